@@ -1,0 +1,76 @@
+"""Two-piece linear activations and the straight lines that bound them on an interval."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+
+from certgcl.errors import MethodError
+
+SlopeRule = Literal["parallel", "adaptive", "flat"]
+
+
+class Lines(NamedTuple):
+    """Two lines around an activation: ``a_lo p + c_lo <= σ(p) <= a_up p + c_up`` wherever ``l <= p <= u``."""
+
+    lower_slope: Tensor
+    lower_intercept: Tensor
+    upper_slope: Tensor
+    upper_intercept: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class TwoPieceLinear:
+    """``σ(p) = p`` for ``p >= 0`` and ``γ p`` below, with one γ or one per channel.
+
+    ReLU is γ = 0, the identity γ = 1; a learned PReLU may have any γ. σ is convex for γ <= 1 and
+    concave for γ >= 1; where γ < 0 it has a valley at zero.
+    """
+
+    slope: Tensor  # γ, shape () or (channels,)
+
+    def __call__(self, p: Tensor) -> Tensor:
+        return torch.where(p >= 0, p, self.slope * p)
+
+    def interval(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        """The range of σ on ``[l, u]``. Exact: σ is monotone on each side of 0, and σ(0) = 0 is its only turning value."""
+        at_lower, at_upper = self(lower), self(upper)
+        least, most = torch.minimum(at_lower, at_upper), torch.maximum(at_lower, at_upper)
+        turns = (self.slope < 0) & (lower < 0) & (upper > 0)
+        return torch.where(turns, torch.zeros_like(least), least), most
+
+    def lines(self, lower: Tensor, upper: Tensor, rule: SlopeRule) -> Lines:
+        """Lines around σ on ``[l, u]``; ``rule`` picks the slope that is free on an interval around zero.
+
+        Where the sign of p is known, σ is its own line. Otherwise one side is the chord ``a p + u - a u`` with
+        ``a = (u - γ l) / (u - l)`` and the other any line through the origin whose slope lies between γ and 1:
+        ``parallel`` takes the chord's, ``adaptive`` that of the longer piece, ``flat`` γ.
+
+        Sound because a convex σ (γ <= 1) lies below its chord and above each line through the origin with a slope
+        between its one-sided derivatives γ and 1 there; for a concave σ (γ > 1) the two change places.
+        """
+        gamma = self.slope.expand_as(lower)
+        one, zero = torch.ones_like(lower), torch.zeros_like(lower)
+        unstable = (lower < 0) & (upper > 0)
+        known = torch.where(lower >= 0, one, gamma)
+        # A harmless denominator where the chord is not used keeps its gradient finite.
+        width = torch.where(unstable, upper - lower, one)
+        chord = torch.where(unstable, (upper - gamma * lower) / width, known)
+        offset = torch.where(unstable, upper - chord * upper, zero)
+        match rule:
+            case "parallel":
+                free = chord
+            case "adaptive":
+                free = torch.where(unstable, torch.where(upper >= -lower, one, gamma), known)
+            case "flat":
+                free = torch.where(unstable, gamma, known)
+            case _:
+                raise MethodError(f"slope rule {rule!r}", f"rules are {', '.join(get_args(SlopeRule))}", "Pick one")
+        convex = gamma <= 1
+        return Lines(
+            torch.where(convex, free, chord),
+            torch.where(convex, zero, offset),
+            torch.where(convex, chord, free),
+            torch.where(convex, offset, zero),
+        )

@@ -1,0 +1,59 @@
+"""The frame that ``crown`` and ``degree`` share: from bounds of layer 1 to a bound of ``w · z``, through lines.
+
+The bound may distinguish G cases at every anchor that together cover all admissible drops (``degree``: how many edges
+the anchor loses). Everything here is done per case, each with its own pre-activation bounds and lines, and the
+smallest case decides.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from certgcl.activation import SlopeRule
+from certgcl.bounds.functional import AnchorFunctionals, Functionals, SharedFunctionals
+from certgcl.bounds.interval import output_interval
+from certgcl.bounds.layer1 import Layer1
+from certgcl.bounds.neighbourhood import Neighbourhood
+
+Minimise = Callable[[Functionals], Tensor]
+"""A lower bound ``(A, G, M)`` of ``ω · Σ_j Â_ij h_j`` for every anchor i and functional ω, case by case."""
+
+
+def refine_layer2(minimise: Minimise, layer1: Layer1, hood: Neighbourhood, rules: Sequence[SlopeRule],
+                  interval: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Bounds of the second pre-activations, from the functionals ``±W2[:, m]`` and never worse than ``interval``."""
+    w2, b2 = layer1.weights.w2, layer1.weights.b2
+    lower, upper = interval
+    omega = torch.cat([w2, -w2], dim=1)
+    for rule in rules:
+        least, negative_most = minimise(SharedFunctionals(omega, hood, layer1, rule)).chunk(2, dim=2)
+        lower = lower.maximum(least + b2)
+        upper = upper.minimum(b2 - negative_most)
+    return lower, upper
+
+
+def bound_output(minimise: Minimise, layer1: Layer1, hood: Neighbourhood, rules: Sequence[SlopeRule],
+                 layer2: tuple[Tensor, Tensor], directions: Tensor) -> Tensor:
+    """A lower bound of ``w · z_i``: in each case the best over all pairs of slope rules; ``(A, C)``.
+
+    At the output ``w · σ(p) >= Λ · p + const`` by lines again (lower ones where ``w >= 0``), and
+    ``Λ · p_i = (W2 Λ) · Σ_j Â_ij h_j + Λ · b2`` is one more functional of the hidden layer. Every choice of slopes is
+    sound, so their maximum is; so is the interval value beside them.
+    """
+    weights = layer1.weights
+    best = output_interval(weights, directions, *layer2)
+    positive, negative = directions.clamp(min=0)[:, None], directions.clamp(max=0)[:, None]  # (A, 1, C, d2)
+    slopes, constants = [], []
+    for rule in rules:
+        lines = weights.activation2.lines(*layer2, rule)
+        slope = positive * lines.lower_slope[:, :, None] + negative * lines.upper_slope[:, :, None]
+        intercept = positive * lines.lower_intercept[:, :, None] + negative * lines.upper_intercept[:, :, None]
+        slopes.append(slope)
+        constants.append(slope @ weights.b2 + intercept.sum(-1))
+    omega = torch.cat(slopes, dim=2) @ weights.w2.T  # (A, G, rules C, d1)
+    constant = torch.cat(constants, dim=2)
+    for rule in rules:
+        value = minimise(AnchorFunctionals(omega, hood, layer1, rule)) + constant
+        best = best.maximum(value.unflatten(2, (len(rules), -1)).amax(dim=2))
+    return best.amin(dim=1)

@@ -1,0 +1,75 @@
+"""Linear bounds on the box: the paper's Theorem 2, repaired so that it is one."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from certgcl.activation import SlopeRule
+from certgcl.bounds.backward import bound_output, refine_layer2
+from certgcl.bounds.functional import Functionals
+from certgcl.bounds.interval import BoxRows, layer1_on_box, layer2_on_box
+from certgcl.bounds.neighbourhood import Neighbourhood
+from certgcl.bounds.rows import least_scaled, restore_order
+from certgcl.encoder import GCNWeights
+
+
+@dataclass(frozen=True)
+class Crown:
+    """Lines instead of intervals, every entry of Â still varying by itself between its extremes.
+
+    For each pair (anchor i, neighbour j) ``ω · h_j >= v_ij``, with the lines of j and the signs of ω, and then both
+    sums over Â are minimised entry by entry. They compose because ``Â >= 0``.
+
+    Args:
+        slopes: the rules for the free slopes; the bound is the best over all of them.
+    """
+
+    slopes: tuple[SlopeRule, ...] = ("parallel", "adaptive", "flat")
+    name: str = field(default="crown", init=False)
+    certified: bool = field(default=True, init=False)
+
+    def __call__(self, weights: GCNWeights, projected: Tensor, hood: Neighbourhood, directions: Tensor) -> Tensor:
+        layer1 = layer1_on_box(weights, projected, hood)
+        minimise = BoxMinimum(hood)
+        layer2 = refine_layer2(minimise, layer1, hood, self.slopes, layer2_on_box(layer1, hood))
+        return bound_output(minimise, layer1, hood, self.slopes, layer2, directions)
+
+
+class BoxMinimum:
+    """``Σ_j (L_ij [v_ij]+ + U_ij [v_ij]-)`` with ``v_ij = max(Σ_k (L_jk [C_jk]+ + U_jk [C_jk]-) + e_j, interval)``.
+
+    The box has one case: ``(A, 1, M)``.
+    """
+
+    def __init__(self, hood: Neighbourhood) -> None:
+        self.hood = hood
+        self.outer, self.inner = BoxRows(hood.outer), BoxRows(hood.inner)
+
+    def __call__(self, functionals: Functionals) -> Tensor:
+        outer = self.hood.outer
+        everyone = torch.arange(outer.nodes.numel(), device=outer.nodes.device)
+        anchors = functionals.anchor_terms(everyone, 0)
+        pairs = functionals.pair_terms(torch.arange(outer.col.numel(), device=outer.col.device), 0)
+        value = (self._anchor_sum(anchors.own, pairs) + anchors.constant).maximum(anchors.interval)
+        return self._anchor_sum(value, self._pair_values(functionals))[:, None]
+
+    def _anchor_sum(self, own: Tensor, pairs: Tensor) -> Tensor:
+        """The least ``Â_ii own_i + Σ_j Â_ij pair_ij`` over the box."""
+        total = least_scaled(self.outer.own_lower[:, None], self.outer.own_upper[:, None], own)
+        terms = least_scaled(self.outer.lower[:, None], self.outer.upper[:, None], pairs)
+        return total.index_add(0, self.hood.outer.row, terms)
+
+    def _pair_values(self, functionals: Functionals) -> Tensor:
+        """``v_ij`` for every pair, ``(P, M)``."""
+        parts, order = [], []
+        for block in self.hood.inner.blocks(functionals.width):
+            terms = functionals.row_terms(block, 0)
+            low, high = block.gather(self.inner.lower) * block.valid, block.gather(self.inner.upper) * block.valid
+            leaves = least_scaled(low[..., None, None], high[..., None, None], terms.leaves[..., 0, :]).sum(dim=1)
+            own = least_scaled(self.inner.own_lower[block.rows, None, None],
+                               self.inner.own_upper[block.rows, None, None], terms.own[..., 0, :])
+            value = (own + leaves + terms.constant[..., 0, :]).maximum(terms.interval[..., 0, :])
+            parts.append(value[terms.row, terms.functional])
+            order.append(terms.pair)
+        return restore_order(parts, order)

@@ -1,0 +1,185 @@
+"""Linear functionals ``ω · h`` of the hidden layer, brought down to the projected features by lines around σ1.
+
+For every node j and functional ω, ``ω · h_j >= λ_j · p_j + c_j`` with ``λ_j = ω+ a_lo + ω- a_up`` (slopes of *j's*
+lines, signs of ω), so that with ``C_jk = y_k · λ_j`` and ``e_j = λ_j · b1 + c_j``
+
+    ω · h_j  >=  Σ_k Â_jk C_jk + e_j .
+
+The lines, and so C and e, may differ with the number of edges j loses (its *case*). This module computes C and e, and
+the plain interval value of ``ω · h_j`` beside them; what is then minimised over the drops is the bound's business.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from certgcl.activation import SlopeRule
+from certgcl.bounds.layer1 import Layer1, split_product
+from certgcl.bounds.neighbourhood import Block, Neighbourhood
+
+
+@dataclass(frozen=True, eq=False)
+class AnchorTerms:
+    """The terms of some anchors' own hidden vectors ``h_i`` in one case; M functionals each."""
+
+    own: Tensor  # C_ii, (A', M)
+    constant: Tensor  # e_i, (A', M)
+    interval: Tensor  # least ω · h_i by intervals, (A', M)
+
+
+@dataclass(frozen=True, eq=False)
+class RowTerms:
+    """The terms of ``h_j`` for a block of rows j in each of their T cases, with I sets of M functionals."""
+
+    block: Block
+    own: Tensor  # C_jj, (R, I, T, M)
+    leaves: Tensor  # C_jk, (R, K, I, T, M); arbitrary where padded
+    constant: Tensor  # e_j, (R, I, T, M)
+    interval: Tensor  # least ω · h_j by intervals, (R, I, T, M)
+    pair: Tensor  # the pairs (i, j) of these rows, (P',)
+    row: Tensor  # j's place in the block, (P',)
+    functional: Tensor  # i's place along I, (P',)
+
+
+class Functionals(Protocol):
+    """M functionals at every anchor, possibly different ones in each of the anchor's cases."""
+
+    def case_sets(self, most: int) -> Sequence[Sequence[int]]:
+        """The anchors' cases ``0 … most - 1``, those with the same functionals together."""
+        ...
+
+    def width(self, padded_degree: int) -> int:
+        """Elements needed for each slot of a block and case of its row."""
+        ...
+
+    def anchor_terms(self, anchors: Tensor, case: int) -> AnchorTerms: ...
+
+    def pair_terms(self, pairs: Tensor, case: int) -> Tensor:
+        """``C_ij`` of the anchors of some pairs, ``(P', M)``."""
+        ...
+
+    def row_terms(self, block: Block, case: int) -> RowTerms:
+        """The terms of a block for the pairs whose anchor has the case."""
+        ...
+
+
+class _Linearised:
+    """Layer 1 under one slope rule."""
+
+    def __init__(self, hood: Neighbourhood, layer1: Layer1, rule: SlopeRule) -> None:
+        lines, bias = layer1.lines(rule), layer1.weights.b1
+        self.hood = hood
+        self.cases = layer1.cases
+        self.projected = layer1.projected
+        self.slopes = lines.lower_slope, lines.upper_slope
+        self.constants = (lines.lower_slope * bias + lines.lower_intercept,
+                          lines.upper_slope * bias + lines.upper_intercept)
+        self.hidden = layer1.hidden_interval()
+
+    def _own(self, rows: Tensor) -> Tensor:
+        """``y_j`` of inner rows."""
+        return self.projected[self.hood.inner.own[rows]]
+
+
+class SharedFunctionals(_Linearised):
+    """The columns of one matrix Ω ``(d1, M)``, the same for every anchor and case."""
+
+    def __init__(self, omega: Tensor, hood: Neighbourhood, layer1: Layer1, rule: SlopeRule) -> None:
+        super().__init__(hood, layer1, rule)
+        self.omega = omega
+        self.constant = split_product(omega, *self.constants)  # (cases, M)
+        self.interval = split_product(omega, *self.hidden)
+
+    def case_sets(self, most: int) -> Sequence[Sequence[int]]:
+        return [range(most)]
+
+    def width(self, padded_degree: int) -> int:
+        return max(self.omega.shape)
+
+    def _scaled(self, flat: Tensor, projected: Tensor) -> Tensor:
+        """``C`` for cases and targets that broadcast against each other."""
+        return split_product(self.omega, self.slopes[0][flat] * projected, self.slopes[1][flat] * projected)
+
+    def anchor_terms(self, anchors: Tensor, case: int) -> AnchorTerms:
+        rows = self.hood.outer.own[anchors]
+        flat = self.cases.flat(rows, case)
+        return AnchorTerms(self._scaled(flat, self._own(rows)), self.constant[flat], self.interval[flat])
+
+    def pair_terms(self, pairs: Tensor, case: int) -> Tensor:
+        outer = self.hood.outer
+        flat = self.cases.flat(outer.own[outer.row[pairs]], case)
+        return self._scaled(flat, self._own(outer.col[pairs]))
+
+    def row_terms(self, block: Block, case: int) -> RowTerms:
+        flat = self.cases.of(block.rows).table()  # (R, T)
+        own = self._scaled(flat, self._own(block.rows)[:, None])
+        projected = self.projected[block.gather(self.hood.inner.col)]
+        leaves = self._scaled(flat[:, None], projected[:, :, None])
+        pair, row, rank = self.hood.pairs_of(block.rows)
+        return RowTerms(block, own[:, None], leaves[:, :, None], self.constant[flat][:, None],
+                        self.interval[flat][:, None], pair, row, torch.zeros_like(rank))
+
+
+class AnchorFunctionals(_Linearised):
+    """Functionals of each anchor's own: ``omega`` is ``(A, G, M, d1)``, with G its cases or 1."""
+
+    def __init__(self, omega: Tensor, hood: Neighbourhood, layer1: Layer1, rule: SlopeRule) -> None:
+        super().__init__(hood, layer1, rule)
+        self.positive, self.negative = omega.clamp(min=0), omega.clamp(max=0)
+        self.max_roots = int(hood.pairs_by_row[0].diff().max())
+
+    def case_sets(self, most: int) -> Sequence[Sequence[int]]:
+        return [range(most)] if self.positive.shape[1] == 1 else [[case] for case in range(most)]
+
+    def width(self, padded_degree: int) -> int:
+        functionals = min(padded_degree, self.max_roots) * self.positive.shape[2]
+        return functionals + self.projected.shape[1] * (1 + functionals // padded_degree)
+
+    def _omega(self, anchors: Tensor, case: int) -> tuple[Tensor, Tensor]:
+        case = min(case, self.positive.shape[1] - 1)
+        return self.positive[anchors, case], self.negative[anchors, case]
+
+    def _value(self, anchors: Tensor, case: int, lower: Tensor, upper: Tensor) -> Tensor:
+        """``ω+ · lower + ω- · upper`` for aligned anchors, ``(P, T, M)`` from ``(P, T, d1)``."""
+        positive, negative = self._omega(anchors, case)
+        return lower @ positive.mT + upper @ negative.mT
+
+    def _slopes(self, anchors: Tensor, case: int, flat: Tensor) -> Tensor:
+        """``λ``, ``(P, T, M, d1)`` for ``flat`` of shape ``(P, T)``."""
+        positive, negative = self._omega(anchors, case)
+        return positive[:, None] * self.slopes[0][flat, None] + negative[:, None] * self.slopes[1][flat, None]
+
+    def anchor_terms(self, anchors: Tensor, case: int) -> AnchorTerms:
+        rows = self.hood.outer.own[anchors]
+        flat = self.cases.flat(rows, case)[:, None]
+        slopes = self._slopes(anchors, case, flat)[:, 0]
+        return AnchorTerms((slopes @ self._own(rows)[..., None])[..., 0],
+                           self._value(anchors, case, self.constants[0][flat], self.constants[1][flat])[:, 0],
+                           self._value(anchors, case, self.hidden[0][flat], self.hidden[1][flat])[:, 0])
+
+    def pair_terms(self, pairs: Tensor, case: int) -> Tensor:
+        outer = self.hood.outer
+        anchors = outer.row[pairs]
+        slopes = self._slopes(anchors, case, self.cases.flat(outer.own[anchors], case)[:, None])[:, 0]
+        return (slopes @ self._own(outer.col[pairs])[..., None])[..., 0]
+
+    def row_terms(self, block: Block, case: int) -> RowTerms:
+        pair, row, rank = self.hood.pairs_of(block.rows)
+        anchors = self.hood.outer.row[pair]
+        flat = self.cases.of(block.rows).table()  # (R, T)
+        roots = int(rank.max()) + 1 if rank.numel() else 1
+
+        def aligned(values: Tensor) -> Tensor:  # (P', ...) -> (R, I, ...)
+            return values.new_zeros((len(block.rows), roots, *values.shape[1:])).index_put((row, rank), values)
+
+        slopes = aligned(self._slopes(anchors, case, flat[row]))  # (R, I, T, M, d1)
+        shape, slopes = slopes.shape[1:4], slopes.flatten(1, 3)
+        leaves = self.projected[block.gather(self.hood.inner.col)] @ slopes.mT
+        own = (slopes @ self._own(block.rows)[..., None])[..., 0]
+        constant = self._value(anchors, case, self.constants[0][flat[row]], self.constants[1][flat[row]])
+        interval = self._value(anchors, case, self.hidden[0][flat[row]], self.hidden[1][flat[row]])
+        return RowTerms(block, own.unflatten(1, shape), leaves.unflatten(2, shape), aligned(constant),
+                        aligned(interval), pair, row, rank)

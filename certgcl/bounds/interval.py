@@ -1,0 +1,97 @@
+"""Interval bounds on the box: every entry of Â varies by itself between its extremes."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.counts import drop_cases
+from certgcl.bounds.layer1 import Layer1
+from certgcl.bounds.neighbourhood import Hop, Neighbourhood
+from certgcl.encoder import GCNWeights
+
+
+@dataclass(frozen=True, eq=False)
+class BoxRows:
+    """``L <= Â <= U`` for the rows of one hop: the smallest box that holds every admissible matrix.
+
+    ``L_ii = 1/D_i``, ``U_ii = 1/(D_i - q_i)``; on an edge ``U_ij = s_i^hi s_j^hi``, and ``L_ij = 0`` if it can be
+    dropped, else ``(D_i D_j)^(-1/2)``.
+    """
+
+    hop: Hop
+
+    @cached_property
+    def lower(self) -> Tensor:
+        hop = self.hop
+        return torch.where(hop.droppable, torch.zeros_like(hop.low), hop.low * hop.scale(0)[hop.row])
+
+    @cached_property
+    def upper(self) -> Tensor:
+        hop = self.hop
+        droppable = torch.zeros_like(hop.degree).index_add_(0, hop.row, hop.droppable.long())
+        most = hop.budget[hop.row].minimum(droppable[hop.row] - hop.droppable.long())
+        return hop.high * (hop.degree[hop.row] + 1 - most).to(hop.high.dtype).pow(-0.5)
+
+    @cached_property
+    def own_lower(self) -> Tensor:
+        return self.hop.scale(0).square()
+
+    @cached_property
+    def own_upper(self) -> Tensor:
+        return self.hop.scale(self.hop.budget).square()
+
+    def minimum(self, own: Tensor, neighbours: Tensor) -> Tensor:
+        """``Σ_j L_ij [v_j]+ + U_ij [v_j]-``, the least value of ``Â v`` over the box when ``v`` is at least as given."""
+        return (self.own_lower[:, None] * own.clamp(min=0) + self.own_upper[:, None] * own.clamp(max=0)
+                + self.hop.sum_over_neighbours(self.lower, neighbours.clamp(min=0))
+                + self.hop.sum_over_neighbours(self.upper, neighbours.clamp(max=0)))
+
+
+def layer1_on_box(weights: GCNWeights, projected: Tensor, hood: Neighbourhood) -> Layer1:
+    """Bounds of the first pre-activations: ``L [Y]+ + U [Y]- + b1`` from below, the mirror image from above."""
+    box = BoxRows(hood.inner)
+    own = projected[hood.inner.own]
+    lower = box.minimum(own, projected) + weights.b1
+    upper = weights.b1 - box.minimum(-own, -projected)
+    return Layer1(weights, projected, drop_cases(hood.inner, resolution=1), lower, upper)
+
+
+def layer2_on_box(layer1: Layer1, hood: Neighbourhood) -> tuple[Tensor, Tensor]:
+    """Bounds of the anchors' second pre-activations, ``(A, 1, d2)`` each.
+
+    ``H`` depends on Â, so it enters as an interval: ``V = H W2 ∈ [V_lo, V_up]``, then
+    ``P_lo = L [V_lo]+ + U [V_lo]- + b2``. Sound because ``Â >= 0`` makes ``Â V >= Â V_lo``.
+    """
+    box, b2 = BoxRows(hood.outer), layer1.weights.b2
+    low, high = layer1.products()
+    own = hood.outer.own
+    lower, upper = box.minimum(low[own], low) + b2, b2 - box.minimum(-high[own], -high)
+    return lower[:, None], upper[:, None]
+
+
+def output_interval(weights: GCNWeights, directions: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+    """``w+ · σ_lo + w- · σ_up``, the least ``w · σ(p)`` for ``l <= p <= u``.
+
+    Args:
+        directions: ``(A, C, d2)``.
+        lower, upper: ``(A, G, d2)``.
+
+    Returns:
+        ``(A, G, C)``.
+    """
+    low, high = weights.activation2.interval(lower, upper)
+    return low @ directions.clamp(min=0).mT + high @ directions.clamp(max=0).mT
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Theorem 1 of the paper, repaired: interval arithmetic through both layers. Cheap and loose."""
+
+    name: str = "interval"
+    certified: bool = True
+
+    def __call__(self, weights: GCNWeights, projected: Tensor, hood: Neighbourhood, directions: Tensor) -> Tensor:
+        layer1 = layer1_on_box(weights, projected, hood)
+        return output_interval(weights, directions, *layer2_on_box(layer1, hood))[:, 0]

@@ -1,0 +1,227 @@
+"""How many edges a view may drop: at every node, and in all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from certgcl.coverage import binomial_quantile, jointly_covering_level, poisson_binomial_quantiles
+from certgcl.errors import BudgetError
+from certgcl.graph import Graph, check_edge_index
+
+BudgetLike: TypeAlias = "EdgeDropBudget | int | float"
+Rule = Literal["expected", "coverage"]
+
+
+@dataclass(frozen=True, eq=False)
+class AdmissibleDrops:
+    """The drop sets a budget allows on one graph: ``|S ∩ E(i)| <= q_i`` for every node and ``|S| <= Q``.
+
+    Args:
+        local: ``q_i``, tightened, ``(N,)``.
+        total: ``Q``, at most ``|E|``.
+        droppable: per slot, whether its edge is in any admissible set at all, ``(2 |E|,)``.
+    """
+
+    local: Tensor
+    total: int
+    droppable: Tensor
+
+
+class EdgeDropBudget:
+    """The edges a view may drop: at most ``local`` at every node and ``total`` in the whole graph.
+
+    Args:
+        local: one integer for all nodes, or one per node; ``None`` for no limit.
+        total: one integer; ``None`` for no limit.
+
+    Example::
+
+        EdgeDropBudget(local=2)                       # two edges at any node
+        EdgeDropBudget(total=5)                       # five edges anywhere
+        EdgeDropBudget.from_drop_rate(0.4)            # the paper's rule: round(0.4 d), at most d - 1
+        EdgeDropBudget.from_drop_rate(0.4, coverage=0.99)   # covers a sampled view at 99 % of the draws of each node
+    """
+
+    def __init__(self, local: int | Sequence[int] | Tensor | None = None, total: int | None = None) -> None:
+        self._local: Tensor | DropRate | DropProbabilities | None = None if local is None else _counts(local, "local")
+        if total is not None and _counts(total, "total").dim() != 0:
+            raise BudgetError(f"total={total!r}", "it is one integer for the whole graph",
+                              "Use local= for a budget per node")
+        self.total = None if total is None else int(total)
+
+    @classmethod
+    def from_drop_rate(cls, rate: float, rule: Rule | None = None, coverage: float | None = None,
+                       jointly: bool = False, total: int | None = None) -> "EdgeDropBudget":
+        """A budget for views that drop every edge independently with probability ``rate``.
+
+        ``"expected"`` (the default) is the paper's rule ``q_i = min(d_i - 1, round(rate d_i))``: the mean number of
+        drops, which a sampled view exceeds at many nodes. ``"coverage"`` is the smallest ``q_i`` such that a sampled
+        view respects it with probability ``coverage`` (default 0.99): at each node by itself, or with ``jointly=True``
+        at all nodes at once (see :func:`certgcl.coverage.jointly_covering_level`).
+        """
+        return cls._by_rule(DropRate(rate, *_rule(rule, coverage), jointly), total)
+
+    @classmethod
+    def from_drop_probabilities(cls, edge_index: Tensor, probability: Tensor, rule: Rule | None = None,
+                                coverage: float | None = None, jointly: bool = False,
+                                total: int | None = None) -> "EdgeDropBudget":
+        """The same for views that drop edge e with its own probability, as GCA's do.
+
+        Args:
+            edge_index: both directions of every edge of the graph, in any order, ``(2, 2 |E|)``.
+            probability: one value per column; the two directions of an edge must agree.
+        """
+        return cls._by_rule(DropProbabilities(edge_index, probability, *_rule(rule, coverage), jointly), total)
+
+    @classmethod
+    def of(cls, budget: BudgetLike) -> "EdgeDropBudget":
+        """A budget from itself, an int (``local``) or a float between 0 and 1 (a drop rate, the paper's rule)."""
+        if isinstance(budget, EdgeDropBudget):
+            return budget
+        if isinstance(budget, float):
+            return cls.from_drop_rate(budget)
+        return cls(local=budget)
+
+    @classmethod
+    def _by_rule(cls, rule: "DropRate | DropProbabilities", total: int | None) -> "EdgeDropBudget":
+        budget = cls(total=total)
+        budget._local = rule
+        return budget
+
+    def on(self, graph: Graph) -> AdmissibleDrops:
+        """The admissible drops on ``graph``, with every budget lowered to what can really be used.
+
+        An edge is droppable when both ends have ``q >= 1`` and ``Q >= 1``; then ``q_i <- min(q_i, Q, droppable edges
+        at i)``, until nothing changes. No admissible set is lost, and bounds get tighter.
+        """
+        total = graph.num_edges if self.total is None else min(self.total, graph.num_edges)
+        local = self._requested(graph).minimum(graph.degree).clamp(max=total)
+        while True:
+            droppable = (local[graph.row] > 0) & (local[graph.col] > 0)
+            usable = torch.zeros_like(local).index_add_(0, graph.row, droppable.long())
+            tightened = local.minimum(usable)
+            if torch.equal(tightened, local):
+                return AdmissibleDrops(local, total, droppable)
+            local = tightened
+
+    def _requested(self, graph: Graph) -> Tensor:
+        if self._local is None:
+            return graph.degree
+        if not isinstance(self._local, Tensor):
+            return self._local.on(graph)
+        if self._local.dim() == 1 and self._local.numel() != graph.num_nodes:
+            raise BudgetError(f"{self._local.numel()} local budgets for {graph.num_nodes} nodes",
+                              "there must be one per node", "Pass one integer for all, or one per node")
+        return self._local.to(graph.degree.device).expand(graph.num_nodes)
+
+    def __repr__(self) -> str:
+        local = self._local
+        if isinstance(local, Tensor):
+            shown: Any = int(local) if local.dim() == 0 else f"<{local.numel()} values>"
+        else:
+            shown = local
+        return f"EdgeDropBudget(local={shown}, total={self.total})"
+
+
+@dataclass(frozen=True)
+class DropRate:
+    """Local budgets for views that drop each edge with the same probability."""
+
+    rate: float
+    rule: Rule
+    coverage: float
+    jointly: bool
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rate, bool) or not isinstance(self.rate, (int, float)) or not 0 < self.rate < 1:
+            raise BudgetError(f"drop rate {self.rate!r}", "a rate lies strictly between 0 and 1",
+                              "Use EdgeDropBudget(local=...) for counts")
+
+    def on(self, graph: Graph) -> Tensor:
+        degree = graph.degree
+        if self.rule == "expected":
+            return _expected(degree.double() * self.rate, degree)
+        level = jointly_covering_level(self.coverage, degree) if self.jointly else self.coverage
+        return binomial_quantile(degree, self.rate, level)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DropProbabilities:
+    """Local budgets for views that drop each edge with a probability of its own."""
+
+    edge_index: Tensor
+    probability: Tensor
+    rule: Rule
+    coverage: float
+    jointly: bool
+
+    def __post_init__(self) -> None:
+        if self.probability.shape != self.edge_index.shape[1:]:
+            raise BudgetError(f"{tuple(self.probability.shape)} probabilities for {self.edge_index.shape[1]} edges",
+                              "there must be one per column of edge_index", "Repeat the value for both directions")
+        if not bool(((self.probability >= 0) & (self.probability <= 1)).all()):
+            raise BudgetError("a drop probability outside [0, 1]", "probabilities lie in [0, 1]", "Clamp them")
+
+    def on(self, graph: Graph) -> Tensor:
+        probability = self._per_slot(graph)
+        degree = graph.degree
+        if self.rule == "expected":
+            mean = torch.zeros(graph.num_nodes, dtype=torch.float64, device=degree.device)
+            return _expected(mean.index_add_(0, graph.row, probability), degree)
+        level = jointly_covering_level(self.coverage, degree) if self.jointly else self.coverage
+        return poisson_binomial_quantiles(graph.rowptr, probability, level)
+
+    def _per_slot(self, graph: Graph) -> Tensor:
+        edge_index = check_edge_index(self.edge_index, graph.num_nodes).to(graph.col.device)
+        key, order = torch.sort(edge_index[0] * graph.num_nodes + edge_index[1])
+        if not torch.equal(key, graph.row * graph.num_nodes + graph.col):
+            raise BudgetError(f"probabilities for {key.numel()} directed edges, the graph has {graph.col.numel()}",
+                              "edge_index must list exactly the edges of the graph", "Pass the graph's own edge_index")
+        probability = self.probability.to(graph.col.device, torch.float64)[order]
+        if not torch.equal(probability, probability[graph.reverse]):
+            raise BudgetError("two directions of an edge with different probabilities", "an undirected edge is "
+                              "dropped as a whole", "Average the two directions")
+        return probability
+
+    def __repr__(self) -> str:
+        return f"DropProbabilities(rule={self.rule!r}, coverage={self.coverage}, jointly={self.jointly})"
+
+
+def _expected(mean: Tensor, degree: Tensor) -> Tensor:
+    return mean.round().long().minimum(degree - 1).clamp(min=0)
+
+
+def _rule(rule: Rule | None, coverage: float | None) -> tuple[Rule, float]:
+    chosen: Rule = rule or ("expected" if coverage is None else "coverage")
+    if chosen not in ("expected", "coverage"):
+        raise BudgetError(f"rule {rule!r}", "rules are 'expected' and 'coverage'", "Pick one")
+    if chosen == "expected" and coverage is not None:
+        raise BudgetError(f"coverage={coverage} with rule='expected'", "the expected number of drops covers no stated "
+                          "share of the views", "Use rule='coverage'")
+    level = 0.99 if coverage is None else coverage
+    if not 0 < level < 1:
+        raise BudgetError(f"coverage={coverage!r}", "a coverage lies strictly between 0 and 1", "Try 0.99")
+    return chosen, level
+
+
+def _counts(value: Any, name: str) -> Tensor:
+    """``value`` as non-negative integers: a scalar, or one per node."""
+    rule = "a budget is a number of edges, one integer or one per node"
+    way_out = "Use from_drop_rate(...) for a share of the edges"
+    try:
+        counts = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise BudgetError(f"{name}={value!r}", rule, way_out) from None
+    if counts.dtype == torch.bool or counts.dim() > 1:
+        raise BudgetError(f"{name} of dtype {counts.dtype} and shape {tuple(counts.shape)}", rule, way_out)
+    if counts.dtype.is_floating_point:
+        fractional = counts[counts != counts.floor()] if counts.dim() else counts[None][counts[None] != counts.floor()]
+        shown = float(fractional[0]) if fractional.numel() else value
+        raise BudgetError(f"{name} with the value {shown!r}", "budgets must be integers", way_out)
+    if counts.numel() and int(counts.min()) < 0:
+        raise BudgetError(f"{name} with the value {int(counts.min())}", "budgets must not be negative",
+                          "Use 0 to forbid drops, None for no limit")
+    return counts.long()

@@ -1,0 +1,137 @@
+"""The two-layer GCN encoder: as a trainable module, and as the plain weights that every bound works on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import GCNConv
+
+from certgcl.activation import TwoPieceLinear
+from certgcl.errors import EncoderError
+from certgcl.graph import Graph
+
+ACTIVATIONS = ("relu", "leaky_relu", "prelu", "rrelu", "identity")
+
+
+@dataclass(frozen=True, eq=False)
+class GCNWeights:
+    """``Z = σ2(Â σ1(Â X W1 + b1) W2 + b2)``: all a bound needs to know of a model.
+
+    The tensors keep their autograd history, so a bound computed from them can be trained.
+
+    Args:
+        w1: ``(F, d1)``.
+        b1: ``(d1,)``.
+        slope1: γ of σ1 per channel, ``(d1,)``.
+        w2: ``(d1, d2)``.
+        b2: ``(d2,)``.
+        slope2: γ of σ2 per channel, ``(d2,)``; all ones when there is no last activation.
+    """
+
+    w1: Tensor
+    b1: Tensor
+    slope1: Tensor
+    w2: Tensor
+    b2: Tensor
+    slope2: Tensor
+
+    @property
+    def activation1(self) -> TwoPieceLinear:
+        return TwoPieceLinear(self.slope1)
+
+    @property
+    def activation2(self) -> TwoPieceLinear:
+        return TwoPieceLinear(self.slope2)
+
+    def named_tensors(self) -> Iterator[tuple[str, Tensor]]:
+        for field in fields(self):
+            yield field.name, getattr(self, field.name)
+
+    def to(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> "GCNWeights":
+        return GCNWeights(*(tensor.to(dtype=dtype, device=device) for _, tensor in self.named_tensors()))
+
+    def embed(self, graph: Graph) -> Tensor:
+        """Node embeddings ``Z`` on ``graph``, ``(N, d2)``."""
+        matrix = graph.gcn_matrix(self.w1.dtype)
+        hidden = self.activation1(matrix @ (graph.features(dtype=self.w1.dtype) @ self.w1) + self.b1)
+        return self.activation2(matrix @ (hidden @ self.w2) + self.b2)
+
+
+class GCNEncoder(nn.Module):
+    """Two ``GCNConv`` layers with two-piece linear activations, the encoder of GRACE and its relatives.
+
+    Args:
+        in_channels: number of node features.
+        hidden_channels: width of the first layer.
+        out_channels: width of the embeddings.
+        activation: ``"relu"``, ``"leaky_relu"``, ``"prelu"``, ``"rrelu"`` (in eval mode), ``"identity"``, or a module:
+            ``nn.PReLU(hidden_channels)`` for one slope per channel.
+        out_activation: what follows the last layer: ``"same"`` (default), which is the very same module, so that a
+            PReLU's slopes are shared; ``None``, a name or a module.
+
+    Example::
+
+        encoder = GCNEncoder(1433, 256, 128, activation="prelu")
+        z = encoder(data.x, data.edge_index)
+    """
+
+    def __init__(self, in_channels: int, hidden_channels: int, out_channels: int,
+                 activation: str | nn.Module = "relu", out_activation: str | nn.Module | None = "same") -> None:
+        super().__init__()
+        for name, width in (("in_channels", in_channels), ("hidden_channels", hidden_channels),
+                            ("out_channels", out_channels)):
+            if not isinstance(width, int) or width < 1:
+                raise EncoderError(f"{name}={width!r}", "widths are positive integers", "Pass an int of at least 1")
+        self.conv1 = GCNConv(in_channels, hidden_channels)
+        self.conv2 = GCNConv(hidden_channels, out_channels)
+        self.activation = _activation_module(activation)
+        self.out_activation = self.activation if out_activation == "same" else _activation_module(out_activation)
+        for name, module, width in (("activation", self.activation, hidden_channels),
+                                    ("out_activation", self.out_activation, out_channels)):
+            if isinstance(module, nn.PReLU) and module.num_parameters not in (1, width):
+                raise EncoderError(f"{name} with {module.num_parameters} slopes", f"{width} channels need 1 or {width}",
+                                   f"Pass {name}=nn.PReLU({width})")
+
+    @classmethod
+    def from_layers(cls, conv1: GCNConv, conv2: GCNConv, activation: str | nn.Module = "relu",
+                    out_activation: str | nn.Module | None = None) -> "GCNEncoder":
+        """An encoder around two given layers (shared, not copied): the way in for a model that cannot be read.
+
+        Nothing follows the last layer unless ``out_activation`` says so. The activations move to the layers' dtype and
+        device.
+        """
+        for name, conv in (("conv1", conv1), ("conv2", conv2)):
+            if not isinstance(conv, GCNConv):
+                raise EncoderError(f"{name} of type {type(conv).__name__}", "both layers must be GCNConv",
+                                   "Pass torch_geometric.nn.GCNConv layers")
+        if conv2.lin.in_channels not in (-1, conv1.out_channels):
+            raise EncoderError(f"conv1 with {conv1.out_channels} outputs and conv2 with {conv2.lin.in_channels} inputs",
+                               "the second layer must take what the first gives", "Pass the layers in forward order")
+        encoder = cls(conv1.in_channels if conv1.in_channels > 0 else 1, conv1.out_channels, conv2.out_channels,
+                      activation, out_activation)
+        encoder.to(conv1.lin.weight.device, conv1.lin.weight.dtype)
+        encoder.conv1, encoder.conv2 = conv1, conv2
+        return encoder
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        hidden = self.activation(self.conv1(x, edge_index))
+        return self.out_activation(self.conv2(hidden, edge_index))
+
+
+def _activation_module(activation: str | nn.Module | None) -> nn.Module:
+    if isinstance(activation, nn.Module):
+        return activation
+    match activation:
+        case "relu":
+            return nn.ReLU()
+        case "leaky_relu":
+            return nn.LeakyReLU()
+        case "prelu":
+            return nn.PReLU()
+        case "rrelu":
+            return nn.RReLU()
+        case "identity" | None:
+            return nn.Identity()
+    raise EncoderError(f"activation {activation!r}", f"names are {', '.join(ACTIVATIONS)}",
+                       "Pass one of them or a module such as nn.PReLU(channels)")

@@ -1,0 +1,52 @@
+"""The errors certgcl raises. Every message names what was found, the rule it breaks and the way out."""
+
+
+class CertgclError(Exception):
+    """Root of every error that certgcl raises on purpose.
+
+    Args:
+        found: what was given, with its value.
+        rule: what certgcl requires instead.
+        remedy: what to do about it.
+    """
+
+    def __init__(self, found: str, rule: str, remedy: str) -> None:
+        super().__init__(f"{found}: {rule}. {remedy}")
+        self.found = found
+        self.rule = rule
+        self.remedy = remedy
+
+    def __reduce__(self) -> tuple[type["CertgclError"], tuple[str, str, str]]:
+        return type(self), (self.found, self.rule, self.remedy)
+
+
+class InputError(CertgclError, ValueError):
+    """An argument that cannot be used."""
+
+
+class GraphError(InputError):
+    """A graph that is not simple and undirected, or features that do not fit it."""
+
+
+class BudgetError(InputError):
+    """A budget that is not a count of edges, or does not fit the graph."""
+
+
+class EncoderError(InputError):
+    """A model that is not (or cannot be read as) a two-layer GCN with two-piece linear activations."""
+
+
+class DirectionError(InputError):
+    """Directions whose shape or values do not fit the encoder and the anchors."""
+
+
+class MethodError(InputError):
+    """A bound method that does not exist or does not apply."""
+
+
+class CertificateError(InputError):
+    """A file that does not hold a certificate."""
+
+
+class BoundError(CertgclError, ArithmeticError):
+    """A computed bound that is not finite, or lies above a value it should bound. Never returned as certified."""
