@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, Union
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from certgcl.coverage import binomial_quantile, jointly_covering_level, poisson_
 from certgcl.errors import BudgetError
 from certgcl.graph import Graph, check_edge_index
 
-BudgetLike: TypeAlias = "EdgeDropBudget | int | float"
+BudgetLike: TypeAlias = Union["EdgeDropBudget", int, float]
 Rule = Literal["expected", "coverage"]
 
 

@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from certgcl.errors import GraphError
 if TYPE_CHECKING:
     import networkx as nx
 
-GraphLike: TypeAlias = "Graph | Data | tuple[Tensor, Tensor] | nx.Graph"
+GraphLike: TypeAlias = Union["Graph", Data, tuple[Tensor, Tensor], "nx.Graph"]
 
 _CLEAN = "Graph.cleaned(...) makes a graph simple and undirected"
 

@@ -11,6 +11,7 @@ from certgcl.bounds.functional import Functionals
 from certgcl.bounds.interval import BoxRows, layer1_on_box, layer2_on_box
 from certgcl.bounds.neighbourhood import Neighbourhood
 from certgcl.bounds.rows import least_scaled, restore_order
+from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
 
 
@@ -29,11 +30,12 @@ class Crown:
     name: str = field(default="crown", init=False)
     certified: bool = field(default=True, init=False)
 
-    def __call__(self, weights: GCNWeights, projected: Tensor, hood: Neighbourhood, directions: Tensor) -> Tensor:
-        layer1 = layer1_on_box(weights, projected, hood)
+    def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+        hood = problem.neighbourhood(weights.w1.dtype)
+        layer1 = layer1_on_box(weights, problem.projected(weights), hood)
         minimise = BoxMinimum(hood)
         layer2 = refine_layer2(minimise, layer1, hood, self.slopes, layer2_on_box(layer1, hood))
-        return bound_output(minimise, layer1, hood, self.slopes, layer2, directions)
+        return bound_output(minimise, layer1, hood, self.slopes, layer2, directions[problem.anchors])
 
 
 class BoxMinimum:

@@ -11,8 +11,9 @@ from certgcl.bounds.backward import bound_output, refine_layer2
 from certgcl.bounds.counts import DropCases, drop_cases
 from certgcl.bounds.functional import Functionals, RowTerms
 from certgcl.bounds.layer1 import Layer1
-from certgcl.bounds.neighbourhood import Hop, Neighbourhood
+from certgcl.bounds.neighbourhood import Hop, Neighbourhood, take
 from certgcl.bounds.rows import RowCase, least_scaled, least_terms, row_minimum, top_sums
+from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
 
 
@@ -34,13 +35,14 @@ class Degree:
     name: str = field(default="degree", init=False)
     certified: bool = field(default=True, init=False)
 
-    def __call__(self, weights: GCNWeights, projected: Tensor, hood: Neighbourhood, directions: Tensor) -> Tensor:
+    def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+        hood = problem.neighbourhood(weights.w1.dtype)
         minimise = DegreeMinimum(hood, self.resolution)
-        layer1 = layer1_by_degree(weights, projected, hood.inner, minimise.row_cases)
+        layer1 = layer1_by_degree(weights, problem.projected(weights), hood.inner, minimise.row_cases)
         layer2 = layer2_by_degree(layer1, hood, minimise.anchor_cases)
         if self.preactivations == "functional":
             layer2 = refine_layer2(minimise, layer1, hood, self.slopes, layer2)
-        return bound_output(minimise, layer1, hood, self.slopes, layer2, directions)
+        return bound_output(minimise, layer1, hood, self.slopes, layer2, directions[problem.anchors])
 
 
 def layer1_by_degree(weights: GCNWeights, projected: Tensor, hop: Hop, cases: DropCases) -> Layer1:
@@ -48,7 +50,7 @@ def layer1_by_degree(weights: GCNWeights, projected: Tensor, hop: Hop, cases: Dr
     values = torch.cat([projected, -projected], dim=1)
     least, negative_most = row_minimum(
         hop, cases,
-        terms=lambda block: least_terms(block, hop, values[block.gather(hop.col)]),
+        terms=lambda block: least_terms(block, hop, take(values, block.gather(hop.col))),
         own=lambda rows, flat, scale: scale * values[hop.own[rows], None],
         width=values.shape[1],
     ).chunk(2, dim=1)
@@ -71,7 +73,7 @@ def layer2_by_degree(layer1: Layer1, hood: Neighbourhood, cases: DropCases) -> t
     offset = (inner.offset[hop.own] - cases.offset).repeat_interleave(cases.number)  # anchor's case -> its inner case
     bounds = row_minimum(
         hop, cases,
-        terms=lambda block: neighbours[block.gather(hop.col)] * block.valid[..., None],
+        terms=lambda block: take(neighbours, block.gather(hop.col)) * block.valid[..., None],
         own=lambda rows, flat, scale: scale * values[flat + offset[flat], None],
         width=values.shape[1],
     )[cases.table()]
@@ -134,7 +136,7 @@ class DegreeMinimum:
                 continue
             terms = functionals.anchor_terms(rows, case)
             values = block.gather(position)[has]
-            values = (phi[values] if len(phi) else phi.new_zeros(*values.shape, phi.shape[1]))
+            values = (take(phi, values) if len(phi) else phi.new_zeros(*values.shape, phi.shape[1]))
             values = values * block.valid[has][..., None]
             counts = RowCase(hop, rows, cases.first[rows, case], cases.last[rows, case])
             top = top_sums(values, block.droppable[has], counts.end)[:, counts.start :]
@@ -166,26 +168,40 @@ class RowTable:
             own = terms.own[:, None, :, case]
             without.append(counts.minimum(lambda s, own=own: s * own, total[..., case, :], top[:, :-1]))
             instead.append(counts.minimum(lambda s, own=own: s * own, total[..., case, :], top[:, 1:]))
-        # s_j (s_j C_jj + Σ_k g_k - top) with top_t' and with top_(t'+1), (R, I, T, M)
-        self.without, self.instead = torch.stack(without, dim=2), torch.stack(instead, dim=2)
+        self._bring_to_pairs(torch.stack(without, dim=2), torch.stack(instead, dim=2))
+
+    def _bring_to_pairs(self, without: Tensor, instead: Tensor) -> None:
+        """Everything of ``φ_ij`` but what depends on the anchor's case, ``(P', T, M)``.
+
+        ``without`` and ``instead`` are ``s_j (s_j C_jj + Σ_k g_k - top)`` with ``top_t'`` and ``top_(t'+1)``.
+        """
+        hood, terms, block = self.minimum.hood, self.terms, self.terms.block
+        # Anchors with many cases first: those that have a given case are then a leading slice.
+        number = self.minimum.anchor_cases.number[hood.outer.row[terms.pair]]
+        order = torch.argsort(number, descending=True, stable=True)
+        self.number, self.pair = number[order], terms.pair[order]
+        row, functional = terms.row[order], terms.functional[order]
+        at_row = row * terms.own.shape[1] + functional
+        at_leaf = (row * block.slots.shape[1] + hood.return_place[self.pair]) * terms.own.shape[1] + functional
+
+        self.low, self.high = self.cases.low[row][..., None], self.cases.high[row][..., None]  # of s_j, (P', T, 1)
+        self.back = take(terms.leaves.flatten(0, 2), at_leaf)  # C_ji
+        g_back = take(self.least.flatten(0, 2), at_leaf)  # g_i
+        outside = take(without.flatten(0, 1), at_row) - torch.maximum(self.low * g_back, self.high * g_back)
+        inside = take(instead.flatten(0, 1), at_row)
+        inside = inside.masked_fill(~hood.outer.droppable[self.pair][:, None, None], -torch.inf)
+        self.line = outside.maximum(inside) + take(terms.constant.flatten(0, 1), at_row)
+        self.interval = take(terms.interval.flatten(0, 1), at_row)
+        self.infeasible = (self.cases.first[row] > hood.outer.most_drops[self.pair][:, None])[..., None]
 
     def pair_minimum(self, functionals: Functionals, case: int) -> tuple[Tensor, Tensor]:
         """The pairs (i, j) of this block whose anchor has the case, and their φ, ``(P', M)``."""
-        hood, terms, anchor_cases = self.minimum.hood, self.terms, self.minimum.anchor_cases
-        has = anchor_cases.number[hood.outer.row[terms.pair]] > case
-        pair, row, functional = terms.pair[has], terms.row[has], terms.functional[has]
-        anchor, place = hood.outer.row[pair], hood.return_place[pair]
-        low, high = self.cases.low[row][..., None], self.cases.high[row][..., None]  # of s_j, (P', T, 1)
+        has = slice(0, int((self.number > case).sum()))
+        pair = self.pair[has]
+        anchor_cases, anchor = self.minimum.anchor_cases, self.minimum.hood.outer.row[pair]
         tau_low, tau_high = anchor_cases.low[anchor, case, None], anchor_cases.high[anchor, case, None]
-
-        g_back = self.least[row, place, functional]  # g_i, (P', T, M)
-        c_back = terms.leaves[row, place, functional]  # C_ji
-        without = self.without[row, functional] - torch.maximum(low * g_back, high * g_back)
-        instead = self.instead[row, functional]
-        instead = instead.masked_fill(~hood.outer.droppable[pair][:, None, None], -torch.inf)
-        back = least_scaled(low * tau_low[:, None], high * tau_high[:, None], c_back)
-        line = without.maximum(instead) + back + terms.constant[row, functional]
+        low, high = self.low[has], self.high[has]
+        back = least_scaled(low * tau_low[:, None], high * tau_high[:, None], self.back[has])
         own = least_scaled(tau_low.square(), tau_high.square(), functionals.pair_terms(pair, case))
-        value = line.maximum(terms.interval[row, functional]) + own[:, None]
-        infeasible = self.cases.first[row] > hood.outer.most_drops[pair][:, None]
-        return pair, least_scaled(low, high, value).masked_fill(infeasible[..., None], torch.inf).amin(dim=1)
+        value = (self.line[has] + back).maximum(self.interval[has]) + own[:, None]
+        return pair, least_scaled(low, high, value).masked_fill(self.infeasible[has], torch.inf).amin(dim=1)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from certgcl.activation import SlopeRule
 from certgcl.bounds.layer1 import Layer1, split_product
-from certgcl.bounds.neighbourhood import Block, Neighbourhood
+from certgcl.bounds.neighbourhood import Block, Neighbourhood, take
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class _Linearised:
 
     def _own(self, rows: Tensor) -> Tensor:
         """``y_j`` of inner rows."""
-        return self.projected[self.hood.inner.own[rows]]
+        return take(self.projected, self.hood.inner.own[rows])
 
 
 class SharedFunctionals(_Linearised):
@@ -101,12 +101,12 @@ class SharedFunctionals(_Linearised):
 
     def _scaled(self, flat: Tensor, projected: Tensor) -> Tensor:
         """``C`` for cases and targets that broadcast against each other."""
-        return split_product(self.omega, self.slopes[0][flat] * projected, self.slopes[1][flat] * projected)
+        return split_product(self.omega, take(self.slopes[0], flat) * projected, take(self.slopes[1], flat) * projected)
 
     def anchor_terms(self, anchors: Tensor, case: int) -> AnchorTerms:
         rows = self.hood.outer.own[anchors]
         flat = self.cases.flat(rows, case)
-        return AnchorTerms(self._scaled(flat, self._own(rows)), self.constant[flat], self.interval[flat])
+        return AnchorTerms(self._scaled(flat, self._own(rows)), take(self.constant, flat), take(self.interval, flat))
 
     def pair_terms(self, pairs: Tensor, case: int) -> Tensor:
         outer = self.hood.outer
@@ -116,11 +116,11 @@ class SharedFunctionals(_Linearised):
     def row_terms(self, block: Block, case: int) -> RowTerms:
         flat = self.cases.of(block.rows).table()  # (R, T)
         own = self._scaled(flat, self._own(block.rows)[:, None])
-        projected = self.projected[block.gather(self.hood.inner.col)]
+        projected = take(self.projected, block.gather(self.hood.inner.col))
         leaves = self._scaled(flat[:, None], projected[:, :, None])
         pair, row, rank = self.hood.pairs_of(block.rows)
-        return RowTerms(block, own[:, None], leaves[:, :, None], self.constant[flat][:, None],
-                        self.interval[flat][:, None], pair, row, torch.zeros_like(rank))
+        return RowTerms(block, own[:, None], leaves[:, :, None], take(self.constant, flat)[:, None],
+                        take(self.interval, flat)[:, None], pair, row, torch.zeros_like(rank))
 
 
 class AnchorFunctionals(_Linearised):
@@ -140,7 +140,7 @@ class AnchorFunctionals(_Linearised):
 
     def _omega(self, anchors: Tensor, case: int) -> tuple[Tensor, Tensor]:
         case = min(case, self.positive.shape[1] - 1)
-        return self.positive[anchors, case], self.negative[anchors, case]
+        return take(self.positive[:, case], anchors), take(self.negative[:, case], anchors)
 
     def _value(self, anchors: Tensor, case: int, lower: Tensor, upper: Tensor) -> Tensor:
         """``ω+ · lower + ω- · upper`` for aligned anchors, ``(P, T, M)`` from ``(P, T, d1)``."""
@@ -150,15 +150,16 @@ class AnchorFunctionals(_Linearised):
     def _slopes(self, anchors: Tensor, case: int, flat: Tensor) -> Tensor:
         """``λ``, ``(P, T, M, d1)`` for ``flat`` of shape ``(P, T)``."""
         positive, negative = self._omega(anchors, case)
-        return positive[:, None] * self.slopes[0][flat, None] + negative[:, None] * self.slopes[1][flat, None]
+        lower, upper = take(self.slopes[0], flat), take(self.slopes[1], flat)
+        return positive[:, None] * lower[:, :, None] + negative[:, None] * upper[:, :, None]
 
     def anchor_terms(self, anchors: Tensor, case: int) -> AnchorTerms:
         rows = self.hood.outer.own[anchors]
         flat = self.cases.flat(rows, case)[:, None]
         slopes = self._slopes(anchors, case, flat)[:, 0]
         return AnchorTerms((slopes @ self._own(rows)[..., None])[..., 0],
-                           self._value(anchors, case, self.constants[0][flat], self.constants[1][flat])[:, 0],
-                           self._value(anchors, case, self.hidden[0][flat], self.hidden[1][flat])[:, 0])
+                           self._value(anchors, case, take(self.constants[0], flat), take(self.constants[1], flat))[:, 0],
+                           self._value(anchors, case, take(self.hidden[0], flat), take(self.hidden[1], flat))[:, 0])
 
     def pair_terms(self, pairs: Tensor, case: int) -> Tensor:
         outer = self.hood.outer
@@ -177,9 +178,9 @@ class AnchorFunctionals(_Linearised):
 
         slopes = aligned(self._slopes(anchors, case, flat[row]))  # (R, I, T, M, d1)
         shape, slopes = slopes.shape[1:4], slopes.flatten(1, 3)
-        leaves = self.projected[block.gather(self.hood.inner.col)] @ slopes.mT
+        leaves = take(self.projected, block.gather(self.hood.inner.col)) @ slopes.mT
         own = (slopes @ self._own(block.rows)[..., None])[..., 0]
-        constant = self._value(anchors, case, self.constants[0][flat[row]], self.constants[1][flat[row]])
-        interval = self._value(anchors, case, self.hidden[0][flat[row]], self.hidden[1][flat[row]])
+        constant = self._value(anchors, case, take(self.constants[0], flat[row]), take(self.constants[1], flat[row]))
+        interval = self._value(anchors, case, take(self.hidden[0], flat[row]), take(self.hidden[1], flat[row]))
         return RowTerms(block, own.unflatten(1, shape), leaves.unflatten(2, shape), aligned(constant),
                         aligned(interval), pair, row, rank)

@@ -1,6 +1,6 @@
 """Interval bounds on the box: every entry of Â varies by itself between its extremes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 from certgcl.bounds.counts import drop_cases
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.neighbourhood import Hop, Neighbourhood
+from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
 
 
@@ -89,9 +90,10 @@ def output_interval(weights: GCNWeights, directions: Tensor, lower: Tensor, uppe
 class Interval:
     """Theorem 1 of the paper, repaired: interval arithmetic through both layers. Cheap and loose."""
 
-    name: str = "interval"
-    certified: bool = True
+    name: str = field(default="interval", init=False)
+    certified: bool = field(default=True, init=False)
 
-    def __call__(self, weights: GCNWeights, projected: Tensor, hood: Neighbourhood, directions: Tensor) -> Tensor:
-        layer1 = layer1_on_box(weights, projected, hood)
-        return output_interval(weights, directions, *layer2_on_box(layer1, hood))[:, 0]
+    def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+        hood = problem.neighbourhood(weights.w1.dtype)
+        layer1 = layer1_on_box(weights, problem.projected(weights), hood)
+        return output_interval(weights, directions[problem.anchors], *layer2_on_box(layer1, hood))[:, 0]

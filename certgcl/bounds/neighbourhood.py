@@ -13,6 +13,11 @@ from certgcl.graph import Graph, csr_matrix
 MAX_ELEMENTS = 1 << 22  # of one intermediate tensor; a block of rows is cut to stay below
 
 
+def take(table: Tensor, index: Tensor) -> Tensor:
+    """``table[index]`` along the first dimension, in the form that copies whole rows."""
+    return table.index_select(0, index.flatten()).view(index.shape + table.shape[1:])
+
+
 def inverse_sqrt_degree(degree: Tensor, dropped: Tensor | int, dtype: torch.dtype) -> Tensor:
     """``s = (d + 1 - dropped)^(-1/2)``, the scale of a node in the GCN matrix."""
     return (degree + 1 - dropped).to(dtype).pow(-0.5)
@@ -32,7 +37,7 @@ class Block:
         """``(S, ...)`` values of the hop's slots as ``(R, K, ...)``; arbitrary where padded."""
         if not len(per_slot):
             return per_slot.new_zeros(self.slots.shape + per_slot.shape[1:])
-        return per_slot[self.slots]
+        return take(per_slot, self.slots)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,23 @@
+"""Theorem 2 of the paper as printed. Not a bound."""
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from certgcl.bounds.printed import PrintedScore
+from certgcl.bounds.problem import DropProblem
+from certgcl.encoder import GCNWeights
+
+
+@dataclass(frozen=True)
+class Paper(PrintedScore):
+    """``score_i = Σ_j Â_ij ( Σ_k Â_jk y_k · Λ1_i + b̃1_i ) + b̃2_i`` at one view: the anchor's own lines everywhere."""
+
+    name: str = field(default="paper", init=False)
+
+    def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+        terms, anchors = self.terms(weights, problem, directions), problem.anchors
+        twice = (terms.matrix @ (terms.matrix @ terms.projected))[anchors]
+        row_sum = (terms.matrix @ terms.constant1.new_ones(terms.constant1.shape[0], 1))[anchors]
+        score = (terms.slopes[anchors] @ twice[..., None])[..., 0]
+        return score + row_sum * terms.constant1[anchors] + terms.constant2[anchors]

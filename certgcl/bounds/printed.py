@@ -1,0 +1,83 @@
+"""The two formulas of the paper that are *not* bounds, up to where they part: kept to compare and to reproduce.
+
+How they differ from a bound, and why that matters (``docs/errata.md`` has the counterexamples):
+
+1. layer 2 is bounded with the hidden layer of the clean graph, although it depends on the drops;
+2. nothing is minimised over Â in the end: it is evaluated at one view;
+3. the lines of layer 1 are taken at the anchor (``paper``) or at each leaf (``released``), not at the neighbour.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.problem import DropProblem
+from certgcl.encoder import GCNWeights
+from certgcl.errors import GraphError
+from certgcl.graph import Graph, csr_matrix
+
+
+@dataclass(frozen=True, eq=False)
+class PrintedTerms:
+    """``Λ1`` and the two constants of every node, and the matrix they are evaluated at."""
+
+    projected: Tensor  # Y = X W1, (N, d1)
+    slopes: Tensor  # Λ1, (N, C, d1)
+    constant1: Tensor  # b̃1, (N, C)
+    constant2: Tensor  # b̃2, (N, C)
+    matrix: Tensor  # Â of the view, (N, N) sparse
+
+
+@dataclass(frozen=True)
+class PrintedScore:
+    """Common part of ``paper`` and ``released``.
+
+    Args:
+        at: the view whose Â the formula is evaluated at; the graph itself by default.
+    """
+
+    at: Graph | None = field(default=None, repr=False)
+    certified: bool = field(default=False, init=False)
+
+    def terms(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> PrintedTerms:
+        graph, dtype = problem.graph, weights.w1.dtype
+        view = graph if self.at is None else self.at
+        if view.num_nodes != graph.num_nodes:
+            raise GraphError(f"a view with {view.num_nodes} nodes of a graph with {graph.num_nodes}",
+                             "a view has the nodes of its graph", "Drop edges only")
+        clean, projected = graph.gcn_matrix(dtype), graph.features(dtype=dtype) @ weights.w1
+        hidden = weights.activation1(clean @ projected + weights.b1)
+        lower1, upper1 = self._box(problem, projected, weights.b1)
+        lower2, upper2 = self._box(problem, hidden @ weights.w2, weights.b2)
+
+        lines = weights.activation2.lines(lower2, upper2, "parallel")
+        slopes, intercept = _oriented(directions, lines.lower_slope, lines.upper_slope, lines.lower_intercept,
+                                      lines.upper_intercept)
+        constant2 = slopes @ weights.b2 + intercept
+        omega = slopes @ weights.w2.T
+        lines = weights.activation1.lines(lower1, upper1, "parallel")
+        slopes, intercept = _oriented(omega, lines.lower_slope, lines.upper_slope, lines.lower_intercept,
+                                      lines.upper_intercept)
+        return PrintedTerms(projected, slopes, slopes @ weights.b1 + intercept, constant2, view.gcn_matrix(dtype))
+
+    def _box(self, problem: DropProblem, values: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """``L [v]+ + U [v]- + b`` and its mirror image with the paper's ``L = diag(1/D)`` and
+        ``U_ij = ((D_i - q_i)(D_j - q_j))^(-1/2)``."""
+        graph = problem.graph
+        own = (graph.degree + 1).to(values.dtype).reciprocal()[:, None]
+        scale = (graph.degree + 1 - problem.drops.local).to(values.dtype).pow(-0.5)
+        upper = csr_matrix(graph.rowptr, graph.col, scale[graph.row] * scale[graph.col], (graph.num_nodes,) * 2)
+
+        def most(v: Tensor) -> Tensor:  # U v for v of one sign
+            return upper @ v + scale.square()[:, None] * v
+
+        return (own * values.clamp(min=0) + most(values.clamp(max=0)) + bias,
+                own * values.clamp(max=0) + most(values.clamp(min=0)) + bias)
+
+
+def _oriented(weights: Tensor, low: Tensor, high: Tensor, low_at: Tensor, high_at: Tensor) -> tuple[Tensor, Tensor]:
+    """Slopes and summed intercepts of ``weights · σ(p)``: the lower line where the weight is positive."""
+    positive, negative = weights.clamp(min=0), weights.clamp(max=0)
+    slopes = positive * low[:, None] + negative * high[:, None]
+    return slopes, torch.sum(positive * low_at[:, None] + negative * high_at[:, None], dim=-1)

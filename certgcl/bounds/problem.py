@@ -1,0 +1,58 @@
+"""What is to be bounded: some anchors of a graph under a set of admissible drops. And how a method is called."""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.neighbourhood import Neighbourhood
+from certgcl.budget import AdmissibleDrops
+from certgcl.encoder import GCNWeights
+from certgcl.graph import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class DropProblem:
+    """Some anchors of a graph, and the edges that may be dropped.
+
+    It holds what depends on graph and budget alone, built when first needed: keep it to bound many encoders.
+
+    Args:
+        anchors: distinct node ids, ``(A,)``.
+    """
+
+    graph: Graph
+    drops: AdmissibleDrops
+    anchors: Tensor
+    _hoods: dict[torch.dtype, Neighbourhood] = field(default_factory=dict, init=False, repr=False)
+
+    def neighbourhood(self, dtype: torch.dtype) -> Neighbourhood:
+        if dtype not in self._hoods:
+            self._hoods[dtype] = Neighbourhood.around(self.graph, self.drops, self.anchors, dtype)
+        return self._hoods[dtype]
+
+    def projected(self, weights: GCNWeights) -> Tensor:
+        """``Y = X W1`` for the nodes within two hops, in the order of the inner hop's targets."""
+        nodes = self.neighbourhood(weights.w1.dtype).inner.targets
+        return self.graph.features(nodes, weights.w1.dtype) @ weights.w1
+
+
+class BoundMethod(Protocol):
+    """Every method is ``(weights, problem, directions) -> lower``, differentiable in weights and directions."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def certified(self) -> bool:
+        """Whether the result is a lower bound over all admissible drops."""
+        ...
+
+    def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+        """Values ``(A, C)`` for ``w_ic · z_i``.
+
+        Args:
+            directions: C directions for *every* node of the graph, ``(N, C, d2)``.
+        """
+        ...

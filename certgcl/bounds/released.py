@@ -1,0 +1,22 @@
+"""What the paper's released code computes, with the full neighbourhood. Not a bound."""
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from certgcl.bounds.printed import PrintedScore
+from certgcl.bounds.problem import DropProblem
+from certgcl.encoder import GCNWeights
+
+
+@dataclass(frozen=True)
+class Released(PrintedScore):
+    """``score = Â (Â v + b̃1) + b̃2`` with ``v_k = y_k · Λ1_k`` at one view: every leaf's own lines and signs."""
+
+    name: str = field(default="released", init=False)
+
+    def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+        terms = self.terms(weights, problem, directions)
+        value = (terms.slopes @ terms.projected[..., None])[..., 0]
+        score = terms.matrix @ (terms.matrix @ value + terms.constant1) + terms.constant2
+        return score[problem.anchors]

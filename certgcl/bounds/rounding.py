@@ -1,0 +1,36 @@
+"""How far floating-point rounding can move a bound: the price of not computing in exact arithmetic."""
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.interval import BoxRows
+from certgcl.bounds.problem import DropProblem
+from certgcl.encoder import GCNWeights
+
+
+def rounding_slack(weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+    """A bound, to first order in the unit roundoff ε, of the error in any value or bound of ``w · z_i``; ``(A, C)``.
+
+    Every such number is a chain of sums of products. A sum of n terms is computed to within ``n ε Σ |terms|``, so the
+    chain is exact to ``n ε`` times the same chain over absolute values, n the sum of all lengths; each |Â| entry is at
+    most its upper bound in the box. Minima, maxima and selections add nothing. The factor 4 covers the few operations
+    that set up scales and lines.
+    """
+    dtype = weights.w1.dtype
+    hood = problem.neighbourhood(dtype)
+    features = problem.graph.features(hood.inner.targets, dtype)
+    projected = features.abs() @ weights.w1.abs()
+    hidden = _absolute_row_sum(BoxRows(hood.inner), projected) + weights.b1.abs()
+    hidden = hidden * weights.slope1.abs().clamp(min=1)
+    output = _absolute_row_sum(BoxRows(hood.outer), hidden @ weights.w2.abs()) + weights.b2.abs()
+    output = output * weights.slope2.abs().clamp(min=1)
+    magnitude = (directions[problem.anchors].abs() @ output[..., None])[..., 0]
+    longest_row = int(hood.inner.degree.max()) + 1
+    length = weights.w1.shape[0] + weights.w2.shape[0] + weights.w2.shape[1] + 2 * longest_row
+    return 4 * length * torch.finfo(dtype).eps * magnitude
+
+
+def _absolute_row_sum(box: BoxRows, values: Tensor) -> Tensor:
+    """``U v`` for ``v >= 0``."""
+    own = box.own_upper[:, None] * values[box.hop.own]
+    return own + box.hop.sum_over_neighbours(box.upper, values)
