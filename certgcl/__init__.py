@@ -1,13 +1,12 @@
 """certgcl: certified node compactness for graph contrastive learning."""
 
 from certgcl import bounds, errors
+from certgcl._version import __version__
 from certgcl.budget import EdgeDropBudget
 from certgcl.certificate import Certificate
 from certgcl.compactness import compactness_directions, linear_bounds, node_compactness
 from certgcl.encoder import GCNEncoder, GCNWeights
 from certgcl.graph import Graph
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Certificate",
@@ -15,6 +14,7 @@ __all__ = [
     "GCNEncoder",
     "GCNWeights",
     "Graph",
+    "__version__",
     "bounds",
     "compactness_directions",
     "errors",

@@ -22,16 +22,20 @@ class Degree:
     """The degree-exact closed form: sound, tight, and the default.
 
     Args:
-        preactivations: how layer 2 is bounded before its activation: ``"functional"`` runs the closed form on each
-            channel (the full setting), ``"interval"`` the row lemma on ``H W2`` (cheap, and far looser at real widths).
-        slopes: the rules for the free slopes; the bound is the best over all of them.
+        preactivations: how layer 2 is bounded before its activation. ``"functional"`` runs the closed form on each
+            channel (the full setting); ``"interval"`` applies the row lemma to ``H W2`` (the cheap one, far looser at
+            real widths).
+        slopes: the rules for the free slopes of both layers; the bound is the best over all combinations.
+        preactivation_slopes: the same for layer 1 within ``"functional"``. More rules cost as much again each, and
+            gain little.
         resolution: budgets below this many drops are treated count by count, which is exact; larger ones in so many
             groups of counts, which is sound and costs little tightness.
     """
 
     preactivations: Literal["functional", "interval"] = "functional"
-    slopes: tuple[SlopeRule, ...] = ("parallel", "adaptive")
-    resolution: int = 16
+    slopes: tuple[SlopeRule, ...] = ("adaptive", "parallel", "flat")
+    preactivation_slopes: tuple[SlopeRule, ...] = ("adaptive",)
+    resolution: int = 6
     name: str = field(default="degree", init=False)
     certified: bool = field(default=True, init=False)
 
@@ -41,7 +45,7 @@ class Degree:
         layer1 = layer1_by_degree(weights, problem.projected(weights), hood.inner, minimise.row_cases)
         layer2 = layer2_by_degree(layer1, hood, minimise.anchor_cases)
         if self.preactivations == "functional":
-            layer2 = refine_layer2(minimise, layer1, hood, self.slopes, layer2)
+            layer2 = refine_layer2(minimise, layer1, hood, self.preactivation_slopes, layer2)
         return bound_output(minimise, layer1, hood, self.slopes, layer2, directions[problem.anchors])
 
 
@@ -135,9 +139,10 @@ class DegreeMinimum:
             if not rows.numel():
                 continue
             terms = functionals.anchor_terms(rows, case)
-            values = block.gather(position)[has]
-            values = (take(phi, values) if len(phi) else phi.new_zeros(*values.shape, phi.shape[1]))
-            values = values * block.valid[has][..., None]
+            if len(phi):
+                values = take(phi, block.gather(position)[has]) * block.valid[has][..., None]
+            else:
+                values = phi.new_zeros((*block.slots[has].shape, phi.shape[1]))
             counts = RowCase(hop, rows, cases.first[rows, case], cases.last[rows, case])
             top = top_sums(values, block.droppable[has], counts.end)[:, counts.start :]
             parts.append(counts.minimum(

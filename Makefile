@@ -1,0 +1,40 @@
+# Two commands do everything: `make demo` and `make test`. Both make .venv when it is not there yet.
+PYTHON ?= python3
+VENV_PYTHON := .venv/bin/python
+INSTALL := $(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+# The real graphs, where they lie beside the project; tests that need them skip otherwise.
+ifneq ($(wildcard ../shared/data),)
+export CERTGCL_DATA ?= ../shared/data
+endif
+
+.PHONY: demo test lint audit-deep clean
+
+demo: .venv/library
+	$(VENV_PYTHON) -m certgcl.demo
+
+test: .venv/tests
+	$(VENV_PYTHON) -m pytest
+
+lint: .venv/tests
+	$(VENV_PYTHON) -m ruff check .
+	$(VENV_PYTHON) -m mypy
+
+audit-deep: .venv/tests
+	CERTGCL_PROFILE=deep $(VENV_PYTHON) -m pytest verification
+
+clean:
+	rm -rf .venv
+
+$(VENV_PYTHON):
+	$(PYTHON) -m venv .venv
+
+.venv/library: pyproject.toml constraints.txt | $(VENV_PYTHON)
+	$(INSTALL) --editable .
+	touch .venv/library
+
+# auto_LiRPA's metadata asks for a torch of its own time, so it comes without its dependencies.
+.venv/tests: .venv/library
+	$(INSTALL) --editable ".[dev]"
+	$(INSTALL) --no-deps auto_LiRPA==0.3
+	touch .venv/tests
