@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, Union
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from certgcl.coverage import binomial_quantile, jointly_covering_level, poisson_binomial_quantiles
 from certgcl.errors import BudgetError
-from certgcl.graph import Graph, check_edge_index
+from certgcl.graph import Graph
+from certgcl.validation import check_edge_index
 
-BudgetLike: TypeAlias = Union["EdgeDropBudget", int, float]
+BudgetLike: TypeAlias = Union["EdgeDropBudget", int, float, Sequence[int], Tensor]
 Rule = Literal["expected", "coverage"]
 
 
@@ -60,9 +62,10 @@ class EdgeDropBudget:
         ``"expected"`` (the default) is the paper's rule ``q_i = min(d_i - 1, round(rate d_i))``: the mean number of
         drops, which a sampled view exceeds at many nodes. ``"coverage"`` is the smallest ``q_i`` such that a sampled
         view respects it with probability ``coverage`` (default 0.99): at each node by itself, or with ``jointly=True``
-        at all nodes at once (see :func:`certgcl.coverage.jointly_covering_level`).
+        at all nodes at once (see :func:`certgcl.coverage.jointly_covering_level`). It is what ``coverage`` or
+        ``jointly`` ask for when no rule is named.
         """
-        return cls._by_rule(DropRate(rate, *_rule(rule, coverage), jointly), total)
+        return cls._by_rule(DropRate(rate, *_rule(rule, coverage, jointly), jointly), total)
 
     @classmethod
     def from_drop_probabilities(cls, edge_index: Tensor, probability: Tensor, rule: Rule | None = None,
@@ -74,15 +77,15 @@ class EdgeDropBudget:
             edge_index: both directions of every edge of the graph, in any order, ``(2, 2 |E|)``.
             probability: one value per column; the two directions of an edge must agree.
         """
-        return cls._by_rule(DropProbabilities(edge_index, probability, *_rule(rule, coverage), jointly), total)
+        return cls._by_rule(DropProbabilities(edge_index, probability, *_rule(rule, coverage, jointly), jointly), total)
 
     @classmethod
     def of(cls, budget: BudgetLike) -> "EdgeDropBudget":
-        """A budget from itself, an int (``local``) or a float between 0 and 1 (a drop rate, the paper's rule)."""
+        """A budget from itself, ``local`` as an int or one per node, or a float (a drop rate, the paper's rule)."""
         if isinstance(budget, EdgeDropBudget):
             return budget
-        if isinstance(budget, float):
-            return cls.from_drop_rate(budget)
+        if isinstance(budget, (float, np.floating)):
+            return cls.from_drop_rate(float(budget))
         return cls(local=budget)
 
     @classmethod
@@ -136,7 +139,7 @@ class DropRate:
     jointly: bool
 
     def __post_init__(self) -> None:
-        if isinstance(self.rate, bool) or not isinstance(self.rate, (int, float)) or not 0 < self.rate < 1:
+        if not _is_share(self.rate):
             raise BudgetError(f"drop rate {self.rate!r}", "a rate lies strictly between 0 and 1",
                               "Use EdgeDropBudget(local=...) for counts")
 
@@ -159,11 +162,17 @@ class DropProbabilities:
     jointly: bool
 
     def __post_init__(self) -> None:
-        if self.probability.shape != self.edge_index.shape[1:]:
-            raise BudgetError(f"{tuple(self.probability.shape)} probabilities for {self.edge_index.shape[1]} edges",
-                              "there must be one per column of edge_index", "Repeat the value for both directions")
-        if not bool(((self.probability >= 0) & (self.probability <= 1)).all()):
-            raise BudgetError("a drop probability outside [0, 1]", "probabilities lie in [0, 1]", "Clamp them")
+        for name, value in (("edge_index", self.edge_index), ("probability", self.probability)):
+            if not isinstance(value, Tensor):
+                raise BudgetError(f"{name} of type {type(value).__name__}", "it must be a torch.Tensor",
+                                  "Convert with torch.as_tensor")
+        if self.edge_index.dim() != 2 or self.probability.shape != self.edge_index.shape[1:]:
+            raise BudgetError(f"probabilities of shape {tuple(self.probability.shape)} for an edge_index of shape "
+                              f"{tuple(self.edge_index.shape)}", "there must be one per column of edge_index",
+                              "Repeat the value for both directions")
+        outside = self.probability[~((self.probability >= 0) & (self.probability <= 1))]
+        if outside.numel():
+            raise BudgetError(f"drop probability {float(outside[0]):g}", "probabilities lie in [0, 1]", "Clamp them")
 
     def on(self, graph: Graph) -> Tensor:
         probability = self._per_slot(graph)
@@ -175,15 +184,21 @@ class DropProbabilities:
         return poisson_binomial_quantiles(graph.rowptr, probability, level)
 
     def _per_slot(self, graph: Graph) -> Tensor:
-        edge_index = check_edge_index(self.edge_index, graph.num_nodes).to(graph.col.device)
-        key, order = torch.sort(edge_index[0] * graph.num_nodes + edge_index[1])
-        if not torch.equal(key, graph.row * graph.num_nodes + graph.col):
-            raise BudgetError(f"probabilities for {key.numel()} directed edges, the graph has {graph.col.numel()}",
-                              "edge_index must list exactly the edges of the graph", "Pass the graph's own edge_index")
+        n = graph.num_nodes
+        edge_index = check_edge_index(self.edge_index, n).to(graph.col.device)
+        key, order = torch.sort(edge_index[0] * n + edge_index[1])
+        if not torch.equal(key, graph.row * n + graph.col):
+            raise BudgetError(f"probabilities for {key.numel()} directed edges that are not the {graph.col.numel()} of "
+                              "the graph", "edge_index must list exactly the graph's edges",
+                              "Pass the graph's own edge_index")
         probability = self.probability.to(graph.col.device, torch.float64)[order]
-        if not torch.equal(probability, probability[graph.reverse]):
-            raise BudgetError("two directions of an edge with different probabilities", "an undirected edge is "
-                              "dropped as a whole", "Average the two directions")
+        unequal = (probability != probability[graph.reverse]).nonzero()[:, 0]
+        if unequal.numel():
+            slot = int(unequal[0])
+            one, other = float(probability[slot]), float(probability[graph.reverse[slot]])
+            raise BudgetError(f"edge ({int(graph.row[slot])}, {int(graph.col[slot])}) with probability {one:g} and its "
+                              f"reverse with {other:g}", "an undirected edge is dropped as a whole",
+                              "Average the two directions")
         return probability
 
     def __repr__(self) -> str:
@@ -194,15 +209,20 @@ def _expected(mean: Tensor, degree: Tensor) -> Tensor:
     return mean.round().long().minimum(degree - 1).clamp(min=0)
 
 
-def _rule(rule: Rule | None, coverage: float | None) -> tuple[Rule, float]:
-    chosen: Rule = rule or ("expected" if coverage is None else "coverage")
+def _is_share(value: Any) -> bool:
+    return isinstance(value, (float, np.floating)) and bool(0 < value < 1)
+
+
+def _rule(rule: Rule | None, coverage: float | None, jointly: bool) -> tuple[Rule, float]:
+    chosen: Rule = rule or ("expected" if coverage is None and not jointly else "coverage")
     if chosen not in ("expected", "coverage"):
         raise BudgetError(f"rule {rule!r}", "rules are 'expected' and 'coverage'", "Pick one")
-    if chosen == "expected" and coverage is not None:
-        raise BudgetError(f"coverage={coverage} with rule='expected'", "the expected number of drops covers no stated "
-                          "share of the views", "Use rule='coverage'")
+    if chosen == "expected" and (coverage is not None or jointly):
+        found = "jointly=True" if coverage is None else f"coverage={coverage!r}"
+        raise BudgetError(f"{found} with rule='expected'", "the expected number of drops covers no stated share of the "
+                          "views", "Use rule='coverage'")
     level = 0.99 if coverage is None else coverage
-    if not 0 < level < 1:
+    if not _is_share(level):
         raise BudgetError(f"coverage={coverage!r}", "a coverage lies strictly between 0 and 1", "Try 0.99")
     return chosen, level
 
@@ -215,13 +235,15 @@ def _counts(value: Any, name: str) -> Tensor:
         counts = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError):
         raise BudgetError(f"{name}={value!r}", rule, way_out) from None
-    if counts.dtype == torch.bool or counts.dim() > 1:
-        raise BudgetError(f"{name} of dtype {counts.dtype} and shape {tuple(counts.shape)}", rule, way_out)
+    if counts.dtype == torch.bool or counts.dtype.is_complex or counts.dim() > 1:
+        shown = f"={value!r}" if counts.dim() == 0 else f" of dtype {counts.dtype} and shape {tuple(counts.shape)}"
+        raise BudgetError(f"{name}{shown}", rule, way_out)
     if counts.dtype.is_floating_point:
-        fractional = counts[counts != counts.floor()] if counts.dim() else counts[None][counts[None] != counts.floor()]
-        shown = float(fractional[0]) if fractional.numel() else value
-        raise BudgetError(f"{name} with the value {shown!r}", "budgets must be integers", way_out)
+        flat = counts.flatten()
+        worst = torch.cat([flat[flat != flat.floor()], flat])  # a fraction if there is one, else 2.0 and the like
+        found = f"the value {float(worst[0]):.6}" if worst.numel() else f"dtype {counts.dtype}"
+        raise BudgetError(f"{name} with {found}", "budgets must be integers", way_out)
     if counts.numel() and int(counts.min()) < 0:
         raise BudgetError(f"{name} with the value {int(counts.min())}", "budgets must not be negative",
                           "Use 0 to forbid drops, None for no limit")
-    return counts.long()
+    return counts.long().clone()  # the caller's own may change

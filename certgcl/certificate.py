@@ -1,6 +1,8 @@
 """The result of a certification: values per node, and all that is needed to say what they mean."""
 
 import json
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,19 +84,28 @@ class Certificate:
 
     @classmethod
     def load(cls, path: str | Path) -> "Certificate":
-        """Read a certificate written by :meth:`save`."""
+        """Read a certificate written by :meth:`save`; a file that is not one raises ``CertificateError``."""
         try:
             with np.load(path, allow_pickle=False) as file:
                 meta = json.loads(str(file["meta"]))
                 arrays = {name: torch.from_numpy(file[name]) for name in _ARRAYS}
-            if meta.pop("format") != _FORMAT:
-                raise KeyError("format")
-            return cls(**arrays, **meta)
-        except FileNotFoundError:
-            raise
-        except (KeyError, ValueError, TypeError, OSError, EOFError) as error:
-            raise CertificateError(f"{path} ({error})", f"it must be a file in the format {_FORMAT}",
+            if meta["format"] != _FORMAT:
+                raise ValueError(f"format {meta['format']!r}")
+            certificate = cls(**arrays, method=str(meta["method"]), certified=meta["certified"] is True,
+                              total_budget=int(meta["total_budget"]))
+            certificate._check_shapes()
+            return certificate
+        except (KeyError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise CertificateError(f"{path} ({error})", f"it must be a whole file in the format {_FORMAT}",
                                    "Write one with Certificate.save") from error
+
+    def _check_shapes(self) -> None:
+        """A file may be put together from parts of several: what is read must at least fit together."""
+        shape = self.directions.shape[:-1]
+        if (shape[:1] != self.nodes.shape or any(values.shape != shape for values in
+                                                 (self.lower, self.nominal, self.rounding))
+                or self.local_budget.dim() != 1 or bool((self.nodes >= len(self.local_budget)).any())):
+            raise ValueError("arrays that do not fit each other")
 
     def __str__(self) -> str:
         what = "certified lower bounds" if self.certified else "scores that are NOT bounds"

@@ -1,6 +1,7 @@
 """The two questions a user asks: how compact is every node in the worst view, and any direction's worst value."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -55,11 +56,8 @@ def node_compactness(model: nn.Module | GCNWeights, graph: GraphLike, budgets: B
         print(certificate)
     """
     graph = Graph.of(graph)
-    other = graph if view is None else Graph.of(view)
-    if other.num_nodes != graph.num_nodes:
-        raise GraphError(f"a view with {other.num_nodes} nodes for a graph with {graph.num_nodes}",
-                         "both views have the same nodes", "Drop edges or features, not nodes")
-    weights = read_encoder(model, graph).to(dtype)
+    other = graph if view is None else _view(view, graph)
+    weights = read_encoder(model, graph).to(_precision(dtype))
     directions = compactness_directions(weights.embed(other))
     return _certify(weights, graph, budgets, directions[:, None], method, nodes, squeeze=True)
 
@@ -78,17 +76,11 @@ def linear_bounds(model: nn.Module | GCNWeights, graph: GraphLike, budgets: Budg
             :func:`node_compactness`.
     """
     graph = Graph.of(graph)
-    weights = read_encoder(model, graph).to(dtype)
-    width = weights.w2.shape[1]
-    if directions.dim() not in (2, 3) or directions.shape[0] != graph.num_nodes or directions.shape[-1] != width:
-        raise DirectionError(f"directions of shape {tuple(directions.shape)}",
-                             f"they must be ({graph.num_nodes}, {width}) or ({graph.num_nodes}, C, {width})",
-                             "Give every node its direction(s), with as many entries as the model has outputs")
-    if not bool(torch.isfinite(directions).all()):
-        raise DirectionError("a NaN or infinite direction", "directions must be finite", "Mend or drop it")
+    weights = read_encoder(model, graph).to(_precision(dtype))
+    directions = _directions(directions, graph, weights)
     single = directions.dim() == 2
-    return _certify(weights, graph, budgets, directions.to(dtype)[:, None] if single else directions.to(dtype),
-                    method, nodes, squeeze=single)
+    return _certify(weights, graph, budgets, directions[:, None] if single else directions, method, nodes,
+                    squeeze=single)
 
 
 def _certify(weights: GCNWeights, graph: Graph, budgets: BudgetLike, directions: Tensor, method: str | BoundMethod,
@@ -119,19 +111,70 @@ def _check(lower: Tensor, nominal: Tensor, rounding: Tensor, anchors: Tensor, bo
                          "no bound exceeds a value it should bound", "Please report this graph and encoder")
 
 
+# -- arguments -------------------------------------------------------------------------------------
+
+
+def _precision(dtype: torch.dtype) -> torch.dtype:
+    if dtype not in (torch.float32, torch.float64):
+        raise InputError(f"dtype={dtype!r}", "bounds are computed in torch.float32 or torch.float64",
+                         "Leave it out for float64")
+    return dtype
+
+
+def _view(view: GraphLike, graph: Graph) -> Graph:
+    view = Graph.of(view)
+    if view.num_nodes != graph.num_nodes or view.num_features != graph.num_features:
+        raise GraphError(f"a view with {view.num_nodes} nodes and {view.num_features} features for a graph with "
+                         f"{graph.num_nodes} and {graph.num_features}", "both views have the same nodes and features",
+                         "Drop edges, or set features to zero; keep the shape of x")
+    if view.x.device != graph.x.device:
+        raise GraphError(f"a view on {view.x.device} for a graph on {graph.x.device}", "both must be on one device",
+                         f"Move it with view.to({str(graph.x.device)!r})")
+    return view
+
+
+def _directions(directions: Any, graph: Graph, weights: GCNWeights) -> Tensor:
+    """``(N, d)`` or ``(N, C, d)`` directions in the dtype and on the device of the weights."""
+    width = weights.w2.shape[1]
+    try:
+        given = torch.as_tensor(directions)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DirectionError(f"directions of type {type(directions).__name__} ({error})", "they must be numbers",
+                             "Pass a tensor or an array") from error
+    if given.dtype.is_complex or given.dtype == torch.bool:
+        raise DirectionError(f"directions of dtype {given.dtype}", "they must be real numbers", "Pass floats")
+    given = given.to(weights.w2)
+    if given.dim() not in (2, 3) or given.shape[0] != graph.num_nodes or given.shape[-1] != width or not given.numel():
+        raise DirectionError(f"directions of shape {tuple(given.shape)}",
+                             f"they must be ({graph.num_nodes}, {width}) or ({graph.num_nodes}, C, {width})",
+                             "Give every node its direction(s), with as many entries as the model has outputs")
+    broken = (~torch.isfinite(given)).flatten(1).any(dim=1)
+    if bool(broken.any()):
+        raise DirectionError(f"a NaN or infinite direction at node {int(broken.nonzero()[0, 0])}",
+                             "directions must be finite", "Mend or drop it")
+    return given
+
+
 def _anchors(nodes: Tensor | Sequence[int] | None, graph: Graph) -> Tensor:
     device = graph.col.device
     if nodes is None:
         return torch.arange(graph.num_nodes, device=device)
-    anchors = torch.as_tensor(nodes, device=device)
+    try:
+        anchors = torch.as_tensor(nodes, device=device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"nodes={nodes!r} ({error})", "they must be node numbers or a mask over all nodes",
+                         "Leave out for all") from error
     if anchors.dtype == torch.bool and anchors.shape == (graph.num_nodes,):
         anchors = anchors.nonzero()[:, 0]
-    if anchors.dim() != 1 or anchors.dtype.is_floating_point or anchors.dtype == torch.bool or not anchors.numel():
+    whole = not (anchors.dtype.is_floating_point or anchors.dtype.is_complex or anchors.dtype == torch.bool)
+    if anchors.dim() != 1 or not whole or not anchors.numel():
         raise InputError(f"nodes of dtype {anchors.dtype} and shape {tuple(anchors.shape)}",
                          "they must be a non-empty list of node numbers or a mask over all nodes", "Leave out for all")
     if int(anchors.min()) < 0 or int(anchors.max()) >= graph.num_nodes:
         outside = anchors[(anchors < 0) | (anchors >= graph.num_nodes)]
         raise InputError(f"node {int(outside[0])}", f"nodes are numbered 0 to {graph.num_nodes - 1}", "Mend the list")
-    if torch.unique(anchors).numel() != anchors.numel():
-        raise InputError("a node that is listed twice", "every anchor is bounded once", "Use torch.unique")
+    distinct, count = torch.unique(anchors, return_counts=True)
+    if distinct.numel() != anchors.numel():
+        raise InputError(f"node {int(distinct[count > 1][0])} listed {int(count[count > 1][0])} times",
+                         "every anchor is bounded once", "Use torch.unique")
     return anchors.long()

@@ -1,5 +1,7 @@
 """How many drops a sampled view stays within, with a stated probability."""
 
+from itertools import pairwise
+
 import numpy as np
 import torch
 from scipy.stats import binom
@@ -12,7 +14,8 @@ def jointly_covering_level(coverage: float, degree: Tensor) -> float:
     ``coverage^(1/n)``. Enough because the events ``r_i <= q_i`` are all decreasing in the independent drop
     indicators, so by Harris' inequality ``P(all) >= Π P(r_i <= q_i)``.
     """
-    return coverage ** (1.0 / max(1, int((degree > 0).sum())))
+    nodes = int((degree > 0).sum())
+    return float(coverage ** (1.0 / max(1, nodes)))
 
 
 def binomial_quantile(trials: Tensor, rate: float, level: float) -> Tensor:
@@ -29,7 +32,7 @@ def poisson_binomial_quantiles(rowptr: Tensor, probability: Tensor, level: float
     """
     pointer, p = rowptr.tolist(), probability.double().cpu().numpy()
     quantiles = np.zeros(len(pointer) - 1, dtype=np.int64)
-    for i, (start, end) in enumerate(zip(pointer[:-1], pointer[1:], strict=True)):
+    for i, (start, end) in enumerate(pairwise(pointer)):
         mass = np.zeros(end - start + 1)
         mass[0] = 1.0
         for k, drop in enumerate(p[start:end], start=1):

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
@@ -18,7 +20,8 @@ ACTIVATIONS = ("relu", "leaky_relu", "prelu", "rrelu", "identity")
 class GCNWeights:
     """``Z = σ2(Â σ1(Â X W1 + b1) W2 + b2)``: all a bound needs to know of a model.
 
-    The tensors keep their autograd history, so a bound computed from them can be trained.
+    The tensors keep their autograd history, so a bound computed from them can be trained. Biases and slopes may be
+    given as one number for all channels, and are spread over them.
 
     Args:
         w1: ``(F, d1)``.
@@ -27,6 +30,10 @@ class GCNWeights:
         w2: ``(d1, d2)``.
         b2: ``(d2,)``.
         slope2: γ of σ2 per channel, ``(d2,)``; all ones when there is no last activation.
+
+    Example::
+
+        GCNWeights(w1, b1, 0.0, w2, b2, 1.0)  # a ReLU between the layers, nothing after the last
     """
 
     w1: Tensor
@@ -35,6 +42,33 @@ class GCNWeights:
     w2: Tensor
     b2: Tensor
     slope2: Tensor
+
+    def __post_init__(self) -> None:
+        for name, matrix in (("w1", self.w1), ("w2", self.w2)):
+            if not isinstance(matrix, Tensor) or matrix.dim() != 2 or not matrix.dtype.is_floating_point:
+                raise EncoderError(f"{name} {_described(matrix)}", "weights are floating-point matrices",
+                                   "Give w1 as (features, d1) and w2 as (d1, d2)")
+        if self.w1.shape[1] != self.w2.shape[0]:
+            raise EncoderError(f"w1 of shape {tuple(self.w1.shape)} and w2 of shape {tuple(self.w2.shape)}",
+                               "the second layer must take what the first gives",
+                               "Give w1 as (features, d1) and w2 as (d1, d2): a GCNConv has conv.lin.weight.T")
+        for name, width in (("b1", self.w1.shape[1]), ("slope1", self.w1.shape[1]), ("b2", self.w2.shape[1]),
+                            ("slope2", self.w2.shape[1])):
+            self._spread(name, width)
+        for name, tensor in self.named_tensors():
+            if tensor.dtype != self.w1.dtype or tensor.device != self.w1.device:
+                raise EncoderError(f"{name} {_described(tensor)} beside w1 {_described(self.w1)}",
+                                   "all weights have one dtype and device", f"Convert with {name}.to(w1)")
+
+    def _spread(self, name: str, width: int) -> None:
+        """One number becomes ``width`` of them; anything else must have that many already."""
+        value = getattr(self, name)
+        if isinstance(value, (int, float, np.number)):
+            value = self.w1.new_tensor(float(value))
+        if not isinstance(value, Tensor) or value.shape not in ((), (width,)):
+            raise EncoderError(f"{name} {_described(value)}", f"it needs one value for all channels or one for each of "
+                               f"{width}", f"Give a tensor of shape ({width},)")
+        object.__setattr__(self, name, value.expand(width))
 
     @property
     def activation1(self) -> TwoPieceLinear:
@@ -81,8 +115,10 @@ class GCNEncoder(nn.Module):
         super().__init__()
         for name, width in (("in_channels", in_channels), ("hidden_channels", hidden_channels),
                             ("out_channels", out_channels)):
-            if not isinstance(width, int) or width < 1:
+            if isinstance(width, bool) or not isinstance(width, (int, np.integer)) or width < 1:
                 raise EncoderError(f"{name}={width!r}", "widths are positive integers", "Pass an int of at least 1")
+        # Integers of numpy become plain ones, which torch's own checks of sizes expect.
+        in_channels, hidden_channels, out_channels = int(in_channels), int(hidden_channels), int(out_channels)
         self.conv1 = GCNConv(in_channels, hidden_channels)
         self.conv2 = GCNConv(hidden_channels, out_channels)
         self.activation = _activation_module(activation)
@@ -116,7 +152,14 @@ class GCNEncoder(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         hidden = self.activation(self.conv1(x, edge_index))
-        return self.out_activation(self.conv2(hidden, edge_index))
+        embeddings: Tensor = self.out_activation(self.conv2(hidden, edge_index))
+        return embeddings
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"of shape {tuple(value.shape)}, {value.dtype} on {value.device}"
+    return f"of type {type(value).__name__}"
 
 
 def _activation_module(activation: str | nn.Module | None) -> nn.Module:

@@ -1,0 +1,101 @@
+"""What the audit asks of a bound, and the ledger in which it writes down what it saw."""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import certgcl
+from certgcl.bounds import METHODS, BoundMethod
+from verification.case import Case
+
+CERTIFIED: Mapping[str, BoundMethod] = {name: method for name, method in METHODS.items() if method.certified}
+UNCERTIFIED: Mapping[str, BoundMethod] = {name: method for name, method in METHODS.items() if not method.certified}
+
+
+def weights(case: Case) -> certgcl.GCNWeights:
+    return certgcl.GCNWeights(case.w1, case.b1, case.slope1, case.w2, case.b2, case.slope2)
+
+
+def certify(case: Case, method: str | BoundMethod, dtype: torch.dtype = torch.float64,
+            nodes: list[int] | None = None) -> certgcl.Certificate:
+    """The library's answer to a case, through its public call."""
+    return certgcl.linear_bounds(
+        weights(case), certgcl.Graph.from_networkx(case.graph, case.x),
+        certgcl.EdgeDropBudget(case.local, case.total), case.directions, method=method, dtype=dtype, nodes=nodes)
+
+
+def tolerance(case: Case) -> Tensor:
+    """How far rounding alone can lift a computed bound above a computed minimum, ``(n,)``.
+
+    Both are chains of a few hundred float64 operations on numbers no larger than ``|w| (|X| |W1| n + |b1|) …`` with all
+    signs dropped and every Â entry at its largest possible value, 1. One-sided: only an excess above it is a violation.
+    """
+    n = case.nodes
+    hidden = (case.x.abs() @ case.w1.abs()).sum(dim=0) + case.b1.abs()
+    hidden = hidden * case.slope1.abs().clamp(min=1)
+    output = (n * (hidden @ case.w2.abs()) + case.b2.abs()) * case.slope2.abs().clamp(min=1)
+    return 1e-13 * (case.directions.abs() @ output) + 1e-300
+
+
+def violations(case: Case, lower: Tensor, truth: Tensor) -> Tensor:
+    """The nodes where ``lower`` is above the enumerated minimum (or is not a number)."""
+    return torch.nonzero(~(lower <= truth + tolerance(case)))[:, 0]
+
+
+@dataclass
+class Tally:
+    """Sums over nodes for one method."""
+
+    cases: int = 0
+    nodes: int = 0
+    violations: int = 0
+    drop: float = 0.0  # of the bound below the clean value
+    true_drop: float = 0.0  # of the minimum below the clean value
+
+    @property
+    def tightness(self) -> float:
+        """Mean drop of the bound as a multiple of the mean true drop; 1 is exact."""
+        return self.drop / self.true_drop if self.true_drop > 0 else float("nan")
+
+
+@dataclass
+class Ledger:
+    """All that a run of the audit saw."""
+
+    tallies: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def enter(self, method: str, case: Case, lower: Tensor, truth: Tensor, clean: Tensor) -> Tensor:
+        """Write down one case; returns the violated nodes. Drops count relative to the case's own scale."""
+        tally = self.tallies[method]
+        wrong = violations(case, lower, truth)
+        scale = float((clean - truth).mean())
+        tally.cases += 1
+        tally.nodes += case.nodes
+        tally.violations += len(wrong)
+        if scale > 1e-9 * (1 + float(clean.abs().max())):
+            tally.drop += float((clean - lower).sum()) / scale
+            tally.true_drop += float((clean - truth).sum()) / scale
+        return wrong
+
+    def note(self, name: str, value: Any) -> None:
+        self.notes[name] = value
+
+    def lines(self) -> list[str]:
+        rows = [f"{'method':<22} {'cases':>7} {'nodes':>8} {'violations':>11} {'mean drop / true drop':>22}"]
+        for name, tally in self.tallies.items():
+            rows.append(f"{name:<22} {tally.cases:>7} {tally.nodes:>8} {tally.violations:>11} {tally.tightness:>22.2f}")
+        return rows + [f"{name}: {value}" for name, value in self.notes.items()]
+
+    def write(self, path: Path) -> None:
+        tallies = {name: {**tally.__dict__, "tightness": tally.tightness} for name, tally in self.tallies.items()}
+        path.write_text(json.dumps({"methods": tallies, "notes": self.notes}, indent=2) + "\n")
+
+
+LEDGER = Ledger()

@@ -1,0 +1,27 @@
+"""Profiles of the audit (``--hypothesis-profile=quick | ci | deep``) and its summary at the end of a run."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from verification.audit import LEDGER
+
+# Only the deep profile draws afresh each time: a push must not fail on somebody else's luck.
+SIZES = {"quick": 6, "ci": 60, "deep": 2500}
+for name, size in SIZES.items():
+    settings.register_profile(name, max_examples=size, deadline=None, derandomize=name != "deep", print_blob=True,
+                              suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+settings.load_profile(os.environ.get("CERTGCL_PROFILE", "ci"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not LEDGER.tallies:
+        return
+    terminalreporter.section("certgcl audit")
+    for line in LEDGER.lines():
+        terminalreporter.write_line(line)
+    path = Path(os.environ.get("CERTGCL_AUDIT_JSON", "audit.json"))
+    LEDGER.write(path)
+    terminalreporter.write_line(f"written to {path}")

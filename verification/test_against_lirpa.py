@@ -1,0 +1,74 @@
+"""certgcl beside auto_LiRPA, on the same box with one variable per undirected edge."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from torch import Tensor
+
+from certgcl import Graph
+from certgcl.bounds import DropProblem
+from certgcl.bounds.interval import layer1_on_box, layer2_on_box
+from certgcl.budget import EdgeDropBudget
+from verification.audit import LEDGER, certify, tolerance, violations, weights
+from verification.case import Case
+from verification.oracle import enumerated_minimum, nominal
+from verification.strategies import smooth_cases
+
+lirpa = pytest.importorskip("verification.lirpa", reason="auto_LiRPA is not installed; `make test` installs it")
+
+FAST = settings(max_examples=max(5, settings().max_examples // 4))  # an optimized bound takes 0.1 s and more
+
+
+def bounded(case: Case) -> "lirpa.LirpaGCN":
+    box = lirpa.box(case.graph, case.node_budgets(), case.graph_budget())
+    return lirpa.LirpaGCN(box, case.x, case.w1, case.b1, float(case.slope1[0]), case.w2, case.b2,
+                          float(case.slope2[0]), case.directions)
+
+
+@given(smooth_cases())
+def test_the_interval_bound_is_lirpas_ibp_layer_by_layer(case: Case) -> None:
+    theirs = bounded(case).layers()
+    graph = Graph.from_networkx(case.graph, case.x)
+    drops = EdgeDropBudget(case.local, case.total).on(graph)
+    problem = DropProblem(graph, drops, torch.arange(case.nodes))
+    hood, encoder = problem.neighbourhood(torch.float64), weights(case)
+    layer1 = layer1_on_box(encoder, problem.projected(encoder), hood)
+    lower2, upper2 = layer2_on_box(layer1, hood)
+    for ours, their in ((layer1.lower, theirs.l1), (layer1.upper, theirs.u1), (lower2[:, 0], theirs.l2),
+                        (upper2[:, 0], theirs.u2), (certify(case, "interval").lower, theirs.lower)):
+        assert torch.allclose(ours, their, rtol=1e-10, atol=1e-12)
+
+
+COUNTS: dict[str, list[Tensor]] = {}
+
+
+@given(smooth_cases())
+@FAST
+def test_lirpa_is_sound_and_certgcl_tighter(case: Case) -> None:
+    truth, clean, theirs = enumerated_minimum(case), nominal(case), bounded(case)
+    found = {"LiRPA IBP": theirs.lower("IBP"), "LiRPA CROWN": theirs.lower("CROWN"),
+             "LiRPA CROWN-Optimized": theirs.lower("CROWN-Optimized", iterations=20)}
+    for name, lower in found.items():
+        assert not len(violations(case, lower, truth)), f"{name}: the formulation of the network is wrong"
+        LEDGER.enter(name, case, lower, truth, clean)
+    best = torch.stack(list(found.values())).amax(dim=0)
+    slack = tolerance(case)
+    for method in ("crown", "degree"):
+        ours = certify(case, method).lower
+        for name, lower in (*found.items(), ("the best of LiRPA", best)):
+            COUNTS.setdefault(f"{method} at or above {name}", []).append(ours >= lower - slack)
+            COUNTS.setdefault(f"{method} minus {name}", []).append((ours - lower) / (clean - truth + slack).mean())
+
+
+def test_the_shares_and_means_are_as_claimed() -> None:
+    """Runs after the comparison above, on what it has counted."""
+    if not COUNTS:
+        pytest.skip("the comparison did not run in this session")
+    share = {name: float(torch.cat(values).double().mean()) for name, values in COUNTS.items()}
+    for name, value in share.items():
+        LEDGER.note(name, f"{100 * value:.2f} % of {torch.cat(COUNTS[name]).numel()} nodes" if "above" in name
+                    else f"{value:+.2f} true drops on average")
+    assert share["crown minus LiRPA CROWN"] >= 0
+    assert share["degree minus LiRPA CROWN-Optimized"] > 0.5
+    for name in ("LiRPA IBP", "LiRPA CROWN", "LiRPA CROWN-Optimized", "the best of LiRPA"):
+        assert share[f"degree at or above {name}"] >= 0.99
