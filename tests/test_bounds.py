@@ -1,0 +1,374 @@
+"""Facts that hold for every method; how tight and sound they are is the business of ``verification/``."""
+
+from typing import Any
+
+import networkx as nx
+import pytest
+import torch
+from toys import (
+    admissible_sets,
+    drop_problem,
+    random_graph,
+    random_tensor,
+    toy_graph,
+    toy_weights,
+    without,
+)
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from certgcl.bounds import METHODS, BoundMethod, Crown, Degree, Interval, Paper, Released, get_method, neighbourhood
+from certgcl.bounds.rounding import rounding_slack
+from certgcl.budget import EdgeDropBudget
+from certgcl.encoder import GCNWeights
+from certgcl.errors import GraphError, MethodError
+from certgcl.graph import Graph
+
+CERTIFIED = [name for name, method in METHODS.items() if method.certified]
+BUDGETS = {"one": EdgeDropBudget(local=1), "mixed": EdgeDropBudget(local=[k % 4 for k in range(12)]),
+           "total": EdgeDropBudget(total=2), "none": EdgeDropBudget()}
+every_method = pytest.mark.parametrize("method", METHODS)
+every_budget = pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
+
+
+def values_of(method: str | BoundMethod, weights: GCNWeights, graph: Graph, budget: EdgeDropBudget, directions: Tensor,
+              anchors: list[int] | None = None) -> Tensor:
+    return get_method(method)(weights, drop_problem(graph, budget, anchors), directions)
+
+
+def nominal(weights: GCNWeights, graph: Graph, directions: Tensor) -> Tensor:
+    return (directions @ weights.embed(graph)[..., None])[..., 0]
+
+
+def assert_same(one: Tensor, other: Tensor) -> None:
+    torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
+
+
+# -- the list of methods ---------------------------------------------------------------------------
+
+
+def test_methods_have_names_and_say_what_they_prove() -> None:
+    assert set(METHODS) == {"interval", "crown", "degree", "degree-cheap", "paper", "released"}
+    assert CERTIFIED == ["interval", "crown", "degree", "degree-cheap"]
+    assert METHODS["degree"] == Degree()
+    assert METHODS["degree-cheap"] == Degree(preactivations="interval", slopes=("adaptive",))
+
+
+@pytest.mark.parametrize("method", [Interval(), Crown(slopes=("flat",)), Degree(resolution=3), Paper(), Released()])
+def test_a_method_is_found_by_its_name_or_is_given(method: BoundMethod) -> None:
+    assert get_method(method) is method
+    assert get_method(method.name) is METHODS[method.name]
+
+
+@pytest.mark.parametrize(("method", "message"), [
+    ("alpha-crown", "method 'alpha-crown'.*interval, crown, degree"),
+    ("Degree", "method 'Degree'"),
+    (None, "method None.*Names are interval"),
+    (3, "method 3"),
+    (len, "method <built-in"),
+])
+def test_an_unknown_method_is_refused(method: Any, message: str) -> None:
+    with pytest.raises(MethodError, match=message):
+        get_method(method)
+
+
+@pytest.mark.parametrize("method", [Crown(slopes=("steep",)), Degree(slopes=("steep",))])
+def test_an_unknown_slope_rule_is_refused(method: BoundMethod) -> None:
+    with pytest.raises(MethodError, match="slope rule 'steep'.*parallel, adaptive, flat"):
+        values_of(method, toy_weights(), random_graph(), BUDGETS["one"], torch.ones(12, 1, 3, dtype=torch.float64))
+
+
+# -- what must not matter --------------------------------------------------------------------------
+
+
+@every_method
+def test_dense_and_sparse_features_give_the_same(method: str) -> None:
+    sparse = random_graph(sparse=True)
+    dense = sparse.with_features(sparse.x.to_dense())
+    weights, directions = toy_weights(), random_tensor(12, 2, 3, seed=9)
+    for anchors in (None, [7, 2]):
+        one, other = (values_of(method, weights, graph, BUDGETS["mixed"], directions, anchors)
+                      for graph in (sparse, dense))
+        assert_same(one, other)
+
+
+@every_method
+def test_float32_differs_by_rounding_only(method: str) -> None:
+    graph, directions = random_graph(), random_tensor(12, 2, 3, seed=9).float()
+    weights = toy_weights().to(torch.float32)
+    single = values_of(method, weights, graph, BUDGETS["mixed"], directions)
+    double = values_of(method, weights.to(torch.float64), graph, BUDGETS["mixed"], directions.double())
+    assert single.dtype == torch.float32
+    assert double.dtype == torch.float64
+    slack = rounding_slack(weights, drop_problem(graph, BUDGETS["mixed"]), directions)
+    assert ((single - double).abs() <= slack).all()
+    assert (slack < 1e-2).all()
+
+
+@every_method
+@every_budget
+def test_anchors_do_not_depend_on_each_other(method: str, budget: EdgeDropBudget) -> None:
+    graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 2, 3, seed=9)
+    everyone = values_of(method, weights, graph, budget, directions)
+    assert everyone.shape == (12, 2)
+    for anchors in ([4], [11, 0, 5]):
+        assert_same(values_of(method, weights, graph, budget, directions, anchors), everyone[anchors])
+
+
+@every_method
+@every_budget
+def test_names_of_nodes_do_not_matter(method: str, budget: EdgeDropBudget) -> None:
+    graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 2, 3, seed=9)
+    order = torch.randperm(12, generator=torch.Generator().manual_seed(3))  # new node k is old node order[k]
+    new = torch.argsort(order)
+    renamed = Graph.from_edges(graph.x[order], new[graph.edge_index])
+    drops = budget.on(graph)
+    renamed_budget = EdgeDropBudget(local=drops.local[order], total=drops.total)
+    one = values_of(method, weights, graph, budget, directions)
+    other = values_of(method, weights, renamed, renamed_budget, directions[order])
+    assert_same(other, one[order])
+
+
+@every_method
+def test_directions_do_not_depend_on_each_other(method: str) -> None:
+    graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 3, 3, seed=9)
+    together = values_of(method, weights, graph, BUDGETS["mixed"], directions)
+    for c in range(3):
+        alone = values_of(method, weights, graph, BUDGETS["mixed"], directions[:, c : c + 1])
+        assert_same(together[:, c : c + 1], alone)
+
+
+@every_method
+def test_size_of_the_blocks_does_not_matter(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    graph, weights, directions = random_graph(density=0.5), toy_weights(), random_tensor(12, 2, 3, seed=9)
+    whole = values_of(method, weights, graph, BUDGETS["mixed"], directions)
+    monkeypatch.setattr(neighbourhood, "MAX_ELEMENTS", 1)
+    assert_same(values_of(method, weights, graph, BUDGETS["mixed"], directions), whole)
+
+
+@every_method
+def test_a_larger_direction_gives_a_larger_value(method: str) -> None:
+    graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 2, 3, seed=9)
+    one = values_of(method, weights, graph, BUDGETS["mixed"], directions)
+    assert_same(values_of(method, weights, graph, BUDGETS["mixed"], 8 * directions), 8 * one)
+    assert_same(values_of(method, weights, graph, BUDGETS["mixed"], 0 * directions), 0 * one)
+
+
+# -- where the value is known ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", CERTIFIED)
+@pytest.mark.parametrize("budget", [EdgeDropBudget(local=0), EdgeDropBudget(total=0)])
+def test_without_drops_the_bound_is_the_value(method: str, budget: EdgeDropBudget) -> None:
+    graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 2, 3, seed=9)
+    assert_same(values_of(method, weights, graph, budget, directions), nominal(weights, graph, directions))
+
+
+@every_method
+def test_without_edges_the_bound_is_the_value(method: str) -> None:
+    graph, weights = toy_graph(nx.empty_graph(4)), toy_weights()
+    directions = random_tensor(4, 2, 3, seed=9)
+    assert_same(values_of(method, weights, graph, EdgeDropBudget(), directions), nominal(weights, graph, directions))
+    assert_same(values_of(method, weights, graph, EdgeDropBudget(), directions, [2]),
+                nominal(weights, graph, directions)[[2]])
+
+
+@every_method
+def test_an_isolated_node_keeps_its_value(method: str) -> None:
+    graph = toy_graph(nx.disjoint_union(nx.complete_graph(4), nx.empty_graph(2)))
+    weights, directions = toy_weights(), random_tensor(6, 2, 3, seed=9)
+    bound = values_of(method, weights, graph, EdgeDropBudget(), directions)
+    assert_same(bound[4:], nominal(weights, graph, directions)[4:])
+    assert not torch.isclose(bound[:4], nominal(weights, graph, directions)[:4]).any()
+
+
+@pytest.mark.parametrize("method", CERTIFIED)
+def test_without_activations_a_single_edge_is_bounded_exactly(method: str) -> None:
+    graph, directions = toy_graph(nx.path_graph(2)), random_tensor(2, 1, 3, seed=1)
+    linear = GCNWeights(random_tensor(3, 4, seed=1), 0.0, 1.0, random_tensor(4, 3, seed=2), 0.0, 1.0)
+    least = torch.minimum(nominal(linear, graph, directions),
+                          nominal(linear, without(graph, ((0, 1),)), directions))
+    bound = values_of(method, linear, graph, EdgeDropBudget(), directions)
+    if method == "degree":
+        assert_same(bound, least)
+    else:
+        assert (bound <= least + 1e-12).all()
+
+
+# -- what is proved --------------------------------------------------------------------------------
+
+SETTINGS = [Interval(), Crown(), Crown(slopes=("flat",)), Degree(), Degree(preactivations="interval"),
+            Degree(slopes=("parallel",), preactivation_slopes=("flat", "parallel")), Degree(resolution=1),
+            Degree(resolution=2)]
+
+
+@pytest.mark.parametrize("method", SETTINGS, ids=repr)
+@pytest.mark.parametrize("budget", [EdgeDropBudget(), EdgeDropBudget(local=[1, 3, 2, 0, 2, 1]), EdgeDropBudget(total=2)])
+def test_bounds_hold_in_every_admissible_view(method: BoundMethod, budget: EdgeDropBudget) -> None:
+    graph = random_graph(nodes=6, density=0.55, seed=6)
+    weights, directions = toy_weights(), random_tensor(6, 4, 3, seed=9)
+    drops = budget.on(graph)
+    least = torch.stack([nominal(weights, without(graph, dropped), directions)
+                         for dropped in admissible_sets(graph, drops.local, drops.total)]).amin(dim=0)
+    assert (values_of(method, weights, graph, budget, directions) <= least + 1e-12).all()
+
+
+@every_budget
+def test_lines_are_never_worse_than_intervals(budget: EdgeDropBudget) -> None:
+    graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 4, 3, seed=9)
+    interval = values_of("interval", weights, graph, budget, directions)
+    assert (values_of("crown", weights, graph, budget, directions) >= interval - 1e-12).all()
+
+
+# -- gradients -------------------------------------------------------------------------------------
+
+
+@every_method
+def test_gradients_are_those_of_finite_differences(method: str) -> None:
+    graph = toy_graph(nx.Graph([(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (1, 4)]))
+    problem = drop_problem(graph, EdgeDropBudget(local=[2, 1, 2, 1, 2]), [0, 2, 3, 4])
+    weights = toy_weights(outputs=2, seed=3)
+    # A slope of zero is a tie: below it an activation has a valley. So is a slope of one.
+    slope1, slope2 = (torch.where(slope == 0, 0.2, slope) for slope in (weights.slope1, weights.slope2))
+    inputs = [tensor.clone().requires_grad_() for tensor in (
+        weights.w1, weights.b1, slope1, weights.w2, weights.b2, slope2, random_tensor(5, 2, 2, seed=4))]
+
+    def bound(*tensors: Tensor) -> Tensor:
+        return get_method(method)(GCNWeights(*tensors[:6]), problem, tensors[6])
+
+    # Random projections of the Jacobian: the whole one takes a minute for the slowest method.
+    assert torch.autograd.gradcheck(bound, inputs, fast_mode=True)
+    gradients = torch.autograd.grad(bound(*inputs).sum(), inputs)
+    assert all(bool(gradient.any()) for gradient in gradients)
+
+
+@every_method
+@pytest.mark.parametrize("source", [nx.empty_graph(3), nx.complete_graph(4), nx.star_graph(4)])
+def test_gradients_are_finite_at_ties(method: str, source: nx.Graph) -> None:
+    graph = toy_graph(source)
+    graph = graph.with_features(torch.ones_like(graph.x))
+    weights = GCNWeights(*(torch.zeros_like(tensor).requires_grad_() for _, tensor in toy_weights().named_tensors()))
+    directions = torch.ones(len(source), 1, 3, dtype=torch.float64)
+    bound = values_of(method, weights, graph, EdgeDropBudget(), directions)
+    assert_same(bound, torch.zeros_like(bound))
+    for _, tensor in weights.named_tensors():
+        gradient, = torch.autograd.grad(bound.sum(), tensor, retain_graph=True)
+        assert torch.isfinite(gradient).all()
+
+
+# -- the printed formulas --------------------------------------------------------------------------
+
+
+def printed(formula: str, weights: GCNWeights, graph: Graph, rate: float, direction: Tensor, view: Graph) -> list[float]:
+    """``paper`` and ``released`` entry by entry, for one direction per node; needs slopes of at most 1."""
+    n, nodes = graph.num_nodes, range(graph.num_nodes)
+    adjacent = torch.eye(n, dtype=torch.bool)
+    adjacent[graph.row, graph.col] = True
+    d = graph.degree.tolist()
+    q = [max(0, min(d[i] - 1, round(rate * d[i]))) for i in nodes]
+    upper = [[((d[i] + 1 - q[i]) * (d[j] + 1 - q[j])) ** -0.5 if adjacent[i, j] else 0.0 for j in nodes] for i in nodes]
+    lower = [[1 / (d[i] + 1) if i == j else 0.0 for j in nodes] for i in nodes]
+
+    def box(values: Tensor, bias: Tensor, i: int, m: int) -> tuple[float, float]:
+        low, high = float(bias[m]), float(bias[m])
+        for j in nodes:
+            v = float(values[j, m])
+            low += lower[i][j] * v if v > 0 else upper[i][j] * v
+            high += upper[i][j] * v if v > 0 else lower[i][j] * v
+        return low, high
+
+    def line(weight: float, low: float, high: float, gamma: float) -> tuple[float, float]:
+        """Slope and intercept of ``weight σ(p)`` from below, both lines of Table 1 with the slope of the chord."""
+        if low >= 0:
+            return weight, 0.0
+        if high <= 0:
+            return weight * gamma, 0.0
+        chord = (high - gamma * low) / (high - low)
+        return weight * chord, 0.0 if weight >= 0 else weight * (high - chord * high)
+
+    y = graph.x @ weights.w1
+    v = weights.activation1(graph.gcn_matrix() @ y + weights.b1) @ weights.w2
+    slopes1: list[list[float]] = []
+    constants1, constants2 = [], []
+    for i in nodes:
+        lines2 = [line(float(direction[i, m]), *box(v, weights.b2, i, m), float(weights.slope2[m]))
+                  for m in range(v.shape[1])]
+        constants2.append(sum(a * float(weights.b2[m]) + c for m, (a, c) in enumerate(lines2)))
+        omega = [sum(float(weights.w2[m, c]) * a for c, (a, _) in enumerate(lines2)) for m in range(y.shape[1])]
+        lines1 = [line(omega[m], *box(y, weights.b1, i, m), float(weights.slope1[m])) for m in range(y.shape[1])]
+        constants1.append(sum(a * float(weights.b1[m]) + c for m, (a, c) in enumerate(lines1)))
+        slopes1.append([a for a, _ in lines1])
+    a_hat = view.gcn_matrix().to_dense().tolist()
+    scores = []
+    for i in nodes:
+        score = constants2[i]
+        for j in nodes:
+            inner = constants1[i if formula == "paper" else j]
+            for k in nodes:
+                slopes = slopes1[i if formula == "paper" else k]
+                inner += a_hat[j][k] * sum(float(y[k, m]) * slopes[m] for m in range(y.shape[1]))
+            score += a_hat[i][j] * inner
+        scores.append(score)
+    return scores
+
+
+@pytest.mark.parametrize(("formula", "kind"), [("paper", Paper), ("released", Released)])
+@pytest.mark.parametrize("seed", range(3))
+def test_printed_formulas_are_computed_as_printed(formula: str, kind: type[Paper | Released], seed: int) -> None:
+    graph = random_graph(nodes=7, density=0.7, seed=seed)
+    view = without(graph, ((0, int(graph.col[0])),))
+    weights = toy_weights(seed=seed)
+    weights = GCNWeights(*(tensor.clamp(max=1) if name.startswith("slope") else tensor
+                           for name, tensor in weights.named_tensors()))
+    directions = random_tensor(7, 2, 3, seed=9)
+    budget = EdgeDropBudget.from_drop_rate(0.4)
+    for at in (None, view):
+        scores = values_of(kind(at=at), weights, graph, budget, directions)
+        for c in range(2):
+            expected = printed(formula, weights, graph, 0.4, directions[:, c], at or graph)
+            assert_same(scores[:, c], torch.tensor(expected, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("kind", [Paper, Released])
+def test_a_view_has_the_nodes_of_its_graph(kind: type[Paper | Released]) -> None:
+    with pytest.raises(GraphError, match="a view with 5 nodes of a graph with 12"):
+        values_of(kind(at=random_graph(nodes=5)), toy_weights(), random_graph(), BUDGETS["one"],
+                  torch.ones(12, 1, 3, dtype=torch.float64))
+
+
+# -- size ------------------------------------------------------------------------------------------
+
+
+class LargestTensor(TorchDispatchMode):
+    """Notes the number of elements of the largest dense tensor that any operation gives."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, Tensor) and tensor.layout == torch.strided:
+                self.elements = max(self.elements, tensor.numel())
+        return result
+
+
+def largest_tensor(method: str, graph: Graph, budget: EdgeDropBudget) -> int:
+    directions = random_tensor(graph.num_nodes, 1, 3, seed=9)
+    with torch.no_grad(), LargestTensor() as seen:
+        values_of(method, toy_weights(), graph, budget, directions)
+    return seen.elements
+
+
+def test_a_dense_square_would_be_noticed() -> None:
+    with LargestTensor() as seen:
+        mask = torch.ones(300, 1, dtype=torch.bool) & torch.ones(1, 300, dtype=torch.bool)
+    assert seen.elements == mask.numel()
+
+
+@every_method
+@pytest.mark.parametrize("source", [nx.cycle_graph(5000), nx.gnm_random_graph(5000, 10000, seed=0)],
+                         ids=["ring", "random"])
+def test_nothing_is_as_large_as_the_square_of_the_nodes(method: str, source: nx.Graph) -> None:
+    # Some 30 values a slot are to be expected; 5000² / 10 would be far more than that.
+    assert largest_tensor(method, toy_graph(source), EdgeDropBudget(local=2)) < 5000**2 / 10

@@ -1,0 +1,66 @@
+"""Small random graphs and encoders, and every drop set a budget allows on them, written without the library's bounds."""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import networkx as nx
+import torch
+from torch import Tensor
+
+from certgcl.bounds.problem import DropProblem
+from certgcl.budget import EdgeDropBudget
+from certgcl.encoder import GCNWeights
+from certgcl.graph import Graph
+
+Edge = tuple[int, int]
+
+
+def random_tensor(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def toy_graph(source: nx.Graph, features: int = 3, seed: int = 0, sparse: bool = False) -> Graph:
+    x = random_tensor(len(source), features, seed=seed)
+    return Graph.from_networkx(nx.convert_node_labels_to_integers(source),
+                               x=x.clamp(min=0).to_sparse() if sparse else x)
+
+
+def random_graph(nodes: int = 12, density: float = 0.3, seed: int = 0, **features: int | bool) -> Graph:
+    return toy_graph(nx.gnp_random_graph(nodes, density, seed=seed), seed=seed, **features)
+
+
+def toy_weights(features: int = 3, hidden: int = 4, outputs: int = 3, seed: int = 0) -> GCNWeights:
+    """Channels of every kind: slopes of zero, between 0 and 1, above 1 and below 0."""
+    slopes = torch.tensor([0.0, 0.3, 1.5, -0.4], dtype=torch.float64)
+    return GCNWeights(random_tensor(features, hidden, seed=seed), random_tensor(hidden, seed=seed + 1) / 2,
+                      slopes[torch.arange(hidden) % 4], random_tensor(hidden, outputs, seed=seed + 2),
+                      random_tensor(outputs, seed=seed + 3) / 2, slopes[torch.arange(outputs) % 4])
+
+
+def drop_problem(graph: Graph, budget: EdgeDropBudget | int, anchors: list[int] | None = None) -> DropProblem:
+    nodes = torch.arange(graph.num_nodes) if anchors is None else torch.tensor(anchors)
+    return DropProblem(graph, EdgeDropBudget.of(budget).on(graph), nodes)
+
+
+def edges_of(graph: Graph) -> list[Edge]:
+    return [(i, j) for i, j in graph.edge_index.T.tolist() if i < j]
+
+
+def drops_at(dropped: tuple[Edge, ...], nodes: int) -> Tensor:
+    """How many of the edges each node loses."""
+    return torch.bincount(torch.tensor(dropped, dtype=torch.long).flatten(), minlength=nodes)
+
+
+def admissible_sets(graph: Graph, local: Tensor | int | None = None, total: int | None = None) -> Iterator[
+        tuple[Edge, ...]]:
+    """Every set of edges with at most ``local`` of them at each node and ``total`` in all."""
+    edges, limit = edges_of(graph), graph.degree if local is None else torch.as_tensor(local)
+    for size in range(1 + (len(edges) if total is None else min(total, len(edges)))):
+        for dropped in combinations(edges, size):
+            if bool((drops_at(dropped, graph.num_nodes) <= limit).all()):
+                yield dropped
+
+
+def without(graph: Graph, dropped: tuple[Edge, ...]) -> Graph:
+    kept = torch.tensor([edge for edge in edges_of(graph) if edge not in dropped], dtype=torch.long).reshape(-1, 2).T
+    return Graph.from_edges(graph.x, torch.cat([kept, kept.flip(0)], dim=1))
