@@ -34,7 +34,7 @@ class TwoPieceLinear:
         return torch.where(p >= 0, p, self.slope * p)
 
     def interval(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-        """The range of σ on ``[l, u]``. Exact: σ is monotone on each side of 0, and σ(0) = 0 is its only turning value."""
+        """The range of σ on ``[l, u]``. Exact: σ is monotone on each side of 0, where it is 0."""
         at_lower, at_upper = self(lower), self(upper)
         least, most = torch.minimum(at_lower, at_upper), torch.maximum(at_lower, at_upper)
         turns = (self.slope < 0) & (lower < 0) & (upper > 0)

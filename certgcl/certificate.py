@@ -86,7 +86,8 @@ class Certificate:
     def load(cls, path: str | Path) -> "Certificate":
         """Read a certificate written by :meth:`save`; a file that is not one raises ``CertificateError``."""
         try:
-            with np.load(path, allow_pickle=False) as file:
+            # Opened here, since numpy leaves a broken archive open that it opened itself.
+            with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 meta = json.loads(str(file["meta"]))
                 arrays = {name: torch.from_numpy(file[name]) for name in _ARRAYS}
             if meta["format"] != _FORMAT:

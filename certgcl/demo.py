@@ -45,7 +45,7 @@ def train(graph: certgcl.Graph) -> certgcl.GCNEncoder:
 
 @torch.no_grad()
 def lowest_sampled(encoder: certgcl.GCNEncoder, graph: certgcl.Graph, certificate: certgcl.Certificate) -> Tensor:
-    """The least compactness of every node over random views inside the budget: an upper bound of the true worst case."""
+    """The least compactness of every node over random views inside the budget: no worst case can be above it."""
     encoder = encoder.double()
     x, lowest = graph.x.double(), certificate.nominal.clone()
     edges = graph.edge_index[:, graph.row < graph.col]

@@ -107,7 +107,7 @@ def _probe_values(weight: Tensor) -> Tensor:
 
 
 def _slope(p: Tensor, sigma: Tensor, place: str, run: Run) -> Tensor:
-    """γ per channel, if ``sigma`` is ``p`` where ``p >= 0`` and ``γ p`` elsewhere. Keeps the history of a PReLU's slope.
+    """γ per channel, if ``sigma`` is ``p`` where ``p >= 0`` and ``γ p`` elsewhere; with the history of a PReLU's slope.
 
     The tolerance of 16 roundings lets a user write the activation as a sum, such as ``0.6 p + 0.4 |p|``.
     """
@@ -205,9 +205,9 @@ def _check_run(run: Run, graph: Graph) -> None:
 def _check_output(weights: GCNWeights, graph: Graph, output: Tensor) -> None:
     """The weights must give the model's own ``output`` on ``graph``, but for rounding.
 
-    Rounding is measured against the same formula with absolute values, entry by entry: the size of what is summed, which
-    cancellation cannot hide. A sum of n terms in random order errs by about √n eps of it, so eps^0.7 (1.4e-5 in float32,
-    1.1e-11 in float64) leaves room for sums of 10^4 terms and still shows any change of the formula.
+    Rounding is measured against the same formula with absolute values, entry by entry: the size of what is summed,
+    which cancellation cannot hide. A sum of n terms in random order errs by about √n eps of it, so eps^0.7 (1.4e-5 in
+    float32, 1.1e-11 in float64) leaves room for sums of 10^4 terms and still shows any change of the formula.
     """
     tolerance = torch.finfo(output.dtype).eps ** 0.7
     dtype = torch.promote_types(output.dtype, torch.float32)  # sparse products exist in no smaller one

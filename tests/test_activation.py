@@ -99,7 +99,7 @@ def test_rule_picks_the_lower_slope_of_a_relu(lower: float, upper: float, rule: 
 
 
 def test_unknown_rule_is_refused() -> None:
-    with pytest.raises(MethodError, match="steep.*parallel, adaptive, flat"):
+    with pytest.raises(MethodError, match=r"steep.*parallel, adaptive, flat"):
         lines_of(0.0, -1.0, 1.0, "steep")
 
 

@@ -5,18 +5,10 @@ from typing import Any
 import networkx as nx
 import pytest
 import torch
-from toys import (
-    admissible_sets,
-    drop_problem,
-    random_graph,
-    random_tensor,
-    toy_graph,
-    toy_weights,
-    without,
-)
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from toys import admissible_sets, drop_problem, random_graph, random_tensor, toy_graph, toy_weights, without
 
 from certgcl.bounds import METHODS, BoundMethod, Crown, Degree, Interval, Paper, Released, get_method, neighbourhood
 from certgcl.bounds.rounding import rounding_slack
@@ -75,7 +67,7 @@ def test_an_unknown_method_is_refused(method: Any, message: str) -> None:
 
 @pytest.mark.parametrize("method", [Crown(slopes=("steep",)), Degree(slopes=("steep",))])
 def test_an_unknown_slope_rule_is_refused(method: BoundMethod) -> None:
-    with pytest.raises(MethodError, match="slope rule 'steep'.*parallel, adaptive, flat"):
+    with pytest.raises(MethodError, match=r"slope rule 'steep'.*parallel, adaptive, flat"):
         values_of(method, toy_weights(), random_graph(), BUDGETS["one"], torch.ones(12, 1, 3, dtype=torch.float64))
 
 
@@ -203,15 +195,16 @@ SETTINGS = [Interval(), Crown(), Crown(slopes=("flat",)), Degree(), Degree(preac
             Degree(resolution=2)]
 
 
-@pytest.mark.parametrize("method", SETTINGS, ids=repr)
-@pytest.mark.parametrize("budget", [EdgeDropBudget(), EdgeDropBudget(local=[1, 3, 2, 0, 2, 1]), EdgeDropBudget(total=2)])
-def test_bounds_hold_in_every_admissible_view(method: BoundMethod, budget: EdgeDropBudget) -> None:
+@pytest.mark.parametrize("budget", [EdgeDropBudget(), EdgeDropBudget(local=[1, 3, 2, 0, 2, 1]),
+                                    EdgeDropBudget(total=2)], ids=repr)
+def test_bounds_hold_in_every_admissible_view(budget: EdgeDropBudget) -> None:
     graph = random_graph(nodes=6, density=0.55, seed=6)
     weights, directions = toy_weights(), random_tensor(6, 4, 3, seed=9)
     drops = budget.on(graph)
     least = torch.stack([nominal(weights, without(graph, dropped), directions)
                          for dropped in admissible_sets(graph, drops.local, drops.total)]).amin(dim=0)
-    assert (values_of(method, weights, graph, budget, directions) <= least + 1e-12).all()
+    for method in SETTINGS:
+        assert (values_of(method, weights, graph, budget, directions) <= least + 1e-12).all(), method
 
 
 @every_budget
@@ -260,7 +253,8 @@ def test_gradients_are_finite_at_ties(method: str, source: nx.Graph) -> None:
 # -- the printed formulas --------------------------------------------------------------------------
 
 
-def printed(formula: str, weights: GCNWeights, graph: Graph, rate: float, direction: Tensor, view: Graph) -> list[float]:
+def printed(formula: str, weights: GCNWeights, graph: Graph, rate: float, direction: Tensor,
+            view: Graph) -> list[float]:
     """``paper`` and ``released`` entry by entry, for one direction per node; needs slopes of at most 1."""
     n, nodes = graph.num_nodes, range(graph.num_nodes)
     adjacent = torch.eye(n, dtype=torch.bool)
@@ -323,6 +317,7 @@ def test_printed_formulas_are_computed_as_printed(formula: str, kind: type[Paper
                            for name, tensor in weights.named_tensors()))
     directions = random_tensor(7, 2, 3, seed=9)
     budget = EdgeDropBudget.from_drop_rate(0.4)
+    assert torch.equal(budget.on(graph).local, budget._requested(graph))  # nothing to tighten here
     for at in (None, view):
         scores = values_of(kind(at=at), weights, graph, budget, directions)
         for c in range(2):
@@ -367,8 +362,14 @@ def test_a_dense_square_would_be_noticed() -> None:
 
 
 @every_method
-@pytest.mark.parametrize("source", [nx.cycle_graph(5000), nx.gnm_random_graph(5000, 10000, seed=0)],
-                         ids=["ring", "random"])
-def test_nothing_is_as_large_as_the_square_of_the_nodes(method: str, source: nx.Graph) -> None:
-    # Some 30 values a slot are to be expected; 5000² / 10 would be far more than that.
-    assert largest_tensor(method, toy_graph(source), EdgeDropBudget(local=2)) < 5000**2 / 10
+def test_nothing_is_as_large_as_the_square_of_the_nodes(method: str) -> None:
+    # Some hundred values a node are to be expected.
+    graph = toy_graph(nx.gnm_random_graph(4000, 6000, seed=0))
+    assert largest_tensor(method, graph, EdgeDropBudget(local=2)) < 100 * 4000
+
+
+@pytest.mark.xfail(strict=True, reason="blocks cut the rows of a hop, not the anchors around one row")
+@pytest.mark.parametrize("method", ["crown", "degree", "degree-cheap"])
+def test_nothing_is_as_large_as_the_square_of_a_hub(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.setattr(neighbourhood, "MAX_ELEMENTS", 1 << 14)
+    assert largest_tensor(method, toy_graph(nx.star_graph(300)), EdgeDropBudget(local=2)) < 300**2

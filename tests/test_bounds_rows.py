@@ -5,8 +5,8 @@ from itertools import combinations, product
 import networkx as nx
 import pytest
 import torch
-from toys import admissible_sets, drop_problem, drops_at, edges_of, random_graph, random_tensor, toy_graph, without
 from torch import Tensor
+from toys import admissible_sets, drop_problem, drops_at, edges_of, random_graph, random_tensor, toy_graph, without
 
 from certgcl.bounds import neighbourhood
 from certgcl.bounds.counts import DropCases, drop_cases

@@ -88,8 +88,7 @@ def test_an_edge_needs_a_budget_at_both_ends(graph: Graph) -> None:
     # Node 2 may not lose anything: its edges stay, and so do the budgets that only they could use.
     drops = EdgeDropBudget(local=[2, 2, 0, 2, 1, 0]).on(graph)
     assert drops.local.tolist() == [1, 1, 0, 1, 1, 0]
-    droppable = {(i, j) for (i, j), can in zip(graph.edge_index.T.tolist(), drops.droppable.tolist(), strict=True) if can}
-    assert droppable == {(0, 1), (1, 0), (3, 4), (4, 3)}
+    assert graph.edge_index[:, drops.droppable].T.tolist() == [[0, 1], [1, 0], [3, 4], [4, 3]]
 
 
 def test_tightening_goes_on_until_nothing_changes() -> None:
@@ -257,7 +256,7 @@ def test_joint_coverage_holds_with_a_probability_for_every_edge(coverage: float)
 def test_a_budget_is_a_count(value: Any, message: str) -> None:
     with pytest.raises(BudgetError, match=f"^local.*{message}"):
         EdgeDropBudget(local=value)
-    with pytest.raises(BudgetError, match="^total"):
+    with pytest.raises(BudgetError, match=r"^total"):
         EdgeDropBudget(total=value)
 
 

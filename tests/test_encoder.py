@@ -1,3 +1,6 @@
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -75,6 +78,27 @@ def test_weights_know_their_activations() -> None:
     assert weights.activation2(torch.full((3,), -1.0)).tolist() == [-2.0] * 3
 
 
+def test_weights_by_hand_may_have_one_number_for_all_channels(graph: Graph) -> None:
+    w1, w2 = torch.randn(5, 4).double(), torch.randn(4, 3).double()
+    short = GCNWeights(w1, torch.tensor(0.5, dtype=torch.float64), 0, w2, -0.25, 1.0)
+    spelled = GCNWeights(w1, torch.full_like(w1[0], 0.5), torch.zeros_like(w1[0]), w2, torch.full_like(w2[0], -0.25),
+                         torch.ones_like(w2[0]))
+    for (name, one), (_, other) in zip(short.named_tensors(), spelled.named_tensors(), strict=True):
+        assert one.dtype == other.dtype, name
+        assert torch.equal(one, other), name
+    assert torch.equal(short.embed(graph), spelled.embed(graph))
+
+
+def test_weights_keep_their_tensors_and_history() -> None:
+    slope = torch.tensor(0.25, requires_grad=True)
+    w1, b1 = torch.randn(5, 4, requires_grad=True), torch.zeros(4)
+    weights = GCNWeights(w1, b1, slope, torch.randn(4, 3), 0.0, slope)
+    assert weights.w1 is w1
+    assert weights.b1.data_ptr() == b1.data_ptr()
+    gradient, = torch.autograd.grad(weights.slope1.sum() + weights.slope2.sum(), slope)
+    assert gradient == 7
+
+
 # -- from layers -----------------------------------------------------------------------------------
 
 
@@ -110,15 +134,41 @@ def test_from_layers_refuses_layers_that_do_not_fit() -> None:
 # -- bad input -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("widths", [(0, 4, 3), (5, -1, 3), (5, 4, 2.5)])
-def test_width_must_be_a_positive_integer(widths: tuple[int, int, int]) -> None:
-    with pytest.raises(EncoderError, match="_channels=.*positive integers"):
+@pytest.mark.parametrize("widths", [(0, 4, 3), (5, -1, 3), (5, 4, 2.5), (5, True, 3), (5, 4, np.True_), ("5", 4, 3)])
+def test_width_must_be_a_positive_integer(widths: tuple[Any, Any, Any]) -> None:
+    with pytest.raises(EncoderError, match=r"_channels=.*positive integers"):
         GCNEncoder(*widths)
+
+
+def test_width_may_be_an_integer_of_numpy(graph: Graph) -> None:
+    encoder = GCNEncoder(np.int64(5), np.int32(4), np.uint8(3)).double()
+    assert encoder(graph.x, graph.edge_index).shape == (6, 3)
+
+
+W1, W2 = torch.ones(5, 4), torch.ones(4, 3)
+
+
+@pytest.mark.parametrize(("tensors", "message"), [
+    ((W1.T, 0.0, 0.0, W2, 0.0, 0.0), r"w1 of shape \(4, 5\) and w2 of shape \(4, 3\).*lin\.weight\.T"),
+    ((W1[0], 0.0, 0.0, W2, 0.0, 0.0), r"w1 of shape \(4,\).*matrices"),
+    ((W1, 0.0, 0.0, W2.tolist(), 0.0, 0.0), "w2 of type list"),
+    ((W1, 0.0, 0.0, W2.long(), 0.0, 0.0), "w2 of shape .*torch.int64.*floating-point"),
+    ((W1, torch.zeros(3), 0.0, W2, 0.0, 0.0), r"b1 of shape \(3,\).*each of 4"),
+    ((W1, torch.zeros(1, 4), 0.0, W2, 0.0, 0.0), r"b1 of shape \(1, 4\)"),
+    ((W1, 0.0, torch.zeros(1), W2, 0.0, 0.0), r"slope1 of shape \(1,\)"),
+    ((W1, 0.0, 0.0, W2, torch.zeros(4), 0.0), r"b2 of shape \(4,\).*each of 3"),
+    ((W1, 0.0, 0.0, W2, 0.0, None), "slope2 of type NoneType"),
+    ((W1, torch.zeros(4).double(), 0.0, W2, 0.0, 0.0), r"b1 .*float64 .*w1 .*float32.*b1\.to\(w1\)"),
+    ((W1, 0.0, 0.0, W2.to("meta"), 0.0, 0.0), "w2 .*meta beside w1 .*cpu"),
+])
+def test_weights_must_fit_each_other(tensors: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(EncoderError, match=message):
+        GCNWeights(*tensors)
 
 
 @pytest.mark.parametrize("activation", ["gelu", 3])
 def test_unknown_activation_is_refused(activation: object) -> None:
-    with pytest.raises(EncoderError, match="activation .*relu, leaky_relu, prelu"):
+    with pytest.raises(EncoderError, match=r"activation .*relu, leaky_relu, prelu"):
         GCNEncoder(5, 4, 3, activation)
 
 

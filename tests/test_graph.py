@@ -1,4 +1,9 @@
+import importlib.util
+import warnings
+from typing import Any
+
 import networkx as nx
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
@@ -76,6 +81,40 @@ def test_cleaned_adds_reverses_and_removes_the_rest() -> None:
     assert same(Graph.cleaned((X, messy)), Graph.of((X, EDGES)))
     assert same(Graph.cleaned(Data(x=X, edge_index=messy)), Graph.of((X, EDGES)))
     assert same(Graph.cleaned((X, EDGES)), Graph.of((X, EDGES)))
+    assert same(Graph.cleaned(Graph.of((X, EDGES))), Graph.of((X, EDGES)))
+
+
+@pytest.mark.parametrize("kind", [nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph])
+def test_cleaned_takes_every_kind_of_networkx_graph(kind: type[nx.Graph]) -> None:
+    source = kind()
+    for node in range(4):
+        source.add_node(node, x=X[node])
+    source.add_edges_from([(0, 1), (0, 1), (2, 1), (1, 2), (3, 3)])
+    assert same(Graph.cleaned(source), Graph.of((X, EDGES)))
+
+
+@pytest.mark.parametrize("x", [X.tolist(), X.numpy(), X, X.to_sparse()])
+def test_networkx_features_may_be_lists_arrays_and_tensors(x: Any) -> None:
+    source = nx.empty_graph(4)
+    source.add_edges_from([(0, 1), (1, 2)])
+    assert same(Graph.from_networkx(source, x=x), Graph.of((X, EDGES)))
+
+
+@pytest.mark.parametrize("row", [list, tuple, np.asarray, torch.as_tensor])
+def test_networkx_attributes_may_be_lists_arrays_and_tensors(row: Any) -> None:
+    source = nx.empty_graph(4)
+    source.add_edges_from([(0, 1), (1, 2)])
+    nx.set_node_attributes(source, {node: row(X[node].tolist()) for node in range(4)}, "x")
+    graph = Graph.of(source)
+    assert torch.equal(graph.x.float(), X)
+    assert torch.equal(graph.col, Graph.of((X, EDGES)).col)
+
+
+@pytest.mark.parametrize("weight", [1, 1.0, np.float32(1), True])
+def test_networkx_weights_of_one_are_no_weights(weight: Any) -> None:
+    source = nx.Graph()
+    source.add_edge(0, 1, weight=weight)
+    assert Graph.from_networkx(source, x=torch.ones(2, 1)).num_edges == 1
 
 
 # -- what it says ----------------------------------------------------------------------------------
@@ -130,6 +169,23 @@ def test_with_features_keeps_the_edges(graph: Graph) -> None:
         graph.with_features(torch.ones(5, 3))
 
 
+def test_importing_swallows_the_notice_on_csr_tensors_and_leaves_the_filters_alone() -> None:
+    spec = importlib.util.find_spec("certgcl.graph")
+    assert spec is not None
+    assert spec.loader is not None
+    torch.set_warn_always(True)  # else torch gives the notice once only, which was when these tests were collected
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            before = list(warnings.filters)
+            spec.loader.exec_module(importlib.util.module_from_spec(spec))
+            assert warnings.filters == before
+            with pytest.raises(UserWarning, match="Sparse CSR tensor support is in beta"):
+                torch.eye(2).to_sparse_csr()
+    finally:
+        torch.set_warn_always(False)
+
+
 # -- bad input -------------------------------------------------------------------------------------
 
 EMPTY = torch.empty(2, 0, dtype=torch.long)
@@ -150,6 +206,8 @@ BAD = {
     "features a vector": ((X[:, 0], EDGES), r"features of shape \(4,\)"),
     "features no tensor": (([[1.0]], EMPTY), "features of type list"),
     "no nodes": ((torch.empty(0, 3), EMPTY), "0 nodes"),
+    "features of width 0": ((torch.empty(4, 0), EDGES), r"features of shape \(4, 0\).*at least one"),
+    "two devices": ((X, EDGES.to("meta")), "x on cpu and edge_index on meta.*one device"),
     "no features": (Data(edge_index=EDGES), "Data object without x"),
     "no edge_index": (Data(x=X), "Data object without edge_index"),
     "edge weights": (Data(x=X, edge_index=EDGES, edge_weight=torch.ones(4)), "edge_weight.*unweighted"),
@@ -175,8 +233,67 @@ def test_bad_graph_is_refused(case: str) -> None:
 
 
 def test_networkx_self_loop_is_refused() -> None:
-    with pytest.raises(GraphError, match="self-loop"):
-        Graph.from_networkx(nx.Graph([(0, 1), (1, 1)]), x=torch.ones(2, 1))
+    with pytest.raises(GraphError, match=r"1 self-loop\(s\), the first at networkx node 'b'.*cleaned"):
+        Graph.from_networkx(nx.Graph([("a", "b"), ("b", "b")]), x=torch.ones(2, 1))
+
+
+@pytest.mark.parametrize("weight", [2.5, 0, -1, None, "heavy", torch.nan, np.ones(2)])
+@pytest.mark.parametrize("kind", [nx.Graph, nx.MultiDiGraph])
+def test_networkx_weights_are_refused(kind: type[nx.Graph], weight: Any) -> None:
+    source = kind()
+    source.add_nodes_from("ab", x=[1.0])
+    source.add_edge("a", "b", weight=weight)
+    with pytest.raises(GraphError, match=r"edge \('a', 'b'\) with weight .*unweighted.*data\.pop\('weight', None\)"):
+        Graph.cleaned(source)
+
+
+@pytest.mark.parametrize(("rows", "message"), [
+    (([1.0, 2.0], [1.0]), r"'x' of networkx node 'b' with shape \(1,\).*\(2,\)"),
+    (([1.0], "text"), "'x' of networkx node 'b' .*numbers"),
+    (([1.0], None), "'x' of networkx node 'b' .*numbers"),
+    (([1], [2]), "dtype torch.int64"),
+    ((1.0, 2.0), r"features of shape \(2,\)"),
+    (([], []), r"features of shape \(2, 0\)"),
+])
+def test_networkx_attributes_must_form_a_matrix(rows: tuple[Any, Any], message: str) -> None:
+    source = nx.Graph()
+    for node, row in zip("ab", rows, strict=True):
+        source.add_node(node, x=row)
+    with pytest.raises(GraphError, match=message):
+        Graph.of(source)
+    with pytest.raises(GraphError, match=message):
+        Graph.cleaned(source)
+
+
+@pytest.mark.parametrize(("x", "message"), [
+    ([[1.0, 2.0], [1.0]], "features of type list .*rows of one length"),
+    ([["a"], ["b"]], "features of type list"),
+    ("features", "features of type str"),
+    (np.array([["a"], ["b"]]), "features of type ndarray"),
+    (1.0, r"shape \(\) for 2 nodes"),
+])
+def test_networkx_features_must_form_a_matrix(x: Any, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        Graph.from_networkx(nx.path_graph(2), x=x)
+
+
+def test_from_networkx_takes_networkx_only() -> None:
+    with pytest.raises(GraphError, match=r"a tuple as graph.*Graph.of"):
+        Graph.from_networkx((X, EDGES))
+
+
+@pytest.mark.parametrize("case", ["NaN", "integer features", "index too large", "no nodes", "two devices",
+                                  "edge weights", "no features", "another type"])
+def test_cleaned_mends_edges_only(case: str) -> None:
+    source, message = BAD[case]
+    with pytest.raises(GraphError, match=message):
+        Graph.cleaned(source)
+
+
+def test_other_features_must_be_on_the_device_of_the_edges(graph: Graph) -> None:
+    elsewhere = Graph(graph.x, graph.rowptr.to("meta"), graph.col.to("meta"))
+    with pytest.raises(GraphError, match="features on cpu for a graph on meta"):
+        elsewhere.with_features(graph.x)
 
 
 def test_networkx_features_need_a_row_per_node() -> None:

@@ -1,4 +1,4 @@
-"""Small random graphs and encoders, and every drop set a budget allows on them, written without the library's bounds."""
+"""Small random graphs and encoders, and every drop set a budget allows, written without the library's bounds."""
 
 from collections.abc import Iterator
 from itertools import combinations

@@ -50,7 +50,7 @@ def violations(case: Case, lower: Tensor, truth: Tensor) -> Tensor:
 
 @dataclass
 class Tally:
-    """Sums over nodes for one method."""
+    """Sums over nodes for one method; drops in units of the case's scale."""
 
     cases: int = 0
     nodes: int = 0
@@ -72,16 +72,19 @@ class Ledger:
     notes: dict[str, Any] = field(default_factory=dict)
 
     def enter(self, method: str, case: Case, lower: Tensor, truth: Tensor, clean: Tensor) -> Tensor:
-        """Write down one case; returns the violated nodes. Drops count relative to the case's own scale."""
+        """Write down one case; returns the violated nodes.
+
+        Drops are measured against the mean size of the embeddings' terms, so that cases with weights of a thousand do
+        not drown those with weights of one.
+        """
         tally = self.tallies[method]
         wrong = violations(case, lower, truth)
-        scale = float((clean - truth).mean())
         tally.cases += 1
         tally.nodes += case.nodes
         tally.violations += len(wrong)
-        if scale > 1e-9 * (1 + float(clean.abs().max())):
-            tally.drop += float((clean - lower).sum()) / scale
-            tally.true_drop += float((clean - truth).sum()) / scale
+        scale = float((case.x.abs() @ case.w1.abs() @ case.w2.abs()).mean()) or 1.0
+        tally.drop += float((clean - lower).sum()) / scale
+        tally.true_drop += float((clean - truth).sum()) / scale
         return wrong
 
     def note(self, name: str, value: Any) -> None:

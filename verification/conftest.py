@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from verification.audit import LEDGER
 
 # Only the deep profile draws afresh each time: a push must not fail on somebody else's luck.
-SIZES = {"quick": 6, "ci": 60, "deep": 2500}
+SIZES = {"quick": 6, "ci": 100, "deep": 2500}
 for name, size in SIZES.items():
     settings.register_profile(name, max_examples=size, deadline=None, derandomize=name != "deep", print_blob=True,
                               suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

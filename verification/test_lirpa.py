@@ -190,7 +190,8 @@ def test_optimising_moves_the_slope_of_a_leaky_activation():
     assert (gcn.lower("CROWN-Optimized", iterations=4) > gcn.lower("CROWN") + 1e-3).any()
 
 
-@pytest.mark.parametrize("bias1, bias2", [(-100.0, 0.0), (100.0, 0.0), (0.0, -100.0), (0.0, 100.0), (-100.0, -100.0)])
+@pytest.mark.parametrize(("bias1", "bias2"),
+                         [(-100.0, 0.0), (100.0, 0.0), (0.0, -100.0), (0.0, 100.0), (-100.0, -100.0)])
 def test_stable_activations_leave_nothing_to_optimise(bias1, bias2):
     case = Case(GRAPHS["path"])
     case.arguments[2] = torch.full_like(case.arguments[2], bias1)

@@ -62,9 +62,9 @@ def slopes_of_the_root(patch: pytest.MonkeyPatch) -> None:
     """Errata 3: the anchor's lines in place of the neighbour's."""
     original = functional.AnchorFunctionals._slopes
 
-    def slopes(self: functional.AnchorFunctionals, anchors: Tensor, case: int, flat: Tensor) -> Tensor:
+    def slopes(self: functional.AnchorFunctionals, anchors: Tensor, case: int, flat: Tensor, rule: int) -> Tensor:
         own = self.cases.flat(self.hood.outer.own[anchors], case)
-        return original(self, anchors, case, own[:, None].expand(flat.shape))
+        return original(self, anchors, case, own[:, None].expand(flat.shape), rule)
 
     patch.setattr(functional.AnchorFunctionals, "_slopes", slopes)
 

@@ -19,7 +19,8 @@ MAX_EDGES = 14
 
 def random_case(random: np.random.Generator) -> Case:
     while True:
-        graph = nx.gnp_random_graph(int(random.integers(4, 9)), random.uniform(0.2, 0.6), seed=int(random.integers(2**31)))
+        size, density, seed = int(random.integers(4, 9)), random.uniform(0.2, 0.6), int(random.integers(2**31))
+        graph = nx.gnp_random_graph(size, density, seed=seed)
         if 0 < graph.number_of_edges() <= MAX_EDGES:
             break
     budgets = [-(-2 * graph.degree[i] // 5) for i in range(len(graph))]

@@ -17,7 +17,8 @@ from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.neighbourhood import Neighbourhood
 
 Minimise = Callable[[Functionals], Tensor]
-"""A lower bound ``(A, G, M)`` of ``ω · Σ_j Â_ij h_j`` for every anchor i and functional ω, case by case."""
+"""A lower bound ``(A, G, M)`` of ``ω · Σ_j Â_ij h_j`` for every anchor i and functional ω, case by case, from the best
+slope rule for each of its parts."""
 
 
 def refine_layer2(minimise: Minimise, layer1: Layer1, hood: Neighbourhood, rules: Sequence[SlopeRule],
@@ -25,17 +26,14 @@ def refine_layer2(minimise: Minimise, layer1: Layer1, hood: Neighbourhood, rules
     """Bounds of the second pre-activations, from the functionals ``±W2[:, m]`` and never worse than ``interval``."""
     w2, b2 = layer1.weights.w2, layer1.weights.b2
     lower, upper = interval
-    omega = torch.cat([w2, -w2], dim=1)
-    for rule in rules:
-        least, negative_most = minimise(SharedFunctionals(omega, hood, layer1, rule)).chunk(2, dim=2)
-        lower = lower.maximum(least + b2)
-        upper = upper.minimum(b2 - negative_most)
-    return lower, upper
+    functionals = SharedFunctionals(torch.cat([w2, -w2], dim=1), hood, layer1, rules)
+    least, negative_most = minimise(functionals).chunk(2, dim=2)
+    return lower.maximum(b2 + least), upper.minimum(b2 - negative_most)
 
 
 def bound_output(minimise: Minimise, layer1: Layer1, hood: Neighbourhood, rules: Sequence[SlopeRule],
                  layer2: tuple[Tensor, Tensor], directions: Tensor) -> Tensor:
-    """A lower bound of ``w · z_i``: in each case the best over all pairs of slope rules; ``(A, C)``.
+    """A lower bound of ``w · z_i``: in each case the best over the slope rules; ``(A, C)``.
 
     At the output ``w · σ(p) >= Λ · p + const`` by lines again (lower ones where ``w >= 0``), and
     ``Λ · p_i = (W2 Λ) · Σ_j Â_ij h_j + Λ · b2`` is one more functional of the hidden layer. Every choice of slopes is
@@ -52,8 +50,5 @@ def bound_output(minimise: Minimise, layer1: Layer1, hood: Neighbourhood, rules:
         slopes.append(slope)
         constants.append(slope @ weights.b2 + intercept.sum(-1))
     omega = torch.cat(slopes, dim=2) @ weights.w2.T  # (A, G, rules C, d1)
-    constant = torch.cat(constants, dim=2)
-    for rule in rules:
-        value = minimise(AnchorFunctionals(omega, hood, layer1, rule)) + constant
-        best = best.maximum(value.unflatten(2, (len(rules), -1)).amax(dim=2))
-    return best.amin(dim=1)
+    value = minimise(AnchorFunctionals(omega, hood, layer1, rules)) + torch.cat(constants, dim=2)
+    return best.maximum(value.unflatten(2, (len(rules), -1)).amax(dim=2)).amin(dim=1)

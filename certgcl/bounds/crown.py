@@ -7,11 +7,11 @@ from torch import Tensor
 
 from certgcl.activation import SlopeRule
 from certgcl.bounds.backward import bound_output, refine_layer2
-from certgcl.bounds.functional import Functionals
+from certgcl.bounds.functional import Functionals, RowTerms
 from certgcl.bounds.interval import BoxRows, layer1_on_box, layer2_on_box
-from certgcl.bounds.neighbourhood import Neighbourhood
-from certgcl.bounds.rows import least_scaled, restore_order
+from certgcl.bounds.neighbourhood import Block, Neighbourhood
 from certgcl.bounds.problem import DropProblem
+from certgcl.bounds.rows import least_scaled, restore_order
 from certgcl.encoder import GCNWeights
 
 
@@ -39,7 +39,8 @@ class Crown:
 
 
 class BoxMinimum:
-    """``Σ_j (L_ij [v_ij]+ + U_ij [v_ij]-)`` with ``v_ij = max(Σ_k (L_jk [C_jk]+ + U_jk [C_jk]-) + e_j, interval)``.
+    """``Σ_j (L_ij [v_ij]+ + U_ij [v_ij]-)`` with ``v_ij = max(Σ_k (L_jk [C_jk]+ + U_jk [C_jk]-) + e_j, interval)``,
+    the best over the slope rules for each pair.
 
     The box has one case: ``(A, 1, M)``.
     """
@@ -51,10 +52,13 @@ class BoxMinimum:
     def __call__(self, functionals: Functionals) -> Tensor:
         outer = self.hood.outer
         everyone = torch.arange(outer.nodes.numel(), device=outer.nodes.device)
-        anchors = functionals.anchor_terms(everyone, 0)
-        pairs = functionals.pair_terms(torch.arange(outer.col.numel(), device=outer.col.device), 0)
-        value = (self._anchor_sum(anchors.own, pairs) + anchors.constant).maximum(anchors.interval)
-        return self._anchor_sum(value, self._pair_values(functionals))[:, None]
+        pairs = torch.arange(outer.col.numel(), device=outer.col.device)
+        own = []
+        for rule in range(functionals.rules):
+            anchors = functionals.anchor_terms(everyone, 0, rule)
+            value = self._anchor_sum(anchors.own, functionals.pair_terms(pairs, 0, rule)) + anchors.constant
+            own.append(value.maximum(anchors.interval))
+        return self._anchor_sum(_best(own), self._pair_values(functionals))[:, None]
 
     def _anchor_sum(self, own: Tensor, pairs: Tensor) -> Tensor:
         """The least ``Â_ii own_i + Σ_j Â_ij pair_ij`` over the box."""
@@ -66,12 +70,22 @@ class BoxMinimum:
         """``v_ij`` for every pair, ``(P, M)``."""
         parts, order = [], []
         for block in self.hood.inner.blocks(functionals.width):
-            terms = functionals.row_terms(block, 0)
-            low, high = block.gather(self.inner.lower) * block.valid, block.gather(self.inner.upper) * block.valid
-            leaves = least_scaled(low[..., None, None], high[..., None, None], terms.leaves[..., 0, :]).sum(dim=1)
-            own = least_scaled(self.inner.own_lower[block.rows, None, None],
-                               self.inner.own_upper[block.rows, None, None], terms.own[..., 0, :])
-            value = (own + leaves + terms.constant[..., 0, :]).maximum(terms.interval[..., 0, :])
-            parts.append(value[terms.row, terms.functional])
+            values = []
+            for rule in range(functionals.rules):
+                terms = functionals.row_terms(block, 0, rule)
+                values.append(self._row_sum(block, terms).maximum(terms.interval[..., 0, :]))
+            parts.append(_best(values)[terms.row, terms.functional])
             order.append(terms.pair)
         return restore_order(parts, order)
+
+    def _row_sum(self, block: Block, terms: RowTerms) -> Tensor:
+        """The least ``Â_jj C_jj + Σ_k Â_jk C_jk + e_j`` over the box, ``(R, I, M)``."""
+        low, high = block.gather(self.inner.lower) * block.valid, block.gather(self.inner.upper) * block.valid
+        leaves = least_scaled(low[..., None, None], high[..., None, None], terms.leaves[..., 0, :]).sum(dim=1)
+        own = least_scaled(self.inner.own_lower[block.rows, None, None],
+                           self.inner.own_upper[block.rows, None, None], terms.own[..., 0, :])
+        return own + leaves + terms.constant[..., 0, :]
+
+
+def _best(values: list[Tensor]) -> Tensor:
+    return torch.stack(values).amax(dim=0)

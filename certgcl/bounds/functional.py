@@ -45,7 +45,12 @@ class RowTerms:
 
 
 class Functionals(Protocol):
-    """M functionals at every anchor, possibly different ones in each of the anchor's cases."""
+    """M functionals at every anchor, possibly different ones in each of the anchor's cases, under several slope rules.
+
+    Every rule gives a lower bound of every single ``ω · h_j``, so the best rule may be taken for each of them.
+    """
+
+    rules: int
 
     def case_sets(self, most: int) -> Sequence[Sequence[int]]:
         """The anchors' cases ``0 … most - 1``, those with the same functionals together."""
@@ -55,29 +60,37 @@ class Functionals(Protocol):
         """Elements needed for each slot of a block and case of its row."""
         ...
 
-    def anchor_terms(self, anchors: Tensor, case: int) -> AnchorTerms: ...
+    def anchor_terms(self, anchors: Tensor, case: int, rule: int) -> AnchorTerms: ...
 
-    def pair_terms(self, pairs: Tensor, case: int) -> Tensor:
+    def pair_terms(self, pairs: Tensor, case: int, rule: int) -> Tensor:
         """``C_ij`` of the anchors of some pairs, ``(P', M)``."""
         ...
 
-    def row_terms(self, block: Block, case: int) -> RowTerms:
-        """The terms of a block for the pairs whose anchor has the case."""
+    def row_terms(self, block: Block, case: int, rule: int) -> RowTerms:
+        """The terms of a block for its pairs, when the anchors are in the given case."""
         ...
 
 
-class _Linearised:
-    """Layer 1 under one slope rule."""
+class _Relaxed:
+    """Layer 1 under one slope rule: lower lines serve where ω is positive, upper ones elsewhere."""
 
-    def __init__(self, hood: Neighbourhood, layer1: Layer1, rule: SlopeRule) -> None:
+    def __init__(self, layer1: Layer1, rule: SlopeRule) -> None:
         lines, bias = layer1.lines(rule), layer1.weights.b1
-        self.hood = hood
-        self.cases = layer1.cases
-        self.projected = layer1.projected
         self.slopes = lines.lower_slope, lines.upper_slope
         self.constants = (lines.lower_slope * bias + lines.lower_intercept,
                           lines.upper_slope * bias + lines.upper_intercept)
+
+
+class _Linearised:
+    """Layer 1 under some slope rules."""
+
+    def __init__(self, hood: Neighbourhood, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
+        self.hood = hood
+        self.cases = layer1.cases
+        self.projected = layer1.projected
         self.hidden = layer1.hidden_interval()
+        self.relaxed = [_Relaxed(layer1, rule) for rule in rules]
+        self.rules = len(rules)
 
     def _own(self, rows: Tensor) -> Tensor:
         """``y_j`` of inner rows."""
@@ -87,11 +100,11 @@ class _Linearised:
 class SharedFunctionals(_Linearised):
     """The columns of one matrix Ω ``(d1, M)``, the same for every anchor and case."""
 
-    def __init__(self, omega: Tensor, hood: Neighbourhood, layer1: Layer1, rule: SlopeRule) -> None:
-        super().__init__(hood, layer1, rule)
+    def __init__(self, omega: Tensor, hood: Neighbourhood, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
+        super().__init__(hood, layer1, rules)
         self.omega = omega
-        self.constant = split_product(omega, *self.constants)  # (cases, M)
-        self.interval = split_product(omega, *self.hidden)
+        self.interval = split_product(omega, *self.hidden)  # (cases, M)
+        self.constant = [split_product(omega, *relaxed.constants) for relaxed in self.relaxed]
 
     def case_sets(self, most: int) -> Sequence[Sequence[int]]:
         return [range(most)]
@@ -99,35 +112,37 @@ class SharedFunctionals(_Linearised):
     def width(self, padded_degree: int) -> int:
         return max(self.omega.shape)
 
-    def _scaled(self, flat: Tensor, projected: Tensor) -> Tensor:
+    def _scaled(self, flat: Tensor, projected: Tensor, rule: int) -> Tensor:
         """``C`` for cases and targets that broadcast against each other."""
-        return split_product(self.omega, take(self.slopes[0], flat) * projected, take(self.slopes[1], flat) * projected)
+        lower, upper = self.relaxed[rule].slopes
+        return split_product(self.omega, take(lower, flat) * projected, take(upper, flat) * projected)
 
-    def anchor_terms(self, anchors: Tensor, case: int) -> AnchorTerms:
+    def anchor_terms(self, anchors: Tensor, case: int, rule: int) -> AnchorTerms:
         rows = self.hood.outer.own[anchors]
         flat = self.cases.flat(rows, case)
-        return AnchorTerms(self._scaled(flat, self._own(rows)), take(self.constant, flat), take(self.interval, flat))
+        return AnchorTerms(self._scaled(flat, self._own(rows), rule), take(self.constant[rule], flat),
+                           take(self.interval, flat))
 
-    def pair_terms(self, pairs: Tensor, case: int) -> Tensor:
+    def pair_terms(self, pairs: Tensor, case: int, rule: int) -> Tensor:
         outer = self.hood.outer
         flat = self.cases.flat(outer.own[outer.row[pairs]], case)
-        return self._scaled(flat, self._own(outer.col[pairs]))
+        return self._scaled(flat, self._own(outer.col[pairs]), rule)
 
-    def row_terms(self, block: Block, case: int) -> RowTerms:
+    def row_terms(self, block: Block, case: int, rule: int) -> RowTerms:
         flat = self.cases.of(block.rows).table()  # (R, T)
-        own = self._scaled(flat, self._own(block.rows)[:, None])
+        own = self._scaled(flat, self._own(block.rows)[:, None], rule)
         projected = take(self.projected, block.gather(self.hood.inner.col))
-        leaves = self._scaled(flat[:, None], projected[:, :, None])
+        leaves = self._scaled(flat[:, None], projected[:, :, None], rule)
         pair, row, rank = self.hood.pairs_of(block.rows)
-        return RowTerms(block, own[:, None], leaves[:, :, None], take(self.constant, flat)[:, None],
+        return RowTerms(block, own[:, None], leaves[:, :, None], take(self.constant[rule], flat)[:, None],
                         take(self.interval, flat)[:, None], pair, row, torch.zeros_like(rank))
 
 
 class AnchorFunctionals(_Linearised):
     """Functionals of each anchor's own: ``omega`` is ``(A, G, M, d1)``, with G its cases or 1."""
 
-    def __init__(self, omega: Tensor, hood: Neighbourhood, layer1: Layer1, rule: SlopeRule) -> None:
-        super().__init__(hood, layer1, rule)
+    def __init__(self, omega: Tensor, hood: Neighbourhood, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
+        super().__init__(hood, layer1, rules)
         self.positive, self.negative = omega.clamp(min=0), omega.clamp(max=0)
         self.max_roots = int(hood.pairs_by_row[0].diff().max())
 
@@ -142,32 +157,32 @@ class AnchorFunctionals(_Linearised):
         case = min(case, self.positive.shape[1] - 1)
         return take(self.positive[:, case], anchors), take(self.negative[:, case], anchors)
 
-    def _value(self, anchors: Tensor, case: int, lower: Tensor, upper: Tensor) -> Tensor:
-        """``ω+ · lower + ω- · upper`` for aligned anchors, ``(P, T, M)`` from ``(P, T, d1)``."""
+    def _value(self, anchors: Tensor, case: int, flat: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
+        """``ω+ · lower + ω- · upper`` at the given cases, ``(P, T, M)`` for ``flat`` of shape ``(P, T)``."""
         positive, negative = self._omega(anchors, case)
-        return lower @ positive.mT + upper @ negative.mT
+        return take(bounds[0], flat) @ positive.mT + take(bounds[1], flat) @ negative.mT
 
-    def _slopes(self, anchors: Tensor, case: int, flat: Tensor) -> Tensor:
+    def _slopes(self, anchors: Tensor, case: int, flat: Tensor, rule: int) -> Tensor:
         """``λ``, ``(P, T, M, d1)`` for ``flat`` of shape ``(P, T)``."""
         positive, negative = self._omega(anchors, case)
-        lower, upper = take(self.slopes[0], flat), take(self.slopes[1], flat)
-        return positive[:, None] * lower[:, :, None] + negative[:, None] * upper[:, :, None]
+        lower, upper = (take(slope, flat)[:, :, None] for slope in self.relaxed[rule].slopes)
+        return positive[:, None] * lower + negative[:, None] * upper
 
-    def anchor_terms(self, anchors: Tensor, case: int) -> AnchorTerms:
+    def anchor_terms(self, anchors: Tensor, case: int, rule: int) -> AnchorTerms:
         rows = self.hood.outer.own[anchors]
         flat = self.cases.flat(rows, case)[:, None]
-        slopes = self._slopes(anchors, case, flat)[:, 0]
+        slopes = self._slopes(anchors, case, flat, rule)[:, 0]
         return AnchorTerms((slopes @ self._own(rows)[..., None])[..., 0],
-                           self._value(anchors, case, take(self.constants[0], flat), take(self.constants[1], flat))[:, 0],
-                           self._value(anchors, case, take(self.hidden[0], flat), take(self.hidden[1], flat))[:, 0])
+                           self._value(anchors, case, flat, self.relaxed[rule].constants)[:, 0],
+                           self._value(anchors, case, flat, self.hidden)[:, 0])
 
-    def pair_terms(self, pairs: Tensor, case: int) -> Tensor:
+    def pair_terms(self, pairs: Tensor, case: int, rule: int) -> Tensor:
         outer = self.hood.outer
         anchors = outer.row[pairs]
-        slopes = self._slopes(anchors, case, self.cases.flat(outer.own[anchors], case)[:, None])[:, 0]
+        slopes = self._slopes(anchors, case, self.cases.flat(outer.own[anchors], case)[:, None], rule)[:, 0]
         return (slopes @ self._own(outer.col[pairs])[..., None])[..., 0]
 
-    def row_terms(self, block: Block, case: int) -> RowTerms:
+    def row_terms(self, block: Block, case: int, rule: int) -> RowTerms:
         pair, row, rank = self.hood.pairs_of(block.rows)
         anchors = self.hood.outer.row[pair]
         flat = self.cases.of(block.rows).table()  # (R, T)
@@ -176,11 +191,10 @@ class AnchorFunctionals(_Linearised):
         def aligned(values: Tensor) -> Tensor:  # (P', ...) -> (R, I, ...)
             return values.new_zeros((len(block.rows), roots, *values.shape[1:])).index_put((row, rank), values)
 
-        slopes = aligned(self._slopes(anchors, case, flat[row]))  # (R, I, T, M, d1)
+        slopes = aligned(self._slopes(anchors, case, flat[row], rule))  # (R, I, T, M, d1)
         shape, slopes = slopes.shape[1:4], slopes.flatten(1, 3)
         leaves = take(self.projected, block.gather(self.hood.inner.col)) @ slopes.mT
         own = (slopes @ self._own(block.rows)[..., None])[..., 0]
-        constant = self._value(anchors, case, take(self.constants[0], flat[row]), take(self.constants[1], flat[row]))
-        interval = self._value(anchors, case, take(self.hidden[0], flat[row]), take(self.hidden[1], flat[row]))
-        return RowTerms(block, own.unflatten(1, shape), leaves.unflatten(2, shape), aligned(constant),
-                        aligned(interval), pair, row, rank)
+        return RowTerms(block, own.unflatten(1, shape), leaves.unflatten(2, shape),
+                        aligned(self._value(anchors, case, flat[row], self.relaxed[rule].constants)),
+                        aligned(self._value(anchors, case, flat[row], self.hidden)), pair, row, rank)

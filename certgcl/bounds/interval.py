@@ -44,7 +44,7 @@ class BoxRows:
         return self.hop.scale(self.hop.budget).square()
 
     def minimum(self, own: Tensor, neighbours: Tensor) -> Tensor:
-        """``Σ_j L_ij [v_j]+ + U_ij [v_j]-``, the least value of ``Â v`` over the box when ``v`` is at least as given."""
+        """``Σ_j L_ij [v_j]+ + U_ij [v_j]-``, the least ``Â v`` over the box when ``v`` is at least as given."""
         return (self.own_lower[:, None] * own.clamp(min=0) + self.own_upper[:, None] * own.clamp(max=0)
                 + self.hop.sum_over_neighbours(self.lower, neighbours.clamp(min=0))
                 + self.hop.sum_over_neighbours(self.upper, neighbours.clamp(max=0)))

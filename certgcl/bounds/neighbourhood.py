@@ -1,4 +1,4 @@
-"""The part of a graph that decides the embeddings of some anchors: two hops of rows, with what may be dropped in them."""
+"""The part of a graph that decides the embeddings of some anchors: two hops, and what may be dropped in them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

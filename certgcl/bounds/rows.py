@@ -35,7 +35,7 @@ def top_sums(values: Tensor, droppable: Tensor, most: int) -> Tensor:
     kept = min(most, values.shape[1])
     largest = values.masked_fill(~mask, -torch.inf).topk(kept, dim=1).values
     largest = largest.masked_fill(largest == -torch.inf, 0.0)
-    padding = values.new_zeros(values.shape[:1] + (1 + most - kept,) + values.shape[2:])
+    padding = values.new_zeros((values.shape[0], 1 + most - kept, *values.shape[2:]))
     return torch.cat([padding[:, :1], largest, padding[:, 1:]], dim=1).cumsum(dim=1)
 
 
@@ -49,18 +49,21 @@ class RowCase:
         dropped = torch.where(self._outside, first[:, None], dropped)
         self._scale = (hop.degree[rows, None] + 1 - dropped).to(hop.low.dtype).pow(-0.5)
 
-    def minimum(self, own: Callable[[Tensor], Tensor], total: Tensor, top: Tensor) -> Tensor:
-        """``min_t s(t) ( own(s(t)) + total - top_t )`` over the counts t of the case.
+    def scale(self, dimensions: int) -> Tensor:
+        """``s(t)`` for the counts ``start … end``, ``(R, counts, 1, ...)``."""
+        return self._scale.view(*self._scale.shape, *(1,) * (dimensions - 2))
+
+    def minimum(self, own: Tensor, total: Tensor, top: Tensor) -> Tensor:
+        """``min_t s(t) ( own_t + total - top_t )`` over the counts t of the case.
 
         Args:
-            own: the part of the row itself, given scales that broadcast as ``(R, counts, ...)``.
+            own: the part of the row itself for the counts ``start … end``, ``(R, counts, ...)``.
             total: the sum of all neighbours' terms, ``(R, ...)``.
-            top: sums of the largest droppable ones for the counts ``start … end``, ``(R, counts, ...)``.
+            top: sums of the largest droppable ones, ``(R, counts, ...)``.
         """
-        shape = self._scale.shape + (1,) * (top.dim() - 2)
-        scale = self._scale.view(shape)
-        value = scale * (own(scale) + (total[:, None] - top))
-        return value.masked_fill(self._outside.view(shape), torch.inf).amin(dim=1)
+        value = self.scale(top.dim()) * (own + (total[:, None] - top))
+        outside = self._outside.view(*self._outside.shape, *(1,) * (top.dim() - 2))
+        return value.masked_fill(outside, torch.inf).amin(dim=1)
 
 
 def row_minimum(hop: Hop, cases: DropCases, terms: Callable[[Block], Tensor],
@@ -90,7 +93,7 @@ def row_minimum(hop: Hop, cases: DropCases, terms: Callable[[Block], Tensor],
             rows, flat = block.rows[has], here.offset[has] + number
             case = RowCase(hop, rows, here.first[has, number], here.last[has, number])
             window = top[has, case.start : case.end + 1]
-            parts.append(case.minimum(lambda s, rows=rows, flat=flat: own(rows, flat, s), total[has], window))
+            parts.append(case.minimum(own(rows, flat, case.scale(3)), total[has], window))
             order.append(flat)
     return restore_order(parts, order)
 
