@@ -191,8 +191,7 @@ def test_without_activations_a_single_edge_is_bounded_exactly(method: str) -> No
 # -- what is proved --------------------------------------------------------------------------------
 
 SETTINGS = [Interval(), Crown(), Crown(slopes=("flat",)), Degree(), Degree(preactivations="interval"),
-            Degree(slopes=("parallel",), preactivation_slopes=("flat", "parallel")), Degree(resolution=1),
-            Degree(resolution=2)]
+            Degree(slopes=("parallel",)), Degree(resolution=1), Degree(resolution=2)]
 
 
 @pytest.mark.parametrize("budget", [EdgeDropBudget(), EdgeDropBudget(local=[1, 3, 2, 0, 2, 1]),

@@ -285,22 +285,30 @@ def test_only_an_anchor_that_overflows_is_named(graph: Graph) -> None:
     assert torch.isfinite(linear_bounds(huge, far, 1, torch.ones(6, 3), nodes=[0, 1, 2, 3, 4]).lower).all()
 
 
-class TooHigh:
-    """A broken method, or a mutated one."""
+class CleanValuePlus:
+    """A broken method."""
 
-    name, certified = "too high", True
+    name = "broken"
 
-    def __init__(self, certified: bool) -> None:
-        self.certified = certified
+    def __init__(self, excess: float, certified: bool) -> None:
+        self.excess, self.certified = excess, certified
 
     def __call__(self, weights: GCNWeights, problem: Any, directions: Tensor) -> Tensor:
-        return (directions @ weights.embed(problem.graph)[..., None])[..., 0][problem.anchors] + 1e-6
+        return (directions @ weights.embed(problem.graph)[..., None])[..., 0][problem.anchors] + self.excess
 
 
 def test_a_bound_above_the_clean_value_is_never_returned(encoder: GCNEncoder, graph: Graph) -> None:
     with pytest.raises(BoundError, match="above the clean value at node 3"):
-        node_compactness(encoder, graph, 1, method=TooHigh(certified=True), nodes=[3, 4])
-    assert node_compactness(encoder, graph, 1, method=TooHigh(certified=False)).lower.shape == (6,)
+        node_compactness(encoder, graph, 1, method=CleanValuePlus(1e-6, certified=True), nodes=[3, 4])
+    assert node_compactness(encoder, graph, 1, method=CleanValuePlus(1e-6, certified=False)).lower.shape == (6,)
+
+
+@pytest.mark.parametrize("certified", [True, False])
+@pytest.mark.parametrize("excess", [torch.nan, -torch.inf, torch.inf])
+def test_a_bound_that_is_not_finite_is_never_returned(encoder: GCNEncoder, graph: Graph, excess: float,
+                                                      certified: bool) -> None:
+    with pytest.raises(BoundError, match="non-finite value at node 3"):
+        node_compactness(encoder, graph, 1, method=CleanValuePlus(excess, certified), nodes=[3, 4])
 
 
 def test_an_unknown_method_is_refused(encoder: GCNEncoder, graph: Graph) -> None:

@@ -54,6 +54,12 @@ def test_certain_drops_are_all_counted() -> None:
     assert poisson_binomial_quantiles(torch.tensor([0, 3]), torch.zeros(3), 1 - 1e-16).tolist() == [0]
 
 
+def test_a_level_that_is_just_reached_is_reached() -> None:
+    assert poisson_binomial_quantiles(torch.tensor([0, 1, 3]), torch.full((3,), 0.5), 0.5).tolist() == [0, 1]
+    assert poisson_binomial_quantiles(torch.tensor([0, 1, 3]), torch.full((3,), 0.5), 0.75).tolist() == [1, 1]
+    assert binomial_quantile(torch.tensor([1, 2]), 0.5, 0.75).tolist() == [1, 1]
+
+
 def test_a_level_of_one_after_rounding_takes_the_whole_degree() -> None:
     assert binomial_quantile(torch.tensor([4]), 0.4, 1.0).tolist() == [4]
     assert poisson_binomial_quantiles(torch.tensor([0, 4]), torch.full((4,), 0.3), 1.0).tolist() == [4]

@@ -1,6 +1,7 @@
 """One case of the audit: a graph, a two-layer GCN, a budget and a direction for every node, all in plain tensors."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import networkx as nx
 import torch
@@ -57,3 +58,6 @@ class Case:
         numbers = ", ".join(f"{name}={getattr(self, name).tolist()}"
                             for name in ("x", "w1", "b1", "slope1", "w2", "b2", "slope2", "directions"))
         return f"Case(nodes={self.nodes}, edges={self.edges}, local={self.local}, total={self.total}, {numbers})"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # how Hypothesis shows a failing case
+        printer.text(repr(self))

@@ -76,7 +76,8 @@ def box(graph: nx.Graph, q: Sequence[int], total: int) -> Box:
         others = sum(k in edge for edge in droppable if edge != kept)
         return (big_d[k] - min(q[k], others)) ** -0.5
 
-    lower = [0.0 if (i, j) in droppable else (big_d[i] * big_d[j]) ** -0.5 for i, j in edges]
+    # The same product as in `upper`, so that an edge that cannot change has one value to the last bit.
+    lower = [0.0 if (i, j) in droppable else big_d[i] ** -0.5 * big_d[j] ** -0.5 for i, j in edges]
     upper = [highest_s(i, (i, j)) * highest_s(j, (i, j)) for i, j in edges]
     lower += [1 / d for d in big_d]
     upper += [1 / (d - most) for d, most in zip(big_d, q, strict=True)]

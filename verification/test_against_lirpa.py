@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from torch import Tensor
 
 from certgcl import Graph
@@ -16,7 +16,6 @@ from verification.strategies import smooth_cases
 
 lirpa = pytest.importorskip("verification.lirpa", reason="auto_LiRPA is not installed; `make test` installs it")
 
-FAST = settings(max_examples=max(5, settings().max_examples // 4))  # an optimized bound takes 0.1 s and more
 
 
 def bounded(case: Case) -> "lirpa.LirpaGCN":
@@ -43,7 +42,6 @@ COUNTS: dict[str, list[Tensor]] = {}
 
 
 @given(smooth_cases())
-@FAST
 def test_lirpa_is_sound_and_certgcl_tighter(case: Case) -> None:
     truth, clean, theirs = enumerated_minimum(case), nominal(case), bounded(case)
     found = {"LiRPA IBP": theirs.lower("IBP"), "LiRPA CROWN": theirs.lower("CROWN"),
