@@ -1,5 +1,6 @@
 """Two-piece linear activations and the straight lines that bound them on an interval."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
@@ -9,6 +10,13 @@ from torch import Tensor
 from certgcl.errors import MethodError
 
 SlopeRule = Literal["parallel", "adaptive", "flat"]
+
+
+def check_slopes(rules: Sequence[str]) -> None:
+    """Refuse an empty list of slope rules, and unknown ones."""
+    unknown = [rule for rule in rules if rule not in get_args(SlopeRule)]
+    if unknown or not rules:
+        raise MethodError(f"slopes={tuple(rules)!r}", f"rules are {', '.join(get_args(SlopeRule))}", "Name one or more")
 
 
 class Lines(NamedTuple):
@@ -65,8 +73,6 @@ class TwoPieceLinear:
                 free = torch.where(unstable, torch.where(upper >= -lower, one, gamma), known)
             case "flat":
                 free = torch.where(unstable, gamma, known)
-            case _:
-                raise MethodError(f"slope rule {rule!r}", f"rules are {', '.join(get_args(SlopeRule))}", "Pick one")
         convex = gamma <= 1
         return Lines(
             torch.where(convex, free, chord),

@@ -13,7 +13,7 @@ from torch import Tensor
 from certgcl.activation import SlopeRule
 from certgcl.bounds.functional import AnchorFunctionals, Functionals, SharedFunctionals
 from certgcl.bounds.interval import output_interval
-from certgcl.bounds.layer1 import Layer1
+from certgcl.bounds.layer1 import Layer1, signed_parts
 from certgcl.bounds.neighbourhood import Neighbourhood
 
 Minimise = Callable[[Functionals], Tensor]
@@ -41,7 +41,7 @@ def bound_output(minimise: Minimise, layer1: Layer1, hood: Neighbourhood, rules:
     """
     weights = layer1.weights
     best = output_interval(weights, directions, *layer2)
-    positive, negative = directions.clamp(min=0)[:, None], directions.clamp(max=0)[:, None]  # (A, 1, C, d2)
+    positive, negative = signed_parts(directions[:, None])  # (A, 1, C, d2)
     slopes, constants = [], []
     for rule in rules:
         lines = weights.activation2.lines(*layer2, rule)

@@ -50,7 +50,8 @@ class DropCases:
 
 def drop_cases(hop: Hop, resolution: int) -> DropCases:
     """Single counts where the budget is below ``resolution``, else so many groups, in each of which the scale grows by
-    about the same factor. The full budget is then a group of its own: whether it can be reached depends on the pair.
+    about the same factor. The full budget is then a group of its own (unless there is but one group), as it may be out
+    of reach while a given edge is kept.
     """
     budget, degree = hop.budget[:, None], hop.degree[:, None]
     number = (hop.budget + 1).clamp(max=resolution)
@@ -61,7 +62,8 @@ def drop_cases(hop: Hop, resolution: int) -> DropCases:
     share = place[:-1] / max(1, groups - 1)
     wanted = torch.floor(whole * (1 - ((whole - budget) / whole) ** share)).long()
     surplus = (wanted - place[:-1]).cummax(dim=1).values.clamp(min=0).minimum((budget - (groups - 1)).clamp(min=0))
-    grouped = torch.cat([place[:-1] + surplus, budget + 1], dim=1)
+    starts = torch.cat([(place[:-1] + surplus)[:, : groups - 1], budget], dim=1) if groups > 1 else place[:1].expand_as(budget)
+    grouped = torch.cat([starts, budget + 1], dim=1)
     edges = torch.where(budget < resolution, place.minimum(budget + 1), grouped)
     rank = place[:-1].minimum(number[:, None] - 1)
     first, last = edges.gather(1, rank), edges.gather(1, rank + 1) - 1

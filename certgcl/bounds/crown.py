@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule
+from certgcl.activation import SlopeRule, check_slopes
 from certgcl.bounds.backward import bound_output, refine_layer2
 from certgcl.bounds.functional import Functionals, RowTerms
 from certgcl.bounds.interval import BoxRows, layer1_on_box, layer2_on_box
@@ -29,6 +29,9 @@ class Crown:
     slopes: tuple[SlopeRule, ...] = ("parallel", "adaptive", "flat")
     name: str = field(default="crown", init=False)
     certified: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        check_slopes(self.slopes)
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
         hood = problem.neighbourhood(weights.w1.dtype)

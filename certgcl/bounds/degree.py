@@ -6,15 +6,17 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule
+from certgcl.activation import SlopeRule, check_slopes
 from certgcl.bounds.backward import bound_output, refine_layer2
 from certgcl.bounds.counts import DropCases, drop_cases
 from certgcl.bounds.functional import Functionals, RowTerms
+from certgcl.bounds.interval import layer1_on_box, layer2_on_box
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.neighbourhood import Block, Hop, Neighbourhood, take
 from certgcl.bounds.problem import DropProblem
 from certgcl.bounds.rows import RowCase, least_scaled, least_terms, row_minimum, top_sums
 from certgcl.encoder import GCNWeights
+from certgcl.errors import MethodError
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,8 @@ class Degree:
             real widths).
         slopes: the rules for the free slopes of both layers; every part of the bound takes the best of them. Time
             grows with their number; at real widths ``("adaptive",)`` alone is as tight to three digits.
-        resolution: budgets below this many drops are treated count by count, which is exact; larger ones in so many
-            groups of counts, which is sound and costs little tightness.
+        resolution: budgets below this many drops are treated count by count; larger ones in so many groups of counts,
+            which is sound too and costs little tightness.
     """
 
     preactivations: Literal["functional", "interval"] = "functional"
@@ -37,11 +39,21 @@ class Degree:
     name: str = field(default="degree", init=False)
     certified: bool = field(default=True, init=False)
 
+    def __post_init__(self) -> None:
+        check_slopes(self.slopes)
+        if self.preactivations not in ("functional", "interval"):
+            raise MethodError(f"preactivations={self.preactivations!r}", "it is 'functional' or 'interval'", "Pick one")
+        if self.resolution < 1:
+            raise MethodError(f"resolution={self.resolution}", "it must be at least 1", "Leave it at its default")
+
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
         hood = problem.neighbourhood(weights.w1.dtype)
         minimise = DegreeMinimum(hood, self.resolution)
         layer1 = layer1_by_degree(weights, problem.projected(weights), hood.inner, minimise.row_cases)
-        layer2 = layer2_by_degree(layer1, hood, minimise.anchor_cases)
+        # Neither of the two cheap bounds of layer 2 is always the better one; with both, `degree` is never below
+        # `interval`.
+        layer2 = _intersection(layer2_by_degree(layer1, hood, minimise.anchor_cases),
+                               layer2_on_box(layer1_on_box(weights, layer1.projected, hood), hood))
         if self.preactivations == "functional":
             layer2 = refine_layer2(minimise, layer1, hood, self.slopes, layer2)
         return bound_output(minimise, layer1, hood, self.slopes, layer2, directions[problem.anchors])
@@ -68,19 +80,30 @@ def layer2_by_degree(layer1: Layer1, hood: Neighbourhood, cases: DropCases) -> t
     low, high = layer1.products()
     values = torch.cat([low, -high], dim=1)
     inner = layer1.cases
+    scaled = [least_scaled(inner.low[:, case, None], inner.high[:, case, None], take(values, inner.table()[:, case]))
+              for case in range(inner.most)]
+    # The least term of every row over all its cases, and over all but its last, which may be out of reach.
+    last = (inner.number - 1)[:, None]
     neighbours = torch.stack([
-        least_scaled(inner.low[:, case, None], inner.high[:, case, None], values[inner.table()[:, case]])
-        for case in range(inner.most)
-    ]).amin(dim=0)
+        torch.stack([term.masked_fill((last < case) | ((last == case) & (last > 0) & leave_out), torch.inf)
+                     for case, term in enumerate(scaled)]).amin(dim=0)
+        for leave_out in (False, True)
+    ], dim=1).flatten(0, 1)
+    out_of_reach = hop.most_drops < inner.first.gather(1, last)[:, 0][hop.col]
+    cell = 2 * hop.col + out_of_reach
     offset = (inner.offset[hop.own] - cases.offset).repeat_interleave(cases.number)  # anchor's case -> its inner case
     bounds = row_minimum(
         hop, cases,
-        terms=lambda block: take(neighbours, block.gather(hop.col)) * block.valid[..., None],
+        terms=lambda block: take(neighbours, block.gather(cell)) * block.valid[..., None],
         own=lambda rows, flat, scale: scale * values[flat + offset[flat], None],
         width=values.shape[1],
     )[cases.table()]
     least, negative_most = bounds.chunk(2, dim=2)
     return b2 + least, b2 - negative_most
+
+
+def _intersection(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    return one[0].maximum(other[0]), one[1].minimum(other[1])
 
 
 class DegreeMinimum:

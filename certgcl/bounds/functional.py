@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from certgcl.activation import SlopeRule
-from certgcl.bounds.layer1 import Layer1, split_product
+from certgcl.bounds.layer1 import Layer1, signed_parts, split_product
 from certgcl.bounds.neighbourhood import Block, Neighbourhood, take
 
 
@@ -143,7 +143,7 @@ class AnchorFunctionals(_Linearised):
 
     def __init__(self, omega: Tensor, hood: Neighbourhood, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
         super().__init__(hood, layer1, rules)
-        self.positive, self.negative = omega.clamp(min=0), omega.clamp(max=0)
+        self.positive, self.negative = signed_parts(omega)
         self.max_roots = int(hood.pairs_by_row[0].diff().max())
 
     def case_sets(self, most: int) -> Sequence[Sequence[int]]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.counts import drop_cases
-from certgcl.bounds.layer1 import Layer1
+from certgcl.bounds.layer1 import Layer1, signed_parts
 from certgcl.bounds.neighbourhood import Hop, Neighbourhood
 from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
@@ -15,7 +15,7 @@ from certgcl.encoder import GCNWeights
 
 @dataclass(frozen=True, eq=False)
 class BoxRows:
-    """``L <= Â <= U`` for the rows of one hop: the smallest box that holds every admissible matrix.
+    """``L <= Â <= U`` for the rows of one hop: a box that holds every admissible matrix.
 
     ``L_ii = 1/D_i``, ``U_ii = 1/(D_i - q_i)``; on an edge ``U_ij = s_i^hi s_j^hi``, and ``L_ij = 0`` if it can be
     dropped, else ``(D_i D_j)^(-1/2)``.
@@ -45,9 +45,10 @@ class BoxRows:
 
     def minimum(self, own: Tensor, neighbours: Tensor) -> Tensor:
         """``Σ_j L_ij [v_j]+ + U_ij [v_j]-``, the least ``Â v`` over the box when ``v`` is at least as given."""
-        return (self.own_lower[:, None] * own.clamp(min=0) + self.own_upper[:, None] * own.clamp(max=0)
-                + self.hop.sum_over_neighbours(self.lower, neighbours.clamp(min=0))
-                + self.hop.sum_over_neighbours(self.upper, neighbours.clamp(max=0)))
+        positive, negative = signed_parts(neighbours)
+        own_positive, own_negative = signed_parts(own)
+        return (self.own_lower[:, None] * own_positive + self.own_upper[:, None] * own_negative
+                + self.hop.sum_over_neighbours(self.lower, positive) + self.hop.sum_over_neighbours(self.upper, negative))
 
 
 def layer1_on_box(weights: GCNWeights, projected: Tensor, hood: Neighbourhood) -> Layer1:
@@ -83,7 +84,8 @@ def output_interval(weights: GCNWeights, directions: Tensor, lower: Tensor, uppe
         ``(A, G, C)``.
     """
     low, high = weights.activation2.interval(lower, upper)
-    return low @ directions.clamp(min=0).mT + high @ directions.clamp(max=0).mT
+    positive, negative = signed_parts(directions)
+    return low @ positive.mT + high @ negative.mT
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from certgcl.encoder import GCNWeights
 
 @dataclass(frozen=True, eq=False)
 class Layer1:
-    """Bounds of ``p_j = Â_j (X W1) + b1`` for the inner rows, one line for each case of how many edges j loses.
+    """Bounds of ``p_j = Â_j (X W1) + b1`` for the inner rows, in each case of how many edges j loses.
 
     Args:
         projected: ``Y = X W1`` over the inner hop's targets, ``(T, d1)``.
@@ -40,6 +40,13 @@ class Layer1:
         return self.weights.activation1.lines(self.lower, self.upper, rule)
 
 
+def signed_parts(values: Tensor) -> tuple[Tensor, Tensor]:
+    """``[v]+`` and ``[v]-``, with gradients that add up to one at zero too."""
+    positive = values.clamp(min=0)
+    return positive, values - positive
+
+
 def split_product(matrix: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     """``lower @ M+ + upper @ M-``: the least value of ``v @ M`` for ``lower <= v <= upper``."""
-    return lower @ matrix.clamp(min=0) + upper @ matrix.clamp(max=0)
+    positive, negative = signed_parts(matrix)
+    return lower @ positive + upper @ negative

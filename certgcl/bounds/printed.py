@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from certgcl.bounds.layer1 import signed_parts
 from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
 from certgcl.errors import GraphError
@@ -72,12 +73,12 @@ class PrintedScore:
         def most(v: Tensor) -> Tensor:  # U v for v of one sign
             return upper @ v + scale.square()[:, None] * v
 
-        return (own * values.clamp(min=0) + most(values.clamp(max=0)) + bias,
-                own * values.clamp(max=0) + most(values.clamp(min=0)) + bias)
+        positive, negative = signed_parts(values)
+        return own * positive + most(negative) + bias, own * negative + most(positive) + bias
 
 
 def _oriented(weights: Tensor, low: Tensor, high: Tensor, low_at: Tensor, high_at: Tensor) -> tuple[Tensor, Tensor]:
     """Slopes and summed intercepts of ``weights · σ(p)``: the lower line where the weight is positive."""
-    positive, negative = weights.clamp(min=0), weights.clamp(max=0)
+    positive, negative = signed_parts(weights)
     slopes = positive * low[:, None] + negative * high[:, None]
     return slopes, torch.sum(positive * low_at[:, None] + negative * high_at[:, None], dim=-1)

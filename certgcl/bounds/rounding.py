@@ -9,12 +9,13 @@ from certgcl.encoder import GCNWeights
 
 
 def rounding_slack(weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
-    """A bound, to first order in the unit roundoff ε, of the error in any value or bound of ``w · z_i``; ``(A, C)``.
+    """How far above the true minimum a computed bound can lie, to first order in the machine epsilon ε; ``(A, C)``.
 
-    Every such number is a chain of sums of products. A sum of n terms is computed to within ``n ε Σ |terms|``, so the
-    chain is exact to ``n ε`` times the same chain over absolute values, n the sum of all lengths; each |Â| entry is at
-    most its upper bound in the box. Minima, maxima and selections add nothing. The factor 4 covers the few operations
-    that set up scales and lines.
+    Every value and bound is a chain of sums of products. A sum of n terms is computed to within ``n ε Σ |terms|``, so
+    the chain is exact to ``n ε`` times the same chain over absolute values, n the sum of all lengths; each |Â| entry is
+    at most its upper bound in the box. Minima, maxima and selections add nothing. The factor 32 covers what the linear
+    bounds add: terms that are summed and taken away again, intercepts, scales above the box's, and lines around
+    pre-activation bounds that are themselves rounded (``docs/theory.md``, section 10).
     """
     dtype = weights.w1.dtype
     hood = problem.neighbourhood(dtype)
@@ -27,7 +28,7 @@ def rounding_slack(weights: GCNWeights, problem: DropProblem, directions: Tensor
     magnitude = (directions[problem.anchors].abs() @ output[..., None])[..., 0]
     longest_row = int(hood.inner.degree.max()) + 1
     length = weights.w1.shape[0] + weights.w2.shape[0] + weights.w2.shape[1] + 2 * longest_row
-    return 4 * length * torch.finfo(dtype).eps * magnitude
+    return 32 * length * torch.finfo(dtype).eps * magnitude
 
 
 def _absolute_row_sum(box: BoxRows, values: Tensor) -> Tensor:
