@@ -58,6 +58,7 @@ class TwoPieceLinear:
         Sound because a convex σ (γ <= 1) lies below its chord and above each line through the origin with a slope
         between its one-sided derivatives γ and 1 there; for a concave σ (γ > 1) the two change places.
         """
+        check_slopes((rule,))
         gamma = self.slope.expand_as(lower)
         one, zero = torch.ones_like(lower), torch.zeros_like(lower)
         unstable = (lower < 0) & (upper > 0)
@@ -71,7 +72,7 @@ class TwoPieceLinear:
                 free = chord
             case "adaptive":
                 free = torch.where(unstable, torch.where(upper >= -lower, one, gamma), known)
-            case "flat":
+            case _:
                 free = torch.where(unstable, gamma, known)
         convex = gamma <= 1
         return Lines(

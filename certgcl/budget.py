@@ -23,11 +23,13 @@ class AdmissibleDrops:
 
     Args:
         local: ``q_i``, tightened, ``(N,)``.
+        requested: ``q_i`` as asked for, at most the degree, ``(N,)``; the paper's own formulas use these.
         total: ``Q``, at most ``|E|``.
         droppable: per slot, whether its edge is in any admissible set at all, ``(2 |E|,)``.
     """
 
     local: Tensor
+    requested: Tensor
     total: int
     droppable: Tensor
 
@@ -44,7 +46,7 @@ class EdgeDropBudget:
         EdgeDropBudget(local=2)                       # two edges at any node
         EdgeDropBudget(total=5)                       # five edges anywhere
         EdgeDropBudget.from_drop_rate(0.4)            # the paper's rule: round(0.4 d), at most d - 1
-        EdgeDropBudget.from_drop_rate(0.4, coverage=0.99)   # covers a sampled view at 99 % of the draws of each node
+        EdgeDropBudget.from_drop_rate(0.4, coverage=0.99)   # at each node, 99 % of sampled views are within
     """
 
     def __init__(self, local: int | Sequence[int] | Tensor | None = None, total: int | None = None) -> None:
@@ -62,7 +64,9 @@ class EdgeDropBudget:
         ``"expected"`` (the default) is the paper's rule ``q_i = min(d_i - 1, round(rate d_i))``: the mean number of
         drops, which a sampled view exceeds at many nodes. ``"coverage"`` is the smallest ``q_i`` such that a sampled
         view respects it with probability ``coverage`` (default 0.99): at each node by itself, or with ``jointly=True``
-        at all nodes at once (see :func:`certgcl.coverage.jointly_covering_level`). It is what ``coverage`` or
+        at all nodes at once (see :func:`certgcl.coverage.jointly_covering_level`). A certificate speaks of views that
+        respect the budgets of all nodes, so only ``jointly=True`` gives it that probability; a ``total`` is a limit on
+        top of it, outside the coverage. It is what ``coverage`` or
         ``jointly`` ask for when no rule is named.
         """
         return cls._by_rule(DropRate(rate, *_rule(rule, coverage, jointly), jointly), total)
@@ -101,13 +105,14 @@ class EdgeDropBudget:
         at i)``, until nothing changes. No admissible set is lost, and bounds get tighter.
         """
         total = graph.num_edges if self.total is None else min(self.total, graph.num_edges)
-        local = self._requested(graph).minimum(graph.degree).clamp(max=total)
+        requested = self._requested(graph).minimum(graph.degree)
+        local = requested.clamp(max=total)
         while True:
             droppable = (local[graph.row] > 0) & (local[graph.col] > 0)
             usable = torch.zeros_like(local).index_add_(0, graph.row, droppable.long())
             tightened = local.minimum(usable)
             if torch.equal(tightened, local):
-                return AdmissibleDrops(local, total, droppable)
+                return AdmissibleDrops(local, requested, total, droppable)
             local = tightened
 
     def _requested(self, graph: Graph) -> Tensor:

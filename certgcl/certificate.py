@@ -28,7 +28,7 @@ class Certificate:
         nodes: the anchors, ``(A,)``.
         lower: the bound, ``(A,)`` or ``(A, C)`` for C directions a node. Only a bound if ``certified``.
         nominal: ``w · z`` on the graph as given, same shape.
-        rounding: how far floating-point rounding can have moved ``lower``, same shape.
+        rounding: how far above the true minimum floating-point rounding can have put ``lower``, same shape.
         method: name of the method.
         certified: whether the method proves what it says. ``paper`` and ``released`` do not.
         local_budget: the tightened ``q`` of every node of the graph, ``(N,)``.

@@ -37,8 +37,8 @@ def node_compactness(model: nn.Module | GCNWeights, graph: GraphLike, budgets: B
                      nodes: Tensor | Sequence[int] | None = None, dtype: torch.dtype = torch.float64) -> Certificate:
     """Certified lower bounds of node compactness: ``W^CL_i · z_i(S) >= lower_i`` for every admissible drop set S.
 
-    A positive bound proves: in every view of ``graph`` that the budget allows, the node is closer to its own positive
-    (its embedding in ``view``) than to the other nodes on average, in the sense of the paper's Definition 2.
+    A bound above the certificate's ``rounding`` proves: in every view of ``graph`` that the budget allows, the node is
+    closer to its own positive (its embedding in ``view``) than to the other nodes on average.
 
     Args:
         model: a :class:`GCNEncoder`, or a module with two ``GCNConv`` layers called as ``model(x, edge_index)``.
@@ -69,7 +69,8 @@ def linear_bounds(model: nn.Module | GCNWeights, graph: GraphLike, budgets: Budg
     """Certified lower bounds of ``w · z_i(S)`` for directions of your own, over every admissible drop set S.
 
     With a model that ends in class scores, ``w = e_y - e_c`` for each other class c bounds the margins of a
-    prediction; with embeddings and a linear classifier, ``w`` is the difference of two of its weight vectors.
+    prediction; with embeddings and a linear classifier, ``w`` is the difference of two of its weight vectors (add the
+    difference of their biases to the bound).
 
     Args:
         directions: one per node ``(N, d)``, or C per node ``(N, C, d)``. Other arguments as in

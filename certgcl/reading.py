@@ -216,6 +216,9 @@ def _check_output(weights: GCNWeights, graph: Graph, output: Tensor) -> None:
     gain1, gain2 = weights.slope1.abs().clamp(min=1), weights.slope2.abs().clamp(min=1)
     size = GCNWeights(weights.w1.abs(), weights.b1.abs(), gain1, gain1[:, None] * weights.w2.abs() * gain2,
                       weights.b2.abs() * gain2, gain2).embed(replace(graph, x=graph.x.abs()))
+    if not bool(torch.isfinite(output).all() & torch.isfinite(size).all()):
+        raise EncoderError(f"embeddings that overflow {output.dtype}", "the model's output must be finite",
+                           "Look for weights or features of enormous size")
     wrong = ~((output - z).abs() <= tolerance * size + torch.finfo(dtype).tiny)
     if wrong.any():
         node, channel = wrong.nonzero()[0].tolist()

@@ -65,10 +65,19 @@ def test_an_unknown_method_is_refused(method: Any, message: str) -> None:
         get_method(method)
 
 
-@pytest.mark.parametrize("method", [Crown(slopes=("steep",)), Degree(slopes=("steep",))])
-def test_an_unknown_slope_rule_is_refused(method: BoundMethod) -> None:
-    with pytest.raises(MethodError, match=r"slope rule 'steep'.*parallel, adaptive, flat"):
-        values_of(method, toy_weights(), random_graph(), BUDGETS["total"], torch.ones(12, 1, 3, dtype=torch.float64))
+@pytest.mark.parametrize("method", [Crown, Degree])
+@pytest.mark.parametrize("settings", [
+    {"slopes": ("steep",)}, {"slopes": ()}, {"resolution": 0}, {"resolution": 1.5}, {"preactivations": "exact"},
+])
+def test_an_unknown_setting_is_refused(method: Any, settings: dict[str, Any]) -> None:
+    if method is Crown and "slopes" not in settings:
+        return
+    with pytest.raises(MethodError, match=next(iter(settings))):
+        method(**settings)
+
+
+def test_a_method_says_which_setting_it_is() -> None:
+    assert {name: method.name for name, method in METHODS.items()} == {name: name for name in METHODS}
 
 
 # -- what must not matter --------------------------------------------------------------------------
@@ -95,7 +104,7 @@ def test_float32_differs_by_rounding_only(method: str) -> None:
     assert double.dtype == torch.float64
     slack = rounding_slack(weights, drop_problem(graph, BUDGETS["mixed"]), directions)
     assert ((single - double).abs() <= slack).all()
-    assert (slack < 1e-2).all()
+    assert (slack < 1e-1).all()
 
 
 @every_method
@@ -116,7 +125,7 @@ def test_names_of_nodes_do_not_matter(method: str, budget: EdgeDropBudget) -> No
     new = torch.argsort(order)
     renamed = Graph.from_edges(graph.x[order], new[graph.edge_index])
     drops = budget.on(graph)
-    renamed_budget = EdgeDropBudget(local=drops.local[order], total=drops.total)
+    renamed_budget = EdgeDropBudget(local=drops.requested[order], total=drops.total)
     one = values_of(method, weights, graph, budget, directions)
     other = values_of(method, weights, renamed, renamed_budget, directions[order])
     assert_same(other, one[order])
@@ -367,7 +376,6 @@ def test_nothing_is_as_large_as_the_square_of_the_nodes(method: str) -> None:
     assert largest_tensor(method, graph, EdgeDropBudget(local=2)) < 100 * 2000
 
 
-@pytest.mark.xfail(strict=True, reason="blocks cut the rows of a hop, not the anchors around one row")
 @pytest.mark.parametrize("method", ["crown", "degree", "degree-cheap"])
 def test_nothing_is_as_large_as_the_square_of_a_hub(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     monkeypatch.setattr(neighbourhood, "MAX_ELEMENTS", 1 << 14)

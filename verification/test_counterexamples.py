@@ -73,13 +73,13 @@ def test_theorem_2_as_printed_misses_the_only_edge_that_can_be_dropped() -> None
 
 
 def test_the_released_formula_exceeds_even_the_clean_value() -> None:
-    """A path 1 - 0 - 2 with features (-1, 1, 0) and weights -1 and 1. No edge can be dropped at all.
+    """A path 0 - 1 - 2 with features (1, 0, -1); every weight is 1. No edge can be dropped at all.
 
-    With each leaf's own lines and signs in place of the neighbour's, the formula gives 0.139 at node 1, whose value is
-    0 on the only admissible graph.
+    With each leaf's own lines and signs in place of the neighbour's, the formula gives 1/12 at node 2, whose value is 0
+    on the only admissible graph.
     """
-    case = papers_case(nx.star_graph(2), column(-1, 1, 0), column(-1), column(1))
-    assert case.local == [1, 0, 0]
-    assert enumerated_minimum(case).tolist() == pytest.approx([1 / 12, 0, 6**-0.5 / 4])
-    assert certify(case, "released").lower.tolist() == pytest.approx([4 / 9 * 6**-0.5, 5 / 36, 5 / 36])
-    assert certify(case, "degree").lower.tolist() == pytest.approx([1 / 12, 0, 6**-0.5 / 4])
+    case = papers_case(nx.path_graph(3), column(1, 0, -1), column(1), column(1))
+    assert case.local == [0, 1, 0]
+    assert enumerated_minimum(case).tolist() == pytest.approx([1 / 8, 6**-0.5 / 4, 0])
+    assert certify(case, "released").lower.tolist() == pytest.approx([5 / 24, 5 / 12 * 6**-0.5, 1 / 12])
+    assert certify(case, "degree").lower.tolist() == pytest.approx([1 / 8, 6**-0.5 / 4, 0])

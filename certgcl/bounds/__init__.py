@@ -22,7 +22,7 @@ METHODS: dict[str, BoundMethod] = {
 def get_method(method: "str | BoundMethod") -> BoundMethod:
     """The method of that name, or the instance itself."""
     if not isinstance(method, str):
-        if callable(method) and hasattr(method, "certified"):
+        if callable(method) and hasattr(method, "certified") and not isinstance(method, type):
             return method
         raise MethodError(f"method {method!r}", "a method is a name or an instance from certgcl.bounds",
                           f"Names are {', '.join(METHODS)}")

@@ -62,7 +62,9 @@ def drop_cases(hop: Hop, resolution: int) -> DropCases:
     share = place[:-1] / max(1, groups - 1)
     wanted = torch.floor(whole * (1 - ((whole - budget) / whole) ** share)).long()
     surplus = (wanted - place[:-1]).cummax(dim=1).values.clamp(min=0).minimum((budget - (groups - 1)).clamp(min=0))
-    starts = torch.cat([(place[:-1] + surplus)[:, : groups - 1], budget], dim=1) if groups > 1 else place[:1].expand_as(budget)
+    starts = place[:-1] + surplus
+    if groups > 1:
+        starts[:, -1:] = budget
     grouped = torch.cat([starts, budget + 1], dim=1)
     edges = torch.where(budget < resolution, place.minimum(budget + 1), grouped)
     rank = place[:-1].minimum(number[:, None] - 1)

@@ -73,12 +73,13 @@ class BoxMinimum:
         """``v_ij`` for every pair, ``(P, M)``."""
         parts, order = [], []
         for block in self.hood.inner.blocks(functionals.width):
-            values = []
-            for rule in range(functionals.rules):
-                terms = functionals.row_terms(block, 0, rule)
-                values.append(self._row_sum(block, terms).maximum(terms.interval[..., 0, :]))
-            parts.append(_best(values)[terms.row, terms.functional])
-            order.append(terms.pair)
+            for ranks in functionals.anchor_ranges(block):
+                values = []
+                for rule in range(functionals.rules):
+                    terms = functionals.row_terms(block, ranks, 0, rule)
+                    values.append(self._row_sum(block, terms).maximum(terms.interval[..., 0, :]))
+                parts.append(_best(values)[terms.row, terms.functional])
+                order.append(terms.pair)
         return restore_order(parts, order)
 
     def _row_sum(self, block: Block, terms: RowTerms) -> Tensor:

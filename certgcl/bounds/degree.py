@@ -1,6 +1,7 @@
 """Degree-exact bounds: all entries of a row share one degree, and the bound knows it."""
 
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Literal
 
 import torch
@@ -36,15 +37,18 @@ class Degree:
     preactivations: Literal["functional", "interval"] = "functional"
     slopes: tuple[SlopeRule, ...] = ("adaptive", "flat", "parallel")
     resolution: int = 6
-    name: str = field(default="degree", init=False)
     certified: bool = field(default=True, init=False)
+
+    @property
+    def name(self) -> str:
+        return "degree" if self.preactivations == "functional" else "degree-cheap"
 
     def __post_init__(self) -> None:
         check_slopes(self.slopes)
         if self.preactivations not in ("functional", "interval"):
             raise MethodError(f"preactivations={self.preactivations!r}", "it is 'functional' or 'interval'", "Pick one")
-        if self.resolution < 1:
-            raise MethodError(f"resolution={self.resolution}", "it must be at least 1", "Leave it at its default")
+        if not isinstance(self.resolution, int) or self.resolution < 1:
+            raise MethodError(f"resolution={self.resolution!r}", "it is an integer of at least 1", "Try 6")
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
         hood = problem.neighbourhood(weights.w1.dtype)
@@ -140,8 +144,8 @@ class DegreeMinimum:
         parts: list[list[Tensor]] = [[] for _ in range(most)]
         pairs: list[list[Tensor]] = [[] for _ in range(most)]
         for block in self.hood.inner.blocks(lambda size: functionals.width(size) * self.row_cases.most):
-            for cases in functionals.case_sets(most):
-                table = RowTable(self, functionals, block, cases[0])
+            for ranks, cases in product(functionals.anchor_ranges(block), functionals.case_sets(most)):
+                table = RowTable(self, functionals, block, ranks, cases[0])
                 for case in cases:
                     pair, phi = table.pair_minimum(case)
                     parts[case].append(phi)
@@ -189,10 +193,10 @@ class RowTable:
     the next one takes its place. (Only the first holds when (i, j) cannot be dropped.) So one sorted row serves all i.
     """
 
-    def __init__(self, minimum: DegreeMinimum, functionals: Functionals, block: Block, case: int) -> None:
+    def __init__(self, minimum: DegreeMinimum, functionals: Functionals, block: Block, ranks: range, case: int) -> None:
         self.minimum, self.functionals = minimum, functionals
         hood, cases = minimum.hood, minimum.row_cases.of(block.rows)
-        first = functionals.row_terms(block, case, 0)
+        first = functionals.row_terms(block, ranks, case, 0)
         # Anchors with many cases first: those that have a given case are then a leading slice.
         number = minimum.anchor_cases.number[hood.outer.row[first.pair]]
         order = torch.argsort(number, descending=True, stable=True)
@@ -204,7 +208,7 @@ class RowTable:
         self.low, self.high = cases.low[row][..., None], cases.high[row][..., None]  # of s_j, (P', T, 1)
         self.infeasible = (cases.first[row] > hood.outer.most_drops[self.pair][:, None])[..., None]
         self.interval = take(first.interval.flatten(0, 1), self.at_row)
-        self.lines = [self._line(cases, first if rule == 0 else functionals.row_terms(block, case, rule))
+        self.lines = [self._line(cases, first if rule == 0 else functionals.row_terms(block, ranks, case, rule))
                       for rule in range(functionals.rules)]
 
     def _line(self, cases: DropCases, terms: RowTerms) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from certgcl.activation import SlopeRule
 from certgcl.bounds.layer1 import Layer1, signed_parts, split_product
-from certgcl.bounds.neighbourhood import Block, Neighbourhood, take
+from certgcl.bounds.neighbourhood import Block, Neighbourhood, fits, take
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +66,12 @@ class Functionals(Protocol):
         """``C_ij`` of the anchors of some pairs, ``(P', M)``."""
         ...
 
-    def row_terms(self, block: Block, case: int, rule: int) -> RowTerms:
-        """The terms of a block for its pairs, when the anchors are in the given case."""
+    def anchor_ranges(self, block: Block) -> Sequence[range]:
+        """The anchors around each row of a block, by rank, in parts that fit in memory."""
+        ...
+
+    def row_terms(self, block: Block, ranks: range, case: int, rule: int) -> RowTerms:
+        """The terms of a block for the pairs of these ranks, when the anchors are in the given case."""
         ...
 
 
@@ -91,6 +95,7 @@ class _Linearised:
         self.hidden = layer1.hidden_interval()
         self.relaxed = [_Relaxed(layer1, rule) for rule in rules]
         self.rules = len(rules)
+        self.max_anchors = max(1, int(hood.pairs_by_row[0].diff().max()))  # around one row
 
     def _own(self, rows: Tensor) -> Tensor:
         """``y_j`` of inner rows."""
@@ -128,7 +133,10 @@ class SharedFunctionals(_Linearised):
         flat = self.cases.flat(outer.own[outer.row[pairs]], case)
         return self._scaled(flat, self._own(outer.col[pairs]), rule)
 
-    def row_terms(self, block: Block, case: int, rule: int) -> RowTerms:
+    def anchor_ranges(self, block: Block) -> Sequence[range]:
+        return [range(self.max_anchors)]
+
+    def row_terms(self, block: Block, ranks: range, case: int, rule: int) -> RowTerms:
         flat = self.cases.of(block.rows).table()  # (R, T)
         own = self._scaled(flat, self._own(block.rows)[:, None], rule)
         projected = take(self.projected, block.gather(self.hood.inner.col))
@@ -144,14 +152,26 @@ class AnchorFunctionals(_Linearised):
     def __init__(self, omega: Tensor, hood: Neighbourhood, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
         super().__init__(hood, layer1, rules)
         self.positive, self.negative = signed_parts(omega)
-        self.max_roots = int(hood.pairs_by_row[0].diff().max())
 
     def case_sets(self, most: int) -> Sequence[Sequence[int]]:
         return [range(most)] if self.positive.shape[1] == 1 else [[case] for case in range(most)]
 
     def width(self, padded_degree: int) -> int:
-        functionals = min(padded_degree, self.max_roots) * self.positive.shape[2]
+        return self._width(min(padded_degree, self.max_anchors), padded_degree)
+
+    def _width(self, anchors: int, padded_degree: int) -> int:
+        """Elements a slot when so many anchors around each row are treated at once."""
+        functionals = anchors * self.positive.shape[2]
         return functionals + self.projected.shape[1] * (1 + functionals // padded_degree)
+
+    def anchor_ranges(self, block: Block) -> Sequence[range]:
+        rows, size = block.slots.shape
+        most = min(size, self.max_anchors)
+        cases = self.cases.of(block.rows).most
+        step = most
+        while step > 1 and not fits(rows * size * cases * self._width(step, size)):
+            step = (step + 1) // 2
+        return [range(start, min(start + step, most)) for start in range(0, most, step)]
 
     def _omega(self, anchors: Tensor, case: int) -> tuple[Tensor, Tensor]:
         case = min(case, self.positive.shape[1] - 1)
@@ -182,14 +202,15 @@ class AnchorFunctionals(_Linearised):
         slopes = self._slopes(anchors, case, self.cases.flat(outer.own[anchors], case)[:, None], rule)[:, 0]
         return (slopes @ self._own(outer.col[pairs])[..., None])[..., 0]
 
-    def row_terms(self, block: Block, case: int, rule: int) -> RowTerms:
+    def row_terms(self, block: Block, ranks: range, case: int, rule: int) -> RowTerms:
         pair, row, rank = self.hood.pairs_of(block.rows)
+        here = (rank >= ranks.start) & (rank < ranks.stop)
+        pair, row, rank = pair[here], row[here], rank[here] - ranks.start
         anchors = self.hood.outer.row[pair]
         flat = self.cases.of(block.rows).table()  # (R, T)
-        roots = int(rank.max()) + 1 if rank.numel() else 1
 
         def aligned(values: Tensor) -> Tensor:  # (P', ...) -> (R, I, ...)
-            return values.new_zeros((len(block.rows), roots, *values.shape[1:])).index_put((row, rank), values)
+            return values.new_zeros((len(block.rows), len(ranks), *values.shape[1:])).index_put((row, rank), values)
 
         slopes = aligned(self._slopes(anchors, case, flat[row], rule))  # (R, I, T, M, d1)
         shape, slopes = slopes.shape[1:4], slopes.flatten(1, 3)

@@ -48,7 +48,8 @@ class BoxRows:
         positive, negative = signed_parts(neighbours)
         own_positive, own_negative = signed_parts(own)
         return (self.own_lower[:, None] * own_positive + self.own_upper[:, None] * own_negative
-                + self.hop.sum_over_neighbours(self.lower, positive) + self.hop.sum_over_neighbours(self.upper, negative))
+                + self.hop.sum_over_neighbours(self.lower, positive)
+                + self.hop.sum_over_neighbours(self.upper, negative))
 
 
 def layer1_on_box(weights: GCNWeights, projected: Tensor, hood: Neighbourhood) -> Layer1:

@@ -13,6 +13,11 @@ from certgcl.graph import Graph, csr_matrix
 MAX_ELEMENTS = 1 << 22  # of one intermediate tensor; a block of rows is cut to stay below
 
 
+def fits(elements: int) -> bool:
+    """Whether an intermediate tensor of that size is small enough."""
+    return elements <= MAX_ELEMENTS
+
+
 def take(table: Tensor, index: Tensor) -> Tensor:
     """``table[index]`` along the first dimension, in the form that copies whole rows."""
     return table.index_select(0, index.flatten()).view(index.shape + table.shape[1:])

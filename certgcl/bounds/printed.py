@@ -67,7 +67,7 @@ class PrintedScore:
         ``U_ij = ((D_i - q_i)(D_j - q_j))^(-1/2)``."""
         graph = problem.graph
         own = (graph.degree + 1).to(values.dtype).reciprocal()[:, None]
-        scale = (graph.degree + 1 - problem.drops.local).to(values.dtype).pow(-0.5)
+        scale = (graph.degree + 1 - problem.drops.requested).to(values.dtype).pow(-0.5)
         upper = csr_matrix(graph.rowptr, graph.col, scale[graph.row] * scale[graph.col], (graph.num_nodes,) * 2)
 
         def most(v: Tensor) -> Tensor:  # U v for v of one sign
