@@ -371,9 +371,9 @@ def test_a_dense_square_would_be_noticed() -> None:
 
 @every_method
 def test_nothing_is_as_large_as_the_square_of_the_nodes(method: str) -> None:
-    # Some hundred values a node are to be expected.
+    # Some hundred values a node are to be expected, where a square matrix has two thousand.
     graph = toy_graph(nx.gnm_random_graph(2000, 3000, seed=0))
-    assert largest_tensor(method, graph, EdgeDropBudget(local=2)) < 100 * 2000
+    assert largest_tensor(method, graph, EdgeDropBudget(local=2)) < 250 * 2000
 
 
 @pytest.mark.parametrize("method", ["crown", "degree", "degree-cheap"])

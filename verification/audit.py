@@ -30,17 +30,21 @@ def certify(case: Case, method: str | BoundMethod, dtype: torch.dtype = torch.fl
         certgcl.EdgeDropBudget(case.local, case.total), case.directions, method=method, dtype=dtype, nodes=nodes)
 
 
+def magnitude(case: Case) -> Tensor:
+    """``w · z`` with all signs dropped and every Â entry at its largest possible value, 1; ``(n,)``."""
+    hidden = (case.x.abs() @ case.w1.abs()).sum(dim=0) + case.b1.abs()
+    hidden = hidden * case.slope1.abs().clamp(min=1)
+    output = (case.nodes * (hidden @ case.w2.abs()) + case.b2.abs()) * case.slope2.abs().clamp(min=1)
+    return case.directions.abs() @ output
+
+
 def tolerance(case: Case) -> Tensor:
     """How far rounding alone can lift a computed bound above a computed minimum, ``(n,)``.
 
-    Both are chains of a few hundred float64 operations on numbers no larger than ``|w| (|X| |W1| n + |b1|) …`` with all
-    signs dropped and every Â entry at its largest possible value, 1. One-sided: only an excess above it is a violation.
+    Both are chains of a few hundred float64 operations on numbers no larger than the magnitude, each good to 1e-16 of
+    it. One-sided: only an excess above the tolerance is a violation.
     """
-    n = case.nodes
-    hidden = (case.x.abs() @ case.w1.abs()).sum(dim=0) + case.b1.abs()
-    hidden = hidden * case.slope1.abs().clamp(min=1)
-    output = (n * (hidden @ case.w2.abs()) + case.b2.abs()) * case.slope2.abs().clamp(min=1)
-    return 1e-13 * (case.directions.abs() @ output) + 1e-300
+    return 1e-13 * magnitude(case) + 1e-300
 
 
 def violations(case: Case, lower: Tensor, truth: Tensor) -> Tensor:
@@ -71,18 +75,19 @@ class Ledger:
     tallies: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
     notes: dict[str, Any] = field(default_factory=dict)
 
-    def enter(self, method: str, case: Case, lower: Tensor, truth: Tensor, clean: Tensor) -> Tensor:
+    def enter(self, method: str, case: Case, lower: Tensor, truth: Tensor, clean: Tensor,
+              scale: float | None = None) -> Tensor:
         """Write down one case; returns the violated nodes.
 
-        Drops are measured against the mean size of the embeddings' terms, so that cases with weights of a thousand do
-        not drown those with weights of one.
+        Drops are measured against ``scale``, by default the size of the numbers involved, so that cases with weights of
+        a thousand do not drown those with weights of one.
         """
         tally = self.tallies[method]
         wrong = violations(case, lower, truth)
         tally.cases += 1
         tally.nodes += case.nodes
         tally.violations += len(wrong)
-        scale = float((case.x.abs() @ case.w1.abs() @ case.w2.abs()).mean()) or 1.0
+        scale = scale or float(magnitude(case).mean()) or 1.0
         tally.drop += float((clean - lower).sum()) / scale
         tally.true_drop += float((clean - truth).sum()) / scale
         return wrong

@@ -34,7 +34,7 @@ def measure(cases: int, seed: int = 0) -> Ledger:
         case = random_case(random)
         truth, clean = enumerated_minimum(case), nominal(case)
         for name in (*CERTIFIED, *UNCERTIFIED):
-            ledger.enter(name, case, certify(case, name).lower, truth, clean)
+            ledger.enter(name, case, certify(case, name).lower, truth, clean, scale=1.0)  # all of one scale already
     return ledger
 
 

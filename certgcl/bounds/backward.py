@@ -16,6 +16,9 @@ from certgcl.bounds.interval import output_interval
 from certgcl.bounds.layer1 import Layer1, signed_parts
 from certgcl.bounds.neighbourhood import Neighbourhood
 
+MAX_PAIR_VALUES = 1 << 26  # held at a time; half a gigabyte in float64
+MIN_CHANNELS = 8
+
 Minimise = Callable[[Functionals], Tensor]
 """A lower bound ``(A, G, M)`` of ``ω · Σ_j Â_ij h_j`` for every anchor i and functional ω, case by case, from the best
 slope rule for each of its parts."""
@@ -25,9 +28,15 @@ def refine_layer2(minimise: Minimise, layer1: Layer1, hood: Neighbourhood, rules
                   interval: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Bounds of the second pre-activations, from the functionals ``±W2[:, m]`` and never worse than ``interval``."""
     w2, b2 = layer1.weights.w2, layer1.weights.b2
+    # Channels are independent: as many at once as the values of all pairs, cases and rules leave room for.
+    values_per_channel = 2 * max(1, hood.outer.col.numel()) * len(rules) * layer1.cases.most
+    at_once = max(MIN_CHANNELS, MAX_PAIR_VALUES // values_per_channel)
+    bounds = []
+    for columns in w2.split(at_once, dim=1):
+        functionals = SharedFunctionals(torch.cat([columns, -columns], dim=1), hood, layer1, rules)
+        bounds.append(minimise(functionals).unflatten(2, (2, -1)))
+    least, negative_most = torch.cat(bounds, dim=3).unbind(dim=2)
     lower, upper = interval
-    functionals = SharedFunctionals(torch.cat([w2, -w2], dim=1), hood, layer1, rules)
-    least, negative_most = minimise(functionals).chunk(2, dim=2)
     return lower.maximum(b2 + least), upper.minimum(b2 - negative_most)
 
 

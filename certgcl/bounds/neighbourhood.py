@@ -11,6 +11,7 @@ from certgcl.budget import AdmissibleDrops
 from certgcl.graph import Graph, csr_matrix
 
 MAX_ELEMENTS = 1 << 22  # of one intermediate tensor; a block of rows is cut to stay below
+SMALL_BLOCK = 1 << 18  # elements that take about as long as the calls around them
 
 
 def fits(elements: int) -> bool:
@@ -84,14 +85,18 @@ class Hop:
     def blocks(self, width: Callable[[int], int]) -> Iterator[Block]:
         """All rows, in blocks that stay below ``MAX_ELEMENTS`` (or hold one row) at ``width(K)`` elements a slot."""
         padded = _round_up(self.degree)
-        order = torch.argsort(padded, stable=True)
+        order = torch.argsort(padded, descending=True, stable=True)
         sizes, counts = torch.unique_consecutive(padded[order], return_counts=True)
+        classes = list(zip(sizes.tolist(), counts.tolist(), strict=True))
         start = 0
-        for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
-            rows = order[start : start + count]
-            start += count
-            for part in rows.split(max(1, MAX_ELEMENTS // (size * width(size)))):
+        while classes:
+            size, number = classes.pop(0)
+            # Smaller rows join while that costs less than a block of their own would.
+            while classes and (number + classes[0][1]) * size * width(size) <= min(SMALL_BLOCK, MAX_ELEMENTS):
+                number += classes.pop(0)[1]
+            for part in order[start : start + number].split(max(1, MAX_ELEMENTS // (size * width(size)))):
                 yield self._block(part, size)
+            start += number
 
     def _block(self, rows: Tensor, size: int) -> Block:
         place = torch.arange(size, device=rows.device)
