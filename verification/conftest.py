@@ -16,6 +16,14 @@ for name, size in SIZES.items():
 settings.load_profile(os.environ.get("CERTGCL_PROFILE", "ci"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if settings().max_examples > SIZES["quick"]:
+        return
+    for item in items:
+        if item.get_closest_marker("thorough"):
+            item.add_marker(pytest.mark.skip(reason="not in the quick profile"))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not LEDGER.tallies:
         return

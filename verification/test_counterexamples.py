@@ -44,6 +44,7 @@ def papers_cases(draw: st.DrawFn) -> Case:
     return papers_case(graph, integers(len(graph), 1), integers(1, d1), integers(d1, d2))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("formula", ["paper", "released"])
 def test_hypothesis_finds_a_small_graph_where_it_is_no_bound(formula: str) -> None:
     def exceeded(case: Case) -> bool:

@@ -18,6 +18,8 @@ from verification.case import Case
 from verification.oracle import enumerated_minimum
 from verification.strategies import cases
 
+pytestmark = pytest.mark.thorough
+
 SEARCH = settings(max_examples=1500, database=None, phases=[Phase.generate])
 
 

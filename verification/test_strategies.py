@@ -10,6 +10,8 @@ from hypothesis import Phase, find, given, settings
 from verification.case import Case
 from verification.strategies import MAX_EDGES, MAX_NODES, cases, graphs
 
+pytestmark = pytest.mark.thorough
+
 THOROUGH = settings(max_examples=3000, database=None)
 REACH = settings(THOROUGH, phases=[Phase.generate])
 
