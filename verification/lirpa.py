@@ -189,24 +189,6 @@ class LirpaGCN:
         return LayerBounds(*layers, _finite(lower[0], "IBP"))
 
 
-def lirpa_bounds(
-    box: Box,
-    x: Tensor,
-    weight1: Tensor,
-    bias1: Tensor,
-    slope1: Slope,
-    weight2: Tensor,
-    bias2: Tensor,
-    slope2: Slope | None,
-    directions: Tensor,
-    method: Method,
-    iterations: int = 20,
-) -> Tensor:
-    """Lower bounds of ``w_i · z_i``, shape (nodes,), by one method; for several, keep a :class:`LirpaGCN`."""
-    gcn = LirpaGCN(box, x, weight1, bias1, slope1, weight2, bias2, slope2, directions)
-    return gcn.lower(method, iterations)
-
-
 class _Network(nn.Module):
     """``a -> (w_i · z_i)_i`` for the vector a of the variables of a box, in operations that auto_LiRPA 0.3 can bound.
 

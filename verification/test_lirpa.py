@@ -212,7 +212,7 @@ def test_bounds_do_not_depend_on_what_was_computed_before():
     case = Case(GRAPHS["complete"], SLOPES["leaky"])
     gcn = case.gcn()
     for method in (*METHODS, *reversed(METHODS)):
-        fresh = lirpa.lirpa_bounds(case.box, *case.arguments, method, iterations=3)
+        fresh = lirpa.LirpaGCN(case.box, *case.arguments).lower(method, iterations=3)
         torch.testing.assert_close(gcn.lower(method, iterations=3), fresh, rtol=0, atol=0)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from certgcl.bounds.counts import drop_cases
 from certgcl.bounds.layer1 import Layer1, signed_parts
-from certgcl.bounds.neighbourhood import Hop, Neighbourhood
+from certgcl.bounds.neighbourhood import Hop, Neighbourhood, inverse_sqrt_degree
 from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
 
@@ -33,7 +33,7 @@ class BoxRows:
         hop = self.hop
         droppable = torch.zeros_like(hop.degree).index_add_(0, hop.row, hop.droppable.long())
         most = hop.budget[hop.row].minimum(droppable[hop.row] - hop.droppable.long())
-        return hop.high * (hop.degree[hop.row] + 1 - most).to(hop.high.dtype).pow(-0.5)
+        return hop.high * inverse_sqrt_degree(hop.degree[hop.row], most, hop.high.dtype)
 
     @cached_property
     def own_lower(self) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.layer1 import signed_parts
+from certgcl.bounds.neighbourhood import inverse_sqrt_degree
 from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
 from certgcl.errors import GraphError
@@ -67,7 +68,7 @@ class PrintedScore:
         ``U_ij = ((D_i - q_i)(D_j - q_j))^(-1/2)``."""
         graph = problem.graph
         own = (graph.degree + 1).to(values.dtype).reciprocal()[:, None]
-        scale = (graph.degree + 1 - problem.drops.requested).to(values.dtype).pow(-0.5)
+        scale = inverse_sqrt_degree(graph.degree, problem.drops.requested, values.dtype)
         upper = csr_matrix(graph.rowptr, graph.col, scale[graph.row] * scale[graph.col], (graph.num_nodes,) * 2)
 
         def most(v: Tensor) -> Tensor:  # U v for v of one sign

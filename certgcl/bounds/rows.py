@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.counts import DropCases
-from certgcl.bounds.neighbourhood import Block, Hop
+from certgcl.bounds.neighbourhood import Block, Hop, inverse_sqrt_degree
 
 
 def least_scaled(low: Tensor, high: Tensor, value: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ class RowCase:
         dropped = torch.arange(self.start, self.end + 1, device=rows.device).expand(len(rows), -1)
         self._outside = (dropped < first[:, None]) | (dropped > last[:, None])
         dropped = torch.where(self._outside, first[:, None], dropped)
-        self._scale = (hop.degree[rows, None] + 1 - dropped).to(hop.low.dtype).pow(-0.5)
+        self._scale = inverse_sqrt_degree(hop.degree[rows, None], dropped, hop.low.dtype)
 
     def scale(self, dimensions: int) -> Tensor:
         """``s(t)`` for the counts ``start … end``, ``(R, counts, 1, ...)``."""
