@@ -26,12 +26,14 @@ class AdmissibleDrops:
         requested: ``q_i`` as asked for, at most the degree, ``(N,)``; the paper's own formulas use these.
         total: ``Q``, at most ``|E|``.
         droppable: per slot, whether its edge is in any admissible set at all, ``(2 |E|,)``.
+        droppable_degree: the number of droppable edges at every node, ``(N,)``.
     """
 
     local: Tensor
     requested: Tensor
     total: int
     droppable: Tensor
+    droppable_degree: Tensor
 
 
 class EdgeDropBudget:
@@ -112,7 +114,7 @@ class EdgeDropBudget:
             usable = torch.zeros_like(local).index_add_(0, graph.row, droppable.long())
             tightened = local.minimum(usable)
             if torch.equal(tightened, local):
-                return AdmissibleDrops(local, requested, total, droppable)
+                return AdmissibleDrops(local, requested, total, droppable, usable)
             local = tightened
 
     def _requested(self, graph: Graph) -> Tensor:

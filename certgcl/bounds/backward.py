@@ -11,36 +11,36 @@ import torch
 from torch import Tensor
 
 from certgcl.activation import SlopeRule
-from certgcl.bounds.functional import AnchorFunctionals, Functionals, SharedFunctionals
+from certgcl.bounds.blocks import take
+from certgcl.bounds.functional import AnchorFunctionals, ChannelFunctionals, Functionals
 from certgcl.bounds.interval import output_interval
 from certgcl.bounds.layer1 import Layer1, signed_parts
-from certgcl.bounds.neighbourhood import Neighbourhood
+from certgcl.bounds.plan import DegreePlan
 
 MAX_PAIR_VALUES = 1 << 26  # held at a time; half a gigabyte in float64
 MIN_CHANNELS = 8
 
 Minimise = Callable[[Functionals], Tensor]
-"""A lower bound ``(A, G, M)`` of ``ω · Σ_j Â_ij h_j`` for every anchor i and functional ω, case by case, from the best
-slope rule for each of its parts."""
+"""A lower bound ``(F, M)`` of ``ω · Σ_j Â_ij h_j`` for every anchor i in all its cases and every functional ω, from the
+best slope rule for each of its parts."""
 
 
-def refine_layer2(minimise: Minimise, layer1: Layer1, hood: Neighbourhood, rules: Sequence[SlopeRule],
+def refine_layer2(minimise: Minimise, layer1: Layer1, plan: DegreePlan, rules: Sequence[SlopeRule],
                   interval: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Bounds of the second pre-activations, from the functionals ``±W2[:, m]`` and never worse than ``interval``."""
     w2, b2 = layer1.weights.w2, layer1.weights.b2
-    # Channels are independent: as many at once as the values of all pairs, cases and rules leave room for.
-    values_per_channel = 2 * max(1, hood.outer.col.numel()) * len(rules) * layer1.cases.most
-    at_once = max(MIN_CHANNELS, MAX_PAIR_VALUES // values_per_channel)
-    bounds = []
-    for columns in w2.split(at_once, dim=1):
-        functionals = SharedFunctionals(torch.cat([columns, -columns], dim=1), hood, layer1, rules)
-        bounds.append(minimise(functionals).unflatten(2, (2, -1)))
-    least, negative_most = torch.cat(bounds, dim=3).unbind(dim=2)
     lower, upper = interval
-    return lower.maximum(b2 + least), upper.minimum(b2 - negative_most)
+    # Channels are independent: as many at once as the values of all pairs, cases and rules leave room for.
+    pair_cases = int((plan.anchor_cases.number * plan.hood.outer.degree).sum())
+    values_per_channel = 2 * max(1, pair_cases) * len(rules)
+    at_once = max(MIN_CHANNELS, MAX_PAIR_VALUES // values_per_channel)
+    least = [minimise(ChannelFunctionals(columns, plan, layer1, rules)).chunk(2, dim=1)
+             for columns in w2.split(at_once, dim=1)]
+    return (lower.maximum(b2 + torch.cat([positive for positive, _ in least], dim=1)),
+            upper.minimum(b2 - torch.cat([negative for _, negative in least], dim=1)))
 
 
-def bound_output(minimise: Minimise, layer1: Layer1, hood: Neighbourhood, rules: Sequence[SlopeRule],
+def bound_output(minimise: Minimise, layer1: Layer1, plan: DegreePlan, rules: Sequence[SlopeRule],
                  layer2: tuple[Tensor, Tensor], directions: Tensor) -> Tensor:
     """A lower bound of ``w · z_i``: in each case the best over the slope rules; ``(A, C)``.
 
@@ -49,15 +49,17 @@ def bound_output(minimise: Minimise, layer1: Layer1, hood: Neighbourhood, rules:
     sound, so their maximum is; so is the interval value beside them.
     """
     weights = layer1.weights
+    directions = directions[plan.flat.anchor]  # (F, C, d2)
     best = output_interval(weights, directions, *layer2)
-    positive, negative = signed_parts(directions[:, None])  # (A, 1, C, d2)
+    positive, negative = signed_parts(directions)
     slopes, constants = [], []
     for rule in rules:
         lines = weights.activation2.lines(*layer2, rule)
-        slope = positive * lines.lower_slope[:, :, None] + negative * lines.upper_slope[:, :, None]
-        intercept = positive * lines.lower_intercept[:, :, None] + negative * lines.upper_intercept[:, :, None]
+        slope = positive * lines.lower_slope[:, None] + negative * lines.upper_slope[:, None]
+        intercept = positive @ lines.lower_intercept[..., None] + negative @ lines.upper_intercept[..., None]
         slopes.append(slope)
-        constants.append(slope @ weights.b2 + intercept.sum(-1))
-    omega = torch.cat(slopes, dim=2) @ weights.w2.T  # (A, G, rules C, d1)
-    value = minimise(AnchorFunctionals(omega, hood, layer1, rules)) + torch.cat(constants, dim=2)
-    return best.maximum(value.unflatten(2, (len(rules), -1)).amax(dim=2)).amin(dim=1)
+        constants.append(slope @ weights.b2 + intercept[..., 0])
+    omega = torch.cat(slopes, dim=1) @ weights.w2.T  # (F, rules C, d1)
+    value = minimise(AnchorFunctionals(omega, plan, layer1, rules)) + torch.cat(constants, dim=1)
+    best = best.maximum(value.unflatten(1, (len(rules), -1)).amax(dim=1))
+    return take(best, plan.flat.place).amin(dim=1)

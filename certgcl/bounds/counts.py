@@ -1,31 +1,57 @@
 """How many edges a node loses, as a list of cases: count by count, or for large budgets in groups of counts."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from certgcl.bounds.neighbourhood import Hop
+from certgcl.bounds.neighbourhood import Hop, inverse_sqrt_degree
+
+
+class Scale(NamedTuple):
+    """A scale ``s``: anywhere in ``[low, high]``, or exactly ``low`` where ``high`` is None. Never negative."""
+
+    low: Tensor
+    high: Tensor | None
+
+    def least(self, value: Tensor) -> Tensor:
+        """The least ``s value``."""
+        if self.high is None:
+            return self.low * value
+        return torch.minimum(self.low * value, self.high * value)
+
+    def most(self, value: Tensor) -> Tensor:
+        """The largest ``s value``."""
+        if self.high is None:
+            return self.low * value
+        return torch.maximum(self.low * value, self.high * value)
+
+    def times(self, other: "Scale") -> "Scale":
+        """The product of two scales that vary independently."""
+        if self.high is None and other.high is None:
+            return Scale(self.low * other.low, None)
+        return Scale(self.low * other.low, (self.low if self.high is None else self.high)
+                     * (other.low if other.high is None else other.high))
+
+    def at(self, *index: slice | None) -> "Scale":
+        """The same scales, indexed."""
+        return Scale(self.low[index], None if self.high is None else self.high[index])
 
 
 @dataclass(frozen=True, eq=False)
 class DropCases:
-    """The counts ``0 … q`` of every row, cut into cases ``first … last``; in each, the scale's range ``[low, high]``.
+    """The counts ``0 … q`` of every row, cut into cases ``first … last``.
 
-    A row has ``number`` cases; in the tables, columns beyond that repeat its last one. Values per case are kept in
-    one flat list, row after row: case g of row j is at ``offset[j] + g``.
+    A row has ``number`` cases; in the tables, columns beyond that repeat its last one.
     """
 
     number: Tensor  # (R,)
-    offset: Tensor  # (R,)
     first: Tensor  # (R, G)
     last: Tensor  # (R, G)
-    low: Tensor  # (R, G) s(first)
-    high: Tensor  # (R, G) s(last)
-
-    @property
-    def total(self) -> int:
-        return int(self.number.sum())
+    degree: Tensor  # (R,)
+    budget: Tensor  # (R,)
+    single: Tensor  # (R,) whether every case is one count
 
     @property
     def most(self) -> int:
@@ -35,17 +61,20 @@ class DropCases:
     def of(self, rows: Tensor) -> "DropCases":
         """The cases of some rows, without columns that none of them has."""
         most = int(self.number[rows].max())
-        return DropCases(self.number[rows], self.offset[rows], self.first[rows, :most], self.last[rows, :most],
-                         self.low[rows, :most], self.high[rows, :most])
+        return DropCases(self.number[rows], self.first[rows, :most], self.last[rows, :most], self.degree[rows],
+                         self.budget[rows], self.single[rows])
 
-    def flat(self, rows: Tensor, case: int | Tensor) -> Tensor:
-        """Where a case of the given rows is in the flat list; beyond a row's cases, its last one."""
-        return self.offset[rows] + (self.number[rows] - 1).clamp(max=case)
+    def scale(self, dtype: torch.dtype) -> Scale:
+        """The scale of every row in each of its cases, ``(R, G)``."""
+        low = inverse_sqrt_degree(self.degree[:, None], self.first, dtype)
+        if bool(self.single.all()):
+            return Scale(low, None)
+        return Scale(low, inverse_sqrt_degree(self.degree[:, None], self.last, dtype))
 
-    def table(self) -> Tensor:
-        """Places of all cases in the flat list, ``(R, G)``."""
-        rank = torch.arange(self.most, device=self.number.device)
-        return self.offset[:, None] + rank.minimum(self.number[:, None] - 1)
+    def scale_of_counts(self, dtype: torch.dtype) -> Tensor:
+        """``s(t)`` for the counts t of all rows, ``(R, largest budget + 1)``; beyond a row's budget, that at it."""
+        counts = torch.arange(int(self.budget.max()) + 1, device=self.budget.device)
+        return inverse_sqrt_degree(self.degree[:, None], counts.minimum(self.budget[:, None]), dtype)
 
 
 def drop_cases(hop: Hop, resolution: int) -> DropCases:
@@ -66,8 +95,8 @@ def drop_cases(hop: Hop, resolution: int) -> DropCases:
     if groups > 1:
         starts[:, -1:] = budget
     grouped = torch.cat([starts, budget + 1], dim=1)
-    edges = torch.where(budget < resolution, place.minimum(budget + 1), grouped)
+    single = hop.budget < resolution
+    edges = torch.where(single[:, None], place.minimum(budget + 1), grouped)
     rank = place[:-1].minimum(number[:, None] - 1)
     first, last = edges.gather(1, rank), edges.gather(1, rank + 1) - 1
-    offset = number.cumsum(0) - number
-    return DropCases(number, offset, first, last, hop.scale(first), hop.scale(last))
+    return DropCases(number, first, last, hop.degree, hop.budget, single)

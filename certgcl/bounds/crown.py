@@ -7,11 +7,12 @@ from torch import Tensor
 
 from certgcl.activation import SlopeRule, check_slopes
 from certgcl.bounds.backward import bound_output, refine_layer2
+from certgcl.bounds.blocks import Block, take
+from certgcl.bounds.counts import Scale
 from certgcl.bounds.functional import Functionals, RowTerms
 from certgcl.bounds.interval import BoxRows, layer1_on_box, layer2_on_box
-from certgcl.bounds.neighbourhood import Block, Neighbourhood
+from certgcl.bounds.plan import DegreePlan
 from certgcl.bounds.problem import DropProblem
-from certgcl.bounds.rows import least_scaled, restore_order
 from certgcl.encoder import GCNWeights
 
 
@@ -34,61 +35,62 @@ class Crown:
         check_slopes(self.slopes)
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
-        hood = problem.neighbourhood(weights.w1.dtype)
+        plan = problem.degree_plan(weights.w1.dtype, resolution=1, lines="shared")
+        hood, minimise = plan.hood, BoxMinimum(plan)
         layer1 = layer1_on_box(weights, problem.projected(weights), hood)
-        minimise = BoxMinimum(hood)
-        layer2 = refine_layer2(minimise, layer1, hood, self.slopes, layer2_on_box(layer1, hood))
-        return bound_output(minimise, layer1, hood, self.slopes, layer2, directions[problem.anchors])
+        layer2 = refine_layer2(minimise, layer1, plan, self.slopes, layer2_on_box(layer1, hood))
+        return bound_output(minimise, layer1, plan, self.slopes, layer2, directions[problem.anchors])
 
 
 class BoxMinimum:
     """``Σ_j (L_ij [v_ij]+ + U_ij [v_ij]-)`` with ``v_ij = max(Σ_k (L_jk [C_jk]+ + U_jk [C_jk]-) + e_j, interval)``,
     the best over the slope rules for each pair.
 
-    The box has one case: ``(A, 1, M)``.
+    The box has one case: ``(A, M)``.
     """
 
-    def __init__(self, hood: Neighbourhood) -> None:
-        self.hood = hood
-        self.outer, self.inner = BoxRows(hood.outer), BoxRows(hood.inner)
+    def __init__(self, plan: DegreePlan) -> None:
+        self.plan, self.hood = plan, plan.hood
+        self.outer, self.inner = BoxRows(plan.hood.outer), BoxRows(plan.hood.inner)
 
     def __call__(self, functionals: Functionals) -> Tensor:
-        outer = self.hood.outer
-        everyone = torch.arange(outer.nodes.numel(), device=outer.nodes.device)
-        pairs = torch.arange(outer.col.numel(), device=outer.col.device)
+        values, *back = self._pair_values(functionals)
         own = []
         for rule in range(functionals.rules):
-            anchors = functionals.anchor_terms(everyone, 0, rule)
-            value = self._anchor_sum(anchors.own, functionals.pair_terms(pairs, 0, rule)) + anchors.constant
+            anchors = functionals.anchor_terms(rule)
+            value = self._anchor_sum(anchors.own, back[rule]) + anchors.constant
             own.append(value.maximum(anchors.interval))
-        return self._anchor_sum(_best(own), self._pair_values(functionals))[:, None]
+        return self._anchor_sum(_best(own), values)
 
     def _anchor_sum(self, own: Tensor, pairs: Tensor) -> Tensor:
         """The least ``Â_ii own_i + Σ_j Â_ij pair_ij`` over the box."""
-        total = least_scaled(self.outer.own_lower[:, None], self.outer.own_upper[:, None], own)
-        terms = least_scaled(self.outer.lower[:, None], self.outer.upper[:, None], pairs)
+        total = Scale(self.outer.own_lower[:, None], self.outer.own_upper[:, None]).least(own)
+        terms = Scale(self.outer.lower[:, None], self.outer.upper[:, None]).least(pairs)
         return total.index_add(0, self.hood.outer.row, terms)
 
-    def _pair_values(self, functionals: Functionals) -> Tensor:
-        """``v_ij`` for every pair, ``(P, M)``."""
-        parts, order = [], []
-        for block in self.hood.inner.blocks(functionals.width):
-            for ranks in functionals.anchor_ranges(block):
-                values = []
-                for rule in range(functionals.rules):
-                    terms = functionals.row_terms(block, ranks, 0, rule)
-                    values.append(self._row_sum(block, terms).maximum(terms.interval[..., 0, :]))
-                parts.append(_best(values)[terms.row, terms.functional])
-                order.append(terms.pair)
-        return restore_order(parts, order)
+    def _pair_values(self, functionals: Functionals) -> list[Tensor]:
+        """``v_ij`` for every pair, and ``C_ij`` under every rule, ``(P, M)`` each."""
+        partition, rules = self.plan.rows(functionals.width), range(functionals.rules)
+        parts: list[list[Tensor]] = [[self.outer.lower.new_zeros(0, functionals.number)] for _ in range(1 + len(rules))]
+        for block, pairs in zip(partition.blocks, partition.pairs, strict=True):
+            here: list[list[Tensor]] = [[] for _ in parts]
+            for columns in functionals.columns(block, pairs, 0) if pairs.columns else []:
+                terms = [functionals.row_terms(block, pairs, columns, 0, rule) for rule in rules]
+                value = _best([self._row_sum(block, term).maximum(term.interval[..., 0, :]) for term in terms])
+                own = [functionals.pair_terms(block, pairs, columns, 0, rule) for rule in rules]
+                for part, result in zip(here, [value.expand_as(own[0]), *own], strict=True):
+                    part.append(result)
+            for table, part in zip(parts, here, strict=True):
+                table.extend([torch.cat(part, dim=1).flatten(0, 1)] if part else [])
+        return [take(torch.cat(table), partition.pair_place[:, 0]) for table in parts]
 
     def _row_sum(self, block: Block, terms: RowTerms) -> Tensor:
         """The least ``Â_jj C_jj + Σ_k Â_jk C_jk + e_j`` over the box, ``(R, I, M)``."""
-        low, high = block.gather(self.inner.lower) * block.valid, block.gather(self.inner.upper) * block.valid
-        leaves = least_scaled(low[..., None, None], high[..., None, None], terms.leaves[..., 0, :]).sum(dim=1)
-        own = least_scaled(self.inner.own_lower[block.rows, None, None],
-                           self.inner.own_upper[block.rows, None, None], terms.own[..., 0, :])
-        return own + leaves + terms.constant[..., 0, :]
+        entry = Scale(*((bound[block.slots] * block.valid)[..., None, None] for bound in
+                        (self.inner.lower, self.inner.upper)))
+        leaves = entry.least(terms.leaves[..., 0, :]).sum(dim=1)
+        own = Scale(*(bound[block.rows, None, None] for bound in (self.inner.own_lower, self.inner.own_upper)))
+        return own.least(terms.own[..., 0, :]) + leaves + terms.constant[..., 0, :]
 
 
 def _best(values: list[Tensor]) -> Tensor:

@@ -1,21 +1,21 @@
 """Degree-exact bounds: all entries of a row share one degree, and the bound knows it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import product
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from certgcl.activation import SlopeRule, check_slopes
 from certgcl.bounds.backward import bound_output, refine_layer2
-from certgcl.bounds.counts import DropCases, drop_cases
+from certgcl.bounds.blocks import Block, Pairs, take
 from certgcl.bounds.functional import Functionals, RowTerms
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
 from certgcl.bounds.layer1 import Layer1
-from certgcl.bounds.neighbourhood import Block, Hop, Neighbourhood, take
+from certgcl.bounds.plan import DegreePlan, LineSharing
 from certgcl.bounds.problem import DropProblem
-from certgcl.bounds.rows import RowCase, least_scaled, least_terms, row_minimum, top_sums
+from certgcl.bounds.rows import case_minima, least_terms
 from certgcl.encoder import GCNWeights
 from certgcl.errors import MethodError
 
@@ -30,12 +30,15 @@ class Degree:
             real widths).
         slopes: the rules for the free slopes of both layers; every part of the bound takes the best of them. Time
             grows with their number; at real widths ``("adaptive",)`` alone is as tight to three digits.
+        lines: ``"by-count"`` gives every number of edges that a node loses its own bounds and lines of layer 1;
+            ``"shared"`` one pair for all of them, which saves most of the time and is looser.
         resolution: budgets below this many drops are treated count by count; larger ones in so many groups of counts,
             which is sound too and costs little tightness.
     """
 
     preactivations: Literal["functional", "interval"] = "functional"
     slopes: tuple[SlopeRule, ...] = ("adaptive", "flat", "parallel")
+    lines: LineSharing = "by-count"
     resolution: int = 6
     certified: bool = field(default=True, init=False)
 
@@ -47,67 +50,77 @@ class Degree:
         check_slopes(self.slopes)
         if self.preactivations not in ("functional", "interval"):
             raise MethodError(f"preactivations={self.preactivations!r}", "it is 'functional' or 'interval'", "Pick one")
+        if self.lines not in get_args(LineSharing):
+            raise MethodError(f"lines={self.lines!r}", f"it is one of {', '.join(get_args(LineSharing))}", "Pick one")
         if not isinstance(self.resolution, int) or self.resolution < 1:
             raise MethodError(f"resolution={self.resolution!r}", "it is an integer of at least 1", "Try 6")
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
-        hood = problem.neighbourhood(weights.w1.dtype)
-        minimise = DegreeMinimum(hood, self.resolution)
-        layer1 = layer1_by_degree(weights, problem.projected(weights), hood.inner, minimise.row_cases)
+        plan = problem.degree_plan(weights.w1.dtype, self.resolution, self.lines)
+        hood, minimise = plan.hood, DegreeMinimum(plan)
+        layer1 = layer1_by_degree(weights, problem.projected(weights), plan)
         # Neither of the two cheap bounds of layer 2 is always the better one; with both, `degree` is never below
         # `interval`.
-        layer2 = _intersection(layer2_by_degree(layer1, hood, minimise.anchor_cases),
-                               layer2_on_box(layer1_on_box(weights, layer1.projected, hood), hood))
+        box = layer2_on_box(layer1_on_box(weights, layer1.projected, hood), hood)
+        lower, upper = layer2_by_degree(layer1, plan)
+        layer2 = lower.maximum(take(box[0], plan.flat.anchor)), upper.minimum(take(box[1], plan.flat.anchor))
         if self.preactivations == "functional":
-            layer2 = refine_layer2(minimise, layer1, hood, self.slopes, layer2)
-        return bound_output(minimise, layer1, hood, self.slopes, layer2, directions[problem.anchors])
+            layer2 = refine_layer2(minimise, layer1, plan, self.slopes, layer2)
+        return bound_output(minimise, layer1, plan, self.slopes, layer2, directions[problem.anchors])
 
 
-def layer1_by_degree(weights: GCNWeights, projected: Tensor, hop: Hop, cases: DropCases) -> Layer1:
+def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DegreePlan) -> Layer1:
     """Bounds of the first pre-activations: the row lemma on every column of ``Y = X W1`` and of ``-Y``."""
     values = torch.cat([projected, -projected], dim=1)
-    least, negative_most = row_minimum(
-        hop, cases,
-        terms=lambda block: least_terms(block, hop, take(values, block.gather(hop.col))),
-        own=lambda rows, flat, scale: scale * values[hop.own[rows], None],
-        width=values.shape[1],
-    ).chunk(2, dim=1)
-    return Layer1(weights, projected, cases, weights.b1 + least, weights.b1 - negative_most)
+    partition = plan.layer1(values.shape[1])
+    parts = []
+    for block in partition.blocks:
+        terms = least_terms(block, take(values, block.target))[:, :, None, None]
+        least, = case_minima(block, terms, take(values, block.own)[:, None, None])
+        parts.append(least[:, 0].flatten(0, 1))
+    least, negative_most = torch.cat(parts).chunk(2, dim=1)
+    return Layer1(weights, projected, weights.b1 + least, weights.b1 - negative_most, partition.place)
 
 
-def layer2_by_degree(layer1: Layer1, hood: Neighbourhood, cases: DropCases) -> tuple[Tensor, Tensor]:
-    """Bounds of the anchors' second pre-activations, ``(A, G, d2)``: the row lemma on the interval of ``V = H W2``.
+def layer2_by_degree(layer1: Layer1, plan: DegreePlan) -> tuple[Tensor, Tensor]:
+    """Bounds of the anchors' second pre-activations, ``(F, d2)``: the row lemma on the interval of ``V = H W2``.
 
     A neighbour's term is the least ``s_j V_j`` over its own cases, the anchor's own V that of the case it is in.
     """
-    hop, b2 = hood.outer, layer1.weights.b2
+    hop, b2 = plan.hood.outer, layer1.weights.b2
     low, high = layer1.products()
     values = torch.cat([low, -high], dim=1)
-    inner = layer1.cases
-    scaled = [least_scaled(inner.low[:, case, None], inner.high[:, case, None], take(values, inner.table()[:, case]))
-              for case in range(inner.most)]
-    # The least term of every row over all its cases, and over all but its last, which may be out of reach.
-    last = (inner.number - 1)[:, None]
-    neighbours = torch.stack([
-        torch.stack([term.masked_fill((last < case) | ((last == case) & (last > 0) & leave_out), torch.inf)
-                     for case, term in enumerate(scaled)]).amin(dim=0)
-        for leave_out in (False, True)
-    ], dim=1).flatten(0, 1)
-    out_of_reach = hop.most_drops < inner.first.gather(1, last)[:, 0][hop.col]
-    cell = 2 * hop.col + out_of_reach
-    offset = (inner.offset[hop.own] - cases.offset).repeat_interleave(cases.number)  # anchor's case -> its inner case
-    bounds = row_minimum(
-        hop, cases,
-        terms=lambda block: take(neighbours, block.gather(cell)) * block.valid[..., None],
-        own=lambda rows, flat, scale: scale * values[flat + offset[flat], None],
-        width=values.shape[1],
-    )[cases.table()]
-    least, negative_most = bounds.chunk(2, dim=2)
+    neighbours = _least_neighbour_terms(values, layer1.place, plan)
+    inner = plan.row_cases
+    last = inner.first.gather(1, (inner.number - 1)[:, None])[:, 0]
+    cell = 2 * hop.col + (hop.most_drops < last[hop.col])
+    partition = plan.anchors(values.shape[1])
+    parts = []
+    for block in partition.blocks:
+        terms = take(neighbours, cell[block.slots]) if cell.numel() else values.new_zeros(*block.slots.shape, len(b2) * 2)
+        terms = (terms * block.valid[..., None])[:, :, None, None]
+        own = take(values, layer1.place[hop.own[block.rows], : block.cases.most])[:, None]
+        least, = case_minima(block, terms, own)
+        parts.append(least[:, 0].flatten(0, 1))
+    least, negative_most = take(torch.cat(parts), partition.place[plan.flat.anchor, plan.flat.case]).chunk(2, dim=1)
     return b2 + least, b2 - negative_most
 
 
-def _intersection(one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    return one[0].maximum(other[0]), one[1].minimum(other[1])
+def _least_neighbour_terms(values: Tensor, place: Tensor, plan: DegreePlan) -> Tensor:
+    """The least ``s_j V_j`` of every inner row over all its cases, and over all but its last, which may be out of
+    reach; interleaved, ``(2 R, M)``."""
+    cases = plan.row_cases
+    scale = cases.scale(values.dtype)
+    last = (cases.number - 1)[:, None]
+    least: list[Tensor] = []
+    for case in range(cases.most):
+        term = scale.at(slice(None), slice(case, case + 1)).least(take(values, place[:, min(case, place.shape[1] - 1)]))
+        if not case:
+            least = [term, term]
+        else:
+            least = [torch.where(last >= case, least[0].minimum(term), least[0]),
+                     torch.where(last > case, least[1].minimum(term), least[1])]
+    return torch.stack(least, dim=1).flatten(0, 1)
 
 
 class DegreeMinimum:
@@ -133,57 +146,50 @@ class DegreeMinimum:
     s_j are replaced by their ranges over the group.
     """
 
-    def __init__(self, hood: Neighbourhood, resolution: int) -> None:
-        self.hood = hood
-        self.anchor_cases = drop_cases(hood.outer, resolution)
-        self.row_cases = drop_cases(hood.inner, resolution)
+    def __init__(self, plan: DegreePlan) -> None:
+        self.plan = plan
 
     def __call__(self, functionals: Functionals) -> Tensor:
-        """``F`` in every case of every anchor, ``(A, G, M)``; beyond an anchor's cases its last one again."""
-        most = self.anchor_cases.most
-        parts: list[list[Tensor]] = [[] for _ in range(most)]
-        pairs: list[list[Tensor]] = [[] for _ in range(most)]
-        for block in self.hood.inner.blocks(lambda size: functionals.width(size) * self.row_cases.most):
-            for ranks, cases in product(functionals.anchor_ranges(block), functionals.case_sets(most)):
-                table = RowTable(self, functionals, block, ranks, cases[0])
-                for case in cases:
-                    pair, phi = table.pair_minimum(case)
-                    parts[case].append(phi)
-                    pairs[case].append(pair)
-        least = torch.stack([self._anchor_minimum(functionals, case, torch.cat(parts[case]), torch.cat(pairs[case]))
-                             for case in range(most)], dim=1)
-        rank = torch.arange(most, device=least.device).minimum(self.anchor_cases.number[:, None] - 1)
-        return least.gather(1, rank[..., None].expand(least.shape))
+        """``F_i`` in every case of every anchor, ``(F, M)``."""
+        partition = self.plan.rows(functionals.width)
+        phi = [values.flatten(0, 1) for block, pairs in zip(partition.blocks, partition.pairs, strict=True)
+               for values in _pair_minima(functionals, block, pairs)]
+        return self._anchor_minima(functionals, phi, partition.pair_place)
 
-    def _anchor_minimum(self, functionals: Functionals, case: int, phi: Tensor, pair: Tensor) -> Tensor:
-        """``F_i`` over the counts of one case: the best over the rules for the anchor's own line, ``(A, M)``.
-
-        Zero for anchors without the case. φ comes as ``(P', rules, M)``.
-        """
-        hop, cases = self.hood.outer, self.anchor_cases
-        position = torch.zeros_like(hop.col)
-        position[pair] = torch.arange(pair.numel(), device=pair.device)
-        parts, order = [], []
-        for block in hop.blocks(lambda size: phi.shape[1] * phi.shape[2]):
-            has = cases.number[block.rows] > case
-            rows = block.rows[has]
-            if not rows.numel():
-                continue
-            terms = [functionals.anchor_terms(rows, case, rule) for rule in range(functionals.rules)]
-            c_own, constant = (torch.stack(values, dim=1)[:, None] for values in
-                               ([term.own for term in terms], [term.constant for term in terms]))
-            if len(phi):
-                values = take(phi, block.gather(position)[has]) * block.valid[has][..., None, None]
+    def _anchor_minima(self, functionals: Functionals, phi: list[Tensor], pair_place: Tensor) -> Tensor:
+        """``F_i`` in every case: the best over the rules for the anchor's own line."""
+        rules, number = functionals.rules, functionals.number
+        partition, flat = self.plan.anchors(rules * number), self.plan.flat
+        terms = [functionals.anchor_terms(rule) for rule in range(rules)]
+        own, own_squared = (torch.cat(parts, dim=1) for parts in
+                            ([term.constant for term in terms], [term.own for term in terms]))
+        low = self.plan.hood.outer.low
+        # A last row of zeros serves where a block is padded.
+        values = torch.cat([*phi, low.new_zeros(1, rules * number)])
+        parts = []
+        for block in partition.blocks:
+            cases = block.cases.most
+            if pair_place.numel():
+                place = torch.where(block.valid[..., None], pair_place[block.slots, :cases], len(values) - 1)
             else:
-                values = phi.new_zeros((*block.slots[has].shape, *phi.shape[1:]))
-            counts = RowCase(hop, rows, cases.first[rows, case], cases.last[rows, case])
-            top = top_sums(values, block.droppable[has], counts.end)[:, counts.start :]
-            tau = counts.scale(4)
-            value = counts.minimum(tau * (tau.square() * c_own + constant), values.sum(dim=1), top)
-            parts.append(value.amax(dim=1))
-            order.append(rows)
-        empty = phi.new_zeros(hop.nodes.numel(), phi.shape[2])
-        return empty.index_put((torch.cat(order),), torch.cat(parts))
+                place = block.slots.new_zeros(*block.slots.shape, cases)
+            here = flat.place[block.rows, :cases]
+            least, = case_minima(block, take(values, place)[:, :, None], take(own, here)[:, None],
+                                 take(own_squared, here)[:, None])
+            parts.append(least[:, 0].unflatten(2, (rules, number)).amax(dim=2).flatten(0, 1))
+        return take(torch.cat(parts), partition.place[flat.anchor, flat.case])
+
+
+def _pair_minima(functionals: Functionals, block: Block, pairs: Pairs) -> Iterator[Tensor]:
+    """``φ_ij`` for every pair of a block, case by case of the anchors; ``(R, columns, rules M)``."""
+    table: RowTable | None = None
+    for case in range(len(pairs.columns)):
+        parts = []
+        for columns in functionals.columns(block, pairs, case):
+            if table is None or not functionals.shared:
+                table = RowTable(functionals, block, pairs, columns, case)
+            parts.append(table.pair_minimum(columns, case))
+        yield torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
 
 
 class RowTable:
@@ -193,58 +199,46 @@ class RowTable:
     the next one takes its place. (Only the first holds when (i, j) cannot be dropped.) So one sorted row serves all i.
     """
 
-    def __init__(self, minimum: DegreeMinimum, functionals: Functionals, block: Block, ranks: range, case: int) -> None:
-        self.minimum, self.functionals = minimum, functionals
-        hood, cases = minimum.hood, minimum.row_cases.of(block.rows)
-        first = functionals.row_terms(block, ranks, case, 0)
-        # Anchors with many cases first: those that have a given case are then a leading slice.
-        number = minimum.anchor_cases.number[hood.outer.row[first.pair]]
-        order = torch.argsort(number, descending=True, stable=True)
-        self.number, self.pair = number[order], first.pair[order]
-        row, functional = first.row[order], first.functional[order]
-        sets = first.own.shape[1]
-        self.at_row = row * sets + functional
-        self.at_leaf = (row * block.slots.shape[1] + hood.return_place[self.pair]) * sets + functional
-        self.low, self.high = cases.low[row][..., None], cases.high[row][..., None]  # of s_j, (P', T, 1)
-        self.infeasible = (cases.first[row] > hood.outer.most_drops[self.pair][:, None])[..., None]
-        self.interval = take(first.interval.flatten(0, 1), self.at_row)
-        self.lines = [self._line(cases, first if rule == 0 else functionals.row_terms(block, ranks, case, rule))
-                      for rule in range(functionals.rules)]
+    def __init__(self, functionals: Functionals, block: Block, pairs: Pairs, columns: slice, case: int) -> None:
+        self.functionals, self.block, self.pairs = functionals, block, pairs
+        self.start = columns.start
+        self.scale = block.scale.at(slice(None), None, slice(None), None)  # of s_j, (R, 1, T, 1)
+        self.lines: list[tuple[Tensor, Tensor]] = []
+        for rule in range(functionals.rules):
+            terms = functionals.row_terms(block, pairs, columns, case, rule)
+            self.lines.append(self._line(terms, columns))
+        self.interval = terms.interval
 
-    def _line(self, cases: DropCases, terms: RowTerms) -> tuple[Tensor, Tensor]:
-        """``s_j (s_j C_jj + rest_ij) + e_j`` and ``C_ji`` of every pair, ``(P', T, M)`` each."""
-        block, hop = terms.block, self.minimum.hood.inner
-        least = least_terms(block, hop, terms.leaves)  # g_k, (R, K, I, T, M)
-        total = least.sum(dim=1)
-        without, instead = [], []
-        for case in range(cases.most):
-            counts = RowCase(hop, block.rows, cases.first[:, case], cases.last[:, case])
-            top = top_sums(least[..., case, :], block.droppable, counts.end + 1)[:, counts.start :]
-            own = counts.scale(4) * terms.own[:, None, :, case]
-            without.append(counts.minimum(own, total[..., case, :], top[:, :-1]))
-            instead.append(counts.minimum(own, total[..., case, :], top[:, 1:]))
-        g_back = take(least.flatten(0, 2), self.at_leaf)  # g_i
-        outside = take(torch.stack(without, dim=2).flatten(0, 1), self.at_row)
-        outside = outside - torch.maximum(self.low * g_back, self.high * g_back)
-        inside = take(torch.stack(instead, dim=2).flatten(0, 1), self.at_row)
-        inside = inside.masked_fill(~self.minimum.hood.outer.droppable[self.pair][:, None, None], -torch.inf)
-        line = outside.maximum(inside) + take(terms.constant.flatten(0, 1), self.at_row)
-        return line, take(terms.leaves.flatten(0, 2), self.at_leaf)
+    def _line(self, terms: RowTerms, columns: slice) -> tuple[Tensor, Tensor]:
+        """``s_j (s_j C_jj + rest_ij) + e_j``, infinite out of reach, and ``C_ji`` of every pair, ``(R, I, T, M)``."""
+        least = least_terms(self.block, terms.leaves)
+        without, following = case_minima(self.block, least, terms.own, following=True)
+        back = self.scale.most(self._at_anchors(least, columns))
+        line = (without - back).maximum(self._if_droppable(following, columns)) + terms.constant
+        line = line.masked_fill(self.pairs.out_of_reach[:, columns, :, None], torch.inf)
+        return line, self._at_anchors(terms.leaves, columns)
 
-    def pair_minimum(self, case: int) -> tuple[Tensor, Tensor]:
-        """The pairs (i, j) whose anchor has the case; φ for each rule of the anchor's own line, ``(P', rules, M)``."""
-        has = slice(0, int((self.number > case).sum()))
-        pair = self.pair[has]
-        anchor_cases, anchor = self.minimum.anchor_cases, self.minimum.hood.outer.row[pair]
-        tau_low, tau_high = anchor_cases.low[anchor, case, None], anchor_cases.high[anchor, case, None]
-        low, high = self.low[has], self.high[has]
-        value = self.interval[has]
+    def _at_anchors(self, leaves: Tensor, columns: slice) -> Tensor:
+        """The values ``(R, K, I, T, M)`` of the anchors among the neighbours, each for its own functionals."""
+        if self.functionals.shared:
+            return leaves[:, columns, 0]
+        return leaves[:, columns].diagonal(dim1=1, dim2=2).movedim(-1, 1)
+
+    def _if_droppable(self, values: Tensor, columns: slice) -> Tensor:
+        droppable = self.pairs.droppable[:, columns, None, None]
+        return values if bool(droppable.all()) else torch.where(droppable, values, -torch.inf)
+
+    def pair_minimum(self, columns: slice, case: int) -> Tensor:
+        """φ of the pairs in these columns for each rule of the anchor's own line, ``(R, I, rules M)``."""
+        tau = self.pairs.tau[case].at(slice(None), columns, None, None)
+        here = slice(columns.start - self.start, columns.stop - self.start)
+        product = self.scale.times(tau)
+        value = self.interval
         for line, c_back in self.lines:  # the best rule for every neighbour and count
-            back = least_scaled(low * tau_low[:, None], high * tau_high[:, None], c_back[has])
-            value = value.maximum(line[has] + back)
+            value = value.maximum(line[:, here] + product.least(c_back[:, here]))
+        squared = tau.times(tau)
         phi = []
         for rule in range(self.functionals.rules):
-            own = least_scaled(tau_low.square(), tau_high.square(), self.functionals.pair_terms(pair, case, rule))
-            scaled = least_scaled(low, high, value + own[:, None])
-            phi.append(scaled.masked_fill(self.infeasible[has], torch.inf).amin(dim=1))
-        return pair, torch.stack(phi, dim=1)
+            own = self.functionals.pair_terms(self.block, self.pairs, columns, case, rule)
+            phi.append(self.scale.least(value + squared.least(own[:, :, None])).amin(dim=2))
+        return torch.cat(phi, dim=2)

@@ -7,6 +7,7 @@ lines, signs of ω), so that with ``C_jk = y_k · λ_j`` and ``e_j = λ_j · b1 
 
 The lines, and so C and e, may differ with the number of edges j loses (its *case*). This module computes C and e, and
 the plain interval value of ``ω · h_j`` beside them; what is then minimised over the drops is the bound's business.
+With ``a`` the mean and ``r`` half the difference of the two slopes, ``λ = ω a - |ω| r``: so ω and -ω share products.
 """
 
 from collections.abc import Sequence
@@ -17,205 +18,196 @@ import torch
 from torch import Tensor
 
 from certgcl.activation import SlopeRule
-from certgcl.bounds.layer1 import Layer1, signed_parts, split_product
-from certgcl.bounds.neighbourhood import Block, Neighbourhood, fits, take
+from certgcl.bounds import blocks
+from certgcl.bounds.blocks import Block, Pairs, take
+from certgcl.bounds.layer1 import Layer1, Range
+from certgcl.bounds.plan import DegreePlan
 
 
 @dataclass(frozen=True, eq=False)
 class AnchorTerms:
-    """The terms of some anchors' own hidden vectors ``h_i`` in one case; M functionals each."""
+    """The terms of the anchors' own hidden vectors ``h_i`` in all their cases; M functionals each."""
 
-    own: Tensor  # C_ii, (A', M)
-    constant: Tensor  # e_i, (A', M)
-    interval: Tensor  # least ω · h_i by intervals, (A', M)
+    own: Tensor  # C_ii, (F, M)
+    constant: Tensor  # e_i, (F, M)
+    interval: Tensor  # least ω · h_i by intervals, (F, M)
 
 
 @dataclass(frozen=True, eq=False)
 class RowTerms:
-    """The terms of ``h_j`` for a block of rows j in each of their T cases, with I sets of M functionals."""
+    """The terms of ``h_j`` for a block of rows j in each of their T cases, with I sets of M functionals.
 
-    block: Block
+    There is one in the place of I where all anchors share their functionals, and in that of T where all cases share
+    their lines.
+    """
+
     own: Tensor  # C_jj, (R, I, T, M)
     leaves: Tensor  # C_jk, (R, K, I, T, M); arbitrary where padded
     constant: Tensor  # e_j, (R, I, T, M)
     interval: Tensor  # least ω · h_j by intervals, (R, I, T, M)
-    pair: Tensor  # the pairs (i, j) of these rows, (P',)
-    row: Tensor  # j's place in the block, (P',)
-    functional: Tensor  # i's place along I, (P',)
 
 
 class Functionals(Protocol):
-    """M functionals at every anchor, possibly different ones in each of the anchor's cases, under several slope rules.
+    """M functionals at every anchor, under several slope rules.
 
     Every rule gives a lower bound of every single ``ω · h_j``, so the best rule may be taken for each of them.
     """
 
     rules: int
+    number: int  # M
+    shared: bool  # whether all anchors have the same functionals in all their cases
 
-    def case_sets(self, most: int) -> Sequence[Sequence[int]]:
-        """The anchors' cases ``0 … most - 1``, those with the same functionals together."""
+    def width(self, size: int, cases: int) -> int:
+        """Elements needed for each slot of a block, see :data:`certgcl.bounds.blocks.Width`."""
         ...
 
-    def width(self, padded_degree: int) -> int:
-        """Elements needed for each slot of a block and case of its row."""
+    def columns(self, block: Block, pairs: Pairs, case: int) -> Sequence[slice]:
+        """The anchors around the rows of a block that have the case, in parts that fit in memory."""
         ...
 
-    def anchor_terms(self, anchors: Tensor, case: int, rule: int) -> AnchorTerms: ...
+    def anchor_terms(self, rule: int) -> AnchorTerms: ...
 
-    def pair_terms(self, pairs: Tensor, case: int, rule: int) -> Tensor:
-        """``C_ij`` of the anchors of some pairs, ``(P', M)``."""
+    def pair_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> Tensor:
+        """``C_ij`` of the anchors in these columns, in their given case, ``(R, I, M)``."""
         ...
 
-    def anchor_ranges(self, block: Block) -> Sequence[range]:
-        """The anchors around each row of a block, by rank, in parts that fit in memory."""
+    def row_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> RowTerms:
+        """The terms of a block for the functionals that the anchors in these columns have in the given case."""
         ...
-
-    def row_terms(self, block: Block, ranks: range, case: int, rule: int) -> RowTerms:
-        """The terms of a block for the pairs of these ranks, when the anchors are in the given case."""
-        ...
-
-
-class _Relaxed:
-    """Layer 1 under one slope rule: lower lines serve where ω is positive, upper ones elsewhere."""
-
-    def __init__(self, layer1: Layer1, rule: SlopeRule) -> None:
-        lines, bias = layer1.lines(rule), layer1.weights.b1
-        self.slopes = lines.lower_slope, lines.upper_slope
-        self.constants = (lines.lower_slope * bias + lines.lower_intercept,
-                          lines.upper_slope * bias + lines.upper_intercept)
 
 
 class _Linearised:
     """Layer 1 under some slope rules."""
 
-    def __init__(self, hood: Neighbourhood, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
-        self.hood = hood
-        self.cases = layer1.cases
+    def __init__(self, plan: DegreePlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
+        self.plan, hood = plan, plan.hood
+        self.place = layer1.place
         self.projected = layer1.projected
-        self.hidden = layer1.hidden_interval()
-        self.relaxed = [_Relaxed(layer1, rule) for rule in rules]
+        self.hidden = layer1.hidden()
+        self.lines = [layer1.lines(rule) for rule in rules]
         self.rules = len(rules)
-        self.max_anchors = max(1, int(hood.pairs_by_row[0].diff().max()))  # around one row
+        self.max_anchors = max(1, int(hood.anchors_around.max()))  # around one row
+        self._at: tuple[Block | None, Tensor] = (None, self.projected)
 
-    def _own(self, rows: Tensor) -> Tensor:
-        """``y_j`` of inner rows."""
-        return take(self.projected, self.hood.inner.own[rows])
+        # Of the anchors: the places of their own lines in every case, and y_i.
+        rows = hood.outer.own[plan.flat.anchor]
+        self.own_place = self.place[rows, plan.flat.case.clamp(max=self.place.shape[1] - 1)]  # (F,)
+        self.own_projected = hood.inner.own[rows]
+
+    def _places(self, block: Block) -> Tensor:
+        """The places of the lines of a block's rows in their T cases, or of the one for all, ``(R, T)``."""
+        return self.place[block.rows, : block.cases.most]
+
+    def _anchor_case(self, pairs: Pairs, columns: slice, case: int) -> Tensor:
+        """The given case of the anchors in these columns, in the flat list of all."""
+        return self.plan.flat.place[pairs.anchor[:, columns], case]
+
+    def _projected(self, block: Block) -> Tensor:
+        """``y_k`` of a block's neighbours and, last, of its rows themselves, ``(R, K + 1, d1)``."""
+        if self._at[0] is not block:
+            self._at = block, take(self.projected, torch.cat([block.target, block.own[:, None]], dim=1))
+        return self._at[1]
 
 
-class SharedFunctionals(_Linearised):
-    """The columns of one matrix Ω ``(d1, M)``, the same for every anchor and case."""
+class ChannelFunctionals(_Linearised):
+    """The columns of a matrix ``(d1, m)`` and their negatives, the same for every anchor and case."""
 
-    def __init__(self, omega: Tensor, hood: Neighbourhood, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
-        super().__init__(hood, layer1, rules)
-        self.omega = omega
-        self.interval = split_product(omega, *self.hidden)  # (cases, M)
-        self.constant = [split_product(omega, *relaxed.constants) for relaxed in self.relaxed]
+    shared = True
 
-    def case_sets(self, most: int) -> Sequence[Sequence[int]]:
-        return [range(most)]
+    def __init__(self, matrix: Tensor, plan: DegreePlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
+        super().__init__(plan, layer1, rules)
+        self.matrix, self.magnitude = matrix, matrix.abs()
+        self.number = 2 * matrix.shape[1]
+        self.interval = self._both_signs(self.hidden)  # (F, M)
+        self.constant = [self._both_signs(constant) for _, constant in self.lines]
 
-    def width(self, padded_degree: int) -> int:
-        return max(self.omega.shape)
+    def _both_signs(self, values: Range) -> Tensor:
+        """The least ``v @ [matrix, -matrix]``."""
+        middle, spread = values.middle @ self.matrix, values.radius @ self.magnitude
+        return torch.cat([middle - spread, -middle - spread], dim=-1)
 
-    def _scaled(self, flat: Tensor, projected: Tensor, rule: int) -> Tensor:
-        """``C`` for cases and targets that broadcast against each other."""
-        lower, upper = self.relaxed[rule].slopes
-        return split_product(self.omega, take(lower, flat) * projected, take(upper, flat) * projected)
+    def _scaled(self, place: Tensor, projected: Tensor, rule: int) -> Tensor:
+        """``C`` for lines and targets that broadcast against each other."""
+        slope, _ = self.lines[rule]
+        return self._both_signs(Range(take(slope.middle, place) * projected, take(slope.radius, place) * projected))
 
-    def anchor_terms(self, anchors: Tensor, case: int, rule: int) -> AnchorTerms:
-        rows = self.hood.outer.own[anchors]
-        flat = self.cases.flat(rows, case)
-        return AnchorTerms(self._scaled(flat, self._own(rows), rule), take(self.constant[rule], flat),
-                           take(self.interval, flat))
+    def width(self, size: int, cases: int) -> int:
+        return cases * max(self.number, self.matrix.shape[0])
 
-    def pair_terms(self, pairs: Tensor, case: int, rule: int) -> Tensor:
-        outer = self.hood.outer
-        flat = self.cases.flat(outer.own[outer.row[pairs]], case)
-        return self._scaled(flat, self._own(outer.col[pairs]), rule)
+    def columns(self, block: Block, pairs: Pairs, case: int) -> Sequence[slice]:
+        return [slice(0, pairs.columns[case])]
 
-    def anchor_ranges(self, block: Block) -> Sequence[range]:
-        return [range(self.max_anchors)]
+    def anchor_terms(self, rule: int) -> AnchorTerms:
+        return AnchorTerms(self._scaled(self.own_place, take(self.projected, self.own_projected), rule),
+                           take(self.constant[rule], self.own_place), take(self.interval, self.own_place))
 
-    def row_terms(self, block: Block, ranks: range, case: int, rule: int) -> RowTerms:
-        flat = self.cases.of(block.rows).table()  # (R, T)
-        own = self._scaled(flat, self._own(block.rows)[:, None], rule)
-        projected = take(self.projected, block.gather(self.hood.inner.col))
-        leaves = self._scaled(flat[:, None], projected[:, :, None], rule)
-        pair, row, rank = self.hood.pairs_of(block.rows)
-        return RowTerms(block, own[:, None], leaves[:, :, None], take(self.constant[rule], flat)[:, None],
-                        take(self.interval, flat)[:, None], pair, row, torch.zeros_like(rank))
+    def pair_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> Tensor:
+        place = self.own_place[self._anchor_case(pairs, columns, case)]
+        return self._scaled(place, self._projected(block)[:, -1:], rule)
+
+    def row_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> RowTerms:
+        place = self._places(block)
+        terms = self._scaled(place[:, None], self._projected(block)[:, :, None], rule)[:, :, None]
+        return RowTerms(terms[:, -1], terms[:, :-1], take(self.constant[rule], place)[:, None],
+                        take(self.interval, place)[:, None])
 
 
 class AnchorFunctionals(_Linearised):
-    """Functionals of each anchor's own: ``omega`` is ``(A, G, M, d1)``, with G its cases or 1."""
+    """Functionals of each anchor's own in each of its cases: ``omega`` is ``(F, M, d1)``."""
 
-    def __init__(self, omega: Tensor, hood: Neighbourhood, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
-        super().__init__(hood, layer1, rules)
-        self.positive, self.negative = signed_parts(omega)
+    shared = False
 
-    def case_sets(self, most: int) -> Sequence[Sequence[int]]:
-        return [range(most)] if self.positive.shape[1] == 1 else [[case] for case in range(most)]
+    def __init__(self, omega: Tensor, plan: DegreePlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
+        super().__init__(plan, layer1, rules)
+        self.omega = omega
+        self.number = omega.shape[1]
+        self.own_slopes = [self._slopes(omega, *(part[:, None] for part in self._range(slope, self.own_place)))
+                           for slope, _ in self.lines]  # λ of the anchors' own lines, (F, M, d1)
 
-    def width(self, padded_degree: int) -> int:
-        return self._width(min(padded_degree, self.max_anchors), padded_degree)
+    @staticmethod
+    def _slopes(omega: Tensor, middle: Tensor, radius: Tensor) -> Tensor:
+        return torch.addcmul(omega * middle, omega.abs(), radius, value=-1)
 
-    def _width(self, anchors: int, padded_degree: int) -> int:
-        """Elements a slot when so many anchors around each row are treated at once."""
-        functionals = anchors * self.positive.shape[2]
-        return functionals + self.projected.shape[1] * (1 + functionals // padded_degree)
+    def _values(self, omega: Tensor, bounds: Range) -> Tensor:
+        """The least ``ω · v``, ``(X, I, T, M)`` for ``omega`` of shape ``(X, I, M, d1)`` and bounds ``(X, T, d1)``."""
+        flat = omega.flatten(1, 2)
+        values = flat @ bounds.middle.mT - flat.abs() @ bounds.radius.mT  # (X, I M, T)
+        return values.unflatten(1, omega.shape[1:3]).transpose(2, 3)
 
-    def anchor_ranges(self, block: Block) -> Sequence[range]:
-        rows, size = block.slots.shape
-        most = min(size, self.max_anchors)
-        cases = self.cases.of(block.rows).most
-        step = most
-        while step > 1 and not fits(rows * size * cases * self._width(step, size)):
-            step = (step + 1) // 2
-        return [range(start, min(start + step, most)) for start in range(0, most, step)]
+    def _range(self, values: Range, place: Tensor) -> Range:
+        return Range(take(values.middle, place), take(values.radius, place))
 
-    def _omega(self, anchors: Tensor, case: int) -> tuple[Tensor, Tensor]:
-        case = min(case, self.positive.shape[1] - 1)
-        return take(self.positive[:, case], anchors), take(self.negative[:, case], anchors)
+    def _elements(self, anchors: int, size: int, cases: int) -> int:
+        """Elements of a row when so many anchors around it are treated at once."""
+        return anchors * cases * self.number * (size + 1 + self.projected.shape[1])
 
-    def _value(self, anchors: Tensor, case: int, flat: Tensor, bounds: tuple[Tensor, Tensor]) -> Tensor:
-        """``ω+ · lower + ω- · upper`` at the given cases, ``(P, T, M)`` for ``flat`` of shape ``(P, T)``."""
-        positive, negative = self._omega(anchors, case)
-        return take(bounds[0], flat) @ positive.mT + take(bounds[1], flat) @ negative.mT
+    def width(self, size: int, cases: int) -> int:
+        return 1 + self._elements(min(size, self.max_anchors), size, cases) // size
 
-    def _slopes(self, anchors: Tensor, case: int, flat: Tensor, rule: int) -> Tensor:
-        """``λ``, ``(P, T, M, d1)`` for ``flat`` of shape ``(P, T)``."""
-        positive, negative = self._omega(anchors, case)
-        lower, upper = (take(slope, flat)[:, :, None] for slope in self.relaxed[rule].slopes)
-        return positive[:, None] * lower + negative[:, None] * upper
+    def columns(self, block: Block, pairs: Pairs, case: int) -> Sequence[slice]:
+        number = pairs.columns[case]
+        each = len(block.rows) * self._elements(1, block.size, block.cases.most)
+        step = max(1, min(number, blocks.MAX_ELEMENTS // each))
+        return [slice(start, min(start + step, number)) for start in range(0, number, step)]
 
-    def anchor_terms(self, anchors: Tensor, case: int, rule: int) -> AnchorTerms:
-        rows = self.hood.outer.own[anchors]
-        flat = self.cases.flat(rows, case)[:, None]
-        slopes = self._slopes(anchors, case, flat, rule)[:, 0]
-        return AnchorTerms((slopes @ self._own(rows)[..., None])[..., 0],
-                           self._value(anchors, case, flat, self.relaxed[rule].constants)[:, 0],
-                           self._value(anchors, case, flat, self.hidden)[:, 0])
+    def anchor_terms(self, rule: int) -> AnchorTerms:
+        def least(values: Range) -> Tensor:
+            middle, radius = self._range(values, self.own_place)
+            return (self.omega @ middle[..., None] - self.omega.abs() @ radius[..., None])[..., 0]
 
-    def pair_terms(self, pairs: Tensor, case: int, rule: int) -> Tensor:
-        outer = self.hood.outer
-        anchors = outer.row[pairs]
-        slopes = self._slopes(anchors, case, self.cases.flat(outer.own[anchors], case)[:, None], rule)[:, 0]
-        return (slopes @ self._own(outer.col[pairs])[..., None])[..., 0]
+        own = self.own_slopes[rule] @ take(self.projected, self.own_projected)[..., None]
+        return AnchorTerms(own[..., 0], least(self.lines[rule][1]), least(self.hidden))
 
-    def row_terms(self, block: Block, ranks: range, case: int, rule: int) -> RowTerms:
-        pair, row, rank = self.hood.pairs_of(block.rows)
-        here = (rank >= ranks.start) & (rank < ranks.stop)
-        pair, row, rank = pair[here], row[here], rank[here] - ranks.start
-        anchors = self.hood.outer.row[pair]
-        flat = self.cases.of(block.rows).table()  # (R, T)
+    def pair_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> Tensor:
+        slopes = take(self.own_slopes[rule], self._anchor_case(pairs, columns, case))  # (R, I, M, d1)
+        return (slopes.flatten(1, 2) @ self._projected(block)[:, -1, :, None])[..., 0].unflatten(1, slopes.shape[1:3])
 
-        def aligned(values: Tensor) -> Tensor:  # (P', ...) -> (R, I, ...)
-            return values.new_zeros((len(block.rows), len(ranks), *values.shape[1:])).index_put((row, rank), values)
-
-        slopes = aligned(self._slopes(anchors, case, flat[row], rule))  # (R, I, T, M, d1)
-        shape, slopes = slopes.shape[1:4], slopes.flatten(1, 3)
-        leaves = take(self.projected, block.gather(self.hood.inner.col)) @ slopes.mT
-        own = (slopes @ self._own(block.rows)[..., None])[..., 0]
-        return RowTerms(block, own.unflatten(1, shape), leaves.unflatten(2, shape),
-                        aligned(self._value(anchors, case, flat[row], self.relaxed[rule].constants)),
-                        aligned(self._value(anchors, case, flat[row], self.hidden)), pair, row, rank)
+    def row_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> RowTerms:
+        omega = take(self.omega, self._anchor_case(pairs, columns, case))  # (R, I, M, d1)
+        place = self._places(block)
+        slope, constant = (self._range(values, place) for values in self.lines[rule])
+        slopes = self._slopes(omega[:, :, None], slope.middle[:, None, :, None], slope.radius[:, None, :, None])
+        terms = self._projected(block) @ slopes.flatten(1, 3).mT  # (R, K + 1, I T M)
+        terms = terms.unflatten(2, slopes.shape[1:4])
+        return RowTerms(terms[:, -1], terms[:, :-1], self._values(omega, constant),
+                        self._values(omega, self._range(self.hidden, place)))

@@ -6,7 +6,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from certgcl.bounds.counts import drop_cases
 from certgcl.bounds.layer1 import Layer1, signed_parts
 from certgcl.bounds.neighbourhood import Hop, Neighbourhood, inverse_sqrt_degree
 from certgcl.bounds.problem import DropProblem
@@ -58,11 +57,12 @@ def layer1_on_box(weights: GCNWeights, projected: Tensor, hood: Neighbourhood) -
     own = projected[hood.inner.own]
     lower = box.minimum(own, projected) + weights.b1
     upper = weights.b1 - box.minimum(-own, -projected)
-    return Layer1(weights, projected, drop_cases(hood.inner, resolution=1), lower, upper)
+    place = torch.arange(len(lower), device=lower.device)[:, None]
+    return Layer1(weights, projected, lower, upper, place)
 
 
 def layer2_on_box(layer1: Layer1, hood: Neighbourhood) -> tuple[Tensor, Tensor]:
-    """Bounds of the anchors' second pre-activations, ``(A, 1, d2)`` each.
+    """Bounds of the anchors' second pre-activations, ``(A, d2)`` each.
 
     ``H`` depends on Â, so it enters as an interval: ``V = H W2 ∈ [V_lo, V_up]``, then
     ``P_lo = L [V_lo]+ + U [V_lo]- + b2``. Sound because ``Â >= 0`` makes ``Â V >= Â V_lo``.
@@ -71,7 +71,7 @@ def layer2_on_box(layer1: Layer1, hood: Neighbourhood) -> tuple[Tensor, Tensor]:
     low, high = layer1.products()
     own = hood.outer.own
     lower, upper = box.minimum(low[own], low) + b2, b2 - box.minimum(-high[own], -high)
-    return lower[:, None], upper[:, None]
+    return lower, upper
 
 
 def output_interval(weights: GCNWeights, directions: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
@@ -79,14 +79,14 @@ def output_interval(weights: GCNWeights, directions: Tensor, lower: Tensor, uppe
 
     Args:
         directions: ``(A, C, d2)``.
-        lower, upper: ``(A, G, d2)``.
+        lower, upper: ``(A, d2)``.
 
     Returns:
-        ``(A, G, C)``.
+        ``(A, C)``.
     """
     low, high = weights.activation2.interval(lower, upper)
     positive, negative = signed_parts(directions)
-    return low @ positive.mT + high @ negative.mT
+    return (positive @ low[..., None] + negative @ high[..., None])[..., 0]
 
 
 @dataclass(frozen=True)
@@ -99,4 +99,4 @@ class Interval:
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
         hood = problem.neighbourhood(weights.w1.dtype)
         layer1 = layer1_on_box(weights, problem.projected(weights), hood)
-        return output_interval(weights, directions[problem.anchors], *layer2_on_box(layer1, hood))[:, 0]
+        return output_interval(weights, directions[problem.anchors], *layer2_on_box(layer1, hood))

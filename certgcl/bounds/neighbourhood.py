@@ -1,7 +1,6 @@
 """The part of a graph that decides the embeddings of some anchors: two hops, and what may be dropped in them."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -10,40 +9,10 @@ from torch import Tensor
 from certgcl.budget import AdmissibleDrops
 from certgcl.graph import Graph, csr_matrix
 
-MAX_ELEMENTS = 1 << 22  # of one intermediate tensor; a block of rows is cut to stay below
-SMALL_BLOCK = 1 << 18  # elements that take about as long as the calls around them
-
-
-def fits(elements: int) -> bool:
-    """Whether an intermediate tensor of that size is small enough."""
-    return elements <= MAX_ELEMENTS
-
-
-def take(table: Tensor, index: Tensor) -> Tensor:
-    """``table[index]`` along the first dimension, in the form that copies whole rows."""
-    return table.index_select(0, index.flatten()).view(index.shape + table.shape[1:])
-
 
 def inverse_sqrt_degree(degree: Tensor, dropped: Tensor | int, dtype: torch.dtype) -> Tensor:
     """``s = (d + 1 - dropped)^(-1/2)``, the scale of a node in the GCN matrix."""
     return (degree + 1 - dropped).to(dtype).pow(-0.5)
-
-
-@dataclass(frozen=True, eq=False)
-class Block:
-    """Rows of one hop with about as many neighbours, laid side by side and padded to ``K`` neighbours."""
-
-    rows: Tensor  # (R,) positions in the hop's nodes
-    slots: Tensor  # (R, K) positions in the hop's slots; 0 where padded
-    valid: Tensor  # (R, K)
-    droppable: Tensor  # (R, K)
-    max_budget: int
-
-    def gather(self, per_slot: Tensor) -> Tensor:
-        """``(S, ...)`` values of the hop's slots as ``(R, K, ...)``; arbitrary where padded."""
-        if not len(per_slot):
-            return per_slot.new_zeros(self.slots.shape + per_slot.shape[1:])
-        return take(per_slot, self.slots)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,80 +51,64 @@ class Hop:
         size = (self.nodes.numel(), self.targets.numel())
         return csr_matrix(self.rowptr, self.col, weights, size) @ values
 
-    def blocks(self, width: Callable[[int], int]) -> Iterator[Block]:
-        """All rows, in blocks that stay below ``MAX_ELEMENTS`` (or hold one row) at ``width(K)`` elements a slot."""
-        padded = _round_up(self.degree)
-        order = torch.argsort(padded, descending=True, stable=True)
-        sizes, counts = torch.unique_consecutive(padded[order], return_counts=True)
-        classes = list(zip(sizes.tolist(), counts.tolist(), strict=True))
-        start = 0
-        while classes:
-            size, number = classes.pop(0)
-            # Smaller rows join while that costs less than a block of their own would.
-            while classes and (number + classes[0][1]) * size * width(size) <= min(SMALL_BLOCK, MAX_ELEMENTS):
-                number += classes.pop(0)[1]
-            for part in order[start : start + number].split(max(1, MAX_ELEMENTS // (size * width(size)))):
-                yield self._block(part, size)
-            start += number
-
-    def _block(self, rows: Tensor, size: int) -> Block:
-        place = torch.arange(size, device=rows.device)
-        valid = place < self.degree[rows, None]
-        slots = torch.where(valid, self.rowptr[rows, None] + place, 0)
-        block = Block(rows, slots, valid, valid, int(self.budget[rows].max()))
-        return replace(block, droppable=valid & block.gather(self.droppable))
-
 
 @dataclass(frozen=True, eq=False)
 class Neighbourhood:
     """Two hops around the anchors: ``outer`` has their rows, ``inner`` the rows of all nodes that ``outer`` touches.
 
-    A *pair* is a slot of ``outer``: an anchor i and a neighbour j. Nothing else of the graph matters to the anchors.
+    A *pair* is a slot of ``outer``: an anchor i and a neighbour j. In the inner row of j, the anchors come first,
+    those with larger budgets before the others. Nothing else of the graph matters to the anchors.
     """
 
     outer: Hop
     inner: Hop
-    return_place: Tensor  # per pair (i, j): the place of i among the neighbours of j
+    pair: Tensor  # per inner slot (j, k): the pair (k, j) if k is an anchor, else -1
 
     @cached_property
-    def pairs_by_row(self) -> tuple[Tensor, Tensor]:
-        """The pairs of every inner row, as a row pointer and pair numbers."""
-        count = torch.bincount(self.outer.col, minlength=self.inner.nodes.numel())
-        return torch.cat([count.new_zeros(1), count.cumsum(0)]), torch.argsort(self.outer.col, stable=True)
-
-    def pairs_of(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The pairs (i, j) with j among the given inner rows: the pair, j's place in ``rows``, i's rank at j."""
-        pointer, pairs = self.pairs_by_row
-        count = pointer.diff()[rows]
-        row = torch.repeat_interleave(torch.arange(rows.numel(), device=rows.device), count)
-        rank = torch.arange(row.numel(), device=rows.device) - (count.cumsum(0) - count)[row]
-        return pairs[pointer[rows][row] + rank], row, rank
+    def anchors_around(self) -> Tensor:
+        """The number of anchors among the neighbours of every inner row."""
+        return torch.bincount(self.outer.col, minlength=self.inner.nodes.numel())
 
     @classmethod
     def around(cls, graph: Graph, drops: AdmissibleDrops, anchors: Tensor, dtype: torch.dtype) -> "Neighbourhood":
-        outer = _hop(graph, drops, anchors, dtype)
-        inner = _hop(graph, drops, outer.targets, dtype)
-        back = graph.reverse[outer.graph_slot]
-        return cls(outer, inner, back - graph.rowptr[graph.row[back]])
+        outer = _hop(graph, drops, anchors, _slots(graph, anchors), dtype)
+        nodes = outer.targets
+        slots = _slots(graph, nodes)
+        # The pair (k, j) of a slot (j, k) is where the reverse slot stands in the outer hop, if it does.
+        by_slot, pair_at = torch.sort(outer.graph_slot)
+        place = torch.searchsorted(by_slot, graph.reverse[slots]).clamp(max=max(0, by_slot.numel() - 1))
+        if by_slot.numel():
+            pair = torch.where(by_slot[place] == graph.reverse[slots], pair_at[place], -1)
+        else:
+            pair = torch.full_like(slots, -1)
+        # Within every row, anchors with large budgets come first.
+        key = torch.where(pair >= 0, -1 - drops.local[graph.col[slots]], 0)
+        order = torch.argsort(key, stable=True)
+        order = order[torch.argsort(graph.row[slots[order]], stable=True)]
+        return cls(outer, _hop(graph, drops, nodes, slots[order], dtype), pair[order])
 
 
-def _hop(graph: Graph, drops: AdmissibleDrops, nodes: Tensor, dtype: torch.dtype) -> Hop:
+def _slots(graph: Graph, nodes: Tensor) -> Tensor:
+    """The graph's slots of some rows, one row after the other."""
     degree = graph.degree[nodes]
-    rowptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
-    slot = torch.arange(int(rowptr[-1]), device=nodes.device)
-    slot = slot + torch.repeat_interleave(graph.rowptr[nodes] - rowptr[:-1], degree)
-    neighbour = graph.col[slot]
+    start = torch.cumsum(degree, 0) - degree
+    slot = torch.arange(int(degree.sum()), device=nodes.device)
+    return slot + torch.repeat_interleave(graph.rowptr[nodes] - start, degree)
+
+
+def _hop(graph: Graph, drops: AdmissibleDrops, nodes: Tensor, slots: Tensor, dtype: torch.dtype) -> Hop:
+    degree = graph.degree[nodes]
+    neighbour = graph.col[slots]
     targets = torch.unique(torch.cat([neighbour, nodes]))
-    droppable = drops.droppable[slot]
-    droppable_degree = torch.zeros_like(graph.degree).index_add_(0, graph.row, drops.droppable.long())
-    most = drops.local[neighbour].minimum(droppable_degree[neighbour] - droppable.long())
+    droppable = drops.droppable[slots]
+    most = drops.local[neighbour].minimum(drops.droppable_degree[neighbour] - droppable.long())
     return Hop(
         nodes=nodes,
         targets=targets,
-        rowptr=rowptr,
+        rowptr=torch.cat([degree.new_zeros(1), degree.cumsum(0)]),
         col=torch.searchsorted(targets, neighbour),
         own=torch.searchsorted(targets, nodes),
-        graph_slot=slot,
+        graph_slot=slots,
         degree=degree,
         budget=drops.local[nodes],
         droppable=droppable,
@@ -163,10 +116,3 @@ def _hop(graph: Graph, drops: AdmissibleDrops, nodes: Tensor, dtype: torch.dtype
         low=inverse_sqrt_degree(graph.degree[neighbour], 0, dtype),
         high=inverse_sqrt_degree(graph.degree[neighbour], most, dtype),
     )
-
-
-def _round_up(degree: Tensor) -> Tensor:
-    """Degrees rounded up to three significant bits (1 … 8, 10, 12, 14, 16, 20, …): few sizes, little padding."""
-    exponent = torch.floor(torch.log2(degree.clamp(min=1).double())).long()
-    step = torch.bitwise_left_shift(torch.ones_like(degree), (exponent - 2).clamp(min=0))
-    return ((degree.clamp(min=1) + step - 1) // step) * step

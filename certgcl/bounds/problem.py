@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.neighbourhood import Neighbourhood
+from certgcl.bounds.plan import DegreePlan, LineSharing
 from certgcl.budget import AdmissibleDrops
 from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph
@@ -26,11 +27,18 @@ class DropProblem:
     drops: AdmissibleDrops
     anchors: Tensor
     _hoods: dict[torch.dtype, Neighbourhood] = field(default_factory=dict, init=False, repr=False)
+    _plans: dict[tuple[torch.dtype, int, LineSharing], DegreePlan] = field(default_factory=dict, init=False, repr=False)
 
     def neighbourhood(self, dtype: torch.dtype) -> Neighbourhood:
         if dtype not in self._hoods:
             self._hoods[dtype] = Neighbourhood.around(self.graph, self.drops, self.anchors, dtype)
         return self._hoods[dtype]
+
+    def degree_plan(self, dtype: torch.dtype, resolution: int, lines: LineSharing) -> DegreePlan:
+        key = dtype, resolution, lines
+        if key not in self._plans:
+            self._plans[key] = DegreePlan(self.neighbourhood(dtype), resolution, lines)
+        return self._plans[key]
 
     def projected(self, weights: GCNWeights) -> Tensor:
         """``Y = X W1`` for the nodes within two hops, in the order of the inner hop's targets."""

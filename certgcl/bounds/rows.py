@@ -1,103 +1,85 @@
 """The row lemma: the least value of one row of the GCN matrix, exact in the row's own degree."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from certgcl.bounds.counts import DropCases
-from certgcl.bounds.neighbourhood import Block, Hop, inverse_sqrt_degree
+from certgcl.bounds.blocks import Block
 
 
-def least_scaled(low: Tensor, high: Tensor, value: Tensor) -> Tensor:
-    """The least ``s value`` for ``0 <= low <= s <= high``."""
-    return torch.minimum(low * value, high * value)
+def least_terms(block: Block, values: Tensor) -> Tensor:
+    """``g_k``, the least ``s_k v_k`` for values ``v_k``, ``(R, K, ...)``; zero where padded."""
+    return block.neighbours.at(..., *(None,) * (values.dim() - 2)).least(values)
 
 
-def least_terms(block: Block, hop: Hop, lower: Tensor) -> Tensor:
-    """``g_k``, the least value of ``s_k v_k`` for ``v_k >= lower``; ``(R, K, ...)``, zero where padded."""
-    shape = block.slots.shape + (1,) * (lower.dim() - 2)
-    low, high = block.gather(hop.low) * block.valid, block.gather(hop.high) * block.valid
-    return least_scaled(low.view(shape), high.view(shape), lower)
-
-
-def top_sums(values: Tensor, droppable: Tensor, most: int) -> Tensor:
-    """``top_t``, the sum of the t largest droppable values of each row, for t = 0 … most.
+def remaining_sums(block: Block, terms: Tensor, most: int) -> Tensor:
+    """``Σ_k g_k - top_t``, what remains of each row's sum without its t largest droppable terms, for t = 0 … most.
 
     Args:
-        values: ``(R, K, ...)``.
-        droppable: ``(R, K)``.
+        terms: ``(R, K, ...)``, zero where padded.
 
     Returns:
-        ``(R, most + 1, ...)``; constant beyond the number of droppable values.
+        ``(R, most + 1, ...)``; constant beyond the number of droppable terms.
     """
-    mask = droppable.view(droppable.shape + (1,) * (values.dim() - 2))
-    kept = min(most, values.shape[1])
-    largest = values.masked_fill(~mask, -torch.inf).topk(kept, dim=1).values
-    largest = largest.masked_fill(largest == -torch.inf, 0.0)
-    padding = values.new_zeros((values.shape[0], 1 + most - kept, *values.shape[2:]))
-    return torch.cat([padding[:, :1], largest, padding[:, 1:]], dim=1).cumsum(dim=1)
+    total = terms.sum(dim=1, keepdim=True)
+    kept = min(most, block.size)
+    if block.all_droppable:
+        largest = terms.topk(kept, dim=1).values
+    else:
+        fixed = ~block.droppable.view(block.droppable.shape + (1,) * (terms.dim() - 2))
+        largest = terms.masked_fill(fixed, -torch.inf).topk(kept, dim=1).values
+        largest = largest.masked_fill(largest == -torch.inf, 0.0)
+    sums = torch.cat([total, total - largest.cumsum(dim=1)], dim=1)
+    return sums if kept == most else torch.cat([sums] + [sums[:, -1:]] * (most - kept), dim=1)
 
 
-class RowCase:
-    """One case of some rows: they lose between ``first`` and ``last`` edges each, ``(R,)``."""
+def case_minima(block: Block, terms: Tensor, own: Tensor, own_squared: Tensor | None = None,
+                following: bool = False) -> list[Tensor]:
+    """The row lemma: a lower bound of ``s (s (own + s² own_squared) + Σ_{kept k} s_k v_k)`` in every case of every row.
 
-    def __init__(self, hop: Hop, rows: Tensor, first: Tensor, last: Tensor) -> None:
-        self.start, self.end = int(first.min()), int(last.max())
-        dropped = torch.arange(self.start, self.end + 1, device=rows.device).expand(len(rows), -1)
-        self._outside = (dropped < first[:, None]) | (dropped > last[:, None])
-        dropped = torch.where(self._outside, first[:, None], dropped)
-        self._scale = inverse_sqrt_degree(hop.degree[rows, None], dropped, hop.low.dtype)
+        min_{t in the case}  s(t) ( s(t) (own + s(t)² own_squared) + Σ_k g_k - top_t ),      g_k <= s_k v_k
 
-    def scale(self, dimensions: int) -> Tensor:
-        """``s(t)`` for the counts ``start … end``, ``(R, counts, 1, ...)``."""
-        return self._scale.view(*self._scale.shape, *(1,) * (dimensions - 2))
-
-    def minimum(self, own: Tensor, total: Tensor, top: Tensor) -> Tensor:
-        """``min_t s(t) ( own_t + total - top_t )`` over the counts t of the case.
-
-        Args:
-            own: the part of the row itself for the counts ``start … end``, ``(R, counts, ...)``.
-            total: the sum of all neighbours' terms, ``(R, ...)``.
-            top: sums of the largest droppable ones, ``(R, counts, ...)``.
-        """
-        value = self.scale(top.dim()) * (own + (total[:, None] - top))
-        outside = self._outside.view(*self._outside.shape, *(1,) * (top.dim() - 2))
-        return value.masked_fill(outside, torch.inf).amin(dim=1)
-
-
-def row_minimum(hop: Hop, cases: DropCases, terms: Callable[[Block], Tensor],
-                own: Callable[[Tensor, Tensor, Tensor], Tensor], width: int) -> Tensor:
-    """The row lemma: a lower bound of ``s_j (own_j(s_j) + Σ_{kept k} s_k v_k)`` in every case of every row j.
-
-        min_{t in the case}  s_j(t) ( own_j(s_j(t)) + Σ_k g_k - top_t ),      g_k <= s_k v_k
-
-    Sound because with ``r_j = t`` exactly t droppable neighbours are gone, ``s_j`` is ``s_j(t)``, each kept term is at
-    least ``g_k``, and removing t of them lowers the sum by at most ``top_t``. Cost ``O(|slots| M log K)``.
+    Sound because with t edges lost exactly t droppable neighbours are gone, s is ``s(t)``, each kept term is at least
+    ``g_k``, and removing t of them lowers the sum by at most ``top_t``. Cost: one partial sort of every row.
 
     Args:
-        terms: ``g_k`` for a block, ``(R, K, M)``, zero where padded.
-        own: the row's own part, given rows, flat cases and the scale ``(R, counts, 1)``; ``(R, counts, M)``.
-        width: M.
+        terms: ``g_k``, ``(R, K, I, T, M)``, zero where padded; or with one in the place of T for all cases.
+        own, own_squared: ``(R, I, T, M)``, or likewise with one in the place of T.
+        following: compute also the same with ``top_(t+1)`` in the place of ``top_t``.
 
     Returns:
-        One row for each flat case, ``(cases, M)``.
+        ``(R, I, T, M)``, once or twice.
     """
-    parts, order = [], []
-    for block in hop.blocks(lambda size: width):
-        g = terms(block)
-        total, top = g.sum(dim=1), top_sums(g, block.droppable, block.max_budget)
-        here = cases.of(block.rows)
-        for number in range(here.most):
-            has = here.number > number
-            rows, flat = block.rows[has], here.offset[has] + number
-            case = RowCase(hop, rows, here.first[has, number], here.last[has, number])
-            window = top[has, case.start : case.end + 1]
-            parts.append(case.minimum(own(rows, flat, case.scale(3)), total[has], window))
-            order.append(flat)
-    return restore_order(parts, order)
+    shifts = (0, 1) if following else (0,)
+    if block.single:
+        scale = block.scale_of_counts[:, None, :, None]
+        part = scale * (own if own_squared is None else own + scale.square() * own_squared)
+        remaining = remaining_sums(block, terms, block.most + shifts[-1])
+        return [scale * (part + _at_own_case(remaining[:, shift : shift + block.most + 1])) for shift in shifts]
+    found: list[list[Tensor]] = [[] for _ in shifts]
+    shared = remaining_sums(block, terms[..., 0, :], block.most + shifts[-1]) if terms.shape[-2] == 1 else None
+    for case in range(block.cases.most):
+        first, last = block.cases.first[:, case, None], block.cases.last[:, case, None]
+        start, end = int(first.min()), int(last.max()) + 1
+        counts = torch.arange(start, end, device=first.device)
+        outside = ((counts < first) | (counts > last))[..., None, None]
+        scale = block.scale_of_counts[:, start:end, None, None]
+        part = _of_case(own, case)
+        if own_squared is not None:
+            part = part + scale.square() * _of_case(own_squared, case)
+        remaining = shared if shared is not None else remaining_sums(block, terms[..., case, :], end - 1 + shifts[-1])
+        for values, shift in zip(found, shifts, strict=True):
+            value = scale * (scale * part + remaining[:, start + shift : end + shift])
+            values.append(value.masked_fill(outside, torch.inf).amin(dim=1))
+    return [torch.stack(values, dim=2) for values in found]
 
 
-def restore_order(parts: list[Tensor], order: list[Tensor]) -> Tensor:
-    """The rows of all parts, sorted by their numbers in ``order``."""
-    return torch.cat(parts)[torch.argsort(torch.cat(order))]
+def _at_own_case(remaining: Tensor) -> Tensor:
+    """The sums ``(R, T, I, T or 1, M)`` for count t taken in case t; ``(R, I, T, M)``."""
+    if remaining.shape[3] == 1:
+        return remaining[:, :, :, 0].transpose(1, 2)
+    return remaining.diagonal(dim1=1, dim2=3).movedim(-1, 2)
+
+
+def _of_case(values: Tensor, case: int) -> Tensor:
+    """``(R, I, T or 1, M)`` values in one case, ``(R, 1, I, M)``."""
+    return values[:, None, :, min(case, values.shape[2] - 1)]

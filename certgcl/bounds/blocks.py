@@ -1,0 +1,139 @@
+"""Rows of a hop, laid side by side: blocks of rows with about as many neighbours, cut to fit the processor's cache."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.counts import DropCases, Scale
+from certgcl.bounds.neighbourhood import Hop, Neighbourhood
+
+MAX_ELEMENTS = 1 << 20  # of one intermediate tensor; larger ones leave the cache, and cost fresh memory at every use
+SMALL_BLOCK = 1 << 17  # elements that take about as long as the calls around them
+
+Width = Callable[[int, int], int]
+"""Elements needed for each slot, given the padded degree and the number of cases of a row."""
+
+
+def take(table: Tensor, index: Tensor) -> Tensor:
+    """``table[index]`` along the first dimension, in the form that copies whole rows."""
+    return table.index_select(0, index.flatten()).view(index.shape + table.shape[1:])
+
+
+class Block:
+    """Some rows of a hop in the T cases of how many edges they lose, padded to ``K`` neighbours.
+
+    Attributes:
+        rows: positions in the hop's nodes, ``(R,)``.
+        slots: positions in the hop's slots, ``(R, K)``; 0 where padded.
+        valid, droppable: ``(R, K)``.
+        target: positions in the hop's targets, ``(R, K)``; 0 where padded.
+        neighbours: the scales of the neighbours, ``(R, K)``; 0 where padded.
+        cases, scale: the cases of the rows, and the scales in them, ``(R, T)``.
+        scale_of_counts: ``s(t)`` for all counts, ``(R, most + 1)``.
+    """
+
+    def __init__(self, hop: Hop, cases: DropCases, rows: Tensor, size: int) -> None:
+        place = torch.arange(size, device=rows.device)
+        self.rows = rows
+        self.valid = place < hop.degree[rows, None]
+        self.slots = torch.where(self.valid, hop.rowptr[rows, None] + place, 0)
+        if hop.col.numel():
+            self.droppable = self.valid & hop.droppable[self.slots]
+            self.target = torch.where(self.valid, hop.col[self.slots], 0)
+            self.neighbours = Scale(hop.low[self.slots] * self.valid, hop.high[self.slots] * self.valid)
+        else:
+            self.droppable, self.target = self.valid, self.slots
+            self.neighbours = Scale(hop.low.new_zeros(self.slots.shape), None)
+        self.own = hop.own[rows]
+        self.cases = cases.of(rows)
+        self.scale = self.cases.scale(hop.low.dtype)
+        self.scale_of_counts = self.cases.scale_of_counts(hop.low.dtype)
+        self.most = self.scale_of_counts.shape[1] - 1
+        self.single = self.scale.high is None
+        self.all_droppable = bool(self.droppable.all())
+
+    @property
+    def size(self) -> int:
+        """K."""
+        return self.slots.shape[1]
+
+    def has_case(self) -> Tensor:
+        """Which of the T cases every row has, ``(R, T)``."""
+        return torch.arange(self.cases.most, device=self.rows.device) < self.cases.number[:, None]
+
+
+def blocks(hop: Hop, cases: DropCases, width: Width, similar: Tensor | None = None) -> Iterator[Block]:
+    """All rows, in blocks whose tensors stay below ``MAX_ELEMENTS`` (or hold one row).
+
+    Args:
+        similar: rows alike in this too come together, ``(R,)``.
+    """
+    padded = _round_up(hop.degree)
+    kind = padded * (cases.most + 1) + cases.number
+    order = torch.arange(padded.numel(), device=padded.device) if similar is None else _descending(similar)
+    order = order[_descending(kind[order])]
+    kinds, counts = torch.unique_consecutive(kind[order], return_counts=True)
+    classes = [(code // (cases.most + 1), code % (cases.most + 1), count)
+               for code, count in zip(kinds.tolist(), counts.tolist(), strict=True)]
+    start = 0
+    while classes:
+        size, most, number = classes.pop(0)
+        # Smaller rows join while that costs less than a block of their own would.
+        while classes:
+            joint = max(most, classes[0][1])
+            if (number + classes[0][2]) * size * width(size, joint) > min(SMALL_BLOCK, MAX_ELEMENTS):
+                break
+            most, number = joint, number + classes.pop(0)[2]
+        for part in order[start : start + number].split(max(1, MAX_ELEMENTS // (size * width(size, most)))):
+            yield Block(hop, cases, part, size)
+        start += number
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The anchors i among the neighbours of a block's rows j: the first ``I`` places of every row."""
+
+    pair: Tensor  # (R, I); 0 where there is none
+    anchor: Tensor  # (R, I) the row of i in the outer hop
+    valid: Tensor  # (R, I)
+    droppable: Tensor  # (R, I)
+    out_of_reach: Tensor  # (R, I, T) cases of j that it cannot be in while (i, j) is kept
+    columns: list[int]  # per case g of the anchors: the first so many places have it
+    tau: list[Scale]  # per case g: the scale of i, (R, columns)
+
+
+def pairs_of(block: Block, hood: Neighbourhood, anchor_cases: DropCases) -> Pairs:
+    count = hood.anchors_around[block.rows]
+    place = torch.arange(int(count.max()), device=count.device)
+    valid = place < count[:, None]
+    outer = hood.outer
+    if not place.numel():
+        empty = torch.zeros_like(valid, dtype=torch.long)
+        return Pairs(empty, empty, valid, valid, valid[..., None], [], [])
+    pair = torch.where(valid, hood.pair[block.slots[:, : place.numel()]], 0)
+    anchor = outer.row[pair]
+    reach = (block.cases.first[:, None] <= outer.most_drops[pair][..., None]) & block.has_case()[:, None]
+    number = torch.where(valid, anchor_cases.number[anchor], 0)
+    columns = [int((number > case).sum(dim=1).max()) for case in range(int(number.max()))]
+    scale = anchor_cases.of(anchor.flatten()).scale(outer.low.dtype)
+    low = scale.low.unflatten(0, anchor.shape)
+    high = None if scale.high is None else scale.high.unflatten(0, anchor.shape)
+    tau = []
+    for case, width in enumerate(columns):
+        at = low[:, :width, case]
+        top = None if high is None or torch.equal(high[:, :width, case], at) else high[:, :width, case]
+        tau.append(Scale(at, top))
+    return Pairs(pair, anchor, valid, outer.droppable[pair], ~reach, columns, tau)
+
+
+def _descending(values: Tensor) -> Tensor:
+    return torch.argsort(values, descending=True, stable=True)
+
+
+def _round_up(degree: Tensor) -> Tensor:
+    """Degrees rounded up to three significant bits (1 … 8, 10, 12, 14, 16, 20, …): few sizes, little padding."""
+    exponent = torch.floor(torch.log2(degree.clamp(min=1).double())).long()
+    step = torch.bitwise_left_shift(torch.ones_like(degree), (exponent - 2).clamp(min=0))
+    return ((degree.clamp(min=1) + step - 1) // step) * step

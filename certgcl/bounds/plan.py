@@ -1,0 +1,114 @@
+"""What the degree-exact bound needs of graph and budget alone: cases and blocks, made once and used for all weights."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.blocks import Width, blocks, pairs_of
+from certgcl.bounds.counts import DropCases, drop_cases
+from certgcl.bounds.neighbourhood import Hop, Neighbourhood
+
+LineSharing = Literal["by-count", "shared"]
+
+
+class Partition:
+    """All rows of a hop in blocks. Results come block by block as tables ``(R, T, ...)``.
+
+    Attributes:
+        place: where each case of every row stands once those tables are flattened and joined, ``(rows, cases)``;
+            beyond a row's cases, its last one.
+    """
+
+    def __init__(self, hop: Hop, cases: DropCases, width: Width, similar: Tensor | None = None) -> None:
+        self.blocks = list(blocks(hop, cases, width, similar))
+        self.place = torch.zeros_like(cases.first)
+        start, rank = 0, torch.arange(cases.most, device=cases.first.device)
+        for block in self.blocks:
+            number, most = block.cases.number[:, None], block.cases.most
+            row = torch.arange(len(block.rows), device=rank.device)[:, None]
+            self.place[block.rows] = start + row * most + rank.minimum(number - 1)
+            start += len(block.rows) * most
+
+
+class PairedPartition(Partition):
+    """The inner rows in blocks, with the anchors around them. Values of pairs come block by block and, within, case by
+    case of the anchors, as tables ``(R, columns, ...)``.
+
+    Attributes:
+        pair_place: where the value of every pair and case stands once those tables are flattened and joined,
+            ``(P, G)``; beyond an anchor's cases, its last one.
+        total: the number of values.
+    """
+
+    def __init__(self, hood: Neighbourhood, cases: DropCases, anchor_cases: DropCases, width: Width) -> None:
+        super().__init__(hood.inner, cases, width, similar=hood.anchors_around)
+        self.pairs = [pairs_of(block, hood, anchor_cases) for block in self.blocks]
+        place = torch.zeros(hood.outer.col.numel(), anchor_cases.most, dtype=torch.long, device=hood.outer.col.device)
+        self.total = 0
+        for pairs in self.pairs:
+            for case, columns in enumerate(pairs.columns):
+                valid = pairs.valid[:, :columns]
+                here = torch.arange(valid.numel(), device=place.device).view(valid.shape)
+                place[pairs.pair[:, :columns][valid], case] = self.total + here[valid]
+                self.total += valid.numel()
+        rank = torch.arange(anchor_cases.most, device=place.device)
+        last = (anchor_cases.number - 1)[hood.outer.row, None]
+        self.pair_place = place.gather(1, rank.minimum(last))
+
+
+class AnchorCases:
+    """The cases of all anchors as one flat list, anchor after anchor.
+
+    Attributes:
+        anchor, case: of every entry, ``(F,)``.
+        place: where the cases of every anchor stand, ``(A, G)``; beyond its cases, its last one.
+    """
+
+    def __init__(self, cases: DropCases) -> None:
+        everyone = torch.arange(len(cases.number), device=cases.number.device)
+        rank = torch.arange(cases.most, device=everyone.device)
+        start = cases.number.cumsum(0) - cases.number
+        self.anchor = torch.repeat_interleave(everyone, cases.number)
+        self.case = torch.arange(len(self.anchor), device=everyone.device) - start[self.anchor]
+        self.place = start[:, None] + rank.minimum(cases.number[:, None] - 1)
+
+
+class DegreePlan:
+    """Cases and blocks for one neighbourhood.
+
+    Args:
+        resolution: see :func:`certgcl.bounds.counts.drop_cases`.
+        lines: whether each case of a row has pre-activation bounds and lines of its own, or all share one pair.
+    """
+
+    def __init__(self, hood: Neighbourhood, resolution: int, lines: LineSharing) -> None:
+        self.hood = hood
+        self.anchor_cases = drop_cases(hood.outer, resolution)
+        self.row_cases = drop_cases(hood.inner, resolution)
+        self.flat = AnchorCases(self.anchor_cases)
+        self.line_cases = self.row_cases if lines == "by-count" else drop_cases(hood.inner, 1)
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._paired: dict[tuple[int, int], PairedPartition] = {}
+
+    def layer1(self, channels: int) -> Partition:
+        """The inner rows, for as many values at every neighbour, with the cases that have lines of their own."""
+        return self._partition("layer1", self.hood.inner, self.line_cases, channels, lambda size, cases: channels)
+
+    def anchors(self, channels: int) -> Partition:
+        """The anchors, for as many values at every neighbour and case."""
+        return self._partition("anchors", self.hood.outer, self.anchor_cases, channels,
+                               lambda size, cases: channels * cases)
+
+    def rows(self, width: Width) -> PairedPartition:
+        """The inner rows and the pairs around them."""
+        key = width(4, 1), width(64, 1)  # tells the widths in use apart
+        if key not in self._paired:
+            self._paired[key] = PairedPartition(self.hood, self.row_cases, self.anchor_cases, width)
+        return self._paired[key]
+
+    def _partition(self, name: str, hop: Hop, cases: DropCases, channels: int, width: Width) -> Partition:
+        if (name, channels) not in self._partitions:
+            self._partitions[name, channels] = Partition(hop, cases, width)
+        return self._partitions[name, channels]
+
