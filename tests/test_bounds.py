@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from toys import admissible_sets, drop_problem, random_graph, random_tensor, toy_graph, toy_weights, without
 
-from certgcl.bounds import METHODS, BoundMethod, Crown, Degree, Interval, Paper, Released, get_method, neighbourhood
+from certgcl.bounds import METHODS, BoundMethod, Crown, Degree, Interval, Paper, Released, blocks, get_method
 from certgcl.bounds.rounding import rounding_slack
 from certgcl.budget import EdgeDropBudget
 from certgcl.encoder import GCNWeights
@@ -143,7 +143,7 @@ def test_directions_do_not_depend_on_each_other(method: str) -> None:
 def test_size_of_the_blocks_does_not_matter(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     graph, weights, directions = random_graph(density=0.5), toy_weights(), random_tensor(12, 2, 3, seed=9)
     whole = values_of(method, weights, graph, BUDGETS["mixed"], directions)
-    monkeypatch.setattr(neighbourhood, "MAX_ELEMENTS", 1)
+    monkeypatch.setattr(blocks, "MAX_ELEMENTS", 1)
     assert_same(values_of(method, weights, graph, BUDGETS["mixed"], directions), whole)
 
 
@@ -377,5 +377,5 @@ def test_nothing_is_as_large_as_the_square_of_the_nodes(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["crown", "degree", "degree-cheap"])
 def test_nothing_is_as_large_as_the_square_of_a_hub(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    monkeypatch.setattr(neighbourhood, "MAX_ELEMENTS", 1 << 14)
+    monkeypatch.setattr(blocks, "MAX_ELEMENTS", 1 << 14)
     assert largest_tensor(method, toy_graph(nx.star_graph(300)), EdgeDropBudget(local=2)) < 300**2

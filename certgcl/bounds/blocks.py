@@ -10,7 +10,7 @@ from certgcl.bounds.counts import DropCases, Scale
 from certgcl.bounds.neighbourhood import Hop, Neighbourhood
 
 MAX_ELEMENTS = 1 << 20  # of one intermediate tensor; larger ones leave the cache, and cost fresh memory at every use
-SMALL_BLOCK = 1 << 17  # elements that take about as long as the calls around them
+SMALL_BLOCK = 1 << 18  # elements that take about as long as the calls around them
 
 Width = Callable[[int, int], int]
 """Elements needed for each slot, given the padded degree and the number of cases of a row."""
@@ -52,7 +52,8 @@ class Block:
         self.scale_of_counts = self.cases.scale_of_counts(hop.low.dtype)
         self.most = self.scale_of_counts.shape[1] - 1
         self.single = self.scale.high is None
-        self.all_droppable = bool(self.droppable.all())
+        self.least_droppable = int(self.droppable.sum(dim=1).min())
+        self.all_droppable = self.least_droppable == size
 
     @property
     def size(self) -> int:

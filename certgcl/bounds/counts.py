@@ -19,13 +19,13 @@ class Scale(NamedTuple):
         """The least ``s value``."""
         if self.high is None:
             return self.low * value
-        return torch.minimum(self.low * value, self.high * value)
+        return torch.where(value > 0, self.low, self.high) * value
 
     def most(self, value: Tensor) -> Tensor:
         """The largest ``s value``."""
         if self.high is None:
             return self.low * value
-        return torch.maximum(self.low * value, self.high * value)
+        return torch.where(value > 0, self.high, self.low) * value
 
     def times(self, other: "Scale") -> "Scale":
         """The product of two scales that vary independently."""
@@ -86,14 +86,14 @@ def drop_cases(hop: Hop, resolution: int) -> DropCases:
     number = (hop.budget + 1).clamp(max=resolution)
     groups = int(number.max())
     place = torch.arange(groups + 1, device=budget.device)
-    # Group starts c_k with D - c_k falling geometrically, forced to increase strictly from 0 to q.
+    # D - t falls by about the same factor from group to group, and each has one count at least. That D (1 - ρ^k) is
+    # concave in k makes the starts increase strictly.
     whole = (degree + 1).double()
-    share = place[:-1] / max(1, groups - 1)
+    share = place[:-1].double() / max(1, groups - 1)
     wanted = torch.floor(whole * (1 - ((whole - budget) / whole) ** share)).long()
-    surplus = (wanted - place[:-1]).cummax(dim=1).values.clamp(min=0).minimum((budget - (groups - 1)).clamp(min=0))
-    starts = place[:-1] + surplus
+    starts = wanted.minimum(budget - (groups - 1) + place[:-1])
     if groups > 1:
-        starts[:, -1:] = budget
+        starts[:, -1:] = budget  # not left to rounding
     grouped = torch.cat([starts, budget + 1], dim=1)
     single = hop.budget < resolution
     edges = torch.where(single[:, None], place.minimum(budget + 1), grouped)

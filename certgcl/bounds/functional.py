@@ -116,15 +116,16 @@ class ChannelFunctionals(_Linearised):
 
     def __init__(self, matrix: Tensor, plan: DegreePlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
         super().__init__(plan, layer1, rules)
-        self.matrix, self.magnitude = matrix, matrix.abs()
+        self.matrix, self.negative_magnitude = matrix, -matrix.abs()
+        self.signs = matrix.new_tensor([[1.0], [-1.0]])
         self.number = 2 * matrix.shape[1]
         self.interval = self._both_signs(self.hidden)  # (F, M)
         self.constant = [self._both_signs(constant) for _, constant in self.lines]
 
     def _both_signs(self, values: Range) -> Tensor:
         """The least ``v @ [matrix, -matrix]``."""
-        middle, spread = values.middle @ self.matrix, values.radius @ self.magnitude
-        return torch.cat([middle - spread, -middle - spread], dim=-1)
+        middle, spread = values.middle @ self.matrix, values.radius @ self.negative_magnitude
+        return torch.addcmul(spread[..., None, :], middle[..., None, :], self.signs).flatten(-2)
 
     def _scaled(self, place: Tensor, projected: Tensor, rule: int) -> Tensor:
         """``C`` for lines and targets that broadcast against each other."""
@@ -148,7 +149,8 @@ class ChannelFunctionals(_Linearised):
     def row_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> RowTerms:
         place = self._places(block)
         terms = self._scaled(place[:, None], self._projected(block)[:, :, None], rule)[:, :, None]
-        return RowTerms(terms[:, -1], terms[:, :-1], take(self.constant[rule], place)[:, None],
+        leaves, own = terms.split([block.size, 1], dim=1)
+        return RowTerms(own[:, 0], leaves, take(self.constant[rule], place)[:, None],
                         take(self.interval, place)[:, None])
 
 
@@ -208,6 +210,6 @@ class AnchorFunctionals(_Linearised):
         slope, constant = (self._range(values, place) for values in self.lines[rule])
         slopes = self._slopes(omega[:, :, None], slope.middle[:, None, :, None], slope.radius[:, None, :, None])
         terms = self._projected(block) @ slopes.flatten(1, 3).mT  # (R, K + 1, I T M)
-        terms = terms.unflatten(2, slopes.shape[1:4])
-        return RowTerms(terms[:, -1], terms[:, :-1], self._values(omega, constant),
+        leaves, own = terms.unflatten(2, slopes.shape[1:4]).split([block.size, 1], dim=1)
+        return RowTerms(own[:, 0], leaves, self._values(omega, constant),
                         self._values(omega, self._range(self.hidden, place)))

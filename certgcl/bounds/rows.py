@@ -1,35 +1,19 @@
 """The row lemma: the least value of one row of the GCN matrix, exact in the row's own degree."""
 
+from typing import Any, NamedTuple
+
 import torch
 from torch import Tensor
 
 from certgcl.bounds.blocks import Block
 
+INSERTED = 8  # largest values of a row that are found by insertion,
+INSERTION_PAYS = 1 << 9  # given so many rows and functionals for each
+
 
 def least_terms(block: Block, values: Tensor) -> Tensor:
     """``g_k``, the least ``s_k v_k`` for values ``v_k``, ``(R, K, ...)``; zero where padded."""
     return block.neighbours.at(..., *(None,) * (values.dim() - 2)).least(values)
-
-
-def remaining_sums(block: Block, terms: Tensor, most: int) -> Tensor:
-    """``Σ_k g_k - top_t``, what remains of each row's sum without its t largest droppable terms, for t = 0 … most.
-
-    Args:
-        terms: ``(R, K, ...)``, zero where padded.
-
-    Returns:
-        ``(R, most + 1, ...)``; constant beyond the number of droppable terms.
-    """
-    total = terms.sum(dim=1, keepdim=True)
-    kept = min(most, block.size)
-    if block.all_droppable:
-        largest = terms.topk(kept, dim=1).values
-    else:
-        fixed = ~block.droppable.view(block.droppable.shape + (1,) * (terms.dim() - 2))
-        largest = terms.masked_fill(fixed, -torch.inf).topk(kept, dim=1).values
-        largest = largest.masked_fill(largest == -torch.inf, 0.0)
-    sums = torch.cat([total, total - largest.cumsum(dim=1)], dim=1)
-    return sums if kept == most else torch.cat([sums] + [sums[:, -1:]] * (most - kept), dim=1)
 
 
 def case_minima(block: Block, terms: Tensor, own: Tensor, own_squared: Tensor | None = None,
@@ -49,37 +33,161 @@ def case_minima(block: Block, terms: Tensor, own: Tensor, own_squared: Tensor | 
     Returns:
         ``(R, I, T, M)``, once or twice.
     """
+    given = terms, own, own_squared
+    if torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in given):
+        return list(_RowLemma.apply(block, following, *given))
+    return [minimum.value for minimum in _minima(block, following, *given, where=False)]
+
+
+class _Minimum(NamedTuple):
+    """The least values ``(R, I, T, M)``, and if wanted where they are taken: how many terms are dropped, and the
+    smallest of them."""
+
+    value: Tensor
+    count: Tensor | None = None
+    dropped: Tensor | None = None
+
+
+def _minima(block: Block, following: bool, terms: Tensor, own: Tensor, own_squared: Tensor | None,
+            where: bool) -> list[_Minimum]:
+    """The minima with ``top_t`` and, if wanted, with ``top_(t+1)``."""
     shifts = (0, 1) if following else (0,)
     if block.single:
+        row = _SortedRow(block, terms, block.most + shifts[-1], where)
+        counts = torch.arange(block.most + 1, device=terms.device)[:, None]
         scale = block.scale_of_counts[:, None, :, None]
         part = scale * (own if own_squared is None else own + scale.square() * own_squared)
-        remaining = remaining_sums(block, terms, block.most + shifts[-1])
-        return [scale * (part + _at_own_case(remaining[:, shift : shift + block.most + 1])) for shift in shifts]
-    found: list[list[Tensor]] = [[] for _ in shifts]
-    shared = remaining_sums(block, terms[..., 0, :], block.most + shifts[-1]) if terms.shape[-2] == 1 else None
+        minima = []
+        for shift in shifts:
+            here = slice(shift, shift + block.most + 1)
+            value = scale * (part + _at_own_case(row.remaining[:, here]))
+            minima.append(_Minimum(value, (counts + shift).expand_as(value), _at_own_case(row.smallest[:, here]))
+                          if where else _Minimum(value))
+        return minima
+    found: list[list[_Minimum]] = [[] for _ in shifts]
+    shared = _SortedRow(block, terms[..., 0, :], block.most + shifts[-1], where) if terms.shape[-2] == 1 else None
     for case in range(block.cases.most):
         first, last = block.cases.first[:, case, None], block.cases.last[:, case, None]
         start, end = int(first.min()), int(last.max()) + 1
-        counts = torch.arange(start, end, device=first.device)
+        counts = torch.arange(start, end, device=terms.device)
         outside = ((counts < first) | (counts > last))[..., None, None]
         scale = block.scale_of_counts[:, start:end, None, None]
         part = _of_case(own, case)
         if own_squared is not None:
             part = part + scale.square() * _of_case(own_squared, case)
-        remaining = shared if shared is not None else remaining_sums(block, terms[..., case, :], end - 1 + shifts[-1])
-        for values, shift in zip(found, shifts, strict=True):
-            value = scale * (scale * part + remaining[:, start + shift : end + shift])
-            values.append(value.masked_fill(outside, torch.inf).amin(dim=1))
-    return [torch.stack(values, dim=2) for values in found]
+        row = shared or _SortedRow(block, terms[..., case, :], end - 1 + shifts[-1], where)
+        for minima, shift in zip(found, shifts, strict=True):
+            value = scale * (scale * part + row.remaining[:, start + shift : end + shift])
+            value = value.masked_fill(outside, torch.inf)
+            if where:
+                least, place = value.min(dim=1)
+                count = place + start + shift
+                minima.append(_Minimum(least, count, row.smallest.gather(1, count[:, None])[:, 0]))
+            else:
+                minima.append(_Minimum(value.amin(dim=1)))
+    return [_Minimum(*(torch.stack(parts, dim=2) for parts in zip(*minima, strict=True) if parts[0] is not None))
+            for minima in found]
 
 
-def _at_own_case(remaining: Tensor) -> Tensor:
-    """The sums ``(R, T, I, T or 1, M)`` for count t taken in case t; ``(R, I, T, M)``."""
-    if remaining.shape[3] == 1:
-        return remaining[:, :, :, 0].transpose(1, 2)
-    return remaining.diagonal(dim1=1, dim2=3).movedim(-1, 2)
+class _SortedRow:
+    """The largest droppable terms of every row.
+
+    Attributes:
+        remaining: ``Σ_k g_k - top_t`` for t = 0 … most, ``(R, most + 1, ...)``.
+        smallest: if wanted, the smallest of the t largest, infinite for t = 0 and negatively where there are fewer.
+    """
+
+    def __init__(self, block: Block, terms: Tensor, most: int, where: bool) -> None:
+        kept = min(most, block.size)
+        total = terms.sum(dim=1, keepdim=True)
+        candidates = terms
+        if not block.all_droppable:
+            fixed = ~block.droppable.view(block.droppable.shape + (1,) * (terms.dim() - 2))
+            candidates = terms.masked_fill(fixed, -torch.inf)
+        if 0 < kept <= INSERTED and total.numel() >= INSERTION_PAYS * kept:
+            largest = _largest_by_insertion(candidates, kept)
+        else:
+            largest = candidates.topk(kept, dim=1).values
+        dropped = largest if kept <= block.least_droppable else largest.masked_fill(largest == -torch.inf, 0.0)
+        beyond = (-1, most - kept, *terms.shape[2:])
+        remaining = total - dropped.cumsum(dim=1)
+        self.remaining = torch.cat([total, remaining, (remaining if kept else total)[:, -1:].expand(beyond)], dim=1)
+        if where:
+            infinite = torch.full_like(total, torch.inf)
+            self.smallest = torch.cat([infinite, largest, (-infinite).expand(beyond)], dim=1)
+
+
+def _largest_by_insertion(values: Tensor, number: int) -> Tensor:
+    """What ``topk`` gives, several times as fast for few of them as it keeps no track of places.
+
+    Each value is let down the list of the largest so far.
+    """
+    largest: list[Tensor] = []
+    for value in values.unbind(dim=1):
+        for place, other in enumerate(largest):
+            largest[place], value = torch.maximum(other, value), torch.minimum(other, value)
+        if len(largest) < number:
+            largest.append(value)
+    return torch.stack(largest, dim=1)
+
+
+def _at_own_case(values: Tensor) -> Tensor:
+    """Values ``(R, T, I, T or 1, M)`` for count t taken in case t; ``(R, I, T, M)``."""
+    if values.shape[3] == 1:
+        return values[:, :, :, 0].transpose(1, 2)
+    return values.diagonal(dim1=1, dim2=3).movedim(-1, 2)
 
 
 def _of_case(values: Tensor, case: int) -> Tensor:
     """``(R, I, T or 1, M)`` values in one case, ``(R, 1, I, M)``."""
     return values[:, None, :, min(case, values.shape[2] - 1)]
+
+
+class _RowLemma(torch.autograd.Function):
+    """The lemma with the gradient of its minimiser: ``s(t)`` at the terms that are kept there.
+
+    Terms that tie with the smallest dropped one share what is left to drop.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, block: Block, following: bool, terms: Tensor, own: Tensor,
+                own_squared: Tensor | None) -> tuple[Tensor, ...]:
+        minima = _minima(block, following, terms, own, own_squared, where=True)
+        ctx.block, ctx.squared, ctx.own_shape = block, own_squared is not None, own.shape
+        ctx.save_for_backward(terms, *(part for minimum in minima for part in minimum[1:]))
+        return tuple(minimum.value for minimum in minima)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        block: Block = ctx.block
+        terms, *places = ctx.saved_tensors
+        fixed = None if block.all_droppable else ~block.droppable[..., None, None, None]
+        of_terms, of_own, of_squared = 0, 0, 0
+        for shift, gradient in enumerate(gradients):
+            count, dropped = places[2 * shift : 2 * shift + 2]
+            index = (count - shift).flatten(1)
+            scale = block.scale_of_counts.gather(1, index).view(count.shape)
+            change = gradient * scale
+            part = change * scale
+            of_own = of_own + _reduced(part, ctx.own_shape)
+            if ctx.squared:
+                of_squared = of_squared + _reduced(part * scale.square(), ctx.own_shape)
+            for case in range(count.shape[2] if terms.shape[3] == 1 else 1):  # one after the other, or all at once
+                cases = slice(case, case + 1) if terms.shape[3] == 1 else slice(None)
+                kept = _kept_share(terms, *(place[:, None, :, cases] for place in (count, dropped)), fixed)
+                of_terms = of_terms + kept * change[:, None, :, cases]
+        return None, None, of_terms, of_own, of_squared if ctx.squared else None
+
+
+def _kept_share(terms: Tensor, count: Tensor, dropped: Tensor, fixed: Tensor | None) -> Tensor:
+    """The share of every term that is left when the ``count`` largest droppable ones, down to ``dropped``, are gone."""
+    above, tied = terms > dropped, terms == dropped
+    if fixed is not None:
+        above, tied = above.masked_fill(fixed, False), tied.masked_fill(fixed, False)
+    left = (count - above.sum(dim=1, keepdim=True)) / tied.sum(dim=1, keepdim=True).clamp(min=1)
+    return 1 - above.to(terms.dtype) - tied * left.to(terms.dtype)
+
+
+def _reduced(gradient: Tensor, shape: torch.Size) -> Tensor:
+    """The gradient of a tensor ``(R, I, T or 1, M)`` that was spread over all cases."""
+    return gradient if gradient.shape == shape else gradient.sum_to_size(shape)
