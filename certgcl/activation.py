@@ -39,14 +39,15 @@ class TwoPieceLinear:
     slope: Tensor  # γ, shape () or (channels,)
 
     def __call__(self, p: Tensor) -> Tensor:
-        return torch.where(p >= 0, p, self.slope * p)
+        return p.clamp(min=0) + self.slope * p.clamp(max=0)
 
     def interval(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """The range of σ on ``[l, u]``. Exact: σ is monotone on each side of 0, where it is 0."""
         at_lower, at_upper = self(lower), self(upper)
         least, most = torch.minimum(at_lower, at_upper), torch.maximum(at_lower, at_upper)
-        turns = (self.slope < 0) & (lower < 0) & (upper > 0)
-        return torch.where(turns, torch.zeros_like(least), least), most
+        if bool((self.slope < 0).any()):
+            least = torch.where((self.slope < 0) & (lower < 0) & (upper > 0), torch.zeros_like(least), least)
+        return least, most
 
     def lines(self, lower: Tensor, upper: Tensor, rule: SlopeRule) -> Lines:
         """Lines around σ on ``[l, u]``; ``rule`` picks the slope that is free on an interval around zero.
@@ -59,22 +60,23 @@ class TwoPieceLinear:
         between its one-sided derivatives γ and 1 there; for a concave σ (γ > 1) the two change places.
         """
         check_slopes((rule,))
-        gamma = self.slope.expand_as(lower)
-        one, zero = torch.ones_like(lower), torch.zeros_like(lower)
-        unstable = (lower < 0) & (upper > 0)
-        known = torch.where(lower >= 0, one, gamma)
-        # A harmless denominator where the chord is not used keeps its gradient finite.
-        width = torch.where(unstable, upper - lower, one)
-        chord = torch.where(unstable, (upper - gamma * lower) / width, known)
-        offset = torch.where(unstable, upper - chord * upper, zero)
+        gamma = self.slope
+        below, above = lower.clamp(max=0), upper.clamp(min=0)
+        # Where the sign of p is known, one of the two is zero and the chord is σ itself. A width of zero is made one,
+        # which keeps gradients finite.
+        width = above - below
+        chord = (above - gamma * below) / (width + (width == 0))
+        offset = above - chord * above
         match rule:
             case "parallel":
                 free = chord
             case "adaptive":
-                free = torch.where(unstable, torch.where(upper >= -lower, one, gamma), known)
+                free = gamma + (1 - gamma) * (lower + upper >= 0)
             case _:
-                free = torch.where(unstable, gamma, known)
-        convex = gamma <= 1
+                free = gamma + (1 - gamma) * (lower >= 0)
+        zero, convex = torch.zeros_like(offset), gamma <= 1
+        if bool(convex.all()):
+            return Lines(free, zero, chord, offset)
         return Lines(
             torch.where(convex, free, chord),
             torch.where(convex, zero, offset),

@@ -12,7 +12,8 @@ METHODS: dict[str, BoundMethod] = {
     "interval": Interval(),
     "crown": Crown(),
     "degree": Degree(),
-    "degree-cheap": Degree(preactivations="interval", slopes=("adaptive",)),
+    "degree-fast": Degree(slopes=("adaptive",), lines="shared", resolution=1, hubs=256),
+    "degree-cheap": Degree(preactivations="interval", slopes=("adaptive",), lines="shared", resolution=1, hubs=256),
     "paper": Paper(),
     "released": Released(),
 }

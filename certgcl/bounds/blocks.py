@@ -21,6 +21,11 @@ def take(table: Tensor, index: Tensor) -> Tensor:
     return table.index_select(0, index.flatten()).view(index.shape + table.shape[1:])
 
 
+def infinite_unless(condition: Tensor, dtype: torch.dtype) -> Tensor:
+    """Zero where the condition holds, elsewhere infinity: added to values, a mask at the price of a sum."""
+    return torch.zeros(condition.shape, dtype=dtype, device=condition.device).masked_fill(~condition, torch.inf)
+
+
 class Block:
     """Some rows of a hop in the T cases of how many edges they lose, padded to ``K`` neighbours.
 
@@ -32,7 +37,10 @@ class Block:
         neighbours: the scales of the neighbours, ``(R, K)``; 0 where padded.
         cases, scale: the cases of the rows, and the scales in them, ``(R, T)``.
         scale_of_counts: ``s(t)`` for all counts, ``(R, most + 1)``.
+        never_dropped: minus infinity where a neighbour cannot be dropped, else zero, ``(R, K)``.
     """
+
+    hub = False  # whether these are rows of too many neighbours for any but the cheapest treatment
 
     def __init__(self, hop: Hop, cases: DropCases, rows: Tensor, size: int) -> None:
         place = torch.arange(size, device=rows.device)
@@ -52,7 +60,9 @@ class Block:
         self.scale_of_counts = self.cases.scale_of_counts(hop.low.dtype)
         self.most = self.scale_of_counts.shape[1] - 1
         self.single = self.scale.high is None
-        self.least_droppable = int(self.droppable.sum(dim=1).min())
+        self.droppable_terms = self.droppable.sum(dim=1)
+        self.least_droppable = int(self.droppable_terms.min())
+        self.never_dropped = infinite_unless(self.droppable, hop.low.dtype).neg()
         self.all_droppable = self.least_droppable == size
 
     @property
@@ -65,15 +75,15 @@ class Block:
         return torch.arange(self.cases.most, device=self.rows.device) < self.cases.number[:, None]
 
 
-def blocks(hop: Hop, cases: DropCases, width: Width, similar: Tensor | None = None) -> Iterator[Block]:
-    """All rows, in blocks whose tensors stay below ``MAX_ELEMENTS`` (or hold one row).
+def blocks(hop: Hop, cases: DropCases, width: Width, rows: Tensor, similar: Tensor | None = None) -> Iterator[Block]:
+    """Some rows, in blocks whose tensors stay below ``MAX_ELEMENTS`` (or hold one row).
 
     Args:
         similar: rows alike in this too come together, ``(R,)``.
     """
     padded = _round_up(hop.degree)
     kind = padded * (cases.most + 1) + cases.number
-    order = torch.arange(padded.numel(), device=padded.device) if similar is None else _descending(similar)
+    order = rows if similar is None else rows[_descending(similar[rows])]
     order = order[_descending(kind[order])]
     kinds, counts = torch.unique_consecutive(kind[order], return_counts=True)
     classes = [(code // (cases.most + 1), code % (cases.most + 1), count)
@@ -99,8 +109,8 @@ class Pairs:
     pair: Tensor  # (R, I); 0 where there is none
     anchor: Tensor  # (R, I) the row of i in the outer hop
     valid: Tensor  # (R, I)
-    droppable: Tensor  # (R, I)
-    out_of_reach: Tensor  # (R, I, T) cases of j that it cannot be in while (i, j) is kept
+    never_dropped: Tensor | None  # (R, I) minus infinity where (i, j) cannot be dropped, else zero; None if all can
+    out_of_reach: Tensor | None  # (R, I, T) infinity in cases that j cannot be in while (i, j) is kept, else zero
     columns: list[int]  # per case g of the anchors: the first so many places have it
     tau: list[Scale]  # per case g: the scale of i, (R, columns)
 
@@ -112,7 +122,7 @@ def pairs_of(block: Block, hood: Neighbourhood, anchor_cases: DropCases) -> Pair
     outer = hood.outer
     if not place.numel():
         empty = torch.zeros_like(valid, dtype=torch.long)
-        return Pairs(empty, empty, valid, valid, valid[..., None], [], [])
+        return Pairs(empty, empty, valid, None, None, [], [])
     pair = torch.where(valid, hood.pair[block.slots[:, : place.numel()]], 0)
     anchor = outer.row[pair]
     reach = (block.cases.first[:, None] <= outer.most_drops[pair][..., None]) & block.has_case()[:, None]
@@ -126,7 +136,10 @@ def pairs_of(block: Block, hood: Neighbourhood, anchor_cases: DropCases) -> Pair
         at = low[:, :width, case]
         top = None if high is None or torch.equal(high[:, :width, case], at) else high[:, :width, case]
         tau.append(Scale(at, top))
-    return Pairs(pair, anchor, valid, outer.droppable[pair], ~reach, columns, tau)
+    droppable = outer.droppable[pair]
+    never = None if bool(droppable.all()) else infinite_unless(droppable, outer.low.dtype).neg()
+    out_of_reach = None if bool(reach.all()) else infinite_unless(reach, outer.low.dtype)
+    return Pairs(pair, anchor, valid, never, out_of_reach, columns, tau)
 
 
 def _descending(values: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """How many edges a node loses, as a list of cases: count by count, or for large budgets in groups of counts."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -9,23 +9,30 @@ from torch import Tensor
 from certgcl.bounds.neighbourhood import Hop, inverse_sqrt_degree
 
 
-class Scale(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Scale:
     """A scale ``s``: anywhere in ``[low, high]``, or exactly ``low`` where ``high`` is None. Never negative."""
 
     low: Tensor
     high: Tensor | None
 
+    @cached_property
+    def _middle(self) -> Tensor:
+        return self.low if self.high is None else (self.low + self.high) / 2
+
+    @cached_property
+    def _radius(self) -> Tensor | None:
+        return None if self.high is None else (self.high - self.low) / 2
+
     def least(self, value: Tensor) -> Tensor:
-        """The least ``s value``."""
-        if self.high is None:
-            return self.low * value
-        return torch.where(value > 0, self.low, self.high) * value
+        """The least ``s value``, which is ``middle value - radius |value|``."""
+        product = self._middle * value
+        return product if self._radius is None else torch.addcmul(product, self._radius, value.abs(), value=-1)
 
     def most(self, value: Tensor) -> Tensor:
         """The largest ``s value``."""
-        if self.high is None:
-            return self.low * value
-        return torch.where(value > 0, self.high, self.low) * value
+        product = self._middle * value
+        return product if self._radius is None else torch.addcmul(product, self._radius, value.abs())
 
     def times(self, other: "Scale") -> "Scale":
         """The product of two scales that vary independently."""

@@ -1,6 +1,7 @@
 """Linear bounds on the box: the paper's Theorem 2, repaired so that it is one."""
 
 from dataclasses import dataclass, field
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -74,9 +75,11 @@ class BoxMinimum:
         parts: list[list[Tensor]] = [[self.outer.lower.new_zeros(0, functionals.number)] for _ in range(1 + len(rules))]
         for block, pairs in zip(partition.blocks, partition.pairs, strict=True):
             here: list[list[Tensor]] = [[] for _ in parts]
+            functionals.enter(block)
             for columns in functionals.columns(block, pairs, 0) if pairs.columns else []:
                 terms = [functionals.row_terms(block, pairs, columns, 0, rule) for rule in rules]
-                value = _best([self._row_sum(block, term).maximum(term.interval[..., 0, :]) for term in terms])
+                interval = functionals.row_intervals(block, pairs, columns, 0)[..., 0, :]
+                value = _best([interval, *(self._row_sum(block, term) for term in terms)])
                 own = [functionals.pair_terms(block, pairs, columns, 0, rule) for rule in rules]
                 for part, result in zip(here, [value.expand_as(own[0]), *own], strict=True):
                     part.append(result)
@@ -94,4 +97,4 @@ class BoxMinimum:
 
 
 def _best(values: list[Tensor]) -> Tensor:
-    return torch.stack(values).amax(dim=0)
+    return reduce(torch.maximum, values)

@@ -1,7 +1,7 @@
 """Degree-exact bounds: all entries of a row share one degree, and the bound knows it."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, get_args
 
 import torch
@@ -15,9 +15,12 @@ from certgcl.bounds.interval import layer1_on_box, layer2_on_box
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DegreePlan, LineSharing
 from certgcl.bounds.problem import DropProblem
+from certgcl.bounds.recompute import recomputed
 from certgcl.bounds.rows import case_minima, least_terms
 from certgcl.encoder import GCNWeights
 from certgcl.errors import MethodError
+
+NARROW = 64  # hidden channels up to which the best slope rule differs from one neighbour to the next
 
 
 @dataclass(frozen=True)
@@ -28,36 +31,51 @@ class Degree:
         preactivations: how layer 2 is bounded before its activation. ``"functional"`` runs the closed form on each
             channel (the full setting); ``"interval"`` applies the row lemma to ``H W2`` (the cheap one, far looser at
             real widths).
-        slopes: the rules for the free slopes of both layers; every part of the bound takes the best of them. Time
-            grows with their number; at real widths ``("adaptive",)`` alone is as tight to three digits.
+        slopes: the rules for the free slopes of both layers; every part of the bound takes the best of them, and time
+            grows with their number. By default all three up to a hidden width of 64, and beyond it ``("adaptive",)``,
+            which is then as tight to three digits.
         lines: ``"by-count"`` gives every number of edges that a node loses its own bounds and lines of layer 1;
             ``"shared"`` one pair for all of them, which saves most of the time and is looser.
         resolution: budgets below this many drops are treated count by count; larger ones in so many groups of counts,
             which is sound too and costs little tightness.
+        hubs: neighbours with more edges than this enter the last step by intervals alone. Each would cost the square
+            of its degree there, and its weight ``(D_i D_j)^(-1/2)`` is small. By default there is no limit.
     """
 
     preactivations: Literal["functional", "interval"] = "functional"
-    slopes: tuple[SlopeRule, ...] = ("adaptive", "flat", "parallel")
+    slopes: tuple[SlopeRule, ...] | None = None
     lines: LineSharing = "by-count"
     resolution: int = 6
+    hubs: int | None = None
     certified: bool = field(default=True, init=False)
 
     @property
     def name(self) -> str:
-        return "degree" if self.preactivations == "functional" else "degree-cheap"
+        if self.preactivations == "interval":
+            return "degree-cheap"
+        return "degree" if self.lines == "by-count" else "degree-fast"
 
     def __post_init__(self) -> None:
-        check_slopes(self.slopes)
+        if self.slopes is not None:
+            check_slopes(self.slopes)
         if self.preactivations not in ("functional", "interval"):
             raise MethodError(f"preactivations={self.preactivations!r}", "it is 'functional' or 'interval'", "Pick one")
         if self.lines not in get_args(LineSharing):
             raise MethodError(f"lines={self.lines!r}", f"it is one of {', '.join(get_args(LineSharing))}", "Pick one")
         if not isinstance(self.resolution, int) or self.resolution < 1:
             raise MethodError(f"resolution={self.resolution!r}", "it is an integer of at least 1", "Try 6")
+        if self.hubs is not None and (not isinstance(self.hubs, int) or self.hubs < 1):
+            raise MethodError(f"hubs={self.hubs!r}", "it is a degree of at least 1, or None", "Try 256")
+
+    def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
+        """The slope rules that are used at this width."""
+        if self.slopes is not None:
+            return self.slopes
+        return ("adaptive", "flat", "parallel") if hidden_channels <= NARROW else ("adaptive",)
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
-        plan = problem.degree_plan(weights.w1.dtype, self.resolution, self.lines)
-        hood, minimise = plan.hood, DegreeMinimum(plan)
+        plan = problem.degree_plan(weights.w1.dtype, self.resolution, self.lines, self.hubs)
+        hood, minimise, rules = plan.hood, DegreeMinimum(plan), self.rules(weights.w1.shape[1])
         layer1 = layer1_by_degree(weights, problem.projected(weights), plan)
         # Neither of the two cheap bounds of layer 2 is always the better one; with both, `degree` is never below
         # `interval`.
@@ -65,19 +83,21 @@ class Degree:
         lower, upper = layer2_by_degree(layer1, plan)
         layer2 = lower.maximum(take(box[0], plan.flat.anchor)), upper.minimum(take(box[1], plan.flat.anchor))
         if self.preactivations == "functional":
-            layer2 = refine_layer2(minimise, layer1, plan, self.slopes, layer2)
-        return bound_output(minimise, layer1, plan, self.slopes, layer2, directions[problem.anchors])
+            layer2 = refine_layer2(minimise, layer1, plan, rules, layer2)
+        return bound_output(minimise, layer1, plan, rules, layer2, directions[problem.anchors])
 
 
 def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DegreePlan) -> Layer1:
     """Bounds of the first pre-activations: the row lemma on every column of ``Y = X W1`` and of ``-Y``."""
     values = torch.cat([projected, -projected], dim=1)
     partition = plan.layer1(values.shape[1])
-    parts = []
-    for block in partition.blocks:
+
+    def bounds(block: Block) -> Tensor:
         terms = least_terms(block, take(values, block.target))[:, :, None, None]
         least, = case_minima(block, terms, take(values, block.own)[:, None, None])
-        parts.append(least[:, 0].flatten(0, 1))
+        return least[:, 0].flatten(0, 1)
+
+    parts = [recomputed(partial(bounds, block)) for block in partition.blocks]
     least, negative_most = torch.cat(parts).chunk(2, dim=1)
     return Layer1(weights, projected, weights.b1 + least, weights.b1 - negative_most, partition.place)
 
@@ -153,7 +173,7 @@ class DegreeMinimum:
         """``F_i`` in every case of every anchor, ``(F, M)``."""
         partition = self.plan.rows(functionals.width)
         phi = [values.flatten(0, 1) for block, pairs in zip(partition.blocks, partition.pairs, strict=True)
-               for values in _pair_minima(functionals, block, pairs)]
+               for values in recomputed(partial(_pair_minima, functionals, block, pairs))]
         return self._anchor_minima(functionals, phi, partition.pair_place)
 
     def _anchor_minima(self, functionals: Functionals, phi: list[Tensor], pair_place: Tensor) -> Tensor:
@@ -180,8 +200,10 @@ class DegreeMinimum:
         return take(torch.cat(parts), partition.place[flat.anchor, flat.case])
 
 
-def _pair_minima(functionals: Functionals, block: Block, pairs: Pairs) -> Iterator[Tensor]:
+def _pair_minima(functionals: Functionals, block: Block, pairs: Pairs) -> list[Tensor]:
     """``φ_ij`` for every pair of a block, case by case of the anchors; ``(R, columns, rules M)``."""
+    minima = []
+    functionals.enter(block)
     table: RowTable | None = None
     for case in range(len(pairs.columns)):
         parts = []
@@ -189,7 +211,8 @@ def _pair_minima(functionals: Functionals, block: Block, pairs: Pairs) -> Iterat
             if table is None or not functionals.shared:
                 table = RowTable(functionals, block, pairs, columns, case)
             parts.append(table.pair_minimum(columns, case))
-        yield torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+        minima.append(torch.cat(parts, dim=1) if len(parts) > 1 else parts[0])
+    return minima
 
 
 class RowTable:
@@ -203,19 +226,19 @@ class RowTable:
         self.functionals, self.block, self.pairs = functionals, block, pairs
         self.start = columns.start
         self.scale = block.scale.at(slice(None), None, slice(None), None)  # of s_j, (R, 1, T, 1)
-        self.lines: list[tuple[Tensor, Tensor]] = []
-        for rule in range(functionals.rules):
-            terms = functionals.row_terms(block, pairs, columns, case, rule)
-            self.lines.append(self._line(terms, columns))
-        self.interval = terms.interval
+        self.interval = functionals.row_intervals(block, pairs, columns, case)
+        # At a hub, the interval alone: its lines would cost the square of its degree.
+        self.lines = [self._line(functionals.row_terms(block, pairs, columns, case, rule), columns)
+                      for rule in range(0 if block.hub and not functionals.shared else functionals.rules)]
 
     def _line(self, terms: RowTerms, columns: slice) -> tuple[Tensor, Tensor]:
-        """``s_j (s_j C_jj + rest_ij) + e_j``, infinite out of reach, and ``C_ji`` of every pair, ``(R, I, T, M)``."""
+        """``s_j (s_j C_jj + rest_ij) + e_j`` and ``C_ji`` of every pair, ``(R, I, T, M)``."""
         least = least_terms(self.block, terms.leaves)
         without, following = case_minima(self.block, least, terms.own, following=True)
         back = self.scale.most(self._at_anchors(least, columns))
-        line = (without - back).maximum(self._if_droppable(following, columns)) + terms.constant
-        line = line.masked_fill(self.pairs.out_of_reach[:, columns, :, None], torch.inf)
+        if self.pairs.never_dropped is not None:
+            following = following + self.pairs.never_dropped[:, columns, None, None]
+        line = (without - back).maximum(following) + terms.constant
         return line, self._at_anchors(terms.leaves, columns)
 
     def _at_anchors(self, leaves: Tensor, columns: slice) -> Tensor:
@@ -223,10 +246,6 @@ class RowTable:
         if self.functionals.shared:
             return leaves[:, columns, 0]
         return leaves[:, columns].diagonal(dim1=1, dim2=2).movedim(-1, 1)
-
-    def _if_droppable(self, values: Tensor, columns: slice) -> Tensor:
-        droppable = self.pairs.droppable[:, columns, None, None]
-        return values if bool(droppable.all()) else torch.where(droppable, values, -torch.inf)
 
     def pair_minimum(self, columns: slice, case: int) -> Tensor:
         """φ of the pairs in these columns for each rule of the anchor's own line, ``(R, I, rules M)``."""
@@ -240,5 +259,8 @@ class RowTable:
         phi = []
         for rule in range(self.functionals.rules):
             own = self.functionals.pair_terms(self.block, self.pairs, columns, case, rule)
-            phi.append(self.scale.least(value + squared.least(own[:, :, None])).amin(dim=2))
+            term = self.scale.least(value + squared.least(own[:, :, None]))
+            if self.pairs.out_of_reach is not None:
+                term = term + self.pairs.out_of_reach[:, columns, :, None]
+            phi.append(term.amin(dim=2))
         return torch.cat(phi, dim=2)

@@ -44,7 +44,6 @@ class RowTerms:
     own: Tensor  # C_jj, (R, I, T, M)
     leaves: Tensor  # C_jk, (R, K, I, T, M); arbitrary where padded
     constant: Tensor  # e_j, (R, I, T, M)
-    interval: Tensor  # least ω · h_j by intervals, (R, I, T, M)
 
 
 class Functionals(Protocol):
@@ -61,6 +60,10 @@ class Functionals(Protocol):
         """Elements needed for each slot of a block, see :data:`certgcl.bounds.blocks.Width`."""
         ...
 
+    def enter(self, block: Block) -> None:
+        """Turn to a block: to be called before its terms are asked for."""
+        ...
+
     def columns(self, block: Block, pairs: Pairs, case: int) -> Sequence[slice]:
         """The anchors around the rows of a block that have the case, in parts that fit in memory."""
         ...
@@ -75,6 +78,10 @@ class Functionals(Protocol):
         """The terms of a block for the functionals that the anchors in these columns have in the given case."""
         ...
 
+    def row_intervals(self, block: Block, pairs: Pairs, columns: slice, case: int) -> Tensor:
+        """The least ``ω · h_j`` by intervals, for the same functionals, ``(R, I, T, M)``."""
+        ...
+
 
 class _Linearised:
     """Layer 1 under some slope rules."""
@@ -87,7 +94,7 @@ class _Linearised:
         self.lines = [layer1.lines(rule) for rule in rules]
         self.rules = len(rules)
         self.max_anchors = max(1, int(hood.anchors_around.max()))  # around one row
-        self._at: tuple[Block | None, Tensor] = (None, self.projected)
+        self._here = self.projected  # of the block: y_k of its neighbours and, last, of its rows, (R, K + 1, d1)
 
         # Of the anchors: the places of their own lines in every case, and y_i.
         rows = hood.outer.own[plan.flat.anchor]
@@ -102,11 +109,8 @@ class _Linearised:
         """The given case of the anchors in these columns, in the flat list of all."""
         return self.plan.flat.place[pairs.anchor[:, columns], case]
 
-    def _projected(self, block: Block) -> Tensor:
-        """``y_k`` of a block's neighbours and, last, of its rows themselves, ``(R, K + 1, d1)``."""
-        if self._at[0] is not block:
-            self._at = block, take(self.projected, torch.cat([block.target, block.own[:, None]], dim=1))
-        return self._at[1]
+    def enter(self, block: Block) -> None:
+        self._here = take(self.projected, torch.cat([block.target, block.own[:, None]], dim=1))
 
 
 class ChannelFunctionals(_Linearised):
@@ -144,14 +148,16 @@ class ChannelFunctionals(_Linearised):
 
     def pair_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> Tensor:
         place = self.own_place[self._anchor_case(pairs, columns, case)]
-        return self._scaled(place, self._projected(block)[:, -1:], rule)
+        return self._scaled(place, self._here[:, -1:], rule)
 
     def row_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> RowTerms:
         place = self._places(block)
-        terms = self._scaled(place[:, None], self._projected(block)[:, :, None], rule)[:, :, None]
+        terms = self._scaled(place[:, None], self._here[:, :, None], rule)[:, :, None]
         leaves, own = terms.split([block.size, 1], dim=1)
-        return RowTerms(own[:, 0], leaves, take(self.constant[rule], place)[:, None],
-                        take(self.interval, place)[:, None])
+        return RowTerms(own[:, 0], leaves, take(self.constant[rule], place)[:, None])
+
+    def row_intervals(self, block: Block, pairs: Pairs, columns: slice, case: int) -> Tensor:
+        return take(self.interval, self._places(block))[:, None]
 
 
 class AnchorFunctionals(_Linearised):
@@ -188,7 +194,7 @@ class AnchorFunctionals(_Linearised):
 
     def columns(self, block: Block, pairs: Pairs, case: int) -> Sequence[slice]:
         number = pairs.columns[case]
-        each = len(block.rows) * self._elements(1, block.size, block.cases.most)
+        each = len(block.rows) * self._elements(1, 0 if block.hub else block.size, block.cases.most)
         step = max(1, min(number, blocks.MAX_ELEMENTS // each))
         return [slice(start, min(start + step, number)) for start in range(0, number, step)]
 
@@ -202,14 +208,16 @@ class AnchorFunctionals(_Linearised):
 
     def pair_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> Tensor:
         slopes = take(self.own_slopes[rule], self._anchor_case(pairs, columns, case))  # (R, I, M, d1)
-        return (slopes.flatten(1, 2) @ self._projected(block)[:, -1, :, None])[..., 0].unflatten(1, slopes.shape[1:3])
+        return (slopes.flatten(1, 2) @ self._here[:, -1, :, None])[..., 0].unflatten(1, slopes.shape[1:3])
 
     def row_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> RowTerms:
         omega = take(self.omega, self._anchor_case(pairs, columns, case))  # (R, I, M, d1)
-        place = self._places(block)
-        slope, constant = (self._range(values, place) for values in self.lines[rule])
+        slope, constant = (self._range(values, self._places(block)) for values in self.lines[rule])
         slopes = self._slopes(omega[:, :, None], slope.middle[:, None, :, None], slope.radius[:, None, :, None])
-        terms = self._projected(block) @ slopes.flatten(1, 3).mT  # (R, K + 1, I T M)
+        terms = self._here @ slopes.flatten(1, 3).mT  # (R, K + 1, I T M)
         leaves, own = terms.unflatten(2, slopes.shape[1:4]).split([block.size, 1], dim=1)
-        return RowTerms(own[:, 0], leaves, self._values(omega, constant),
-                        self._values(omega, self._range(self.hidden, place)))
+        return RowTerms(own[:, 0], leaves, self._values(omega, constant))
+
+    def row_intervals(self, block: Block, pairs: Pairs, columns: slice, case: int) -> Tensor:
+        omega = take(self.omega, self._anchor_case(pairs, columns, case))
+        return self._values(omega, self._range(self.hidden, self._places(block)))

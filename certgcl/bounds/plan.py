@@ -20,8 +20,14 @@ class Partition:
             beyond a row's cases, its last one.
     """
 
-    def __init__(self, hop: Hop, cases: DropCases, width: Width, similar: Tensor | None = None) -> None:
-        self.blocks = list(blocks(hop, cases, width, similar))
+    def __init__(self, hop: Hop, cases: DropCases, width: Width, similar: Tensor | None = None,
+                 hubs: int | None = None) -> None:
+        degree = hop.degree
+        hub = degree > (int(degree.max()) if hubs is None else hubs)
+        self.blocks = list(blocks(hop, cases, width, (~hub).nonzero()[:, 0], similar))
+        for block in blocks(hop, cases, width, hub.nonzero()[:, 0], similar):
+            block.hub = True
+            self.blocks.append(block)
         self.place = torch.zeros_like(cases.first)
         start, rank = 0, torch.arange(cases.most, device=cases.first.device)
         for block in self.blocks:
@@ -41,8 +47,9 @@ class PairedPartition(Partition):
         total: the number of values.
     """
 
-    def __init__(self, hood: Neighbourhood, cases: DropCases, anchor_cases: DropCases, width: Width) -> None:
-        super().__init__(hood.inner, cases, width, similar=hood.anchors_around)
+    def __init__(self, hood: Neighbourhood, cases: DropCases, anchor_cases: DropCases, width: Width,
+                 hubs: int | None) -> None:
+        super().__init__(hood.inner, cases, width, hood.anchors_around, hubs)
         self.pairs = [pairs_of(block, hood, anchor_cases) for block in self.blocks]
         place = torch.zeros(hood.outer.col.numel(), anchor_cases.most, dtype=torch.long, device=hood.outer.col.device)
         self.total = 0
@@ -80,10 +87,11 @@ class DegreePlan:
     Args:
         resolution: see :func:`certgcl.bounds.counts.drop_cases`.
         lines: whether each case of a row has pre-activation bounds and lines of its own, or all share one pair.
+        hubs: rows of more neighbours are in blocks of their own.
     """
 
-    def __init__(self, hood: Neighbourhood, resolution: int, lines: LineSharing) -> None:
-        self.hood = hood
+    def __init__(self, hood: Neighbourhood, resolution: int, lines: LineSharing, hubs: int | None = None) -> None:
+        self.hood, self.hubs = hood, hubs
         self.anchor_cases = drop_cases(hood.outer, resolution)
         self.row_cases = drop_cases(hood.inner, resolution)
         self.flat = AnchorCases(self.anchor_cases)
@@ -104,7 +112,7 @@ class DegreePlan:
         """The inner rows and the pairs around them."""
         key = width(4, 1), width(64, 1)  # tells the widths in use apart
         if key not in self._paired:
-            self._paired[key] = PairedPartition(self.hood, self.row_cases, self.anchor_cases, width)
+            self._paired[key] = PairedPartition(self.hood, self.row_cases, self.anchor_cases, width, self.hubs)
         return self._paired[key]
 
     def _partition(self, name: str, hop: Hop, cases: DropCases, channels: int, width: Width) -> Partition:

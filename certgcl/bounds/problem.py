@@ -1,7 +1,7 @@
 """What is to be bounded: some anchors of a graph under a set of admissible drops. And how a method is called."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -27,17 +27,18 @@ class DropProblem:
     drops: AdmissibleDrops
     anchors: Tensor
     _hoods: dict[torch.dtype, Neighbourhood] = field(default_factory=dict, init=False, repr=False)
-    _plans: dict[tuple[torch.dtype, int, LineSharing], DegreePlan] = field(default_factory=dict, init=False, repr=False)
+    _plans: dict[tuple[Any, ...], DegreePlan] = field(default_factory=dict, init=False, repr=False)
 
     def neighbourhood(self, dtype: torch.dtype) -> Neighbourhood:
         if dtype not in self._hoods:
             self._hoods[dtype] = Neighbourhood.around(self.graph, self.drops, self.anchors, dtype)
         return self._hoods[dtype]
 
-    def degree_plan(self, dtype: torch.dtype, resolution: int, lines: LineSharing) -> DegreePlan:
-        key = dtype, resolution, lines
+    def degree_plan(self, dtype: torch.dtype, resolution: int, lines: LineSharing,
+                    hubs: int | None = None) -> DegreePlan:
+        key = dtype, resolution, lines, hubs
         if key not in self._plans:
-            self._plans[key] = DegreePlan(self.neighbourhood(dtype), resolution, lines)
+            self._plans[key] = DegreePlan(self.neighbourhood(dtype), resolution, lines, hubs)
         return self._plans[key]
 
     def projected(self, weights: GCNWeights) -> Tensor:

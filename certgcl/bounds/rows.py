@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from certgcl.bounds.blocks import Block
+from certgcl.bounds.blocks import Block, infinite_unless
 
 INSERTED = 8  # largest values of a row that are found by insertion,
 INSERTION_PAYS = 1 << 9  # given so many rows and functionals for each
@@ -70,7 +70,7 @@ def _minima(block: Block, following: bool, terms: Tensor, own: Tensor, own_squar
         first, last = block.cases.first[:, case, None], block.cases.last[:, case, None]
         start, end = int(first.min()), int(last.max()) + 1
         counts = torch.arange(start, end, device=terms.device)
-        outside = ((counts < first) | (counts > last))[..., None, None]
+        outside = infinite_unless((counts >= first) & (counts <= last), terms.dtype)[..., None, None]
         scale = block.scale_of_counts[:, start:end, None, None]
         part = _of_case(own, case)
         if own_squared is not None:
@@ -78,7 +78,7 @@ def _minima(block: Block, following: bool, terms: Tensor, own: Tensor, own_squar
         row = shared or _SortedRow(block, terms[..., case, :], end - 1 + shifts[-1], where)
         for minima, shift in zip(found, shifts, strict=True):
             value = scale * (scale * part + row.remaining[:, start + shift : end + shift])
-            value = value.masked_fill(outside, torch.inf)
+            value = value + outside
             if where:
                 least, place = value.min(dim=1)
                 count = place + start + shift
@@ -100,21 +100,25 @@ class _SortedRow:
     def __init__(self, block: Block, terms: Tensor, most: int, where: bool) -> None:
         kept = min(most, block.size)
         total = terms.sum(dim=1, keepdim=True)
-        candidates = terms
-        if not block.all_droppable:
-            fixed = ~block.droppable.view(block.droppable.shape + (1,) * (terms.dim() - 2))
-            candidates = terms.masked_fill(fixed, -torch.inf)
+        candidates = _candidates(block, terms)
         if 0 < kept <= INSERTED and total.numel() >= INSERTION_PAYS * kept:
             largest = _largest_by_insertion(candidates, kept)
         else:
             largest = candidates.topk(kept, dim=1).values
-        dropped = largest if kept <= block.least_droppable else largest.masked_fill(largest == -torch.inf, 0.0)
+        dropped = largest if kept <= block.least_droppable else largest.nan_to_num(neginf=0.0)
         beyond = (-1, most - kept, *terms.shape[2:])
         remaining = total - dropped.cumsum(dim=1)
         self.remaining = torch.cat([total, remaining, (remaining if kept else total)[:, -1:].expand(beyond)], dim=1)
         if where:
             infinite = torch.full_like(total, torch.inf)
             self.smallest = torch.cat([infinite, largest, (-infinite).expand(beyond)], dim=1)
+
+
+def _candidates(block: Block, terms: Tensor) -> Tensor:
+    """The terms, minus infinity where they cannot be dropped."""
+    if block.all_droppable:
+        return terms
+    return terms + block.never_dropped.view(block.never_dropped.shape + (1,) * (terms.dim() - 2))
 
 
 def _largest_by_insertion(values: Tensor, number: int) -> Tensor:
@@ -161,12 +165,10 @@ class _RowLemma(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         block: Block = ctx.block
         terms, *places = ctx.saved_tensors
-        fixed = None if block.all_droppable else ~block.droppable[..., None, None, None]
         of_terms, of_own, of_squared = 0, 0, 0
         for shift, gradient in enumerate(gradients):
             count, dropped = places[2 * shift : 2 * shift + 2]
-            index = (count - shift).flatten(1)
-            scale = block.scale_of_counts.gather(1, index).view(count.shape)
+            scale = block.scale_of_counts.gather(1, (count - shift).flatten(1)).view(count.shape)
             change = gradient * scale
             part = change * scale
             of_own = of_own + _reduced(part, ctx.own_shape)
@@ -174,18 +176,21 @@ class _RowLemma(torch.autograd.Function):
                 of_squared = of_squared + _reduced(part * scale.square(), ctx.own_shape)
             for case in range(count.shape[2] if terms.shape[3] == 1 else 1):  # one after the other, or all at once
                 cases = slice(case, case + 1) if terms.shape[3] == 1 else slice(None)
-                kept = _kept_share(terms, *(place[:, None, :, cases] for place in (count, dropped)), fixed)
-                of_terms = of_terms + kept * change[:, None, :, cases]
+                of_terms = of_terms + _of_kept(block, terms, *(values[:, None, :, cases]
+                                                               for values in (change, count, dropped)))
         return None, None, of_terms, of_own, of_squared if ctx.squared else None
 
 
-def _kept_share(terms: Tensor, count: Tensor, dropped: Tensor, fixed: Tensor | None) -> Tensor:
-    """The share of every term that is left when the ``count`` largest droppable ones, down to ``dropped``, are gone."""
-    above, tied = terms > dropped, terms == dropped
-    if fixed is not None:
-        above, tied = above.masked_fill(fixed, False), tied.masked_fill(fixed, False)
-    left = (count - above.sum(dim=1, keepdim=True)) / tied.sum(dim=1, keepdim=True).clamp(min=1)
-    return 1 - above.to(terms.dtype) - tied * left.to(terms.dtype)
+def _of_kept(block: Block, terms: Tensor, change: Tensor, count: Tensor, dropped: Tensor) -> Tensor:
+    """``change`` at the terms that are left when the ``count`` largest droppable ones, down to ``dropped``, are gone."""
+    sign = (dropped.clamp(min=torch.finfo(dropped.dtype).min) - _candidates(block, terms)).sign()
+    kept = sign.clamp(min=0)
+    gone = count.minimum(block.droppable_terms[:, None, None, None, None])
+    if int(torch.count_nonzero(kept)) == kept.numel() - int(gone.expand_as(kept[:, :1]).sum()):
+        return change * kept
+    above, tied = (sign < 0).sum(dim=1, keepdim=True), sign == 0
+    left = (gone - above) / tied.sum(dim=1, keepdim=True).clamp(min=1)
+    return change * (kept + tied * (1 - left).to(kept.dtype))
 
 
 def _reduced(gradient: Tensor, shape: torch.Size) -> Tensor:
