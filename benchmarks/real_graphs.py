@@ -1,5 +1,7 @@
 """The paper's graphs from raw files on disk, without writing beside them."""
 
+import contextlib
+import io
 import os
 import tempfile
 from pathlib import Path
@@ -19,13 +21,16 @@ def data_root() -> Path | None:
 
 
 def load(name: str) -> Data:
-    """One graph by name. PyG writes its ``processed`` folder to a temporary place; ``raw`` is linked there."""
+    """One graph by name. PyG writes its ``processed`` folder to a temporary place; ``raw`` is linked there.
+
+    What it says of that on stderr is dropped.
+    """
     root = data_root()
     if root is None:
         raise FileNotFoundError("set CERTGCL_DATA to the folder that holds Planetoid/, Amazon/ and AttributedGraph/")
     kind = FOLDERS[name]
     folder = name.lower() if kind == "AttributedGraph" else name
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, contextlib.redirect_stderr(io.StringIO()):
         target = Path(scratch, folder)
         target.mkdir()
         (target / "raw").symlink_to((root / kind / folder / "raw").resolve(), target_is_directory=True)

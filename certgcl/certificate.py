@@ -1,23 +1,23 @@
 """The result of a certification: values per node, and all that is needed to say what they mean."""
 
-import json
-import zipfile
-import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from certgcl.errors import CertificateError
+from certgcl.files import load_arrays, refusing, save_arrays
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _FORMAT = "certgcl-certificate-1"
-_ARRAYS = ("nodes", "lower", "nominal", "rounding", "local_budget", "directions")
+_PER_ANCHOR = ("nodes", "lower", "nominal", "rounding", "directions")
+_ARRAYS = (*_PER_ANCHOR, "local_budget")
+_ONE_QUESTION = "parts of one certificate answer one question"
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,33 +72,57 @@ class Certificate:
 
         return pd.DataFrame(self.to_dict())
 
-    def save(self, path: str | Path) -> Path:
-        """Write everything to one ``.npz`` file (no pickle inside); returns its path."""
+    @classmethod
+    def joined(cls, parts: Sequence["Certificate"]) -> "Certificate":
+        """One certificate of several that answer the same question at different anchors, in the order of the parts."""
+        first = parts[0]
+        for part in parts[1:]:
+            for name in ("method", "certified", "total_budget"):
+                if getattr(part, name) != getattr(first, name):
+                    raise CertificateError(f"certificates with {name} {getattr(first, name)!r} and "
+                                           f"{getattr(part, name)!r}", _ONE_QUESTION, "Certify all alike")
+            if (not torch.equal(part.local_budget, first.local_budget)
+                    or part.directions.shape[1:] != first.directions.shape[1:]):
+                raise CertificateError("certificates with different local budgets or directions", _ONE_QUESTION,
+                                       "Certify all alike")
+        together: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in parts]) for name in _PER_ANCHOR}
+        joined = replace(first, **together)
+        distinct, count = torch.unique(joined.nodes, return_counts=True)
+        if len(distinct) != len(joined.nodes):
+            raise CertificateError(f"node {int(distinct[count > 1][0])} in {int(count.max())} certificates",
+                                   "every anchor is bounded once", "Leave one out")
+        return joined
+
+    def at(self, positions: Tensor) -> "Certificate":
+        """The certificate of the anchors at some positions in ``nodes``, in that order; or of those in a mask."""
+        chosen: dict[str, Any] = {name: getattr(self, name)[positions] for name in _PER_ANCHOR}
+        return replace(self, **chosen)
+
+    def save(self, path: str | Path, notes: Mapping[str, Any] | None = None) -> Path:
+        """Write everything to one ``.npz`` file (no pickle inside), with JSON ``notes`` if any; returns its path."""
         path = Path(path)
-        arrays = {name: getattr(self, name).detach().cpu().numpy() for name in _ARRAYS}
         meta = {"format": _FORMAT, "method": self.method, "certified": self.certified,
-                "total_budget": self.total_budget}
-        with path.open("wb") as file:
-            np.savez_compressed(file, meta=np.array(json.dumps(meta)), **arrays)
+                "total_budget": self.total_budget} | ({} if notes is None else {"notes": dict(notes)})
+        save_arrays(path, meta, {name: getattr(self, name).detach().cpu().numpy() for name in _ARRAYS})
         return path
 
     @classmethod
     def load(cls, path: str | Path) -> "Certificate":
         """Read a certificate written by :meth:`save`; a file that is not one raises ``CertificateError``."""
-        try:
-            # Opened here, since numpy leaves a broken archive open that it opened itself.
-            with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-                meta = json.loads(str(file["meta"]))
-                arrays = {name: torch.from_numpy(file[name]) for name in _ARRAYS}
-            if meta["format"] != _FORMAT:
-                raise ValueError(f"format {meta['format']!r}")
-            certificate = cls(**arrays, method=str(meta["method"]), certified=meta["certified"] is True,
+        return cls.load_with_notes(path)[0]
+
+    @classmethod
+    def load_with_notes(cls, path: str | Path) -> tuple["Certificate", dict[str, Any]]:
+        """The same, with the notes it was saved with."""
+        path = Path(path)
+        with refusing(path, CertificateError, f"it must be a whole file in the format {_FORMAT}",
+                      "Write one with Certificate.save"):
+            meta, arrays = load_arrays(path, _FORMAT, _ARRAYS)
+            tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+            certificate = cls(**tensors, method=str(meta["method"]), certified=meta["certified"] is True,
                               total_budget=int(meta["total_budget"]))
             certificate._check_shapes()
-            return certificate
-        except (KeyError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise CertificateError(f"{path} ({error})", f"it must be a whole file in the format {_FORMAT}",
-                                   "Write one with Certificate.save") from error
+            return certificate, dict(meta.get("notes", {}))
 
     def _check_shapes(self) -> None:
         """A file may be put together from parts of several: what is read must at least fit together."""
@@ -113,7 +137,7 @@ class Certificate:
         shown = self.lower.double()
         lines = [
             f"{what} at {len(self.nodes)} of {len(self.local_budget)} nodes, method {self.method}",
-            f"  budget    local {_spread(self.local_budget)}, total {self.total_budget} edges",
+            f"  budget    local {spread(self.local_budget)}, total {self.total_budget} edges",
             f"  nominal   mean {float(self.nominal.double().mean()):.4g}",
             f"  {'lower' if self.certified else 'score'}     mean {float(shown.mean()):.4g}, "
             f"min {float(shown.min()):.4g}, median {float(shown.median()):.4g}, max {float(shown.max()):.4g}",
@@ -126,6 +150,7 @@ class Certificate:
     __repr__ = __str__
 
 
-def _spread(counts: Tensor) -> str:
+def spread(counts: Tensor) -> str:
+    """The range of integers in words."""
     low, high = int(counts.min()), int(counts.max())
     return f"{low}" if low == high else f"{low} … {high} (mean {float(counts.double().mean()):.2f})"

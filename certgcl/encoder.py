@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ from torch_geometric.nn import GCNConv
 
 from certgcl.activation import TwoPieceLinear
 from certgcl.errors import EncoderError
+from certgcl.files import load_arrays, refusing, save_arrays
 from certgcl.graph import Graph
 
+_FORMAT = "certgcl-weights-1"
 ACTIVATIONS = ("relu", "leaky_relu", "prelu", "rrelu", "identity")
 
 
@@ -82,13 +85,32 @@ class GCNWeights:
         for field in fields(self):
             yield field.name, getattr(self, field.name)
 
+    def save(self, path: str | Path) -> Path:
+        """Write the weights to one ``.npz`` file (no pickle inside); returns its path."""
+        path = Path(path)
+        if self.w1.dtype not in (torch.float16, torch.float32, torch.float64):
+            raise EncoderError(f"weights of dtype {self.w1.dtype}", "a file holds float16, float32 or float64",
+                               "Convert with weights.to(torch.float32)")
+        save_arrays(path, {"format": _FORMAT},
+                    {name: tensor.detach().cpu().numpy() for name, tensor in self.named_tensors()})
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> "GCNWeights":
+        """Read weights written by :meth:`save`; a file that holds none raises ``EncoderError``."""
+        names = tuple(field.name for field in fields(cls))
+        with refusing(Path(path), EncoderError, f"it must be a whole file in the format {_FORMAT}",
+                      "Write one with certgcl.read_encoder(model, graph).save(path)"):
+            _, arrays = load_arrays(Path(path), _FORMAT, names)
+            return cls(**{name: torch.from_numpy(array) for name, array in arrays.items()})
+
     def to(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> "GCNWeights":
         return GCNWeights(*(tensor.to(dtype=dtype, device=device) for _, tensor in self.named_tensors()))
 
     def embed(self, graph: Graph) -> Tensor:
         """Node embeddings ``Z`` on ``graph``, ``(N, d2)``."""
         matrix = graph.gcn_matrix(self.w1.dtype)
-        hidden = self.activation1(matrix @ (graph.features(dtype=self.w1.dtype) @ self.w1) + self.b1)
+        hidden = self.activation1(matrix @ graph.project(self.w1) + self.b1)
         return self.activation2(matrix @ (hidden @ self.w2) + self.b2)
 
 

@@ -48,5 +48,9 @@ class CertificateError(InputError):
     """A file that does not hold a certificate."""
 
 
+class ShardError(InputError):
+    """A folder of shards that is incomplete, or holds the answer to another question."""
+
+
 class BoundError(CertgclError, ArithmeticError):
     """A computed bound that is not finite, or lies above a value it should bound. Never returned as certified."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from certgcl.chunks import row_ranges
 from certgcl.errors import GraphError
 from certgcl.validation import CLEAN, check_features, check_parts, features_and_edges, is_networkx, networkx_parts
 
@@ -158,16 +159,32 @@ class Graph:
 
     def features(self, nodes: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:
         """The feature rows of ``nodes`` (all by default) in ``dtype``, dense or CSR as the graph has them."""
-        x = self.x if dtype is None else self.x.to(dtype)
+        x = self.x
         if nodes is None:
-            return x
+            return x.to(dtype=dtype)
         if x.layout == torch.strided:
-            return x[nodes]
+            return x[nodes].to(dtype=dtype)  # in this order: x may lie on disk
         start, count = x.crow_indices()[nodes], x.crow_indices().diff()[nodes]
         pointer = torch.cat([count.new_zeros(1), count.cumsum(0)])
         place = torch.arange(int(pointer[-1]), device=count.device)
         place = place + torch.repeat_interleave(start - pointer[:-1], count)
-        return csr_matrix(pointer, x.col_indices()[place], x.values()[place], (nodes.numel(), x.shape[1]))
+        values = x.values()[place].to(dtype=dtype)
+        return csr_matrix(pointer, x.col_indices()[place], values, (nodes.numel(), x.shape[1]))
+
+    def project(self, weight: Tensor, nodes: Tensor | None = None, *, absolute: bool = False) -> Tensor:
+        """``X W`` (or ``|X| W``) in the dtype of ``weight``, for ``nodes`` or all, ``(nodes, outputs)``.
+
+        Dense features are taken a piece at a time, so that a memory-mapped ``x`` is never in memory as a whole.
+        """
+        def product(x: Tensor) -> Tensor:
+            x = x.to(weight.dtype)
+            return (x.abs() if absolute else x) @ weight
+
+        if self.x.layout != torch.strided:
+            return product(self.features(nodes))
+        ranges = row_ranges(self.num_nodes if nodes is None else nodes.numel(), max(weight.shape))
+        products = [product(self.x[part] if nodes is None else self.x[nodes[part]]) for part in ranges]
+        return products[0] if len(products) == 1 else torch.cat(products)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Graph":
         """The same graph on another device, or with features of another dtype."""

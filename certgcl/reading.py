@@ -12,7 +12,7 @@ from torch_geometric.nn import GCNConv, MessagePassing
 from certgcl._watch import Run, watch
 from certgcl.encoder import GCNWeights
 from certgcl.errors import EncoderError
-from certgcl.graph import Graph
+from certgcl.graph import Graph, GraphLike
 
 # What stands in for the output of a layer. Large values show a clipped activation (ReLU6), small ones a threshold.
 _PROBES = (-16384.0, -64.0, -3.0, -1.0, -0.5, -(2.0**-10), 0.0, 2.0**-10, 0.5, 1.0, 3.0, 64.0, 16384.0)
@@ -31,7 +31,7 @@ _LAYERS = ("If two GCNConv and two-piece linear activations are all you need of 
            "certgcl.GCNEncoder.from_layers(conv1, conv2, activation, out_activation)")
 
 
-def read_encoder(model: nn.Module | GCNWeights, graph: Graph) -> GCNWeights:
+def read_encoder(model: nn.Module | GCNWeights, graph: GraphLike) -> GCNWeights:
     """The weights and activation slopes of a two-layer GCN, checked to reproduce ``model(x, edge_index)`` on ``graph``.
 
     The model is run with the outputs of its layers replaced by known values; what arrives at the next layer, and at the
@@ -49,6 +49,7 @@ def read_encoder(model: nn.Module | GCNWeights, graph: Graph) -> GCNWeights:
     Raises:
         EncoderError: the model is no two-layer GCN with two-piece linear activations, and why.
     """
+    graph = Graph.of(graph)
     if isinstance(model, GCNWeights):
         _check_fit({model.w1.shape[0]}, model.w1.device, graph)
         _check_finite(model.named_tensors())

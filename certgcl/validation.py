@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from certgcl.chunks import row_chunks
 from certgcl.errors import GraphError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def check_features(x: Any) -> Tensor:
         raise GraphError(f"features of dtype {x.dtype}", "x must be floating point", "Convert with x.float()")
     features: Tensor = x if x.layout == torch.strided else x.to_sparse_csr()
     values = features if x.layout == torch.strided else features.values()
-    bad = int((~torch.isfinite(values)).sum())
+    bad = sum(int((~torch.isfinite(part)).sum()) for part in row_chunks(values))
     if bad:
         raise GraphError(f"{bad} NaN or infinite feature value(s)", "x must be finite",
                          "Mend them, for example with torch.nan_to_num")

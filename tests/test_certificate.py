@@ -96,7 +96,56 @@ def test_to_frame_has_a_row_per_anchor(shape: tuple[int, ...]) -> None:
     assert frame["lower"].tolist() == certificate.lower.tolist()
 
 
+# -- parts -----------------------------------------------------------------------------------------
+
+
+def test_a_certificate_at_some_positions() -> None:
+    for positions in (torch.tensor([2, 0]), torch.tensor([False, True, True])):
+        part = BY_HAND.at(positions)
+        assert part.nodes.tolist() == BY_HAND.nodes[positions].tolist()
+        assert part.to_dict()["lower"] == BY_HAND.lower[positions].tolist()
+        assert part.directions.shape == (2, 2)
+        assert part.local_budget is BY_HAND.local_budget
+
+
+@pytest.mark.parametrize("shape", [(), (4,)])
+def test_parts_can_be_joined(shape: tuple[int, ...]) -> None:
+    whole = computed(*shape)
+    joined = Certificate.joined([whole.at(torch.tensor([0])), whole.at(torch.tensor([1, 2]))])
+    assert str(joined) == str(whole)
+    for field in fields(Certificate):
+        if isinstance(getattr(whole, field.name), Tensor):
+            assert torch.equal(getattr(joined, field.name), getattr(whole, field.name))
+    assert torch.equal(Certificate.joined([whole]).lower, whole.lower)
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"method": "crown"}, "method 'degree' and 'crown'"), ({"certified": False}, "certified True and False"),
+    ({"total_budget": 5}, "total_budget 4 and 5"), ({"local_budget": torch.zeros(5)}, "different local budgets"),
+    ({"directions": torch.ones(3, 3)}, "local budgets or directions"), ({}, "node 0 in 2 certificates"),
+])
+def test_parts_of_different_questions_are_not_joined(change: dict[str, object], message: str) -> None:
+    with pytest.raises(CertificateError, match=message):
+        Certificate.joined([BY_HAND, replace(BY_HAND, **change)])
+
+
 # -- files -----------------------------------------------------------------------------------------
+
+
+def test_notes_go_with_the_file(tmp_path: Path) -> None:
+    notes = {"shard": 3, "of": "sixteen"}
+    certificate, read = Certificate.load_with_notes(BY_HAND.save(tmp_path / "c.npz", notes))
+    assert (str(certificate), read) == (str(BY_HAND), notes)
+    assert Certificate.load_with_notes(BY_HAND.save(tmp_path / "c.npz"))[1] == {}
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = BY_HAND.save(tmp_path / "c.npz")
+    monkeypatch.setattr(np, "savez_compressed", lambda stream, **_: stream.write(b"half") and 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        computed().save(path)
+    assert str(Certificate.load(path)) == str(BY_HAND)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("certificate", [

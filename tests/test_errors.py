@@ -23,6 +23,7 @@ TREE = {
     "DirectionError": ("InputError",),
     "MethodError": ("InputError",),
     "CertificateError": ("InputError",),
+    "ShardError": ("InputError",),
     "BoundError": ("CertgclError", "ArithmeticError"),
 }
 

@@ -1,0 +1,52 @@
+"""Small random graphs, and the bounds of certgcl and auto_LiRPA on them as calls on prepared inputs."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import networkx as nx
+import numpy as np
+import torch
+from torch import Tensor
+
+import certgcl
+
+WIDTHS = (16, 16, 8)
+CERTGCL = ("degree", "degree-cheap", "crown")
+
+
+class Inputs(NamedTuple):
+    nodes: int
+    graph: certgcl.Graph
+    weights: certgcl.GCNWeights
+    local: list[int]  # q
+    directions: Tensor
+
+
+def make_inputs(nodes: int) -> Inputs:
+    network = nx.gnm_random_graph(nodes, 2 * nodes, seed=nodes)
+    random, (d0, d1, d2) = np.random.default_rng(nodes), WIDTHS
+
+    def normal(*shape: int, scale: float = 1.0) -> Tensor:
+        return torch.from_numpy(random.normal(scale=scale, size=shape))
+
+    graph = certgcl.Graph.from_networkx(network, normal(nodes, d0))
+    relu = torch.zeros((), dtype=torch.float64)
+    weights = certgcl.GCNWeights(normal(d0, d1, scale=d0**-0.5), normal(d1, scale=0.1), relu,
+                                 normal(d1, d2, scale=d1**-0.5), normal(d2, scale=0.1), relu)
+    local = [round(0.4 * degree) for degree in graph.degree.tolist()]
+    return Inputs(nodes, graph, weights, local, certgcl.compactness_directions(weights.embed(graph)))
+
+
+def bound(name: str, inputs: Inputs) -> Callable[[], Tensor]:
+    """The call that is timed, on prepared inputs."""
+    graph, weights = inputs.graph, inputs.weights
+    if name in CERTGCL:
+        budget = certgcl.EdgeDropBudget(local=inputs.local)
+        return lambda: certgcl.linear_bounds(weights, graph, budget, inputs.directions, method=name).lower
+    from verification import lirpa  # here, so that auto_LiRPA is only loaded where it is used
+
+    network = nx.Graph(graph.edge_index.T.tolist())
+    network.add_nodes_from(range(inputs.nodes))
+    box = lirpa.box(network, inputs.local, graph.num_edges)
+    layers = [tensor for _, tensor in weights.named_tensors()]
+    return lambda: lirpa.LirpaGCN(box, graph.x, *layers, inputs.directions).lower(name.removeprefix("LiRPA "))

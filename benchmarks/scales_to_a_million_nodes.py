@@ -1,0 +1,98 @@
+"""``degree-cheap`` certifies graphs of a million nodes.
+
+Power-law graphs (exponent 2.5, no largest degree imposed), 128 features, encoder 256, 128, q = round(0.4 d), all nodes;
+each size in a fresh process. 169,343 nodes and 1,166,243 edges are the size of ogbn-arxiv. The time is that of
+``node_compactness`` on a graph already built. Beside it stand the multiply-adds of the formulas
+(``benchmarks/arithmetic.py``): the output costs a hub the square of its degree, so they grow faster than the edges.
+
+``python -m benchmarks.scales_to_a_million_nodes [--largest 169343] [--json FILE]``
+"""
+
+from typing import Any
+
+import torch
+
+import certgcl
+from benchmarks import measure, report
+from benchmarks.arithmetic import multiply_adds
+from benchmarks.power_law import power_law_graph
+from benchmarks.setting import WIDTHS, budget, make_encoder, ring_lattice, weights_of
+from certgcl.bounds import METHODS, Degree
+
+SIZES = {10_000: 100_000, 30_000: 300_000, 100_000: 1_000_000, 169_343: 1_166_243, 300_000: 3_000_000,
+         1_000_000: 10_000_000}
+ARXIV = 169_343
+FEATURES = 128
+
+
+def certify(nodes: int, edges: int, exponent: float, method: str, dtype: str,
+            options: dict[str, Any]) -> dict[str, Any]:
+    graph, built = measure.timed(lambda: power_law_graph(nodes, edges, FEATURES, exponent))
+    weights, drops, precision = weights_of(make_encoder(graph)), budget(graph), getattr(torch, dtype)
+    certgcl.node_compactness(weights, ring_lattice(100, FEATURES), 1, method=method, dtype=precision)  # warm-up
+    certificate, spent = measure.cost(lambda: certgcl.node_compactness(
+        weights, graph, drops, method=method, dtype=precision, **options), repeats=3)
+    degree, bound = graph.degree.double(), METHODS[method]
+    needed = multiply_adds(graph, drops.on(graph), WIDTHS, bound) if isinstance(bound, Degree) else {}
+    return {"nodes": nodes, "edges": edges, "max_degree": int(degree.max()), "build_seconds": built,
+            "mean_neighbour_degree": float(degree.square().sum() / degree.sum()), **spent,
+            "multiply_adds": sum(needed.values()) or None,
+            "lower_of_clean": float(certificate.lower.mean() / certificate.nominal.mean()),
+            "share_positive": certificate.share_positive}
+
+
+def main() -> None:
+    parser = report.parser(__doc__)
+    parser.add_argument("--largest", type=int, default=max(SIZES), help="largest number of nodes")
+    parser.add_argument("--method", default="degree-cheap")
+    parser.add_argument("--dtype", default="float64", choices=["float32", "float64"])
+    parser.add_argument("--exponent", type=float, default=2.5)
+    parser.add_argument("--memory-limit", type=float, help="GB that node_compactness may use")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    options = report.memory_limit(arguments.memory_limit)
+    rows: list[dict[str, Any]] = []
+    for nodes, edges in SIZES.items():
+        if nodes > arguments.largest:
+            continue
+        try:
+            row = measure.in_fresh_process(certify, nodes, edges, arguments.exponent, arguments.method, arguments.dtype,
+                                           options)
+        except MemoryError:
+            row = {"nodes": nodes, "edges": edges}
+        rows.append(row)
+        print(row, flush=True)
+    done = [row for row in rows if "seconds" in row]
+    arxiv = next((row for row in rows if row["nodes"] == ARXIV), {})
+    failed = bool(arxiv) and arxiv not in done
+    report.publish("scales_to_a_million_nodes", arguments.json, method=arguments.method, dtype=arguments.dtype,
+                   exponent=arguments.exponent, memory_limit_gb=arguments.memory_limit, rows=rows,
+                   growth={key: fitted(done, key) for key in ("seconds", "multiply_adds")},
+                   aims=[report.aim("the size of ogbn-arxiv, seconds", arxiv.get("seconds"), at_most=900,
+                                    failed=failed),
+                         report.aim("the size of ogbn-arxiv, peak GB", arxiv.get("peak_gb"), at_most=8,
+                                    failed=failed)])
+
+
+def fitted(rows: list[dict[str, Any]], key: str) -> float | None:
+    """The exponent in the number of edges."""
+    rows = [row for row in rows if row[key]]
+    return measure.growth([row["edges"] for row in rows], [row[key] for row in rows])
+
+
+def tables(result: dict[str, Any]) -> list[str]:
+    def cells(row: dict[str, Any]) -> list[Any]:
+        each = 1e6 * row["seconds"] / row["edges"] if "seconds" in row else "out of memory"
+        needed = row["multiply_adds"] / 1e9 if row.get("multiply_adds") else None
+        return [*map(row.get, ("nodes", "edges", "max_degree", "mean_neighbour_degree")), needed,
+                row.get("seconds"), each, row.get("peak_gb")]
+
+    table = report.markdown(["nodes", "edges", "max degree", "mean degree of a neighbour", "multiply-adds, 10⁹",
+                             "seconds", "µs an edge", "peak, GB"], [cells(row) for row in result["rows"]])
+    powers = [f"{name} ~ edges^{result['growth'][key]:.2f}" for name, key in
+              (("time", "seconds"), ("multiply-adds", "multiply_adds")) if result["growth"][key] is not None]
+    return [table, f"`{result['method']}`, {result['dtype']}; {', '.join(powers) or 'one size'}."]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Training GRACE with a certified bound costs at most twice a plain step.
+
+A step on Cora (encoder 256, 128; ``benchmarks/grace_step.py``), with the regularizer of each variant; all variants in
+turn, the median of the repeats. Peak memory is that of a fresh process after two steps.
+
+``CERTGCL_DATA=... python -m benchmarks.training_costs_at_most_twice_a_plain_step [--json FILE]``
+"""
+
+import statistics
+from typing import Any, NamedTuple
+
+import torch
+
+import certgcl
+from benchmarks import measure, report
+from benchmarks.grace_step import GraceStep, Regularizer
+from benchmarks.real_graphs import load
+from certgcl.bounds import METHODS as LIBRARY
+from certgcl.bounds import BoundMethod, Degree
+
+METHODS: dict[str, BoundMethod] = {
+    "released": LIBRARY["released"],
+    "degree": Degree(slopes=("adaptive",)),
+    "degree-cheap": LIBRARY["degree-cheap"],
+}
+"""The settings that training uses."""
+
+
+class Variant(NamedTuple):
+    method: str
+    anchors: int | None  # a step; None for all
+    at_most: float | None  # the aim, in plain steps
+
+
+PLAIN = "plain"
+VARIANTS: dict[str, Variant | None] = {
+    PLAIN: None,
+    "released, all anchors": Variant("released", None, 1.25),
+    "degree-cheap, all anchors": Variant("degree-cheap", None, 2.0),
+    "degree, 256 anchors": Variant("degree", 256, 2.0),
+    "degree, all anchors": Variant("degree", None, None),
+}
+
+
+def make_step(graph: certgcl.Graph, variant: Variant | None) -> GraceStep:
+    if variant is None:
+        return GraceStep(graph)
+    return GraceStep(graph, Regularizer(METHODS[variant.method], graph, variant.anchors))
+
+
+def peak_memory(name: str, variant: Variant | None) -> float:
+    """The peak in GB of a process that makes two steps."""
+    step = make_step(certgcl.Graph.of(load(name)), variant)
+    _, spent = measure.cost(lambda: (step(), step()))
+    return spent["peak_gb"]
+
+
+def main() -> None:
+    parser = report.parser(__doc__)
+    parser.add_argument("--graph", default="Cora")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--warmups", type=int, default=2)
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=list(VARIANTS), metavar="VARIANT")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    memory: dict[str, float | None] = {}
+    for name in dict.fromkeys([PLAIN, *arguments.variants]):
+        try:
+            memory[name] = measure.in_fresh_process(peak_memory, arguments.graph, VARIANTS[name])
+        except MemoryError:
+            memory[name] = None
+        print(f"{name}: {'does not fit in memory' if memory[name] is None else f'{memory[name]:.2f} GB'}", flush=True)
+    graph = certgcl.Graph.of(load(arguments.graph))
+    steps = {name: make_step(graph, VARIANTS[name]) for name, peak in memory.items() if peak is not None}
+    times = measure.interleaved(steps, arguments.repeats, arguments.warmups)
+    report.publish("training_costs_at_most_twice_a_plain_step", arguments.json, graph=arguments.graph,
+                   repeats=arguments.repeats, methods={name: repr(method) for name, method in METHODS.items()},
+                   **compare(times, memory))
+
+
+def compare(times: dict[str, list[float]], memory: dict[str, float | None]) -> dict[str, Any]:
+    """Every variant against the plain step, and the aims."""
+    rows, aims = [], []
+    for name, peak in memory.items():
+        seconds = statistics.median(times[name]) if name in times else None
+        ratio = None if seconds is None else seconds / statistics.median(times[PLAIN])
+        rows.append({"variant": name, "seconds": seconds, "ratio": ratio, "peak_gb": peak,
+                     "all_seconds": times.get(name)})
+        variant = VARIANTS[name]
+        if variant is not None and variant.at_most is not None:
+            aims.append(report.aim(f"{name}, in plain steps", ratio, at_most=variant.at_most,
+                                   failed=peak is None))
+    return {"rows": rows, "aims": aims}
+
+
+def tables(result: dict[str, Any]) -> list[str]:
+    return [report.markdown(["step", "seconds", "× plain", "peak memory, GB"],
+                            [[row["variant"], row["seconds"], row["ratio"], row["peak_gb"]] for row in result["rows"]])]
+
+
+if __name__ == "__main__":
+    main()

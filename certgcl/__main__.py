@@ -1,0 +1,3 @@
+from certgcl.cli import main
+
+main()

@@ -1,0 +1,26 @@
+"""``certgcl merge``: one certificate of all shards."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from certgcl.cli.arguments import JsonFlag
+from certgcl.cli.certify import summary
+from certgcl.cli.outcome import outcome, show
+from certgcl.sharding import MERGED, merge_shards
+
+
+def merge(
+    folder: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder given to certify as --out.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Check that all shards of a folder are there and whole, and join them to certificate.npz.
+
+    **Example**
+
+        certgcl merge result
+    """
+    with outcome(as_json, "Nothing is lost; run the same command again"):
+        certificate = merge_shards(folder)
+        show(as_json, summary(folder, certificate), f"{certificate}\nwritten to {folder / MERGED}")

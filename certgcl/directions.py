@@ -1,0 +1,47 @@
+"""What an embedding is compared with: the directions of node compactness, and directions of one's own."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from certgcl.encoder import GCNWeights
+from certgcl.errors import DirectionError, GraphError
+from certgcl.graph import Graph
+
+
+def compactness_directions(embeddings: Tensor) -> Tensor:
+    """``W^CL_i = z̄_i - mean_{j≠i} z̄_j`` with ``z̄`` the rows of the fixed view's embeddings divided by their norms.
+
+    Rows of (almost) zero norm are treated as ``torch.nn.functional.normalize`` does: divided by 1e-12, so that a zero
+    row stays zero and says nothing about its own node.
+    """
+    count = embeddings.shape[0]
+    if count < 2:
+        raise GraphError(f"a graph with {count} node", "node compactness compares a node with others",
+                         "Give a graph of two nodes or more")
+    unit = functional.normalize(embeddings, dim=1)
+    return unit - (unit.sum(dim=0) - unit) / (count - 1)
+
+
+def check_directions(directions: Any, graph: Graph, weights: GCNWeights) -> Tensor:
+    """``(N, d)`` or ``(N, C, d)`` directions in the dtype and on the device of the weights."""
+    width = weights.w2.shape[1]
+    try:
+        given = torch.as_tensor(directions)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DirectionError(f"directions of type {type(directions).__name__} ({error})", "they must be numbers",
+                             "Pass a tensor or an array") from error
+    if given.dtype.is_complex or given.dtype == torch.bool:
+        raise DirectionError(f"directions of dtype {given.dtype}", "they must be real numbers", "Pass floats")
+    given = given.to(weights.w2)
+    if given.dim() not in (2, 3) or given.shape[0] != graph.num_nodes or given.shape[-1] != width or not given.numel():
+        raise DirectionError(f"directions of shape {tuple(given.shape)}",
+                             f"they must be ({graph.num_nodes}, {width}) or ({graph.num_nodes}, C, {width})",
+                             "Give every node its direction(s), with as many entries as the model has outputs")
+    broken = (~torch.isfinite(given)).flatten(1).any(dim=1)
+    if bool(broken.any()):
+        raise DirectionError(f"a NaN or infinite direction at node {int(broken.nonzero()[0, 0])}",
+                             "directions must be finite", "Mend or drop it")
+    return given

@@ -1,0 +1,158 @@
+"""What a folder of shards is about: the question, how its anchors are shared out, and the files that say so."""
+
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from certgcl._version import __version__
+from certgcl.errors import InputError, ShardError
+from certgcl.files import refusing, write_atomically
+from certgcl.fingerprint import Part, digest, fingerprint, question_parts
+from certgcl.graph import Graph
+from certgcl.ordering import nearby_order
+from certgcl.question import Question
+
+MANIFEST, NODES = "manifest.json", "nodes.npy"
+ShardOrder = Literal["near", "given"]
+_FORMAT = "certgcl-shards-1"
+_NODES_PER_SHARD = 2048  # unless the user says how many shards
+
+
+@dataclass(frozen=True, eq=False)
+class ShardPlan:
+    """Which anchors belong to which shard: the same on every machine.
+
+    Args:
+        anchors: all of them; every shard has a run of these, as long as the others but for one.
+        shards: how many.
+        order: how ``anchors`` came about.
+    """
+
+    anchors: Tensor
+    shards: int
+    order: ShardOrder
+
+    @classmethod
+    def of(cls, graph: Graph, anchors: Tensor, shards: int | None = None, order: ShardOrder = "near") -> "ShardPlan":
+        """A plan with that many shards, or with about two thousand anchors in each.
+
+        Args:
+            order: ``"near"`` brings neighbours to the same shard, which saves work; ``"given"`` cuts the anchors as
+                they stand.
+        """
+        count = len(anchors)
+        shards = -(-count // _NODES_PER_SHARD) if shards is None else shards
+        if isinstance(shards, bool) or not isinstance(shards, int) or not 1 <= shards <= count:
+            raise InputError(f"shards={shards!r} for {count} anchors", "a shard has at least one anchor",
+                             f"Give a number from 1 to {count}, or none")
+        if order not in ("near", "given"):
+            raise InputError(f"order={order!r}", "orders are 'near' and 'given'", "Pick one")
+        if order == "near":
+            rank = torch.argsort(nearby_order(graph))
+            anchors = anchors[torch.argsort(rank[anchors])]
+        return cls(anchors, shards, order)
+
+    def nodes(self, shard: int) -> Tensor:
+        return self.anchors[self._start(shard) : self._start(shard + 1)]
+
+    def size(self, shard: int) -> int:
+        return self._start(shard + 1) - self._start(shard)
+
+    def _start(self, shard: int) -> int:
+        return shard * len(self.anchors) // self.shards
+
+    def choose(self, only: Sequence[int] | None = None, worker: tuple[int, int] | None = None) -> list[int]:
+        """The shards in ``only`` (all by default) that worker k of n does: those with ``shard % n == k``."""
+        chosen = range(self.shards) if only is None else only
+        for shard in chosen:
+            if shard not in range(self.shards):
+                raise InputError(f"shard {shard!r}", f"shards are numbered 0 to {self.shards - 1}", "Mend the list")
+        k, n = (0, 1) if worker is None else worker
+        if not 0 <= k < n:
+            raise InputError(f"worker {k} of {n}", "workers are numbered from 0, as torchrun's RANK",
+                             f"The last of {n} is {n - 1}" if n > 0 else "There is at least one")
+        return [shard for shard in chosen if shard % n == k]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What the shards in a folder depend on; two manifests with one fingerprint make the same shards."""
+
+    parts: dict[str, Part]
+    shards: int
+
+    @classmethod
+    def of(cls, question: Question, anchors: Tensor, plan: ShardPlan) -> "Manifest":
+        """The manifest of a plan for anchors in the order the user wants them back."""
+        shards = Part(f"{plan.shards}, {'neighbours together' if plan.order == 'near' else 'in the order given'}")
+        return cls(question_parts(question, anchors) | {"shards": shards}, plan.shards)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return fingerprint(self.parts)
+
+    def file_name(self, shard: int) -> str:
+        return f"shard-{shard:05d}-of-{self.shards:05d}.npz"
+
+    def claim(self, folder: Path, anchors: Tensor) -> None:
+        """Write manifest and anchors to ``folder``, or check that those there are the same: then the folder is ours.
+
+        Of several processes that come at once, one writes and all compare.
+        """
+        path = folder / MANIFEST
+        if not path.exists():
+            versions = {"certgcl": __version__, "torch": torch.__version__, "numpy": np.__version__,
+                        "python": platform.python_version()}
+            content = {"format": _FORMAT, "fingerprint": self.fingerprint, **asdict(self), "versions": versions}
+            text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+            write_atomically(path, lambda stream: stream.write(text.encode()), replace=False)
+        there = Manifest.read(folder)
+        different = [self._difference(name, there) for name in sorted({*self.parts, *there.parts})
+                     if _identity(self.parts, name) != _identity(there.parts, name)]
+        if different:
+            raise ShardError(f"{folder} with the shards of another question, which differs in {', '.join(different)}",
+                             "a folder holds the answer to one question", "Choose another folder, or delete this one")
+        if not (folder / NODES).exists():
+            write_atomically(folder / NODES, lambda stream: np.save(stream, anchors.cpu().numpy()))
+
+    def _difference(self, name: str, there: "Manifest") -> str:
+        shown = [parts[name].shown if name in parts else "nothing" for parts in (there.parts, self.parts)]
+        return name if shown[0] == shown[1] else f"{name} ({shown[0]} there, {shown[1]} here)"
+
+    @classmethod
+    def read(cls, folder: Path) -> "Manifest":
+        path = folder / MANIFEST
+        if not path.exists():
+            raise ShardError(f"{folder} without {MANIFEST}", "a folder of shards says what they are",
+                             "Make one with certgcl.certify_shards or `certgcl certify`")
+        with refusing(path, ShardError, f"it must be a file in the format {_FORMAT}",
+                      "Delete it and certify again: shards that fit are kept"):
+            content = json.loads(path.read_text(encoding="utf-8"))
+            manifest = cls({name: Part(**part) for name, part in content["parts"].items()}, int(content["shards"]))
+            if content["format"] != _FORMAT or content["fingerprint"] != manifest.fingerprint:
+                raise ValueError("another format, or a changed file")
+        return manifest
+
+    def read_anchors(self, folder: Path) -> Tensor:
+        """The anchors in the order the user wants them back."""
+        path = folder / NODES
+        remedy = "Delete it and certify again: finished shards are kept"
+        if not path.exists():
+            raise ShardError(f"{folder} without {NODES}", "a folder of shards names their nodes", remedy)
+        with refusing(path, ShardError, "it must be the nodes the manifest speaks of", remedy):
+            anchors = torch.from_numpy(np.load(path, allow_pickle=False))
+            if digest(anchors) != self.parts["nodes"].sha256:
+                raise ValueError("other nodes")
+        return anchors
+
+
+def _identity(parts: dict[str, Part], name: str) -> str | None:
+    return parts[name].identity if name in parts else None

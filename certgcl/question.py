@@ -1,0 +1,152 @@
+"""A question about every node of a graph, prepared once and answered for any of its nodes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from certgcl.bounds import BoundMethod, DropProblem, get_method
+from certgcl.bounds.rounding import rounding_slack
+from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
+from certgcl.certificate import Certificate
+from certgcl.directions import check_directions, compactness_directions
+from certgcl.encoder import GCNWeights
+from certgcl.errors import BoundError, GraphError, InputError
+from certgcl.graph import Graph, GraphLike
+from certgcl.reading import read_encoder
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """How low ``w_i · z_i(S)`` can get: all that is the same for every anchor i, computed when first needed.
+
+    Args:
+        weights: in the precision of the computation.
+        drops: the admissible sets S.
+        bound: the method.
+        view: what gives ``W^CL`` when there are no directions of one's own.
+        given: ``(N, d)`` or ``(N, C, d)`` directions of one's own.
+
+    Build one with :meth:`compactness` or :meth:`linear`, which validate.
+    """
+
+    weights: GCNWeights
+    graph: Graph
+    drops: AdmissibleDrops
+    bound: BoundMethod
+    view: Graph
+    given: Tensor | None = None
+
+    @classmethod
+    @torch.no_grad()
+    def compactness(cls, model: nn.Module | GCNWeights, graph: GraphLike, budgets: BudgetLike, *,
+                    method: str | BoundMethod, view: GraphLike | None, dtype: torch.dtype) -> "Question":
+        """What :func:`certgcl.node_compactness` asks."""
+        graph = Graph.of(graph)
+        other = graph if view is None else _view(view, graph)
+        weights = read_encoder(model, graph).to(_precision(dtype))
+        return cls(weights, graph, EdgeDropBudget.of(budgets).on(graph), get_method(method), other)
+
+    @classmethod
+    @torch.no_grad()
+    def linear(cls, model: nn.Module | GCNWeights, graph: GraphLike, budgets: BudgetLike, directions: Tensor, *,
+               method: str | BoundMethod, dtype: torch.dtype) -> "Question":
+        """What :func:`certgcl.linear_bounds` asks."""
+        graph = Graph.of(graph)
+        weights = read_encoder(model, graph).to(_precision(dtype))
+        given = check_directions(directions, graph, weights)
+        return cls(weights, graph, EdgeDropBudget.of(budgets).on(graph), get_method(method), graph, given)
+
+    @cached_property
+    def embeddings(self) -> Tensor:
+        """``Z`` on the graph as given, ``(N, d)``."""
+        with torch.no_grad():
+            return self.weights.embed(self.graph)
+
+    @cached_property
+    def directions(self) -> Tensor:
+        """``w``, ``(N, C, d)``."""
+        if self.given is not None:
+            return self.given[:, None] if self.given.dim() == 2 else self.given
+        with torch.no_grad():
+            z = self.embeddings if self.view is self.graph else self.weights.embed(self.view)
+            return compactness_directions(z)[:, None]
+
+    def anchors(self, nodes: Tensor | Sequence[int] | None) -> Tensor:
+        """``nodes`` as checked node numbers; all by default."""
+        return _anchors(nodes, self.graph)
+
+    @torch.no_grad()
+    def certify(self, anchors: Tensor) -> Certificate:
+        """The bounds at some anchors, checked before they are called a certificate."""
+        weights, directions, bound, anchors = self.weights, self.directions, self.bound, anchors.contiguous()
+        problem = DropProblem(self.graph, self.drops, anchors)
+        lower = bound(weights, problem, directions)
+        chosen = directions[anchors]
+        nominal = (chosen @ self.embeddings[anchors][..., None])[..., 0]
+        rounding = rounding_slack(weights, problem, directions)
+        _check(lower, nominal, rounding, anchors, bound)
+        if self.given is None or self.given.dim() == 2:
+            lower, nominal, rounding, chosen = lower[:, 0], nominal[:, 0], rounding[:, 0], chosen[:, 0]
+        return Certificate(anchors, lower, nominal, rounding, bound.name, bound.certified, self.drops.local,
+                           self.drops.total, chosen)
+
+
+def _check(lower: Tensor, nominal: Tensor, rounding: Tensor, anchors: Tensor, bound: BoundMethod) -> None:
+    finite = (torch.isfinite(lower) & torch.isfinite(nominal)).all(dim=1)
+    if not bool(finite.all()):
+        raise BoundError(f"a non-finite value at node {int(anchors[~finite][0])}", "bounds must be finite",
+                         "Look for weights or features so large that they overflow; float64 reaches further")
+    crossed = (lower > nominal + rounding).any(dim=1) & bound.certified
+    if bool(crossed.any()):
+        raise BoundError(f"a lower bound above the clean value at node {int(anchors[crossed][0])}",
+                         "no bound exceeds a value it should bound", "Please report this graph and encoder")
+
+
+# -- arguments -------------------------------------------------------------------------------------
+
+
+def _precision(dtype: torch.dtype) -> torch.dtype:
+    if dtype not in (torch.float32, torch.float64):
+        raise InputError(f"dtype={dtype!r}", "bounds are computed in torch.float32 or torch.float64",
+                         "Leave it out for float64")
+    return dtype
+
+
+def _view(view: GraphLike, graph: Graph) -> Graph:
+    view = Graph.of(view)
+    if view.num_nodes != graph.num_nodes or view.num_features != graph.num_features:
+        raise GraphError(f"a view with {view.num_nodes} nodes and {view.num_features} features for a graph with "
+                         f"{graph.num_nodes} and {graph.num_features}", "both views have the same nodes and features",
+                         "Drop edges, or set features to zero; keep the shape of x")
+    if view.x.device != graph.x.device:
+        raise GraphError(f"a view on {view.x.device} for a graph on {graph.x.device}", "both must be on one device",
+                         f"Move it with view.to({str(graph.x.device)!r})")
+    return view
+
+
+def _anchors(nodes: Tensor | Sequence[int] | None, graph: Graph) -> Tensor:
+    device = graph.col.device
+    if nodes is None:
+        return torch.arange(graph.num_nodes, device=device)
+    try:
+        anchors = torch.as_tensor(nodes, device=device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"nodes={nodes!r} ({error})", "they must be node numbers or a mask over all nodes",
+                         "Leave out for all") from error
+    if anchors.dtype == torch.bool and anchors.shape == (graph.num_nodes,):
+        anchors = anchors.nonzero()[:, 0]
+    whole = not (anchors.dtype.is_floating_point or anchors.dtype.is_complex or anchors.dtype == torch.bool)
+    if anchors.dim() != 1 or not whole or not anchors.numel():
+        raise InputError(f"nodes of dtype {anchors.dtype} and shape {tuple(anchors.shape)}",
+                         "they must be a non-empty list of node numbers or a mask over all nodes", "Leave out for all")
+    if int(anchors.min()) < 0 or int(anchors.max()) >= graph.num_nodes:
+        outside = anchors[(anchors < 0) | (anchors >= graph.num_nodes)]
+        raise InputError(f"node {int(outside[0])}", f"nodes are numbered 0 to {graph.num_nodes - 1}", "Mend the list")
+    distinct, count = torch.unique(anchors, return_counts=True)
+    if distinct.numel() != anchors.numel():
+        raise InputError(f"node {int(distinct[count > 1][0])} listed {int(count[count > 1][0])} times",
+                         "every anchor is bounded once", "Use torch.unique")
+    return anchors.long()

@@ -1,0 +1,174 @@
+"""Certificates of large graphs, computed and written shard by shard: resumable, and on several machines at once."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from certgcl.bounds import BoundMethod
+from certgcl.budget import BudgetLike
+from certgcl.certificate import Certificate
+from certgcl.encoder import GCNWeights
+from certgcl.errors import CertificateError, InputError, ShardError
+from certgcl.files import remove_leftovers
+from certgcl.graph import GraphLike
+from certgcl.manifest import MANIFEST, Manifest, ShardOrder, ShardPlan
+from certgcl.question import Question
+
+MERGED = "certificate.npz"
+
+
+@dataclass(frozen=True)
+class ShardProgress:
+    """How far a run is; given to ``progress`` when it starts and after every shard."""
+
+    shards_done: int
+    shards: int
+    nodes_done: int
+    nodes: int
+    nodes_computed: int  # the rest was there already
+
+    def after(self, size: int, kept: bool) -> "ShardProgress":
+        """The same with one more shard done."""
+        return ShardProgress(self.shards_done + 1, self.shards, self.nodes_done + size, self.nodes,
+                             self.nodes_computed + (0 if kept else size))
+
+
+@dataclass(frozen=True)
+class ShardRun:
+    """What a run did: the shards it computed, and those it found finished."""
+
+    folder: Path
+    manifest: Manifest
+    computed: list[int]
+    kept: list[int]
+
+    @property
+    def missing(self) -> list[int]:
+        """The shards of the whole plan that have no file yet."""
+        return [shard for shard in range(self.manifest.shards)
+                if not (self.folder / self.manifest.file_name(shard)).exists()]
+
+
+def certify_shards(model: nn.Module | GCNWeights, graph: GraphLike, budgets: BudgetLike, out: str | Path, *,
+                   method: str | BoundMethod = "degree", view: GraphLike | None = None,
+                   directions: Tensor | None = None, nodes: Tensor | Sequence[int] | None = None,
+                   dtype: torch.dtype = torch.float64, shards: int | None = None, order: ShardOrder = "near",
+                   only: Sequence[int] | None = None, worker: tuple[int, int] | None = None,
+                   progress: Callable[[ShardProgress], object] | None = None) -> ShardRun:
+    """:func:`certgcl.node_compactness` in shards, each a certificate in a file of its own in the folder ``out``.
+
+    A shard is written whole or not at all, and one that is there is kept: after a kill, call again with the same
+    arguments. Processes on several machines may share the folder. ``merge_shards(out)`` makes one certificate of it.
+
+    Args:
+        out: the folder; made if needed. One that holds shards of another question is refused.
+        directions: if given, what is bounded instead of compactness, as in :func:`certgcl.linear_bounds`.
+        shards: how many; by default as many as the folder was made for, or one for about two thousand nodes.
+        order: ``"near"`` brings neighbours to the same shard, which saves work; ``"given"`` cuts ``nodes`` as they
+            stand. The merged certificate has the nodes as given in either case.
+        only: the shards to do; all by default.
+        worker: ``(k, n)`` to do only the shards with ``shard % n == k``.
+        progress: called when the run starts and after every shard.
+
+    Other arguments as in :func:`certgcl.node_compactness`.
+
+    Example::
+
+        run = certgcl.certify_shards(encoder, data, 2, "out")
+        certificate = certgcl.merge_shards("out")
+    """
+    if directions is not None and view is not None:
+        raise InputError("directions= beside view=", "a view is where the directions of compactness come from",
+                         "Leave one out")
+    if directions is None:
+        question = Question.compactness(model, graph, budgets, method=method, view=view, dtype=dtype)
+    else:
+        question = Question.linear(model, graph, budgets, directions, method=method, dtype=dtype)
+    folder, anchors = Path(out), question.anchors(nodes)
+    if shards is None and (folder / MANIFEST).exists():
+        shards = Manifest.read(folder).shards
+    plan = ShardPlan.of(question.graph, anchors, shards, order)
+    chosen = plan.choose(only, worker)
+    manifest = Manifest.of(question, anchors, plan)
+    folder.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(folder)
+    manifest.claim(folder, anchors)
+    run = ShardRun(folder, manifest, [], [])
+    report = progress or (lambda _: None)
+    state = ShardProgress(0, len(chosen), 0, sum(map(plan.size, chosen)), 0)
+    report(state)
+    for shard in chosen:
+        nodes_here = plan.nodes(shard)
+        finished = _is_finished(folder, manifest, shard, nodes_here)
+        if not finished:
+            certificate = question.certify(nodes_here)
+            certificate.save(folder / manifest.file_name(shard), _notes(manifest, shard))
+        (run.kept if finished else run.computed).append(shard)
+        state = state.after(len(nodes_here), finished)
+        report(state)
+    return run
+
+
+def merge_shards(out: str | Path) -> Certificate:
+    """One certificate of all shards in a folder, anchors in the order asked for; it is written there too.
+
+    Raises:
+        ShardError: shards are missing, damaged, or made for another question; all are named.
+    """
+    folder = Path(out)
+    manifest = Manifest.read(folder)
+    anchors = manifest.read_anchors(folder)
+    remove_leftovers(folder)
+    parts: list[Certificate] = []
+    faults: dict[str, list[int]] = {"missing": [], "damaged or foreign": []}
+    for shard in range(manifest.shards):
+        try:
+            part = _load(folder, manifest, shard)
+            if parts and torch.equal(part.local_budget, parts[0].local_budget):
+                part = replace(part, local_budget=parts[0].local_budget)  # one for all: it is as long as the graph
+            parts.append(part)
+        except FileNotFoundError:
+            faults["missing"].append(shard)
+        except (CertificateError, ShardError):
+            faults["damaged or foreign"].append(shard)
+    found = [f"{len(which)} {fault} ({_listed(which)})" for fault, which in faults.items() if which]
+    if found:
+        raise ShardError(f"{folder} with {' and '.join(found)} of {manifest.shards} shards",
+                         "every shard must be there and whole",
+                         "Certify again with the same settings: finished shards are kept")
+    held = torch.cat([part.nodes for part in parts])
+    if not torch.equal(held.sort().values, anchors.sort().values):
+        raise ShardError(f"{folder} with shards of other nodes than it should hold", "shards and manifest belong "
+                         "together", "Certify again with the same settings: shards that fit are kept")
+    rank = torch.argsort(torch.argsort(anchors))
+    certificate = Certificate.joined(parts).at(torch.argsort(held)[rank])
+    certificate.save(folder / MERGED, {"fingerprint": manifest.fingerprint})
+    return certificate
+
+
+def _notes(manifest: Manifest, shard: int) -> dict[str, Any]:
+    return {"fingerprint": manifest.fingerprint, "shard": shard, "shards": manifest.shards}
+
+
+def _load(folder: Path, manifest: Manifest, shard: int) -> Certificate:
+    path = folder / manifest.file_name(shard)
+    certificate, notes = Certificate.load_with_notes(path)
+    if notes != _notes(manifest, shard):
+        raise ShardError(f"{path} with another fingerprint", "a shard belongs to its manifest", "Certify again")
+    return certificate
+
+
+def _is_finished(folder: Path, manifest: Manifest, shard: int, nodes: Tensor) -> bool:
+    try:
+        return torch.equal(_load(folder, manifest, shard).nodes, nodes.cpu())
+    except (FileNotFoundError, CertificateError, ShardError):
+        return False
+
+
+def _listed(shards: list[int], most: int = 10) -> str:
+    shown = ", ".join(map(str, shards[:most]))
+    return shown if len(shards) <= most else f"{shown} and {len(shards) - most} more"
