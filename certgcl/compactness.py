@@ -18,7 +18,8 @@ __all__ = ["compactness_directions", "linear_bounds", "node_compactness"]
 
 def node_compactness(model: nn.Module | GCNWeights, graph: GraphLike, budgets: BudgetLike, *,
                      method: str | BoundMethod = "degree", view: GraphLike | None = None,
-                     nodes: Tensor | Sequence[int] | None = None, dtype: torch.dtype = torch.float64) -> Certificate:
+                     nodes: Tensor | Sequence[int] | None = None, dtype: torch.dtype = torch.float64,
+                     memory_limit: int | None = None) -> Certificate:
     """Certified lower bounds of node compactness: ``W^CL_i · z_i(S) >= lower_i`` for every admissible drop set S.
 
     A bound above the certificate's ``rounding`` proves: in every view of ``graph`` that the budget allows, the node is
@@ -28,11 +29,13 @@ def node_compactness(model: nn.Module | GCNWeights, graph: GraphLike, budgets: B
         model: a :class:`GCNEncoder`, or a module with two ``GCNConv`` layers called as ``model(x, edge_index)``.
         graph: the graph whose edges may be dropped: a ``Graph``, a PyG ``Data``, ``(x, edge_index)`` or networkx.
         budgets: an :class:`EdgeDropBudget`, an int (edges at each node), or a float (a drop rate).
-        method: ``"degree"`` (default), ``"degree-cheap"``, ``"crown"``, ``"interval"``; or ``"paper"``, ``"released"``,
-            which are not bounds; or an instance from :mod:`certgcl.bounds`.
+        method: ``"degree"`` (default), ``"degree-fast"``, ``"degree-cheap"``, ``"crown"``, ``"interval"``; or
+            ``"paper"``, ``"released"``, which are not bounds; or an instance from :mod:`certgcl.bounds`.
         view: the fixed second view that gives ``W^CL``; the graph itself by default.
         nodes: the anchors to bound; all by default. They cost in proportion to their two-hop neighbourhoods.
         dtype: precision of the computation.
+        memory_limit: about how many bytes the computation may take; half of what is free by default. Anchors are
+            bounded in as many parts as that asks for.
 
     Example::
 
@@ -40,12 +43,12 @@ def node_compactness(model: nn.Module | GCNWeights, graph: GraphLike, budgets: B
         print(certificate)
     """
     question = Question.compactness(model, graph, budgets, method=method, view=view, dtype=dtype)
-    return question.certify(question.anchors(nodes))
+    return question.certify(question.anchors(nodes), memory_limit)
 
 
 def linear_bounds(model: nn.Module | GCNWeights, graph: GraphLike, budgets: BudgetLike, directions: Tensor, *,
                   method: str | BoundMethod = "degree", nodes: Tensor | Sequence[int] | None = None,
-                  dtype: torch.dtype = torch.float64) -> Certificate:
+                  dtype: torch.dtype = torch.float64, memory_limit: int | None = None) -> Certificate:
     """Certified lower bounds of ``w · z_i(S)`` for directions of your own, over every admissible drop set S.
 
     With a model that ends in class scores, ``w = e_y - e_c`` for each other class c bounds the margins of a
@@ -57,4 +60,4 @@ def linear_bounds(model: nn.Module | GCNWeights, graph: GraphLike, budgets: Budg
             :func:`node_compactness`.
     """
     question = Question.linear(model, graph, budgets, directions, method=method, dtype=dtype)
-    return question.certify(question.anchors(nodes))
+    return question.certify(question.anchors(nodes), memory_limit)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 GraphLike: TypeAlias = Union["Graph", Data, tuple[Tensor, Tensor], "nx.Graph"]
 
+MOST_FILLED = 0.05  # share of non-zero features up to which they are multiplied as a sparse matrix
+MAX_SEARCHED = 1 << 28  # features that are looked through for that; larger ones may lie on disk
+
 
 @dataclass(frozen=True, eq=False)
 class Graph:
@@ -149,6 +152,15 @@ class Graph:
 
     def gcn_matrix(self, dtype: torch.dtype = torch.float64) -> Tensor:
         """``Â = D^(-1/2) (A + I) D^(-1/2)`` with ``D_i = d_i + 1``, as PyG's ``gcn_norm`` has it; sparse CSR."""
+        if dtype not in self._gcn_matrices:
+            self._gcn_matrices[dtype] = self._gcn_matrix(dtype)
+        return self._gcn_matrices[dtype]
+
+    @cached_property
+    def _gcn_matrices(self) -> dict[torch.dtype, Tensor]:
+        return {}
+
+    def _gcn_matrix(self, dtype: torch.dtype) -> Tensor:
         n, device = self.num_nodes, self.col.device
         loop = torch.arange(n, device=device)
         row, col = torch.cat([self.row, loop]), torch.cat([self.col, loop])
@@ -164,12 +176,16 @@ class Graph:
             return x.to(dtype=dtype)
         if x.layout == torch.strided:
             return x[nodes].to(dtype=dtype)  # in this order: x may lie on disk
-        start, count = x.crow_indices()[nodes], x.crow_indices().diff()[nodes]
-        pointer = torch.cat([count.new_zeros(1), count.cumsum(0)])
-        place = torch.arange(int(pointer[-1]), device=count.device)
-        place = place + torch.repeat_interleave(start - pointer[:-1], count)
-        values = x.values()[place].to(dtype=dtype)
-        return csr_matrix(pointer, x.col_indices()[place], values, (nodes.numel(), x.shape[1]))
+        return _csr_rows(x, nodes).to(dtype=dtype)
+
+    @cached_property
+    def _sparse_x(self) -> Tensor | None:
+        """``x`` as CSR where that makes products faster; None for features that are well filled, or large."""
+        if self.x.layout != torch.strided:
+            return self.x
+        if self.x.numel() > MAX_SEARCHED or int(torch.count_nonzero(self.x)) > MOST_FILLED * self.x.numel():
+            return None
+        return self.x.detach().to_sparse_csr()
 
     def project(self, weight: Tensor, nodes: Tensor | None = None, *, absolute: bool = False) -> Tensor:
         """``X W`` (or ``|X| W``) in the dtype of ``weight``, for ``nodes`` or all, ``(nodes, outputs)``.
@@ -180,8 +196,8 @@ class Graph:
             x = x.to(weight.dtype)
             return (x.abs() if absolute else x) @ weight
 
-        if self.x.layout != torch.strided:
-            return product(self.features(nodes))
+        if self._sparse_x is not None:
+            return product(self._sparse_x if nodes is None else _csr_rows(self._sparse_x, nodes))
         ranges = row_ranges(self.num_nodes if nodes is None else nodes.numel(), max(weight.shape))
         products = [product(self.x[part] if nodes is None else self.x[nodes[part]]) for part in ranges]
         return products[0] if len(products) == 1 else torch.cat(products)
@@ -203,6 +219,15 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges, {self.num_features} features)"
+
+
+def _csr_rows(x: Tensor, rows: Tensor) -> Tensor:
+    """Some rows of a CSR matrix."""
+    start, count = x.crow_indices()[rows], x.crow_indices().diff()[rows]
+    pointer = torch.cat([count.new_zeros(1), count.cumsum(0)])
+    place = torch.arange(int(pointer[-1]), device=count.device)
+    place = place + torch.repeat_interleave(start - pointer[:-1], count)
+    return csr_matrix(pointer, x.col_indices()[place], x.values()[place], (rows.numel(), x.shape[1]))
 
 
 def _row_pointer(row: Tensor, n: int) -> Tensor:

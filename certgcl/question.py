@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from certgcl.bounds import BoundMethod, DropProblem, get_method
+from certgcl.bounds.memory import default_limit, parts_that_fit
 from certgcl.bounds.rounding import rounding_slack
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.certificate import Certificate
@@ -79,10 +80,19 @@ class Question:
         return _anchors(nodes, self.graph)
 
     @torch.no_grad()
-    def certify(self, anchors: Tensor) -> Certificate:
-        """The bounds at some anchors, checked before they are called a certificate."""
-        weights, directions, bound, anchors = self.weights, self.directions, self.bound, anchors.contiguous()
-        problem = DropProblem(self.graph, self.drops, anchors)
+    def certify(self, anchors: Tensor, memory_limit: int | None = None) -> Certificate:
+        """The bounds at some anchors, in as many parts as the memory limit (in bytes) asks for."""
+        limit = default_limit(anchors.device) if memory_limit is None else _limit(memory_limit)
+        problem = DropProblem(self.graph, self.drops, anchors.contiguous())
+        parts = parts_that_fit(self.bound, self.weights, problem, self.directions.shape[1], limit)
+        if len(parts) == 1:
+            return self._certify(problem)
+        certificates = [self._certify(DropProblem(self.graph, self.drops, anchors[places])) for places in parts]
+        return Certificate.joined(certificates).at(torch.argsort(torch.cat(parts)))
+
+    def _certify(self, problem: DropProblem) -> Certificate:
+        """The bounds at the anchors of a problem, checked before they are called a certificate."""
+        weights, directions, bound, anchors = self.weights, self.directions, self.bound, problem.anchors
         lower = bound(weights, problem, directions)
         chosen = directions[anchors]
         nominal = (chosen @ self.embeddings[anchors][..., None])[..., 0]
@@ -113,6 +123,13 @@ def _precision(dtype: torch.dtype) -> torch.dtype:
         raise InputError(f"dtype={dtype!r}", "bounds are computed in torch.float32 or torch.float64",
                          "Leave it out for float64")
     return dtype
+
+
+def _limit(memory_limit: int) -> int:
+    if isinstance(memory_limit, bool) or not isinstance(memory_limit, (int, float)) or not memory_limit > 0:
+        raise InputError(f"memory_limit={memory_limit!r}", "it is a positive number of bytes",
+                         "Try 4 * 1024**3, or leave it out for half of what is free")
+    return int(memory_limit)
 
 
 def _view(view: GraphLike, graph: Graph) -> Graph:

@@ -58,6 +58,7 @@ def certify_shards(model: nn.Module | GCNWeights, graph: GraphLike, budgets: Bud
                    directions: Tensor | None = None, nodes: Tensor | Sequence[int] | None = None,
                    dtype: torch.dtype = torch.float64, shards: int | None = None, order: ShardOrder = "near",
                    only: Sequence[int] | None = None, worker: tuple[int, int] | None = None,
+                   memory_limit: int | None = None,
                    progress: Callable[[ShardProgress], object] | None = None) -> ShardRun:
     """:func:`certgcl.node_compactness` in shards, each a certificate in a file of its own in the folder ``out``.
 
@@ -105,7 +106,7 @@ def certify_shards(model: nn.Module | GCNWeights, graph: GraphLike, budgets: Bud
         nodes_here = plan.nodes(shard)
         finished = _is_finished(folder, manifest, shard, nodes_here)
         if not finished:
-            certificate = question.certify(nodes_here)
+            certificate = question.certify(nodes_here, memory_limit)
             certificate.save(folder / manifest.file_name(shard), _notes(manifest, shard))
         (run.kept if finished else run.computed).append(shard)
         state = state.after(len(nodes_here), finished)

@@ -84,7 +84,7 @@ def test_a_certificate_says_where_it_comes_from(encoder: GCNEncoder, graph: Grap
 
 def test_a_method_may_be_given_with_settings_of_its_own(encoder: GCNEncoder, graph: Graph) -> None:
     cheap = node_compactness(encoder, graph, 1, method=METHODS["degree-cheap"])
-    same = node_compactness(encoder, graph, 1, method=Degree(preactivations="interval", slopes=("adaptive",)))
+    same = node_compactness(encoder, graph, 1, method=Degree("interval", ("adaptive",), "shared", 1))
     assert torch.equal(cheap.lower, same.lower)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from types import EllipsisType
 
 import torch
 from torch import Tensor
@@ -41,7 +42,7 @@ class Scale:
         return Scale(self.low * other.low, (self.low if self.high is None else self.high)
                      * (other.low if other.high is None else other.high))
 
-    def at(self, *index: slice | None) -> "Scale":
+    def at(self, *index: slice | EllipsisType | None) -> "Scale":
         """The same scales, indexed."""
         return Scale(self.low[index], None if self.high is None else self.high[index])
 

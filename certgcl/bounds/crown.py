@@ -31,6 +31,11 @@ class Crown:
     slopes: tuple[SlopeRule, ...] = ("parallel", "adaptive", "flat")
     name: str = field(default="crown", init=False)
     certified: bool = field(default=True, init=False)
+    resolution: int = field(default=1, init=False, repr=False)
+    line_resolution: int = field(default=1, init=False, repr=False)
+
+    def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
+        return self.slopes
 
     def __post_init__(self) -> None:
         check_slopes(self.slopes)

@@ -67,6 +67,10 @@ class Degree:
         if self.hubs is not None and (not isinstance(self.hubs, int) or self.hubs < 1):
             raise MethodError(f"hubs={self.hubs!r}", "it is a degree of at least 1, or None", "Try 256")
 
+    @property
+    def line_resolution(self) -> int:
+        return self.resolution if self.lines == "by-count" else 1
+
     def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
         """The slope rules that are used at this width."""
         if self.slopes is not None:
@@ -117,10 +121,12 @@ def layer2_by_degree(layer1: Layer1, plan: DegreePlan) -> tuple[Tensor, Tensor]:
     partition = plan.anchors(values.shape[1])
     parts = []
     for block in partition.blocks:
-        terms = take(neighbours, cell[block.slots]) if cell.numel() else values.new_zeros(*block.slots.shape, len(b2) * 2)
-        terms = (terms * block.valid[..., None])[:, :, None, None]
+        if cell.numel():
+            terms = take(neighbours, cell[block.slots]) * block.valid[..., None]
+        else:
+            terms = values.new_zeros(*block.slots.shape, values.shape[1])
         own = take(values, layer1.place[hop.own[block.rows], : block.cases.most])[:, None]
-        least, = case_minima(block, terms, own)
+        least, = case_minima(block, terms[:, :, None, None], own)
         parts.append(least[:, 0].flatten(0, 1))
     least, negative_most = take(torch.cat(parts), partition.place[plan.flat.anchor, plan.flat.case]).chunk(2, dim=1)
     return b2 + least, b2 - negative_most

@@ -6,6 +6,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from certgcl.activation import SlopeRule
 from certgcl.bounds.layer1 import Layer1, signed_parts
 from certgcl.bounds.neighbourhood import Hop, Neighbourhood, inverse_sqrt_degree
 from certgcl.bounds.problem import DropProblem
@@ -95,6 +96,11 @@ class Interval:
 
     name: str = field(default="interval", init=False)
     certified: bool = field(default=True, init=False)
+    resolution: int = field(default=1, init=False, repr=False)
+    line_resolution: int = field(default=1, init=False, repr=False)
+
+    def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
+        return ()
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
         hood = problem.neighbourhood(weights.w1.dtype)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from certgcl.activation import SlopeRule
 from certgcl.bounds.layer1 import signed_parts
 from certgcl.bounds.neighbourhood import inverse_sqrt_degree
 from certgcl.bounds.problem import DropProblem
@@ -41,6 +42,11 @@ class PrintedScore:
 
     at: Graph | None = field(default=None, repr=False)
     certified: bool = field(default=False, init=False)
+    resolution: int = field(default=1, init=False, repr=False)
+    line_resolution: int = field(default=1, init=False, repr=False)
+
+    def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
+        return ("parallel",)
 
     def terms(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> PrintedTerms:
         graph, dtype = problem.graph, weights.w1.dtype
@@ -48,7 +54,7 @@ class PrintedScore:
         if view.num_nodes != graph.num_nodes:
             raise GraphError(f"a view with {view.num_nodes} nodes of a graph with {graph.num_nodes}",
                              "a view has the nodes of its graph", "Drop edges only")
-        clean, projected = graph.gcn_matrix(dtype), graph.features(dtype=dtype) @ weights.w1
+        clean, projected = graph.gcn_matrix(dtype), graph.project(weights.w1)
         hidden = weights.activation1(clean @ projected + weights.b1)
         lower1, upper1 = self._box(problem, projected, weights.b1)
         lower2, upper2 = self._box(problem, hidden @ weights.w2, weights.b2)

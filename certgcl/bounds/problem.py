@@ -1,11 +1,13 @@
 """What is to be bounded: some anchors of a graph under a set of admissible drops. And how a method is called."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
+from certgcl.activation import SlopeRule
 from certgcl.bounds.neighbourhood import Neighbourhood
 from certgcl.bounds.plan import DegreePlan, LineSharing
 from certgcl.budget import AdmissibleDrops
@@ -44,7 +46,7 @@ class DropProblem:
     def projected(self, weights: GCNWeights) -> Tensor:
         """``Y = X W1`` for the nodes within two hops, in the order of the inner hop's targets."""
         nodes = self.neighbourhood(weights.w1.dtype).inner.targets
-        return self.graph.features(nodes, weights.w1.dtype) @ weights.w1
+        return self.graph.project(weights.w1, nodes)
 
 
 class BoundMethod(Protocol):
@@ -56,6 +58,20 @@ class BoundMethod(Protocol):
     @property
     def certified(self) -> bool:
         """Whether the result is a lower bound over all admissible drops."""
+        ...
+
+    @property
+    def resolution(self) -> int:
+        """The most cases of how many edges it loses that a node is treated in."""
+        ...
+
+    @property
+    def line_resolution(self) -> int:
+        """The most of them that have bounds of layer 1 of their own."""
+        ...
+
+    def rules(self, hidden_channels: int) -> Sequence[SlopeRule]:
+        """The slope rules that are used at this width of layer 1."""
         ...
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:

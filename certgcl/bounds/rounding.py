@@ -19,8 +19,7 @@ def rounding_slack(weights: GCNWeights, problem: DropProblem, directions: Tensor
     """
     dtype = weights.w1.dtype
     hood = problem.neighbourhood(dtype)
-    features = problem.graph.features(hood.inner.targets, dtype)
-    projected = features.abs() @ weights.w1.abs()
+    projected = problem.graph.project(weights.w1.abs(), hood.inner.targets, absolute=True)
     hidden = _absolute_row_sum(BoxRows(hood.inner), projected) + weights.b1.abs()
     hidden = hidden * weights.slope1.abs().clamp(min=1)
     output = _absolute_row_sum(BoxRows(hood.outer), hidden @ weights.w2.abs()) + weights.b2.abs()

@@ -35,7 +35,7 @@ def case_minima(block: Block, terms: Tensor, own: Tensor, own_squared: Tensor | 
     """
     given = terms, own, own_squared
     if torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in given):
-        return list(_RowLemma.apply(block, following, *given))
+        return list(_RowLemma.apply(block, following, *given))  # type: ignore[no-untyped-call]
     return [minimum.value for minimum in _minima(block, following, *given, where=False)]
 
 
@@ -44,7 +44,7 @@ class _Minimum(NamedTuple):
     smallest of them."""
 
     value: Tensor
-    count: Tensor | None = None
+    number: Tensor | None = None
     dropped: Tensor | None = None
 
 
@@ -165,7 +165,7 @@ class _RowLemma(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         block: Block = ctx.block
         terms, *places = ctx.saved_tensors
-        of_terms, of_own, of_squared = 0, 0, 0
+        of_terms, of_own, of_squared = (torch.zeros(()).to(terms) for _ in range(3))
         for shift, gradient in enumerate(gradients):
             count, dropped = places[2 * shift : 2 * shift + 2]
             scale = block.scale_of_counts.gather(1, (count - shift).flatten(1)).view(count.shape)
@@ -182,7 +182,7 @@ class _RowLemma(torch.autograd.Function):
 
 
 def _of_kept(block: Block, terms: Tensor, change: Tensor, count: Tensor, dropped: Tensor) -> Tensor:
-    """``change`` at the terms that are left when the ``count`` largest droppable ones, down to ``dropped``, are gone."""
+    """``change`` at the terms that are left without the ``count`` largest droppable ones, down to ``dropped``."""
     sign = (dropped.clamp(min=torch.finfo(dropped.dtype).min) - _candidates(block, terms)).sign()
     kept = sign.clamp(min=0)
     gone = count.minimum(block.droppable_terms[:, None, None, None, None])

@@ -26,7 +26,7 @@ def certify(
                                         "round(0.4 degree), at most degree - 1.")],
     out: Annotated[Path, typer.Option(file_okay=False, help="The folder of the shards; made if needed.")],
     total: Annotated[int | None, typer.Option(min=0, help="Edges that may be dropped in all.")] = None,
-    method: Annotated[str, typer.Option(callback=check_method, help="degree, degree-cheap, crown, interval; paper and "
+    method: Annotated[str, typer.Option(callback=check_method, help="degree, degree-fast, degree-cheap, crown, interval; paper and "
                                         "released are not bounds.")] = "degree",
     view: Annotated[Path | None, typer.Option(exists=True, help="The fixed second view: a graph with the same nodes; "
                                               "the graph itself by default.")] = None,
@@ -39,6 +39,8 @@ def certify(
     order: Annotated[Literal["near", "given"], typer.Option(help="Bring neighbours to the same shard, or keep the "
                                                             "nodes as given.")] = "near",
     dtype: Annotated[Literal["float64", "float32"], typer.Option(help="The precision of the computation.")] = "float64",
+    memory_limit: Annotated[float | None, typer.Option(min=0.01, metavar="GB", help="About how much memory to use; "
+                                                       "half of what is free by default.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Certify the nodes of a graph, shard by shard.
@@ -63,6 +65,7 @@ def certify(
                 GCNWeights.load(weights), load_graph(graph), edges, out, method=method, dtype=getattr(torch, dtype),
                 view=None if view is None else load_graph(view), nodes=chosen, shards=shards, order=order,
                 worker=worker, progress=bar,
+                memory_limit=None if memory_limit is None else int(memory_limit * 1024**3),
             )
         alone = worker is None or worker[1] == 1
         certificate = merge_shards(out) if alone else None
