@@ -39,7 +39,8 @@ class TwoPieceLinear:
     slope: Tensor  # γ, shape () or (channels,)
 
     def __call__(self, p: Tensor) -> Tensor:
-        return p.clamp(min=0) + self.slope * p.clamp(max=0)
+        positive = p.clamp(min=0)
+        return positive + self.slope * (p - positive)  # with the gradient 1 at zero
 
     def interval(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """The range of σ on ``[l, u]``. Exact: σ is monotone on each side of 0, where it is 0."""

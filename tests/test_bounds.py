@@ -1,5 +1,6 @@
 """Facts that hold for every method; how tight and sound they are is the business of ``verification/``."""
 
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
@@ -20,7 +21,9 @@ from certgcl.graph import Graph
 CERTIFIED = [name for name, method in METHODS.items() if method.certified]
 BUDGETS = {"mixed": EdgeDropBudget(local=[k % 4 for k in range(12)]), "total": EdgeDropBudget(total=2),
            "none": EdgeDropBudget()}
-every_method = pytest.mark.parametrize("method", METHODS)
+VARIANTS = {"shared lines": Degree(lines="shared"), "hubs": Degree(hubs=2)}
+every_method = pytest.mark.parametrize("method", [*METHODS, *VARIANTS.values()], ids=[*METHODS, *VARIANTS])
+every_certified = pytest.mark.parametrize("method", [*CERTIFIED, *VARIANTS.values()], ids=[*CERTIFIED, *VARIANTS])
 every_budget = pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
 
 
@@ -41,10 +44,11 @@ def assert_same(one: Tensor, other: Tensor) -> None:
 
 
 def test_methods_have_names_and_say_what_they_prove() -> None:
-    assert set(METHODS) == {"interval", "crown", "degree", "degree-cheap", "paper", "released"}
-    assert CERTIFIED == ["interval", "crown", "degree", "degree-cheap"]
+    assert CERTIFIED == ["interval", "crown", "degree", "degree-fast", "degree-cheap"]
+    assert set(METHODS) == {*CERTIFIED, "paper", "released"}
     assert METHODS["degree"] == Degree()
-    assert METHODS["degree-cheap"] == Degree(preactivations="interval", slopes=("adaptive",))
+    assert METHODS["degree-fast"] == Degree(slopes=("adaptive",), lines="shared", resolution=1, hubs=256)
+    assert METHODS["degree-cheap"] == replace(METHODS["degree-fast"], preactivations="interval")
 
 
 @pytest.mark.parametrize("method", [Interval(), Crown(slopes=("flat",)), Degree(resolution=3), Paper(), Released()])
@@ -68,7 +72,8 @@ def test_an_unknown_method_is_refused(method: Any, message: str) -> None:
 @pytest.mark.parametrize(("method", "settings"), [
     (Crown, {"slopes": ("steep",)}), (Crown, {"slopes": ()}),
     (Degree, {"slopes": ("steep",)}), (Degree, {"slopes": ()}), (Degree, {"resolution": 0}),
-    (Degree, {"resolution": 1.5}), (Degree, {"preactivations": "exact"}),
+    (Degree, {"resolution": 1.5}), (Degree, {"preactivations": "exact"}), (Degree, {"lines": "none"}),
+    (Degree, {"lines": None}), (Degree, {"hubs": 0}), (Degree, {"hubs": 2.5}),
 ])
 def test_an_unknown_setting_is_refused(method: Any, settings: dict[str, Any]) -> None:
     with pytest.raises(MethodError, match=next(iter(settings))):
@@ -83,7 +88,7 @@ def test_a_method_says_which_setting_it_is() -> None:
 
 
 @every_method
-def test_dense_and_sparse_features_give_the_same(method: str) -> None:
+def test_dense_and_sparse_features_give_the_same(method: str | BoundMethod) -> None:
     sparse = random_graph(sparse=True)
     dense = sparse.with_features(sparse.x.to_dense())
     weights, directions = toy_weights(), random_tensor(12, 2, 3, seed=9)
@@ -94,7 +99,7 @@ def test_dense_and_sparse_features_give_the_same(method: str) -> None:
 
 
 @every_method
-def test_float32_differs_by_rounding_only(method: str) -> None:
+def test_float32_differs_by_rounding_only(method: str | BoundMethod) -> None:
     graph, directions = random_graph(), random_tensor(12, 2, 3, seed=9).float()
     weights = toy_weights().to(torch.float32)
     single = values_of(method, weights, graph, BUDGETS["mixed"], directions)
@@ -108,7 +113,7 @@ def test_float32_differs_by_rounding_only(method: str) -> None:
 
 @every_method
 @every_budget
-def test_anchors_do_not_depend_on_each_other(method: str, budget: EdgeDropBudget) -> None:
+def test_anchors_do_not_depend_on_each_other(method: str | BoundMethod, budget: EdgeDropBudget) -> None:
     graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 2, 3, seed=9)
     everyone = values_of(method, weights, graph, budget, directions)
     assert everyone.shape == (12, 2)
@@ -118,7 +123,7 @@ def test_anchors_do_not_depend_on_each_other(method: str, budget: EdgeDropBudget
 
 @every_method
 @every_budget
-def test_names_of_nodes_do_not_matter(method: str, budget: EdgeDropBudget) -> None:
+def test_names_of_nodes_do_not_matter(method: str | BoundMethod, budget: EdgeDropBudget) -> None:
     graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 2, 3, seed=9)
     order = torch.randperm(12, generator=torch.Generator().manual_seed(3))  # new node k is old node order[k]
     new = torch.argsort(order)
@@ -131,7 +136,7 @@ def test_names_of_nodes_do_not_matter(method: str, budget: EdgeDropBudget) -> No
 
 
 @every_method
-def test_directions_do_not_depend_on_each_other(method: str) -> None:
+def test_directions_do_not_depend_on_each_other(method: str | BoundMethod) -> None:
     graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 3, 3, seed=9)
     together = values_of(method, weights, graph, BUDGETS["mixed"], directions)
     for c in range(3):
@@ -140,15 +145,24 @@ def test_directions_do_not_depend_on_each_other(method: str) -> None:
 
 
 @every_method
-def test_size_of_the_blocks_does_not_matter(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+def test_size_of_the_blocks_does_not_matter(monkeypatch: pytest.MonkeyPatch, method: str | BoundMethod) -> None:
     graph, weights, directions = random_graph(density=0.5), toy_weights(), random_tensor(12, 2, 3, seed=9)
     whole = values_of(method, weights, graph, BUDGETS["mixed"], directions)
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", 1)
     assert_same(values_of(method, weights, graph, BUDGETS["mixed"], directions), whole)
 
 
+@pytest.mark.parametrize("preactivations", ["functional", "interval"])
+def test_whether_lines_are_shared_matters_where_there_are_several_cases_only(preactivations: Any) -> None:
+    graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 2, 3, seed=9)
+    for resolution in (1, 6):
+        by_count, shared = (values_of(Degree(preactivations, lines=lines, resolution=resolution), weights, graph,
+                                      BUDGETS["mixed"], directions) for lines in ("by-count", "shared"))
+        assert torch.allclose(by_count, shared, rtol=1e-11, atol=1e-11) == (resolution == 1)
+
+
 @every_method
-def test_a_larger_direction_gives_a_larger_value(method: str) -> None:
+def test_a_larger_direction_gives_a_larger_value(method: str | BoundMethod) -> None:
     graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 2, 3, seed=9)
     one = values_of(method, weights, graph, BUDGETS["mixed"], directions)
     assert_same(values_of(method, weights, graph, BUDGETS["mixed"], 8 * directions), 8 * one)
@@ -158,15 +172,15 @@ def test_a_larger_direction_gives_a_larger_value(method: str) -> None:
 # -- where the value is known ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", CERTIFIED)
+@every_certified
 @pytest.mark.parametrize("budget", [EdgeDropBudget(local=0), EdgeDropBudget(total=0)])
-def test_without_drops_the_bound_is_the_value(method: str, budget: EdgeDropBudget) -> None:
+def test_without_drops_the_bound_is_the_value(method: str | BoundMethod, budget: EdgeDropBudget) -> None:
     graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 2, 3, seed=9)
     assert_same(values_of(method, weights, graph, budget, directions), nominal(weights, graph, directions))
 
 
 @every_method
-def test_without_edges_the_bound_is_the_value(method: str) -> None:
+def test_without_edges_the_bound_is_the_value(method: str | BoundMethod) -> None:
     graph, weights = toy_graph(nx.empty_graph(4)), toy_weights()
     directions = random_tensor(4, 2, 3, seed=9)
     assert_same(values_of(method, weights, graph, EdgeDropBudget(), directions), nominal(weights, graph, directions))
@@ -175,7 +189,7 @@ def test_without_edges_the_bound_is_the_value(method: str) -> None:
 
 
 @every_method
-def test_an_isolated_node_keeps_its_value(method: str) -> None:
+def test_an_isolated_node_keeps_its_value(method: str | BoundMethod) -> None:
     graph = toy_graph(nx.disjoint_union(nx.complete_graph(4), nx.empty_graph(2)))
     weights, directions = toy_weights(), random_tensor(6, 2, 3, seed=9)
     bound = values_of(method, weights, graph, EdgeDropBudget(), directions)
@@ -183,14 +197,14 @@ def test_an_isolated_node_keeps_its_value(method: str) -> None:
     assert not torch.isclose(bound[:4], nominal(weights, graph, directions)[:4]).any()
 
 
-@pytest.mark.parametrize("method", CERTIFIED)
-def test_without_activations_a_single_edge_is_bounded_exactly(method: str) -> None:
+@every_certified
+def test_without_activations_a_single_edge_is_bounded_exactly(method: str | BoundMethod) -> None:
     graph, directions = toy_graph(nx.path_graph(2)), random_tensor(2, 1, 3, seed=1)
     linear = GCNWeights(random_tensor(3, 4, seed=1), 0.0, 1.0, random_tensor(4, 3, seed=2), 0.0, 1.0)
     least = torch.minimum(nominal(linear, graph, directions),
                           nominal(linear, without(graph, ((0, 1),)), directions))
     bound = values_of(method, linear, graph, EdgeDropBudget(), directions)
-    if method == "degree":
+    if method in ("degree", *VARIANTS.values()):
         assert_same(bound, least)
     else:
         assert (bound <= least + 1e-12).all()
@@ -199,7 +213,9 @@ def test_without_activations_a_single_edge_is_bounded_exactly(method: str) -> No
 # -- what is proved --------------------------------------------------------------------------------
 
 SETTINGS = [Interval(), Crown(), Crown(slopes=("flat",)), Degree(), Degree(preactivations="interval"),
-            Degree(slopes=("parallel",)), Degree(resolution=1), Degree(resolution=2)]
+            Degree(slopes=("parallel",)), Degree(resolution=1), Degree(resolution=2), *VARIANTS.values(),
+            Degree(lines="shared", resolution=2), Degree(preactivations="interval", lines="shared"),
+            Degree(lines="shared", resolution=1, hubs=1)]
 
 
 @pytest.mark.parametrize("budget", [EdgeDropBudget(), EdgeDropBudget(local=[1, 3, 2, 0, 2, 1]),
@@ -218,14 +234,37 @@ def test_bounds_hold_in_every_admissible_view(budget: EdgeDropBudget) -> None:
 def test_lines_are_never_worse_than_intervals(budget: EdgeDropBudget) -> None:
     graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 4, 3, seed=9)
     interval = values_of("interval", weights, graph, budget, directions)
-    assert (values_of("crown", weights, graph, budget, directions) >= interval - 1e-12).all()
+    for method in SETTINGS[1:]:
+        assert (values_of(method, weights, graph, budget, directions) >= interval - 1e-12).all(), method
+
+
+@every_budget
+def test_fewer_hubs_are_never_worse(budget: EdgeDropBudget) -> None:
+    graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 4, 3, seed=9)
+    least, *others = (values_of(Degree(hubs=hubs), weights, graph, budget, directions) for hubs in (1, 2, 4, 99, None))
+    for lower in others:
+        assert (least <= lower + 1e-12).all()
+        least = lower
+    assert_same(others[-1], others[-2])
+    assert (others[0] < others[-1] - 1e-6).any()
+
+
+@pytest.mark.parametrize(("hidden", "slopes"), [(64, ("parallel", "flat", "adaptive")), (65, ("adaptive",))])
+def test_slopes_depend_on_the_width_unless_they_are_given(hidden: int, slopes: Any) -> None:
+    graph, weights, directions = random_graph(), toy_weights(hidden=hidden), random_tensor(12, 2, 3, seed=9)
+    default, *given = (values_of(Degree(slopes=rules), weights, graph, BUDGETS["mixed"], directions)
+                       for rules in (None, slopes, ("flat",)))
+    assert_same(default, given[0])
+    assert not torch.allclose(default, given[1])
 
 
 # -- gradients -------------------------------------------------------------------------------------
 
 
-@every_method
-def test_gradients_are_those_of_finite_differences(method: str) -> None:
+@pytest.mark.parametrize("method", [*METHODS, *VARIANTS.values(), Degree(resolution=2),
+                                    Degree(lines="shared", resolution=2)],
+                         ids=[*METHODS, *VARIANTS, "groups", "shared lines, groups"])
+def test_gradients_are_those_of_finite_differences(method: str | BoundMethod) -> None:
     graph = toy_graph(nx.Graph([(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (1, 4)]))
     problem = drop_problem(graph, EdgeDropBudget(local=[2, 1, 2, 1, 2]), [0, 2, 3, 4])
     weights = toy_weights(outputs=2, seed=3)
@@ -245,7 +284,7 @@ def test_gradients_are_those_of_finite_differences(method: str) -> None:
 
 @every_method
 @pytest.mark.parametrize("source", [nx.empty_graph(3), nx.complete_graph(4), nx.star_graph(4)])
-def test_gradients_are_finite_at_ties(method: str, source: nx.Graph) -> None:
+def test_gradients_are_finite_at_ties(method: str | BoundMethod, source: nx.Graph) -> None:
     graph = toy_graph(source)
     graph = graph.with_features(torch.ones_like(graph.x))
     weights = GCNWeights(*(torch.zeros_like(tensor).requires_grad_() for _, tensor in toy_weights().named_tensors()))
@@ -355,7 +394,7 @@ class LargestTensor(TorchDispatchMode):
         return result
 
 
-def largest_tensor(method: str, graph: Graph, budget: EdgeDropBudget) -> int:
+def largest_tensor(method: str | BoundMethod, graph: Graph, budget: EdgeDropBudget) -> int:
     directions = random_tensor(graph.num_nodes, 1, 3, seed=9)
     with torch.no_grad(), LargestTensor() as seen:
         values_of(method, toy_weights(), graph, budget, directions)
@@ -369,13 +408,16 @@ def test_a_dense_square_would_be_noticed() -> None:
 
 
 @every_method
-def test_nothing_is_as_large_as_the_square_of_the_nodes(method: str) -> None:
-    # Some hundred values a node are to be expected, where a square matrix has two thousand.
+def test_nothing_is_as_large_as_the_square_of_the_nodes(monkeypatch: pytest.MonkeyPatch,
+                                                        method: str | BoundMethod) -> None:
+    # A block fills what it is allowed, whatever the graph. Of the rest some hundred values a node are to be expected,
+    # where a square matrix has two thousand.
+    monkeypatch.setattr(blocks, "MAX_ELEMENTS", 1 << 14)
     graph = toy_graph(nx.gnm_random_graph(2000, 3000, seed=0))
     assert largest_tensor(method, graph, EdgeDropBudget(local=2)) < 250 * 2000
 
 
-@pytest.mark.parametrize("method", ["crown", "degree", "degree-cheap"])
-def test_nothing_is_as_large_as_the_square_of_a_hub(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+@every_certified
+def test_nothing_is_as_large_as_the_square_of_a_hub(monkeypatch: pytest.MonkeyPatch, method: str | BoundMethod) -> None:
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", 1 << 14)
     assert largest_tensor(method, toy_graph(nx.star_graph(300)), EdgeDropBudget(local=2)) < 300**2

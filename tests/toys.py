@@ -7,12 +7,16 @@ import networkx as nx
 import torch
 from torch import Tensor
 
+from certgcl.bounds.neighbourhood import Hop, Neighbourhood
 from certgcl.bounds.problem import DropProblem
 from certgcl.budget import EdgeDropBudget
 from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph
 
 Edge = tuple[int, int]
+
+SIX_NODE_BUDGETS = [EdgeDropBudget(local=1), EdgeDropBudget(local=2), EdgeDropBudget(), EdgeDropBudget(total=2),
+                    EdgeDropBudget(local=[0, 2, 1, 2, 1, 3])]
 
 
 def random_tensor(*shape: int, seed: int) -> Tensor:
@@ -40,6 +44,22 @@ def toy_weights(features: int = 3, hidden: int = 4, outputs: int = 3, seed: int 
 def drop_problem(graph: Graph, budget: EdgeDropBudget | int, anchors: list[int] | None = None) -> DropProblem:
     nodes = torch.arange(graph.num_nodes) if anchors is None else torch.tensor(anchors)
     return DropProblem(graph, EdgeDropBudget.of(budget).on(graph), nodes)
+
+
+def hood_of(graph: Graph, budget: EdgeDropBudget, anchors: list[int] | None = None) -> Neighbourhood:
+    return drop_problem(graph, budget, anchors).neighbourhood(torch.float64)
+
+
+def star_hop(leaves: int, budget: int) -> Hop:
+    """The rows of a star whose centre may lose ``budget`` edges: row 0 is the centre."""
+    return hood_of(toy_graph(nx.star_graph(leaves)), EdgeDropBudget(local=[budget] + [1] * leaves)).inner
+
+
+def hubs_and_others() -> tuple[Graph, EdgeDropBudget]:
+    """Degrees from 0 to 20, budgets from 0 to 7; a wide star, a dense part and nodes alone."""
+    parts = [nx.star_graph(20), nx.gnp_random_graph(15, 0.4, seed=0), nx.cycle_graph(5), nx.empty_graph(2)]
+    graph = toy_graph(nx.disjoint_union_all(parts))
+    return graph, EdgeDropBudget(local=[7] + [(3 * k) % 5 for k in range(1, graph.num_nodes)])
 
 
 def edges_of(graph: Graph) -> list[Edge]:

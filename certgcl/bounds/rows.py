@@ -27,7 +27,7 @@ def case_minima(block: Block, terms: Tensor, own: Tensor, own_squared: Tensor | 
 
     Args:
         terms: ``g_k``, ``(R, K, I, T, M)``, zero where padded; or with one in the place of T for all cases.
-        own, own_squared: ``(R, I, T, M)``, or likewise with one in the place of T.
+        own, own_squared: ``(R, I, T, M)``, or both likewise with one in the place of T.
         following: compute also the same with ``top_(t+1)`` in the place of ``top_t``.
 
     Returns:
@@ -189,8 +189,8 @@ def _of_kept(block: Block, terms: Tensor, change: Tensor, count: Tensor, dropped
     if int(torch.count_nonzero(kept)) == kept.numel() - int(gone.expand_as(kept[:, :1]).sum()):
         return change * kept
     above, tied = (sign < 0).sum(dim=1, keepdim=True), sign == 0
-    left = (gone - above) / tied.sum(dim=1, keepdim=True).clamp(min=1)
-    return change * (kept + tied * (1 - left).to(kept.dtype))
+    left = (gone - above).to(kept.dtype) / tied.sum(dim=1, keepdim=True).clamp(min=1)
+    return change * (kept + tied * (1 - left))
 
 
 def _reduced(gradient: Tensor, shape: torch.Size) -> Tensor:

@@ -26,8 +26,8 @@ def certify(
                                         "round(0.4 degree), at most degree - 1.")],
     out: Annotated[Path, typer.Option(file_okay=False, help="The folder of the shards; made if needed.")],
     total: Annotated[int | None, typer.Option(min=0, help="Edges that may be dropped in all.")] = None,
-    method: Annotated[str, typer.Option(callback=check_method, help="degree, degree-fast, degree-cheap, crown, interval; paper and "
-                                        "released are not bounds.")] = "degree",
+    method: Annotated[str, typer.Option(callback=check_method, help="degree, degree-fast, degree-cheap, crown, "
+                                        "interval; paper and released are not bounds.")] = "degree",
     view: Annotated[Path | None, typer.Option(exists=True, help="The fixed second view: a graph with the same nodes; "
                                               "the graph itself by default.")] = None,
     nodes: Annotated[str | None, typer.Option(help="The nodes to certify: 0:1000, or a file of numbers (.npy or text); "
