@@ -143,3 +143,11 @@ def test_gradients_are_right_away_from_ties(rule: str) -> None:
     for slope in (-0.3, 0.25, 1.7):
         inputs = [value.clone().requires_grad_() for value in (torch.full_like(lower, slope), lower, upper)]
         assert torch.autograd.gradcheck(parts, inputs)
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.25, 1.0, 1.7, -0.3])
+def test_the_gradient_at_zero_is_that_of_the_right_side(gamma: float) -> None:
+    p = torch.zeros(3, dtype=torch.float64, requires_grad=True)
+    TwoPieceLinear(torch.tensor(gamma, dtype=torch.float64))(p).sum().backward()
+    assert p.grad is not None
+    assert p.grad.tolist() == [1.0, 1.0, 1.0]

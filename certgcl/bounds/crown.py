@@ -32,7 +32,9 @@ class Crown:
     name: str = field(default="crown", init=False)
     certified: bool = field(default=True, init=False)
     resolution: int = field(default=1, init=False, repr=False)
-    line_resolution: int = field(default=1, init=False, repr=False)
+
+    def line_resolution(self, hidden_channels: int) -> int:
+        return 1
 
     def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
         return self.slopes

@@ -20,7 +20,7 @@ from certgcl.bounds.rows import case_minima, least_terms
 from certgcl.encoder import GCNWeights
 from certgcl.errors import MethodError
 
-NARROW = 64  # hidden channels up to which the best slope rule differs from one neighbour to the next
+NARROW = 64  # hidden channels up to which a choice of slopes and lines for every neighbour and count pays
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Degree:
             grows with their number. By default all three up to a hidden width of 64, and beyond it ``("adaptive",)``,
             which is then as tight to three digits.
         lines: ``"by-count"`` gives every number of edges that a node loses its own bounds and lines of layer 1;
-            ``"shared"`` one pair for all of them, which saves most of the time and is looser.
+            ``"shared"`` one pair for all of them, which saves most of the time. By default by count up to a hidden
+            width of 64, where it matters, and shared beyond it, where the bound loses about one percent.
         resolution: budgets below this many drops are treated count by count; larger ones in so many groups of counts,
             which is sound too and costs little tightness.
         hubs: neighbours with more edges than this enter the last step by intervals alone. Each would cost the square
@@ -44,7 +45,7 @@ class Degree:
 
     preactivations: Literal["functional", "interval"] = "functional"
     slopes: tuple[SlopeRule, ...] | None = None
-    lines: LineSharing = "by-count"
+    lines: LineSharing | None = None
     resolution: int = 6
     hubs: int | None = None
     certified: bool = field(default=True, init=False)
@@ -53,23 +54,26 @@ class Degree:
     def name(self) -> str:
         if self.preactivations == "interval":
             return "degree-cheap"
-        return "degree" if self.lines == "by-count" else "degree-fast"
+        return "degree" if self.resolution > 1 else "degree-fast"
 
     def __post_init__(self) -> None:
         if self.slopes is not None:
             check_slopes(self.slopes)
         if self.preactivations not in ("functional", "interval"):
             raise MethodError(f"preactivations={self.preactivations!r}", "it is 'functional' or 'interval'", "Pick one")
-        if self.lines not in get_args(LineSharing):
+        if self.lines is not None and self.lines not in get_args(LineSharing):
             raise MethodError(f"lines={self.lines!r}", f"it is one of {', '.join(get_args(LineSharing))}", "Pick one")
         if not isinstance(self.resolution, int) or self.resolution < 1:
             raise MethodError(f"resolution={self.resolution!r}", "it is an integer of at least 1", "Try 6")
         if self.hubs is not None and (not isinstance(self.hubs, int) or self.hubs < 1):
             raise MethodError(f"hubs={self.hubs!r}", "it is a degree of at least 1, or None", "Try 256")
 
-    @property
-    def line_resolution(self) -> int:
-        return self.resolution if self.lines == "by-count" else 1
+    def line_sharing(self, hidden_channels: int) -> LineSharing:
+        """Whether cases share lines at this width."""
+        return self.lines or ("by-count" if hidden_channels <= NARROW else "shared")
+
+    def line_resolution(self, hidden_channels: int) -> int:
+        return self.resolution if self.line_sharing(hidden_channels) == "by-count" else 1
 
     def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
         """The slope rules that are used at this width."""
@@ -78,8 +82,9 @@ class Degree:
         return ("adaptive", "flat", "parallel") if hidden_channels <= NARROW else ("adaptive",)
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
-        plan = problem.degree_plan(weights.w1.dtype, self.resolution, self.lines, self.hubs)
-        hood, minimise, rules = plan.hood, DegreeMinimum(plan), self.rules(weights.w1.shape[1])
+        width = weights.w1.shape[1]
+        plan = problem.degree_plan(weights.w1.dtype, self.resolution, self.line_sharing(width), self.hubs)
+        hood, minimise, rules = plan.hood, DegreeMinimum(plan), self.rules(width)
         layer1 = layer1_by_degree(weights, problem.projected(weights), plan)
         # Neither of the two cheap bounds of layer 2 is always the better one; with both, `degree` is never below
         # `interval`.
@@ -101,7 +106,7 @@ def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DegreePlan) -
         least, = case_minima(block, terms, take(values, block.own)[:, None, None])
         return least[:, 0].flatten(0, 1)
 
-    parts = [recomputed(partial(bounds, block)) for block in partition.blocks]
+    parts = [recomputed(partial(bounds, block), partition.elements) for block in partition.blocks]
     least, negative_most = torch.cat(parts).chunk(2, dim=1)
     return Layer1(weights, projected, weights.b1 + least, weights.b1 - negative_most, partition.place)
 
@@ -179,7 +184,7 @@ class DegreeMinimum:
         """``F_i`` in every case of every anchor, ``(F, M)``."""
         partition = self.plan.rows(functionals.width)
         phi = [values.flatten(0, 1) for block, pairs in zip(partition.blocks, partition.pairs, strict=True)
-               for values in recomputed(partial(_pair_minima, functionals, block, pairs))]
+               for values in recomputed(partial(_pair_minima, functionals, block, pairs), partition.elements)]
         return self._anchor_minima(functionals, phi, partition.pair_place)
 
     def _anchor_minima(self, functionals: Functionals, phi: list[Tensor], pair_place: Tensor) -> Tensor:

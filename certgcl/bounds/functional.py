@@ -125,6 +125,11 @@ class ChannelFunctionals(_Linearised):
         self.number = 2 * matrix.shape[1]
         self.interval = self._both_signs(self.hidden)  # (F, M)
         self.constant = [self._both_signs(constant) for _, constant in self.lines]
+        self._of_all_cases: dict[int, Tensor] = {}  # C_ij of the block under each rule, where cases share lines
+
+    def enter(self, block: Block) -> None:
+        super().enter(block)
+        self._of_all_cases.clear()
 
     def _both_signs(self, values: Range) -> Tensor:
         """The least ``v @ [matrix, -matrix]``."""
@@ -147,8 +152,13 @@ class ChannelFunctionals(_Linearised):
                            take(self.constant[rule], self.own_place), take(self.interval, self.own_place))
 
     def pair_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> Tensor:
-        place = self.own_place[self._anchor_case(pairs, columns, case)]
-        return self._scaled(place, self._here[:, -1:], rule)
+        if self.place.shape[1] > 1:
+            place = self.own_place[self._anchor_case(pairs, columns, case)]
+            return self._scaled(place, self._here[:, -1:], rule)
+        if rule not in self._of_all_cases:
+            place = self.own_place[self.plan.flat.place[pairs.anchor, 0]]
+            self._of_all_cases[rule] = self._scaled(place, self._here[:, -1:], rule)
+        return self._of_all_cases[rule][:, columns]
 
     def row_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> RowTerms:
         place = self._places(block)

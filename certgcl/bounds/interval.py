@@ -97,7 +97,9 @@ class Interval:
     name: str = field(default="interval", init=False)
     certified: bool = field(default=True, init=False)
     resolution: int = field(default=1, init=False, repr=False)
-    line_resolution: int = field(default=1, init=False, repr=False)
+
+    def line_resolution(self, hidden_channels: int) -> int:
+        return 1
 
     def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
         return ()

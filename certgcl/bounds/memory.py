@@ -25,7 +25,7 @@ def estimated_bytes(method: BoundMethod, weights: GCNWeights, problem: DropProbl
     hood = problem.neighbourhood(dtype)
     hidden, channels = weights.w2.shape
     rules = len(method.rules(hidden))
-    lines = int((hood.inner.budget + 1).clamp(max=method.line_resolution).sum())
+    lines = int((hood.inner.budget + 1).clamp(max=method.line_resolution(hidden)).sum())
     cases = (hood.outer.budget + 1).clamp(max=method.resolution)
     pair_values = min(2 * channels * rules * int((cases * hood.outer.degree).sum()), MAX_PAIR_VALUES)
     numbers = (

@@ -18,6 +18,7 @@ class Partition:
     Attributes:
         place: where each case of every row stands once those tables are flattened and joined, ``(rows, cases)``;
             beyond a row's cases, its last one.
+        elements: of a value at all neighbours, in all blocks together.
     """
 
     def __init__(self, hop: Hop, cases: DropCases, width: Width, similar: Tensor | None = None,
@@ -28,6 +29,7 @@ class Partition:
         for block in blocks(hop, cases, width, hub.nonzero()[:, 0], similar):
             block.hub = True
             self.blocks.append(block)
+        self.elements = sum(block.slots.numel() * width(block.size, block.cases.most) for block in self.blocks)
         self.place = torch.zeros_like(cases.first)
         start, rank = 0, torch.arange(cases.most, device=cases.first.device)
         for block in self.blocks:

@@ -43,7 +43,9 @@ class PrintedScore:
     at: Graph | None = field(default=None, repr=False)
     certified: bool = field(default=False, init=False)
     resolution: int = field(default=1, init=False, repr=False)
-    line_resolution: int = field(default=1, init=False, repr=False)
+
+    def line_resolution(self, hidden_channels: int) -> int:
+        return 1
 
     def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
         return ("parallel",)

@@ -65,9 +65,8 @@ class BoundMethod(Protocol):
         """The most cases of how many edges it loses that a node is treated in."""
         ...
 
-    @property
-    def line_resolution(self) -> int:
-        """The most of them that have bounds of layer 1 of their own."""
+    def line_resolution(self, hidden_channels: int) -> int:
+        """The most of them that have bounds of layer 1 of their own, at this width."""
         ...
 
     def rules(self, hidden_channels: int) -> Sequence[SlopeRule]:

@@ -1,0 +1,51 @@
+"""Anchors in parts that fit in a given memory."""
+
+import pytest
+import torch
+from toys import drop_problem, random_graph, toy_weights
+
+import certgcl
+from certgcl.bounds import METHODS
+from certgcl.bounds.memory import BASE, default_limit, estimated_bytes, parts_that_fit
+from certgcl.budget import EdgeDropBudget
+from certgcl.errors import InputError
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_parts_hold_every_anchor_once_and_stay_below_the_limit(method: str) -> None:
+    graph, weights, bound = random_graph(), toy_weights(), METHODS[method]
+    problem = drop_problem(graph, EdgeDropBudget(local=2), [7, 3, 11, 0, 5])
+    whole = estimated_bytes(bound, weights, problem, directions=1)
+    assert [part.tolist() for part in parts_that_fit(bound, weights, problem, 1, whole)] == [[0, 1, 2, 3, 4]]
+    limit = BASE + (whole - BASE) * 3 // 4
+    parts = parts_that_fit(bound, weights, problem, 1, limit)
+    assert len(parts) > 1
+    assert sorted(torch.cat(parts).tolist()) == [0, 1, 2, 3, 4]
+    for part in parts:
+        small = drop_problem(graph, EdgeDropBudget(local=2), problem.anchors[part].tolist())
+        assert len(part) == 1 or estimated_bytes(bound, weights, small, 1) <= limit
+
+
+def test_an_anchor_is_done_however_small_the_limit() -> None:
+    problem = drop_problem(random_graph(), EdgeDropBudget(local=1), [2, 4])
+    assert sorted(len(part) for part in parts_that_fit(METHODS["degree"], toy_weights(), problem, 1, 1)) == [1, 1]
+
+
+@pytest.mark.parametrize("nodes", [None, [9, 2, 5]])
+def test_a_certificate_in_parts_is_that_in_one(nodes: list[int] | None) -> None:
+    graph, weights = random_graph(), toy_weights()
+    one = certgcl.node_compactness(weights, graph, 2, nodes=nodes)
+    parts = certgcl.node_compactness(weights, graph, 2, nodes=nodes, memory_limit=1)
+    assert torch.equal(one.nodes, parts.nodes)
+    assert torch.allclose(one.lower, parts.lower, rtol=0, atol=1e-12)
+    assert torch.equal(one.nominal, parts.nominal)
+
+
+@pytest.mark.parametrize("limit", [0, -1, "4GB", True, float("nan")])
+def test_a_limit_is_a_positive_number_of_bytes(limit: object) -> None:
+    with pytest.raises(InputError, match="memory_limit"):
+        certgcl.node_compactness(toy_weights(), random_graph(), 1, memory_limit=limit)  # type: ignore[arg-type]
+
+
+def test_by_default_half_of_the_free_memory_may_be_used() -> None:
+    assert 0 < default_limit(torch.device("cpu"))
