@@ -442,9 +442,9 @@ def test_gradients_are_the_same_when_blocks_are_computed_again(monkeypatch: pyte
     graph, directions = random_graph(density=0.5), random_tensor(12, 2, 3, seed=9)
 
     def gradients() -> list[Tensor]:
-        weights = GCNWeights(*(tensor.clone().requires_grad_() for _, tensor in toy_weights().named_tensors()))
-        values_of(method, weights, graph, BUDGETS["mixed"], directions).sum().backward()
-        return [tensor.grad for _, tensor in weights.named_tensors() if tensor.grad is not None]
+        leaves = [tensor.clone().requires_grad_() for _, tensor in toy_weights().named_tensors()]
+        values_of(method, GCNWeights(*leaves), graph, BUDGETS["mixed"], directions).sum().backward()
+        return [leaf.grad for leaf in leaves if leaf.grad is not None]
 
     stored = gradients()
     monkeypatch.setattr(recompute, "MAX_STORED", 0)

@@ -6,7 +6,7 @@ from typing import TypeVar
 import torch
 from torch.utils.checkpoint import checkpoint
 
-MAX_STORED = 1 << 24  # elements at the neighbours of all rows; some twenty tensors of that size are needed for gradients
+MAX_STORED = 1 << 24  # elements at the neighbours of all rows; gradients need some twenty tensors of that size
 
 Result = TypeVar("Result")
 
