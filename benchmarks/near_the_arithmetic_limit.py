@@ -23,7 +23,7 @@ from benchmarks.real_graphs import load
 from benchmarks.setting import WIDTHS, budget, make_encoder, weights_of
 from certgcl.bounds import METHODS, Degree, DropProblem
 
-NAMES = ("degree", "degree-cheap")
+NAMES = ("degree", "degree-fast")
 SIDE = 2048
 
 

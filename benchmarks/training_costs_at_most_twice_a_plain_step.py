@@ -20,8 +20,8 @@ from certgcl.bounds import BoundMethod, Degree
 
 METHODS: dict[str, BoundMethod] = {
     "released": LIBRARY["released"],
-    "degree": Degree(slopes=("adaptive",)),
-    "degree-cheap": LIBRARY["degree-cheap"],
+    "degree-fast": LIBRARY["degree-fast"],
+    "degree-cheap": Degree(preactivations="interval", slopes=("adaptive",), lines="shared", resolution=1),
 }
 """The settings that training uses."""
 
@@ -37,8 +37,8 @@ VARIANTS: dict[str, Variant | None] = {
     PLAIN: None,
     "released, all anchors": Variant("released", None, 1.25),
     "degree-cheap, all anchors": Variant("degree-cheap", None, 2.0),
-    "degree, 256 anchors": Variant("degree", 256, 2.0),
-    "degree, all anchors": Variant("degree", None, None),
+    "degree-fast, 256 anchors": Variant("degree-fast", 256, 2.0),
+    "degree-fast, all anchors": Variant("degree-fast", None, None),
 }
 
 

@@ -63,10 +63,11 @@ class TwoPieceLinear:
         check_slopes((rule,))
         gamma = self.slope
         below, above = lower.clamp(max=0), upper.clamp(min=0)
-        # Where the sign of p is known, one of the two is zero and the chord is σ itself. A width of zero is made one,
-        # which keeps gradients finite.
+        # Where the sign of p is known, one of the two is zero and the chord is σ itself. Where both are, the slope is
+        # made one, with finite gradients.
         width = above - below
-        chord = (above - gamma * below) / (width + (width == 0))
+        nothing = width == 0
+        chord = (above - gamma * below + nothing) / (width + nothing)
         offset = above - chord * above
         match rule:
             case "parallel":

@@ -48,4 +48,4 @@ def test_a_limit_is_a_positive_number_of_bytes(limit: object) -> None:
 
 
 def test_by_default_half_of_the_free_memory_may_be_used() -> None:
-    assert 0 < default_limit(torch.device("cpu"))
+    assert default_limit(torch.device("cpu")) > 0

@@ -84,7 +84,7 @@ def test_a_certificate_says_where_it_comes_from(encoder: GCNEncoder, graph: Grap
 
 def test_a_method_may_be_given_with_settings_of_its_own(encoder: GCNEncoder, graph: Graph) -> None:
     cheap = node_compactness(encoder, graph, 1, method=METHODS["degree-cheap"])
-    same = node_compactness(encoder, graph, 1, method=Degree("interval", ("adaptive",), "shared", 1))
+    same = node_compactness(encoder, graph, 1, method=Degree("interval", ("adaptive",), "by-count"))
     assert torch.equal(cheap.lower, same.lower)
 
 
@@ -291,7 +291,13 @@ class CleanValuePlus:
     name = "broken"
 
     def __init__(self, excess: float, certified: bool) -> None:
-        self.excess, self.certified = excess, certified
+        self.excess, self.certified, self.resolution = excess, certified, 1
+
+    def rules(self, hidden_channels: int) -> tuple[()]:
+        return ()
+
+    def line_resolution(self, hidden_channels: int) -> int:
+        return 1
 
     def __call__(self, weights: GCNWeights, problem: Any, directions: Tensor) -> Tensor:
         return (directions @ weights.embed(problem.graph)[..., None])[..., 0][problem.anchors] + self.excess

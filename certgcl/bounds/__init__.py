@@ -13,7 +13,7 @@ METHODS: dict[str, BoundMethod] = {
     "crown": Crown(),
     "degree": Degree(),
     "degree-fast": Degree(slopes=("adaptive",), lines="shared", resolution=1, hubs=256),
-    "degree-cheap": Degree(preactivations="interval", slopes=("adaptive",), lines="shared", resolution=1, hubs=256),
+    "degree-cheap": Degree(preactivations="interval", slopes=("adaptive",), lines="by-count", hubs=256),
     "paper": Paper(),
     "released": Released(),
 }
