@@ -10,18 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from toys import admissible_sets, drop_problem, random_graph, random_tensor, toy_graph, toy_weights, without
 
-from certgcl.bounds import (
-    METHODS,
-    BoundMethod,
-    Crown,
-    Degree,
-    Interval,
-    Paper,
-    Released,
-    blocks,
-    get_method,
-    recompute,
-)
+from certgcl.bounds import METHODS, BoundMethod, Crown, Degree, Interval, Paper, Released, blocks, get_method
 from certgcl.bounds.rounding import rounding_slack
 from certgcl.budget import EdgeDropBudget
 from certgcl.encoder import GCNWeights
@@ -431,23 +420,3 @@ def test_nothing_is_as_large_as_the_square_of_the_nodes(monkeypatch: pytest.Monk
 def test_nothing_is_as_large_as_the_square_of_a_hub(monkeypatch: pytest.MonkeyPatch, method: str | BoundMethod) -> None:
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", 1 << 14)
     assert largest_tensor(method, toy_graph(nx.star_graph(300)), EdgeDropBudget(local=2)) < 300**2
-
-
-# -- recomputation ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", [Degree(), Degree(lines="shared", resolution=1)], ids=["by-count", "shared"])
-def test_gradients_are_the_same_when_blocks_are_computed_again(monkeypatch: pytest.MonkeyPatch, method: Degree) -> None:
-    graph, directions = random_graph(density=0.5), random_tensor(12, 2, 3, seed=9)
-
-    def gradients() -> list[Tensor]:
-        leaves = [tensor.clone().requires_grad_() for _, tensor in toy_weights().named_tensors()]
-        values_of(method, GCNWeights(*leaves), graph, BUDGETS["mixed"], directions).sum().backward()
-        return [leaf.grad for leaf in leaves if leaf.grad is not None]
-
-    stored = gradients()
-    monkeypatch.setattr(recompute, "MAX_STORED", 0)
-    again = gradients()
-    assert len(stored) == len(again) > 3
-    for one, other in zip(stored, again, strict=True):
-        assert_same(one, other)
