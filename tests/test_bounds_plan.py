@@ -12,7 +12,7 @@ from toys import hood_of, hubs_and_others, toy_graph
 from certgcl.bounds import blocks
 from certgcl.bounds.counts import drop_cases
 from certgcl.bounds.neighbourhood import Neighbourhood
-from certgcl.bounds.plan import AnchorCases, DegreePlan, LineSharing, PairedPartition, Partition
+from certgcl.bounds.plan import AnchorCases, DropPlan, LineSharing, PairedPartition, Partition
 from certgcl.budget import EdgeDropBudget
 
 every_limit = pytest.mark.parametrize("limit", [1, 60, 400, 1 << 20])
@@ -72,7 +72,7 @@ def test_places_lead_back_to_pair_and_case(monkeypatch: pytest.MonkeyPatch, hood
 @pytest.mark.parametrize("hubs", [1, 4, 19, 20, 99, None])
 def test_rows_of_many_neighbours_are_in_blocks_of_their_own(hood: Neighbourhood, hubs: int | None) -> None:
     degree = hood.inner.degree
-    partition = DegreePlan(hood, 3, "by-count", hubs).rows(width)
+    partition = DropPlan(hood, 3, "by-count", hubs).rows(width)
     for block in partition.blocks:
         assert ((degree[block.rows] > (20 if hubs is None else hubs)) == block.hub).all()
     assert any(block.hub for block in partition.blocks) == (hubs is not None and hubs < 20)
@@ -107,7 +107,7 @@ def test_the_cases_of_all_anchors_are_one_list(hood: Neighbourhood, resolution: 
 
 @pytest.mark.parametrize("lines", get_args(LineSharing))
 def test_lines_are_made_by_count_or_once(hood: Neighbourhood, lines: LineSharing) -> None:
-    plan = DegreePlan(hood, 3, lines)
+    plan = DropPlan(hood, 3, lines)
     place = plan.layer1(4).place
     assert place.shape == (len(hood.inner.nodes), 3 if lines == "by-count" else 1)
     assert len(place.unique()) == (int(plan.row_cases.number.sum()) if lines == "by-count" else len(place))
@@ -116,7 +116,7 @@ def test_lines_are_made_by_count_or_once(hood: Neighbourhood, lines: LineSharing
 
 
 def test_partitions_are_made_once_for_each_width(hood: Neighbourhood) -> None:
-    plan = DegreePlan(hood, 3, "by-count")
+    plan = DropPlan(hood, 3, "by-count")
     for kind in (plan.layer1, plan.anchors):
         assert kind(4) is kind(4)
         assert kind(4) is not kind(5)
@@ -130,7 +130,7 @@ def test_partitions_are_made_once_for_each_width(hood: Neighbourhood) -> None:
 def test_blocks_of_a_plan_are_no_larger_than_allowed(monkeypatch: pytest.MonkeyPatch, hood: Neighbourhood,
                                                      limit: int) -> None:
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", limit)
-    plan, channels = DegreePlan(hood, 3, "by-count"), 4
+    plan, channels = DropPlan(hood, 3, "by-count"), 4
     several = 0
     for block in plan.layer1(channels).blocks:  # terms are the same in all cases
         several += len(block.rows) > 1

@@ -137,13 +137,13 @@ reach_off_by_one = _hop(most_drops=lambda hop: (hop.most_drops - 1).clamp(min=0)
 
 def lines_of_the_clean_count(patch: pytest.MonkeyPatch) -> None:
     """Layer 1 bounded for rows that lose nothing, in all their cases."""
-    original = plan.DegreePlan.__init__
+    original = plan.DropPlan.__init__
 
-    def init(self: plan.DegreePlan, hood: neighbourhood.Neighbourhood, resolution: int, lines: Any, hubs: Any) -> None:
+    def init(self: plan.DropPlan, hood: neighbourhood.Neighbourhood, resolution: int, lines: Any, hubs: Any) -> None:
         original(self, hood, resolution, "shared", hubs)
         self.line_cases = replace(self.line_cases, last=self.line_cases.first)
 
-    patch.setattr(plan.DegreePlan, "__init__", init)
+    patch.setattr(plan.DropPlan, "__init__", init)
 
 
 def kept_edges_that_make_room(patch: pytest.MonkeyPatch) -> None:

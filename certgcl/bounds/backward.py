@@ -15,7 +15,7 @@ from certgcl.bounds.blocks import take
 from certgcl.bounds.functional import AnchorFunctionals, ChannelFunctionals, Functionals
 from certgcl.bounds.interval import output_interval
 from certgcl.bounds.layer1 import Layer1, signed_parts
-from certgcl.bounds.plan import DegreePlan
+from certgcl.bounds.plan import DropPlan
 
 MAX_PAIR_VALUES = 1 << 26  # held at a time; half a gigabyte in float64
 MIN_CHANNELS = 8
@@ -25,7 +25,7 @@ Minimise = Callable[[Functionals], Tensor]
 best slope rule for each of its parts."""
 
 
-def refine_layer2(minimise: Minimise, layer1: Layer1, plan: DegreePlan, rules: Sequence[SlopeRule],
+def refine_layer2(minimise: Minimise, layer1: Layer1, plan: DropPlan, rules: Sequence[SlopeRule],
                   interval: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Bounds of the second pre-activations, from the functionals ``±W2[:, m]`` and never worse than ``interval``."""
     w2, b2 = layer1.weights.w2, layer1.weights.b2
@@ -40,7 +40,7 @@ def refine_layer2(minimise: Minimise, layer1: Layer1, plan: DegreePlan, rules: S
             upper.minimum(b2 - torch.cat([negative for _, negative in least], dim=1)))
 
 
-def bound_output(minimise: Minimise, layer1: Layer1, plan: DegreePlan, rules: Sequence[SlopeRule],
+def bound_output(minimise: Minimise, layer1: Layer1, plan: DropPlan, rules: Sequence[SlopeRule],
                  layer2: tuple[Tensor, Tensor], directions: Tensor) -> Tensor:
     """A lower bound of ``w · z_i``: in each case the best over the slope rules; ``(A, C)``.
 

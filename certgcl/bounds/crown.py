@@ -12,7 +12,7 @@ from certgcl.bounds.blocks import Block, take
 from certgcl.bounds.counts import Scale
 from certgcl.bounds.functional import Functionals, RowTerms
 from certgcl.bounds.interval import BoxRows, layer1_on_box, layer2_on_box
-from certgcl.bounds.plan import DegreePlan
+from certgcl.bounds.plan import DropPlan
 from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
 
@@ -43,7 +43,7 @@ class Crown:
         check_slopes(self.slopes)
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
-        plan = problem.degree_plan(weights.w1.dtype, resolution=1, lines="shared")
+        plan = problem.plan(weights.w1.dtype, resolution=1, lines="shared")
         hood, minimise = plan.hood, BoxMinimum(plan)
         layer1 = layer1_on_box(weights, problem.projected(weights), hood)
         layer2 = refine_layer2(minimise, layer1, plan, self.slopes, layer2_on_box(layer1, hood))
@@ -57,17 +57,16 @@ class BoxMinimum:
     The box has one case: ``(A, M)``.
     """
 
-    def __init__(self, plan: DegreePlan) -> None:
+    def __init__(self, plan: DropPlan) -> None:
         self.plan, self.hood = plan, plan.hood
         self.outer, self.inner = BoxRows(plan.hood.outer), BoxRows(plan.hood.inner)
 
     def __call__(self, functionals: Functionals) -> Tensor:
         values, *back = self._pair_values(functionals)
-        own = []
+        own = [functionals.anchor_intervals()]
         for rule in range(functionals.rules):
             anchors = functionals.anchor_terms(rule)
-            value = self._anchor_sum(anchors.own, back[rule]) + anchors.constant
-            own.append(value.maximum(anchors.interval))
+            own.append(self._anchor_sum(anchors.own, back[rule]) + anchors.constant)
         return self._anchor_sum(_best(own), values)
 
     def _anchor_sum(self, own: Tensor, pairs: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from certgcl.bounds.blocks import Block, Pairs, take
 from certgcl.bounds.functional import Functionals, RowTerms
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
 from certgcl.bounds.layer1 import Layer1
-from certgcl.bounds.plan import DegreePlan, LineSharing
+from certgcl.bounds.plan import DropPlan, LineSharing
 from certgcl.bounds.problem import DropProblem
 from certgcl.bounds.recompute import recomputed
 from certgcl.bounds.rows import case_minima, least_terms
@@ -83,7 +83,7 @@ class Degree:
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
         width = weights.w1.shape[1]
-        plan = problem.degree_plan(weights.w1.dtype, self.resolution, self.line_sharing(width), self.hubs)
+        plan = problem.plan(weights.w1.dtype, self.resolution, self.line_sharing(width), self.hubs)
         hood, minimise, rules = plan.hood, DegreeMinimum(plan), self.rules(width)
         layer1 = layer1_by_degree(weights, problem.projected(weights), plan)
         # Neither of the two cheap bounds of layer 2 is always the better one; with both, `degree` is never below
@@ -96,7 +96,7 @@ class Degree:
         return bound_output(minimise, layer1, plan, rules, layer2, directions[problem.anchors])
 
 
-def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DegreePlan) -> Layer1:
+def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> Layer1:
     """Bounds of the first pre-activations: the row lemma on every column of ``Y = X W1`` and of ``-Y``."""
     values = torch.cat([projected, -projected], dim=1)
     partition = plan.layer1(values.shape[1])
@@ -111,7 +111,7 @@ def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DegreePlan) -
     return Layer1(weights, projected, weights.b1 + least, weights.b1 - negative_most, partition.place)
 
 
-def layer2_by_degree(layer1: Layer1, plan: DegreePlan) -> tuple[Tensor, Tensor]:
+def layer2_by_degree(layer1: Layer1, plan: DropPlan) -> tuple[Tensor, Tensor]:
     """Bounds of the anchors' second pre-activations, ``(F, d2)``: the row lemma on the interval of ``V = H W2``.
 
     A neighbour's term is the least ``s_j V_j`` over its own cases, the anchor's own V that of the case it is in.
@@ -137,7 +137,7 @@ def layer2_by_degree(layer1: Layer1, plan: DegreePlan) -> tuple[Tensor, Tensor]:
     return b2 + least, b2 - negative_most
 
 
-def _least_neighbour_terms(values: Tensor, place: Tensor, plan: DegreePlan) -> Tensor:
+def _least_neighbour_terms(values: Tensor, place: Tensor, plan: DropPlan) -> Tensor:
     """The least ``s_j V_j`` of every inner row over all its cases, and over all but its last, which may be out of
     reach; interleaved, ``(2 R, M)``."""
     cases = plan.row_cases
@@ -177,7 +177,7 @@ class DegreeMinimum:
     s_j are replaced by their ranges over the group.
     """
 
-    def __init__(self, plan: DegreePlan) -> None:
+    def __init__(self, plan: DropPlan) -> None:
         self.plan = plan
 
     def __call__(self, functionals: Functionals) -> Tensor:

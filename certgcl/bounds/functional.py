@@ -21,7 +21,7 @@ from certgcl.activation import SlopeRule
 from certgcl.bounds import blocks
 from certgcl.bounds.blocks import Block, Pairs, take
 from certgcl.bounds.layer1 import Layer1, Range
-from certgcl.bounds.plan import DegreePlan
+from certgcl.bounds.plan import DropPlan
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,6 @@ class AnchorTerms:
 
     own: Tensor  # C_ii, (F, M)
     constant: Tensor  # e_i, (F, M)
-    interval: Tensor  # least ω · h_i by intervals, (F, M)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +69,10 @@ class Functionals(Protocol):
 
     def anchor_terms(self, rule: int) -> AnchorTerms: ...
 
+    def anchor_intervals(self) -> Tensor:
+        """The least ``ω · h_i`` by intervals, ``(F, M)``."""
+        ...
+
     def pair_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> Tensor:
         """``C_ij`` of the anchors in these columns, in their given case, ``(R, I, M)``."""
         ...
@@ -86,7 +89,7 @@ class Functionals(Protocol):
 class _Linearised:
     """Layer 1 under some slope rules."""
 
-    def __init__(self, plan: DegreePlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
+    def __init__(self, plan: DropPlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
         self.plan, hood = plan, plan.hood
         self.place = layer1.place
         self.projected = layer1.projected
@@ -118,7 +121,7 @@ class ChannelFunctionals(_Linearised):
 
     shared = True
 
-    def __init__(self, matrix: Tensor, plan: DegreePlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
+    def __init__(self, matrix: Tensor, plan: DropPlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
         super().__init__(plan, layer1, rules)
         self.matrix, self.negative_magnitude = matrix, -matrix.abs()
         self.signs = matrix.new_tensor([[1.0], [-1.0]])
@@ -149,7 +152,10 @@ class ChannelFunctionals(_Linearised):
 
     def anchor_terms(self, rule: int) -> AnchorTerms:
         return AnchorTerms(self._scaled(self.own_place, take(self.projected, self.own_projected), rule),
-                           take(self.constant[rule], self.own_place), take(self.interval, self.own_place))
+                           take(self.constant[rule], self.own_place))
+
+    def anchor_intervals(self) -> Tensor:
+        return take(self.interval, self.own_place)
 
     def pair_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> Tensor:
         if self.place.shape[1] > 1:
@@ -175,7 +181,7 @@ class AnchorFunctionals(_Linearised):
 
     shared = False
 
-    def __init__(self, omega: Tensor, plan: DegreePlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
+    def __init__(self, omega: Tensor, plan: DropPlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
         super().__init__(plan, layer1, rules)
         self.omega = omega
         self.number = omega.shape[1]
@@ -208,13 +214,17 @@ class AnchorFunctionals(_Linearised):
         step = max(1, min(number, blocks.MAX_ELEMENTS // each))
         return [slice(start, min(start + step, number)) for start in range(0, number, step)]
 
-    def anchor_terms(self, rule: int) -> AnchorTerms:
-        def least(values: Range) -> Tensor:
-            middle, radius = self._range(values, self.own_place)
-            return (self.omega @ middle[..., None] - self.omega.abs() @ radius[..., None])[..., 0]
+    def _own_values(self, bounds: Range) -> Tensor:
+        """The least ``ω · v`` for the anchors' own rows of the bounds, ``(F, M)``."""
+        middle, radius = self._range(bounds, self.own_place)
+        return (self.omega @ middle[..., None] - self.omega.abs() @ radius[..., None])[..., 0]
 
+    def anchor_terms(self, rule: int) -> AnchorTerms:
         own = self.own_slopes[rule] @ take(self.projected, self.own_projected)[..., None]
-        return AnchorTerms(own[..., 0], least(self.lines[rule][1]), least(self.hidden))
+        return AnchorTerms(own[..., 0], self._own_values(self.lines[rule][1]))
+
+    def anchor_intervals(self) -> Tensor:
+        return self._own_values(self.hidden)
 
     def pair_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> Tensor:
         slopes = take(self.own_slopes[rule], self._anchor_case(pairs, columns, case))  # (R, I, M, d1)

@@ -1,4 +1,4 @@
-"""What the degree-exact bound needs of graph and budget alone: cases and blocks, made once and used for all weights."""
+"""What the bounds through lines need of graph and budget alone: cases and blocks, made once and used for all weights."""
 
 from typing import Literal
 
@@ -83,7 +83,7 @@ class AnchorCases:
         self.place = start[:, None] + rank.minimum(cases.number[:, None] - 1)
 
 
-class DegreePlan:
+class DropPlan:
     """Cases and blocks for one neighbourhood.
 
     Args:

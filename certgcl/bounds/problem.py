@@ -9,7 +9,7 @@ from torch import Tensor
 
 from certgcl.activation import SlopeRule
 from certgcl.bounds.neighbourhood import Neighbourhood
-from certgcl.bounds.plan import DegreePlan, LineSharing
+from certgcl.bounds.plan import DropPlan, LineSharing
 from certgcl.budget import AdmissibleDrops
 from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph
@@ -29,18 +29,18 @@ class DropProblem:
     drops: AdmissibleDrops
     anchors: Tensor
     _hoods: dict[torch.dtype, Neighbourhood] = field(default_factory=dict, init=False, repr=False)
-    _plans: dict[tuple[Any, ...], DegreePlan] = field(default_factory=dict, init=False, repr=False)
+    _plans: dict[tuple[Any, ...], DropPlan] = field(default_factory=dict, init=False, repr=False)
 
     def neighbourhood(self, dtype: torch.dtype) -> Neighbourhood:
         if dtype not in self._hoods:
             self._hoods[dtype] = Neighbourhood.around(self.graph, self.drops, self.anchors, dtype)
         return self._hoods[dtype]
 
-    def degree_plan(self, dtype: torch.dtype, resolution: int, lines: LineSharing,
-                    hubs: int | None = None) -> DegreePlan:
+    def plan(self, dtype: torch.dtype, resolution: int, lines: LineSharing,
+                    hubs: int | None = None) -> DropPlan:
         key = dtype, resolution, lines, hubs
         if key not in self._plans:
-            self._plans[key] = DegreePlan(self.neighbourhood(dtype), resolution, lines, hubs)
+            self._plans[key] = DropPlan(self.neighbourhood(dtype), resolution, lines, hubs)
         return self._plans[key]
 
     def projected(self, weights: GCNWeights) -> Tensor:
