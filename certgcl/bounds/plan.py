@@ -1,4 +1,4 @@
-"""What the bounds through lines need of graph and budget alone: cases and blocks, made once and used for all weights."""
+"""What bounds through lines need of graph and budget alone: cases and blocks, made once and used for all weights."""
 
 from typing import Literal
 
