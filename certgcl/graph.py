@@ -169,15 +169,6 @@ class Graph:
         scale = (self.degree + 1).to(dtype).pow(-0.5)
         return csr_matrix(_row_pointer(row, n), col, scale[row] * scale[col], (n, n))
 
-    def features(self, nodes: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:
-        """The feature rows of ``nodes`` (all by default) in ``dtype``, dense or CSR as the graph has them."""
-        x = self.x
-        if nodes is None:
-            return x.to(dtype=dtype)
-        if x.layout == torch.strided:
-            return x[nodes].to(dtype=dtype)  # in this order: x may lie on disk
-        return _csr_rows(x, nodes).to(dtype=dtype)
-
     @cached_property
     def _sparse_x(self) -> Tensor | None:
         """``x`` as CSR where that makes products faster; None for features that are well filled, or large."""

@@ -144,13 +144,22 @@ def test_reverse_pairs_the_two_slots_of_an_edge(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("nodes", [[4, 0, 4, 5], [2], []])
-def test_features_are_the_rows_asked_for(either_graph: Graph, nodes: list[int]) -> None:
+def test_features_are_projected_at_the_rows_asked_for(either_graph: Graph, nodes: list[int]) -> None:
     graph, index = either_graph, torch.tensor(nodes, dtype=torch.long)
-    rows = graph.features(index, dtype=torch.float32)
+    rows = graph.project(torch.eye(graph.num_features), index)
     assert rows.dtype == torch.float32
-    assert rows.layout == graph.x.layout
-    assert torch.equal(rows.to_dense(), graph.x.to_dense()[index].float())
-    assert graph.features() is graph.x
+    assert torch.equal(rows, graph.x.to_dense()[index].float())
+
+
+def test_few_features_are_multiplied_as_a_sparse_matrix() -> None:
+    x, edges = torch.zeros(40, 10), torch.tensor([[0, 1], [1, 0]])
+    x[3, 4], x[7, 0] = 2.0, -1.0
+    weight = torch.rand(10, 3)
+    sparse, filled = Graph.of((x, edges)), Graph.of((x + 1, edges))
+    assert sparse._sparse_x is not None
+    assert filled._sparse_x is None
+    assert torch.allclose(sparse.project(weight), x @ weight)
+    assert torch.allclose(sparse.project(weight, torch.tensor([7, 3])), (x @ weight)[[7, 3]])
 
 
 def test_to_changes_only_the_dtype(either_graph: Graph) -> None:
