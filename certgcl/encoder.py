@@ -109,9 +109,8 @@ class GCNWeights:
 
     def embed(self, graph: Graph) -> Tensor:
         """Node embeddings ``Z`` on ``graph``, ``(N, d2)``."""
-        matrix = graph.gcn_matrix(self.w1.dtype)
-        hidden = self.activation1(matrix @ graph.project(self.w1) + self.b1)
-        return self.activation2(matrix @ (hidden @ self.w2) + self.b2)
+        hidden = self.activation1(graph.propagate(graph.project(self.w1)) + self.b1)
+        return self.activation2(graph.propagate(hidden @ self.w2) + self.b2)
 
 
 class GCNEncoder(nn.Module):

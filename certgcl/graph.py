@@ -1,6 +1,5 @@
 """Simple undirected graphs with node features, validated once and then trusted by every other module."""
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
@@ -9,17 +8,15 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from certgcl.chunks import row_ranges
 from certgcl.errors import GraphError
+from certgcl.features import Features
+from certgcl.sparse import csr_matrix, product
 from certgcl.validation import CLEAN, check_features, check_parts, features_and_edges, is_networkx, networkx_parts
 
 if TYPE_CHECKING:
     import networkx as nx
 
 GraphLike: TypeAlias = Union["Graph", Data, tuple[Tensor, Tensor], "nx.Graph"]
-
-MOST_FILLED = 0.05  # share of non-zero features up to which they are multiplied as a sparse matrix
-MAX_SEARCHED = 1 << 28  # features that are looked through for that; larger ones may lie on disk
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,15 +149,6 @@ class Graph:
 
     def gcn_matrix(self, dtype: torch.dtype = torch.float64) -> Tensor:
         """``Â = D^(-1/2) (A + I) D^(-1/2)`` with ``D_i = d_i + 1``, as PyG's ``gcn_norm`` has it; sparse CSR."""
-        if dtype not in self._gcn_matrices:
-            self._gcn_matrices[dtype] = self._gcn_matrix(dtype)
-        return self._gcn_matrices[dtype]
-
-    @cached_property
-    def _gcn_matrices(self) -> dict[torch.dtype, Tensor]:
-        return {}
-
-    def _gcn_matrix(self, dtype: torch.dtype) -> Tensor:
         n, device = self.num_nodes, self.col.device
         loop = torch.arange(n, device=device)
         row, col = torch.cat([self.row, loop]), torch.cat([self.col, loop])
@@ -170,28 +158,33 @@ class Graph:
         return csr_matrix(_row_pointer(row, n), col, scale[row] * scale[col], (n, n))
 
     @cached_property
-    def _sparse_x(self) -> Tensor | None:
-        """``x`` as CSR where that makes products faster; None for features that are well filled, or large."""
-        if self.x.layout != torch.strided:
-            return self.x
-        if self.x.numel() > MAX_SEARCHED or int(torch.count_nonzero(self.x)) > MOST_FILLED * self.x.numel():
-            return None
-        return self.x.detach().to_sparse_csr()
+    def features(self) -> Features:
+        """The features, ready for products; the views of a graph share them."""
+        return Features(self.x)
 
     def project(self, weight: Tensor, nodes: Tensor | None = None, *, absolute: bool = False) -> Tensor:
-        """``X W`` (or ``|X| W``) in the dtype of ``weight``, for ``nodes`` or all, ``(nodes, outputs)``.
+        """``X W`` (or ``|X| W``) in the dtype of ``weight``, for ``nodes`` or all, ``(nodes, outputs)``."""
+        return self.features.project(weight, nodes, absolute=absolute)
 
-        Dense features are taken a piece at a time, so that a memory-mapped ``x`` is never in memory as a whole.
-        """
-        def product(x: Tensor) -> Tensor:
-            x = x.to(weight.dtype)
-            return (x.abs() if absolute else x) @ weight
+    def propagate(self, values: Tensor) -> Tensor:
+        """``Â V`` with the matrix of :meth:`gcn_matrix`, ``(N, C)``; its gradient uses that Â is symmetric."""
+        dtype = values.dtype
+        if dtype not in self._neighbour_weights:
+            scale = (self.degree + 1).to(dtype).rsqrt()
+            matrix = csr_matrix(self.rowptr, self.col, scale[self.row] * scale[self.col], (self.num_nodes,) * 2)
+            self._neighbour_weights[dtype] = matrix, scale.square()[:, None]
+        matrix, own = self._neighbour_weights[dtype]
+        return torch.addcmul(product(matrix, matrix, values), own, values)
 
-        if self._sparse_x is not None:
-            return product(self._sparse_x if nodes is None else _csr_rows(self._sparse_x, nodes))
-        ranges = row_ranges(self.num_nodes if nodes is None else nodes.numel(), max(weight.shape))
-        products = [product(self.x[part] if nodes is None else self.x[nodes[part]]) for part in ranges]
-        return products[0] if len(products) == 1 else torch.cat(products)
+    @cached_property
+    def _neighbour_weights(self) -> dict[torch.dtype, tuple[Tensor, Tensor]]:
+        return {}
+
+    def with_edges(self, rowptr: Tensor, col: Tensor) -> "Graph":
+        """The same nodes and features with other edges, which are trusted: the way views are made."""
+        view = Graph(self.x, rowptr, col)
+        view.__dict__["features"] = self.features
+        return view
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Graph":
         """The same graph on another device, or with features of another dtype."""
@@ -212,27 +205,5 @@ class Graph:
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges, {self.num_features} features)"
 
 
-def _csr_rows(x: Tensor, rows: Tensor) -> Tensor:
-    """Some rows of a CSR matrix."""
-    start, count = x.crow_indices()[rows], x.crow_indices().diff()[rows]
-    pointer = torch.cat([count.new_zeros(1), count.cumsum(0)])
-    place = torch.arange(int(pointer[-1]), device=count.device)
-    place = place + torch.repeat_interleave(start - pointer[:-1], count)
-    return csr_matrix(pointer, x.col_indices()[place], x.values()[place], (rows.numel(), x.shape[1]))
-
-
 def _row_pointer(row: Tensor, n: int) -> Tensor:
     return torch.cat([row.new_zeros(1), torch.bincount(row, minlength=n).cumsum(0)])
-
-
-def csr_matrix(rowptr: Tensor, col: Tensor, values: Tensor, size: tuple[int, int]) -> Tensor:
-    """A CSR tensor from parts that are known to be consistent."""
-    return torch.sparse_csr_tensor(rowptr, col, values, size=size, check_invariants=False)
-
-
-# Torch says once in a process that its CSR tensors are in beta: here, unheard, and not in the user's first certificate.
-# A filter left in place would be overruled by any set later (pytest's, say); one around every use costs each time and
-# is not safe among threads. The user's own filters are back when this is done.
-with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
-    csr_matrix(torch.zeros(2, dtype=torch.long), torch.empty(0, dtype=torch.long), torch.empty(0), (1, 1))

@@ -156,8 +156,8 @@ def test_few_features_are_multiplied_as_a_sparse_matrix() -> None:
     x[3, 4], x[7, 0] = 2.0, -1.0
     weight = torch.rand(10, 3)
     sparse, filled = Graph.of((x, edges)), Graph.of((x + 1, edges))
-    assert sparse._sparse_x is not None
-    assert filled._sparse_x is None
+    assert sparse.features.sparse is not None
+    assert filled.features.sparse is None
     assert torch.allclose(sparse.project(weight), x @ weight)
     assert torch.allclose(sparse.project(weight, torch.tensor([7, 3])), (x @ weight)[[7, 3]])
 
@@ -308,3 +308,20 @@ def test_other_features_must_be_on_the_device_of_the_edges(graph: Graph) -> None
 def test_networkx_features_need_a_row_per_node() -> None:
     with pytest.raises(GraphError, match=r"shape \(3, 1\) for 2 nodes"):
         Graph.from_networkx(nx.path_graph(2), x=torch.ones(3, 1))
+
+
+def test_propagate_multiplies_by_the_gcn_matrix_and_so_does_its_gradient(either_graph: Graph) -> None:
+    values = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(6, 3, dtype=torch.float64)
+    matrix = either_graph.gcn_matrix().to_dense()
+    propagated = either_graph.propagate(values)
+    torch.testing.assert_close(propagated, matrix @ values)
+    (gradient,) = torch.autograd.grad((weight * propagated).sum(), values)
+    torch.testing.assert_close(gradient, matrix.T @ weight)
+
+
+def test_a_view_shares_the_features_and_has_the_edges_given(graph: Graph) -> None:
+    view = graph.with_edges(torch.tensor([0, 1, 2, 2, 2, 2, 2]), torch.tensor([1, 0]))
+    assert view.features is graph.features
+    assert view.x is graph.x
+    assert view.edge_index.tolist() == [[0, 1], [1, 0]]

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from certgcl.budget import AdmissibleDrops
-from certgcl.graph import Graph, csr_matrix
+from certgcl.graph import Graph
+from certgcl.sparse import csr_matrix
 
 
 def inverse_sqrt_degree(degree: Tensor, dropped: Tensor | int, dtype: torch.dtype) -> Tensor:

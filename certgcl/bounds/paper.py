@@ -17,7 +17,7 @@ class Paper(PrintedScore):
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
         terms, anchors = self.terms(weights, problem, directions), problem.anchors
-        twice = (terms.matrix @ (terms.matrix @ terms.projected))[anchors]
-        row_sum = (terms.matrix @ terms.constant1.new_ones(terms.constant1.shape[0], 1))[anchors]
+        twice = terms.view.propagate(terms.view.propagate(terms.projected))[anchors]
+        row_sum = terms.view.propagate(terms.constant1.new_ones(terms.constant1.shape[0], 1))[anchors]
         score = (terms.slopes[anchors] @ twice[..., None])[..., 0]
         return score + row_sum * terms.constant1[anchors] + terms.constant2[anchors]

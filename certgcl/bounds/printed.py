@@ -18,18 +18,19 @@ from certgcl.bounds.neighbourhood import inverse_sqrt_degree
 from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
 from certgcl.errors import GraphError
-from certgcl.graph import Graph, csr_matrix
+from certgcl.graph import Graph
+from certgcl.sparse import csr_matrix, product
 
 
 @dataclass(frozen=True, eq=False)
 class PrintedTerms:
-    """``Λ1`` and the two constants of every node, and the matrix they are evaluated at."""
+    """``Λ1`` and the two constants of every node, and the view they are evaluated at."""
 
     projected: Tensor  # Y = X W1, (N, d1)
     slopes: Tensor  # Λ1, (N, C, d1)
     constant1: Tensor  # b̃1, (N, C)
     constant2: Tensor  # b̃2, (N, C)
-    matrix: Tensor  # Â of the view, (N, N) sparse
+    view: Graph  # whose Â the formula is evaluated at
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,13 @@ class PrintedScore:
         return ("parallel",)
 
     def terms(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> PrintedTerms:
-        graph, dtype = problem.graph, weights.w1.dtype
+        graph = problem.graph
         view = graph if self.at is None else self.at
         if view.num_nodes != graph.num_nodes:
             raise GraphError(f"a view with {view.num_nodes} nodes of a graph with {graph.num_nodes}",
                              "a view has the nodes of its graph", "Drop edges only")
-        clean, projected = graph.gcn_matrix(dtype), graph.project(weights.w1)
-        hidden = weights.activation1(clean @ projected + weights.b1)
+        projected = graph.project(weights.w1)
+        hidden = weights.activation1(graph.propagate(projected) + weights.b1)
         lower1, upper1 = self._box(problem, projected, weights.b1)
         lower2, upper2 = self._box(problem, hidden @ weights.w2, weights.b2)
 
@@ -69,7 +70,7 @@ class PrintedScore:
         lines = weights.activation1.lines(lower1, upper1, "parallel")
         slopes, intercept = _oriented(omega, lines.lower_slope, lines.upper_slope, lines.lower_intercept,
                                       lines.upper_intercept)
-        return PrintedTerms(projected, slopes, slopes @ weights.b1 + intercept, constant2, view.gcn_matrix(dtype))
+        return PrintedTerms(projected, slopes, slopes @ weights.b1 + intercept, constant2, view)
 
     def _box(self, problem: DropProblem, values: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         """``L [v]+ + U [v]- + b`` and its mirror image with the paper's ``L = diag(1/D)`` and
@@ -80,7 +81,7 @@ class PrintedScore:
         upper = csr_matrix(graph.rowptr, graph.col, scale[graph.row] * scale[graph.col], (graph.num_nodes,) * 2)
 
         def most(v: Tensor) -> Tensor:  # U v for v of one sign
-            return upper @ v + scale.square()[:, None] * v
+            return product(upper, upper, v) + scale.square()[:, None] * v
 
         positive, negative = signed_parts(values)
         return own * positive + most(negative) + bias, own * negative + most(positive) + bias

@@ -18,5 +18,5 @@ class Released(PrintedScore):
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
         terms = self.terms(weights, problem, directions)
         value = (terms.slopes @ terms.projected[..., None])[..., 0]
-        score = terms.matrix @ (terms.matrix @ value + terms.constant1) + terms.constant2
+        score = terms.view.propagate(terms.view.propagate(value) + terms.constant1) + terms.constant2
         return score[problem.anchors]
