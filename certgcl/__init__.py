@@ -1,32 +1,49 @@
 """certgcl: certified node compactness for graph contrastive learning."""
 
-from certgcl import bounds, errors
+from certgcl import bounds, errors, presets
 from certgcl._version import __version__
 from certgcl.budget import EdgeDropBudget
 from certgcl.certificate import Certificate
 from certgcl.compactness import linear_bounds, node_compactness
+from certgcl.datasets import load_dataset
 from certgcl.directions import compactness_directions
 from certgcl.encoder import GCNEncoder, GCNWeights
+from certgcl.evaluation import Evaluation, compare, evaluate
 from certgcl.graph import Graph
+from certgcl.methods import COSTA, GCA, GRACE, ContrastiveMethod, ProGCL
 from certgcl.reading import read_encoder
+from certgcl.regularizer import CompactnessRegularizer
+from certgcl.schedules import Ramp
 from certgcl.sharding import certify_shards, merge_shards
 from certgcl.storage import load_graph, save_graph
 
 __all__ = [
+    "COSTA",
+    "GCA",
+    "GRACE",
     "Certificate",
+    "CompactnessRegularizer",
+    "ContrastiveMethod",
     "EdgeDropBudget",
+    "Evaluation",
     "GCNEncoder",
     "GCNWeights",
     "Graph",
+    "ProGCL",
+    "Ramp",
     "__version__",
     "bounds",
     "certify_shards",
     "compactness_directions",
+    "compare",
     "errors",
+    "evaluate",
     "linear_bounds",
+    "load_dataset",
     "load_graph",
     "merge_shards",
     "node_compactness",
+    "presets",
     "read_encoder",
     "save_graph",
 ]

@@ -3,20 +3,20 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from certgcl.bounds import BoundMethod
 from certgcl.budget import BudgetLike
 from certgcl.certificate import Certificate
 from certgcl.directions import compactness_directions
-from certgcl.encoder import GCNWeights
 from certgcl.graph import GraphLike
 from certgcl.question import Question
+from certgcl.reading import ModelLike
 
 __all__ = ["compactness_directions", "linear_bounds", "node_compactness"]
 
 
-def node_compactness(model: nn.Module | GCNWeights, graph: GraphLike, budgets: BudgetLike, *,
+def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
                      method: str | BoundMethod = "degree", view: GraphLike | None = None,
                      nodes: Tensor | Sequence[int] | None = None, dtype: torch.dtype = torch.float64,
                      memory_limit: int | None = None) -> Certificate:
@@ -46,7 +46,7 @@ def node_compactness(model: nn.Module | GCNWeights, graph: GraphLike, budgets: B
     return question.certify(question.anchors(nodes), memory_limit)
 
 
-def linear_bounds(model: nn.Module | GCNWeights, graph: GraphLike, budgets: BudgetLike, directions: Tensor, *,
+def linear_bounds(model: ModelLike, graph: GraphLike, budgets: BudgetLike, directions: Tensor, *,
                   method: str | BoundMethod = "degree", nodes: Tensor | Sequence[int] | None = None,
                   dtype: torch.dtype = torch.float64, memory_limit: int | None = None) -> Certificate:
     """Certified lower bounds of ``w · z_i(S)`` for directions of your own, over every admissible drop set S.

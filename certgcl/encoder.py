@@ -171,6 +171,12 @@ class GCNEncoder(nn.Module):
         encoder.conv1, encoder.conv2 = conv1, conv2
         return encoder
 
+    def weights(self) -> GCNWeights:
+        """The encoder's weights with their gradients, without running it as :func:`certgcl.read_encoder` does."""
+        first, second = self.conv1, self.conv2
+        return GCNWeights(first.lin.weight.T, first.bias, _slope(self.activation, first.bias), second.lin.weight.T,
+                          second.bias, _slope(self.out_activation, first.bias))
+
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         hidden = self.activation(self.conv1(x, edge_index))
         embeddings: Tensor = self.out_activation(self.conv2(hidden, edge_index))
@@ -181,6 +187,23 @@ def _described(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"of shape {tuple(value.shape)}, {value.dtype} on {value.device}"
     return f"of type {type(value).__name__}"
+
+
+def _slope(module: nn.Module, like: Tensor) -> Tensor:
+    """γ of a two-piece linear activation: one value, or one for each channel."""
+    match module:
+        case nn.PReLU():
+            return module.weight if module.num_parameters > 1 else module.weight[0]
+        case nn.ReLU():
+            return like.new_zeros(())
+        case nn.LeakyReLU():
+            return like.new_tensor(module.negative_slope)
+        case nn.Identity():
+            return like.new_ones(())
+        case nn.RReLU() if not module.training:
+            return like.new_tensor((module.lower + module.upper) / 2)
+    raise EncoderError(f"activation {module}", "its slope must be a fixed number", "Use ReLU, LeakyReLU or PReLU, or "
+                       "call eval() first if it is an RReLU")
 
 
 def _activation_module(activation: str | nn.Module | None) -> nn.Module:

@@ -44,6 +44,18 @@ class MethodError(InputError):
     """A bound method that does not exist or does not apply."""
 
 
+class DatasetError(InputError):
+    """A dataset that does not exist, or whose files cannot be had or read."""
+
+
+class NotFittedError(InputError):
+    """A method that is asked for what only a fitted one has."""
+
+
+class EvaluationError(InputError):
+    """Embeddings, labels, masks or runs that cannot be evaluated or compared, or a protocol that does not exist."""
+
+
 class CertificateError(InputError):
     """A file that does not hold a certificate."""
 
@@ -52,5 +64,13 @@ class ShardError(InputError):
     """A folder of shards that is incomplete, or holds the answer to another question."""
 
 
+class CheckpointError(InputError):
+    """A run folder that cannot be gone on with: damaged, or that of another run."""
+
+
 class BoundError(CertgclError, ArithmeticError):
     """A computed bound that is not finite, or lies above a value it should bound. Never returned as certified."""
+
+
+class TrainingError(CertgclError, ArithmeticError):
+    """A training whose loss or weights are no longer finite. The last good checkpoint is kept."""

@@ -109,8 +109,9 @@ class Graph:
             return source
         x, edge_index = check_parts(*(networkx_parts(source) if is_networkx(source) else features_and_edges(source)))
         edge_index = edge_index[:, edge_index[0] != edge_index[1]]
-        both = torch.cat([edge_index, edge_index.flip(0)], dim=1)
-        return cls.from_edges(x, torch.unique(both, dim=1))
+        n = max(1, x.shape[0])
+        key = torch.unique(torch.cat([edge_index[0] * n + edge_index[1], edge_index[1] * n + edge_index[0]]))
+        return cls.from_edges(x, torch.stack([key // n, key % n]))
 
     # -- what it says ------------------------------------------------------------------------------
 
@@ -200,6 +201,18 @@ class Graph:
             raise GraphError(f"features on {x.device} for a graph on {self.col.device}", "both must be on one device",
                              f"Move them with x.to({str(self.col.device)!r})")
         return replace(self, x=x)
+
+    def view(self, source: "GraphLike | Tensor") -> "Graph":
+        """A validated graph with the same nodes and features; an ``edge_index`` alone gets the features of this one."""
+        view = Graph.of((self.x, source) if isinstance(source, Tensor) else source)
+        if view.num_nodes != self.num_nodes or view.num_features != self.num_features:
+            raise GraphError(f"a view with {view.num_nodes} nodes and {view.num_features} features for a graph with "
+                             f"{self.num_nodes} and {self.num_features}", "both views have the same nodes and features",
+                             "Drop edges, or set features to zero; keep the shape of x")
+        if view.x.device != self.x.device:
+            raise GraphError(f"a view on {view.x.device} for a graph on {self.x.device}", "both must be on one device",
+                             f"Move it with view.to({str(self.x.device)!r})")
+        return view
 
     def __repr__(self) -> str:
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges, {self.num_features} features)"

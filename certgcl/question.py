@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from certgcl.bounds import BoundMethod, DropProblem, get_method
 from certgcl.bounds.memory import default_limit, parts_that_fit
@@ -14,9 +14,9 @@ from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.certificate import Certificate
 from certgcl.directions import check_directions, compactness_directions
 from certgcl.encoder import GCNWeights
-from certgcl.errors import BoundError, GraphError, InputError
+from certgcl.errors import BoundError, InputError
 from certgcl.graph import Graph, GraphLike
-from certgcl.reading import read_encoder
+from certgcl.reading import ModelLike, read_encoder
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,17 +42,17 @@ class Question:
 
     @classmethod
     @torch.no_grad()
-    def compactness(cls, model: nn.Module | GCNWeights, graph: GraphLike, budgets: BudgetLike, *,
+    def compactness(cls, model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
                     method: str | BoundMethod, view: GraphLike | None, dtype: torch.dtype) -> "Question":
         """What :func:`certgcl.node_compactness` asks."""
         graph = Graph.of(graph)
-        other = graph if view is None else _view(view, graph)
+        other = graph if view is None else graph.view(view)
         weights = read_encoder(model, graph).to(_precision(dtype))
         return cls(weights, graph, EdgeDropBudget.of(budgets).on(graph), get_method(method), other)
 
     @classmethod
     @torch.no_grad()
-    def linear(cls, model: nn.Module | GCNWeights, graph: GraphLike, budgets: BudgetLike, directions: Tensor, *,
+    def linear(cls, model: ModelLike, graph: GraphLike, budgets: BudgetLike, directions: Tensor, *,
                method: str | BoundMethod, dtype: torch.dtype) -> "Question":
         """What :func:`certgcl.linear_bounds` asks."""
         graph = Graph.of(graph)
@@ -130,18 +130,6 @@ def _limit(memory_limit: int) -> int:
         raise InputError(f"memory_limit={memory_limit!r}", "it is a positive number of bytes",
                          "Try 4 * 1024**3, or leave it out for half of what is free")
     return int(memory_limit)
-
-
-def _view(view: GraphLike, graph: Graph) -> Graph:
-    view = Graph.of(view)
-    if view.num_nodes != graph.num_nodes or view.num_features != graph.num_features:
-        raise GraphError(f"a view with {view.num_nodes} nodes and {view.num_features} features for a graph with "
-                         f"{graph.num_nodes} and {graph.num_features}", "both views have the same nodes and features",
-                         "Drop edges, or set features to zero; keep the shape of x")
-    if view.x.device != graph.x.device:
-        raise GraphError(f"a view on {view.x.device} for a graph on {graph.x.device}", "both must be on one device",
-                         f"Move it with view.to({str(graph.x.device)!r})")
-    return view
 
 
 def _anchors(nodes: Tensor | Sequence[int] | None, graph: Graph) -> Tensor:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,17 @@ _LAYERS = ("If two GCNConv and two-piece linear activations are all you need of 
            "certgcl.GCNEncoder.from_layers(conv1, conv2, activation, out_activation)")
 
 
-def read_encoder(model: nn.Module | GCNWeights, graph: GraphLike) -> GCNWeights:
+class Fitted(Protocol):
+    """A trained method, which has its encoder inside."""
+
+    def fitted_encoder(self) -> nn.Module: ...
+
+
+ModelLike: TypeAlias = nn.Module | GCNWeights | Fitted
+"""What can be read as a two-layer GCN."""
+
+
+def read_encoder(model: ModelLike, graph: GraphLike) -> GCNWeights:
     """The weights and activation slopes of a two-layer GCN, checked to reproduce ``model(x, edge_index)`` on ``graph``.
 
     The model is run with the outputs of its layers replaced by known values; what arrives at the next layer, and at the
@@ -39,7 +49,7 @@ def read_encoder(model: nn.Module | GCNWeights, graph: GraphLike) -> GCNWeights:
     holds but does not call (a projection head). The model stays as it was: mode, buffers, gradients and random state.
 
     Args:
-        model: a ``GCNEncoder``, a ``torch_geometric.nn.GCN`` with two layers, any module that calls exactly two
+        model: a trained method (``GRACE``, ...), a ``GCNEncoder``, a ``torch_geometric.nn.GCN`` with two layers, any module that calls exactly two
             ``GCNConv``, or ``GCNWeights``, which are returned as they are.
         graph: where the check is made; on the model's device, in any dtype.
 
@@ -54,17 +64,20 @@ def read_encoder(model: nn.Module | GCNWeights, graph: GraphLike) -> GCNWeights:
         _check_fit({model.w1.shape[0]}, model.w1.device, graph)
         _check_finite(model.named_tensors())
         return model
-    parameter = _check_module(model, graph)
+    module: Any = model
+    if hasattr(model, "fitted_encoder") and not isinstance(model, nn.Module):
+        module = model.fitted_encoder()
+    parameter = _check_module(module, graph)
     graph = graph.to(dtype=parameter.dtype)
     with torch.random.fork_rng(devices=[parameter.device] if parameter.is_cuda else []):
         with torch.no_grad():
-            run = watch(model, graph)
+            run = watch(module, graph)
         _check_run(run, graph)
         # A second graph, so that a model which stores its edges, or caches what it made of them, is noticed.
         path = _path_graph(graph)
-        weights = _probe(model, run, path)
+        weights = _probe(module, run, path)
         with torch.no_grad():
-            _check_output(weights, path, watch(model, path).output)
+            _check_output(weights, path, watch(module, path).output)
             _check_output(weights, graph, run.output)
     return weights
 

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from certgcl.bounds import BoundMethod
 from certgcl.budget import BudgetLike
 from certgcl.certificate import Certificate
-from certgcl.encoder import GCNWeights
 from certgcl.errors import CertificateError, InputError, ShardError
 from certgcl.files import remove_leftovers
 from certgcl.graph import GraphLike
 from certgcl.manifest import MANIFEST, Manifest, ShardOrder, ShardPlan
 from certgcl.question import Question
+from certgcl.reading import ModelLike
 
 MERGED = "certificate.npz"
 
@@ -53,7 +53,7 @@ class ShardRun:
                 if not (self.folder / self.manifest.file_name(shard)).exists()]
 
 
-def certify_shards(model: nn.Module | GCNWeights, graph: GraphLike, budgets: BudgetLike, out: str | Path, *,
+def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out: str | Path, *,
                    method: str | BoundMethod = "degree", view: GraphLike | None = None,
                    directions: Tensor | None = None, nodes: Tensor | Sequence[int] | None = None,
                    dtype: torch.dtype = torch.float64, shards: int | None = None, order: ShardOrder = "near",

@@ -30,7 +30,7 @@ def csr_transposed(matrix: Tensor) -> Tensor:
 
 def product(matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
     """``M V`` for a constant CSR matrix M, with the gradient ``Mᵀ G`` through the transpose given."""
-    result: Tensor = _Product.apply(matrix, transposed, dense)
+    result: Tensor = _Product.apply(matrix, transposed, dense)  # type: ignore[no-untyped-call]
     return result
 
 

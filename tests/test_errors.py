@@ -22,9 +22,14 @@ TREE = {
     "EncoderError": ("InputError",),
     "DirectionError": ("InputError",),
     "MethodError": ("InputError",),
+    "DatasetError": ("InputError",),
+    "EvaluationError": ("InputError",),
+    "NotFittedError": ("InputError",),
     "CertificateError": ("InputError",),
     "ShardError": ("InputError",),
+    "CheckpointError": ("InputError",),
     "BoundError": ("CertgclError", "ArithmeticError"),
+    "TrainingError": ("CertgclError", "ArithmeticError"),
 }
 
 

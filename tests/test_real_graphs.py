@@ -11,7 +11,6 @@ pytestmark = pytest.mark.skipif(data_root() is None, reason="CERTGCL_DATA does n
 SIZES = {"Cora": (2708, 5278), "CiteSeer": (3327, 4552), "Flickr": (7575, 239738), "Photo": (7650, 119081)}
 
 
-@pytest.mark.filterwarnings("ignore")  # PyG's and scipy's, while reading old pickles
 @pytest.mark.parametrize("name", SIZES)
 def test_anchors_of_a_real_graph_can_be_certified(name: str) -> None:
     graph = certgcl.Graph.of(load(name))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from certgcl.bounds.printed import PrintedScore
@@ -17,7 +18,10 @@ class Paper(PrintedScore):
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
         terms, anchors = self.terms(weights, problem, directions), problem.anchors
-        twice = terms.view.propagate(terms.view.propagate(terms.projected))[anchors]
-        row_sum = terms.view.propagate(terms.constant1.new_ones(terms.constant1.shape[0], 1))[anchors]
-        score = (terms.slopes[anchors] @ twice[..., None])[..., 0]
-        return score + row_sum * terms.constant1[anchors] + terms.constant2[anchors]
+        ones = terms.constant1.new_ones(terms.constant1.shape[0], 1)
+        score = []
+        columns = zip(terms.views, terms.slopes.unbind(1), terms.constant1.split(1, dim=1), strict=True)
+        for view, slopes, constant in columns:
+            twice = view.propagate(view.propagate(terms.projected))
+            score.append(((slopes * twice).sum(dim=1, keepdim=True) + view.propagate(ones) * constant)[anchors])
+        return torch.cat(score, dim=1) + terms.constant2[anchors]

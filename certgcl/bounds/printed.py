@@ -30,7 +30,7 @@ class PrintedTerms:
     slopes: Tensor  # Λ1, (N, C, d1)
     constant1: Tensor  # b̃1, (N, C)
     constant2: Tensor  # b̃2, (N, C)
-    view: Graph  # whose Â the formula is evaluated at
+    views: tuple[Graph, ...]  # whose Â the formula is evaluated at, one for each of the C directions
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class PrintedScore:
     """Common part of ``paper`` and ``released``.
 
     Args:
-        at: the view whose Â the formula is evaluated at; the graph itself by default.
+        at: the view whose Â the formula is evaluated at, or one view for each direction; the graph itself by default.
     """
 
-    at: Graph | None = field(default=None, repr=False)
+    at: Graph | tuple[Graph, ...] | None = field(default=None, repr=False)
     certified: bool = field(default=False, init=False)
     resolution: int = field(default=1, init=False, repr=False)
 
@@ -53,10 +53,7 @@ class PrintedScore:
 
     def terms(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> PrintedTerms:
         graph = problem.graph
-        view = graph if self.at is None else self.at
-        if view.num_nodes != graph.num_nodes:
-            raise GraphError(f"a view with {view.num_nodes} nodes of a graph with {graph.num_nodes}",
-                             "a view has the nodes of its graph", "Drop edges only")
+        views = self._views(graph, directions.shape[1])
         projected = graph.project(weights.w1)
         hidden = weights.activation1(graph.propagate(projected) + weights.b1)
         lower1, upper1 = self._box(problem, projected, weights.b1)
@@ -70,7 +67,19 @@ class PrintedScore:
         lines = weights.activation1.lines(lower1, upper1, "parallel")
         slopes, intercept = _oriented(omega, lines.lower_slope, lines.upper_slope, lines.lower_intercept,
                                       lines.upper_intercept)
-        return PrintedTerms(projected, slopes, slopes @ weights.b1 + intercept, constant2, view)
+        return PrintedTerms(projected, slopes, slopes @ weights.b1 + intercept, constant2, views)
+
+    def _views(self, graph: Graph, directions: int) -> tuple[Graph, ...]:
+        at = graph if self.at is None else self.at
+        views = (at,) * directions if isinstance(at, Graph) else at
+        if len(views) != directions:
+            raise GraphError(f"{len(views)} views for {directions} directions", "there is one view for all directions "
+                             "or one for each", "Pass as many views as directions")
+        for view in views:
+            if view.num_nodes != graph.num_nodes:
+                raise GraphError(f"a view with {view.num_nodes} nodes of a graph with {graph.num_nodes}",
+                                 "a view has the nodes of its graph", "Drop edges only")
+        return views
 
     def _box(self, problem: DropProblem, values: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         """``L [v]+ + U [v]- + b`` and its mirror image with the paper's ``L = diag(1/D)`` and

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from certgcl.bounds.printed import PrintedScore
@@ -18,5 +19,6 @@ class Released(PrintedScore):
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
         terms = self.terms(weights, problem, directions)
         value = (terms.slopes @ terms.projected[..., None])[..., 0]
-        score = terms.view.propagate(terms.view.propagate(value) + terms.constant1) + terms.constant2
-        return score[problem.anchors]
+        columns = zip(terms.views, value.split(1, dim=1), terms.constant1.split(1, dim=1), strict=True)
+        score = [view.propagate(view.propagate(leaves) + constant) for view, leaves, constant in columns]
+        return (torch.cat(score, dim=1) + terms.constant2)[problem.anchors]

@@ -1,8 +1,8 @@
-"""Options that are more than a number or a name."""
+"""What the options of several commands have in common, and those that are more than a number or a name."""
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -13,14 +13,63 @@ from torch import Tensor
 
 from certgcl.bounds import METHODS
 from certgcl.budget import EdgeDropBudget
+from certgcl.cli.source import Source, encoder_of
+from certgcl.datasets import find_dataset
+
+# -- options that several commands have ------------------------------------------------------------
+
+_GRAPH = "a folder with x.npy and edge_index.npy (features stay on disk), an .npz or a .pt file"
 
 JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+RunOption: TypeAlias = Annotated[Path | None, typer.Option(
+    "--run", exists=True, file_okay=False, help="A folder of certgcl train: its encoder on its graph.")]
+GraphOption: TypeAlias = Annotated[Path | None, typer.Option(exists=True, help=f"The graph: {_GRAPH}.")]
+DatasetOption: TypeAlias = Annotated[str | None, typer.Option(help="A graph by its name; certgcl datasets lists them.")]
+WeightsOption: TypeAlias = Annotated[Path | None, typer.Option(
+    exists=True, dir_okay=False, help="The encoder, as written by certgcl.read_encoder(model, graph).save(path).")]
+DataRootOption: TypeAlias = Annotated[Path | None, typer.Option(
+    file_okay=False, help="The folder with the raw files of datasets; by default that of CERTGCL_DATA.")]
+BudgetOption: TypeAlias = Annotated[str, typer.Option(
+    help="Edges that may be dropped at each node (2), or a drop rate (0.4): round(0.4 degree), at most degree - 1.")]
+TotalOption: TypeAlias = Annotated[int | None, typer.Option(min=0, help="Edges that may be dropped in all.")]
 
 
-def read_budget(text: str, total: int | None) -> EdgeDropBudget:
+def choose_source(dataset: str | None, graph: Path | None, root: Path | None) -> Source:
+    """A graph by its name, or in a file."""
+    if (dataset is None) == (graph is None):
+        raise typer.BadParameter("pass one of the two", param_hint="--dataset, --graph")
+    if dataset is not None:
+        return Source(dataset=find_dataset(dataset).name, root=None if root is None else str(root.resolve()))
+    return Source(graph=str(graph.resolve()) if graph else None)
+
+
+def choose_encoder(run: Path | None, weights: Path | None, dataset: str | None, graph: Path | None,
+                   root: Path | None) -> tuple[Path, Source]:
+    """The weights and the graph of a run, or those that are given one by one."""
+    if (run is None) == (weights is None):
+        raise typer.BadParameter("pass one of the two", param_hint="--run, --weights")
+    if weights is not None:
+        return weights, choose_source(dataset, graph, root)
+    if run is None or dataset is not None or graph is not None:
+        raise typer.BadParameter("a run has its own graph", param_hint="--dataset, --graph")
+    return encoder_of(run), Source.of_run(run)
+
+
+# -- options that are more than a number or a name -------------------------------------------------
+
+
+def read_budget(text: str, total: int | None = None) -> EdgeDropBudget:
     """``2`` is edges at each node, ``0.4`` a drop rate."""
+    drops = read_drops(text)
+    if isinstance(drops, int):
+        return EdgeDropBudget(local=drops, total=total)
+    return EdgeDropBudget.from_drop_rate(drops, total=total)
+
+
+def read_drops(text: str) -> int | float:
+    """The same as a number."""
     if re.fullmatch(r"\d+", text):
-        return EdgeDropBudget(local=int(text), total=total)
+        return int(text)
     try:
         rate = float(text)
     except ValueError:
@@ -28,7 +77,7 @@ def read_budget(text: str, total: int | None) -> EdgeDropBudget:
     if not 0 < rate < 1:
         raise typer.BadParameter(f"{text!r} is neither a number of edges (2) nor a drop rate between 0 and 1 (0.4)",
                                  param_hint="--budget")
-    return EdgeDropBudget.from_drop_rate(rate, total=total)
+    return rate
 
 
 def read_nodes(text: str | None) -> Tensor | None:
@@ -62,7 +111,20 @@ def read_worker(text: str | None, environment: Mapping[str, str] = os.environ) -
     return int(share[1]), int(share[2])
 
 
+def read_seeds(text: str) -> int | list[int]:
+    """``5`` is how many, ``0,3,7`` are the seeds themselves."""
+    if not re.fullmatch(r"\d+(,\d+)*", text):
+        raise typer.BadParameter(f"{text!r} is neither a number of seeds (5) nor a list of them (0,1,2)",
+                                 param_hint="--seeds")
+    seeds = [int(seed) for seed in text.split(",")]
+    return seeds if "," in text else seeds[0]
+
+
 def check_method(name: str) -> str:
-    if name not in METHODS:
-        raise typer.BadParameter(f"{name!r} is not one of {', '.join(METHODS)}")
+    return check_name(name, METHODS)
+
+
+def check_name(name: str, names: Iterable[str]) -> str:
+    if name not in names:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(names)}")
     return name

@@ -8,24 +8,38 @@ import torch
 import typer
 
 from certgcl.certificate import Certificate
-from certgcl.cli.arguments import JsonFlag, check_method, read_budget, read_nodes, read_worker
+from certgcl.cli.arguments import (
+    BudgetOption,
+    DataRootOption,
+    DatasetOption,
+    GraphOption,
+    JsonFlag,
+    RunOption,
+    TotalOption,
+    WeightsOption,
+    check_method,
+    choose_encoder,
+    read_budget,
+    read_nodes,
+    read_worker,
+)
 from certgcl.cli.outcome import outcome, show
 from certgcl.cli.progress import ShardBar
+from certgcl.cli.source import CERTIFICATES
 from certgcl.encoder import GCNWeights
 from certgcl.sharding import MERGED, ShardRun, certify_shards, merge_shards
 from certgcl.storage import load_graph
 
-_GRAPH = "a folder with x.npy and edge_index.npy (features stay on disk), an .npz or a .pt file"
-
 
 def certify(
-    graph: Annotated[Path, typer.Option(exists=True, help=f"The graph: {_GRAPH}.")],
-    weights: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="The encoder, as written by "
-                                          "certgcl.read_encoder(model, graph).save(path).")],
-    budget: Annotated[str, typer.Option(help="Edges that may be dropped at each node (2), or a drop rate (0.4): "
-                                        "round(0.4 degree), at most degree - 1.")],
-    out: Annotated[Path, typer.Option(file_okay=False, help="The folder of the shards; made if needed.")],
-    total: Annotated[int | None, typer.Option(min=0, help="Edges that may be dropped in all.")] = None,
+    budget: BudgetOption,
+    run: RunOption = None,
+    graph: GraphOption = None,
+    dataset: DatasetOption = None,
+    weights: WeightsOption = None,
+    out: Annotated[Path | None, typer.Option(file_okay=False, help="The folder of the shards; made if needed. With "
+                                             "--run, certificates/METHOD-BUDGET in the run by default.")] = None,
+    total: TotalOption = None,
     method: Annotated[str, typer.Option(callback=check_method, help="degree, degree-fast, degree-cheap, crown, "
                                         "interval; paper and released are not bounds.")] = "degree",
     view: Annotated[Path | None, typer.Option(exists=True, help="The fixed second view: a graph with the same nodes; "
@@ -41,6 +55,7 @@ def certify(
     dtype: Annotated[Literal["float64", "float32"], typer.Option(help="The precision of the computation.")] = "float64",
     memory_limit: Annotated[float | None, typer.Option(min=0.01, metavar="GB", help="About how much memory to use; "
                                                        "half of what is free by default.")] = None,
+    data_root: DataRootOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Certify the nodes of a graph, shard by shard.
@@ -50,6 +65,8 @@ def certify(
 
     **Examples**
 
+        certgcl certify --run runs/Cora-grace-degree-fast-0 --budget 0.4
+
         certgcl certify --graph cora --weights encoder.npz --budget 2 --out result
 
         certgcl certify --graph cora --weights encoder.npz --budget 0.4 --shard 0/2 --out result
@@ -57,19 +74,23 @@ def certify(
         torchrun --nproc-per-node 2 -m certgcl certify --graph cora --weights encoder.npz --budget 0.4 --out result
     """
     edges, chosen, worker = read_budget(budget, total), read_nodes(nodes), read_worker(shard)
+    if run is None and out is None:
+        raise typer.BadParameter("pass a folder", param_hint="--out")
+    out = out or Path(str(run), CERTIFICATES, f"{method}-{budget}")
     start = time.monotonic()
     with outcome(as_json, f"Finished shards are kept in {out}; run the same command again to go on"):
+        encoder, source = choose_encoder(run, weights, dataset, graph, data_root)
         # Workers that torchrun starts share a terminal: one of them shows how far it is.
         with ShardBar(shown=shard is not None or worker is None or worker[0] == 0) as bar:
-            run = certify_shards(
-                GCNWeights.load(weights), load_graph(graph), edges, out, method=method, dtype=getattr(torch, dtype),
+            done = certify_shards(
+                GCNWeights.load(encoder), source.load(data_root), edges, out, method=method, dtype=getattr(torch, dtype),
                 view=None if view is None else load_graph(view), nodes=chosen, shards=shards, order=order,
                 worker=worker, progress=bar,
                 memory_limit=None if memory_limit is None else int(memory_limit * 1024**3),
             )
         alone = worker is None or worker[1] == 1
         certificate = merge_shards(out) if alone else None
-        show(as_json, _result(run, certificate, time.monotonic() - start), _text(run, certificate))
+        show(as_json, _result(done, certificate, time.monotonic() - start), _text(done, certificate))
 
 
 def _result(run: ShardRun, certificate: Certificate | None, seconds: float) -> dict[str, Any]:

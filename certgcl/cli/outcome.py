@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from certgcl.errors import CertgclError
 
@@ -35,6 +37,9 @@ def _fail(as_json: bool, code: int, error: dict[str, str]) -> None:
     raise typer.Exit(code)
 
 
-def show(as_json: bool, result: Mapping[str, Any], text: str) -> None:
-    """The result, as one JSON object or in words."""
-    typer.echo(json.dumps(result) if as_json else text)
+def show(as_json: bool, result: Mapping[str, Any], text: str | Table) -> None:
+    """The result, as one JSON object, in words or as a table."""
+    if isinstance(text, Table) and not as_json:
+        Console().print(text)
+    else:
+        typer.echo(json.dumps(result) if as_json else text)

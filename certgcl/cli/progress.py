@@ -4,31 +4,33 @@ import time
 from datetime import timedelta
 from threading import Timer
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from certgcl import training
 from certgcl.sharding import ShardProgress
 
 _APPEARS_AFTER = 2.0  # seconds
 _LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on
 
 
-class ShardBar:
-    """Shards done, nodes done and time left; call it with each ``ShardProgress``."""
+class Bar:
+    """How much of a whole is done, and words on it; on a terminal a bar, elsewhere a line now and then."""
 
-    def __init__(self, shown: bool = True) -> None:
+    def __init__(self, title: str, shown: bool = True, words: str = "reading") -> None:
         console = Console(stderr=True)
         self._console, self._terminal = console, console.is_terminal
         self._bar = Progress(TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}"),
                              console=console, transient=True)
-        self._task = self._bar.add_task("certifying", total=None, words="reading")
+        self._task = self._bar.add_task(title, total=None, words=words)
         self._timer = Timer(_APPEARS_AFTER, self._bar.start)
         self._timer.daemon = True
         self._shown = shown
-        self._start = self._last_line = time.monotonic()
+        self._last_line = time.monotonic()
 
-    def __enter__(self) -> "ShardBar":
+    def __enter__(self) -> Self:
         if self._shown and self._terminal:
             self._timer.start()
         return self
@@ -41,20 +43,51 @@ class ShardBar:
         if self._bar.live.is_started:
             self._bar.stop()
 
+    def show(self, done: int, whole: int, words: str) -> None:
+        self._bar.update(self._task, total=whole, completed=done, words=words)
+        now = time.monotonic()
+        if self._shown and not self._terminal and now - self._last_line > _LINE_EVERY:
+            self._last_line = now
+            self._console.print(words, highlight=False, soft_wrap=True)
+
+
+class ShardBar(Bar):
+    """Shards done, nodes done and time left; call it with each ``ShardProgress``."""
+
+    def __init__(self, shown: bool = True) -> None:
+        super().__init__("certifying", shown)
+        self._start = time.monotonic()
+
     def __call__(self, progress: ShardProgress) -> None:
         now = time.monotonic()
         if progress.shards_done == 0:
             self._start = now
-        words = describe(progress, now - self._start)
-        self._bar.update(self._task, total=progress.nodes, completed=progress.nodes_done, words=words)
-        if self._shown and not self._terminal and now - self._last_line > _LINE_EVERY:
-            self._last_line = now
-            self._console.print(words, highlight=False, soft_wrap=True)
+        self.show(progress.nodes_done, progress.nodes, describe(progress, now - self._start))
+
+
+class TrainingBar(Bar):
+    """Epochs done, the metrics of the last and time left; call it with each ``training.Progress``."""
+
+    def __init__(self, shown: bool = True) -> None:
+        super().__init__("training", shown)
+
+    def __call__(self, progress: training.Progress) -> None:
+        self.show(progress.epoch, progress.epochs, describe_epoch(progress))
 
 
 def describe(progress: ShardProgress, seconds: float) -> str:
     words = f"{progress.shards_done:,}/{progress.shards:,} shards, {progress.nodes_done:,}/{progress.nodes:,} nodes"
     left = progress.nodes - progress.nodes_done
     if left and progress.nodes_computed:
-        words += f", {timedelta(seconds=round(seconds * left / progress.nodes_computed))} left"
+        words += _time_left(seconds * left / progress.nodes_computed)
     return words
+
+
+def describe_epoch(progress: training.Progress) -> str:
+    words = [f"{progress.epoch:,}/{progress.epochs:,} epochs"]
+    words += [f"{name} {value:.4g}" for name, value in progress.metrics.items()]
+    return ", ".join(words) + (_time_left(progress.seconds_left) if progress.epoch < progress.epochs else "")
+
+
+def _time_left(seconds: float) -> str:
+    return f", {timedelta(seconds=round(seconds))} left"

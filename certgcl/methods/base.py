@@ -1,0 +1,154 @@
+"""What the contrastive methods share: their settings, and what makes them estimators."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from certgcl.encoder import GCNEncoder
+from certgcl.errors import InputError, NotFittedError
+from certgcl.graph import Graph, GraphLike
+from certgcl.history import History
+from certgcl.methods.infonce import check_temperature, info_nce
+from certgcl.methods.session import Session
+from certgcl.methods.storage import load_method, save_method
+from certgcl.regularizer import CompactnessRegularizer
+from certgcl.training import Progress, train
+
+
+@dataclass(kw_only=True, eq=False)
+class ContrastiveMethod:
+    """Node embeddings by contrasting two views, with or without the compactness regularizer.
+
+    An estimator in the manner of scikit-learn: settings in the constructor, ``fit(data)``, ``transform(data)``,
+    ``get_params``, ``save`` and ``load``. A fitted method can be passed to ``node_compactness`` as the model.
+
+    Args:
+        hidden: width h of the embeddings; the first layer has 2h channels.
+        projection: width of the projector that the loss looks through; h by default.
+        activation: after both layers: ``relu``, ``prelu`` (one slope for both), ``leaky_relu`` or ``identity``.
+        drop_rates: the share of edges that each view drops.
+        mask_rates: the share of feature columns that each view sets to zero.
+        temperature: τ of InfoNCE.
+        batch: how many random nodes InfoNCE compares with each other in a step; None for all.
+        regularizer: the compactness term and its share of the loss.
+        inside_budget: sample only views inside the regularizer's set of admissible drops.
+        device: where to train; that of the data by default.
+    """
+
+    hidden: int = 128
+    projection: int | None = None
+    activation: str = "relu"
+    drop_rates: tuple[float, float] = (0.4, 0.3)
+    mask_rates: tuple[float, float] = (0.0, 0.0)
+    temperature: float = 0.5
+    learning_rate: float = 5e-4
+    weight_decay: float = 1e-5
+    epochs: int = 200
+    batch: int | None = None
+    regularizer: CompactnessRegularizer | None = None
+    inside_budget: bool = False
+    seed: int = 0
+    device: str | None = None
+    encoder_: GCNEncoder | None = field(default=None, init=False, repr=False)
+    history_: History | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_temperature(self.temperature)
+        for name, rates in (("drop_rates", self.drop_rates), ("mask_rates", self.mask_rates)):
+            if len(rates) != 2 or not all(0 <= rate < 1 for rate in rates):
+                raise InputError(f"{name}={rates!r}", "there is one rate in [0, 1) for each of the two views",
+                                 "Pass two numbers, as (0.4, 0.3)")
+        for name, least in (("hidden", 1), ("epochs", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InputError(f"{name}={value!r}", f"it must be an int of at least {least}", "Mend it")
+        if self.batch is not None and self.batch < 2:
+            raise InputError(f"batch={self.batch!r}", "a node is compared with others: at least 2", "Try 2048, or None")
+        if not self.learning_rate > 0:
+            raise InputError(f"learning_rate={self.learning_rate!r}", "it must be positive", "Try 5e-4")
+        if self.inside_budget and self.regularizer is None:
+            raise InputError("inside_budget=True without a regularizer", "its budget is what the views stay inside",
+                             "Pass regularizer=certgcl.CompactnessRegularizer(...)")
+
+    # -- the estimator -----------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name, as the constructor takes them."""
+        return {setting.name: getattr(self, setting.name) for setting in fields(self) if setting.init}
+
+    def set_params(self, **settings: Any) -> Self:
+        """Change settings; unknown names are refused, and nothing is changed then."""
+        known = self.get_params()
+        for name in settings:
+            if name not in known:
+                raise InputError(f"setting {name!r}", f"{type(self).__name__} has {', '.join(known)}", "Mend the name")
+        type(self)(**{**known, **settings})  # raises what the constructor would
+        for name, value in settings.items():
+            setattr(self, name, value)
+        return self
+
+    def fit(self, data: GraphLike, *, folder: str | Path | None = None, resume: bool = False,
+            progress: Callable[[Progress], None] | None = None, **options: Any) -> Self:
+        """Train on a graph; with a ``folder``, checkpoints and the history are kept there and ``resume`` goes on.
+
+        Further options are those of :func:`certgcl.training.train`.
+        """
+        session = self.session(data)
+        config = {"method": type(self).__name__, "settings": self.settings(), "graph": repr(session.graph)}
+        self.history_ = train(session, self.epochs, folder=None if folder is None else Path(folder), resume=resume,
+                              progress=progress, config=config, **options)
+        self.encoder_ = session.encoder.eval()
+        return self
+
+    def transform(self, data: GraphLike) -> Tensor:
+        """The embeddings of all nodes on the graph as given, ``(N, h)``: the encoder's output, not the projector's."""
+        with torch.no_grad():
+            weights = self.fitted_encoder().weights()
+            return weights.embed(Graph.of(data).to(weights.w1.device, weights.w1.dtype))
+
+    def fit_transform(self, data: GraphLike, **options: Any) -> Tensor:
+        return self.fit(data, **options).transform(data)
+
+    def fitted_encoder(self) -> GCNEncoder:
+        if self.encoder_ is None:
+            raise NotFittedError(f"a {type(self).__name__} that is not fitted", "it has no encoder yet",
+                                 "Call fit(data) or load(path) first")
+        return self.encoder_
+
+    def settings(self) -> dict[str, Any]:
+        """The settings as JSON can hold them."""
+        settings = self.get_params()
+        if self.regularizer is not None:
+            settings["regularizer"] = self.regularizer.to_dict()
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+
+    def save(self, path: str | Path) -> Path:
+        """Write settings and encoder to one file, which ``load`` and ``torch.load(weights_only=True)`` read."""
+        return save_method(Path(path), self)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """A fitted method from a file of :meth:`save`; on ``ContrastiveMethod`` itself, of whichever method it is."""
+        return load_method(Path(path), cls)
+
+    # -- what the methods differ in ----------------------------------------------------------------
+
+    def session(self, data: GraphLike) -> Session:
+        """A training about to begin."""
+        return Session(self, Graph.of(data))
+
+    def drop_probabilities(self, graph: Graph) -> tuple[float | Tensor, float | Tensor]:
+        """Of the edges, for each view: one for all, or one for each undirected edge."""
+        return self.drop_rates
+
+    def mask_probabilities(self, graph: Graph) -> tuple[float | Tensor, float | Tensor]:
+        """Of the feature columns, for each view."""
+        return self.mask_rates
+
+    def contrast(self, session: Session, z1: Tensor, z2: Tensor, epoch: int) -> Tensor:
+        """The contrastive loss of two views' embeddings."""
+        return info_nce(session.projector(z1), session.projector(z2), self.temperature).mean()

@@ -1,0 +1,86 @@
+"""One training in progress: the modules, the optimizer, the views, and the step."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from certgcl.budget import EdgeDropBudget
+from certgcl.encoder import GCNEncoder
+from certgcl.graph import Graph
+from certgcl.methods.views import EdgeDropper, feature_mask
+from certgcl.regularizer import CompactnessRegularizer
+
+if TYPE_CHECKING:
+    from certgcl.methods.base import ContrastiveMethod
+
+
+class Session:
+    """One training in progress, as :func:`certgcl.training.train` wants it.
+
+    Views share the features of the graph, and go through the weights of the encoder directly: sparse features and the
+    symmetric Â are multiplied with gradients of their own, which a ``GCNConv`` does not know of.
+    """
+
+    def __init__(self, method: "ContrastiveMethod", graph: Graph) -> None:
+        torch.manual_seed(method.seed)
+        self.method = method
+        self.graph = graph.to(method.device, torch.float32)
+        self.encoder = GCNEncoder(graph.num_features, 2 * method.hidden, method.hidden, method.activation)
+        width = method.projection or method.hidden
+        self.projector = nn.Sequential(nn.Linear(method.hidden, width), nn.ELU(), nn.Linear(width, method.hidden))
+        self.modules = nn.ModuleDict({"encoder": self.encoder, "projector": self.projector}).to(self.graph.x.device)
+        self.optimizer = torch.optim.Adam(self.modules.parameters(), method.learning_rate,
+                                          weight_decay=method.weight_decay)
+        self.regularizer = _with_budget(method)
+        inside = None
+        if method.inside_budget and self.regularizer is not None:
+            inside = EdgeDropBudget.of(self.regularizer.budget).on(self.graph)  # type: ignore[arg-type]
+        self.views = [EdgeDropper(self.graph, p, inside) for p in method.drop_probabilities(self.graph)]
+        self.masks = method.mask_probabilities(self.graph)
+
+    def step(self, epoch: int) -> dict[str, float]:
+        weights = self.encoder.weights()
+        views = [dropper.sample() for dropper in self.views]
+        embeddings = []
+        for view, probability in zip(views, self.masks, strict=True):
+            mask = feature_mask(probability, self.graph.num_features, weights.w1)
+            masked = weights if mask is None else replace(weights, w1=mask[:, None] * weights.w1)
+            embeddings.append(masked.embed(view))
+        z1, z2 = embeddings
+        loss = infonce = self.method.contrast(self, *self._batch(z1, z2), epoch)
+        metrics = {"infonce": float(infonce.detach())}
+        regularizer = self.regularizer
+        if regularizer is not None and regularizer.at(epoch).share > 0:
+            term = regularizer(weights, self.graph, *views, embeddings=(z1, z2))
+            loss = regularizer.combine(infonce)
+            metrics |= {"pot": float(term.detach()), "compactness": regularizer.score, "kappa": regularizer.share}
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return {"loss": float(loss.detach()), **metrics}
+
+    def _batch(self, z1: Tensor, z2: Tensor) -> tuple[Tensor, Tensor]:
+        """The nodes that are compared in this step."""
+        batch = self.method.batch
+        if batch is None or batch >= len(z1):
+            return z1, z2
+        nodes = torch.randperm(len(z1), device=z1.device)[:batch]
+        return z1[nodes], z2[nodes]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"modules": self.modules.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.modules.load_state_dict(state["modules"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+def _with_budget(method: "ContrastiveMethod") -> CompactnessRegularizer | None:
+    """The regularizer with a budget: where none is given, the expected drops of the view that drops more."""
+    regularizer = method.regularizer
+    if regularizer is None or regularizer.budget is not None:
+        return regularizer
+    return replace(regularizer, budget=max(method.drop_rates))
+

@@ -1,0 +1,162 @@
+"""The training loss on top of any bound: every node should stay compact in its worst view."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from certgcl.bounds import BoundMethod, DropProblem, get_method
+from certgcl.bounds.printed import PrintedScore
+from certgcl.budget import BudgetLike, EdgeDropBudget
+from certgcl.directions import compactness_directions
+from certgcl.encoder import GCNEncoder, GCNWeights
+from certgcl.errors import InputError
+from certgcl.graph import Graph, GraphLike
+from certgcl.reading import ModelLike, read_encoder
+from certgcl.schedules import Ramp, value_at
+
+ViewLike: TypeAlias = GraphLike | Tensor
+"""A view: a graph with the same nodes, or its ``edge_index``."""
+
+BUDGET_STEPS = 20  # a ramp of the drop rate goes up in so many steps, for the budgets are prepared anew at each
+
+
+@dataclass(kw_only=True, eq=False)
+class CompactnessRegularizer:
+    """``mean softplus(-score)``, the binary cross-entropy of compactness scores against 1; both directions averaged.
+
+    The score of a node is a lower bound, over all admissible drops, of ``w · z``: the embedding z in the view that
+    varies against the directions ``W^CL`` of the other view. A batch of anchors is bounded in its full two-hop
+    neighbourhood, with W^CL over all nodes.
+
+    Args:
+        kappa: the share κ of this term in :meth:`combine`, or a :class:`certgcl.Ramp` of it.
+        method: a bound's name or instance. ``degree-fast`` is the degree-exact bound in the setting made for training;
+            ``paper`` and ``released`` are heuristics, evaluated at the sampled views.
+        anchors: how many random nodes are bounded in each step; -1 for all.
+        budget: what the drops may be: all that ``node_compactness`` takes, or a ramp of the drop rate. None leaves it
+            to the method that trains, which takes the larger of its two drop rates.
+        scale: scores are divided by the mean norm of the varying view's embeddings (a constant to the gradient) and
+            multiplied by this, so that shrinking or blowing up embeddings gains nothing. None leaves them as they are.
+
+    Example::
+
+        regularizer = CompactnessRegularizer(kappa=0.4, budget=0.3, anchors=256)
+        term = regularizer(encoder, graph, view1, view2)
+        loss = regularizer.combine(infonce)          # (1 - κ) infonce + κ term
+    """
+
+    kappa: float | Ramp = 0.4
+    method: str | BoundMethod = "degree-fast"
+    anchors: int = -1
+    budget: BudgetLike | Ramp | None = None
+    scale: float | None = 5.0
+    epoch: int = field(default=0, init=False, repr=False)
+    score: float = field(default=float("nan"), init=False, repr=False)
+    _term: Tensor | None = field(default=None, init=False, repr=False)
+    _problem: tuple[object, DropProblem] | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        get_method(self.method)
+        if self.budget is not None and not isinstance(self.budget, Ramp):
+            EdgeDropBudget.of(self.budget)
+        for kappa in (self.kappa.first, self.kappa.last) if isinstance(self.kappa, Ramp) else (self.kappa,):
+            if not 0 <= kappa <= 1:
+                raise InputError(f"kappa {kappa!r}", "it is a share of the loss, between 0 and 1", "Try 0.4")
+        if self.anchors != -1 and (isinstance(self.anchors, bool) or self.anchors < 1):
+            raise InputError(f"anchors={self.anchors!r}", "it is a number of nodes, or -1 for all", "Try 256")
+        if self.scale is not None and not 0 < self.scale < float("inf"):
+            raise InputError(f"scale {self.scale!r}", "it must be positive", "Try 5, or None for no scaling")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as JSON can hold them; a bound or budget that is neither name nor number becomes text."""
+        given = {setting.name: getattr(self, setting.name) for setting in fields(self) if setting.init}
+        return {name: value if value is None or isinstance(value, (int, float, str)) else
+                {"ramp": asdict(value)} if isinstance(value, Ramp) else repr(value) for name, value in given.items()}
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> "CompactnessRegularizer":
+        """A regularizer from :meth:`to_dict`; what it could only write as text is refused."""
+        given: dict[str, Any] = {name: Ramp(**value["ramp"]) if isinstance(value, Mapping) else value
+                                 for name, value in settings.items()}
+        return cls(**given)
+
+    def at(self, epoch: int) -> "CompactnessRegularizer":
+        """Move the schedules to an epoch."""
+        self.epoch = epoch
+        return self
+
+    @property
+    def share(self) -> float:
+        """κ at this epoch."""
+        return value_at(self.kappa, self.epoch)
+
+    def __call__(self, encoder: ModelLike, graph: GraphLike, view1: ViewLike, view2: ViewLike, *,
+                 embeddings: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """The term, differentiable in the encoder.
+
+        Args:
+            encoder: what ``node_compactness`` takes as model; a ``GCNEncoder`` or ``GCNWeights`` costs no extra passes.
+            graph: the graph whose edges may be dropped.
+            embeddings: of the two views, where the loop has them already.
+        """
+        graph = Graph.of(graph)
+        views = graph.view(view1), graph.view(view2)
+        weights = _weights(encoder, graph)
+        z1, z2 = embeddings or (weights.embed(views[0]), weights.embed(views[1]))
+        method = get_method(self.method)
+        if isinstance(method, PrintedScore):
+            method = replace(method, at=views)
+        directions = torch.stack([compactness_directions(z2), compactness_directions(z1)], dim=1)  # (N, 2, d2)
+        scores = method(weights, self._problem_on(graph), directions)
+        if self.scale is not None:
+            norms = torch.stack([z.detach().norm(dim=1).mean() for z in (z1, z2)])
+            scores = scores * (self.scale / norms.clamp(min=1e-12))
+        self.score = float(scores.detach().mean())
+        self._term = functional.softplus(-scores).mean()
+        return self._term
+
+    def combine(self, infonce: Tensor) -> Tensor:
+        """``(1 - κ) InfoNCE + κ`` times the term of the last call, which is then forgotten."""
+        if self._term is None:
+            raise InputError("combine before a call", "there is no term to combine with",
+                             "Call the regularizer with encoder, graph and views first")
+        term, self._term = self._term, None
+        return (1 - self.share) * infonce + self.share * term
+
+    def _problem_on(self, graph: Graph) -> DropProblem:
+        """The problem of this step: kept while graph and budget stay and all nodes are anchors."""
+        key = id(graph), self._rate()
+        if self._problem is None or self._problem[0] != key:
+            drops = self._edge_drops().on(graph)
+            self._problem = key, DropProblem(graph, drops, torch.arange(graph.num_nodes, device=graph.col.device))
+        problem = self._problem[1]
+        if self.anchors == -1 or self.anchors >= graph.num_nodes:
+            return problem
+        chosen = torch.randperm(graph.num_nodes, device=graph.col.device)[: self.anchors]
+        return DropProblem(graph, problem.drops, chosen.sort().values)
+
+    def _rate(self) -> float | None:
+        """The drop rate of a ramp at this epoch, in steps."""
+        if not isinstance(self.budget, Ramp):
+            return None
+        step = self.budget.last / BUDGET_STEPS
+        return self.budget.last if step == 0 else round(self.budget.at(self.epoch) / step) * step
+
+    def _edge_drops(self) -> EdgeDropBudget:
+        if isinstance(self.budget, Ramp):
+            rate = self._rate()
+            return EdgeDropBudget.from_drop_rate(rate) if rate else EdgeDropBudget(local=0)
+        if self.budget is None:
+            raise InputError("budget None", "a regularizer of one's own loop needs to know which drops are admissible",
+                             "Pass budget=0.4 for a drop rate, an int, or an EdgeDropBudget")
+        return EdgeDropBudget.of(self.budget)
+
+
+def _weights(encoder: ModelLike, graph: Graph) -> GCNWeights:
+    if isinstance(encoder, GCNWeights):
+        return encoder
+    return encoder.weights() if type(encoder) is GCNEncoder else read_encoder(encoder, graph)
