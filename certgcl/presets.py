@@ -60,7 +60,7 @@ SOURCES = {
     "drop_rates": "paper, table of drop rates",
     "temperature": "paper, table of temperature and kappa", "kappa": "paper, table of temperature and kappa",
     "anchors": "paper, table of anchors and epochs", "epochs": "paper, table of anchors and epochs",
-    "protocol": "paper, evaluation",
+    "batch": "paper: all nodes are negatives", "protocol": "paper, evaluation",
 }
 OTHER_SOURCES = {
     ("grace", "Photo"): {"epochs": "misprint in the paper; certgcl's choice, the 1000 of the released configuration"},
@@ -70,9 +70,10 @@ OTHER_SOURCES = {
 OWN_CHOICE = "certgcl's choice"
 
 TWO_CORES = "certgcl: two CPU cores"
-FAST_EPOCHS = {"Cora": 200, "CiteSeer": 200}
-FAST_EPOCHS_ELSEWHERE = 100
-FAST_ANCHORS = 128
+FAST_EPOCHS = 100
+FAST_ANCHORS = 64
+FAST_WIDTH = 128  # of the embeddings, at most
+FAST_BATCH = 2048  # nodes that InfoNCE compares in a step, on graphs with twice as many or more
 SMALL = 128  # nodes up to which an embedded graph needs fewer channels, and no sample of anchors
 
 # -- one cell of them ------------------------------------------------------------------------------
@@ -89,6 +90,7 @@ class Preset:
         temperature: τ of InfoNCE.
         kappa: κ, the share of the regulariser in the loss.
         anchors: of the regulariser in one step, -1 for all nodes.
+        batch: how many nodes InfoNCE compares in one step, None for all.
         protocol: of the evaluation.
         sources: where each of these values is from.
     """
@@ -105,6 +107,7 @@ class Preset:
     kappa: float
     anchors: int
     epochs: int
+    batch: int | None
     protocol: Protocol
     sources: Mapping[str, str] = field(repr=False, compare=False)
 
@@ -112,7 +115,7 @@ class Preset:
         """Keyword arguments of the estimator."""
         return {name: getattr(self, name) for name in (
             "hidden", "projection", "activation", "learning_rate", "weight_decay", "drop_rates", "temperature",
-            "epochs")}
+            "epochs", "batch")}
 
     def regularizer_settings(self) -> dict[str, Any]:
         """Keyword arguments of the regulariser."""
@@ -123,7 +126,7 @@ def get(method: str, dataset: str, *, fast: bool = False) -> Preset:
     """The preset of a method on a graph of :data:`certgcl.datasets.DATASETS`; upper and lower case are alike.
 
     Args:
-        fast: fewer epochs and anchors, for two CPU cores. Embedded graphs are small and stay as they are.
+        fast: fewer epochs, anchors and channels, for two CPU cores. Embedded graphs are small and stay as they are.
     """
     name = str(method).lower()
     if name not in METHODS:
@@ -132,7 +135,7 @@ def get(method: str, dataset: str, *, fast: bool = False) -> Preset:
     if info.kind == "embedded":
         return _embedded(name, info)
     preset = _from_tables(name, info)
-    return _faster(preset) if fast else preset
+    return _faster(preset, info.nodes) if fast else preset
 
 
 def _from_tables(method: str, info: DatasetInfo) -> Preset:
@@ -141,20 +144,23 @@ def _from_tables(method: str, info: DatasetInfo) -> Preset:
     temperature, kappa = TEMPERATURE_KAPPA[method][column]
     anchors, epochs = ANCHORS_EPOCHS[method][column]
     return Preset(method, info.name, hidden, projection, ACTIVATIONS[method][column], LEARNING_RATES[method][column],
-                  WEIGHT_DECAY[method], DROP_RATES[method][column], temperature, kappa, anchors, epochs, info.protocol,
-                  {**SOURCES, **OTHER_SOURCES.get((method, info.name), {})})
+                  WEIGHT_DECAY[method], DROP_RATES[method][column], temperature, kappa, anchors, epochs, None,
+                  info.protocol, {**SOURCES, **OTHER_SOURCES.get((method, info.name), {})})
 
 
 def _embedded(method: str, info: DatasetInfo) -> Preset:
     small = info.nodes <= SMALL
     hidden = 16 if small else 32
     return Preset(method, info.name, hidden, hidden, "relu", 5e-3, WEIGHT_DECAY[method], (.3, .3), .5, .4,
-                  -1 if small else 128, 100, info.protocol, dict.fromkeys(SOURCES, OWN_CHOICE))
+                  -1 if small else 128, 100, None, info.protocol, dict.fromkeys(SOURCES, OWN_CHOICE))
 
 
-def _faster(preset: Preset) -> Preset:
-    epochs = min(preset.epochs, FAST_EPOCHS.get(preset.dataset, FAST_EPOCHS_ELSEWHERE))
-    anchors = FAST_ANCHORS if preset.anchors == -1 else min(preset.anchors, FAST_ANCHORS)
-    changed: dict[str, Any] = {name: value for name, value in (("epochs", epochs), ("anchors", anchors))
-                               if value != getattr(preset, name)}
+def _faster(preset: Preset, nodes: int) -> Preset:
+    fast: dict[str, Any] = {
+        "hidden": min(preset.hidden, FAST_WIDTH), "projection": min(preset.projection, FAST_WIDTH),
+        "epochs": min(preset.epochs, FAST_EPOCHS),
+        "anchors": FAST_ANCHORS if preset.anchors == -1 else min(preset.anchors, FAST_ANCHORS),
+        "batch": FAST_BATCH if nodes >= 2 * FAST_BATCH and preset.method != "costa" else None,
+    }
+    changed = {name: value for name, value in fast.items() if value != getattr(preset, name)}
     return replace(preset, **changed, sources={**preset.sources, **dict.fromkeys(changed, TWO_CORES)})

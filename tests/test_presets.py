@@ -103,13 +103,14 @@ def test_every_value_has_a_source(method: str, dataset: str, fast: bool) -> None
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_fast_takes_fewer_epochs_and_anchors_and_says_so(method: str, graph: str) -> None:
+def test_fast_takes_fewer_epochs_anchors_and_channels_and_says_so(method: str, graph: str) -> None:
     full, fast = presets.get(method, graph), presets.get(method, graph, fast=True)
-    assert fast.epochs == min(full.epochs, 200 if graph in ("Cora", "CiteSeer") else 100)
-    assert fast.anchors == 128
-    assert fast.sources["anchors"] == "certgcl: two CPU cores"
-    assert (fast.sources["epochs"] == "certgcl: two CPU cores") == (fast.epochs < full.epochs)
-    assert dataclasses.replace(fast, epochs=full.epochs, anchors=full.anchors) == full
+    assert (fast.epochs, fast.anchors) == (100, 64)
+    assert fast.hidden == min(full.hidden, 128)
+    assert (fast.batch == 2048) == (graph not in ("Cora", "CiteSeer") and method != "costa")
+    changed = {name for name, source in fast.sources.items() if source == "certgcl: two CPU cores"}
+    assert {"epochs", "anchors"} <= changed <= {"epochs", "anchors", "hidden", "projection", "batch"}
+    assert dataclasses.replace(fast, **{name: getattr(full, name) for name in changed}) == full
 
 
 @pytest.mark.parametrize("dataset", EMBEDDED)
@@ -117,7 +118,8 @@ def test_embedded_graphs_have_small_presets_that_are_fast_already(dataset: str) 
     preset = presets.get("gca", dataset)
     hidden, anchors = (32, 128) if dataset in ("digits", "sbm") else (16, -1)
     assert preset.settings() == {"hidden": hidden, "projection": hidden, "activation": "relu", "learning_rate": 5e-3,
-                                 "weight_decay": 1e-5, "drop_rates": (.3, .3), "temperature": .5, "epochs": 100}
+                                 "weight_decay": 1e-5, "drop_rates": (.3, .3), "temperature": .5, "epochs": 100,
+                                 "batch": None}
     assert preset.regularizer_settings() == {"kappa": .4, "anchors": anchors}
     assert set(preset.sources.values()) == {"certgcl's choice"}
     assert presets.get("gca", dataset, fast=True) == preset
@@ -126,7 +128,8 @@ def test_embedded_graphs_have_small_presets_that_are_fast_already(dataset: str) 
 def test_settings_are_keyword_arguments() -> None:
     preset = presets.get("grace", "Cora")
     assert preset.settings() == {"hidden": 128, "projection": 128, "activation": "relu", "learning_rate": 5e-4,
-                                 "weight_decay": 1e-5, "drop_rates": (.4, .3), "temperature": .7, "epochs": 200}
+                                 "weight_decay": 1e-5, "drop_rates": (.4, .3), "temperature": .7, "epochs": 200,
+                                 "batch": None}
     assert preset.regularizer_settings() == {"kappa": .4, "anchors": -1}
 
 
