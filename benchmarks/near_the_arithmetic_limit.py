@@ -20,7 +20,7 @@ from benchmarks import measure, report
 from benchmarks.arithmetic import multiply_adds
 from benchmarks.operators import products_made, self_times
 from benchmarks.real_graphs import load
-from benchmarks.setting import WIDTHS, budget, make_encoder, weights_of
+from benchmarks.setting import WIDTHS, budget, make_encoder
 from certgcl.bounds import METHODS, Degree, DropProblem
 
 NAMES = ("degree", "degree-fast")
@@ -34,7 +34,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     graph = certgcl.Graph.of(load(arguments.graph))
-    weights, drops = weights_of(make_encoder(graph)).to(torch.float64), budget(graph).on(graph)
+    weights, drops = make_encoder(graph).weights().to(torch.float64), budget(graph).on(graph)
     anchors = torch.arange(graph.num_nodes)
 
     def bound(method: Degree) -> Callable[[], Tensor]:

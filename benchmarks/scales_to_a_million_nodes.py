@@ -16,7 +16,7 @@ import certgcl
 from benchmarks import measure, report
 from benchmarks.arithmetic import multiply_adds
 from benchmarks.power_law import power_law_graph
-from benchmarks.setting import WIDTHS, budget, make_encoder, ring_lattice, weights_of
+from benchmarks.setting import WIDTHS, budget, make_encoder, ring_lattice
 from certgcl.bounds import METHODS, Degree
 
 SIZES = {10_000: 100_000, 30_000: 300_000, 100_000: 1_000_000, 169_343: 1_166_243, 300_000: 3_000_000,
@@ -28,7 +28,7 @@ FEATURES = 128
 def certify(nodes: int, edges: int, exponent: float, method: str, dtype: str,
             options: dict[str, Any]) -> dict[str, Any]:
     graph, built = measure.timed(lambda: power_law_graph(nodes, edges, FEATURES, exponent))
-    weights, drops, precision = weights_of(make_encoder(graph)), budget(graph), getattr(torch, dtype)
+    weights, drops, precision = make_encoder(graph).weights(), budget(graph), getattr(torch, dtype)
     certgcl.node_compactness(weights, ring_lattice(100, FEATURES), 1, method=method, dtype=precision)  # warm-up
     certificate, spent = measure.cost(lambda: certgcl.node_compactness(
         weights, graph, drops, method=method, dtype=precision, **options))

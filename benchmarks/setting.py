@@ -1,8 +1,12 @@
 """What the benchmarks certify: the encoder of GRACE on Cora, and the paper's number of drops."""
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 
 import certgcl
+from certgcl import presets
 
 WIDTHS = (256, 128)
 DROP_RATE = 0.4
@@ -14,11 +18,11 @@ def make_encoder(graph: certgcl.Graph, seed: int = 0) -> certgcl.GCNEncoder:
     return certgcl.GCNEncoder(graph.num_features, *WIDTHS).to(graph.x.device).eval()
 
 
-def weights_of(encoder: certgcl.GCNEncoder) -> certgcl.GCNWeights:
-    """The weights of an encoder with ReLU, with their gradients."""
-    first, second = encoder.conv1, encoder.conv2
-    relu = torch.zeros((), device=first.bias.device)
-    return certgcl.GCNWeights(first.lin.weight.T, first.bias, relu, second.lin.weight.T, second.bias, relu)
+def grace_step(graph: certgcl.Graph,
+               regularizer: certgcl.CompactnessRegularizer | None = None) -> Callable[[], object]:
+    """One training step of GRACE as its preset for Cora has it."""
+    session = certgcl.GRACE(**presets.get("grace", "Cora").settings(), regularizer=regularizer).session(graph)
+    return partial(session.step, 0)
 
 
 def budget(graph: certgcl.Graph) -> certgcl.EdgeDropBudget:
