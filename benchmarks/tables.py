@@ -1,7 +1,8 @@
-"""``python -m benchmarks.tables [--check]``: write the tables of docs/performance.md from benchmarks/results/*.json.
+"""``python -m benchmarks.tables [--check]``: write the tables of two pages of docs/ from benchmarks/results/.
 
 What stands between ``<!-- results: NAME -->`` and ``<!-- end of results -->`` is replaced by the report of
-``benchmarks/results/NAME.json``, so that the page says what was measured. ``--check`` only tells whether it does.
+``benchmarks/results/NAME.json``, or by the tables of the runs in ``NAME.jsonl``: the page says what was measured.
+``--check`` only tells whether it does.
 """
 
 import argparse
@@ -9,10 +10,11 @@ import json
 import re
 from pathlib import Path
 
+from benchmarks import training_tables
 from benchmarks.report import report
 
 RESULTS = Path(__file__).parent / "results"
-PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+PAGES = [Path(__file__).parents[1] / "docs" / name for name in ("performance.md", "results.md")]
 PART = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
@@ -20,23 +22,31 @@ def rewritten(page: str) -> str:
     """The page with every part for which there are results brought up to date."""
 
     def part(match: re.Match[str]) -> str:
-        file = RESULTS / f"{match[2]}.json"
-        body = report(json.loads(file.read_text())) if file.exists() else "Not measured yet."
-        return f"{match[1]}{body}\n{match[3]}"
+        return f"{match[1]}{_measured(match[2])}\n{match[3]}"
 
     return PART.sub(part, page)
+
+
+def _measured(name: str) -> str:
+    one, runs = RESULTS / f"{name}.json", RESULTS / f"{name}.jsonl"
+    if one.exists():
+        return report(json.loads(one.read_text()))
+    if runs.exists():
+        return "\n\n".join(training_tables.tables([json.loads(line) for line in runs.open()]))
+    return "Not measured yet."
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--check", action="store_true", help="change nothing; fail if the page is not up to date")
     check = parser.parse_args().check
-    page = PAGE.read_text()
-    wanted = rewritten(page)
-    if check and wanted != page:
-        raise SystemExit("docs/performance.md is not what benchmarks/results/ says: run python -m benchmarks.tables")
-    if not check:
-        PAGE.write_text(wanted)
+    for path in PAGES:
+        page = path.read_text()
+        wanted = rewritten(page)
+        if check and wanted != page:
+            raise SystemExit(f"docs/{path.name} is not what benchmarks/results/ says: run python -m benchmarks.tables")
+        if not check:
+            path.write_text(wanted)
 
 
 if __name__ == "__main__":

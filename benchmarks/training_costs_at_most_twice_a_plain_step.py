@@ -1,6 +1,6 @@
 """Training GRACE with a certified bound costs at most twice a plain step.
 
-A step on Cora (GRACE with its preset: encoder 256, 128, all negatives), with the regularizer of each variant; all variants in
+A step of GRACE on Cora with its preset (encoder 256, 128; all negatives), with the regularizer of each variant; all in
 turn, the median of the repeats. Peak memory is that of a fresh process after two steps.
 
 ``CERTGCL_DATA=... python -m benchmarks.training_costs_at_most_twice_a_plain_step [--json FILE]``

@@ -49,8 +49,8 @@ def read_encoder(model: ModelLike, graph: GraphLike) -> GCNWeights:
     holds but does not call (a projection head). The model stays as it was: mode, buffers, gradients and random state.
 
     Args:
-        model: a trained method (``GRACE``, ...), a ``GCNEncoder``, a ``torch_geometric.nn.GCN`` with two layers, any module that calls exactly two
-            ``GCNConv``, or ``GCNWeights``, which are returned as they are.
+        model: a trained method (``GRACE``, ...), a ``GCNEncoder``, a ``torch_geometric.nn.GCN`` with two layers, any
+            module that calls exactly two ``GCNConv``, or ``GCNWeights``, which are returned as they are.
         graph: where the check is made; on the model's device, in any dtype.
 
     Returns:

@@ -22,10 +22,10 @@ from certgcl.certificate import Certificate
 from certgcl.encoder import GCNEncoder
 from certgcl.errors import InputError, MethodError, ShardError
 from certgcl.graph import Graph
-from certgcl.manifest import Manifest, ShardPlan
 from certgcl.ordering import nearby_order
 from certgcl.question import Question
 from certgcl.sharding import ShardProgress, certify_shards, merge_shards
+from certgcl.sharding.manifest import Manifest, ShardPlan
 
 GRAPH, WEIGHTS = random_graph(nodes=40, density=0.1), toy_weights()
 
@@ -365,7 +365,7 @@ def test_a_folder_of_another_question_is_refused(folder: Path, model: Any, graph
 
 
 def test_results_of_another_release_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("certgcl.fingerprint.__version__", "99")
+    monkeypatch.setattr("certgcl.sharding.fingerprint.__version__", "99")
     with pytest.raises(ShardError, match=r"differs in certgcl \(.* there, 99 here\)"):
         certify_shards(WEIGHTS, GRAPH, 2, folder)
 

@@ -3,12 +3,17 @@
 import typer
 
 from certgcl._version import __version__
+from certgcl.cli.audit import audit
 from certgcl.cli.certify import certify
+from certgcl.cli.datasets import datasets
+from certgcl.cli.demo import demo
+from certgcl.cli.evaluate import evaluate
 from certgcl.cli.merge import merge
+from certgcl.cli.train import train
 
 app = typer.Typer(name="certgcl", no_args_is_help=True, add_completion=False, rich_markup_mode="markdown",
                   pretty_exceptions_show_locals=False)
-for _command in (certify, merge):
+for _command in (train, evaluate, certify, merge, audit, datasets, demo):
     app.command()(_command)
 
 

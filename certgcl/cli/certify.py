@@ -83,9 +83,9 @@ def certify(
         # Workers that torchrun starts share a terminal: one of them shows how far it is.
         with ShardBar(shown=shard is not None or worker is None or worker[0] == 0) as bar:
             done = certify_shards(
-                GCNWeights.load(encoder), source.load(data_root), edges, out, method=method, dtype=getattr(torch, dtype),
-                view=None if view is None else load_graph(view), nodes=chosen, shards=shards, order=order,
-                worker=worker, progress=bar,
+                GCNWeights.load(encoder), source.load(data_root), edges, out, method=method,
+                view=None if view is None else load_graph(view), nodes=chosen, dtype=getattr(torch, dtype),
+                shards=shards, order=order, worker=worker, progress=bar,
                 memory_limit=None if memory_limit is None else int(memory_limit * 1024**3),
             )
         alone = worker is None or worker[1] == 1

@@ -8,15 +8,15 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from certgcl.digest import digest, stored_parts
 from certgcl.encoder import GCNEncoder
 from certgcl.errors import InputError, NotFittedError
 from certgcl.graph import Graph, GraphLike
-from certgcl.history import History
 from certgcl.methods.infonce import check_temperature, info_nce
 from certgcl.methods.session import Session
 from certgcl.methods.storage import load_method, save_method
 from certgcl.regularizer import CompactnessRegularizer
-from certgcl.training import Progress, train
+from certgcl.training import History, Progress, train
 
 
 @dataclass(kw_only=True, eq=False)
@@ -98,9 +98,8 @@ class ContrastiveMethod:
         Further options are those of :func:`certgcl.training.train`.
         """
         session = self.session(data)
-        config = {"method": type(self).__name__, "settings": self.settings(), "graph": repr(session.graph)}
         self.history_ = train(session, self.epochs, folder=None if folder is None else Path(folder), resume=resume,
-                              progress=progress, config=config, **options)
+                              progress=progress, config=self.run_config(session.graph), **options)
         self.encoder_ = session.encoder.eval()
         return self
 
@@ -125,6 +124,12 @@ class ContrastiveMethod:
         if self.regularizer is not None:
             settings["regularizer"] = self.regularizer.to_dict()
         return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+
+    def run_config(self, graph: Graph) -> dict[str, Any]:
+        """What a run depends on; the number of epochs is left out, for it may grow when a run is resumed."""
+        settings = {name: value for name, value in self.settings().items() if name != "epochs"}
+        return {"method": type(self).__name__, "settings": settings, "graph": repr(graph),
+                "graph_sha256": digest(graph.rowptr, graph.col, *stored_parts(graph.x))}
 
     def save(self, path: str | Path) -> Path:
         """Write settings and encoder to one file, which ``load`` and ``torch.load(weights_only=True)`` read."""

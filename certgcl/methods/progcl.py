@@ -24,8 +24,8 @@ class ProGCL(GCA):
     """Rethinking hard negative mining in graph contrastive learning (Xia et al. 2022), on the views of GCA.
 
     After a while of the plain loss, a mixture of two Beta distributions is fitted to ``u = (s + 1) / 2`` of the
-    similarities s of sampled pairs. The hardness of a negative is ``P(low-similarity component | u) u``: similar, and still likely to
-    be a true negative.
+    similarities s of sampled pairs. The hardness of a negative is ``P(low-similarity component | u) u``: similar, and
+    still likely to be a true negative.
 
     Args:
         variant: ``weight`` multiplies the negatives by their hardness over its mean; ``mix`` adds convex combinations
@@ -48,13 +48,20 @@ class ProGCL(GCA):
         if self.mixed < 1:
             raise InputError(f"mixed={self.mixed!r}", "it is a number of negatives, at least 1", "Try 32")
 
+    @property
+    def plain_epochs(self) -> int:
+        return round(self.start * self.epochs)
+
+    def run_config(self, graph: Graph) -> dict[str, Any]:
+        return super().run_config(graph) | {"plain_epochs": self.plain_epochs}
+
     def session(self, data: GraphLike) -> "ProGCLSession":
         return ProGCLSession(self, Graph.of(data))
 
     def contrast(self, session: Session, z1: Tensor, z2: Tensor, epoch: int) -> Tensor:
         assert isinstance(session, ProGCLSession)
         p, q = (functional.normalize(session.projector(z)) for z in (z1, z2))
-        if epoch < round(self.start * self.epochs):
+        if epoch < self.plain_epochs:
             return info_nce(p, q, self.temperature).mean()
         if session.mixture is None:
             session.mixture = BetaMixture.fit((sampled_similarities(p.detach(), q.detach()) + 1) / 2)

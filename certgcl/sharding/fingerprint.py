@@ -10,7 +10,7 @@ from torch import Tensor
 from certgcl._version import __version__
 from certgcl.bounds import BoundMethod
 from certgcl.certificate import spread
-from certgcl.chunks import row_chunks
+from certgcl.digest import digest, stored_parts
 from certgcl.errors import MethodError
 from certgcl.graph import Graph
 from certgcl.question import Question
@@ -42,7 +42,7 @@ def question_parts(question: Question, nodes: Tensor) -> dict[str, Part]:
         "weights": Part(f"{' -> '.join(map(str, widths))} channels",
                         digest(*(tensor for _, tensor in weights.named_tensors()))),
         "edges": Part(_edges(graph), digest(graph.rowptr, graph.col)),
-        "features": Part(_features(graph), digest(*_stored(graph.x))),
+        "features": Part(_features(graph), digest(*stored_parts(graph.x))),
         "directions": _directions(question),
         "budget": Part(f"local {spread(drops.local)}, total {drops.total} edges",
                        digest(drops.local, drops.requested, drops.droppable, torch.tensor(drops.total))),
@@ -60,21 +60,7 @@ def _directions(question: Question) -> Part:
     view = question.view
     if view is question.graph:
         return Part("compactness, the graph itself as view")
-    return Part(f"compactness, a view with {_edges(view)}", digest(view.rowptr, view.col, *_stored(view.x)))
-
-
-def digest(*tensors: Tensor) -> str:
-    """SHA-256 of shapes, dtypes and values; a memory-mapped tensor is read a piece at a time."""
-    state = hashlib.sha256()
-    for tensor in tensors:
-        state.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-        for part in row_chunks(tensor.detach()[None] if tensor.dim() == 0 else tensor.detach()):
-            state.update(part.contiguous().cpu().reshape(-1).view(torch.uint8).numpy().data)
-    return state.hexdigest()
-
-
-def _stored(x: Tensor) -> tuple[Tensor, ...]:
-    return (x,) if x.layout == torch.strided else (x.crow_indices(), x.col_indices(), x.values())
+    return Part(f"compactness, a view with {_edges(view)}", digest(view.rowptr, view.col, *stored_parts(view.x)))
 
 
 def _edges(graph: Graph) -> str:

@@ -14,9 +14,9 @@ from certgcl.certificate import Certificate
 from certgcl.errors import CertificateError, InputError, ShardError
 from certgcl.files import remove_leftovers
 from certgcl.graph import GraphLike
-from certgcl.manifest import MANIFEST, Manifest, ShardOrder, ShardPlan
 from certgcl.question import Question
 from certgcl.reading import ModelLike
+from certgcl.sharding.manifest import MANIFEST, Manifest, ShardOrder, ShardPlan
 
 MERGED = "certificate.npz"
 

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from certgcl._version import __version__
+from certgcl.digest import digest
 from certgcl.errors import InputError, ShardError
 from certgcl.files import refusing, write_atomically
-from certgcl.fingerprint import Part, digest, fingerprint, question_parts
 from certgcl.graph import Graph
 from certgcl.ordering import nearby_order
 from certgcl.question import Question
+from certgcl.sharding.fingerprint import Part, fingerprint, question_parts
 
 MANIFEST, NODES = "manifest.json", "nodes.npy"
 ShardOrder = Literal["near", "given"]

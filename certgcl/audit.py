@@ -1,0 +1,161 @@
+"""Bounds put to the test on one's own encoder and graph: no admissible view that is tried may fall below them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds import BoundMethod
+from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
+from certgcl.certificate import Certificate
+from certgcl.compactness import node_compactness
+from certgcl.encoder import GCNWeights
+from certgcl.errors import InputError
+from certgcl.graph import Graph, GraphLike
+from certgcl.methods.views import EdgeDropper
+from certgcl.reading import ModelLike, read_encoder
+from certgcl.search import ReceptiveField, greedy_drop
+
+DROP_PROBABILITY = 0.9  # of the sampled views, which then are as far from the graph as the budget lets them
+
+
+@dataclass(frozen=True, eq=False)
+class AuditReport:
+    """What an audit found.
+
+    Args:
+        certificate: the bounds that were put to the test.
+        lowest: the least value that any view gave, for each anchor of the certificate, ``(A,)``.
+        sampled: how many random views there were.
+        searched: the anchors that drops were searched for, as positions in ``certificate.nodes``.
+    """
+
+    certificate: Certificate
+    lowest: Tensor
+    sampled: int
+    searched: Tensor
+
+    @property
+    def slack(self) -> Tensor:
+        """How far the least value is above the bound, ``(A,)``."""
+        return self.lowest - self.certificate.lower
+
+    @property
+    def violations(self) -> Tensor:
+        """The nodes with a value below their bound by more than rounding explains; none, if the bound is one."""
+        return self.certificate.nodes[~(self.slack >= -self.certificate.rounding)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, as JSON can hold them."""
+        searched = self.slack[self.searched]
+        return {
+            "method": self.certificate.method, "certified": self.certificate.certified,
+            "nodes": len(self.lowest), "views_sampled": self.sampled, "views_searched": len(searched),
+            "violations": len(self.violations), "violated_nodes": self.violations.tolist(),
+            "smallest_slack": float(self.slack.min()), "mean_gap": float(self.slack.mean()),
+            "mean_gap_searched": float(searched.mean()) if len(searched) else None,
+            "mean_drop_searched": float((self.certificate.nominal - self.lowest)[self.searched].mean())
+            if len(searched) else None,
+        }
+
+    def __str__(self) -> str:
+        found = self.to_dict()
+        lines = [
+            f"{found['method']}: {found['violations']} violations at {found['nodes']} nodes in "
+            f"{found['views_sampled']} sampled and {found['views_searched']} searched views",
+            f"  smallest slack  {found['smallest_slack']:.4g}  (lowest value found - bound)",
+            f"  mean gap        {found['mean_gap']:.4g}",
+        ]
+        if len(self.searched):
+            lines.append(f"  where searched  {found['mean_gap_searched']:.4g}  (the lowest value found there is "
+                         f"{found['mean_drop_searched']:.4g} below the clean one)")
+        return "\n".join(lines)
+
+
+@torch.no_grad()
+def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: str | BoundMethod = "degree",
+          nodes: Tensor | Sequence[int] | None = None, samples: int = 200, searches: int = 16, seed: int = 0,
+          progress: Callable[[int, int], object] | None = None) -> AuditReport:
+    """Certify nodes, then look for views that break the certificate.
+
+    Every other sampled view drops as much as fits everywhere, the others exactly the budget of one anchor around it.
+    Searched views drop what lowers the value of one anchor most (:func:`certgcl.search.greedy_drop`). The encoder is
+    run on each view as a whole, and all anchors are checked in it. No violation is no proof; one is a counterexample.
+
+    Args:
+        samples: how many random views.
+        searches: how many anchors, drawn at random, drops are searched for; those that see too much of the graph are
+            passed over.
+        progress: called with the number of views done and of all.
+
+    Other arguments as in :func:`certgcl.node_compactness`.
+
+    Example::
+
+        report = certgcl.audit.audit(encoder, data, 2)
+        assert not len(report.violations)
+    """
+    for name, count in (("samples", samples), ("searches", searches)):
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise InputError(f"{name}={count!r}", "it counts views", "Give an integer, 0 or more")
+    graph = Graph.of(graph)
+    weights = read_encoder(model, graph).to(torch.float64)
+    budget = EdgeDropBudget.of(budgets)
+    certificate = node_compactness(weights, graph, budget, method=method, nodes=nodes)
+    views = _Views(graph, budget.on(graph), weights, certificate)
+    lowest, searched = certificate.nominal.clone(), []
+    with torch.random.fork_rng(devices=[graph.col.device] if graph.col.is_cuda else []):
+        torch.manual_seed(seed)
+        for done, (view, position) in enumerate(views.drawn(samples, searches), start=1):
+            values = (weights.embed(view)[certificate.nodes] * certificate.directions).sum(dim=1)
+            lowest = lowest.minimum(values)
+            searched += [] if position is None else [position]
+            if progress is not None:
+                progress(done, samples + searches)
+    return AuditReport(certificate, lowest, samples, torch.tensor(searched, dtype=torch.long, device=graph.col.device))
+
+
+@dataclass(frozen=True, eq=False)
+class _Views:
+    """The views of an audit."""
+
+    graph: Graph
+    drops: AdmissibleDrops
+    weights: GCNWeights
+    certificate: Certificate
+
+    def drawn(self, samples: int, searches: int) -> Iterator[tuple[Graph, int | None]]:
+        """Sampled views, then searched ones with the position of the anchor they are for."""
+        everywhere = EdgeDropper(self.graph, DROP_PROBABILITY, self.drops)
+        for number in range(samples):
+            yield everywhere.sample() if number % 2 == 0 else self._around_one_anchor(), None
+        found = 0
+        for position in torch.randperm(len(self.certificate.nodes)).tolist():
+            if found == searches:
+                return
+            view = self._searched(position)
+            if view is not None:
+                found += 1
+                yield view, position
+
+    def _around_one_anchor(self) -> Graph:
+        """A random anchor loses exactly as many edges as it may, and nothing else is dropped."""
+        nodes = self.certificate.nodes
+        anchor = int(nodes[torch.randint(len(nodes), ())])
+        slots = ((self.graph.row == anchor) & self.drops.droppable).nonzero()[:, 0]
+        chosen = slots[torch.randperm(len(slots), device=slots.device)[: int(self.drops.local[anchor])]]
+        return self._without(self.graph.edge_index[:, chosen])
+
+    def _searched(self, position: int) -> Graph | None:
+        field = ReceptiveField.around(self.graph, self.drops, self.weights, int(self.certificate.nodes[position]))
+        if field is None:
+            return None
+        return self._without(greedy_drop(field, self.drops, self.certificate.directions[position]))
+
+    def _without(self, edges: Tensor) -> Graph:
+        n, (row, col) = self.graph.num_nodes, self.graph.edge_index
+        gone = torch.isin(row * n + col, torch.cat([edges[0] * n + edges[1], edges[1] * n + edges[0]]))
+        pointer = torch.cat([gone.new_zeros(1, dtype=torch.long), (~gone).cumsum(0)])
+        return self.graph.with_edges(pointer[self.graph.rowptr], col[~gone])

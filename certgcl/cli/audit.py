@@ -1,0 +1,79 @@
+"""``certgcl audit``: the bounds put to the test on one's own encoder and graph."""
+
+from typing import Annotated
+
+import torch
+import typer
+from torch import Tensor
+
+from certgcl import audit as audits
+from certgcl.cli.arguments import (
+    BudgetOption,
+    DataRootOption,
+    DatasetOption,
+    GraphOption,
+    JsonFlag,
+    RunOption,
+    TotalOption,
+    WeightsOption,
+    check_method,
+    choose_encoder,
+    read_budget,
+    read_nodes,
+)
+from certgcl.cli.outcome import FAILED, outcome, show
+from certgcl.cli.progress import Bar
+from certgcl.encoder import GCNWeights
+from certgcl.graph import Graph
+
+MOST_NODES = 1000  # unless the user names them
+
+
+def audit(
+    budget: BudgetOption,
+    run: RunOption = None,
+    graph: GraphOption = None,
+    dataset: DatasetOption = None,
+    weights: WeightsOption = None,
+    total: TotalOption = None,
+    method: Annotated[str, typer.Option(callback=check_method, help="The bound: degree, degree-fast, degree-cheap, "
+                                        "crown, interval. paper and released show what a violation is.")] = "degree",
+    nodes: Annotated[str | None, typer.Option(help="The nodes to check: 0:1000, or a file of numbers (.npy or text); "
+                                              f"at most {MOST_NODES:,} drawn at random by default.")] = None,
+    samples: Annotated[int, typer.Option(min=0, help="How many random views.")] = 200,
+    searches: Annotated[int, typer.Option(min=0, help="For how many nodes to search the worst drops.")] = 16,
+    seed: Annotated[int, typer.Option(help="Of the nodes, the views and the search.")] = 0,
+    data_root: DataRootOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Look for admissible views in which a node falls below its bound.
+
+    Nodes are certified; then the encoder is run on random views inside the budget, and on views that a greedy search
+    makes for single nodes. Exit code 1 if any value is below its bound by more than rounding explains.
+
+    **Examples**
+
+        certgcl audit --run runs/digits-grace-degree-fast-0 --budget 0.3
+
+        certgcl audit --graph cora --weights encoder.npz --budget 2 --nodes 0:500 --searches 100
+
+        certgcl audit --run runs/digits-grace-none-0 --budget 0.3 --method released
+    """
+    drops, chosen = read_budget(budget, total), read_nodes(nodes)
+    with outcome(as_json, "Nothing is lost; run the same command again"):
+        encoder, source = choose_encoder(run, weights, dataset, graph, data_root)
+        with Bar("auditing", words="certifying") as bar:
+            loaded = Graph.of(source.load(data_root))
+            report = audits.audit(
+                GCNWeights.load(encoder), loaded, drops, method=method, samples=samples, searches=searches, seed=seed,
+                nodes=_drawn(loaded, seed) if chosen is None else chosen,
+                progress=lambda done, whole: bar.show(done, whole, f"{done:,}/{whole:,} views"),
+            )
+        show(as_json, report.to_dict(), str(report))
+    if len(report.violations):
+        raise typer.Exit(FAILED)
+
+
+def _drawn(graph: Graph, seed: int) -> Tensor:
+    order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(seed))
+    return order[:MOST_NODES].sort().values

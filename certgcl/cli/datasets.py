@@ -1,0 +1,47 @@
+"""``certgcl datasets``: the graphs that have a name."""
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.table import Column, Table
+
+from certgcl.cli.arguments import DataRootOption, JsonFlag
+from certgcl.cli.outcome import outcome, show
+from certgcl.datasets import DATASETS, DatasetInfo
+from certgcl.datasets.paper import _cache, _missing
+
+COUNTS = ("nodes", "edges", "features", "classes")
+
+
+def datasets(data_root: DataRootOption = None, as_json: JsonFlag = False) -> None:
+    """List the graphs that --dataset knows, and say where their files are; those without are downloaded when needed.
+
+    **Examples**
+
+        certgcl datasets
+
+        certgcl datasets --data-root data --json
+    """
+    with outcome(as_json, "Nothing is lost; run the same command again"):
+        rows = [_row(info, data_root) for info in DATASETS.values()]
+        show(as_json, {"datasets": rows}, _table(rows))
+
+
+def _row(info: DatasetInfo, root: Path | None) -> dict[str, Any]:
+    named = os.environ.get("CERTGCL_DATA")
+    folders = [root] if root is not None else [*([Path(named).expanduser()] if named else []), _cache()]
+    found = next((str(folder) for folder in folders if not _missing(folder, info)), None)
+    return asdict(info) | {"kind": info.kind, "found": found if info.files else None}
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table("dataset", *(Column(name, justify="right") for name in COUNTS), "files", show_lines=True,
+                  caption="Files that are missing are looked for with --data-root, or downloaded.",
+                  caption_justify="left")
+    for row in rows:
+        counts = ("?" if row[name] is None else f"{row[name]:,}" for name in COUNTS)
+        files = "embedded" if row["kind"] == "embedded" else "missing" if row["found"] is None else "found"
+        table.add_row(f"[bold]{row['name']}[/bold]\n{row['description']}", *counts, files)
+    return table

@@ -1,0 +1,96 @@
+"""``certgcl demo``: what certified training changes, on a graph that needs no download."""
+
+import time
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from torch_geometric.data import Data
+
+from certgcl import presets
+from certgcl.certificate import Certificate
+from certgcl.cli.arguments import JsonFlag
+from certgcl.cli.outcome import outcome, show
+from certgcl.cli.progress import Bar, TrainingBar
+from certgcl.compactness import node_compactness
+from certgcl.datasets import load_dataset
+from certgcl.evaluation import Evaluation, evaluate
+from certgcl.methods import GRACE
+from certgcl.regularizer import CompactnessRegularizer
+
+DATASET, DROP_RATE, ANCHORS = "digits", 0.3, 64
+
+
+def demo(
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of each training.")] = 50,
+    seed: Annotated[int, typer.Option(help="Of both trainings.")] = 0,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train GRACE on scikit-learn's digits with and without the certified regularizer, certify both, and compare.
+
+    The last column but one divides the mean bound by the mean norm of the embeddings: larger embeddings alone raise
+    the bound, but prove nothing more.
+
+    **Examples**
+
+        certgcl demo
+
+        certgcl demo --epochs 20 --json
+    """
+    with outcome(as_json, "Nothing is lost; run the same command again"):
+        data, preset = load_dataset(DATASET), presets.get("grace", DATASET)
+        settings = preset.settings() | {"epochs": epochs, "seed": seed, "drop_rates": (DROP_RATE, DROP_RATE)}
+        results = [
+            Result.of("GRACE", GRACE(**settings), data),
+            Result.of("certified GRACE", GRACE(**settings, regularizer=CompactnessRegularizer(
+                kappa=preset.kappa, method="degree-fast", anchors=ANCHORS)), data),
+        ]
+        show(as_json, {"graph": DATASET, "drop_rate": DROP_RATE, "epochs": epochs, "seed": seed,
+                       "results": [result.to_dict() for result in results]}, _table(results))
+
+
+@dataclass(frozen=True)
+class Result:
+    """One method, trained and certified."""
+
+    name: str
+    evaluation: Evaluation
+    certificate: Certificate
+    norm: float
+    seconds: float
+
+    @classmethod
+    def of(cls, name: str, method: GRACE, data: Data) -> "Result":
+        start = time.monotonic()
+        with TrainingBar() as bar:
+            method.fit(data, progress=bar)
+        with Bar("certifying", words=name):
+            certificate = node_compactness(method, data, DROP_RATE)
+        seconds = time.monotonic() - start
+        embeddings = method.transform(data)
+        with Bar("evaluating", words=name):
+            evaluation = evaluate(embeddings, data.y)
+        return cls(name, evaluation, certificate, float(embeddings.norm(dim=1).mean()), seconds)
+
+    @property
+    def compactness(self) -> float:
+        return float(self.certificate.lower.mean())
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "evaluation": self.evaluation.to_dict(),
+                "certified_share": self.certificate.share_positive, "compactness": self.compactness,
+                "compactness_over_norm": self.compactness / self.norm, "seconds": round(self.seconds, 3)}
+
+
+def _table(results: list[Result]) -> Table:
+    table = Table("method", title=f"{DATASET}: any drop of at most round({DROP_RATE} degree) edges at each node",
+                  title_justify="left")
+    for column in ("accuracy", "certified share", "mean certified compactness", "over mean norm", "time"):
+        table.add_column(column, justify="right")
+    for result in results:
+        accuracy = result.evaluation
+        table.add_row(result.name, f"{100 * accuracy.micro_mean:.1f} ± {100 * accuracy.micro_std:.1f} %",
+                      f"{100 * result.certificate.share_positive:.1f} %", f"{result.compactness:.3f}",
+                      f"{result.compactness / result.norm:.3f}", f"{result.seconds:.0f} s")
+    return table

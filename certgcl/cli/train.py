@@ -1,0 +1,140 @@
+"""``certgcl train``: one run of one method, in a folder of its own."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from torch_geometric.data import Data
+
+from certgcl import presets
+from certgcl.bounds import METHODS as BOUNDS
+from certgcl.certificate import Certificate
+from certgcl.cli.arguments import (
+    DataRootOption,
+    DatasetOption,
+    GraphOption,
+    JsonFlag,
+    check_name,
+    choose_source,
+    read_drops,
+)
+from certgcl.cli.certify import summary
+from certgcl.cli.outcome import outcome, show
+from certgcl.cli.progress import Bar, TrainingBar
+from certgcl.cli.recipe import NO_REGULARIZER, build_method, read_settings
+from certgcl.cli.source import ENCODER, METHOD, RESULT, Source, write_json
+from certgcl.compactness import node_compactness
+from certgcl.evaluation import Evaluation, evaluate
+from certgcl.methods import METHODS, ContrastiveMethod
+from certgcl.sharding import MERGED
+
+
+def train(
+    dataset: DatasetOption = None,
+    graph: GraphOption = None,
+    method: Annotated[str, typer.Option(callback=lambda name: check_name(name, METHODS),
+                                        help=f"{', '.join(METHODS)}.")] = "grace",
+    preset: Annotated[str | None, typer.Option(help="The dataset whose settings to take: that of --dataset by default; "
+                                               "for one's own --graph, the defaults of the method.")] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="The preset for two CPU cores: fewer epochs, sampled "
+                                       "anchors.")] = False,
+    regularizer: Annotated[str, typer.Option(
+        callback=lambda name: check_name(name, [NO_REGULARIZER, *BOUNDS]),
+        help="The compactness term in the loss: degree-fast, degree, degree-cheap, crown, interval; none for the plain "
+             "method; paper and released are no bounds, but can be trained with.")] = "degree-fast",
+    kappa: Annotated[float | None, typer.Option(min=0, max=1, help="Its share of the loss; the preset's by "
+                                                "default.")] = None,
+    anchors: Annotated[int | None, typer.Option(help="How many random nodes it bounds in a step, -1 for all; the "
+                                                "preset's by default.")] = None,
+    budget: Annotated[str | None, typer.Option(help="The drops it bounds: edges at each node (2) or a drop rate (0.4); "
+                                               "the larger of the two views' rates by default.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=0, help="The preset's by default.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the weights and the views.")] = 0,
+    changes: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the "
+                       "method or of the regularizer, as often as needed: --set drop_rates=0.3,0.1.")] = None,
+    out: Annotated[Path | None, typer.Option(file_okay=False, help="The run folder; "
+                                             "runs/DATASET-METHOD-REGULARIZER-SEED by default.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder, if there is one; --epochs "
+                                         "may grow.")] = False,
+    certify: Annotated[bool, typer.Option("--certify", help="Certify all nodes afterwards, at the budget of the "
+                                          "regularizer, or the rate of the views.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write the history for TensorBoard too.")] = False,
+    data_root: DataRootOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train a contrastive method on a graph, evaluate it by the protocol of the graph, and keep all in a run folder.
+
+    The folder has config.json (settings, versions), history.jsonl, checkpoint.pt, method.pt (for certgcl evaluate, and
+    certgcl.GRACE.load), encoder.npz (for certgcl certify --weights), result.json, and certificate.npz with --certify.
+    After a kill or Ctrl-C, run the same command with --resume: the result is the same, bit by bit.
+
+    **Examples**
+
+        certgcl train --dataset digits
+
+        certgcl train --dataset Cora --method gca --fast --seed 1 --certify
+
+        certgcl train --dataset Cora --regularizer degree --anchors 48 --set scale=None --set inside_budget=True
+
+        certgcl train --graph my_graph --regularizer none --epochs 500 --out runs/mine --resume
+    """
+    options = {"kappa": kappa, "anchors": anchors, "epochs": epochs, "budget": budget and read_drops(budget)}
+    given = {"seed": seed} | read_settings(changes or []) | {
+        name: value for name, value in options.items() if value is not None}
+    with outcome(as_json, "The run is kept; go on with the same command and --resume"):
+        source = choose_source(dataset, graph, data_root)
+        settings_of = preset or source.dataset
+        estimator = build_method(method, presets.get(method, settings_of, fast=fast) if settings_of else None,
+                                 regularizer, given)
+        folder = out or Path("runs", f"{source}-{method}-{regularizer}-{estimator.seed}")
+        data = source.load()
+        source.claim(folder)
+        with TrainingBar() as bar:
+            estimator.fit(data, folder=folder, resume=resume, progress=bar, tensorboard=tensorboard)
+        estimator.save(folder / METHOD)
+        estimator.fitted_encoder().weights().save(folder / ENCODER)
+        certificate = _certified(estimator, data, folder) if certify else None
+        evaluation = _evaluated(estimator, data, source.protocol(data))
+        result = _result(estimator, source, folder, evaluation, certificate)
+        write_json(folder / RESULT, result)
+        show(as_json, result, _text(estimator, source, folder, evaluation, certificate))
+
+
+def _certified(estimator: ContrastiveMethod, data: Data, folder: Path) -> Certificate:
+    term = estimator.regularizer
+    budget = max(estimator.drop_rates) if term is None or term.budget is None else term.budget
+    with Bar("certifying", words=f"{data.num_nodes:,} nodes"):
+        certificate = node_compactness(estimator, data, budget)  # type: ignore[arg-type]  # no Ramp comes from here
+    certificate.save(folder / MERGED)
+    return certificate
+
+
+def _evaluated(estimator: ContrastiveMethod, data: Data, protocol: str) -> Evaluation | None:
+    if data.y is None:
+        return None
+    with Bar("evaluating", words=protocol):
+        return evaluate(estimator.transform(data), data.y, protocol, masks=data)
+
+
+def _result(estimator: ContrastiveMethod, source: Source, folder: Path, evaluation: Evaluation | None,
+            certificate: Certificate | None) -> dict[str, Any]:
+    history, term = estimator.history_, estimator.regularizer
+    assert history is not None
+    return {
+        "out": str(folder), "graph": str(source), "method": type(estimator).__name__,
+        "regularizer": None if term is None else term.to_dict(), "seed": estimator.seed, "epochs": len(history),
+        "seconds": round(sum(history.column("seconds")), 3), "last": history.last if len(history) else None,
+        "evaluation": None if evaluation is None else evaluation.to_dict(),
+        "certificate": None if certificate is None else summary(folder, certificate),
+    }
+
+
+def _text(estimator: ContrastiveMethod, source: Source, folder: Path, evaluation: Evaluation | None,
+          certificate: Certificate | None) -> str:
+    history = estimator.history_
+    assert history is not None
+    lines = [f"{type(estimator).__name__} on {source}: {len(history)} epochs in "
+             f"{sum(history.column('seconds')):.1f} s",
+             "no labels to evaluate with" if evaluation is None else str(evaluation),
+             *([] if certificate is None else [str(certificate)]), f"written to {folder}"]
+    return "\n".join(lines)

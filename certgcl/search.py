@@ -1,0 +1,99 @@
+"""A search for the drops that hurt one node most. It knows nothing of the bounds, which it puts to the test."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from certgcl.budget import AdmissibleDrops
+from certgcl.chunks import row_ranges
+from certgcl.encoder import GCNWeights
+from certgcl.graph import Graph
+
+MOST_TRIED = 64  # edges tried in a step, drawn at random where more are admissible
+MOST_DROPPED = 64  # edges
+LARGEST_FIELD = 1 << 20  # entries of Â in the rows of a node and its neighbours; beyond, the node is not searched
+
+
+@dataclass(frozen=True, eq=False)
+class ReceptiveField:
+    """All that one embedding depends on: the node itself (number 0), then its r - 1 neighbours, then theirs.
+
+    Args:
+        nodes: their numbers in the graph, ``(m,)``.
+        adjacency: ``A + I`` in the rows of the first r nodes, ``(r, m)``.
+        degree: ``d + 1``, with the edges that lead further away, ``(m,)``.
+        edges: the droppable edges among the nodes, ``(2, E)``.
+        projected: ``X W1``, ``(m, d1)``.
+    """
+
+    nodes: Tensor
+    adjacency: Tensor
+    degree: Tensor
+    edges: Tensor
+    projected: Tensor
+    weights: GCNWeights
+
+    @classmethod
+    def around(cls, graph: Graph, drops: AdmissibleDrops, weights: GCNWeights, anchor: int) -> "ReceptiveField | None":
+        """The field of one node; None where it is too large to be searched."""
+        near = torch.cat([graph.col.new_tensor([anchor]), graph.col[graph.rowptr[anchor] : graph.rowptr[anchor + 1]]])
+        is_near = _mask(graph, near)
+        is_far = _mask(graph, graph.col[is_near[graph.row]]) & ~is_near
+        nodes = torch.cat([near, is_far.nonzero()[:, 0]])
+        if len(near) * len(nodes) > LARGEST_FIELD:
+            return None
+        place = torch.full_like(graph.degree, -1)
+        place[nodes] = torch.arange(len(nodes), device=nodes.device)
+        row, col = place[graph.row], place[graph.col]
+        adjacency = weights.w1.new_zeros(len(near), len(nodes)).fill_diagonal_(1)
+        adjacency[row[is_near[graph.row]], col[is_near[graph.row]]] = 1
+        inside = (row >= 0) & (col >= 0) & (graph.row < graph.col) & drops.droppable
+        return cls(nodes, adjacency, (graph.degree[nodes] + 1).to(adjacency.dtype),
+                   torch.stack([row[inside], col[inside]]), graph.project(weights.w1, nodes), weights)
+
+    def embeddings(self, dropped: Tensor) -> Tensor:
+        """``z`` of the node without some edges, given by their positions in ``edges``: ``(C, k)`` to ``(C, d2)``."""
+        count, near = len(dropped), len(self.adjacency)
+        adjacency, degree = self.adjacency.repeat(count, 1, 1), self.degree.repeat(count, 1)
+        case = torch.arange(count, device=dropped.device)[:, None].expand_as(dropped)
+        for one, other in (self.edges[:, dropped], self.edges[:, dropped].flip(0)):
+            degree.scatter_add_(1, one, -torch.ones_like(one, dtype=degree.dtype))
+            has_row = one < near
+            adjacency[case[has_row], one[has_row], other[has_row]] = 0
+        scale, weights = degree.rsqrt(), self.weights
+        matrix = scale[:, :near, None] * adjacency * scale[:, None, :]
+        hidden = weights.activation1(matrix @ self.projected + weights.b1)
+        own_row = matrix[:, :1, :near] @ (hidden @ weights.w2)
+        return weights.activation2(own_row[:, 0] + weights.b2)
+
+
+@torch.no_grad()
+def greedy_drop(field: ReceptiveField, drops: AdmissibleDrops, direction: Tensor) -> Tensor:
+    """An admissible set of edges with a low ``w · z``, as nodes of the graph, ``(2, k)``.
+
+    Step by step the edge goes whose loss lowers ``w · z`` most, until none does.
+    """
+    left = drops.local[field.nodes]
+    dropped = field.edges.new_empty(0)
+    lowest = float(field.embeddings(dropped[None]) @ direction)
+    while len(dropped) < min(drops.total, MOST_DROPPED):
+        admissible = (left[field.edges] > 0).all(dim=0).index_fill(0, dropped, False).nonzero()[:, 0]
+        tried = admissible[torch.randperm(len(admissible), device=admissible.device)[:MOST_TRIED]]
+        if not len(tried):
+            break
+        sets = torch.cat([dropped.expand(len(tried), -1), tried[:, None]], dim=1)
+        values = torch.cat([field.embeddings(sets[part]) @ direction
+                            for part in row_ranges(len(sets), field.adjacency.numel())])
+        best = int(values.argmin())
+        if float(values[best]) >= lowest:
+            break
+        lowest, dropped = float(values[best]), sets[best]
+        left[field.edges[:, tried[best]]] -= 1
+    return field.nodes[field.edges[:, dropped]]
+
+
+def _mask(graph: Graph, nodes: Tensor) -> Tensor:
+    mask = torch.zeros_like(graph.degree, dtype=torch.bool)
+    mask[nodes] = True
+    return mask

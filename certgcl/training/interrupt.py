@@ -1,0 +1,35 @@
+"""Ctrl-C at a moment of our choosing."""
+
+import signal
+from threading import current_thread, main_thread
+from types import FrameType, TracebackType
+
+
+class DeferredInterrupt:
+    """Within it Ctrl-C only sets ``pending``, and ``KeyboardInterrupt`` is raised at the end; a second one at once.
+
+    A step that is cut in the middle leaves weights that belong to no epoch. Signals reach the main thread alone, so in
+    others nothing changes; nor does it where Ctrl-C is ignored (``nohup``) or left to the system.
+    """
+
+    def __init__(self) -> None:
+        self.pending = False
+        self._before = signal.getsignal(signal.SIGINT)
+        self._active = current_thread() is main_thread() and callable(self._before)
+
+    def __enter__(self) -> "DeferredInterrupt":
+        if self._active:
+            signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.pending:
+            raise KeyboardInterrupt
+        self.pending = True
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if self._active:
+            signal.signal(signal.SIGINT, self._before)
+        if self.pending and kind is None:
+            raise KeyboardInterrupt

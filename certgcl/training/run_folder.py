@@ -1,0 +1,131 @@
+"""The folder of one training: its settings, its history and its last good state."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from certgcl.errors import CheckpointError
+from certgcl.files import refusing, remove_leftovers
+from certgcl.training.checkpoint import Checkpoint, restore_random_state
+from certgcl.training.history import History, HistoryWriter, board_class
+from certgcl.training.run_config import compare_config, plain_config, write_config
+
+CONFIG, HISTORY, CHECKPOINT = "config.json", "history.jsonl", "checkpoint.pt"
+_MEND = "Bring it back from a copy, or start anew in another folder"
+
+
+class Run:
+    """A run that is kept in memory alone.
+
+    Args:
+        history: the epochs that are done.
+        saved: how many epochs are in the checkpoint; -1 before there is one.
+    """
+
+    def __init__(self, history: History, saved: int = -1) -> None:
+        self.history, self.saved = history, saved
+
+    def __enter__(self) -> "Run":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        pass
+
+    def restore(self, load: Callable[[dict[str, Any]], None]) -> None:
+        """Let ``load`` take the state to go on from, if there is one."""
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Add the record of one more epoch to the history."""
+        self.history.records.append(record)
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Make ``state`` the one to go on from after a kill."""
+        self.saved = len(self.history)
+
+    def __str__(self) -> str:
+        return "checkpoints are kept in folder=, if one is given"
+
+
+class RunFolder(Run):
+    """The files of a run, written in an order that makes a kill at any moment harmless.
+
+    First the settings, then the state before the first epoch. From there on the history reaches at least as far as
+    the checkpoint, and is cut back to it when the run is resumed.
+
+    Args:
+        path: the folder.
+        resumed: the checkpoint to go on from; None for a new run.
+        board: TensorBoard's writer, see :func:`certgcl.training.history.board_class`.
+    """
+
+    def __init__(self, path: Path, history: History, resumed: Checkpoint | None, board: type[Any] | None) -> None:
+        super().__init__(history, -1 if resumed is None else resumed.epochs_done)
+        self._path, self._resumed = path, resumed
+        self._writer = HistoryWriter(path / HISTORY, history, board)
+
+    @classmethod
+    def open(cls, path: Path, epochs: int, config: Mapping[str, Any], *, device: str, resume: bool,
+             tensorboard: bool) -> "RunFolder":
+        """A folder for a new run, or with all that is needed to go on with the one in it."""
+        board, settings = board_class() if tensorboard else None, plain_config(config, epochs)
+        checkpoint, history = None, History()
+        if not _holds_a_run(path):
+            path.mkdir(parents=True, exist_ok=True)
+            write_config(path / CONFIG, settings, device)
+        elif resume:
+            checkpoint, history = _read(path, epochs)
+            compare_config(path / CONFIG, settings)
+        else:
+            raise CheckpointError(f"{path} with the files of a run", "a new run needs a folder of its own",
+                                  "Pass resume=True to go on with that one, or another folder")
+        remove_leftovers(path)
+        return cls(path, history, checkpoint, board)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self._writer.close()
+
+    def restore(self, load: Callable[[dict[str, Any]], None]) -> None:
+        if self._resumed is None:
+            return
+        with refusing(self._path / CHECKPOINT, CheckpointError, "it must fit the session that is resumed",
+                      "Make the session as that of the run was made, or start anew in another folder"):
+            load(self._resumed.session)
+            restore_random_state(self._resumed.random)
+        self._resumed = None  # its tensors may be large
+
+    def append(self, record: dict[str, Any]) -> None:
+        super().append(record)
+        self._writer.append(record)
+
+    def save(self, state: dict[str, Any]) -> None:
+        self._writer.sync()
+        Checkpoint.of(len(self.history), state).save(self._path / CHECKPOINT)
+        super().save(state)
+
+    def __str__(self) -> str:
+        kept = f"{self._path / CHECKPOINT} holds the state after {self.saved} epochs"
+        return kept if self.saved >= 0 else f"nothing is in {self._path} yet"
+
+
+def _holds_a_run(path: Path) -> bool:
+    history = path / HISTORY
+    return (path / CHECKPOINT).exists() or (history.exists() and history.stat().st_size > 0)
+
+
+def _read(path: Path, epochs: int) -> tuple[Checkpoint, History]:
+    """The last good state and the history up to it."""
+    if not (path / CHECKPOINT).exists():
+        raise CheckpointError(f"{path} without {CHECKPOINT}", "a run is resumed from its checkpoint", _MEND)
+    checkpoint = Checkpoint.load(path / CHECKPOINT)
+    done = checkpoint.epochs_done
+    if epochs < done:
+        raise CheckpointError(f"epochs={epochs} for the run in {path}", f"it has done {done} epochs already",
+                              f"Ask for {done} or more, or start anew in another folder")
+    history = History.read(path / HISTORY, done) if (path / HISTORY).exists() else History()
+    if len(history) < done:
+        raise CheckpointError(f"{path / HISTORY} with {len(history)} lines", f"the checkpoint is that of {done} epochs",
+                              _MEND)
+    return checkpoint, history
