@@ -60,6 +60,7 @@ SOURCES = {
     "drop_rates": "paper, table of drop rates",
     "temperature": "paper, table of temperature and kappa", "kappa": "paper, table of temperature and kappa",
     "anchors": "paper, table of anchors and epochs", "epochs": "paper, table of anchors and epochs",
+    "every": "paper: in every epoch",
     "batch": "paper: all nodes are negatives", "protocol": "paper, evaluation",
 }
 OTHER_SOURCES = {
@@ -70,8 +71,11 @@ OTHER_SOURCES = {
 OWN_CHOICE = "certgcl's choice"
 
 TWO_CORES = "certgcl: two CPU cores"
-FAST_EPOCHS = 100
+FAST_EPOCHS = {"Cora": 100, "CiteSeer": 60}
+FAST_EPOCHS_ELSEWHERE = 50
 FAST_ANCHORS = 64
+DENSE = 10  # edges a node from which two hops are most of the graph: then fewer anchors, and not in every epoch
+DENSE_ANCHORS, DENSE_EVERY = 16, 5
 FAST_WIDTH = 128  # of the embeddings, at most
 FAST_BATCH = 2048  # nodes that InfoNCE compares in a step, on graphs with twice as many or more
 SMALL = 128  # nodes up to which an embedded graph needs fewer channels, and no sample of anchors
@@ -90,6 +94,7 @@ class Preset:
         temperature: τ of InfoNCE.
         kappa: κ, the share of the regulariser in the loss.
         anchors: of the regulariser in one step, -1 for all nodes.
+        every: the regulariser is in every so manieth epoch.
         batch: how many nodes InfoNCE compares in one step, None for all.
         protocol: of the evaluation.
         sources: where each of these values is from.
@@ -106,6 +111,7 @@ class Preset:
     temperature: float
     kappa: float
     anchors: int
+    every: int
     epochs: int
     batch: int | None
     protocol: Protocol
@@ -119,7 +125,7 @@ class Preset:
 
     def regularizer_settings(self) -> dict[str, Any]:
         """Keyword arguments of the regulariser."""
-        return {"kappa": self.kappa, "anchors": self.anchors}
+        return {"kappa": self.kappa, "anchors": self.anchors, "every": self.every}
 
 
 def get(method: str, dataset: str, *, fast: bool = False) -> Preset:
@@ -135,7 +141,7 @@ def get(method: str, dataset: str, *, fast: bool = False) -> Preset:
     if info.kind == "embedded":
         return _embedded(name, info)
     preset = _from_tables(name, info)
-    return _faster(preset, info.nodes) if fast else preset
+    return _faster(preset, info) if fast else preset
 
 
 def _from_tables(method: str, info: DatasetInfo) -> Preset:
@@ -144,7 +150,7 @@ def _from_tables(method: str, info: DatasetInfo) -> Preset:
     temperature, kappa = TEMPERATURE_KAPPA[method][column]
     anchors, epochs = ANCHORS_EPOCHS[method][column]
     return Preset(method, info.name, hidden, projection, ACTIVATIONS[method][column], LEARNING_RATES[method][column],
-                  WEIGHT_DECAY[method], DROP_RATES[method][column], temperature, kappa, anchors, epochs, None,
+                  WEIGHT_DECAY[method], DROP_RATES[method][column], temperature, kappa, anchors, 1, epochs, None,
                   info.protocol, {**SOURCES, **OTHER_SOURCES.get((method, info.name), {})})
 
 
@@ -152,15 +158,18 @@ def _embedded(method: str, info: DatasetInfo) -> Preset:
     small = info.nodes <= SMALL
     hidden = 16 if small else 32
     return Preset(method, info.name, hidden, hidden, "relu", 5e-3, WEIGHT_DECAY[method], (.3, .3), .5, .4,
-                  -1 if small else 128, 100, None, info.protocol, dict.fromkeys(SOURCES, OWN_CHOICE))
+                  -1 if small else 128, 1, 100, None, info.protocol, dict.fromkeys(SOURCES, OWN_CHOICE))
 
 
-def _faster(preset: Preset, nodes: int) -> Preset:
+def _faster(preset: Preset, info: DatasetInfo) -> Preset:
+    dense = info.edges is None or info.edges > DENSE * info.nodes
+    anchors = DENSE_ANCHORS if dense else FAST_ANCHORS
     fast: dict[str, Any] = {
         "hidden": min(preset.hidden, FAST_WIDTH), "projection": min(preset.projection, FAST_WIDTH),
-        "epochs": min(preset.epochs, FAST_EPOCHS),
-        "anchors": FAST_ANCHORS if preset.anchors == -1 else min(preset.anchors, FAST_ANCHORS),
-        "batch": FAST_BATCH if nodes >= 2 * FAST_BATCH and preset.method != "costa" else None,
+        "epochs": min(preset.epochs, FAST_EPOCHS.get(preset.dataset, FAST_EPOCHS_ELSEWHERE)),
+        "anchors": anchors if preset.anchors == -1 else min(preset.anchors, anchors),
+        "every": DENSE_EVERY if dense else 1,
+        "batch": FAST_BATCH if info.nodes >= 2 * FAST_BATCH and preset.method != "costa" else None,
     }
     changed = {name: value for name, value in fast.items() if value != getattr(preset, name)}
     return replace(preset, **changed, sources={**preset.sources, **dict.fromkeys(changed, TWO_CORES)})

@@ -41,6 +41,7 @@ class CompactnessRegularizer:
             to the method that trains, which takes the larger of its two drop rates.
         scale: scores are divided by the mean norm of the varying view's embeddings (a constant to the gradient) and
             multiplied by this, so that shrinking or blowing up embeddings gains nothing. None leaves them as they are.
+        every: the methods add the term in every so manieth epoch only, which makes it cheap on dense graphs.
 
     Example::
 
@@ -53,7 +54,8 @@ class CompactnessRegularizer:
     method: str | BoundMethod = "degree-fast"
     anchors: int = -1
     budget: BudgetLike | Ramp | None = None
-    scale: float | None = 5.0
+    scale: float | None = 2.5
+    every: int = 1
     epoch: int = field(default=0, init=False, repr=False)
     score: float = field(default=float("nan"), init=False, repr=False)
     _term: Tensor | None = field(default=None, init=False, repr=False)
@@ -69,7 +71,9 @@ class CompactnessRegularizer:
         if self.anchors != -1 and (isinstance(self.anchors, bool) or self.anchors < 1):
             raise InputError(f"anchors={self.anchors!r}", "it is a number of nodes, or -1 for all", "Try 256")
         if self.scale is not None and not 0 < self.scale < float("inf"):
-            raise InputError(f"scale {self.scale!r}", "it must be positive", "Try 5, or None for no scaling")
+            raise InputError(f"scale {self.scale!r}", "it must be positive", "Try 2.5, or None for no scaling")
+        if isinstance(self.every, bool) or not isinstance(self.every, int) or self.every < 1:
+            raise InputError(f"every={self.every!r}", "it is a number of epochs, at least 1", "Try 1")
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as JSON can hold them; a bound or budget that is neither name nor number becomes text."""
@@ -88,6 +92,11 @@ class CompactnessRegularizer:
         """Move the schedules to an epoch."""
         self.epoch = epoch
         return self
+
+    @property
+    def due(self) -> bool:
+        """Whether this epoch has the term."""
+        return self.share > 0 and self.epoch % self.every == 0
 
     @property
     def share(self) -> float:

@@ -34,14 +34,8 @@ class Source:
                       "Bring it back from a copy"):
             return cls(**json.loads((run / SOURCE).read_text(encoding="utf-8")))
 
-    def claim(self, run: Path) -> None:
-        """Note the source in a folder; one that is that of another graph's run is refused."""
-        run.mkdir(parents=True, exist_ok=True)
-        if write_json(run / SOURCE, asdict(self), replace=False):
-            return
-        there = Source.of_run(run)
-        if (there.dataset, there.graph) != (self.dataset, self.graph):
-            raise CheckpointError(f"{run} with a run on {there}", f"this one is on {self}", "Choose another folder")
+    def save(self, run: Path) -> None:
+        write_json(run / SOURCE, asdict(self))
 
     def load(self, root: Path | None = None) -> Data:
         """The graph, with its labels if it has any."""
@@ -74,6 +68,6 @@ def _finished(run: Path, name: str) -> Path:
     return run / name
 
 
-def write_json(path: Path, content: dict[str, Any], *, replace: bool = True) -> bool:
+def write_json(path: Path, content: dict[str, Any]) -> None:
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    return write_atomically(path, lambda stream: stream.write(text.encode()), replace=replace)
+    write_atomically(path, lambda stream: stream.write(text.encode()))

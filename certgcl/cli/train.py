@@ -88,9 +88,9 @@ def train(
                                  regularizer, given)
         folder = out or Path("runs", f"{source}-{method}-{regularizer}-{estimator.seed}")
         data = source.load()
-        source.claim(folder)
         with TrainingBar() as bar:
             estimator.fit(data, folder=folder, resume=resume, progress=bar, tensorboard=tensorboard)
+        source.save(folder)
         estimator.save(folder / METHOD)
         estimator.fitted_encoder().weights().save(folder / ENCODER)
         certificate = _certified(estimator, data, folder) if certify else None

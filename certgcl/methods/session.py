@@ -52,7 +52,7 @@ class Session:
         loss = infonce = self.method.contrast(self, *self._batch(z1, z2), epoch)
         metrics = {"infonce": float(infonce.detach())}
         regularizer = self.regularizer
-        if regularizer is not None and regularizer.at(epoch).share > 0:
+        if regularizer is not None and regularizer.at(epoch).due:
             term = regularizer(weights, self.graph, *views, embeddings=(z1, z2))
             loss = regularizer.combine(infonce)
             metrics |= {"pot": float(term.detach()), "compactness": regularizer.score, "kappa": regularizer.share}
