@@ -11,7 +11,7 @@ endif
 .PHONY: demo test lint audit-deep clean
 
 demo: .venv/library
-	$(VENV_PYTHON) -m certgcl.demo
+	$(VENV_PYTHON) -m certgcl demo
 
 test: .venv/tests
 	$(VENV_PYTHON) -m pytest

@@ -152,7 +152,8 @@ class _Views:
         field = ReceptiveField.around(self.graph, self.drops, self.weights, int(self.certificate.nodes[position]))
         if field is None:
             return None
-        return self._without(greedy_drop(field, self.drops, self.certificate.directions[position]))
+        dropped = greedy_drop(field, self.drops, self.certificate.directions[position])
+        return self._without(self.graph.edge_index[:, field.slots[dropped]])
 
     def _without(self, edges: Tensor) -> Graph:
         n, (row, col) = self.graph.num_nodes, self.graph.edge_index

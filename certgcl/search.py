@@ -19,11 +19,14 @@ LARGEST_FIELD = 1 << 20  # entries of Â in the rows of a node and its neighbour
 class ReceptiveField:
     """All that one embedding depends on: the node itself (number 0), then its r - 1 neighbours, then theirs.
 
+    After these m nodes come the ends of edges that lead further away, which count in the degrees alone.
+
     Args:
-        nodes: their numbers in the graph, ``(m,)``.
+        nodes: their numbers in the graph.
         adjacency: ``A + I`` in the rows of the first r nodes, ``(r, m)``.
-        degree: ``d + 1``, with the edges that lead further away, ``(m,)``.
-        edges: the droppable edges among the nodes, ``(2, E)``.
+        degree: ``d + 1`` of all nodes.
+        edges: the droppable edges that touch the first m nodes, ``(2, E)``.
+        slots: the same edges by their places in the graph, ``(E,)``.
         projected: ``X W1``, ``(m, d1)``.
     """
 
@@ -31,6 +34,7 @@ class ReceptiveField:
     adjacency: Tensor
     degree: Tensor
     edges: Tensor
+    slots: Tensor
     projected: Tensor
     weights: GCNWeights
 
@@ -40,21 +44,25 @@ class ReceptiveField:
         near = torch.cat([graph.col.new_tensor([anchor]), graph.col[graph.rowptr[anchor] : graph.rowptr[anchor + 1]]])
         is_near = _mask(graph, near)
         is_far = _mask(graph, graph.col[is_near[graph.row]]) & ~is_near
-        nodes = torch.cat([near, is_far.nonzero()[:, 0]])
-        if len(near) * len(nodes) > LARGEST_FIELD:
+        inner = torch.cat([near, is_far.nonzero()[:, 0]])
+        if len(near) * len(inner) > LARGEST_FIELD:
             return None
+        is_inner = is_near | is_far
+        touching = is_inner[graph.row] | is_inner[graph.col]
+        slots = (touching & (graph.row < graph.col) & drops.droppable).nonzero()[:, 0]
+        is_outer = _mask(graph, graph.edge_index[:, slots]) & ~is_inner
+        nodes = torch.cat([inner, is_outer.nonzero()[:, 0]])
         place = torch.full_like(graph.degree, -1)
         place[nodes] = torch.arange(len(nodes), device=nodes.device)
         row, col = place[graph.row], place[graph.col]
-        adjacency = weights.w1.new_zeros(len(near), len(nodes)).fill_diagonal_(1)
+        adjacency = weights.w1.new_zeros(len(near), len(inner)).fill_diagonal_(1)
         adjacency[row[is_near[graph.row]], col[is_near[graph.row]]] = 1
-        inside = (row >= 0) & (col >= 0) & (graph.row < graph.col) & drops.droppable
         return cls(nodes, adjacency, (graph.degree[nodes] + 1).to(adjacency.dtype),
-                   torch.stack([row[inside], col[inside]]), graph.project(weights.w1, nodes), weights)
+                   torch.stack([row[slots], col[slots]]), slots, graph.project(weights.w1, inner), weights)
 
     def embeddings(self, dropped: Tensor) -> Tensor:
         """``z`` of the node without some edges, given by their positions in ``edges``: ``(C, k)`` to ``(C, d2)``."""
-        count, near = len(dropped), len(self.adjacency)
+        count, (near, inner) = len(dropped), self.adjacency.shape
         adjacency, degree = self.adjacency.repeat(count, 1, 1), self.degree.repeat(count, 1)
         case = torch.arange(count, device=dropped.device)[:, None].expand_as(dropped)
         for one, other in (self.edges[:, dropped], self.edges[:, dropped].flip(0)):
@@ -62,7 +70,7 @@ class ReceptiveField:
             has_row = one < near
             adjacency[case[has_row], one[has_row], other[has_row]] = 0
         scale, weights = degree.rsqrt(), self.weights
-        matrix = scale[:, :near, None] * adjacency * scale[:, None, :]
+        matrix = scale[:, :near, None] * adjacency * scale[:, None, :inner]
         hidden = weights.activation1(matrix @ self.projected + weights.b1)
         own_row = matrix[:, :1, :near] @ (hidden @ weights.w2)
         return weights.activation2(own_row[:, 0] + weights.b2)
@@ -70,7 +78,7 @@ class ReceptiveField:
 
 @torch.no_grad()
 def greedy_drop(field: ReceptiveField, drops: AdmissibleDrops, direction: Tensor) -> Tensor:
-    """An admissible set of edges with a low ``w · z``, as nodes of the graph, ``(2, k)``.
+    """An admissible set of edges with a low ``w · z``, by their positions in the field, ``(k,)``.
 
     Step by step the edge goes whose loss lowers ``w · z`` most, until none does.
     """
@@ -90,7 +98,7 @@ def greedy_drop(field: ReceptiveField, drops: AdmissibleDrops, direction: Tensor
             break
         lowest, dropped = float(values[best]), sets[best]
         left[field.edges[:, tried[best]]] -= 1
-    return field.nodes[field.edges[:, dropped]]
+    return dropped
 
 
 def _mask(graph: Graph, nodes: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ def main() -> None:
     for name, colour in (("degree", "#0072b2"), ("crown", "#d55e00")):
         axes.plot(share, bounds[name].lower[order], ".", color=colour, markersize=2.5,
                   label=f"{name}: {100 * bounds[name].share_positive:.0f} % of nodes proved > 0")
-    axes.set(ylim=(-0.08, None), xlim=(0, 100), ylabel="node compactness",
+    axes.set(xlim=(0, 100), ylabel="node compactness",
              xlabel="nodes of the digits graph, by their clean value (%)")
     axes.legend(frameon=False, loc="upper left", markerscale=3)
     figure.savefig(Path(__file__).with_name("bounds.svg"), metadata={"Date": None})

@@ -1,6 +1,6 @@
 """The part of a graph that decides the embeddings of some anchors: two hops, and what may be dropped in them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -25,7 +25,7 @@ class Hop:
     """
 
     nodes: Tensor  # (R,) node ids
-    targets: Tensor  # (T,) node ids, increasing
+    targets: Tensor  # (T,) node ids
     rowptr: Tensor  # (R + 1,)
     col: Tensor  # (S,) positions in targets
     own: Tensor  # (R,) position of every node itself in targets
@@ -41,6 +41,16 @@ class Hop:
     def row(self) -> Tensor:
         """The row of every slot, ``(S,)``."""
         return torch.repeat_interleave(torch.arange(self.nodes.numel(), device=self.col.device), self.degree)
+
+    def with_targets(self, targets: Tensor, col: Tensor, own: Tensor) -> "Hop":
+        """The same rows, with their neighbours and themselves found elsewhere."""
+        return replace(self, targets=targets, col=col, own=own)
+
+    def reordered(self, order: Tensor) -> "Hop":
+        """The same rows with their slots in another order, which must stay in their rows."""
+        moved = {name: getattr(self, name)[order]
+                 for name in ("col", "graph_slot", "droppable", "most_drops", "low", "high")}
+        return replace(self, **moved)
 
     def scale(self, dropped: Tensor | int) -> Tensor:
         """``s(t)`` of every node, ``(R,)``, or ``(R, T)`` for a ``(R, T)`` table of drop counts."""
@@ -72,9 +82,9 @@ class Neighbourhood:
 
     @classmethod
     def around(cls, graph: Graph, drops: AdmissibleDrops, anchors: Tensor, dtype: torch.dtype) -> "Neighbourhood":
-        outer = _hop(graph, drops, anchors, _slots(graph, anchors), dtype)
+        outer = _hop(graph, drops, anchors, row_slots(graph, anchors), dtype)
         nodes = outer.targets
-        slots = _slots(graph, nodes)
+        slots = row_slots(graph, nodes)
         # The pair (k, j) of a slot (j, k) is where the reverse slot stands in the outer hop, if it does.
         by_slot, pair_at = torch.sort(outer.graph_slot)
         place = torch.searchsorted(by_slot, graph.reverse[slots]).clamp(max=max(0, by_slot.numel() - 1))
@@ -89,7 +99,7 @@ class Neighbourhood:
         return cls(outer, _hop(graph, drops, nodes, slots[order], dtype), pair[order])
 
 
-def _slots(graph: Graph, nodes: Tensor) -> Tensor:
+def row_slots(graph: Graph, nodes: Tensor) -> Tensor:
     """The graph's slots of some rows, one row after the other."""
     degree = graph.degree[nodes]
     start = torch.cumsum(degree, 0) - degree

@@ -28,13 +28,13 @@ class DropProblem:
     graph: Graph
     drops: AdmissibleDrops
     anchors: Tensor
-    _hoods: dict[torch.dtype, Neighbourhood] = field(default_factory=dict, init=False, repr=False)
+    neighbourhoods: dict[torch.dtype, Neighbourhood] = field(default_factory=dict, init=False, repr=False)
     _plans: dict[tuple[Any, ...], DropPlan] = field(default_factory=dict, init=False, repr=False)
 
     def neighbourhood(self, dtype: torch.dtype) -> Neighbourhood:
-        if dtype not in self._hoods:
-            self._hoods[dtype] = Neighbourhood.around(self.graph, self.drops, self.anchors, dtype)
-        return self._hoods[dtype]
+        if dtype not in self.neighbourhoods:
+            self.neighbourhoods[dtype] = Neighbourhood.around(self.graph, self.drops, self.anchors, dtype)
+        return self.neighbourhoods[dtype]
 
     def plan(self, dtype: torch.dtype, resolution: int, lines: LineSharing,
                     hubs: int | None = None) -> DropPlan:

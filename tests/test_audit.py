@@ -1,0 +1,119 @@
+from dataclasses import dataclass
+
+import networkx as nx
+import pytest
+import torch
+from torch import Tensor
+from toys import admissible_sets, random_graph, toy_graph, toy_weights, without
+
+import certgcl
+from certgcl import search
+from certgcl.audit import AuditReport, audit
+from certgcl.bounds import METHODS, Degree, DropProblem, get_method
+from certgcl.encoder import GCNWeights
+from certgcl.errors import InputError
+
+GRAPH, WEIGHTS = random_graph(nodes=30, density=0.1), toy_weights()
+
+
+@dataclass(frozen=True)
+class Raised(Degree):
+    """A method that claims more than it can prove: the bound, moved up by a share of the way to the clean value."""
+
+    share: float = 1.0
+
+    def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+        lower = super().__call__(weights, problem, directions)
+        clean = (directions * weights.embed(problem.graph)[:, None]).sum(dim=2)[problem.anchors]
+        return lower + self.share * (clean - lower)
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if get_method(name).certified])
+@pytest.mark.parametrize("budget", [1, 0.4, certgcl.EdgeDropBudget(local=2, total=3)])
+def test_no_view_falls_below_a_bound(method: str, budget: certgcl.EdgeDropBudget | float) -> None:
+    report = audit(WEIGHTS, GRAPH, budget, method=method, samples=40, searches=30)
+    assert len(report.violations) == 0
+    assert float(report.slack.min()) > -1e-9
+    assert len(report.searched) == 30
+
+
+@pytest.mark.parametrize("method", ["paper", "released", Raised()])
+def test_what_is_no_bound_is_caught(method: str | Raised) -> None:
+    report = audit(WEIGHTS, GRAPH, 2, method=method, samples=40, searches=8)
+    assert len(report.violations) > 0
+    below = report.lowest < report.certificate.lower - report.certificate.rounding
+    assert report.violations.tolist() == report.certificate.nodes[below].tolist()
+    assert f"{len(report.violations)} violations" in str(report)
+
+
+def test_a_small_lie_is_caught_by_the_search() -> None:
+    """On small graphs the bound is nearly the minimum, which the search finds and random views do not."""
+    graph = toy_graph(nx.random_regular_graph(4, 12, seed=0))
+    lie = Raised(share=0.5)
+    sampled, searched = (audit(WEIGHTS, graph, 2, method=lie, samples=samples, searches=12 - samples)
+                         for samples in (12, 0))
+    assert len(searched.violations) > len(sampled.violations)
+
+
+def test_lowest_is_the_value_of_some_admissible_view() -> None:
+    graph = random_graph(nodes=7, density=0.4)
+    report = audit(WEIGHTS, graph, 1, samples=20, searches=7)
+    directions = report.certificate.directions
+    values = torch.stack([(WEIGHTS.embed(without(graph, dropped)) * directions).sum(dim=1)
+                          for dropped in admissible_sets(graph, 1)])
+    distance = (values - report.lowest).abs().amin(dim=0)
+    assert float(distance.max()) < 1e-12
+    assert bool((report.lowest <= report.certificate.nominal).all())
+
+
+def test_some_nodes_are_checked_and_a_trained_module_is_read() -> None:
+    encoder = certgcl.GCNEncoder(3, 8, 4, activation="prelu").eval()
+    report = audit(encoder, GRAPH, 1, nodes=[4, 20, 9], samples=6, searches=2)
+    assert report.certificate.nodes.tolist() == [4, 20, 9]
+    assert (report.lowest.shape, report.sampled, len(report.searched)) == ((3,), 6, 2)
+
+
+def test_the_same_seed_gives_the_same_report_and_leaves_the_generator_alone() -> None:
+    before = torch.get_rng_state()
+    first, again, other = (audit(WEIGHTS, GRAPH, 2, samples=4, searches=2, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(first.lowest, again.lowest)
+    assert not torch.equal(first.lowest, other.lowest)
+
+
+def test_progress_counts_the_views() -> None:
+    seen: list[tuple[int, int]] = []
+    audit(WEIGHTS, GRAPH, 1, samples=3, searches=2, progress=lambda done, whole: seen.append((done, whole)))
+    assert seen == [(done, 5) for done in range(1, 6)]
+
+
+def test_a_report_in_numbers() -> None:
+    certificate = certgcl.node_compactness(WEIGHTS, GRAPH, 1, nodes=[0, 1, 2])
+    slack = torch.tensor([0.5, 0.1, -0.2], dtype=torch.float64)
+    report = AuditReport(certificate, certificate.lower + slack, 10, torch.tensor([1]))
+    found = report.to_dict()
+    assert (found["nodes"], found["views_sampled"], found["views_searched"]) == (3, 10, 1)
+    assert (found["violations"], found["violated_nodes"]) == (1, [2])
+    assert found["smallest_slack"] == pytest.approx(-0.2)
+    assert found["mean_gap"] == pytest.approx(0.4 / 3)
+    assert found["mean_gap_searched"] == pytest.approx(0.1)
+    nothing = AuditReport(certificate, certificate.lower, 0, torch.tensor([], dtype=torch.long))
+    assert nothing.to_dict()["mean_gap_searched"] is None
+    assert "where searched" not in str(nothing)
+
+
+def test_a_value_that_is_not_a_number_is_a_violation() -> None:
+    certificate = certgcl.node_compactness(WEIGHTS, GRAPH, 1, nodes=[0, 1])
+    lowest = torch.tensor([torch.nan, 1e9], dtype=torch.float64)
+    assert AuditReport(certificate, lowest, 1, torch.tensor([], dtype=torch.long)).violations.tolist() == [0]
+
+
+def test_anchors_that_see_too_much_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "LARGEST_FIELD", 0)
+    assert len(audit(WEIGHTS, GRAPH, 1, samples=1, searches=3).searched) == 0
+
+
+@pytest.mark.parametrize("counts", [{"samples": -1}, {"searches": 1.5}, {"samples": True}])
+def test_counts_are_checked(counts: dict[str, int]) -> None:
+    with pytest.raises(InputError, match="it counts views"):
+        audit(WEIGHTS, GRAPH, 1, **counts)
