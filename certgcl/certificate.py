@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _FORMAT = "certgcl-certificate-1"
 _PER_ANCHOR = ("nodes", "lower", "nominal", "rounding", "directions")
 _ARRAYS = (*_PER_ANCHOR, "local_budget")
+_BRACKET = ("upper", "witness_edges", "witness_sizes")
 _ONE_QUESTION = "parts of one certificate answer one question"
 
 
@@ -34,6 +35,8 @@ class Certificate:
         local_budget: the tightened ``q`` of every node of the graph, ``(N,)``.
         total_budget: the tightened ``Q``.
         directions: ``w``, ``(A, d)`` or ``(A, C, d)``.
+        upper: a value that some admissible drop reaches, same shape as ``lower``; None where none was searched for.
+        witnesses: those drops, ``(2, k)`` edges for every anchor; see :meth:`witness`.
     """
 
     nodes: Tensor
@@ -45,6 +48,8 @@ class Certificate:
     local_budget: Tensor
     total_budget: int
     directions: Tensor
+    upper: Tensor | None = None
+    witnesses: tuple[Tensor, ...] | None = None
 
     @property
     def positive(self) -> Tensor:
@@ -56,15 +61,38 @@ class Certificate:
         """The share of ``positive``."""
         return float(self.positive.double().mean())
 
+    @property
+    def negative(self) -> Tensor:
+        """Where an admissible drop with ``w · z < 0`` is known."""
+        if self.upper is None:
+            return torch.zeros_like(self.positive)
+        return self.upper < -self.rounding
+
+    @property
+    def exact(self) -> Tensor:
+        """Where ``lower`` is the minimum itself: a witness reaches it."""
+        return torch.zeros_like(self.positive) if self.upper is None else self.upper <= self.lower
+
+    def witness(self, node: int) -> Tensor:
+        """The edges, ``(2, k)``, without which ``w · z`` of a node is its ``upper``."""
+        place = (self.nodes == node).nonzero()[:, 0]
+        if self.witnesses is None or not len(place):
+            raise CertificateError(f"a witness of node {node}", "this certificate has none",
+                                   "Certify the node with method='optimized' or 'exact'")
+        return self.witnesses[int(place[0])]
+
     def to_dict(self) -> dict[str, list[Any]]:
-        """One list per column: node, budget, nominal, lower, positive."""
-        return {
+        """One list per column: node, budget, nominal, lower, positive; upper and exact where there are any."""
+        columns: dict[str, list[Any]] = {
             "node": self.nodes.tolist(),
             "budget": self.local_budget[self.nodes].tolist(),
             "nominal": self.nominal.tolist(),
             "lower": self.lower.tolist(),
             "positive": self.positive.tolist(),
         }
+        if self.upper is not None:
+            columns |= {"upper": self.upper.tolist(), "exact": self.exact.tolist()}
+        return columns
 
     def to_frame(self) -> "pd.DataFrame":
         """The same table as a pandas frame (needs pandas)."""
@@ -86,7 +114,10 @@ class Certificate:
                 raise CertificateError("certificates with different local budgets or directions", _ONE_QUESTION,
                                        "Certify all alike")
         together: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in parts]) for name in _PER_ANCHOR}
-        joined = replace(first, **together)
+        if all(part.upper is not None and part.witnesses is not None for part in parts):
+            together["upper"] = torch.cat([part.upper for part in parts if part.upper is not None])
+            together["witnesses"] = tuple(witness for part in parts for witness in part.witnesses or ())
+        joined = replace(first, **{"upper": None, "witnesses": None} | together)
         distinct, count = torch.unique(joined.nodes, return_counts=True)
         if len(distinct) != len(joined.nodes):
             raise CertificateError(f"node {int(distinct[count > 1][0])} in {int(count.max())} certificates",
@@ -96,6 +127,9 @@ class Certificate:
     def at(self, positions: Tensor) -> "Certificate":
         """The certificate of the anchors at some positions in ``nodes``, in that order; or of those in a mask."""
         chosen: dict[str, Any] = {name: getattr(self, name)[positions] for name in _PER_ANCHOR}
+        if self.upper is not None and self.witnesses is not None:
+            places = torch.arange(len(self.nodes), device=self.nodes.device)[positions].tolist()
+            chosen |= {"upper": self.upper[positions], "witnesses": tuple(self.witnesses[place] for place in places)}
         return replace(self, **chosen)
 
     def save(self, path: str | Path, notes: Mapping[str, Any] | None = None) -> Path:
@@ -103,7 +137,11 @@ class Certificate:
         path = Path(path)
         meta = {"format": _FORMAT, "method": self.method, "certified": self.certified,
                 "total_budget": self.total_budget} | ({} if notes is None else {"notes": dict(notes)})
-        save_arrays(path, meta, {name: getattr(self, name).detach().cpu().numpy() for name in _ARRAYS})
+        tensors = {name: getattr(self, name) for name in _ARRAYS}
+        if self.upper is not None and self.witnesses is not None:
+            tensors |= {"upper": self.upper, "witness_edges": torch.cat(self.witnesses, dim=1),
+                        "witness_sizes": torch.tensor([witness.shape[1] for witness in self.witnesses])}
+        save_arrays(path, meta, {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()})
         return path
 
     @classmethod
@@ -117,10 +155,12 @@ class Certificate:
         path = Path(path)
         with refusing(path, CertificateError, f"it must be a whole file in the format {_FORMAT}",
                       "Write one with Certificate.save"):
-            meta, arrays = load_arrays(path, _FORMAT, _ARRAYS)
+            meta, arrays = load_arrays(path, _FORMAT, _ARRAYS, _BRACKET)
             tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-            certificate = cls(**tensors, method=str(meta["method"]), certified=meta["certified"] is True,
-                              total_budget=int(meta["total_budget"]))
+            edges, sizes = (tensors.pop(name, None) for name in _BRACKET[1:])
+            found = None if edges is None or sizes is None else edges.split(sizes.tolist(), dim=1)
+            certificate = cls(**tensors, witnesses=found, method=str(meta["method"]),
+                              certified=meta["certified"] is True, total_budget=int(meta["total_budget"]))
             certificate._check_shapes()
             return certificate, dict(meta.get("notes", {}))
 
@@ -129,6 +169,8 @@ class Certificate:
         shape = self.directions.shape[:-1]
         if (shape[:1] != self.nodes.shape or any(values.shape != shape for values in
                                                  (self.lower, self.nominal, self.rounding))
+                or (self.upper is not None and (self.upper.shape != shape or self.witnesses is None
+                                                or len(self.witnesses) != len(self.nodes)))
                 or self.local_budget.dim() != 1 or bool((self.nodes >= len(self.local_budget)).any())):
             raise ValueError("arrays that do not fit each other")
 
@@ -145,6 +187,9 @@ class Certificate:
         if self.certified:
             lines.append(f"  positive  {int(self.positive.sum())} of {self.positive.numel()} "
                          f"({100 * self.share_positive:.1f} %) proved to stay above zero")
+        if self.upper is not None:
+            lines.append(f"  upper     mean {float(self.upper.double().mean()):.4g}; {int(self.exact.sum())} exact, "
+                         f"{int(self.negative.sum())} known to fall below zero")
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from certgcl.bounds import BoundMethod
+from certgcl.bounds import BoundMethod, get_method
 from certgcl.budget import BudgetLike
 from certgcl.certificate import Certificate
 from certgcl.directions import compactness_directions
@@ -19,7 +19,7 @@ __all__ = ["compactness_directions", "linear_bounds", "node_compactness"]
 def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
                      method: str | BoundMethod = "degree", view: GraphLike | None = None,
                      nodes: Tensor | Sequence[int] | None = None, dtype: torch.dtype = torch.float64,
-                     memory_limit: int | None = None) -> Certificate:
+                     time_limit: float | None = None, memory_limit: int | None = None) -> Certificate:
     """Certified lower bounds of node compactness: ``W^CL_i · z_i(S) >= lower_i`` for every admissible drop set S.
 
     A bound above the certificate's ``rounding`` proves: in every view of ``graph`` that the budget allows, the node is
@@ -30,10 +30,12 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
         graph: the graph whose edges may be dropped: a ``Graph``, a PyG ``Data``, ``(x, edge_index)`` or networkx.
         budgets: an :class:`EdgeDropBudget`, an int (edges at each node), or a float (a drop rate).
         method: ``"degree"`` (default), ``"degree-fast"``, ``"degree-cheap"``, ``"crown"``, ``"interval"``; or
+            ``"optimized"`` and ``"exact"``, which search: tighter, slower, with ``upper`` and witnesses; or
             ``"paper"``, ``"released"``, which are not bounds; or an instance from :mod:`certgcl.bounds`.
         view: the fixed second view that gives ``W^CL``; the graph itself by default.
         nodes: the anchors to bound; all by default. They cost in proportion to their two-hop neighbourhoods.
         dtype: precision of the computation.
+        time_limit: of a search, in seconds for all nodes together; what it has found by then is returned.
         memory_limit: about how many bytes the computation may take; half of what is free by default. Anchors are
             bounded in as many parts as that asks for.
 
@@ -42,6 +44,7 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
         certificate = certgcl.node_compactness(encoder, data, budgets=2)
         print(certificate)
     """
+    method = get_method(method, time_limit)
     question = Question.compactness(model, graph, budgets, method=method, view=view, dtype=dtype)
     return question.certify(question.anchors(nodes), memory_limit)
 

@@ -106,9 +106,10 @@ def save_arrays(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, np.nda
     write_atomically(path, lambda stream: np.savez_compressed(stream, **members))
 
 
-def load_arrays(path: Path, format: str, names: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def load_arrays(path: Path, format: str, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> tuple[
+        dict[str, Any], dict[str, np.ndarray]]:
     """What :func:`save_arrays` wrote, if its meta has that format; see :func:`refusing` for what is raised."""
-    arrays = read_members(path, ("meta", *names))
+    arrays = read_members(path, ("meta", *names), optional)
     meta = json.loads(str(arrays.pop("meta")))
     if meta["format"] != format:
         raise ValueError(f"format {meta['format']!r}")

@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from certgcl.bounds import BoundMethod, DropProblem, get_method
+from certgcl.bounds import BoundMethod, BranchAndBound, DropProblem, get_method
 from certgcl.bounds.memory import default_limit, parts_that_fit
 from certgcl.bounds.rounding import rounding_slack
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
@@ -85,7 +85,7 @@ class Question:
         limit = default_limit(anchors.device) if memory_limit is None else _limit(memory_limit)
         problem = DropProblem(self.graph, self.drops, anchors.contiguous())
         parts = parts_that_fit(self.bound, self.weights, problem, self.directions.shape[1], limit)
-        if len(parts) == 1:
+        if len(parts) == 1 or isinstance(self.bound, BranchAndBound):  # whose limits are for all anchors together
             return self._certify(problem)
         certificates = [self._certify(DropProblem(self.graph, self.drops, anchors[places])) for places in parts]
         return Certificate.joined(certificates).at(torch.argsort(torch.cat(parts)))
@@ -93,15 +93,21 @@ class Question:
     def _certify(self, problem: DropProblem) -> Certificate:
         """The bounds at the anchors of a problem, checked before they are called a certificate."""
         weights, directions, bound, anchors = self.weights, self.directions, self.bound, problem.anchors
-        lower = bound(weights, problem, directions)
+        upper, witnesses = None, None
+        if isinstance(bound, BranchAndBound) and directions.shape[1] == 1:
+            brackets = bound.brackets(weights, problem, directions[:, 0])
+            lower, upper, witnesses = brackets.lower[:, None], brackets.upper[:, None], brackets.witnesses
+        else:
+            lower = bound(weights, problem, directions)
         chosen = directions[anchors]
         nominal = (chosen @ self.embeddings[anchors][..., None])[..., 0]
         rounding = rounding_slack(weights, problem, directions)
         _check(lower, nominal, rounding, anchors, bound)
         if self.given is None or self.given.dim() == 2:
             lower, nominal, rounding, chosen = lower[:, 0], nominal[:, 0], rounding[:, 0], chosen[:, 0]
+            upper = None if upper is None else upper[:, 0]
         return Certificate(anchors, lower, nominal, rounding, bound.name, bound.certified, self.drops.local,
-                           self.drops.total, chosen)
+                           self.drops.total, chosen, upper, witnesses)
 
 
 def _check(lower: Tensor, nominal: Tensor, rounding: Tensor, anchors: Tensor, bound: BoundMethod) -> None:

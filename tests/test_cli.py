@@ -1,20 +1,18 @@
 import json
 import os
-import re
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from cli import plain, run
 from toys import random_graph, toy_weights, without
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 import certgcl
-from certgcl.cli import app
 from certgcl.cli import progress as bars
 from certgcl.cli.progress import ShardBar, describe
 from certgcl.sharding import ShardProgress
@@ -31,17 +29,8 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     WEIGHTS.save("encoder.npz")
 
 
-def run(*arguments: str, **settings: Any) -> Result:
-    return CliRunner().invoke(app, list(arguments), **settings)
-
-
 def certify(*more: str, budget: str = "2", out: str = "out") -> Result:
     return run("certify", "--graph", "graph", "--weights", "encoder.npz", "--budget", budget, "--out", out, *more)
-
-
-def plain(text: str) -> str:
-    """Without the colours and boxes of the help and of usage errors."""
-    return " ".join(re.sub(r"\x1b\[[0-9;]*m|[│╭╮╰╯─]", " ", text).split())
 
 
 # -- certify and merge -----------------------------------------------------------------------------

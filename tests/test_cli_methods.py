@@ -11,13 +11,13 @@ from certgcl.methods import METHODS
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_is_trained_evaluated_certified_and_audited(method: str, tmp_path: Path) -> None:
     out = str(tmp_path / method)
-    trained = json_of("train", "--dataset", "sbm", "--method", method, "--epochs", "20", "--anchors", "32", "--out", out)
+    trained = json_of("train", "--dataset", "sbm", "--method", method, "--epochs", "20", "--anchors", "32",
+                      "--out", out)
     assert trained["epochs"] == 20
     evaluated = json_of("evaluate", out, "--seeds", "2")
     assert evaluated["micro"] == trained["evaluation"]["micro"][:2]
     assert evaluated["micro_mean"] > 0.5  # four blocks
-    certified = json_of("certify", "--run", out, "--budget", "0.3", "--method", "degree-fast", "--nodes", "0:100")
-    assert certified["certificate"]["nodes"] == 100
-    audited = json_of("audit", "--run", out, "--budget", "0.3", "--nodes", "0:100", "--samples", "20", "--searches", "4",
-                      "--method", "degree-fast")
+    question = ("--run", out, "--budget", "0.3", "--method", "degree-fast", "--nodes", "0:100")
+    assert json_of("certify", *question)["certificate"]["nodes"] == 100
+    audited = json_of("audit", *question, "--samples", "20", "--searches", "4")
     assert (audited["violations"], audited["nodes"], audited["views_searched"]) == (0, 100, 4)

@@ -318,8 +318,8 @@ def test_a_bound_that_is_not_finite_is_never_returned(encoder: GCNEncoder, graph
 
 
 def test_an_unknown_method_is_refused(encoder: GCNEncoder, graph: Graph) -> None:
-    with pytest.raises(MethodError, match=r"method 'exact'.*degree"):
-        certgcl.node_compactness(encoder, graph, 1, method="exact")
+    with pytest.raises(MethodError, match=r"method 'best'.*degree"):
+        certgcl.node_compactness(encoder, graph, 1, method="best")
 
 
 def test_weights_must_fit_the_features() -> None:

@@ -4,7 +4,8 @@ import torch
 from hypothesis import given, settings
 
 import certgcl
-from certgcl.exact import Brackets, branch_and_bound
+from certgcl.bounds import BranchAndBound, DropProblem
+from certgcl.bounds.exact import Brackets
 from verification.audit import LEDGER, certify, tolerance, weights
 from verification.case import Case
 from verification.oracle import enumerated_minimum, nominal
@@ -16,8 +17,8 @@ FEWER = settings(max_examples=max(1, settings().max_examples // 4))  # a tree fo
 def search(case: Case, branch_limit: int | None = None) -> Brackets:
     graph = certgcl.Graph.from_networkx(case.graph, case.x)
     drops = certgcl.EdgeDropBudget(case.local, case.total).on(graph)
-    return branch_and_bound(weights(case), graph, drops, torch.arange(case.nodes), case.directions,
-                            branch_limit=branch_limit)
+    problem = DropProblem(graph, drops, torch.arange(case.nodes))
+    return BranchAndBound(branch_limit=branch_limit).brackets(weights(case), problem, case.directions)
 
 
 @FEWER

@@ -15,11 +15,14 @@ from itertools import count
 import torch
 from torch import Tensor
 
-from certgcl.bounds import BoundMethod, Degree
+from certgcl.activation import SlopeRule
 from certgcl.bounds.branches import Branches
+from certgcl.bounds.degree import Degree
+from certgcl.bounds.problem import DropProblem
 from certgcl.budget import AdmissibleDrops
 from certgcl.chunks import row_ranges
 from certgcl.encoder import GCNWeights
+from certgcl.errors import MethodError
 from certgcl.graph import Graph
 from certgcl.search import ReceptiveField, greedy_drop
 
@@ -42,7 +45,7 @@ class Brackets:
     lower: Tensor
     upper: Tensor
     exact: Tensor
-    witnesses: list[Tensor]
+    witnesses: tuple[Tensor, ...]
     branches: Tensor
 
 
@@ -117,66 +120,93 @@ class _Tree:
         heapq.heappush(self.open, _Branch(lower, next(self.number), decisions))
 
 
-@torch.no_grad()
-def branch_and_bound(weights: GCNWeights, graph: Graph, drops: AdmissibleDrops, anchors: Tensor, directions: Tensor, *,
-                     bound: BoundMethod | None = None, lower: Tensor | None = None, time_limit: float | None = None,
-                     branch_limit: int | None = None, tolerance: float = 1e-9,
-                     progress: Callable[[int, int], object] | None = None) -> Brackets:
-    """Brackets of the least ``w · z_i(S)`` for some anchors, exact where the search came to its end.
+@dataclass(frozen=True)
+class BranchAndBound:
+    """Best-first branch and bound: with no limit, the minimum itself; with one, the best bracket found until then.
+
+    Never below the bound it starts from, for a branch is never bounded below the one it comes from.
 
     Args:
-        directions: one for every node, ``(N, d)``.
-        bound: of the branches, ``degree`` by default.
-        lower: bounds that are known already, ``(A,)``.
-        time_limit: in seconds, for all anchors together.
-        branch_limit: for each anchor.
+        bound: of the branches.
+        time_limit: in seconds, for all anchors of a call together.
+        branch_limit: branches of each anchor that are bounded.
         tolerance: brackets narrower than this are closed.
         progress: called with the numbers of closed and of all anchors.
     """
-    bound = Degree() if bound is None else bound
-    end = float("inf") if time_limit is None else time.monotonic() + time_limit
-    if lower is None:
-        lower = bound(weights, Branches.undecided(graph, drops, anchors).problem(weights.w1.dtype),
-                      directions[:, None])[:, 0]
-    upper = (directions * weights.embed(graph)).sum(dim=1)[anchors].tolist()
-    trees: dict[int, _Tree] = {}
-    for position, anchor in enumerate(anchors.tolist()):
-        receptive = ReceptiveField.around(graph, drops, weights, anchor)
-        if receptive is not None and time.monotonic() < end:
-            trees[position] = _Tree(anchor, receptive, drops, directions[anchor], float(lower[position]))
-    limit = float("inf") if branch_limit is None else branch_limit
-    for tree in trees.values():
-        tree.close(tolerance)
-    while time.monotonic() < end:
-        unfinished = [tree for tree in trees.values() if tree.open and tree.bounded < limit]
-        if progress is not None:
-            progress(len(trees) - len(unfinished), len(anchors))
-        if not unfinished:
-            break
-        unfinished.sort(key=lambda tree: tree.bounded)
-        _split_and_bound(weights, graph, drops, directions, bound, unfinished, tolerance)
-    return _brackets(graph, trees, lower, upper)
 
+    bound: Degree = field(default_factory=Degree)
+    time_limit: float | None = None
+    branch_limit: int | None = None
+    tolerance: float = 1e-9
+    progress: Callable[[int, int], object] | None = field(default=None, repr=False)
+    certified: bool = field(default=True, init=False)
 
-def _split_and_bound(weights: GCNWeights, graph: Graph, drops: AdmissibleDrops, directions: Tensor, bound: BoundMethod,
-                     trees: list[_Tree], tolerance: float) -> None:
-    """Some rounds of splitting, until there are enough branches for a batch; and their bounds."""
-    children: list[tuple[_Tree, Decisions, float]] = []
-    for tree in _in_turn(trees):
-        above = tree.open[0].lower
-        children += [(tree, decisions, above) for decisions in tree.split()]
-        tree.close(tolerance)
-        if len(children) >= BATCH:
-            break
-    if not children:
-        return
-    branches = Branches.of(graph, drops, [tree.anchor for tree, _, _ in children],
-                           [tree.slots(decisions) for tree, decisions, _ in children])
-    found = bound(weights, branches.problem(weights.w1.dtype), directions[:, None])[:, 0].tolist()
-    for (tree, decisions, above), value in zip(children, found, strict=True):
-        tree.add(decisions, max(above, value))
-    for tree in trees:
-        tree.close(tolerance)
+    def __post_init__(self) -> None:
+        for name, limit in (("time_limit", self.time_limit), ("branch_limit", self.branch_limit)):
+            if limit is not None and not limit >= 0:
+                raise MethodError(f"{name}={limit!r}", "a limit is not negative", "Leave it out for none")
+
+    @property
+    def name(self) -> str:
+        return "exact" if self.branch_limit is None else "optimized"
+
+    @property
+    def resolution(self) -> int:
+        return self.bound.resolution
+
+    def line_resolution(self, hidden_channels: int) -> int:
+        return self.bound.line_resolution(hidden_channels)
+
+    def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
+        return self.bound.rules(hidden_channels)
+
+    def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+        brackets = [self.brackets(weights, problem, each) for each in directions.unbind(1)]
+        return torch.stack([bracket.lower for bracket in brackets], dim=1)
+
+    @torch.no_grad()
+    def brackets(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Brackets:
+        """Brackets of the least ``w · z_i(S)`` for the anchors of a problem; directions of all nodes, ``(N, d)``."""
+        end = float("inf") if self.time_limit is None else time.monotonic() + self.time_limit
+        limit = float("inf") if self.branch_limit is None else self.branch_limit
+        graph, drops, anchors = problem.graph, problem.drops, problem.anchors
+        lower = self.bound(weights, problem, directions[:, None])[:, 0]
+        clean = (directions * weights.embed(graph)).sum(dim=1)[anchors].tolist()
+        trees: dict[int, _Tree] = {}
+        for position, anchor in enumerate(anchors.tolist()):
+            receptive = ReceptiveField.around(graph, drops, weights, anchor)
+            if receptive is not None and time.monotonic() < end:
+                trees[position] = _Tree(anchor, receptive, drops, directions[anchor], float(lower[position]))
+                trees[position].close(self.tolerance)
+        while time.monotonic() < end:
+            unfinished = [tree for tree in trees.values() if tree.open and tree.bounded < limit]
+            if self.progress is not None:
+                self.progress(len(trees) - len(unfinished), len(anchors))
+            if not unfinished:
+                break
+            unfinished.sort(key=lambda tree: tree.bounded)
+            self._split_and_bound(weights, graph, drops, directions, unfinished)
+        return _brackets(graph, trees, lower, clean)
+
+    def _split_and_bound(self, weights: GCNWeights, graph: Graph, drops: AdmissibleDrops, directions: Tensor,
+                         trees: list[_Tree]) -> None:
+        """Some rounds of splitting, until there are enough branches for a batch; and their bounds."""
+        children: list[tuple[_Tree, Decisions, float]] = []
+        for tree in _in_turn(trees):
+            above = tree.open[0].lower
+            children += [(tree, decisions, above) for decisions in tree.split()]
+            tree.close(self.tolerance)
+            if len(children) >= BATCH:
+                break
+        if not children:
+            return
+        branches = Branches.of(graph, drops, [tree.anchor for tree, _, _ in children],
+                               [tree.slots(decisions) for tree, decisions, _ in children])
+        found = self.bound(weights, branches.problem(weights.w1.dtype), directions[:, None])[:, 0].tolist()
+        for (tree, decisions, above), value in zip(children, found, strict=True):
+            tree.add(decisions, max(above, value))
+        for tree in trees:
+            tree.close(self.tolerance)
 
 
 def _in_turn(trees: list[_Tree]) -> Iterator[_Tree]:
@@ -193,4 +223,4 @@ def _brackets(graph: Graph, trees: dict[int, _Tree], lower: Tensor, clean: list[
         low[position], high[position] = tree.lower, tree.upper
         exact[position], branches[position] = not tree.open, tree.bounded
         witnesses[position] = graph.edge_index[:, tree.field.slots[list(tree.witness)]]
-    return Brackets(low, high, exact, witnesses, branches)
+    return Brackets(low, high, exact, tuple(witnesses), branches)
