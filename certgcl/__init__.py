@@ -2,6 +2,7 @@
 
 from certgcl import bounds, errors, presets
 from certgcl._version import __version__
+from certgcl.accuracy import CertifiedAccuracy, certified_accuracy
 from certgcl.budget import EdgeDropBudget
 from certgcl.certificate import Certificate
 from certgcl.compactness import linear_bounds, node_compactness
@@ -22,6 +23,7 @@ __all__ = [
     "GCA",
     "GRACE",
     "Certificate",
+    "CertifiedAccuracy",
     "CompactnessRegularizer",
     "ContrastiveMethod",
     "EdgeDropBudget",
@@ -33,6 +35,7 @@ __all__ = [
     "Ramp",
     "__version__",
     "bounds",
+    "certified_accuracy",
     "certify_shards",
     "compactness_directions",
     "compare",
