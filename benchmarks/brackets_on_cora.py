@@ -1,6 +1,6 @@
 """Brackets on a real graph: how far the certified lower bound is from a value that some drop reaches.
 
-GRACE on Cora with its fast preset, plain and with the certified regularizer, ``q = round(0.4 d)``: brackets by ``optimized``
+GRACE on Cora, fast preset, plain and with the certified regularizer, ``q = round(0.4 d)``: brackets by ``optimized``
 (16 branches a node) for a sample of nodes, then by ``exact`` in a given time; the share of nodes with a certified sign
 (lower > 0 or upper < 0), the width of the bracket over the clean value, and the share that is closed.
 

@@ -18,6 +18,7 @@ _FORMAT = "certgcl-certificate-1"
 _PER_ANCHOR = ("nodes", "lower", "nominal", "rounding", "directions")
 _ARRAYS = (*_PER_ANCHOR, "local_budget")
 _BRACKET = ("upper", "witness_edges", "witness_sizes")
+EXACT = 1e-9  # a bracket no wider than this share of its value, and rounding, is a value
 _ONE_QUESTION = "parts of one certificate answer one question"
 
 
@@ -70,8 +71,10 @@ class Certificate:
 
     @property
     def exact(self) -> Tensor:
-        """Where ``lower`` is the minimum itself: a witness reaches it."""
-        return torch.zeros_like(self.positive) if self.upper is None else self.upper <= self.lower
+        """Where ``lower`` is the minimum itself, up to 1e-9 of its size and rounding: a witness reaches it."""
+        if self.upper is None:
+            return torch.zeros_like(self.positive)
+        return self.upper - self.lower <= EXACT * self.nominal.abs().maximum(self.upper.abs()) + self.rounding
 
     def witness(self, node: int) -> Tensor:
         """The edges, ``(2, k)``, without which ``w · z`` of a node is its ``upper``."""

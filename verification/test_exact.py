@@ -1,7 +1,10 @@
 """Branch and bound against enumeration: brackets hold the minimum, and close on it."""
 
+from dataclasses import replace
+
+import networkx as nx
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 import certgcl
 from certgcl.bounds import BranchAndBound, DropProblem
@@ -9,20 +12,27 @@ from certgcl.bounds.exact import Brackets
 from verification.audit import LEDGER, certify, tolerance, weights
 from verification.case import Case
 from verification.oracle import enumerated_minimum, nominal
-from verification.strategies import cases
+from verification.strategies import cases, gaussian_case
 
 FEWER = settings(max_examples=max(1, settings().max_examples // 4))  # a tree for every node of every case
 
 
-def search(case: Case, branch_limit: int | None = None) -> Brackets:
+def search(case: Case, branch_limit: int | None = None, tolerance: float = 1e-9) -> Brackets:
     graph = certgcl.Graph.from_networkx(case.graph, case.x)
     drops = certgcl.EdgeDropBudget(case.local, case.total).on(graph)
     problem = DropProblem(graph, drops, torch.arange(case.nodes))
-    return BranchAndBound(branch_limit=branch_limit).brackets(weights(case), problem, case.directions)
+    bound = BranchAndBound(branch_limit=branch_limit, tolerance=tolerance)
+    return bound.brackets(weights(case), problem, case.directions)
+
+
+# Directions of almost nothing: brackets that are narrow in absolute numbers are not closed.
+TINY = gaussian_case(nx.cycle_graph(5), seed=1).with_budget(2)
+TINY = replace(TINY, directions=1e-15 * TINY.directions)
 
 
 @FEWER
 @given(cases())
+@example(TINY)
 def test_brackets_hold_the_minimum_and_exact_ones_are_it(case: Case) -> None:
     truth, slack = enumerated_minimum(case), tolerance(case)
     degree = certify(case, "degree").lower
@@ -35,6 +45,18 @@ def test_brackets_hold_the_minimum_and_exact_ones_are_it(case: Case) -> None:
     assert found.exact.all()
     assert ((found.upper - truth).abs() <= slack).all()
     assert ((found.lower - truth).abs() <= slack).all()
+
+
+@FEWER
+@given(cases())
+@example(TINY)
+def test_a_tolerance_ends_the_search_and_never_lifts_the_bound(case: Case) -> None:
+    truth, slack = enumerated_minimum(case), tolerance(case)
+    for wide in (0.01, 0.3):
+        found = search(case, tolerance=wide)
+        assert (found.lower <= truth + slack).all()
+        width = wide * nominal(case).abs().maximum(found.upper.abs())
+        assert (found.upper - found.lower <= width + slack).all()
 
 
 @FEWER

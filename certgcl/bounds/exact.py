@@ -64,11 +64,13 @@ class _Tree:
         self.anchor, self.field, self.direction = anchor, receptive, direction
         self.budget, self.total = drops.local[receptive.nodes].tolist(), drops.total
         self.ends: list[tuple[int, int]] = list(map(tuple, receptive.edges.T.tolist()))
-        self.upper, self.witness = float(self._values([()])[0]), tuple[int, ...]()
+        self.clean = float(self._values([()])[0])
+        self.upper, self.witness = self.clean, tuple[int, ...]()
         self._try(tuple(greedy_drop(receptive, drops, direction).tolist()))
         self.order = self._ranked()
         self.number = count()
         self.open = [_Branch(lower, next(self.number), {})]
+        self.closed = float("inf")  # the least bound of branches closed within the tolerance
         self.bounded = 1
 
     def _values(self, sets: list[tuple[int, ...]]) -> Tensor:
@@ -86,12 +88,13 @@ class _Tree:
         """Edges in the order they are decided on: the anchor's own first, then those that matter more by themselves."""
         if not self.ends:
             return []
-        effect = (self._values([(k,) for k in range(len(self.ends))]) - float(self._values([()])[0])).abs().tolist()
+        effect = (self._values([(k,) for k in range(len(self.ends))]) - self.clean).abs().tolist()
         return sorted(range(len(self.ends)), key=lambda k: (0 not in self.ends[k], -effect[k]))
 
     @property
     def lower(self) -> float:
-        return min(self.open[0].lower, self.upper) if self.open else self.upper
+        """Below every branch, closed ones too: a tolerance may end the search, never lift the bound."""
+        return min(self.closed, self.upper, self.open[0].lower if self.open else self.upper)
 
     def split(self) -> list[Decisions]:
         """The two branches below the lowest open one, or none where nothing is left to decide in it."""
@@ -112,8 +115,9 @@ class _Tree:
         return {int(self.field.slots[k]): gone for k, gone in decisions.items()}
 
     def close(self, tolerance: float) -> None:
-        while self.open and self.open[0].lower >= self.upper - tolerance:
-            heapq.heappop(self.open)
+        width = tolerance * max(abs(self.clean), abs(self.upper))
+        while self.open and self.open[0].lower >= self.upper - width:
+            self.closed = min(self.closed, heapq.heappop(self.open).lower)
 
     def add(self, decisions: Decisions, lower: float) -> None:
         self.bounded += 1
@@ -130,7 +134,7 @@ class BranchAndBound:
         bound: of the branches.
         time_limit: in seconds, for all anchors of a call together.
         branch_limit: branches of each anchor that are bounded.
-        tolerance: brackets narrower than this are closed.
+        tolerance: brackets narrower than this share of the larger of clean value and upper bound are closed.
         progress: called with the numbers of closed and of all anchors.
     """
 

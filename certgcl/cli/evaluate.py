@@ -42,8 +42,7 @@ def evaluate(
 
         certgcl evaluate runs/Cora-grace-degree-fast-0 --protocol public
 
-        certgcl evaluate runs/Cora-grace-degree-fast-{0,1,2} --against runs/Cora-grace-none-0
-        --against runs/Cora-grace-none-1 --against runs/Cora-grace-none-2
+        certgcl evaluate runs/digits-grace-degree-fast-0 --against runs/digits-grace-none-0 --seeds 10
 
         certgcl evaluate --embeddings z.npy --labels y.npy --protocol grace --seeds 20
     """
