@@ -10,14 +10,14 @@ from certgcl.budget import BudgetLike
 from certgcl.certificate import Certificate
 from certgcl.directions import compactness_directions
 from certgcl.graph import GraphLike
-from certgcl.question import Question
+from certgcl.question import Question, Views
 from certgcl.reading import ModelLike
 
 __all__ = ["compactness_directions", "linear_bounds", "node_compactness"]
 
 
 def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
-                     method: str | BoundMethod = "degree", view: GraphLike | None = None,
+                     method: str | BoundMethod = "degree", view: GraphLike | None = None, views: Views = "one",
                      nodes: Tensor | Sequence[int] | None = None, dtype: torch.dtype = torch.float64,
                      time_limit: float | None = None, memory_limit: int | None = None) -> Certificate:
     """Certified lower bounds of node compactness: ``W^CL_i · z_i(S) >= lower_i`` for every admissible drop set S.
@@ -33,6 +33,9 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
             ``"optimized"`` and ``"exact"``, which search: tighter, slower, with ``upper`` and witnesses; or
             ``"paper"``, ``"released"``, which are not bounds; or an instance from :mod:`certgcl.bounds`.
         view: the fixed second view that gives ``W^CL``; the graph itself by default.
+        views: ``"both"`` lets the second view drop edges too, any that the budget allows: the paper's Definition 1,
+            ``W^CL_i(S2) · z_i(S1) >= lower_i`` for every pair of admissible drop sets. It is never above the value for
+            a fixed admissible view, much harder to bound, and takes many times as long, as all nodes are needed.
         nodes: the anchors to bound; all by default. They cost in proportion to their two-hop neighbourhoods.
         dtype: precision of the computation.
         time_limit: of a search, in seconds for all nodes together; what it has found by then is returned.
@@ -45,7 +48,7 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
         print(certificate)
     """
     method = get_method(method, time_limit)
-    question = Question.compactness(model, graph, budgets, method=method, view=view, dtype=dtype)
+    question = Question.compactness(model, graph, budgets, method=method, view=view, dtype=dtype, views=views)
     return question.certify(question.anchors(nodes), memory_limit)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -10,13 +11,16 @@ from torch import Tensor
 from certgcl.bounds import BoundMethod, BranchAndBound, DropProblem, get_method
 from certgcl.bounds.memory import default_limit, parts_that_fit
 from certgcl.bounds.rounding import rounding_slack
+from certgcl.bounds.two_views import LINES, EmbeddingRanges, TwoViews
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.certificate import Certificate
 from certgcl.directions import check_directions, compactness_directions
 from certgcl.encoder import GCNWeights
-from certgcl.errors import BoundError, InputError
+from certgcl.errors import BoundError, InputError, MethodError
 from certgcl.graph import Graph, GraphLike
 from certgcl.reading import ModelLike, read_encoder
+
+Views = Literal["one", "both"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +33,7 @@ class Question:
         bound: the method.
         view: what gives ``W^CL`` when there are no directions of one's own.
         given: ``(N, d)`` or ``(N, C, d)`` directions of one's own.
+        views: whether the second view is the given one, or any admissible view like the first.
 
     Build one with :meth:`compactness` or :meth:`linear`, which validate.
     """
@@ -39,16 +44,20 @@ class Question:
     bound: BoundMethod
     view: Graph
     given: Tensor | None = None
+    views: Views = "one"
 
     @classmethod
     @torch.no_grad()
     def compactness(cls, model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
-                    method: str | BoundMethod, view: GraphLike | None, dtype: torch.dtype) -> "Question":
+                    method: str | BoundMethod, view: GraphLike | None, dtype: torch.dtype,
+                    views: Views = "one") -> "Question":
         """What :func:`certgcl.node_compactness` asks."""
+        bound = get_method(method)
+        _check_views(views, view, bound)
         graph = Graph.of(graph)
         other = graph if view is None else graph.view(view)
         weights = read_encoder(model, graph).to(_precision(dtype))
-        return cls(weights, graph, EdgeDropBudget.of(budgets).on(graph), get_method(method), other)
+        return cls(weights, graph, EdgeDropBudget.of(budgets).on(graph), bound, other, views=views)
 
     @classmethod
     @torch.no_grad()
@@ -84,29 +93,37 @@ class Question:
         """The bounds at some anchors, in as many parts as the memory limit (in bytes) asks for."""
         limit = default_limit(anchors.device) if memory_limit is None else _limit(memory_limit)
         problem = DropProblem(self.graph, self.drops, anchors.contiguous())
-        parts = parts_that_fit(self.bound, self.weights, problem, self.directions.shape[1], limit)
+        second, number = None, self.directions.shape[1]
+        if self.views == "both":
+            second, number = TwoViews.of(EmbeddingRanges.of(self.bound, self.weights, self.graph, self.drops,
+                                                            limit)), LINES
+        parts = parts_that_fit(self.bound, self.weights, problem, number, limit)
         if len(parts) == 1 or isinstance(self.bound, BranchAndBound):  # whose limits are for all anchors together
-            return self._certify(problem)
-        certificates = [self._certify(DropProblem(self.graph, self.drops, anchors[places])) for places in parts]
+            return self._certify(problem, second)
+        certificates = [self._certify(DropProblem(self.graph, self.drops, anchors[places]), second) for places in parts]
         return Certificate.joined(certificates).at(torch.argsort(torch.cat(parts)))
 
-    def _certify(self, problem: DropProblem) -> Certificate:
+    def _certify(self, problem: DropProblem, second: TwoViews | None) -> Certificate:
         """The bounds at the anchors of a problem, checked before they are called a certificate."""
         weights, directions, bound, anchors = self.weights, self.directions, self.bound, problem.anchors
-        upper, witnesses = None, None
-        if isinstance(bound, BranchAndBound) and directions.shape[1] == 1:
+        upper, witnesses, name = None, None, bound.name
+        if second is not None:
+            lower, rounding = second.bound(bound, weights, problem)
+            name = f"{bound.name}, both views"
+        elif isinstance(bound, BranchAndBound) and directions.shape[1] == 1:
             brackets = bound.brackets(weights, problem, directions[:, 0])
             lower, upper, witnesses = brackets.lower[:, None], brackets.upper[:, None], brackets.witnesses
+            rounding = rounding_slack(weights, problem, directions)
         else:
             lower = bound(weights, problem, directions)
+            rounding = rounding_slack(weights, problem, directions)
         chosen = directions[anchors]
         nominal = (chosen @ self.embeddings[anchors][..., None])[..., 0]
-        rounding = rounding_slack(weights, problem, directions)
         _check(lower, nominal, rounding, anchors, bound)
         if self.given is None or self.given.dim() == 2:
             lower, nominal, rounding, chosen = lower[:, 0], nominal[:, 0], rounding[:, 0], chosen[:, 0]
             upper = None if upper is None else upper[:, 0]
-        return Certificate(anchors, lower, nominal, rounding, bound.name, bound.certified, self.drops.local,
+        return Certificate(anchors, lower, nominal, rounding, name, bound.certified, self.drops.local,
                            self.drops.total, chosen, upper, witnesses)
 
 
@@ -122,6 +139,19 @@ def _check(lower: Tensor, nominal: Tensor, rounding: Tensor, anchors: Tensor, bo
 
 
 # -- arguments -------------------------------------------------------------------------------------
+
+
+def _check_views(views: Views, view: GraphLike | None, bound: BoundMethod) -> None:
+    if views not in get_args(Views):
+        raise InputError(f"views={views!r}", "it is 'one' or 'both'", "Leave it out for one")
+    if views == "one":
+        return
+    if view is not None:
+        raise InputError("views='both' beside view=", "with both views free there is no fixed second one",
+                         "Leave one out")
+    if not bound.certified or isinstance(bound, BranchAndBound):
+        raise MethodError(f"views='both' with method {bound.name!r}", "only closed-form bounds know a second view",
+                          "Use 'degree', 'degree-fast', 'degree-cheap', 'crown' or 'interval'")
 
 
 def _precision(dtype: torch.dtype) -> torch.dtype:
