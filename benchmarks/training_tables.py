@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks.report import markdown
 from certgcl.evaluation import compare
+from certgcl.methods import METHODS
 
 Row = dict[str, Any]
 MEASURES = {"micro": "Micro-F1", "lower_over_norm": "certified / norm", "drop_rate": "certified drop rate"}
@@ -23,11 +24,13 @@ def tables(rows: Sequence[Row]) -> list[str]:
 
 
 def by_run(rows: Iterable[Row]) -> dict[tuple[str, str], dict[int, Row]]:
-    """The seeds of every method and variant."""
+    """The seeds of every method and variant, methods and variants in the order of the papers."""
     runs: dict[tuple[str, str], dict[int, Row]] = defaultdict(dict)
     for row in rows:
         runs[row["method"], row["variant"]][row["seed"]] = row
-    return runs
+    variants = (*BASELINES, "certified")
+    return dict(sorted(runs.items(), key=lambda run: (
+        list(METHODS).index(run[0][0]), variants.index(run[0][1].split(":")[0]), run[0][1])))
 
 
 def summary(rows: Sequence[Row]) -> str:
