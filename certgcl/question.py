@@ -11,7 +11,7 @@ from torch import Tensor
 from certgcl.bounds import BoundMethod, BranchAndBound, DropProblem, get_method
 from certgcl.bounds.memory import default_limit, parts_that_fit
 from certgcl.bounds.rounding import rounding_slack
-from certgcl.bounds.two_views import LINES, EmbeddingRanges, TwoViews
+from certgcl.bounds.two_views import LINES, TwoViews
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.certificate import Certificate
 from certgcl.directions import check_directions, compactness_directions
@@ -95,8 +95,7 @@ class Question:
         problem = DropProblem(self.graph, self.drops, anchors.contiguous())
         second, number = None, self.directions.shape[1]
         if self.views == "both":
-            second, number = TwoViews.of(EmbeddingRanges.of(self.bound, self.weights, self.graph, self.drops,
-                                                            limit)), LINES
+            second, number = TwoViews.of(self.bound, self.weights, self.graph, self.drops, limit), LINES
         parts = parts_that_fit(self.bound, self.weights, problem, number, limit)
         if len(parts) == 1 or isinstance(self.bound, BranchAndBound):  # whose limits are for all anchors together
             return self._certify(problem, second)
@@ -107,16 +106,15 @@ class Question:
         """The bounds at the anchors of a problem, checked before they are called a certificate."""
         weights, directions, bound, anchors = self.weights, self.directions, self.bound, problem.anchors
         upper, witnesses, name = None, None, bound.name
+        rounding = rounding_slack(weights, problem, directions)
         if second is not None:
             lower, rounding = second.bound(bound, weights, problem)
-            name = f"{bound.name}, both views"
+            name = f"{name}, both views"
         elif isinstance(bound, BranchAndBound) and directions.shape[1] == 1:
             brackets = bound.brackets(weights, problem, directions[:, 0])
             lower, upper, witnesses = brackets.lower[:, None], brackets.upper[:, None], brackets.witnesses
-            rounding = rounding_slack(weights, problem, directions)
         else:
             lower = bound(weights, problem, directions)
-            rounding = rounding_slack(weights, problem, directions)
         chosen = directions[anchors]
         nominal = (chosen @ self.embeddings[anchors][..., None])[..., 0]
         _check(lower, nominal, rounding, anchors, bound)

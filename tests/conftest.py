@@ -1,5 +1,8 @@
 """One small graph that several test files use, with dense and with sparse features."""
 
+import signal
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -31,3 +34,11 @@ def either_graph(request: pytest.FixtureRequest) -> Graph:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _interruptible() -> Iterator[None]:
+    """A shell's background jobs ignore Ctrl-C, and so would these tests and the processes they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

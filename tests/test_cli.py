@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cli import plain, run
 from toys import random_graph, toy_weights, without
 from typer.testing import Result
 
@@ -16,6 +15,7 @@ import certgcl
 from certgcl.cli import progress as bars
 from certgcl.cli.progress import ShardBar, describe
 from certgcl.sharding import ShardProgress
+from tests.cli import plain, run
 
 GRAPH, WEIGHTS = random_graph(nodes=40, density=0.1), toy_weights()
 

@@ -1,12 +1,12 @@
 from pathlib import Path
 
 import pytest
-from cli import json_of, plain, run
 from toys import random_graph, toy_weights
 
 import certgcl
 from certgcl.audit import audit
 from certgcl.cli import audit as command
+from tests.cli import json_of, plain, run
 
 GRAPH, WEIGHTS = random_graph(nodes=30, density=0.1), toy_weights()
 AUDIT = ("audit", "--graph", "graph", "--weights", "encoder.npz", "--budget", "2", "--samples", "10", "--searches", "5")

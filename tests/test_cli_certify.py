@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from cli import json_of, plain, run
 
 import certgcl
+from tests.cli import json_of, plain, run
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,9 @@
 from pathlib import Path
 
 import pytest
-from cli import json_of, plain, run
 
 from certgcl.datasets import DATASETS
+from tests.cli import json_of, plain, run
 
 
 def test_every_dataset_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,6 +24,7 @@ def test_files_are_found_where_they_are_looked_for(tmp_path: Path, monkeypatch: 
     raw.mkdir(parents=True)
     (raw / "amazon_electronics_photo.npz").touch()
     monkeypatch.setenv("CERTGCL_CACHE", str(tmp_path))
+    monkeypatch.delenv("CERTGCL_DATA", raising=False)
     for arguments in ((), ("--data-root", str(tmp_path))):
         rows = json_of("datasets", *arguments)["datasets"]
         assert str(tmp_path) in {row["found"] for row in rows if row["name"] == "Photo"}

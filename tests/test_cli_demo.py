@@ -1,7 +1,7 @@
 import pytest
-from cli import json_of, plain, run
 
 from certgcl.cli import demo
+from tests.cli import json_of, plain, run
 
 
 @pytest.fixture(autouse=True)

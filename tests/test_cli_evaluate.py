@@ -3,10 +3,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cli import json_of, plain, run
 from torch_geometric.data import Data
 
 import certgcl
+from tests.cli import json_of, plain, run
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from cli import json_of
 
 from certgcl.methods import METHODS
+from tests.cli import json_of
 
 
 @pytest.mark.parametrize("method", METHODS)

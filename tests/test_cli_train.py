@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from cli import json_of, plain, run
 from torch_geometric.data import Data
 
 import certgcl
 from certgcl.cli.progress import TrainingBar
 from certgcl.training import Progress
+from tests.cli import json_of, plain, run
 
 KARATE = ("train", "--dataset", "karate", "--epochs", "4")
 OUT = Path("runs/karate-grace-degree-fast-0")

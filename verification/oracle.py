@@ -37,15 +37,27 @@ def embeddings(case: Case, graphs: list[nx.Graph]) -> Tensor:
     return output.reshape(len(graphs), case.nodes, -1)
 
 
-@torch.no_grad()
-def enumerated_minimum(case: Case) -> Tensor:
-    """``min_S w_i · z_i(S)`` over all admissible S, ``(n,)``."""
+def admissible_embeddings(case: Case) -> Tensor:
+    """Embeddings for every admissible drop, the clean ones first; ``(drops, n, d2)``."""
     graphs = []
     for drops in admissible_drops(case):
         graph = case.graph.copy()
         graph.remove_edges_from(drops)
         graphs.append(graph)
-    return (embeddings(case, graphs) * case.directions).sum(dim=2).amin(dim=0)
+    return embeddings(case, graphs)
+
+
+@torch.no_grad()
+def enumerated_minimum(case: Case) -> Tensor:
+    """``min_S w_i · z_i(S)`` over all admissible S, ``(n,)``."""
+    return (admissible_embeddings(case) * case.directions).sum(dim=2).amin(dim=0)
+
+
+@torch.no_grad()
+def enumerated_minimum_over_pairs(case: Case) -> Tensor:
+    """``min W^CL_i(S2) · z_i(S1)`` over all pairs of admissible S1 and S2, ``(n,)``."""
+    z = admissible_embeddings(case)
+    return torch.einsum("anc,bnc->nab", _directions(z), z).flatten(1).amin(dim=1)
 
 
 @torch.no_grad()
@@ -56,13 +68,17 @@ def nominal(case: Case) -> Tensor:
 
 @torch.no_grad()
 def compactness_directions(case: Case) -> Tensor:
-    """``z̄_i - mean_{j≠i} z̄_j`` on the clean graph, written as a loop."""
-    z = embeddings(case, [case.graph])[0]
-    unit = [row / max(float(row.norm()), 1e-12) for row in z]
+    """``z̄_i - mean_{j≠i} z̄_j`` on the clean graph, ``(n, d2)``."""
+    return _directions(embeddings(case, [case.graph]))[0]
+
+
+def _directions(z: Tensor) -> Tensor:
+    """``z̄_i - mean_{j≠i} z̄_j`` for embeddings on many graphs, written as a loop; ``(graphs, n, d2)``."""
+    nodes = range(z.shape[1])
+    unit = [z[:, i] / z[:, i].norm(dim=1, keepdim=True).clamp(min=1e-12) for i in nodes]
     return torch.stack([
-        unit[i] - sum((unit[j] for j in range(case.nodes) if j != i), torch.zeros_like(unit[i])) / (case.nodes - 1)
-        for i in range(case.nodes)
-    ])
+        unit[i] - sum((unit[j] for j in nodes if j != i), torch.zeros_like(unit[i])) / (len(nodes) - 1) for i in nodes
+    ], dim=1)
 
 
 def _layer(weight: Tensor, bias: Tensor) -> GCNConv:

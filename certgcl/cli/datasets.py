@@ -10,7 +10,7 @@ from rich.table import Column, Table
 from certgcl.cli.arguments import DataRootOption, JsonFlag
 from certgcl.cli.outcome import outcome, show
 from certgcl.datasets import DATASETS, DatasetInfo
-from certgcl.datasets.paper import _cache, _missing
+from certgcl.datasets.paper import cache_folder, missing_files
 
 COUNTS = ("nodes", "edges", "features", "classes")
 
@@ -31,8 +31,8 @@ def datasets(data_root: DataRootOption = None, as_json: JsonFlag = False) -> Non
 
 def _row(info: DatasetInfo, root: Path | None) -> dict[str, Any]:
     named = os.environ.get("CERTGCL_DATA")
-    folders = [root] if root is not None else [*([Path(named).expanduser()] if named else []), _cache()]
-    found = next((str(folder) for folder in folders if not _missing(folder, info)), None)
+    folders = [root] if root is not None else [*([Path(named).expanduser()] if named else []), cache_folder()]
+    found = next((str(folder) for folder in folders if not missing_files(folder, info)), None)
     return asdict(info) | {"kind": info.kind, "found": found if info.files else None}
 
 

@@ -31,8 +31,8 @@ def read(info: DatasetInfo, root: Path | None = None) -> Data:
     if root is not None:
         return _read_from(root, info)
     named = os.environ.get("CERTGCL_DATA")
-    for folder in ([Path(named).expanduser()] if named else []) + [_cache()]:
-        if not _missing(folder, info):
+    for folder in ([Path(named).expanduser()] if named else []) + [cache_folder()]:
+        if not missing_files(folder, info):
             return _read_from(folder, info)
     return _download(info)
 
@@ -50,17 +50,17 @@ def row_normalised(x: Tensor) -> Tensor:
     return csr_matrix(rowptr, x.col_indices().long(), values / total[row], (x.shape[0], x.shape[1]))
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
     return Path(os.environ.get("CERTGCL_CACHE") or "~/.cache/certgcl").expanduser()
 
 
-def _missing(root: Path, info: DatasetInfo) -> list[str]:
+def missing_files(root: Path, info: DatasetInfo) -> list[str]:
     return [file for file in info.files if not (root / info.folder / "raw" / file).is_file()]
 
 
 def _read_from(root: Path, info: DatasetInfo) -> Data:
     """PyG writes beside ``raw``, and into it where a file is missing: it gets a link elsewhere, once all are there."""
-    raw, missing = root / info.folder / "raw", _missing(root, info)
+    raw, missing = root / info.folder / "raw", missing_files(root, info)
     if missing:
         raise DatasetError(f"no {', '.join(missing)} in {raw}", f"{info.name} is read from there when root is {root}",
                            "Put the files there, or leave root out to have them downloaded")
@@ -74,7 +74,7 @@ def _read_from(root: Path, info: DatasetInfo) -> Data:
 
 def _download(info: DatasetInfo) -> Data:
     """Into a folder of its own; the files are moved to their place in the cache once PyG has read them all."""
-    cache, raw = _cache(), Path(info.folder, "raw")
+    cache, raw = cache_folder(), Path(info.folder, "raw")
     with _refusing(f"{info.name} is neither in CERTGCL_DATA nor in {cache}, and its download failed",
                    f"{', '.join(info.files)} must lie in {cache / raw}, or in {raw} below the folder CERTGCL_DATA",
                    "Put them there, or try again with a network"):

@@ -1,0 +1,137 @@
+"""Where embeddings can be, whatever is dropped; and where they can point."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from certgcl.bounds.interval import layer1_on_box, layer2_on_box
+from certgcl.bounds.memory import parts_that_fit
+from certgcl.bounds.problem import BoundMethod, DropProblem
+from certgcl.bounds.rounding import rounding_slack
+from certgcl.budget import AdmissibleDrops
+from certgcl.encoder import GCNWeights
+from certgcl.graph import Graph
+
+SMALLEST_NORM = 1e-12  # what torch.nn.functional.normalize divides shorter rows by
+
+
+class Span(NamedTuple):
+    """Values anywhere in ``[low, high]``."""
+
+    low: Tensor
+    high: Tensor
+
+    def meet(self, other: "Span") -> "Span":
+        """Values that are in both."""
+        return Span(self.low.maximum(other.low), self.high.minimum(other.high))
+
+    def plus(self, low: Tensor, high: Tensor | None = None) -> "Span":
+        """With a value added, or one of another span."""
+        return Span(self.low + low, self.high + (low if high is None else high))
+
+    def times(self, factor: Tensor) -> "Span":
+        """Times a given factor of either sign."""
+        ends = self.low * factor, self.high * factor
+        return Span(torch.minimum(*ends), torch.maximum(*ends))
+
+    def sum(self) -> "Span":
+        """Of the values in a row."""
+        return Span(self.low.sum(dim=1), self.high.sum(dim=1))
+
+    def at(self, rows: Tensor) -> "Span":
+        return Span(self.low[rows], self.high[rows])
+
+    def least_squares(self) -> Tensor:
+        return self.low.clamp(min=0).square() + self.high.clamp(max=0).square()
+
+    def largest(self) -> Tensor:
+        """Absolute values, at most."""
+        return self.high.maximum(-self.low)
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingRanges:
+    """Ranges over all admissible drops for every node, in float64, with room for the rounding of their computation.
+
+    With u the unit vector along the clean embedding, an embedding is ``z = a u + p``, ``a = u · z``. Scale moves a
+    alone, so the range of ``p`` is far smaller than that of z where drops do little more than scale.
+
+    Args:
+        clean: the clean embeddings, ``(N, d)``.
+        unit: ``u``; zero where the clean embedding is, ``(N, d)``.
+        axis: ``v``, the unit vector along the mean of all u, ``(d,)``.
+        along: of a, ``(N,)``.
+        across: of ``p``, ``(N, d)``. Holds zero.
+        across_on_axis: of ``v · p``, ``(N,)``. Holds zero.
+        box: of z, ``(N, d)``.
+    """
+
+    clean: Tensor
+    unit: Tensor
+    axis: Tensor
+    along: Span
+    across: Span
+    across_on_axis: Span
+    box: Span
+
+    @classmethod
+    def of(cls, bound: BoundMethod, weights: GCNWeights, graph: Graph, drops: AdmissibleDrops,
+           memory_limit: int) -> "EmbeddingRanges":
+        """From a lower bound of ``2 (d + 2)`` directions at every node, in parts that fit the memory (in bytes)."""
+        clean = weights.embed(graph).double()
+        unit = functional.normalize(clean, dim=1)
+        axis = functional.normalize(unit.mean(dim=0), dim=0)
+        frame = torch.cat([torch.eye(len(axis)).to(axis), axis[None]])
+        everyone = DropProblem(graph, drops, torch.arange(graph.num_nodes, device=axis.device))
+        parts = parts_that_fit(bound, weights, everyone, 2 * len(frame) + 2, memory_limit)
+        found = [_ranges(bound, weights, DropProblem(graph, drops, nodes), unit[nodes], frame) for nodes in parts]
+        order = torch.argsort(torch.cat(parts))
+        (low, high), box = (Span(*(torch.cat(ends)[order] for ends in zip(*spans, strict=True)))
+                            for spans in zip(*found, strict=True))
+        along, channels = Span(low[:, -1], high[:, -1]), slice(len(axis))
+        low, high = low[:, :-1].clamp(max=0), high[:, :-1].clamp(min=0)
+        across = Span(low[:, channels], high[:, channels])
+        together = Span(along.low[:, None], along.high[:, None]).times(unit).plus(*across)
+        return cls(clean, unit, axis, along, across, Span(low[:, -1], high[:, -1]), box.meet(together))
+
+
+def _ranges(bound: BoundMethod, weights: GCNWeights, problem: DropProblem, unit: Tensor,
+            frame: Tensor) -> tuple[Span, Span]:
+    """At the anchors: of ``p`` along every vector of the frame and of a, ``(A, d + 2)``; of z by intervals."""
+    dtype, hood = weights.w1.dtype, problem.neighbourhood(weights.w1.dtype)
+    # The same anchors counted from zero: directions are then needed at them alone, not at every node.
+    here = DropProblem(problem.graph, problem.drops, torch.arange(len(unit), device=unit.device))
+    here.neighbourhoods[dtype] = hood
+    channels = torch.eye(unit.shape[1], dtype=dtype, device=unit.device).expand(len(unit), -1, -1)
+    slack = rounding_slack(weights, here, channels).double()
+    lower, upper = layer2_on_box(layer1_on_box(weights, problem.projected(weights), hood), hood)
+    box = weights.activation2.interval(lower.double() - slack, upper.double() + slack)
+
+    share = (unit @ frame.T)[..., None] * unit[:, None]
+    directions = torch.cat([frame - share, unit[:, None]], dim=1)
+    values = bound(weights, here, torch.cat([directions, -directions], dim=1).to(dtype)).double()
+    least, negative_most = values.chunk(2, dim=1)
+    # Directions are rounded too, hence the sizes of their terms before these cancel.
+    sizes = torch.cat([frame.abs() + share.abs(), unit[:, None].abs()], dim=1)
+    room = (sizes @ slack[..., None])[..., 0]
+    return Span(least - room, room - negative_most), Span(*box)
+
+
+def unit_span(box: Span, norm: Tensor) -> Span:
+    """The range of every channel of ``z / max(‖z‖, 1e-12)`` for z in a box and of at least the given norms.
+
+    ``x / max(sqrt(x² + R), n)`` never falls with x. For a positive x it is least where R, which is what the other
+    channels add, is largest; for a negative one where R and n are smallest.
+    """
+    others = 1 - torch.eye(box.low.shape[1]).to(box.low)  # a sum less one term would cancel
+    most, least = box.largest().square() @ others, box.least_squares() @ others
+
+    def lowest(x: Tensor) -> Tensor:
+        longest = (x.square() + most).sqrt().clamp(min=SMALLEST_NORM)
+        shortest = (x.square() + least).sqrt().maximum(norm[:, None])
+        return x / torch.where(x >= 0, longest, shortest)
+
+    return Span(lowest(box.low), -lowest(-box.high))
