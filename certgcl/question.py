@@ -82,7 +82,7 @@ class Question:
             return self.given[:, None] if self.given.dim() == 2 else self.given
         with torch.no_grad():
             z = self.embeddings if self.view is self.graph else self.weights.embed(self.view)
-            return compactness_directions(z)[:, None]
+            return compactness_directions(z.double()).to(z)[:, None]  # unit vectors may cancel
 
     def anchors(self, nodes: Tensor | Sequence[int] | None) -> Tensor:
         """``nodes`` as checked node numbers; all by default."""
