@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,13 @@ def test_single_precision_is_right_to_its_rounding(weights: GCNWeights, graph: G
     assert single.lower.dtype == single.rounding.dtype == torch.float32
     assert (single.lower <= double.lower + single.rounding).all()
     assert (single.rounding > double.rounding).all()
+
+
+def test_nearly_parallel_embeddings_do_not_cancel_in_single_precision(weights: GCNWeights, graph: Graph) -> None:
+    parallel = replace(weights, b2=weights.b2.new_tensor([3e3, 1e3, 2e3]))
+    double, single = (node_compactness(parallel, graph, 0, views="both", dtype=dtype)
+                      for dtype in (torch.float64, torch.float32))
+    torch.testing.assert_close(single.nominal.double(), double.nominal, rtol=0.01, atol=0)
 
 
 def test_a_file_holds_all_of_it(weights: GCNWeights, graph: Graph, tmp_path: Path) -> None:
