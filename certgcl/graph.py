@@ -143,6 +143,13 @@ class Graph:
         """The slot of ``(j, i)`` for every slot ``(i, j)``, ``(2 |E|,)``."""
         return torch.argsort(self.col * self.num_nodes + self.row)
 
+    def has_edge(self, i: Tensor, j: Tensor) -> Tensor:
+        """Whether nodes are joined, pair by pair."""
+        if not self.col.numel():
+            return torch.zeros_like(i, dtype=torch.bool)
+        slots, wanted = self.row * self.num_nodes + self.col, i * self.num_nodes + j
+        return slots[torch.searchsorted(slots, wanted).clamp(max=len(slots) - 1)] == wanted
+
     @property
     def edge_index(self) -> Tensor:
         """Both directions of every edge, as PyG wants them, ``(2, 2 |E|)``."""

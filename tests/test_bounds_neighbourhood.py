@@ -15,7 +15,9 @@ from toys import (
     without,
 )
 
+from certgcl.bounds import neighbourhood
 from certgcl.bounds.interval import BoxRows
+from certgcl.bounds.neighbourhood import edges_between_neighbours
 from certgcl.budget import EdgeDropBudget
 from certgcl.graph import Graph
 
@@ -112,3 +114,14 @@ def test_box_holds_all_admissible_matrices_and_touches_them(source: nx.Graph, bu
     # In a tree the ends of an edge share no neighbour, so only a total budget keeps both from their largest scale.
     if nx.is_forest(source) and budget.total is None:
         torch.testing.assert_close(box.upper, reached, rtol=1e-14, atol=0)
+
+
+def test_edges_between_neighbours_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, nodes = random_graph(density=0.5), torch.arange(11, -1, -1)
+    drops = EdgeDropBudget(local=[0, 0, *[1] * 10]).on(graph)
+    source = nx.Graph(edges_of(graph))
+    expected = [sum(u > 1 and v > 1 for u, v in source.subgraph(source[node]).edges) for node in nodes.tolist()]
+    assert edges_between_neighbours(graph, drops, nodes).tolist() == expected
+    assert max(expected) > 2
+    monkeypatch.setattr(neighbourhood, "MAX_PATHS", 0)
+    assert (edges_between_neighbours(graph, drops, nodes) >= torch.tensor(expected)).all()

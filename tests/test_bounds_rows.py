@@ -5,6 +5,7 @@ from itertools import combinations, product
 import networkx as nx
 import pytest
 import torch
+from scipy.optimize import linprog
 from torch import Tensor
 from toys import (
     SIX_NODE_BUDGETS,
@@ -23,7 +24,7 @@ from certgcl.bounds.blocks import Block, take
 from certgcl.bounds.counts import DropCases, drop_cases
 from certgcl.bounds.neighbourhood import Hop
 from certgcl.bounds.plan import Partition
-from certgcl.bounds.rows import case_minima, least_terms
+from certgcl.bounds.rows import case_minima, largest_gain, least_terms
 from certgcl.budget import EdgeDropBudget
 
 Inputs = tuple[Tensor, Tensor, Tensor]
@@ -225,6 +226,33 @@ def test_at_ties_the_gradient_is_that_of_a_plane_above(source: tuple[nx.Graph, l
             steps = [10 ** -(seed % 4) * step for step in random_inputs(block, shared, 2 * seed)]
             plane = value + sum((gradient * step).sum() for gradient, step in zip(gradients, steps, strict=True))
             assert total(*(point + step for point, step in zip(inputs, steps, strict=True))) <= plane + 1e-12
+
+
+# -- under a total budget ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("total", [1, 2, 3, 5])
+@every_row
+def test_the_largest_gain_is_that_of_the_linear_program(source: tuple[nx.Graph, list[int]], total: int) -> None:
+    hop = hood_of(toy_graph(source[0]), EdgeDropBudget(local=source[1], total=total)).inner
+    block, = blocks.blocks(hop, drop_cases(hop, 9), lambda size, cases: 1, torch.arange(len(hop.nodes)))
+    assert block.units is not None
+    density = random_tensor(len(block.rows), block.size, 2, seed=0).abs() * (block.capacity > 0)[..., None]
+    found = largest_gain(block, density)
+    for row, m in product(range(len(block.rows)), range(2)):
+        for t, units in enumerate(block.units[row].tolist()):
+            best = linprog(-density[row, :, m].numpy(), A_ub=[[1] * block.size], b_ub=[units],
+                           bounds=[(0, capacity) for capacity in block.capacity[row].tolist()])
+            assert float(found[row, t, m]) == pytest.approx(-best.fun, abs=1e-12)
+
+
+def test_a_total_that_is_no_limit_is_none() -> None:
+    graph = toy_graph(MIXED[0])
+    for total in (None, graph.num_edges):
+        assert hood_of(graph, EdgeDropBudget(local=1, total=total)).inner.total is None
+    star = toy_graph(nx.star_graph(5))
+    assert hood_of(star, EdgeDropBudget(total=5)).inner.total is None
+    assert hood_of(star, EdgeDropBudget(total=4)).inner.total is not None
 
 
 # -- what it bounds --------------------------------------------------------------------------------

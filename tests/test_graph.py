@@ -325,3 +325,13 @@ def test_a_view_shares_the_features_and_has_the_edges_given(graph: Graph) -> Non
     assert view.features is graph.features
     assert view.x is graph.x
     assert view.edge_index.tolist() == [[0, 1], [1, 0]]
+
+
+def test_a_graph_knows_which_nodes_are_joined(graph: Graph) -> None:
+    nodes = torch.arange(graph.num_nodes)
+    i, j = torch.cartesian_prod(nodes, nodes).T
+    joined = torch.zeros(graph.num_nodes, graph.num_nodes, dtype=torch.bool)
+    joined[graph.row, graph.col] = True
+    assert torch.equal(graph.has_edge(i, j), joined[i, j])
+    alone = Graph.from_edges(torch.ones(2, 1), torch.empty(2, 0, dtype=torch.long))
+    assert not alone.has_edge(torch.tensor([0, 1]), torch.tensor([1, 1])).any()

@@ -6,7 +6,7 @@ One node, case, functional and count at a time: slow, and made to be read beside
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import combinations, pairwise
 from math import floor
 from typing import Literal
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from verification.case import Case
+from verification.oracle import enumerated_minimum
 
 Rule = Literal["adaptive", "flat", "parallel"]
 Vector = NDArray[np.float64]
@@ -30,6 +31,8 @@ def degree_reference(case: Case, slopes: Sequence[Rule] = ("adaptive", "flat", "
         preactivations: ``"functional"`` is ``degree``, ``"interval"`` is ``degree-cheap``.
         lines: ``"shared"`` gives all cases of a row the union of their layer-1 intervals, and so the same lines.
     """
+    if min(case.graph_budget(), len(case.edges)) == 1:  # section 15: one edge in all is enumerated
+        return enumerated_minimum(case)
     bound = _Bound(case, slopes, resolution, preactivations == "functional", lines == "shared")
     return torch.tensor([bound.lower(i) for i in range(case.nodes)], dtype=torch.float64)
 
@@ -51,6 +54,7 @@ class Drops:
         while self.q != before:
             before = self.q
             self.q = [min(q, self.droppable_edges(i)) for i, q in enumerate(before)]
+        self.total = case.graph_budget()
         # What k can lose while (j, k) is kept: min(q_k, droppable edges of k other than (j, k)).
         self.most_drops = {(j, k): min(self.q[k], self.droppable_edges(k) - self.droppable(j, k))
                            for k, neighbours in enumerate(self.neighbours) for j in neighbours}
@@ -78,10 +82,29 @@ class Drops:
         return total
 
     def row_lemma(self, j: int, counts: range, own: Callable[[float], float], g: Mapping[int, float],
-                  more: int = 0) -> float:
-        """``min_t s_j(t) ( own(s_j(t)) + Σ_k g_k - top_(t + more) )`` over the counts t (section 5)."""
+                  density: Mapping[int, float] | None = None, more: int = 0) -> float:
+        """``min_t s_j(t) ( own(s_j(t)) + Σ_k g_k - top_(t + more) - gain_t )`` over the counts (sections 5, 15)."""
         total, largest = sum(g.values()), sorted((g[k] for k in g if self.droppable(j, k)), reverse=True)
-        return min(self.s(j, t) * (own(self.s(j, t)) + total - sum(largest[: t + more])) for t in counts)
+        gain = [self.gain(j, t, density or {}) for t in counts]
+        return min(self.s(j, t) * (own(self.s(j, t)) + total - sum(largest[: t + more]) - gained)
+                   for t, gained in zip(counts, gain, strict=True))
+
+    def gain(self, j: int, t: int, density: Mapping[int, float]) -> float:
+        """``max Σ_k x_k ρ_k`` with ``0 <= x_k <= most_drops(j, k)`` and ``Σ_k x_k <= U_t`` (section 15)."""
+        left = max(0, self.total - t)
+        pairs = combinations(self.neighbours[j], 2)
+        between = sum(self.droppable(k, other) for k, other in pairs if other in self.neighbours[k])
+        units, gain = left + min(left, between), 0.0
+        for k in sorted(density, key=lambda k: -density[k]):
+            taken = min(units, self.most_drops[j, k])
+            units, gain = units - taken, gain + taken * density[k]
+        return gain
+
+    def ways(self, j: int, v: Vector) -> list[tuple[dict[int, float], dict[int, float]]]:
+        """The terms of ``s_k v_k``: each at its least; or all clean, with what a drop can gain at each (section 15)."""
+        worst = {k: self.scaled(j, k, v[k]) for k in self.neighbours[j]}
+        clean = {k: self.s(k, 0) * v[k] for k in self.neighbours[j]}
+        return [(worst, {}), (clean, {k: (clean[k] - worst[k]) / max(1, self.most_drops[j, k]) for k in clean})]
 
     def groups(self, j: int, resolution: int) -> list[range]:
         """The counts ``0 … q``: one by one below ``resolution``, else in so many groups (section 6).
@@ -158,15 +181,12 @@ class _Bound:
 
     def layer1_by_degree(self, j: int, counts: range, y: Vector) -> float:
         """The row lemma with ``g_k = least([low, high], y_k)`` and ``own(s) = s y_j`` (section 5)."""
-        g = {k: self.drops.scaled(j, k, y[k]) for k in self.drops.neighbours[j]}
-        return self.drops.row_lemma(j, counts, lambda s: s * y[j], g)
+        return max(self.drops.row_lemma(j, counts, lambda s: s * y[j], *way) for way in self.drops.ways(j, y))
 
     def cases(self, j: int, groups: list[range], shared: bool) -> list[Row]:
-        """The cases of j, each with ``l1, u1`` of its own, or all with the union of these."""
-        hidden = [self.layer1(partial(self.layer1_by_degree, j, counts)) for counts in groups]
-        if shared:
-            lower, upper = np.min([h.lower for h in hidden], axis=0), np.max([h.upper for h in hidden], axis=0)
-            hidden = [Activated(lower, upper, self.slope1)] * len(groups)
+        """The cases of j, each with ``l1, u1`` of its own, or all with those over all counts."""
+        alike = [range(groups[-1][-1] + 1)] * len(groups) if shared else groups
+        hidden = [self.layer1(partial(self.layer1_by_degree, j, counts)) for counts in alike]
         return [Row(j, counts, self.drops.s(j, counts[0]), self.drops.s(j, counts[-1]), h)
                 for counts, h in zip(groups, hidden, strict=True)]
 
@@ -214,9 +234,15 @@ class _Bound:
     def anchor_minimum(self, anchor: Row, c: Vector, e: float, best: Mapping[int, list[tuple[Row, float]]]) -> float:
         """``min_t τ ( τ (τ² C_ii + e_i) + Σ_j φ_ij - (the t largest φ_ij) )`` with
         ``φ_ij = min_g' least( [lo, hi],  best + least([τ_lo², τ_hi²], C_ij) )``."""
-        phi = {j: min(least(row.low, row.high, value + least(anchor.low**2, anchor.high**2, c[j]))
-                      for row, value in best[j]) for j in best}
-        return self.drops.row_lemma(anchor.node, anchor.counts, lambda tau: tau * (tau**2 * c[anchor.node] + e), phi)
+        left = self.drops.total - anchor.counts[0]  # what j can lose beside the anchor's own (section 15)
+        terms = {j: [(row.counts[0], least(row.low, row.high, value + least(anchor.low**2, anchor.high**2, c[j])))
+                     for row, value in best[j] if row.counts[0] <= left] for j in best}
+        phi = {j: min(term for _, term in terms[j]) for j in terms}
+        clean = {j: terms[j][0][1] for j in terms}
+        density = {j: max([0.0, *((clean[j] - term) / lost for lost, term in terms[j] if lost)]) for j in terms}
+        minimum = partial(self.drops.row_lemma, anchor.node, anchor.counts,
+                          lambda tau: tau * (tau**2 * c[anchor.node] + e))
+        return max(minimum(phi), minimum(clean, density))
 
     def best(self, anchor: Row, row: Row, omega: Vector) -> float:
         """``max( interval_j,  max_rules ( line + least([lo τ_lo, hi τ_hi], C_ji) ) )``."""
@@ -236,12 +262,16 @@ class _Bound:
         the second only if (i, j) is droppable; for a single count in reach this is the same (leave-one-out identity).
         """
         j = row.node
-        g = {k: self.drops.scaled(j, k, c[k]) for k in self.drops.neighbours[j]}
         minimum = partial(self.drops.row_lemma, j, row.counts, lambda s: s * c[j])
-        if len(row.counts) == 1:
-            return minimum({k: g[k] for k in g if k != i})
-        first = minimum(g) - max(row.low * g[i], row.high * g[i])
-        return max(first, minimum(g, more=1)) if self.drops.droppable(i, j) else first
+        candidates = []
+        for g, density in self.drops.ways(j, c):
+            if len(row.counts) == 1:
+                candidates.append(minimum({k: g[k] for k in g if k != i}, density))
+            else:
+                candidates.append(minimum(g, density) - max(row.low * g[i], row.high * g[i]))
+                if self.drops.droppable(i, j):
+                    candidates.append(minimum(g, density, more=1))
+        return max(candidates)
 
     def terms(self, row: Row, omega: Vector, rule: Rule) -> tuple[Vector, float]:
         """``C_jk = y_k · λ_j`` for all nodes k, and ``e_j = λ_j · b1 + c_j`` (section 4)."""

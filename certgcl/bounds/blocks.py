@@ -38,6 +38,9 @@ class Block:
         cases, scale: the cases of the rows, and the scales in them, ``(R, T)``.
         scale_of_counts: ``s(t)`` for all counts, ``(R, most + 1)``.
         never_dropped: minus infinity where a neighbour cannot be dropped, else zero, ``(R, K)``.
+        capacity: how many edges each neighbour can lose while it is one, ``(R, K)``.
+        units: with t edges lost by the row, all its neighbours together can lose so many others, ``(R, most + 1)``;
+            None where that is no limit.
     """
 
     hub = False  # whether these are rows of too many neighbours for any but the cheapest treatment
@@ -64,6 +67,17 @@ class Block:
         self.least_droppable = int(self.droppable_terms.min())
         self.never_dropped = infinite_unless(self.droppable, hop.low.dtype).neg()
         self.all_droppable = self.least_droppable == size
+        self.capacity = hop.most_drops[self.slots] * self.valid if hop.col.numel() else self.slots
+        self.units = self._units(hop)
+
+    def _units(self, hop: Hop) -> Tensor | None:
+        """Of the Q edges that may go in all, t are the row's own; another one is lost by one neighbour, or by two if it
+        lies between them."""
+        if hop.total is None or hop.between is None:
+            return None
+        left = (hop.total[self.rows, None] - torch.arange(self.most + 1, device=self.rows.device)).clamp(min=0)
+        units = left + left.minimum(hop.between[self.rows, None])
+        return None if bool((units >= self.capacity.sum(dim=1, keepdim=True)).all()) else units
 
     @property
     def size(self) -> int:
@@ -113,6 +127,7 @@ class Pairs:
     out_of_reach: Tensor | None  # (R, I, T) infinity in cases that j cannot be in while (i, j) is kept, else zero
     columns: list[int]  # per case g of the anchors: the first so many places have it
     tau: list[Scale]  # per case g: the scale of i, (R, columns)
+    left: list[Tensor | None]  # per case g: how many edges j can lose beside those of i, (R, columns); None: any number
 
 
 def pairs_of(block: Block, hood: Neighbourhood, anchor_cases: DropCases) -> Pairs:
@@ -122,7 +137,7 @@ def pairs_of(block: Block, hood: Neighbourhood, anchor_cases: DropCases) -> Pair
     outer = hood.outer
     if not place.numel():
         empty = torch.zeros_like(valid, dtype=torch.long)
-        return Pairs(empty, empty, valid, None, None, [], [])
+        return Pairs(empty, empty, valid, None, None, [], [], [])
     pair = torch.where(valid, hood.pair[block.slots[:, : place.numel()]], 0)
     anchor = outer.row[pair]
     reach = (block.cases.first[:, None] <= outer.most_drops[pair][..., None]) & block.has_case()[:, None]
@@ -136,10 +151,12 @@ def pairs_of(block: Block, hood: Neighbourhood, anchor_cases: DropCases) -> Pair
         at = low[:, :width, case]
         top = None if high is None or torch.equal(high[:, :width, case], at) else high[:, :width, case]
         tau.append(Scale(at, top))
+    left = [None if outer.total is None else (outer.total[anchor] - anchor_cases.first[anchor, case])[:, :width]
+            for case, width in enumerate(columns)]
     droppable = outer.droppable[pair]
     never = None if bool(droppable.all()) else infinite_unless(droppable, outer.low.dtype).neg()
     out_of_reach = None if bool(reach.all()) else infinite_unless(reach, outer.low.dtype)
-    return Pairs(pair, anchor, valid, never, out_of_reach, columns, tau)
+    return Pairs(pair, anchor, valid, never, out_of_reach, columns, tau, left)
 
 
 def _descending(values: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """Degree-exact bounds: all entries of a row share one degree, and the bound knows it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from typing import Literal, get_args
 
 import torch
@@ -9,14 +10,15 @@ from torch import Tensor
 
 from certgcl.activation import SlopeRule, check_slopes
 from certgcl.bounds.backward import bound_output, refine_layer2
-from certgcl.bounds.blocks import Block, Pairs, take
+from certgcl.bounds.blocks import Block, Pairs, infinite_unless, take
 from certgcl.bounds.functional import Functionals, RowTerms
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan, LineSharing
 from certgcl.bounds.problem import DropProblem
 from certgcl.bounds.recompute import recomputed
-from certgcl.bounds.rows import case_minima, least_terms
+from certgcl.bounds.rows import Terms, case_minima, largest_gain, ways_to_bound
+from certgcl.bounds.single_drop import least_over_single_drops
 from certgcl.encoder import GCNWeights
 from certgcl.errors import MethodError
 
@@ -93,7 +95,11 @@ class Degree:
         layer2 = lower.maximum(take(box[0], plan.flat.anchor)), upper.minimum(take(box[1], plan.flat.anchor))
         if self.preactivations == "functional":
             layer2 = refine_layer2(minimise, layer1, plan, rules, layer2)
-        return bound_output(minimise, layer1, plan, rules, layer2, directions[problem.anchors])
+        bound = bound_output(minimise, layer1, plan, rules, layer2, directions[problem.anchors])
+        if problem.drops.total == 1:
+            least, places = least_over_single_drops(weights, problem, directions)
+            bound = bound.index_copy(0, places, least)
+        return bound
 
 
 def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> Layer1:
@@ -102,9 +108,9 @@ def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> 
     partition = plan.layer1(values.shape[1])
 
     def bounds(block: Block) -> Tensor:
-        terms = least_terms(block, take(values, block.target))[:, :, None, None]
-        least, = case_minima(block, terms, take(values, block.own)[:, None, None])
-        return least[:, 0].flatten(0, 1)
+        leaves, own = take(values, block.target)[:, :, None, None], take(values, block.own)[:, None, None]
+        return _best(case_minima(block, terms.least, own, gain=terms.gain)[0]
+                     for terms in ways_to_bound(block, leaves))[:, 0].flatten(0, 1)
 
     parts = [recomputed(partial(bounds, block), partition.elements) for block in partition.blocks]
     least, negative_most = torch.cat(parts).chunk(2, dim=1)
@@ -196,7 +202,7 @@ class DegreeMinimum:
                             ([term.constant for term in terms], [term.own for term in terms]))
         low = self.plan.hood.outer.low
         # A last row of zeros serves where a block is padded.
-        values = torch.cat([*phi, low.new_zeros(1, rules * number)])
+        values = torch.cat([*phi, low.new_zeros(1, phi[0].shape[1] if phi else rules * number)])
         parts = []
         for block in partition.blocks:
             cases = block.cases.most
@@ -205,8 +211,9 @@ class DegreeMinimum:
             else:
                 place = block.slots.new_zeros(*block.slots.shape, cases)
             here = flat.place[block.rows, :cases]
-            least, = case_minima(block, take(values, place)[:, :, None], take(own, here)[:, None],
-                                 take(own_squared, here)[:, None])
+            own_terms = take(own, here)[:, None], take(own_squared, here)[:, None]
+            least = _best(case_minima(block, terms.least, *own_terms, gain=terms.gain)[0]
+                          for terms in _ways_of_pairs(block, take(values, place)[:, :, None], rules * number))
             parts.append(least[:, 0].unflatten(2, (rules, number)).amax(dim=2).flatten(0, 1))
         return take(torch.cat(parts), partition.place[flat.anchor, flat.case])
 
@@ -244,13 +251,14 @@ class RowTable:
 
     def _line(self, terms: RowTerms, columns: slice) -> tuple[Tensor, Tensor]:
         """``s_j (s_j C_jj + rest_ij) + e_j`` and ``C_ji`` of every pair, ``(R, I, T, M)``."""
-        least = least_terms(self.block, terms.leaves)
-        without, following = case_minima(self.block, least, terms.own, following=True)
-        back = self.scale.most(self._at_anchors(least, columns))
-        if self.pairs.never_dropped is not None:
-            following = following + self.pairs.never_dropped[:, columns, None, None]
-        line = (without - back).maximum(following) + terms.constant
-        return line, self._at_anchors(terms.leaves, columns)
+        lines = []
+        for leaves in ways_to_bound(self.block, terms.leaves):
+            without, following = case_minima(self.block, leaves.least, terms.own, following=True, gain=leaves.gain)
+            back = self.scale.most(self._at_anchors(leaves.least, columns))
+            if self.pairs.never_dropped is not None:
+                following = following + self.pairs.never_dropped[:, columns, None, None]
+            lines.append((without - back).maximum(following))
+        return _best(lines) + terms.constant, self._at_anchors(terms.leaves, columns)
 
     def _at_anchors(self, leaves: Tensor, columns: slice) -> Tensor:
         """The values ``(R, K, I, T, M)`` of the anchors among the neighbours, each for its own functionals."""
@@ -259,19 +267,40 @@ class RowTable:
         return leaves[:, columns].diagonal(dim1=1, dim2=2).movedim(-1, 1)
 
     def pair_minimum(self, columns: slice, case: int) -> Tensor:
-        """φ of the pairs in these columns for each rule of the anchor's own line, ``(R, I, rules M)``."""
+        """φ of the pairs in these columns for each rule of the anchor's own line, ``(R, I, rules M)``; where the total
+        budget is a limit followed by φ with no edge lost by j, and by the most that each lost edge lowers it."""
         tau = self.pairs.tau[case].at(slice(None), columns, None, None)
         here = slice(columns.start - self.start, columns.stop - self.start)
         product = self.scale.times(tau)
         value = self.interval
         for line, c_back in self.lines:  # the best rule for every neighbour and count
             value = value.maximum(line[:, here] + product.least(c_back[:, here]))
-        squared = tau.times(tau)
-        phi = []
+        squared, left = tau.times(tau), self.pairs.left[case]
+        phi, clean, density = [], [], []
         for rule in range(self.functionals.rules):
             own = self.functionals.pair_terms(self.block, self.pairs, columns, case, rule)
             term = self.scale.least(value + squared.least(own[:, :, None]))
             if self.pairs.out_of_reach is not None:
                 term = term + self.pairs.out_of_reach[:, columns, :, None]
+            if left is not None:
+                first = self.block.cases.first[:, None]
+                term = term + infinite_unless(first <= left[:, columns, None], term.dtype)[..., None]
+                clean.append(term[:, :, 0])
+                lost = (term[:, :, :1] - term) / first.clamp(min=1)[..., None]
+                density.append(lost.clamp(min=0).amax(dim=2))
             phi.append(term.amin(dim=2))
-        return torch.cat(phi, dim=2)
+        return torch.cat(phi + clean + density, dim=2)
+
+
+def _ways_of_pairs(block: Block, values: Tensor, width: int) -> list[Terms]:
+    """The terms φ at the anchors: each at its least; and where the total budget is a limit, each as if its neighbour
+    lost nothing, but for what so few drops can gain."""
+    phi, *limited = values.split(width, dim=-1)
+    if block.units is None or not limited:
+        return [Terms(phi)]
+    clean, density = limited
+    return [Terms(phi), Terms(clean, largest_gain(block, density))]
+
+
+def _best(bounds: Iterable[Tensor]) -> Tensor:
+    return reduce(torch.maximum, bounds)

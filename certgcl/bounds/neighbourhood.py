@@ -10,6 +10,8 @@ from certgcl.budget import AdmissibleDrops
 from certgcl.graph import Graph
 from certgcl.sparse import csr_matrix
 
+MAX_PATHS = 1 << 26  # of two edges, up to which those that close a triangle are counted
+
 
 def inverse_sqrt_degree(degree: Tensor, dropped: Tensor | int, dtype: torch.dtype) -> Tensor:
     """``s = (d + 1 - dropped)^(-1/2)``, the scale of a node in the GCN matrix."""
@@ -36,6 +38,8 @@ class Hop:
     most_drops: Tensor  # (S,)
     low: Tensor  # (S,) least scale of the neighbour
     high: Tensor  # (S,) largest scale of the neighbour
+    total: Tensor | None = None  # (R,) edges that may go in all; None where the local budgets alone decide
+    between: Tensor | None = None  # (R,) how many of them can join two neighbours
 
     @cached_property
     def row(self) -> Tensor:
@@ -113,6 +117,8 @@ def _hop(graph: Graph, drops: AdmissibleDrops, nodes: Tensor, slots: Tensor, dty
     targets = torch.unique(torch.cat([neighbour, nodes]))
     droppable = drops.droppable[slots]
     most = drops.local[neighbour].minimum(drops.droppable_degree[neighbour] - droppable.long())
+    row = torch.repeat_interleave(torch.arange(nodes.numel(), device=nodes.device), degree)
+    limited = bool((drops.local[nodes].index_add(0, row, most) > drops.total).any())
     return Hop(
         nodes=nodes,
         targets=targets,
@@ -126,4 +132,19 @@ def _hop(graph: Graph, drops: AdmissibleDrops, nodes: Tensor, slots: Tensor, dty
         most_drops=most,
         low=inverse_sqrt_degree(graph.degree[neighbour], 0, dtype),
         high=inverse_sqrt_degree(graph.degree[neighbour], most, dtype),
+        total=torch.full_like(nodes, drops.total) if limited else None,
+        between=edges_between_neighbours(graph, drops, nodes) if limited else None,
     )
+
+
+def edges_between_neighbours(graph: Graph, drops: AdmissibleDrops, nodes: Tensor) -> Tensor:
+    """How many droppable edges join two neighbours of each node; of all pairs, where counting would cost too much."""
+    degree, first = graph.degree[nodes], row_slots(graph, nodes)
+    middle = graph.col[first]
+    if int(graph.degree[middle].sum()) > MAX_PATHS:
+        return degree * (degree - 1) // 2
+    place = torch.repeat_interleave(torch.arange(len(nodes), device=nodes.device), degree)
+    place = torch.repeat_interleave(place, graph.degree[middle])  # of every path j - k - k'
+    second = row_slots(graph, middle)
+    joined = graph.has_edge(nodes[place], graph.col[second]) & drops.droppable[second]
+    return torch.bincount(place[joined], minlength=len(nodes)) // 2

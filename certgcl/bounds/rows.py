@@ -16,27 +16,63 @@ def least_terms(block: Block, values: Tensor) -> Tensor:
     return block.neighbours.at(..., *(None,) * (values.dim() - 2)).least(values)
 
 
+class Terms(NamedTuple):
+    """One way to bound the neighbours' terms: ``g_k <= s_k v_k`` one by one; or with a ``gain``, ``Σ_{kept} s_k v_k >=
+    Σ_{kept} g_k - gain_t`` for all of them together when the row loses t edges, ``(R, most + 1, ...)``."""
+
+    least: Tensor
+    gain: Tensor | None = None
+
+
+def ways_to_bound(block: Block, values: Tensor) -> list[Terms]:
+    """The terms of values ``v_k``, ``(R, K, ...)``: every scale at its worst; and where the total budget is a limit, no
+    scale changed but for what so few drops can gain.
+
+    ``s(r)`` is convex, so r of at most m drops gain at most ``r/m`` of what m gain.
+    """
+    ways = [Terms(least_terms(block, values))]
+    if block.units is not None:
+        more = (..., *(None,) * (values.dim() - 2))
+        clean = block.neighbours.low[more] * values
+        ways.append(Terms(clean, largest_gain(block, (clean - ways[0].least) / block.capacity.clamp(min=1)[more])))
+    return ways
+
+
+def largest_gain(block: Block, density: Tensor) -> Tensor:
+    """The most that the drops left over can gain in all, ``max Σ_k x_k ρ_k`` with ``0 <= x_k <= capacity`` and
+    ``Σ_k x_k <= units_t``: a knapsack that takes fractions, filled from the densest on; ``(R, most + 1, ...)``."""
+    assert block.units is not None
+    densest, place = density.topk(min(block.size, max(1, int(block.units.max()))), dim=1)
+    more = (..., *(None,) * (density.dim() - 2))
+    capacity = block.capacity[more].expand_as(density).gather(1, place)
+    before = capacity.cumsum(dim=1) - capacity
+    return torch.stack([((units[:, None][more] - before).clamp(min=0).minimum(capacity) * densest).sum(dim=1)
+                        for units in block.units.unbind(dim=1)], dim=1)
+
+
 def case_minima(block: Block, terms: Tensor, own: Tensor, own_squared: Tensor | None = None,
-                following: bool = False) -> list[Tensor]:
+                following: bool = False, gain: Tensor | None = None) -> list[Tensor]:
     """The row lemma: a lower bound of ``s (s (own + s² own_squared) + Σ_{kept k} s_k v_k)`` in every case of every row.
 
-        min_{t in the case}  s(t) ( s(t) (own + s(t)² own_squared) + Σ_k g_k - top_t ),      g_k <= s_k v_k
+        min_{t in the case}  s(t) ( s(t) (own + s(t)² own_squared) + Σ_k g_k - top_t - gain_t )
 
-    Sound because with t edges lost exactly t droppable neighbours are gone, s is ``s(t)``, each kept term is at least
-    ``g_k``, and removing t of them lowers the sum by at most ``top_t``. Cost: one partial sort of every row.
+    Sound because with t edges lost exactly t droppable neighbours are gone, s is ``s(t)``, the kept terms are at least
+    ``g_k`` (less the gain), and removing t of them lowers the sum by at most ``top_t``. Cost: one partial sort of every
+    row.
 
     Args:
         terms: ``g_k``, ``(R, K, I, T, M)``, zero where padded; or with one in the place of T for all cases.
         own, own_squared: ``(R, I, T, M)``, or both likewise with one in the place of T.
         following: compute also the same with ``top_(t+1)`` in the place of ``top_t``.
+        gain: ``(R, most + 1, I, T or 1, M)``; zero by default.
 
     Returns:
         ``(R, I, T, M)``, once or twice.
     """
     given = terms, own, own_squared
-    if torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in given):
+    if gain is None and torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in given):
         return list(_RowLemma.apply(block, following, *given))  # type: ignore[no-untyped-call]
-    return [minimum.value for minimum in _minima(block, following, *given, where=False)]
+    return [minimum.value for minimum in _minima(block, following, *given, where=False, gain=gain)]
 
 
 class _Minimum(NamedTuple):
@@ -49,7 +85,7 @@ class _Minimum(NamedTuple):
 
 
 def _minima(block: Block, following: bool, terms: Tensor, own: Tensor, own_squared: Tensor | None,
-            where: bool) -> list[_Minimum]:
+            where: bool, gain: Tensor | None = None) -> list[_Minimum]:
     """The minima with ``top_t`` and, if wanted, with ``top_(t+1)``."""
     shifts = (0, 1) if following else (0,)
     if block.single:
@@ -60,7 +96,8 @@ def _minima(block: Block, following: bool, terms: Tensor, own: Tensor, own_squar
         minima = []
         for shift in shifts:
             here = slice(shift, shift + block.most + 1)
-            value = scale * (part + _at_own_case(row.remaining[:, here]))
+            remaining = row.remaining[:, here] if gain is None else row.remaining[:, here] - gain
+            value = scale * (part + _at_own_case(remaining))
             minima.append(_Minimum(value, (counts + shift).expand_as(value), _at_own_case(row.smallest[:, here]))
                           if where else _Minimum(value))
         return minima
@@ -77,8 +114,10 @@ def _minima(block: Block, following: bool, terms: Tensor, own: Tensor, own_squar
             part = part + scale.square() * _of_case(own_squared, case)
         row = shared or _SortedRow(block, terms[..., case, :], end - 1 + shifts[-1], where)
         for minima, shift in zip(found, shifts, strict=True):
-            value = scale * (scale * part + row.remaining[:, start + shift : end + shift])
-            value = value + outside
+            remaining = row.remaining[:, start + shift : end + shift]
+            if gain is not None:
+                remaining = remaining - gain[:, start:end, :, min(case, gain.shape[3] - 1)]
+            value = scale * (scale * part + remaining) + outside
             if where:
                 least, place = value.min(dim=1)
                 count = place + start + shift
