@@ -68,6 +68,10 @@ class CheckpointError(InputError):
     """A run folder that cannot be gone on with: damaged, or that of another run."""
 
 
+class ReportError(InputError):
+    """A folder with nothing to report on, or parts of a report that do not belong together."""
+
+
 class BoundError(CertgclError, ArithmeticError):
     """A computed bound that is not finite, or lies above a value it should bound. Never returned as certified."""
 

@@ -44,6 +44,11 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, replace
     return written
 
 
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(path, lambda stream: stream.write(text.encode()))
+
+
 def _move(temporary: Path, path: Path, replace: bool) -> bool:
     if not replace:
         try:

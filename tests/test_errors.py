@@ -28,6 +28,7 @@ TREE = {
     "CertificateError": ("InputError",),
     "ShardError": ("InputError",),
     "CheckpointError": ("InputError",),
+    "ReportError": ("InputError",),
     "BoundError": ("CertgclError", "ArithmeticError"),
     "TrainingError": ("CertgclError", "ArithmeticError"),
 }

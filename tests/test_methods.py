@@ -250,10 +250,12 @@ def test_a_method_that_is_not_fitted_says_so(small_graph: Graph) -> None:
             use()
 
 
-def test_sampled_views_stay_inside_the_certified_set(small_graph: Graph) -> None:
+@pytest.mark.parametrize(("budget", "widest"), [(2, 2), (Ramp(0.4, length=10), 0.4)])
+def test_sampled_views_stay_inside_the_certified_set(small_graph: Graph, budget: int | Ramp,
+                                                     widest: int | float) -> None:
     session = GRACE(**SMALL, drop_rates=(0.8, 0.5), inside_budget=True,
-                    regularizer=CompactnessRegularizer(budget=2)).session(small_graph)
-    allowed = certgcl.EdgeDropBudget(local=2).on(small_graph).local
+                    regularizer=CompactnessRegularizer(budget=budget)).session(small_graph)
+    allowed = certgcl.EdgeDropBudget.of(widest).on(small_graph).local
     for _ in range(50):
         for dropper in session.views:
             assert (small_graph.degree - dropper.sample().degree <= allowed).all()

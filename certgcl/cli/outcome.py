@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 
 from certgcl.errors import CertgclError
@@ -37,9 +37,9 @@ def _fail(as_json: bool, code: int, error: dict[str, str]) -> None:
     raise typer.Exit(code)
 
 
-def show(as_json: bool, result: Mapping[str, Any], text: str | Table) -> None:
-    """The result, as one JSON object, in words or as a table."""
-    if isinstance(text, Table) and not as_json:
-        Console().print(text)
-    else:
+def show(as_json: bool, result: Mapping[str, Any], text: str | Table | Group) -> None:
+    """The result, as one JSON object, in words or as tables."""
+    if isinstance(text, str) or as_json:
         typer.echo(json.dumps(result) if as_json else text)
+    else:
+        Console().print(text)

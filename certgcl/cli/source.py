@@ -3,13 +3,12 @@
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from torch_geometric.data import Data
 
 from certgcl.datasets import find_dataset, load_dataset
 from certgcl.errors import CheckpointError
-from certgcl.files import refusing, write_atomically
+from certgcl.files import refusing, write_json
 from certgcl.storage import load_data
 
 SOURCE, METHOD, ENCODER, RESULT, CERTIFICATES = (
@@ -66,8 +65,3 @@ def _finished(run: Path, name: str) -> Path:
         raise CheckpointError(f"{run} without {name}", "a run has it once it is trained",
                               "Finish it: the same certgcl train with --resume")
     return run / name
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    write_atomically(path, lambda stream: stream.write(text.encode()))

@@ -22,9 +22,10 @@ from certgcl.cli.certify import summary
 from certgcl.cli.outcome import outcome, show
 from certgcl.cli.progress import Bar, TrainingBar
 from certgcl.cli.recipe import NO_REGULARIZER, build_method, read_settings
-from certgcl.cli.source import ENCODER, METHOD, RESULT, Source, write_json
+from certgcl.cli.source import ENCODER, METHOD, RESULT, Source
 from certgcl.compactness import node_compactness
 from certgcl.evaluation import Evaluation, evaluate
+from certgcl.files import write_json
 from certgcl.methods import METHODS, ContrastiveMethod
 from certgcl.sharding import MERGED
 

@@ -40,9 +40,8 @@ def pot_released(x: np.ndarray, y: np.ndarray, masks: Masks, seeds: tuple[int, .
 
 def random_10_10_80(x: np.ndarray, y: np.ndarray, masks: Masks, seeds: tuple[int, ...]) -> list[Scores]:
     """For each seed 10 % of the nodes to train on, 10 % to choose C on, 80 % to report on; not stratified."""
-    tenth = _tenth(len(y), least=1)
-    splits = [np.split(_shuffled_nodes(len(y), seed), [tenth, 2 * tenth]) for seed in seeds]
-    return [_probe(x, y, train, chosen_on=validation, reported_on=test) for train, validation, test in splits]
+    return [_probe(x, y, train, chosen_on=validation, reported_on=test)
+            for train, validation, test in random_splits(len(y), seeds)]
 
 
 def grace(x: np.ndarray, y: np.ndarray, masks: Masks, seeds: tuple[int, ...]) -> list[Scores]:
@@ -66,7 +65,7 @@ def grace(x: np.ndarray, y: np.ndarray, masks: Masks, seeds: tuple[int, ...]) ->
         with warnings.catch_warnings():  # a class that no training node of a fold has, or every one: always no, or yes
             warnings.filterwarnings("ignore", "Label .* is present in all training examples", UserWarning)
             search.fit(x[train], one_hot[train])
-        scores.append(_f1(y[test], classes[search.predict_proba(x[test]).argmax(axis=1)]))
+        scores.append(f1(y[test], classes[search.predict_proba(x[test]).argmax(axis=1)]))
     return scores
 
 
@@ -79,7 +78,7 @@ def _probe(x: np.ndarray, y: np.ndarray, train: np.ndarray, chosen_on: np.ndarra
     from sklearn.linear_model import LogisticRegression
 
     if (y[train] == y[train[0]]).all():
-        return _f1(y[reported_on], np.full(len(reported_on), y[train[0]]))
+        return f1(y[reported_on], np.full(len(reported_on), y[train[0]]))
     # Each C starts at the optimum of the one before. Newton's steps reach the tolerance sooner than lbfgs's.
     model = LogisticRegression(solver="newton-cg", tol=_TOLERANCE, warm_start=True)
     best, predicted = -1.0, y[:0]
@@ -88,13 +87,20 @@ def _probe(x: np.ndarray, y: np.ndarray, train: np.ndarray, chosen_on: np.ndarra
         accuracy = float(np.mean(model.predict(x[chosen_on]) == y[chosen_on]))
         if accuracy > best:
             best, predicted = accuracy, model.predict(x[reported_on])
-    return _f1(y[reported_on], predicted)
+    return f1(y[reported_on], predicted)
 
 
-def _f1(y: np.ndarray, predicted: np.ndarray) -> Scores:
+def f1(y: np.ndarray, predicted: np.ndarray) -> Scores:
+    """Micro- and Macro-F1."""
     from sklearn.metrics import f1_score
 
     return float(f1_score(y, predicted, average="micro")), float(f1_score(y, predicted, average="macro"))
+
+
+def random_splits(nodes: int, seeds: tuple[int, ...]) -> list[tuple[np.ndarray, ...]]:
+    """The nodes of train, validation and test, 10/10/80 percent, for each seed."""
+    tenth = _tenth(nodes, least=1)
+    return [tuple(np.split(_shuffled_nodes(nodes, seed), [tenth, 2 * tenth])) for seed in seeds]
 
 
 def _shuffled_nodes(nodes: int, seed: int) -> np.ndarray:

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from certgcl.budget import EdgeDropBudget
-from certgcl.encoder import GCNEncoder
+from certgcl.encoder import GCNEncoder, GCNWeights
 from certgcl.graph import Graph
 from certgcl.methods.views import EdgeDropper, feature_mask
 from certgcl.regularizer import CompactnessRegularizer
+from certgcl.schedules import Ramp
 
 if TYPE_CHECKING:
     from certgcl.methods.base import ContrastiveMethod
@@ -36,19 +37,15 @@ class Session:
         self.regularizer = _with_budget(method)
         inside = None
         if method.inside_budget and self.regularizer is not None:
-            inside = EdgeDropBudget.of(self.regularizer.budget).on(self.graph)  # type: ignore[arg-type]
+            budget = self.regularizer.budget
+            widest = budget.last if isinstance(budget, Ramp) else budget
+            inside = EdgeDropBudget.of(widest).on(self.graph)  # type: ignore[arg-type]
         self.views = [EdgeDropper(self.graph, p, inside) for p in method.drop_probabilities(self.graph)]
         self.masks = method.mask_probabilities(self.graph)
 
     def step(self, epoch: int) -> dict[str, float]:
         weights = self.encoder.weights()
-        views = [dropper.sample() for dropper in self.views]
-        embeddings = []
-        for view, probability in zip(views, self.masks, strict=True):
-            mask = feature_mask(probability, self.graph.num_features, weights.w1)
-            masked = weights if mask is None else replace(weights, w1=mask[:, None] * weights.w1)
-            embeddings.append(masked.embed(view))
-        z1, z2 = embeddings
+        views, (z1, z2) = self.sampled_views(weights)
         loss = infonce = self.method.contrast(self, *self._batch(z1, z2), epoch)
         metrics = {"infonce": float(infonce.detach())}
         regularizer = self.regularizer
@@ -60,6 +57,15 @@ class Session:
         loss.backward()
         self.optimizer.step()
         return {"loss": float(loss.detach()), **metrics}
+
+    def sampled_views(self, weights: GCNWeights) -> tuple[list[Graph], list[Tensor]]:
+        """A pair of views, features masked by way of the weights, and the embeddings of each."""
+        views, embeddings = [dropper.sample() for dropper in self.views], []
+        for view, probability in zip(views, self.masks, strict=True):
+            mask = feature_mask(probability, self.graph.num_features, weights.w1)
+            masked = weights if mask is None else replace(weights, w1=mask[:, None] * weights.w1)
+            embeddings.append(masked.embed(view))
+        return views, embeddings
 
     def _batch(self, z1: Tensor, z2: Tensor) -> tuple[Tensor, Tensor]:
         """The nodes that are compared in this step."""

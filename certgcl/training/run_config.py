@@ -13,10 +13,11 @@ import torch_geometric
 
 from certgcl._version import __version__
 from certgcl.errors import CheckpointError, InputError
-from certgcl.files import refusing, write_atomically
+from certgcl.files import refusing, write_json
 from certgcl.training.checkpoint import leaves
 
 _FORMAT = "certgcl-run-1"
+_MEND = "Bring it back from a copy, or start anew in another folder"
 _EPOCHS = "epochs"  # the one setting that may change: a run may go on for longer
 
 
@@ -33,9 +34,24 @@ def write_config(path: Path, config: dict[str, Any], device: str) -> None:
     """Note the settings of a run that begins now, with the versions and the machine it runs on."""
     versions = {"certgcl": __version__, "python": platform.python_version(), "torch": torch.__version__,
                 "torch-geometric": torch_geometric.__version__, "numpy": np.__version__}
-    _write(path, {"format": _FORMAT, "config": config, "versions": versions,
+    write_json(path, {"format": _FORMAT, "config": config, "versions": versions,
                   "started": datetime.now(UTC).isoformat(timespec="seconds"),
                   "machine": {"threads": torch.get_num_threads(), "device": device}})
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """What :func:`write_config` wrote: ``config``, ``versions``, ``started`` and ``machine``.
+
+    Raises:
+        CheckpointError: the file is not there, or cannot be read.
+    """
+    if not path.exists():
+        raise CheckpointError(f"{path.parent} without {path.name}", "a run folder says what was asked for", _MEND)
+    with refusing(path, CheckpointError, f"it must be a file in the format {_FORMAT}", _MEND):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != _FORMAT or not isinstance(content["config"], dict):
+            raise ValueError(f"format {content['format']!r}")
+    return dict(content)
 
 
 def compare_config(path: Path, config: dict[str, Any]) -> None:
@@ -44,15 +60,8 @@ def compare_config(path: Path, config: dict[str, Any]) -> None:
     Raises:
         CheckpointError: the settings differ (all that do are named), or the file cannot be read.
     """
-    if not path.exists():
-        raise CheckpointError(f"{path.parent} without {path.name}", "a run folder says what was asked for",
-                              "Bring it back from a copy, or start anew in another folder")
-    with refusing(path, CheckpointError, f"it must be a file in the format {_FORMAT}",
-                  "Bring it back from a copy, or start anew in another folder"):
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != _FORMAT:
-            raise ValueError(f"format {content['format']!r}")
-        there, here = dict(leaves(content["config"])), dict(leaves(config))
+    content = read_config(path)
+    there, here = dict(leaves(content["config"])), dict(leaves(config))
     different = [f"{name} ({_shown(there, name)} there, {_shown(here, name)} here)"
                  for name in sorted({*there, *here} - {_EPOCHS}) if _shown(there, name) != _shown(here, name)]
     if different:
@@ -60,13 +69,8 @@ def compare_config(path: Path, config: dict[str, Any]) -> None:
                               "a run is resumed with the settings it began with, but for epochs",
                               "Use those, or start anew in another folder")
     if _shown(there, _EPOCHS) != _shown(here, _EPOCHS):
-        _write(path, {**content, "config": config})
+        write_json(path, {**content, "config": config})
 
 
 def _shown(settings: dict[str, Any], name: str) -> str:
     return json.dumps(settings[name], ensure_ascii=False) if name in settings else "nothing"
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    write_atomically(path, lambda stream: stream.write(text.encode()))

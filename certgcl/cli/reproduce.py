@@ -1,0 +1,101 @@
+"""``certgcl reproduce``: the paper's experiments, one command each."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.table import Table
+
+from certgcl.cli.arguments import DataRootOption, JsonFlag, check_name, read_seeds
+from certgcl.cli.outcome import outcome, show
+from certgcl.cli.progress import Bar
+from certgcl.datasets import find_dataset
+from certgcl.methods import METHODS
+from certgcl.reproduce import EXPERIMENTS, Experiment, Outcome, Study, reproduce
+
+PAIRS, FAST_PAIRS = 500, 100
+NODES, FAST_NODES = 4000, 256
+
+app = typer.Typer(name="reproduce", no_args_is_help=True, rich_markup_mode="markdown",
+                  help="Redraw the paper's experiments, for its score and for the certified bound.")
+
+
+def add(experiment: Experiment) -> None:
+    """The command of an experiment; all have the same options."""
+
+    def command(
+        dataset: Annotated[list[str] | None, typer.Option(help="A graph by its name (certgcl datasets), as often as "
+                                                          "wanted; Cora by default.")] = None,
+        methods: Annotated[str, typer.Option(help=f"Some of {','.join(METHODS)}.")] = ",".join(experiment.methods),
+        seeds: Annotated[str, typer.Option(help="Of the trainings: how many (5), or which (0,1,2).")] = "1",
+        fast: Annotated[bool, typer.Option("--fast", help=f"The presets for two CPU cores, {FAST_PAIRS} pairs of views "
+                                           f"and {FAST_NODES} nodes.")] = False,
+        epochs: Annotated[int | None, typer.Option(min=1, help="Of every training; the preset's by default.")] = None,
+        pairs: Annotated[int | None, typer.Option(min=2, help="Pairs of views that the InfoNCE of a node is averaged "
+                                                  f"over; {PAIRS} by default.")] = None,
+        nodes: Annotated[int | None, typer.Option(min=1, help="Nodes, drawn at random, whose compactness is bounded; "
+                                                  f"{NODES} by default.")] = None,
+        out: Annotated[Path, typer.Option(file_okay=False, help="The folder of CSV, PNG and SVG.")] = Path("reproduce"),
+        cache: Annotated[Path | None, typer.Option(file_okay=False, help="The folder of the trainings, shared by all "
+                                                   "experiments; cache in --out by default.")] = None,
+        data_root: DataRootOption = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        chosen = read_seeds(seeds)
+        names = tuple(check_name(name, METHODS) for name in methods.split(","))
+        with outcome(as_json, "Trainings are kept; run the same command again to go on"):
+            graphs = [find_dataset(name).name for name in dataset or ["Cora"]]
+            found = []
+            for graph in graphs:
+                with Bar(experiment.name, words=graph) as bar:
+                    words = Words(bar)
+                    study = Study(
+                        dataset=graph, methods=names, fast=fast, epochs=epochs, data_root=data_root, say=words.say,
+                        seeds=tuple(range(chosen)) if isinstance(chosen, int) else tuple(chosen),
+                        cache=cache or out / "cache", pairs=pairs or (FAST_PAIRS if fast else PAIRS),
+                        nodes=nodes or (FAST_NODES if fast else NODES))
+                    found.append(reproduce(experiment, study, out, words.count))
+            show(as_json, {"results": [one.to_dict() for one in found]}, Group(*map(_table, found)))
+
+    command.__doc__ = f"""{experiment.about}
+
+    Trainings, and what is measured at them, are kept in the cache: after a kill or Ctrl-C, run the same command again.
+
+    **Examples**
+
+        certgcl reproduce {experiment.name} --fast
+
+        certgcl reproduce {experiment.name} --dataset BlogCatalog --fast --nodes 64 --seeds 0,1 --out figures
+    """
+    app.command(experiment.name)(command)
+
+
+for _experiment in EXPERIMENTS.values():
+    add(_experiment)
+
+
+class Words:
+    """How many trainings are done, and what is under way, on a bar."""
+
+    def __init__(self, bar: Bar) -> None:
+        self._bar, self._done, self._whole = bar, 0, 1
+
+    def count(self, done: int, whole: int) -> None:
+        self._done, self._whole = done, whole
+
+    def say(self, words: str) -> None:
+        self._bar.show(self._done, self._whole, f"{self._done}/{self._whole} trainings; {words}")
+
+
+def _table(found: Outcome) -> Table:
+    table = Table(*found.summary[0], title=f"{found.experiment} on {found.dataset}", title_justify="left",
+                  caption=f"written to {', '.join(path.name for path in found.files)} in {found.files[0].parent}",
+                  caption_justify="left")
+    for row in found.summary:
+        table.add_row(*map(_shown, row.values()))
+    return table
+
+
+def _shown(value: Any) -> str:
+    return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

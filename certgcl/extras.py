@@ -1,0 +1,22 @@
+"""Packages that certgcl does without until they are asked for."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from certgcl.errors import InputError
+
+
+@contextmanager
+def needing(extra: str, what: str) -> Iterator[None]:
+    """Imports of packages that an extra of certgcl brings; a missing one is refused with the way to get it.
+
+    Example::
+
+        with needing("plots", "drawing figures"):
+            from matplotlib.figure import Figure
+    """
+    try:
+        yield
+    except ImportError as reason:
+        raise InputError(f"{what} without a package it needs ({reason})", f"it comes with the extra {extra}",
+                         f"Run `pip install \"certgcl[{extra}]\"`") from reason

@@ -1,0 +1,42 @@
+"""The page itself: a template with style and script inside, so that one file is all there is."""
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from certgcl._version import __version__
+from certgcl.report.content import Drawing, Missing, Report
+from certgcl.report.figures import draw_all
+
+
+def render(report: Report) -> str:
+    """The report as HTML: nothing in it is fetched from elsewhere, and all text is escaped."""
+    environment = Environment(loader=PackageLoader("certgcl.report"), autoescape=True, trim_blocks=True,
+                              lstrip_blocks=True, undefined=StrictUndefined)
+    environment.filters |= {"number": number, "percent": percent, "drop": drop}
+    environment.tests["missing"] = lambda section: isinstance(section, Missing)
+    figures = {name: [Markup(svg) for svg in drawn] for name, drawn in draw_all(report).items()}
+    return environment.get_template("page.html.j2").render(
+        report=report, numbers=report.to_dict(), figures=figures, version=__version__)
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """So many significant digits, with a real minus sign; a dash for nothing."""
+    return "–" if value is None else f"{value:#.{digits}g}".rstrip(".").replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """One decimal, and never 100 % or 0 % for a share that only nearly is."""
+    if 0 < share < 0.0005:
+        return "< 0.1 %"
+    if 0.9995 <= share < 1:
+        return "> 99.9 %"
+    return f"{100 * share:.1f}".removesuffix(".0") + " %"
+
+
+def drop(drawing: Drawing) -> str:
+    """What the dashed edges of a drawing do, in a sentence."""
+    if not drawing.witness:
+        return f"No admissible drop was found that brings it below its clean value, {number(drawing.nominal)}."
+    count = len(drawing.witness)
+    what = "the dashed edge" if count == 1 else f"the {count} dashed edges"
+    return f"Without {what} its value falls from {number(drawing.nominal)} to {number(drawing.upper)}."
