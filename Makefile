@@ -8,7 +8,7 @@ ifneq ($(wildcard ../shared/data),)
 export CERTGCL_DATA ?= ../shared/data
 endif
 
-.PHONY: demo test lint audit-deep clean
+.PHONY: demo test lint docs audit-deep clean
 
 demo: .venv/library
 	$(VENV_PYTHON) -m certgcl demo
@@ -20,11 +20,14 @@ lint: .venv/tests
 	$(VENV_PYTHON) -m ruff check .
 	$(VENV_PYTHON) -m mypy
 
+docs: .venv/tests
+	NO_MKDOCS_2_WARNING=1 $(VENV_PYTHON) -m mkdocs build --strict --site-dir site
+
 audit-deep: .venv/tests
 	CERTGCL_PROFILE=deep $(VENV_PYTHON) -m pytest verification
 
 clean:
-	rm -rf .venv
+	rm -rf .venv site
 
 $(VENV_PYTHON):
 	$(PYTHON) -m venv .venv

@@ -34,11 +34,11 @@ class Degree:
             channel (the full setting); ``"interval"`` applies the row lemma to ``H W2`` (the cheap one, far looser at
             real widths).
         slopes: the rules for the free slopes of both layers; every part of the bound takes the best of them, and time
-            grows with their number. By default all three up to a hidden width of 64, and beyond it ``("adaptive",)``,
-            which is then as tight to three digits.
+            grows with their number. By default all three up to a hidden width of 64, and ``("adaptive",)`` beyond it,
+            where the others change little.
         lines: ``"by-count"`` gives every number of edges that a node loses its own bounds and lines of layer 1;
             ``"shared"`` one pair for all of them, which saves most of the time. By default by count up to a hidden
-            width of 64, where it matters, and shared beyond it, where the bound loses about one percent.
+            width of 64, and shared beyond it.
         resolution: budgets below this many drops are treated count by count; larger ones in so many groups of counts,
             which is sound too and costs little tightness.
         hubs: neighbours with more edges than this enter the last step by intervals alone. Each would cost the square
