@@ -2,7 +2,7 @@
 
 from certgcl import bounds, errors, presets
 from certgcl._version import __version__
-from certgcl.accuracy import CertifiedAccuracy, certified_accuracy
+from certgcl.accuracy import CertifiedAccuracy, certified_accuracy, certified_accuracy_curve
 from certgcl.budget import EdgeDropBudget
 from certgcl.certificate import Certificate
 from certgcl.compactness import linear_bounds, node_compactness
@@ -36,6 +36,7 @@ __all__ = [
     "__version__",
     "bounds",
     "certified_accuracy",
+    "certified_accuracy_curve",
     "certify_shards",
     "compactness_directions",
     "compare",

@@ -97,6 +97,24 @@ def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: T
     return CertifiedAccuracy(anchors, correct, correct & stays, broken)
 
 
+def certified_accuracy_curve(model: ModelLike, classifier: Any, graph: GraphLike, y: Tensor,
+                             budgets: Sequence[int | float], *, nodes: Tensor | Sequence[int] | None = None,
+                             method: str | BoundMethod = "degree",
+                             search: bool = True) -> dict[int | float, CertifiedAccuracy]:
+    """:func:`certified_accuracy` under each of several budgets: drop rates, or numbers of edges at each node.
+
+    Example::
+
+        curve = certgcl.certified_accuracy_curve(encoder, probe, data, data.y, budgets=(0.1, 0.2, 0.4), nodes=test)
+        for rate, accuracy in curve.items():
+            print(rate, accuracy.lower, accuracy.upper)
+    """
+    graph = Graph.of(graph)
+    weights = read_encoder(model, graph)
+    return {budget: certified_accuracy(weights, classifier, graph, y, budget, nodes=nodes, method=method, search=search)
+            for budget in budgets}
+
+
 def _breakable(weights: GCNWeights, graph: Graph, budgets: BudgetLike, directions: Tensor, offsets: Tensor,
                anchors: Tensor, margins: Tensor) -> Tensor:
     """Whether drops are found that bring the least certain margin of a node below zero."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from certgcl.accuracy import certified_accuracy
+from certgcl.accuracy import certified_accuracy, certified_accuracy_curve
 from certgcl.encoder import GCNEncoder
 from certgcl.errors import InputError
 from certgcl.graph import Graph
@@ -75,3 +75,15 @@ def test_a_method_that_proves_nothing_certifies_nothing(setting) -> None:
 def test_what_does_not_fit_is_refused(setting, classifier: torch.Tensor, y: torch.Tensor) -> None:
     with pytest.raises(InputError):
         certified_accuracy(*setting[:1], classifier, setting[1], y, 1)
+
+
+def test_a_curve_has_the_accuracy_under_each_budget(setting) -> None:
+    encoder, graph = setting
+    vectors = random_tensor(3, 4, seed=0)
+    y = (encoder(graph.x, graph.edge_index).detach() @ vectors.T).argmax(dim=1)
+    curve = certified_accuracy_curve(encoder, vectors, graph, y, (0, 1, 0.5))
+    assert list(curve) == [0, 1, 0.5]
+    for budget, found in curve.items():
+        alone = certified_accuracy(encoder, vectors, graph, y, budget)
+        assert (found.lower, found.upper) == (alone.lower, alone.upper)
+    assert curve[0].lower >= curve[1].lower
