@@ -35,6 +35,11 @@ class AdmissibleDrops:
     droppable: Tensor
     droppable_degree: Tensor
 
+    @property
+    def limited(self) -> bool:
+        """Whether the total is a limit at all: fewer than the edges that can be dropped one by one."""
+        return self.total < int(self.droppable_degree.sum()) // 2
+
 
 class EdgeDropBudget:
     """The edges a view may drop: at most ``local`` at every node and ``total`` in the whole graph.

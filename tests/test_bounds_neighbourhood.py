@@ -125,3 +125,11 @@ def test_edges_between_neighbours_are_counted(monkeypatch: pytest.MonkeyPatch) -
     assert max(expected) > 2
     monkeypatch.setattr(neighbourhood, "MAX_PATHS", 0)
     assert (edges_between_neighbours(graph, drops, nodes) >= torch.tensor(expected)).all()
+
+
+def test_no_total_is_no_limit_even_around_hubs() -> None:
+    graph = toy_graph(nx.complete_graph(6))
+    assert not EdgeDropBudget(local=3).on(graph).limited
+    assert hood_of(graph, EdgeDropBudget(local=3)).inner.total is None
+    assert EdgeDropBudget(local=3, total=14).on(graph).limited
+    assert hood_of(graph, EdgeDropBudget(local=3, total=14)).inner.total is not None

@@ -54,7 +54,8 @@ class Drops:
         while self.q != before:
             before = self.q
             self.q = [min(q, self.droppable_edges(i)) for i, q in enumerate(before)]
-        self.total = case.graph_budget()
+        droppable = sum(self.droppable(u, v) for u, v in case.edges)
+        self.total = case.graph_budget() if case.graph_budget() < droppable else 2 * len(case.edges)  # no limit
         # What k can lose while (j, k) is kept: min(q_k, droppable edges of k other than (j, k)).
         self.most_drops = {(j, k): min(self.q[k], self.droppable_edges(k) - self.droppable(j, k))
                            for k, neighbours in enumerate(self.neighbours) for j in neighbours}

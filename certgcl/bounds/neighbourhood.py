@@ -118,7 +118,7 @@ def _hop(graph: Graph, drops: AdmissibleDrops, nodes: Tensor, slots: Tensor, dty
     droppable = drops.droppable[slots]
     most = drops.local[neighbour].minimum(drops.droppable_degree[neighbour] - droppable.long())
     row = torch.repeat_interleave(torch.arange(nodes.numel(), device=nodes.device), degree)
-    limited = bool((drops.local[nodes].index_add(0, row, most) > drops.total).any())
+    limited = drops.limited and bool((drops.local[nodes].index_add(0, row, most) > drops.total).any())
     return Hop(
         nodes=nodes,
         targets=targets,
