@@ -7,13 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from certgcl.bounds import BoundMethod, BranchAndBound, DropProblem
+from certgcl.bounds import BoundMethod
 from certgcl.budget import BudgetLike, EdgeDropBudget
 from certgcl.compactness import linear_bounds
 from certgcl.encoder import GCNWeights
 from certgcl.errors import InputError
 from certgcl.graph import Graph, GraphLike
 from certgcl.reading import ModelLike, read_encoder
+from certgcl.search import ReceptiveField, Search
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,14 +119,16 @@ def certified_accuracy_curve(model: ModelLike, classifier: Any, graph: GraphLike
 def _breakable(weights: GCNWeights, graph: Graph, budgets: BudgetLike, directions: Tensor, offsets: Tensor,
                anchors: Tensor, margins: Tensor) -> Tensor:
     """Whether drops are found that bring the least certain margin of a node below zero."""
-    if not len(anchors):
-        return torch.zeros_like(anchors, dtype=torch.bool)
-    rival = margins.argmin(dim=1)
-    chosen = torch.zeros_like(directions[:, 0])
-    chosen[anchors] = directions[anchors, rival]
-    problem = DropProblem(graph, EdgeDropBudget.of(budgets).on(graph), anchors)
-    found = BranchAndBound(branch_limit=0).brackets(weights, problem, chosen)  # its start is the greedy search
-    return found.upper + offsets[anchors, rival] < 0
+    rival, drops = margins.argmin(dim=1), EdgeDropBudget.of(budgets).on(graph)
+    around = [ReceptiveField.around(graph, drops, weights, anchor) for anchor in anchors.tolist()]
+    fields = [(place, field) for place, field in enumerate(around) if field is not None]
+    places = [place for place, _ in fields]
+    chosen = directions[anchors, rival]
+    found = Search()([field for _, field in fields], drops, chosen[places])
+    least = torch.full_like(chosen[:, 0], torch.inf)
+    for (place, field), dropped in zip(fields, found, strict=True):
+        least[place] = field.embeddings(dropped[None])[0] @ chosen[place]
+    return least + offsets[anchors, rival] < 0
 
 
 def _linear(classifier: Any, weights: GCNWeights) -> tuple[Tensor, Tensor, Tensor]:

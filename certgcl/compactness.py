@@ -19,7 +19,8 @@ __all__ = ["compactness_directions", "linear_bounds", "node_compactness"]
 def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
                      method: str | BoundMethod = "degree", view: GraphLike | None = None, views: Views = "one",
                      nodes: Tensor | Sequence[int] | None = None, dtype: torch.dtype = torch.float64,
-                     time_limit: float | None = None, memory_limit: int | None = None) -> Certificate:
+                     time_limit: float | None = None, branch_limit: int | None = None,
+                     tolerance: float | None = None, memory_limit: int | None = None) -> Certificate:
     """Certified lower bounds of node compactness: ``W^CL_i · z_i(S) >= lower_i`` for every admissible drop set S.
 
     A bound above the certificate's ``rounding`` proves: in every view of ``graph`` that the budget allows, the node is
@@ -30,7 +31,8 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
         graph: the graph whose edges may be dropped: a ``Graph``, a PyG ``Data``, ``(x, edge_index)`` or networkx.
         budgets: an :class:`EdgeDropBudget`, an int (edges at each node), or a float (a drop rate).
         method: ``"degree"`` (default), ``"degree-fast"``, ``"degree-cheap"``, ``"crown"``, ``"interval"``; or
-            ``"optimized"`` and ``"exact"``, which search: tighter, slower, with ``upper`` and witnesses; or
+            ``"optimized"`` and ``"exact"``, which search: tighter, slower, with ``upper`` and witnesses (for workers
+            and progress pass a :class:`certgcl.bounds.BranchAndBound`); or
             ``"paper"``, ``"released"``, which are not bounds; or an instance from :mod:`certgcl.bounds`.
         view: the fixed second view that gives ``W^CL``; the graph itself by default.
         views: ``"both"`` lets the second view drop edges too, any that the budget allows: the paper's Definition 1,
@@ -39,6 +41,9 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
         nodes: the anchors to bound; all by default. They cost in proportion to their two-hop neighbourhoods.
         dtype: precision of the computation.
         time_limit: of a search, in seconds for all nodes together; what it has found by then is returned.
+        branch_limit: of a search, the branches of each node that it bounds; 64 for ``"optimized"``, none for
+            ``"exact"``.
+        tolerance: of a search, which ends for a node when its bracket is narrower than this share of its value; 1e-9.
         memory_limit: about how many bytes the computation may take; half of what is free by default. Anchors are
             bounded in as many parts as that asks for.
 
@@ -47,7 +52,7 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
         certificate = certgcl.node_compactness(encoder, data, budgets=2)
         print(certificate)
     """
-    method = get_method(method, time_limit)
+    method = get_method(method, time_limit=time_limit, branch_limit=branch_limit, tolerance=tolerance)
     question = Question.compactness(model, graph, budgets, method=method, view=view, dtype=dtype, views=views)
     return question.certify(question.anchors(nodes), memory_limit)
 

@@ -7,11 +7,11 @@ from torch import Tensor
 from toys import admissible_sets, random_graph, toy_graph, toy_weights, without
 
 import certgcl
-from certgcl import search
 from certgcl.audit import AuditReport, audit
 from certgcl.bounds import METHODS, Degree, DropProblem, get_method
 from certgcl.encoder import GCNWeights
 from certgcl.errors import InputError
+from certgcl.search import field as receptive
 
 GRAPH, WEIGHTS = random_graph(nodes=30, density=0.1), toy_weights()
 
@@ -109,7 +109,7 @@ def test_a_value_that_is_not_a_number_is_a_violation() -> None:
 
 
 def test_anchors_that_see_too_much_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "LARGEST_FIELD", 0)
+    monkeypatch.setattr(receptive, "LARGEST_FIELD", 0)
     assert len(audit(WEIGHTS, GRAPH, 1, samples=1, searches=3).searched) == 0
 
 

@@ -113,7 +113,7 @@ def test_largest_terms_are_the_same_by_insertion_and_by_sorting(
     block = block_of(source, resolution)
     inputs = random_inputs(block, shared, functionals=3)
     inputs = requiring_gradients(tied(inputs) if ties else inputs)
-    insert, inserted = rows._largest_by_insertion, []
+    insert, inserted = rows.largest_by_insertion, []
 
     def watched(values: Tensor, number: int) -> Tensor:
         inserted.append(number)
@@ -123,7 +123,7 @@ def test_largest_terms_are_the_same_by_insertion_and_by_sorting(
         found = case_minima(block, *inputs, following=True)
         return [*found, *torch.autograd.grad(sum(values.sum() for values in found), inputs)]
 
-    monkeypatch.setattr(rows, "_largest_by_insertion", watched)
+    monkeypatch.setattr(rows, "largest_by_insertion", watched)
     monkeypatch.setattr(rows, "INSERTED", 0)
     by_sorting = results()
     assert not inserted

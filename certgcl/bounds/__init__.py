@@ -1,6 +1,7 @@
 """One file per method, all with one signature: see :class:`certgcl.bounds.problem.BoundMethod`."""
 
 from dataclasses import replace
+from typing import Any
 
 from certgcl.bounds.crown import Crown
 from certgcl.bounds.degree import Degree
@@ -24,21 +25,22 @@ METHODS: dict[str, BoundMethod] = {
 
 
 SEARCHES: dict[str, BoundMethod] = {
-    "optimized": BranchAndBound(branch_limit=16),
+    "optimized": BranchAndBound(branch_limit=64),
     "exact": BranchAndBound(),
 }
 """Methods that bound many branches of each anchor: tighter, slower, with upper bounds and witnesses, no gradients."""
 
 
-def get_method(method: "str | BoundMethod", time_limit: float | None = None) -> BoundMethod:
-    """The method of that name, or the instance itself; searches may be limited to so many seconds."""
-    found = _named(method)
-    if time_limit is None:
+def get_method(method: "str | BoundMethod", **limits: Any) -> BoundMethod:
+    """The method of that name, or the instance itself; a search with the settings of :class:`BranchAndBound` given."""
+    found, given = _named(method), {name: limit for name, limit in limits.items() if limit is not None}
+    if not given:
         return found
     if not isinstance(found, BranchAndBound):
-        raise MethodError(f"time_limit={time_limit!r} with method {found.name!r}", "only a search can be cut short",
+        shown = ", ".join(f"{name}={limit!r}" for name, limit in given.items())
+        raise MethodError(f"{shown} with method {found.name!r}", "only a search can be cut short",
                           f"Use {' or '.join(SEARCHES)}, or leave it out")
-    return replace(found, time_limit=time_limit)
+    return replace(found, **given)
 
 
 def _named(method: "str | BoundMethod") -> BoundMethod:

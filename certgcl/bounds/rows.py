@@ -141,7 +141,7 @@ class _SortedRow:
         total = terms.sum(dim=1, keepdim=True)
         candidates = _candidates(block, terms)
         if 0 < kept <= INSERTED and total.numel() >= INSERTION_PAYS * kept:
-            largest = _largest_by_insertion(candidates, kept)
+            largest = largest_by_insertion(candidates, kept)
         else:
             largest = candidates.topk(kept, dim=1).values
         dropped = largest if kept <= block.least_droppable else largest.nan_to_num(neginf=0.0)
@@ -160,7 +160,7 @@ def _candidates(block: Block, terms: Tensor) -> Tensor:
     return terms + block.never_dropped.view(block.never_dropped.shape + (1,) * (terms.dim() - 2))
 
 
-def _largest_by_insertion(values: Tensor, number: int) -> Tensor:
+def largest_by_insertion(values: Tensor, number: int) -> Tensor:
     """What ``topk`` gives, several times as fast for few of them as it keeps no track of places.
 
     Each value is let down the list of the largest so far.

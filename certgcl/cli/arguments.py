@@ -11,7 +11,7 @@ import torch
 import typer
 from torch import Tensor
 
-from certgcl.bounds import METHODS
+from certgcl.bounds import METHODS, SEARCHES
 from certgcl.budget import EdgeDropBudget
 from certgcl.cli.source import Source, encoder_of
 from certgcl.datasets import find_dataset
@@ -122,6 +122,10 @@ def read_seeds(text: str) -> int | list[int]:
 
 def check_method(name: str) -> str:
     return check_name(name, METHODS)
+
+
+def check_method_or_search(name: str) -> str:
+    return check_name(name, METHODS | SEARCHES)
 
 
 def check_name(name: str, names: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import torch
 import typer
 
+from certgcl.bounds import SEARCHES, get_method
 from certgcl.certificate import Certificate
 from certgcl.cli.arguments import (
     BudgetOption,
@@ -17,7 +18,7 @@ from certgcl.cli.arguments import (
     RunOption,
     TotalOption,
     WeightsOption,
-    check_method,
+    check_method_or_search,
     choose_encoder,
     read_budget,
     read_nodes,
@@ -40,8 +41,13 @@ def certify(
     out: Annotated[Path | None, typer.Option(file_okay=False, help="The folder of the shards; made if needed. With "
                                              "--run, certificates/METHOD-BUDGET in the run by default.")] = None,
     total: TotalOption = None,
-    method: Annotated[str, typer.Option(callback=check_method, help="degree, degree-fast, degree-cheap, crown, "
-                                        "interval; paper and released are not bounds.")] = "degree",
+    method: Annotated[str, typer.Option(callback=check_method_or_search, help="degree, degree-fast, degree-cheap, "
+                                        "crown, interval; optimized and exact search, and give brackets; paper and "
+                                        "released are not bounds.")] = "degree",
+    time_limit: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Of a search, for all nodes "
+                                                     "together.")] = None,
+    branch_limit: Annotated[int | None, typer.Option(min=0, help="Of a search, for each node; 64 for "
+                                                     "optimized.")] = None,
     view: Annotated[Path | None, typer.Option(exists=True, help="The fixed second view: a graph with the same nodes; "
                                               "the graph itself by default.")] = None,
     nodes: Annotated[str | None, typer.Option(help="The nodes to certify: 0:1000, or a file of numbers (.npy or text); "
@@ -69,6 +75,8 @@ def certify(
 
         certgcl certify --graph cora --weights encoder.npz --budget 2 --out result
 
+        certgcl certify --run runs/Cora-grace-degree-fast-0 --budget 0.4 --method exact --time-limit 600
+
         certgcl certify --graph cora --weights encoder.npz --budget 0.4 --shard 0/2 --out result
 
         torchrun --nproc-per-node 2 -m certgcl certify --graph cora --weights encoder.npz --budget 0.4 --out result
@@ -82,8 +90,10 @@ def certify(
         encoder, source = choose_encoder(run, weights, dataset, graph, data_root)
         # Workers that torchrun starts share a terminal: one of them shows how far it is.
         with ShardBar(shown=shard is not None or worker is None or worker[0] == 0) as bar:
+            bound = get_method(method, time_limit=time_limit, branch_limit=branch_limit,
+                               progress=bar.searched if method in SEARCHES else None)
             done = certify_shards(
-                GCNWeights.load(encoder), source.load(data_root), edges, out, method=method,
+                GCNWeights.load(encoder), source.load(data_root), edges, out, method=bound,
                 view=None if view is None else load_graph(view), nodes=chosen, dtype=getattr(torch, dtype),
                 shards=shards, order=order, worker=worker, progress=bar,
                 memory_limit=None if memory_limit is None else int(memory_limit * 1024**3),
@@ -104,11 +114,14 @@ def _result(run: ShardRun, certificate: Certificate | None, seconds: float) -> d
 def summary(folder: Path, certificate: Certificate) -> dict[str, Any]:
     """A certificate in a few numbers."""
     lower = certificate.lower.double()
+    bracket = {} if certificate.upper is None else {
+        "upper_mean": float(certificate.upper.double().mean()), "exact": int(certificate.exact.sum()),
+        "negative": int(certificate.negative.sum())}
     return {
         "path": str(folder / MERGED), "method": certificate.method, "certified": certificate.certified,
         "nodes": len(certificate.nodes), "positive": int(certificate.positive.sum()),
         "nominal_mean": float(certificate.nominal.double().mean()), "lower_mean": float(lower.mean()),
-        "lower_min": float(lower.min()), "lower_max": float(lower.max()),
+        "lower_min": float(lower.min()), "lower_max": float(lower.max()), **bracket,
     }
 
 

@@ -52,17 +52,26 @@ class Bar:
 
 
 class ShardBar(Bar):
-    """Shards done, nodes done and time left; call it with each ``ShardProgress``."""
+    """Shards done, nodes done and time left; call it with each ``ShardProgress``.
+
+    Within a shard, a search says by :meth:`searched` how far it is.
+    """
 
     def __init__(self, shown: bool = True) -> None:
         super().__init__("certifying", shown)
         self._start = time.monotonic()
+        self._last = ShardProgress(0, 0, 0, 0, 0)
 
     def __call__(self, progress: ShardProgress) -> None:
         now = time.monotonic()
         if progress.shards_done == 0:
             self._start = now
+        self._last = progress
         self.show(progress.nodes_done, progress.nodes, describe(progress, now - self._start))
+
+    def searched(self, finished: int, nodes: int) -> None:
+        self.show(self._last.nodes_done + finished, self._last.nodes,
+                  f"{describe(self._last, 0.0)}, {finished:,} of {nodes:,} in this shard closed")
 
 
 class TrainingBar(Bar):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from certgcl.bounds import BoundMethod
+from certgcl.bounds import BoundMethod, BranchAndBound
 from certgcl.budget import BudgetLike
 from certgcl.certificate import Certificate
 from certgcl.errors import CertificateError, InputError, ShardError
@@ -106,12 +106,20 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
         nodes_here = plan.nodes(shard)
         finished = _is_finished(folder, manifest, shard, nodes_here)
         if not finished:
-            certificate = question.certify(nodes_here, memory_limit)
+            certificate = _in_its_time(question, len(nodes_here) / len(anchors)).certify(nodes_here, memory_limit)
             certificate.save(folder / manifest.file_name(shard), _notes(manifest, shard))
         (run.kept if finished else run.computed).append(shard)
         state = state.after(len(nodes_here), finished)
         report(state)
     return run
+
+
+def _in_its_time(question: Question, share: float) -> Question:
+    """The question with a share of the time that all shards of a search have together."""
+    bound = question.bound
+    if not isinstance(bound, BranchAndBound) or bound.time_limit is None:
+        return question
+    return replace(question, bound=replace(bound, time_limit=share * bound.time_limit))
 
 
 def merge_shards(out: str | Path) -> Certificate:

@@ -1,4 +1,4 @@
-"""A search for the drops that hurt one node most. It knows nothing of the bounds, which it puts to the test."""
+"""The part of a graph that one embedding depends on, and the embedding without any of its edges."""
 
 from dataclasses import dataclass
 
@@ -6,12 +6,9 @@ import torch
 from torch import Tensor
 
 from certgcl.budget import AdmissibleDrops
-from certgcl.chunks import row_ranges
 from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph
 
-MOST_TRIED = 64  # edges tried in a step, drawn at random where more are admissible
-MOST_DROPPED = 64  # edges
 LARGEST_FIELD = 1 << 20  # entries of Â in the rows of a node and its neighbours; beyond, the node is not searched
 
 
@@ -62,6 +59,10 @@ class ReceptiveField:
 
     def embeddings(self, dropped: Tensor) -> Tensor:
         """``z`` of the node without some edges, given by their positions in ``edges``: ``(C, k)`` to ``(C, d2)``."""
+        return self.weights.activation2(self.preactivations(dropped))
+
+    def preactivations(self, dropped: Tensor) -> Tensor:
+        """The same before the last activation."""
         count, (near, inner) = len(dropped), self.adjacency.shape
         adjacency, degree = self.adjacency.repeat(count, 1, 1), self.degree.repeat(count, 1)
         case = torch.arange(count, device=dropped.device)[:, None].expand_as(dropped)
@@ -73,32 +74,7 @@ class ReceptiveField:
         matrix = scale[:, :near, None] * adjacency * scale[:, None, :inner]
         hidden = weights.activation1(matrix @ self.projected + weights.b1)
         own_row = matrix[:, :1, :near] @ (hidden @ weights.w2)
-        return weights.activation2(own_row[:, 0] + weights.b2)
-
-
-@torch.no_grad()
-def greedy_drop(field: ReceptiveField, drops: AdmissibleDrops, direction: Tensor) -> Tensor:
-    """An admissible set of edges with a low ``w · z``, by their positions in the field, ``(k,)``.
-
-    Step by step the edge goes whose loss lowers ``w · z`` most, until none does.
-    """
-    left = drops.local[field.nodes]
-    dropped = field.edges.new_empty(0)
-    lowest = float(field.embeddings(dropped[None]) @ direction)
-    while len(dropped) < min(drops.total, MOST_DROPPED):
-        admissible = (left[field.edges] > 0).all(dim=0).index_fill(0, dropped, False).nonzero()[:, 0]
-        tried = admissible[torch.randperm(len(admissible), device=admissible.device)[:MOST_TRIED]]
-        if not len(tried):
-            break
-        sets = torch.cat([dropped.expand(len(tried), -1), tried[:, None]], dim=1)
-        values = torch.cat([field.embeddings(sets[part]) @ direction
-                            for part in row_ranges(len(sets), field.adjacency.numel())])
-        best = int(values.argmin())
-        if float(values[best]) >= lowest:
-            break
-        lowest, dropped = float(values[best]), sets[best]
-        left[field.edges[:, tried[best]]] -= 1
-    return dropped
+        return own_row[:, 0] + weights.b2
 
 
 def _mask(graph: Graph, nodes: Tensor) -> Tensor:

@@ -1,0 +1,153 @@
+"""Branch and bound for many anchors, one after the other, with what time there is."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.degree import Degree
+from certgcl.bounds.exact.tree import Tree
+from certgcl.bounds.problem import DropProblem
+from certgcl.budget import AdmissibleDrops
+from certgcl.encoder import GCNWeights
+from certgcl.graph import Graph
+from certgcl.search import ReceptiveField, Search
+
+TOGETHER = 64  # anchors that are searched together
+FIRST_LIMIT = 32  # branches of an anchor, before all others have had as many
+GROWTH = 4  # of that limit, from one pass over the anchors to the next
+
+
+@dataclass(frozen=True, eq=False)
+class Brackets:
+    """``lower <= min_S w · z(S) <= upper`` for every anchor, and the dropped edges that reach ``upper``.
+
+    Args:
+        exact: whether the two are the same up to the tolerance, ``(A,)``.
+        witnesses: ``(2, k)`` node numbers of the dropped edges, for every anchor.
+        branches: how many branches were bounded for it, ``(A,)``.
+    """
+
+    lower: Tensor
+    upper: Tensor
+    exact: Tensor
+    witnesses: tuple[Tensor, ...]
+    branches: Tensor
+
+    @classmethod
+    def joined(cls, parts: "list[Brackets]") -> "Brackets":
+        lower, upper, exact, branches = (torch.cat([getattr(part, name) for part in parts])
+                                         for name in ("lower", "upper", "exact", "branches"))
+        return cls(lower, upper, exact, tuple(witness for part in parts for witness in part.witnesses), branches)
+
+    def at(self, places: Tensor) -> "Brackets":
+        return Brackets(self.lower[places], self.upper[places], self.exact[places],
+                        tuple(self.witnesses[place] for place in places.tolist()), self.branches[places])
+
+    def like(self, values: Tensor) -> "Brackets":
+        """The same on the device and in the precision of some values."""
+        return Brackets(self.lower.to(values), self.upper.to(values), self.exact.to(values.device),
+                        tuple(witness.to(values.device) for witness in self.witnesses),
+                        self.branches.to(values.device))
+
+
+@dataclass(frozen=True, eq=False)
+class AnchorSearch:
+    """What is to be searched, all in float64 and on the CPU, where many small steps are fastest; it can be sent to
+    another process.
+
+    Args:
+        directions: of all nodes, ``(N, d2)``.
+        end: when the time is over, in seconds since the epoch.
+    """
+
+    weights: GCNWeights
+    graph: Graph
+    drops: AdmissibleDrops
+    anchors: Tensor
+    directions: Tensor
+    bound: Degree
+    end: float
+    branch_limit: float
+    tolerance: float
+
+    @classmethod
+    def of(cls, weights: GCNWeights, problem: DropProblem, directions: Tensor, bound: Degree, time_limit: float | None,
+           branch_limit: int | None, tolerance: float) -> "AnchorSearch":
+        cpu, drops = torch.device("cpu"), problem.drops
+        end = float("inf") if time_limit is None else time.time() + time_limit
+        return cls(weights.to(torch.float64, cpu), problem.graph.to(cpu),
+                   replace(drops, **{name: getattr(drops, name).to(cpu) for name in
+                                     ("local", "requested", "droppable", "droppable_degree")}),
+                   problem.anchors.to(cpu), directions.to(cpu, torch.float64), bound, end,
+                   float("inf") if branch_limit is None else branch_limit, tolerance)
+
+    def at(self, places: Tensor) -> "AnchorSearch":
+        """The same for some of the anchors."""
+        return replace(self, anchors=self.anchors[places])
+
+    def order(self) -> Tensor:
+        """The places of the anchors, those that see less of the graph first."""
+        graph = self.graph
+        around = torch.zeros_like(graph.degree).index_add_(0, graph.row, graph.degree[graph.col])
+        return around[self.anchors].argsort(stable=True)
+
+    @torch.no_grad()
+    def run(self, progress: Callable[[int, int], object] | None = None) -> Brackets:
+        """The brackets. Anchors have their turn again and again, each time with a larger limit of branches; a search
+        begins anew then, from the bracket it has, so that only one at a time takes memory."""
+        problem = DropProblem(self.graph, self.drops, self.anchors)
+        lower = self.bound(self.weights, problem, self.directions[:, None])[:, 0]
+        clean = (self.directions * self.weights.embed(self.graph)).sum(dim=1)[self.anchors]
+        none = self.graph.col.new_empty(2, 0)
+        number = len(self.anchors)
+        found = Brackets(lower.clone(), clean.clone(), torch.zeros_like(lower, dtype=torch.bool),
+                         (none,) * number, torch.zeros(number, dtype=torch.long))
+        witnesses: list[Tensor] = list(found.witnesses)
+        waiting, finished = self.order().tolist(), 0
+        limit = FIRST_LIMIT if self.branch_limit > GROWTH * FIRST_LIMIT else self.branch_limit
+        dropped: dict[int, Tensor] = {}
+        while waiting:
+            again = []
+            for place, receptive in self._fields(waiting, dropped):
+                tree = self._grown(receptive, float(found.lower[place]), dropped[place], limit)
+                found.lower[place], found.upper[place] = tree.lower, tree.upper
+                found.exact[place] = tree.done
+                found.branches[place] += tree.bounded
+                dropped[place] = tree.witness
+                witnesses[place] = self.graph.edge_index[:, receptive.slots[tree.witness]]
+                if tree.done or limit >= self.branch_limit:
+                    finished += 1
+                    if progress is not None:
+                        progress(finished, number)
+                else:
+                    again.append(place)
+            if time.time() >= self.end:
+                break
+            waiting, limit = again, min(GROWTH * limit, self.branch_limit)
+        if progress is not None:
+            progress(finished, number)
+        return replace(found, witnesses=tuple(witnesses))
+
+    def _fields(self, places: list[int], dropped: dict[int, Tensor]) -> Iterator[tuple[int, ReceptiveField]]:
+        """Receptive fields of the anchors while there is time, once drops to begin with are known for them; those that
+        are too large are passed over."""
+        for start in range(0, len(places), TOGETHER):
+            if time.time() >= self.end:
+                return
+            fields = [(place, ReceptiveField.around(self.graph, self.drops, self.weights, int(self.anchors[place])))
+                      for place in places[start : start + TOGETHER]]
+            here = [(place, receptive) for place, receptive in fields if receptive is not None]
+            new = [(place, receptive) for place, receptive in here if place not in dropped]
+            if new:
+                directions = self.directions[self.anchors[[place for place, _ in new]]]
+                found = Search(restarts=0)([receptive for _, receptive in new], self.drops, directions)
+                dropped.update(zip((place for place, _ in new), found, strict=True))
+            yield from here
+
+    def _grown(self, receptive: ReceptiveField, lower: float, dropped: Tensor, limit: float) -> Tree:
+        tree = Tree(receptive, self.drops, self.directions[receptive.nodes[0]], lower, dropped, self.tolerance)
+        tree.grow(limit, self.end)
+        return tree

@@ -1,0 +1,91 @@
+"""From a bound to the truth: branch and bound over the edges that one embedding depends on.
+
+The least bound of all open branches is a lower bound of the minimum, the least value seen is an upper bound with its
+witness, and best-first search brings them together: it can be stopped at any time, and when they meet the value is
+exact. See :mod:`certgcl.bounds.exact.case` for how a branch is bounded.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from certgcl.activation import SlopeRule
+from certgcl.bounds.degree import Degree
+from certgcl.bounds.exact.anchors import AnchorSearch, Brackets
+from certgcl.bounds.exact.workers import in_processes
+from certgcl.bounds.problem import DropProblem
+from certgcl.encoder import GCNWeights
+from certgcl.errors import MethodError
+
+ANCHORS_PER_WORKER = 128  # at least, as a process takes some seconds to start
+
+
+@dataclass(frozen=True)
+class BranchAndBound:
+    """Best-first branch and bound: with no limit, the minimum itself; with one, the best bracket found until then.
+
+    Never below the bound it starts from, for a branch is never bounded below the one it comes from. Without a time
+    limit the result does not depend on the number of workers.
+
+    Args:
+        bound: to begin with.
+        time_limit: in seconds, for all anchors of a call together.
+        branch_limit: about how many branches of each anchor are bounded.
+        tolerance: brackets narrower than this share of the larger of clean value and upper bound are closed.
+        workers: processes that share the anchors, each with one thread; by default as many as torch has threads, if
+            there are more than a hundred anchors for each.
+        progress: called with the numbers of finished and of all anchors.
+    """
+
+    bound: Degree = field(default_factory=Degree)
+    time_limit: float | None = None
+    branch_limit: int | None = None
+    tolerance: float = 1e-9
+    workers: int | None = field(default=None, repr=False)
+    progress: Callable[[int, int], object] | None = field(default=None, repr=False)
+    certified: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("time_limit", "branch_limit", "tolerance"):
+            limit = getattr(self, name)
+            if limit is not None and not limit >= 0:
+                raise MethodError(f"{name}={limit!r}", "a limit is not negative", "Leave it out for the default")
+        if self.workers is not None and (not isinstance(self.workers, int) or self.workers < 1):
+            raise MethodError(f"workers={self.workers!r}", "it counts processes", "Leave it out for the default")
+
+    @property
+    def name(self) -> str:
+        return "exact" if self.branch_limit is None else "optimized"
+
+    @property
+    def resolution(self) -> int:
+        return self.bound.resolution
+
+    def line_resolution(self, hidden_channels: int) -> int:
+        return self.bound.line_resolution(hidden_channels)
+
+    def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
+        return self.bound.rules(hidden_channels)
+
+    def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+        brackets = [self.brackets(weights, problem, each) for each in directions.unbind(1)]
+        return torch.stack([bracket.lower for bracket in brackets], dim=1)
+
+    @torch.no_grad()
+    def brackets(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Brackets:
+        """Brackets of the least ``w · z_i(S)`` for the anchors of a problem; directions of all nodes, ``(N, d)``."""
+        anchors = problem.anchors
+        most = torch.get_num_threads() if self.workers is None else self.workers
+        workers = min(most, len(anchors) // (ANCHORS_PER_WORKER if self.workers is None else 1)) or 1
+        search = AnchorSearch.of(weights, problem, directions, self.bound, self.time_limit, self.branch_limit,
+                                 self.tolerance)
+        if workers == 1:
+            found = search.run(self.progress)
+        else:
+            places = search.order().tolist()
+            shares = [torch.tensor(places[start::workers]) for start in range(workers)]
+            parts = in_processes([search.at(share) for share in shares], self.progress)
+            found = Brackets.joined(parts).at(torch.argsort(torch.cat(shares)))
+        return found.like(directions)
