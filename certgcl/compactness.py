@@ -41,7 +41,7 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
         nodes: the anchors to bound; all by default. They cost in proportion to their two-hop neighbourhoods.
         dtype: precision of the computation.
         time_limit: of a search, in seconds for all nodes together; what it has found by then is returned.
-        branch_limit: of a search, the branches of each node that it bounds; 64 for ``"optimized"``, none for
+        branch_limit: of a search, the branches of each node that it bounds; 128 for ``"optimized"``, none for
             ``"exact"``.
         tolerance: of a search, which ends for a node when its bracket is narrower than this share of its value; 1e-9.
         memory_limit: about how many bytes the computation may take; half of what is free by default. Anchors are

@@ -16,10 +16,11 @@ from torch import Tensor
 from toys import random_graph, random_tensor, toy_graph, toy_weights, without
 
 import certgcl
-from certgcl.bounds import METHODS, Degree
+from certgcl.bounds import METHODS, BranchAndBound, Degree, DropProblem
+from certgcl.bounds.exact import Brackets
 from certgcl.budget import EdgeDropBudget
 from certgcl.certificate import Certificate
-from certgcl.encoder import GCNEncoder
+from certgcl.encoder import GCNEncoder, GCNWeights
 from certgcl.errors import InputError, MethodError, ShardError
 from certgcl.graph import Graph
 from certgcl.ordering import nearby_order
@@ -80,6 +81,40 @@ def test_all_settings_reach_the_bounds(tmp_path: Path, graph: Graph) -> None:
     assert merged.lower.dtype == torch.float32
     torch.testing.assert_close(merged.lower, expected.lower)
     assert torch.equal(merged.directions, expected.directions)
+
+
+def test_a_search_in_shards_keeps_its_brackets(tmp_path: Path) -> None:
+    graph = random_graph(nodes=9, density=0.4)
+    certify_shards(WEIGHTS, graph, 1, tmp_path, method="exact", shards=3)
+    merged, expected = merge_shards(tmp_path), certgcl.node_compactness(WEIGHTS, graph, 1, method="exact")
+    agree(merged, expected)
+    torch.testing.assert_close(merged.upper, expected.upper)
+    assert merged.exact.all()
+    assert all(torch.equal(merged.witness(node), expected.witness(node)) for node in range(9))
+    workers = BranchAndBound(workers=1, progress=print)  # which make no difference to the result
+    assert certify_shards(WEIGHTS, graph, 1, tmp_path, method=workers).computed == []
+
+
+def test_shards_share_the_time_of_a_search_by_their_nodes(tmp_path: Path) -> None:
+    seen: list[tuple[int, float | None]] = []
+
+    class Timed(BranchAndBound):
+        def brackets(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Brackets:
+            seen.append((len(problem.anchors), self.time_limit))
+            return super().brackets(weights, problem, directions)
+
+    graph = random_graph(nodes=9, density=0.4)
+    certify_shards(WEIGHTS, graph, 1, tmp_path, method=Timed(time_limit=90.0), shards=2)
+    assert seen == [(4, pytest.approx(40.0)), (5, pytest.approx(50.0))]
+    with pytest.raises(ShardError, match=r"differs in method \(.*time_limit=90\.0.*time_limit=1\.0"):
+        certify_shards(WEIGHTS, graph, 1, tmp_path, method=Timed(time_limit=1.0))
+
+
+def test_without_time_shards_hold_the_bound_and_the_clean_value(tmp_path: Path) -> None:
+    certify_shards(WEIGHTS, GRAPH, 2, tmp_path, method=BranchAndBound(time_limit=0.0), shards=3)
+    merged = merge_shards(tmp_path)
+    torch.testing.assert_close(merged.lower, certgcl.node_compactness(WEIGHTS, GRAPH, 2).lower)
+    torch.testing.assert_close(merged.upper, merged.nominal)
 
 
 def test_directions_of_ones_own(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ TINY = replace(TINY, directions=1e-15 * TINY.directions)
 def test_brackets_hold_the_minimum_and_exact_ones_are_it(case: Case) -> None:
     truth, slack = enumerated_minimum(case), tolerance(case)
     degree = certify(case, "degree").lower
-    for name, limit in (("optimized", 64), ("exact", None)):
+    for name, limit in (("optimized", 128), ("exact", None)):
         found = search(case, limit)
         assert not len(LEDGER.enter(name, case, found.lower, truth, nominal(case)))
         assert (found.lower <= truth + slack).all()

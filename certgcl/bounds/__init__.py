@@ -25,7 +25,7 @@ METHODS: dict[str, BoundMethod] = {
 
 
 SEARCHES: dict[str, BoundMethod] = {
-    "optimized": BranchAndBound(branch_limit=64),
+    "optimized": BranchAndBound(branch_limit=128),
     "exact": BranchAndBound(),
 }
 """Methods that bound many branches of each anchor: tighter, slower, with upper bounds and witnesses, no gradients."""

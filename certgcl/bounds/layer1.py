@@ -59,17 +59,19 @@ class Layer1:
     def lines(self, rule: SlopeRule) -> tuple[Range, Range]:
         """Lower and upper ``a`` and ``c`` of the two lines ``a Â_j Y + c`` around ``σ(p_j)``."""
         if rule not in self._lines:
-            parts = [self._some_lines(lower, upper, rule) for lower, upper in
+            parts = [lines_around_layer1(self.weights, lower, upper, rule) for lower, upper in
                      zip(self.lower.split(CHUNK), self.upper.split(CHUNK), strict=True)]
             slope, constant = zip(*parts, strict=True)
             self._lines[rule] = _joined(slope), _joined(constant)
         return self._lines[rule]
 
-    def _some_lines(self, lower: Tensor, upper: Tensor, rule: SlopeRule) -> tuple[Range, Range]:
-        lines, bias = self.weights.activation1.lines(lower, upper, rule), self.weights.b1
-        return (Range.between(lines.lower_slope, lines.upper_slope),
-                Range.between(lines.lower_slope * bias + lines.lower_intercept,
-                              lines.upper_slope * bias + lines.upper_intercept))
+
+def lines_around_layer1(weights: GCNWeights, lower: Tensor, upper: Tensor, rule: SlopeRule) -> tuple[Range, Range]:
+    """Lower and upper ``a`` and ``c`` of the lines ``a Â_j Y + c`` around ``σ1(p_j)``, the bias in the constants."""
+    lines, bias = weights.activation1.lines(lower, upper, rule), weights.b1
+    return (Range.between(lines.lower_slope, lines.upper_slope),
+            Range.between(lines.lower_slope * bias + lines.lower_intercept,
+                          lines.upper_slope * bias + lines.upper_intercept))
 
 
 def _joined(parts: Sequence[Range]) -> Range:

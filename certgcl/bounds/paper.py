@@ -20,8 +20,8 @@ class Paper(PrintedScore):
         terms, anchors = self.terms(weights, problem, directions), problem.anchors
         ones = terms.constant1.new_ones(terms.constant1.shape[0], 1)
         score = []
-        columns = zip(terms.views, terms.slopes.unbind(1), terms.constant1.split(1, dim=1), strict=True)
-        for view, slopes, constant in columns:
+        for column, view in enumerate(terms.views):
+            here = slice(column, column + 1)
             twice = view.propagate(view.propagate(terms.projected))
-            score.append(((slopes * twice).sum(dim=1, keepdim=True) + view.propagate(ones) * constant)[anchors])
-        return torch.cat(score, dim=1) + terms.constant2[anchors]
+            score.append(terms.slope_products(twice)[:, here] + view.propagate(ones) * terms.constant1[:, here])
+        return (torch.cat(score, dim=1) + terms.constant2)[anchors]

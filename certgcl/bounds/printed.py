@@ -9,11 +9,10 @@ How they differ from a bound, and why that matters (``docs/errata.md`` has the c
 
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 from certgcl.activation import SlopeRule
-from certgcl.bounds.layer1 import signed_parts
+from certgcl.bounds.layer1 import Range, lines_around_layer1, signed_parts
 from certgcl.bounds.neighbourhood import inverse_sqrt_degree
 from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
@@ -24,13 +23,22 @@ from certgcl.sparse import csr_matrix, product
 
 @dataclass(frozen=True, eq=False)
 class PrintedTerms:
-    """``Λ1`` and the two constants of every node, and the view they are evaluated at."""
+    """``Λ1`` and the two constants of every node, and the view they are evaluated at.
+
+    ``Λ1 = ω a - |ω| r`` with the middle a and the radius r of the two slopes is needed in products alone, so it is
+    never formed.
+    """
 
     projected: Tensor  # Y = X W1, (N, d1)
-    slopes: Tensor  # Λ1, (N, C, d1)
+    omega: Tensor  # (N, C, d1)
+    slopes: Range  # of the lines of layer 1, (N, d1)
     constant1: Tensor  # b̃1, (N, C)
     constant2: Tensor  # b̃2, (N, C)
     views: tuple[Graph, ...]  # whose Â the formula is evaluated at, one for each of the C directions
+
+    def slope_products(self, values: Tensor) -> Tensor:
+        """``Λ1 · v`` for one v at every node, ``(N, d1)`` to ``(N, C)``."""
+        return _least_products(self.omega, Range(self.slopes.middle * values, self.slopes.radius * values))
 
 
 @dataclass(frozen=True)
@@ -60,14 +68,13 @@ class PrintedScore:
         lower2, upper2 = self._box(problem, hidden @ weights.w2, weights.b2)
 
         lines = weights.activation2.lines(lower2, upper2, "parallel")
-        slopes, intercept = _oriented(directions, lines.lower_slope, lines.upper_slope, lines.lower_intercept,
-                                      lines.upper_intercept)
-        constant2 = slopes @ weights.b2 + intercept
-        omega = slopes @ weights.w2.T
-        lines = weights.activation1.lines(lower1, upper1, "parallel")
-        slopes, intercept = _oriented(omega, lines.lower_slope, lines.upper_slope, lines.lower_intercept,
-                                      lines.upper_intercept)
-        return PrintedTerms(projected, slopes, slopes @ weights.b1 + intercept, constant2, views)
+        slopes = Range.between(lines.lower_slope, lines.upper_slope)
+        oriented = directions * slopes.middle[:, None] - directions.abs() * slopes.radius[:, None]
+        constant2 = oriented @ weights.b2 + _least_products(
+            directions, Range.between(lines.lower_intercept, lines.upper_intercept))
+        omega = oriented @ weights.w2.T
+        slopes, constant = lines_around_layer1(weights, lower1, upper1, "parallel")
+        return PrintedTerms(projected, omega, slopes, _least_products(omega, constant), constant2, views)
 
     def _views(self, graph: Graph, directions: int) -> tuple[Graph, ...]:
         at = graph if self.at is None else self.at
@@ -96,8 +103,6 @@ class PrintedScore:
         return own * positive + most(negative) + bias, own * negative + most(positive) + bias
 
 
-def _oriented(weights: Tensor, low: Tensor, high: Tensor, low_at: Tensor, high_at: Tensor) -> tuple[Tensor, Tensor]:
-    """Slopes and summed intercepts of ``weights · σ(p)``: the lower line where the weight is positive."""
-    positive, negative = signed_parts(weights)
-    slopes = positive * low[:, None] + negative * high[:, None]
-    return slopes, torch.sum(positive * low_at[:, None] + negative * high_at[:, None], dim=-1)
+def _least_products(omega: Tensor, values: Range) -> Tensor:
+    """The least ``ω · v`` over the range of v at every node, ``(N, C)``."""
+    return (omega @ values.middle[..., None] - omega.abs() @ values.radius[..., None])[..., 0]

@@ -18,7 +18,7 @@ class Released(PrintedScore):
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
         terms = self.terms(weights, problem, directions)
-        value = (terms.slopes @ terms.projected[..., None])[..., 0]
+        value = terms.slope_products(terms.projected)
         columns = zip(terms.views, value.split(1, dim=1), terms.constant1.split(1, dim=1), strict=True)
         score = [view.propagate(view.propagate(leaves) + constant) for view, leaves, constant in columns]
         return (torch.cat(score, dim=1) + terms.constant2)[problem.anchors]

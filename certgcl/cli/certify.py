@@ -46,7 +46,7 @@ def certify(
                                         "released are not bounds.")] = "degree",
     time_limit: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Of a search, for all nodes "
                                                      "together.")] = None,
-    branch_limit: Annotated[int | None, typer.Option(min=0, help="Of a search, for each node; 64 for "
+    branch_limit: Annotated[int | None, typer.Option(min=0, help="Of a search, for each node; 128 for "
                                                      "optimized.")] = None,
     view: Annotated[Path | None, typer.Option(exists=True, help="The fixed second view: a graph with the same nodes; "
                                               "the graph itself by default.")] = None,

@@ -86,7 +86,7 @@ class Search:
         for restart in range(self.restarts):
             halves = []
             for node in nodes:
-                chance.manual_seed((self.seed * (self.restarts + 1) + restart) << 32 | node)
+                chance.manual_seed((self.seed << 12 | restart) << 32 | node)
                 halves.append(torch.rand(best.shape[1], generator=chance) < 0.5)
             yield best & torch.stack(halves).to(best.device)
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from certgcl.bounds.layer1 import Range
+from certgcl.bounds.layer1 import Range, lines_around_layer1
 from certgcl.bounds.rows import largest_by_insertion
 from certgcl.encoder import GCNWeights
 
@@ -207,17 +207,13 @@ class RowBounds:
 class Linearised:
     """Lines around ``σ1(p)`` for p in a box, and its range: ``ω · h >= λ · p + c`` with ``λ = ω a - |ω| r``."""
 
-    weights: GCNWeights
     slope: Range
     intercept: Range
     hidden: Range
 
     @classmethod
     def between(cls, weights: GCNWeights, lower: Tensor, upper: Tensor) -> "Linearised":
-        lines, bias = weights.activation1.lines(lower, upper, "adaptive"), weights.b1
-        return cls(weights, Range.between(lines.lower_slope, lines.upper_slope),
-                   Range.between(lines.lower_slope * bias + lines.lower_intercept,
-                                 lines.upper_slope * bias + lines.upper_intercept),
+        return cls(*lines_around_layer1(weights, lower, upper, "adaptive"),
                    Range.between(*weights.activation1.interval(lower, upper)))
 
     def products(self, values: Tensor, omega: Tensor) -> Tensor:

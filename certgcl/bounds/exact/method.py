@@ -52,7 +52,7 @@ class BranchAndBound:
             limit = getattr(self, name)
             if limit is not None and not limit >= 0:
                 raise MethodError(f"{name}={limit!r}", "a limit is not negative", "Leave it out for the default")
-        if self.workers is not None and (not isinstance(self.workers, int) or self.workers < 1):
+        if self.workers is not None and (type(self.workers) is not int or self.workers < 1):
             raise MethodError(f"workers={self.workers!r}", "it counts processes", "Leave it out for the default")
 
     @property

@@ -19,7 +19,7 @@ from certgcl.budget import AdmissibleDrops
 from certgcl.chunks import row_ranges
 from certgcl.search import ReceptiveField, Search
 
-MOST_PROPOSALS = 8  # drops that cases propose, from which a search is begun
+MOST_PROPOSALS = 64  # drops that cases propose
 SEARCH = Search(restarts=0, tried=(32,))
 
 
@@ -131,10 +131,13 @@ class Tree:
             self.upper, self.before, self.witness = value, before, dropped
 
     def _try_nearby(self, proposal: list[int]) -> None:
-        """What a search finds from these drops, unless it has been there."""
-        if frozenset(proposal) not in self.proposed:
-            self.proposed.add(frozenset(proposal))
-            start = torch.tensor(proposal, dtype=torch.long)
+        """These drops, unless they were tried before, and where they are the best so far, what a search finds there."""
+        if frozenset(proposal) in self.proposed:
+            return
+        self.proposed.add(frozenset(proposal))
+        start, before = torch.tensor(proposal, dtype=torch.long), self.upper
+        self._try(start)
+        if self.upper < before:
             self._try(SEARCH.improved(self.field, self.drops, self.direction, start))
 
     @cached_property

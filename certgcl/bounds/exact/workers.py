@@ -11,40 +11,46 @@ import sys
 from collections.abc import Callable
 from queue import Queue
 from threading import Thread
-from typing import IO, Any
+from typing import Any
 
 import torch
 
 from certgcl.bounds.exact.anchors import AnchorSearch, Brackets
+
+COMMAND = f"from {__name__} import work; work()"
 
 
 def in_processes(searches: list[AnchorSearch], progress: Callable[[int, int], object] | None = None) -> list[Brackets]:
     """The brackets of several searches that run at the same time."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     messages: Queue[tuple[int, Any]] = Queue()
-    processes = [subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    processes = [subprocess.Popen([sys.executable, "-c", COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                   env=environment) for _ in searches]
+    threads = [Thread(target=_converse, args=(process, search, number, messages), daemon=True)
+               for number, (process, search) in enumerate(zip(processes, searches, strict=True))]
     try:
-        for number, (process, search) in enumerate(zip(processes, searches, strict=True)):
-            Thread(target=_converse, args=(process, search, number, messages), daemon=True).start()
+        for thread in threads:
+            thread.start()
         return _results(messages, len(searches), sum(len(search.anchors) for search in searches), progress)
     finally:
-        for process in processes:
+        for process, thread in zip(processes, threads, strict=True):
             process.kill()
             process.wait()
+            thread.join()
 
 
 def _converse(process: "subprocess.Popen[bytes]", search: AnchorSearch, number: int,
               messages: "Queue[tuple[int, Any]]") -> None:
-    """Give a process its search, and pass on what it says."""
+    """Give a process its search, and pass on what it says until it ends; nobody waits for one that has failed."""
     try:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        pickle.dump(search, process.stdin)
-        process.stdin.close()
-        while True:
-            messages.put((number, pickle.load(process.stdout)))
-    except (EOFError, OSError, pickle.UnpicklingError) as error:
+        with process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            pickle.dump(search, process.stdin)
+            process.stdin.close()
+            while True:
+                messages.put((number, pickle.load(process.stdout)))
+    except Exception as error:  # whatever it is: a search that cannot be sent, an answer that is none, the end of all
         messages.put((number, RuntimeError(f"a worker ended with exit code {process.wait()} ({error})")))
 
 
@@ -65,18 +71,14 @@ def _results(messages: "Queue[tuple[int, Any]]", number: int, anchors: int,
     return [results[sender] for sender in range(number)]
 
 
-def _work(given: IO[bytes], answer: IO[bytes]) -> None:
+def work() -> None:
     """What a worker does: one search, with a message for every anchor that is finished."""
+    sys.stdout, answer = sys.stderr, sys.stdout.buffer  # so that nothing else gets among the messages
 
     def say(message: Any) -> None:
         pickle.dump(message, answer)
         answer.flush()
 
     torch.set_num_threads(1)
-    search: AnchorSearch = pickle.load(given)
+    search: AnchorSearch = pickle.load(sys.stdin.buffer)
     say(search.run(lambda finished, _: say(finished)))
-
-
-if __name__ == "__main__":
-    sys.stdout, stream = sys.stderr, sys.stdout.buffer
-    _work(sys.stdin.buffer, stream)
