@@ -78,3 +78,7 @@ class BoundError(CertgclError, ArithmeticError):
 
 class TrainingError(CertgclError, ArithmeticError):
     """A training whose loss or weights are no longer finite. The last good checkpoint is kept."""
+
+
+class WorkerError(CertgclError):
+    """A process of a search that ended before it had an answer."""

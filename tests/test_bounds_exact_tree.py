@@ -11,9 +11,12 @@ def tree_of(around: Surroundings, lower: float = -torch.inf, start: int = 0, tol
     return Tree(around.field, around.drops, around.direction, lower, around.drops_of(start), tolerance)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("seed", "groups"), [(0, 4), (4, 1), (10, 4)])
 @pytest.mark.parametrize("name", SURROUNDINGS)
-def test_brackets_hold_the_minimum_and_close_on_it(name: str, seed: int) -> None:
+def test_brackets_hold_the_minimum_and_close_on_it(name: str, seed: int, groups: int,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """Minima at which the anchor loses many edges, one, or none."""
+    monkeypatch.setattr("certgcl.bounds.exact.case.GROUPS", groups)
     around = surroundings(name, seed)
     tree, limit = tree_of(around), 1
     lower, upper = tree.lower, tree.upper

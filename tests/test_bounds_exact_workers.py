@@ -11,8 +11,7 @@ from toys import drop_problem, random_graph, random_tensor, toy_weights
 from certgcl.bounds import BranchAndBound, Degree, DropProblem
 from certgcl.bounds.exact import Brackets
 from certgcl.bounds.exact.anchors import AnchorSearch
-from certgcl.bounds.exact.workers import in_processes
-from certgcl.errors import MethodError
+from certgcl.errors import MethodError, WorkerError
 from certgcl.search import ReceptiveField
 
 WEIGHTS, GRAPH, DIRECTIONS = toy_weights(), random_graph(nodes=9, density=0.5), random_tensor(9, 3, seed=5)
@@ -24,10 +23,6 @@ def problem(anchors: list[int] | None = None) -> DropProblem:
 
 def brackets(anchors: list[int] | None = None, **settings: Any) -> Brackets:
     return BranchAndBound(**settings).brackets(WEIGHTS, problem(anchors), DIRECTIONS)
-
-
-def search(anchors: list[int] | None = None) -> AnchorSearch:
-    return AnchorSearch.of(WEIGHTS, problem(anchors), DIRECTIONS, Degree(), None, None, 1e-9)
 
 
 def same(found: Brackets, expected: Brackets) -> bool:
@@ -50,7 +45,7 @@ def test_anchors_do_not_depend_on_each_other(alone: Brackets) -> None:
 
 
 def test_small_fields_come_first() -> None:
-    order = search().order()
+    order = AnchorSearch.of(WEIGHTS, problem(), DIRECTIONS, Degree(), None, None, 1e-9).order()
     around = [int(GRAPH.degree[GRAPH.col[GRAPH.row == node]].sum()) for node in order.tolist()]
     assert around == sorted(around)
 
@@ -109,10 +104,11 @@ def test_workers_give_the_same_as_one_process(alone: Brackets) -> None:
     assert [finished for finished, _ in seen] == sorted(finished for finished, _ in seen)
 
 
-def test_an_error_of_a_worker_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(RuntimeError, match="a worker ended with exit code 1"):
-        in_processes([search([99])])
-    assert "IndexError" in capfd.readouterr().err
+def test_an_error_of_a_worker_is_shown(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("certgcl.bounds.exact.workers.COMMAND", "raise MemoryError('too large')")
+    with pytest.raises(WorkerError, match="a worker that ended with exit code 1 "):
+        brackets(workers=2)
+    assert "MemoryError: too large" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("cat > /dev/null; exit 4", 4), ("kill -9 $$", -9),
@@ -123,7 +119,7 @@ def test_a_worker_that_dies_says_so(script: str, code: int, tmp_path: Path, monk
     command.write_text(f"#!{shutil.which('sh')}\n{script}\n")
     command.chmod(0o755)
     monkeypatch.setattr("certgcl.bounds.exact.workers.sys.executable", str(command))
-    with pytest.raises(RuntimeError, match=f"a worker ended with exit code {code} "):
+    with pytest.raises(WorkerError, match=f"a worker that ended with exit code {code} "):
         brackets(workers=2)
 
 
@@ -132,7 +128,7 @@ def test_a_search_that_cannot_be_sent_is_told(monkeypatch: pytest.MonkeyPatch) -
         pass
 
     monkeypatch.setattr("certgcl.bounds.exact.workers.COMMAND", "pass")
-    with pytest.raises(RuntimeError, match=r"a worker ended with exit code 0 \(.*Local"):
+    with pytest.raises(WorkerError, match=r"a worker that ended with exit code 0 \(.*Local"):
         brackets(workers=2, bound=Local())
 
 

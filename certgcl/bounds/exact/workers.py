@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from certgcl.bounds.exact.anchors import AnchorSearch, Brackets
+from certgcl.errors import WorkerError
 
 COMMAND = f"from {__name__} import work; work()"
 
@@ -51,7 +52,9 @@ def _converse(process: "subprocess.Popen[bytes]", search: AnchorSearch, number: 
             while True:
                 messages.put((number, pickle.load(process.stdout)))
     except Exception as error:  # whatever it is: a search that cannot be sent, an answer that is none, the end of all
-        messages.put((number, RuntimeError(f"a worker ended with exit code {process.wait()} ({error})")))
+        messages.put((number, WorkerError(f"a worker that ended with exit code {process.wait()} ({error})",
+                                          "each one sends the brackets of its anchors",
+                                          "Look for its own message above, or search without processes: workers=1")))
 
 
 def _results(messages: "Queue[tuple[int, Any]]", number: int, anchors: int,
