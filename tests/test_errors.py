@@ -31,6 +31,7 @@ TREE = {
     "ReportError": ("InputError",),
     "BoundError": ("CertgclError", "ArithmeticError"),
     "TrainingError": ("CertgclError", "ArithmeticError"),
+    "WorkerError": ("CertgclError",),
 }
 
 
