@@ -128,7 +128,7 @@ class Tree:
         before = self.field.preactivations(dropped[None])[0]
         value = float(self.field.weights.activation2(before) @ self.direction)
         if value < self.upper:
-            self.upper, self.before, self.witness = value, before, dropped
+            self.upper, self.before, self.witness = value, before, dropped.sort().values
 
     def _try_nearby(self, proposal: list[int]) -> None:
         """These drops, unless they were tried before, and where they are the best so far, what a search finds there."""
