@@ -99,7 +99,8 @@ class Ledger:
         wide = max(map(len, ("method", *self.tallies)))
         rows = [f"{'method':<{wide}} {'cases':>7} {'nodes':>8} {'violations':>11} {'mean drop / true drop':>22}"]
         for name, tally in self.tallies.items():
-            rows.append(f"{name:<{wide}} {tally.cases:>7} {tally.nodes:>8} {tally.violations:>11} {tally.tightness:>22.2f}")
+            rows.append(f"{name:<{wide}} {tally.cases:>7} {tally.nodes:>8} {tally.violations:>11} "
+                        f"{tally.tightness:>22.2f}")
         return rows + [f"{name}: {value}" for name, value in self.notes.items()]
 
     def write(self, path: Path) -> None:
