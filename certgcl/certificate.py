@@ -76,6 +76,14 @@ class Certificate:
             return torch.zeros_like(self.positive)
         return self.upper - self.lower <= EXACT * self.nominal.abs().maximum(self.upper.abs()) + self.rounding
 
+    @property
+    def status(self) -> list[str]:
+        """What is known of every anchor: ``exact``, ``bracketed`` by a known drop, ``bounded`` from below alone, or
+        ``uncertified`` by a method that proves nothing."""
+        if self.upper is None:
+            return ["bounded" if self.certified else "uncertified"] * len(self.nodes)
+        return ["exact" if exact else "bracketed" for exact in self.exact.tolist()]
+
     def witness(self, node: int) -> Tensor:
         """The edges, ``(2, k)``, without which ``w · z`` of a node is its ``upper``."""
         place = (self.nodes == node).nonzero()[:, 0]

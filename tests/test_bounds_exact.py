@@ -60,6 +60,15 @@ def test_without_time_the_bracket_is_the_bound_and_a_value(setting) -> None:
     assert (certificate.upper <= certificate.nominal + 1e-12).all()
 
 
+def test_every_node_has_a_status(setting, exact: Certificate) -> None:
+    assert exact.status == ["exact"] * 7
+    stopped = node_compactness(*setting, 1, method="exact", time_limit=0.0)
+    assert [status == "exact" for status in stopped.status] == stopped.exact.tolist()
+    assert set(stopped.status) <= {"exact", "bracketed"}
+    assert node_compactness(*setting, 1, nodes=[3]).status == ["bounded"]
+    assert node_compactness(*setting, 1, method="paper", nodes=[3]).status == ["uncertified"]
+
+
 def test_anchors_and_files_keep_their_brackets(setting, exact: Certificate, tmp_path: Path) -> None:
     some = node_compactness(*setting, 1, method="exact", nodes=[5, 2])
     torch.testing.assert_close(some.upper, exact.upper[[5, 2]])
