@@ -19,7 +19,7 @@ from certgcl.reproduce import EXPERIMENTS, Study, figures, measures
 from certgcl.reproduce.kappa import KAPPAS
 from certgcl.reproduce.recipe import Recipe
 from certgcl.reproduce.sensitivity import binned
-from certgcl.reproduce.supervised import supervised_f1
+from certgcl.reproduce.supervised import dropped_out, supervised_f1
 from certgcl.reproduce.tables import Row, over_norm
 from certgcl.reproduce.variants import regularizer
 from tests.cli import json_of, plain, run
@@ -180,6 +180,15 @@ def test_supervised_baselines_learn(tmp_path: Path) -> None:
         before = kept.stat().st_mtime_ns
         assert supervised_f1(study, name, 0) == found
         assert kept.stat().st_mtime_ns == before
+
+
+def test_sparse_features_are_dropped_like_dense_ones() -> None:
+    x = torch.eye(40).repeat(1, 5)
+    for features in (x, x.to_sparse_csr()):
+        dropped = dropped_out(features, 0.25).to_dense()
+        torch.testing.assert_close(dropped[x == 1].unique(), torch.tensor([0, 1 / 0.75]))
+        assert not dropped[x == 0].any()
+        assert 0.6 < float((dropped[x == 1] > 0).double().mean()) < 0.9
 
 
 # -- what is drawn ---------------------------------------------------------------------------------

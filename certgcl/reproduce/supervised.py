@@ -13,10 +13,12 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from certgcl.evaluation.inputs import masked_nodes
 from certgcl.evaluation.protocols import f1, random_splits
+from certgcl.features import Features
 from certgcl.files import write_atomically
 from certgcl.reproduce.measures import SPLITS
 from certgcl.reproduce.runs import Study
 from certgcl.reproduce.tables import Row
+from certgcl.sparse import csr_matrix
 
 WEIGHT_DECAY = 5e-4
 EPOCHS, PATIENCE = 1000, 100  # at most; and without a better validation loss or accuracy
@@ -70,8 +72,8 @@ def _splits(study: Study) -> list[tuple[np.ndarray, ...]]:
 def _predicted(study: Study, baseline: Baseline, seed: int, epochs: int, train: np.ndarray,
                validation: np.ndarray) -> np.ndarray:
     """The classes by the model of the epoch with the best validation accuracy, and the least loss among equals."""
-    x, y, edges = study.data.x, study.data.y, study.data.edge_index
-    x = x if x.layout == torch.strided else x.to_dense()
+    y, edges, features = study.data.y, study.data.edge_index, Features(study.data.x)
+    x = features.x if features.sparse is None else features.sparse
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = baseline.model(x.shape[1], int(y.max()) + 1)
@@ -97,9 +99,16 @@ def _step(model: BasicGNN, optimizer: torch.optim.Optimizer, x: Tensor, edges: T
           train: np.ndarray) -> None:
     model.train()
     optimizer.zero_grad()
-    x = functional.dropout(x, model.dropout.p)  # of the features too, as in both papers
+    x = dropped_out(x, model.dropout.p)  # of the features too, as in both papers
     functional.cross_entropy(model(x, edges)[train], y[train]).backward()
     optimizer.step()
+
+
+def dropped_out(x: Tensor, rate: float) -> Tensor:
+    """Dropout, of a sparse matrix at its entries alone: zero stays zero either way."""
+    if x.layout == torch.strided:
+        return functional.dropout(x, rate)
+    return csr_matrix(x.crow_indices(), x.col_indices(), functional.dropout(x.values(), rate), (x.shape[0], x.shape[1]))
 
 
 @torch.no_grad()
