@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from certgcl.activation import SlopeRule
-from certgcl.bounds.blocks import take
 from certgcl.bounds.functional import AnchorFunctionals, ChannelFunctionals, Functionals
+from certgcl.bounds.gather import take
 from certgcl.bounds.interval import output_interval
 from certgcl.bounds.layer1 import Layer1, signed_parts
 from certgcl.bounds.plan import DropPlan

@@ -16,11 +16,6 @@ Width = Callable[[int, int], int]
 """Elements needed for each slot, given the padded degree and the number of cases of a row."""
 
 
-def take(table: Tensor, index: Tensor) -> Tensor:
-    """``table[index]`` along the first dimension, in the form that copies whole rows."""
-    return table.index_select(0, index.flatten()).view(index.shape + table.shape[1:])
-
-
 def infinite_unless(condition: Tensor, dtype: torch.dtype) -> Tensor:
     """Zero where the condition holds, elsewhere infinity: added to values, a mask at the price of a sum."""
     return torch.zeros(condition.shape, dtype=dtype, device=condition.device).masked_fill(~condition, torch.inf)

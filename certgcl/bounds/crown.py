@@ -8,9 +8,10 @@ from torch import Tensor
 
 from certgcl.activation import SlopeRule, check_slopes
 from certgcl.bounds.backward import bound_output, refine_layer2
-from certgcl.bounds.blocks import Block, take
+from certgcl.bounds.blocks import Block
 from certgcl.bounds.counts import Scale
 from certgcl.bounds.functional import Functionals, RowTerms
+from certgcl.bounds.gather import take
 from certgcl.bounds.interval import BoxRows, layer1_on_box, layer2_on_box
 from certgcl.bounds.plan import DropPlan
 from certgcl.bounds.problem import DropProblem
@@ -62,12 +63,12 @@ class BoxMinimum:
         self.outer, self.inner = BoxRows(plan.hood.outer), BoxRows(plan.hood.inner)
 
     def __call__(self, functionals: Functionals) -> Tensor:
-        values, *back = self._pair_values(functionals)
         own = [functionals.anchor_intervals()]
+        pair = torch.arange(self.hood.outer.col.numel(), device=self.hood.pair.device)
         for rule in range(functionals.rules):
             anchors = functionals.anchor_terms(rule)
-            own.append(self._anchor_sum(anchors.own, back[rule]) + anchors.constant)
-        return self._anchor_sum(_best(own), values)
+            own.append(self._anchor_sum(anchors.own, functionals.pair_terms(pair, 0, rule)) + anchors.constant)
+        return self._anchor_sum(_best(own), self._pair_values(functionals))
 
     def _anchor_sum(self, own: Tensor, pairs: Tensor) -> Tensor:
         """The least ``Â_ii own_i + Σ_j Â_ij pair_ij`` over the box."""
@@ -75,23 +76,18 @@ class BoxMinimum:
         terms = Scale(self.outer.lower[:, None], self.outer.upper[:, None]).least(pairs)
         return total.index_add(0, self.hood.outer.row, terms)
 
-    def _pair_values(self, functionals: Functionals) -> list[Tensor]:
-        """``v_ij`` for every pair, and ``C_ij`` under every rule, ``(P, M)`` each."""
-        partition, rules = self.plan.rows(functionals.width), range(functionals.rules)
-        parts: list[list[Tensor]] = [[self.outer.lower.new_zeros(0, functionals.number)] for _ in range(1 + len(rules))]
-        for block, pairs in zip(partition.blocks, partition.pairs, strict=True):
-            here: list[list[Tensor]] = [[] for _ in parts]
-            functionals.enter(block)
+    def _pair_values(self, functionals: Functionals) -> Tensor:
+        """``v_ij`` for every pair, ``(P, M)``."""
+        partition = self.plan.rows(functionals.width)
+        table = [self.outer.lower.new_zeros(0, functionals.number)]
+        for number, (block, pairs) in enumerate(zip(partition.blocks, partition.pairs, strict=True)):
+            here, part = functionals.at(number), []
             for columns in functionals.columns(block, pairs, 0) if pairs.columns else []:
-                terms = [functionals.row_terms(block, pairs, columns, 0, rule) for rule in rules]
-                interval = functionals.row_intervals(block, pairs, columns, 0)[..., 0, :]
-                value = _best([interval, *(self._row_sum(block, term) for term in terms)])
-                own = [functionals.pair_terms(block, pairs, columns, 0, rule) for rule in rules]
-                for part, result in zip(here, [value.expand_as(own[0]), *own], strict=True):
-                    part.append(result)
-            for table, part in zip(parts, here, strict=True):
-                table.extend([torch.cat(part, dim=1).flatten(0, 1)] if part else [])
-        return [take(torch.cat(table), partition.pair_place[:, 0]) for table in parts]
+                interval, lines = here.bounds(columns, 0)
+                value = _best([interval[..., 0, :], *(self._row_sum(block, terms) for terms in lines)])
+                part.append(value.expand(-1, columns.stop - columns.start, -1))
+            table.extend([torch.cat(part, dim=1).flatten(0, 1)] if part else [])
+        return take(torch.cat(table), partition.pair_place[:, 0])
 
     def _row_sum(self, block: Block, terms: RowTerms) -> Tensor:
         """The least ``Â_jj C_jj + Σ_k Â_jk C_jk + e_j`` over the box, ``(R, I, M)``."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from itertools import chain
 from typing import Literal, get_args
 
 import torch
@@ -10,8 +11,9 @@ from torch import Tensor
 
 from certgcl.activation import SlopeRule, check_slopes
 from certgcl.bounds.backward import bound_output, refine_layer2
-from certgcl.bounds.blocks import Block, Pairs, infinite_unless, take
-from certgcl.bounds.functional import Functionals, RowTerms
+from certgcl.bounds.blocks import Block, Pairs, infinite_unless
+from certgcl.bounds.functional import Functionals, RowBounds, RowTerms
+from certgcl.bounds.gather import Table, joined, take
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan, LineSharing
@@ -87,10 +89,11 @@ class Degree:
         width = weights.w1.shape[1]
         plan = problem.plan(weights.w1.dtype, self.resolution, self.line_sharing(width), self.hubs)
         hood, minimise, rules = plan.hood, DegreeMinimum(plan), self.rules(width)
-        layer1 = layer1_by_degree(weights, problem.projected(weights), plan)
+        projected = problem.projected(weights)
         # Neither of the two cheap bounds of layer 2 is always the better one; with both, `degree` is never below
         # `interval`.
-        box = layer2_on_box(layer1_on_box(weights, layer1.projected, hood), hood)
+        box = layer2_on_box(layer1_on_box(weights, projected, hood), hood)
+        layer1 = layer1_by_degree(weights, projected, plan)
         lower, upper = layer2_by_degree(layer1, plan)
         layer2 = lower.maximum(take(box[0], plan.flat.anchor)), upper.minimum(take(box[1], plan.flat.anchor))
         if self.preactivations == "functional":
@@ -104,17 +107,21 @@ class Degree:
 
 def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> Layer1:
     """Bounds of the first pre-activations: the row lemma on every column of ``Y = X W1`` and of ``-Y``."""
-    values = torch.cat([projected, -projected], dim=1)
-    partition = plan.layer1(values.shape[1])
+    table, partition = Table(projected), plan.layer1(2 * projected.shape[1])
+
+    def both_signs(index: Tensor) -> Tensor:
+        values = table.take(index)
+        return torch.cat([values, -values], dim=-1)
 
     def bounds(block: Block) -> Tensor:
-        leaves, own = take(values, block.target)[:, :, None, None], take(values, block.own)[:, None, None]
+        leaves, own = both_signs(block.target)[:, :, None, None], both_signs(block.own)[:, None, None]
         return _best(case_minima(block, terms.least, own, gain=terms.gain)[0]
                      for terms in ways_to_bound(block, leaves))[:, 0].flatten(0, 1)
 
-    parts = [recomputed(partial(bounds, block), partition.elements) for block in partition.blocks]
-    least, negative_most = torch.cat(parts).chunk(2, dim=1)
-    return Layer1(weights, projected, weights.b1 + least, weights.b1 - negative_most, partition.place)
+    least, _ = joined((recomputed(partial(bounds, block), partition.elements) for block in partition.blocks),
+                      partition.rows)
+    lower, negative_upper = least.chunk(2, dim=1)
+    return Layer1(weights, projected, weights.b1 + lower, weights.b1 - negative_upper, partition.place)
 
 
 def layer2_by_degree(layer1: Layer1, plan: DropPlan) -> tuple[Tensor, Tensor]:
@@ -125,7 +132,7 @@ def layer2_by_degree(layer1: Layer1, plan: DropPlan) -> tuple[Tensor, Tensor]:
     hop, b2 = plan.hood.outer, layer1.weights.b2
     low, high = layer1.products()
     values = torch.cat([low, -high], dim=1)
-    neighbours = _least_neighbour_terms(values, layer1.place, plan)
+    neighbours, own_values = Table(_least_neighbour_terms(values, layer1.place, plan)), Table(values)
     inner = plan.row_cases
     last = inner.first.gather(1, (inner.number - 1)[:, None])[:, 0]
     cell = 2 * hop.col + (hop.most_drops < last[hop.col])
@@ -133,10 +140,10 @@ def layer2_by_degree(layer1: Layer1, plan: DropPlan) -> tuple[Tensor, Tensor]:
     parts = []
     for block in partition.blocks:
         if cell.numel():
-            terms = take(neighbours, cell[block.slots]) * block.valid[..., None]
+            terms = neighbours.take(cell[block.slots]) * block.valid[..., None]
         else:
             terms = values.new_zeros(*block.slots.shape, values.shape[1])
-        own = take(values, layer1.place[hop.own[block.rows], : block.cases.most])[:, None]
+        own = own_values.take(layer1.place[hop.own[block.rows], : block.cases.most])[:, None]
         least, = case_minima(block, terms[:, :, None, None], own)
         parts.append(least[:, 0].flatten(0, 1))
     least, negative_most = take(torch.cat(parts), partition.place[plan.flat.anchor, plan.flat.case]).chunk(2, dim=1)
@@ -189,45 +196,47 @@ class DegreeMinimum:
     def __call__(self, functionals: Functionals) -> Tensor:
         """``F_i`` in every case of every anchor, ``(F, M)``."""
         partition = self.plan.rows(functionals.width)
-        phi = [values.flatten(0, 1) for block, pairs in zip(partition.blocks, partition.pairs, strict=True)
-               for values in recomputed(partial(_pair_minima, functionals, block, pairs), partition.elements)]
-        return self._anchor_minima(functionals, phi, partition.pair_place)
+        phi = (values.flatten(0, 1) for number, (block, pairs) in enumerate(
+               zip(partition.blocks, partition.pairs, strict=True))
+               for values in recomputed(partial(_pair_minima, functionals, number, block, pairs), partition.elements))
+        # A last row of zeros serves where a block is padded.
+        nothing = self.plan.hood.outer.low.new_zeros(0, functionals.rules * functionals.number)
+        table, _ = joined(chain(phi, [nothing] if not partition.total else []), partition.total + 1)
+        return self._anchor_minima(functionals, Table(table), partition.pair_place)
 
-    def _anchor_minima(self, functionals: Functionals, phi: list[Tensor], pair_place: Tensor) -> Tensor:
+    def _anchor_minima(self, functionals: Functionals, phi: Table, pair_place: Tensor) -> Tensor:
         """``F_i`` in every case: the best over the rules for the anchor's own line."""
         rules, number = functionals.rules, functionals.number
         partition, flat = self.plan.anchors(rules * number), self.plan.flat
         terms = [functionals.anchor_terms(rule) for rule in range(rules)]
         own, own_squared = (torch.cat(parts, dim=1) for parts in
                             ([term.constant for term in terms], [term.own for term in terms]))
-        low = self.plan.hood.outer.low
-        # A last row of zeros serves where a block is padded.
-        values = torch.cat([*phi, low.new_zeros(1, phi[0].shape[1] if phi else rules * number)])
+        of_own, of_own_squared = Table(own), Table(own_squared)
         parts = []
         for block in partition.blocks:
             cases = block.cases.most
             if pair_place.numel():
-                place = torch.where(block.valid[..., None], pair_place[block.slots, :cases], len(values) - 1)
+                place = torch.where(block.valid[..., None], pair_place[block.slots, :cases], len(phi.values) - 1)
             else:
                 place = block.slots.new_zeros(*block.slots.shape, cases)
             here = flat.place[block.rows, :cases]
-            own_terms = take(own, here)[:, None], take(own_squared, here)[:, None]
+            own_terms = of_own.take(here)[:, None], of_own_squared.take(here)[:, None]
             least = _best(case_minima(block, terms.least, *own_terms, gain=terms.gain)[0]
-                          for terms in _ways_of_pairs(block, take(values, place)[:, :, None], rules * number))
+                          for terms in _ways_of_pairs(block, phi.take(place)[:, :, None], rules * number))
             parts.append(least[:, 0].unflatten(2, (rules, number)).amax(dim=2).flatten(0, 1))
         return take(torch.cat(parts), partition.place[flat.anchor, flat.case])
 
 
-def _pair_minima(functionals: Functionals, block: Block, pairs: Pairs) -> list[Tensor]:
+def _pair_minima(functionals: Functionals, number: int, block: Block, pairs: Pairs) -> list[Tensor]:
     """``φ_ij`` for every pair of a block, case by case of the anchors; ``(R, columns, rules M)``."""
     minima = []
-    functionals.enter(block)
+    here = functionals.at(number)
     table: RowTable | None = None
     for case in range(len(pairs.columns)):
         parts = []
         for columns in functionals.columns(block, pairs, case):
             if table is None or not functionals.shared:
-                table = RowTable(functionals, block, pairs, columns, case)
+                table = RowTable(functionals, block, pairs, columns, here.bounds(columns, case))
             parts.append(table.pair_minimum(columns, case))
         minima.append(torch.cat(parts, dim=1) if len(parts) > 1 else parts[0])
     return minima
@@ -240,14 +249,12 @@ class RowTable:
     the next one takes its place. (Only the first holds when (i, j) cannot be dropped.) So one sorted row serves all i.
     """
 
-    def __init__(self, functionals: Functionals, block: Block, pairs: Pairs, columns: slice, case: int) -> None:
+    def __init__(self, functionals: Functionals, block: Block, pairs: Pairs, columns: slice, rows: RowBounds) -> None:
         self.functionals, self.block, self.pairs = functionals, block, pairs
         self.start = columns.start
         self.scale = block.scale.at(slice(None), None, slice(None), None)  # of s_j, (R, 1, T, 1)
-        self.interval = functionals.row_intervals(block, pairs, columns, case)
-        # At a hub, the interval alone: its lines would cost the square of its degree.
-        self.lines = [self._line(functionals.row_terms(block, pairs, columns, case, rule), columns)
-                      for rule in range(0 if block.hub and not functionals.shared else functionals.rules)]
+        self.interval = rows.interval
+        self.lines = [self._line(terms, columns) for terms in rows.lines]
 
     def _line(self, terms: RowTerms, columns: slice) -> tuple[Tensor, Tensor]:
         """``s_j (s_j C_jj + rest_ij) + e_j`` and ``C_ji`` of every pair, ``(R, I, T, M)``."""
@@ -278,7 +285,7 @@ class RowTable:
         squared, left = tau.times(tau), self.pairs.left[case]
         phi, clean, density = [], [], []
         for rule in range(self.functionals.rules):
-            own = self.functionals.pair_terms(self.block, self.pairs, columns, case, rule)
+            own = self.functionals.pair_terms(self.pairs.pair[:, columns], case, rule)
             term = self.scale.least(value + squared.least(own[:, :, None]))
             if self.pairs.out_of_reach is not None:
                 term = term + self.pairs.out_of_reach[:, columns, :, None]

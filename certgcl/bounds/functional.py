@@ -10,18 +10,21 @@ the plain interval value of ``ω · h_j`` beside them; what is then minimised ov
 With ``a`` the mean and ``r`` half the difference of the two slopes, ``λ = ω a - |ω| r``: so ω and -ω share products.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from certgcl.activation import SlopeRule
 from certgcl.bounds import blocks
-from certgcl.bounds.blocks import Block, Pairs, take
-from certgcl.bounds.layer1 import Layer1, Range
+from certgcl.bounds.blocks import Block, Pairs
+from certgcl.bounds.gather import Table, joined
+from certgcl.bounds.layer1 import Layer1, Range, RowLines
 from certgcl.bounds.plan import DropPlan
+from certgcl.bounds.recompute import recomputed
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,13 @@ class RowTerms:
     constant: Tensor  # e_j, (R, I, T, M)
 
 
+class RowBounds(NamedTuple):
+    """What bounds ``ω · h_j`` for the rows of a block: the interval value ``(R, I, T, M)``, and lines by each rule."""
+
+    interval: Tensor
+    lines: list[RowTerms]
+
+
 class Functionals(Protocol):
     """M functionals at every anchor, under several slope rules.
 
@@ -59,10 +69,6 @@ class Functionals(Protocol):
         """Elements needed for each slot of a block, see :data:`certgcl.bounds.blocks.Width`."""
         ...
 
-    def enter(self, block: Block) -> None:
-        """Turn to a block: to be called before its terms are asked for."""
-        ...
-
     def columns(self, block: Block, pairs: Pairs, case: int) -> Sequence[slice]:
         """The anchors around the rows of a block that have the case, in parts that fit in memory."""
         ...
@@ -73,76 +79,70 @@ class Functionals(Protocol):
         """The least ``ω · h_i`` by intervals, ``(F, M)``."""
         ...
 
-    def pair_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> Tensor:
-        """``C_ij`` of the anchors in these columns, in their given case, ``(R, I, M)``."""
+    def pair_terms(self, pair: Tensor, case: int, rule: int) -> Tensor:
+        """``C_ij`` of some pairs, with the anchors in the given case, ``(..., M)``."""
         ...
 
-    def row_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> RowTerms:
-        """The terms of a block for the functionals that the anchors in these columns have in the given case."""
-        ...
-
-    def row_intervals(self, block: Block, pairs: Pairs, columns: slice, case: int) -> Tensor:
-        """The least ``ω · h_j`` by intervals, for the same functionals, ``(R, I, T, M)``."""
+    def at(self, number: int) -> "RowFunctionals":
+        """Turn to a block, by its number in the partition."""
         ...
 
 
-class _Linearised:
-    """Layer 1 under some slope rules."""
+class RowFunctionals(Protocol):
+    """The functionals at the rows of one block."""
 
-    def __init__(self, plan: DropPlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
-        self.plan, hood = plan, plan.hood
-        self.place = layer1.place
-        self.projected = layer1.projected
-        self.hidden = layer1.hidden()
-        self.lines = [layer1.lines(rule) for rule in rules]
-        self.rules = len(rules)
-        self.max_anchors = max(1, int(hood.anchors_around.max()))  # around one row
-        self._here = self.projected  # of the block: y_k of its neighbours and, last, of its rows, (R, K + 1, d1)
-
-        # Of the anchors: the places of their own lines in every case, and y_i.
-        rows = hood.outer.own[plan.flat.anchor]
-        self.own_place = self.place[rows, plan.flat.case.clamp(max=self.place.shape[1] - 1)]  # (F,)
-        self.own_projected = hood.inner.own[rows]
-
-    def _places(self, block: Block) -> Tensor:
-        """The places of the lines of a block's rows in their T cases, or of the one for all, ``(R, T)``."""
-        return self.place[block.rows, : block.cases.most]
-
-    def _anchor_case(self, pairs: Pairs, columns: slice, case: int) -> Tensor:
-        """The given case of the anchors in these columns, in the flat list of all."""
-        return self.plan.flat.place[pairs.anchor[:, columns], case]
-
-    def enter(self, block: Block) -> None:
-        self._here = take(self.projected, torch.cat([block.target, block.own[:, None]], dim=1))
+    def bounds(self, columns: slice, case: int) -> RowBounds:
+        """For the functionals that the anchors in these columns have in the given case."""
+        ...
 
 
-class ChannelFunctionals(_Linearised):
-    """The columns of a matrix ``(d1, m)`` and their negatives, the same for every anchor and case."""
+class ChannelFunctionals:
+    """The columns of a matrix ``(d1, m)`` and their negatives, the same for every anchor and case.
+
+    So C of a pair (i, j) is what j is to the row of i, and all of C is computed once, row by row.
+    """
 
     shared = True
 
     def __init__(self, matrix: Tensor, plan: DropPlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
-        super().__init__(plan, layer1, rules)
         self.matrix, self.negative_magnitude = matrix, -matrix.abs()
         self.signs = matrix.new_tensor([[1.0], [-1.0]])
-        self.number = 2 * matrix.shape[1]
-        self.interval = self._both_signs(self.hidden)  # (F, M)
-        self.constant = [self._both_signs(constant) for _, constant in self.lines]
-        self._of_all_cases: dict[int, Tensor] = {}  # C_ij of the block under each rule, where cases share lines
-
-    def enter(self, block: Block) -> None:
-        super().enter(block)
-        self._of_all_cases.clear()
+        self.plan, self.layer1 = plan, layer1
+        self.rules, self.number = len(rules), 2 * matrix.shape[1]
+        self.partition = plan.rows(self.width)
+        self.places = self.partition.by_case if plan.by_count else self.partition.one_each
+        elements = self.partition.elements
+        rows, self.row_parts = joined((recomputed(partial(self._rows, block, rules), elements)
+                                       for block in self.partition.blocks), self.places.rows)
+        leaves, self.leaf_parts = zip(*(joined((recomputed(partial(self._leaves, block, rule), elements)
+                                                for block in self.partition.blocks), self.places.slots)
+                                        for rule in rules), strict=True)
+        self.of_leaves = [Table(table) for table in leaves]
+        # Of the anchors in all their cases: the interval, then C_ii and e_i by each rule.
+        row = self.places.row[plan.hood.outer.own[plan.flat.anchor]]
+        self.of_anchors = Table(rows).take(row + plan.flat.case if plan.by_count else row).split(self.number, dim=1)
 
     def _both_signs(self, values: Range) -> Tensor:
         """The least ``v @ [matrix, -matrix]``."""
         middle, spread = values.middle @ self.matrix, values.radius @ self.negative_magnitude
         return torch.addcmul(spread[..., None, :], middle[..., None, :], self.signs).flatten(-2)
 
-    def _scaled(self, place: Tensor, projected: Tensor, rule: int) -> Tensor:
-        """``C`` for lines and targets that broadcast against each other."""
-        slope, _ = self.lines[rule]
-        return self._both_signs(Range(take(slope.middle, place) * projected, take(slope.radius, place) * projected))
+    def _rows(self, block: Block, rules: Sequence[SlopeRule]) -> Tensor:
+        """The interval value of every row in all its cases, then ``C_jj`` and ``e_j`` by each rule; side by side."""
+        bounds = self.layer1.at(self.layer1.place[block.rows, : block.cases.most])
+        own = self.layer1.targets(block.own)[:, None]
+        parts = [self._both_signs(self.layer1.hidden(bounds))]
+        for rule in rules:
+            slope, constant = self.layer1.lines(bounds, rule)
+            parts += [self._both_signs(Range(slope.middle * own, slope.radius * own)), self._both_signs(constant)]
+        return torch.cat(parts, dim=2).flatten(0, 1)
+
+    def _leaves(self, block: Block, rule: SlopeRule) -> Tensor:
+        """``C_jk`` for all neighbours of every row in all its cases."""
+        bounds = self.layer1.at(self.layer1.place[block.rows, : block.cases.most])
+        middle, radius = (part[:, None] for part in self.layer1.lines(bounds, rule).slope)
+        leaves = self.layer1.targets(block.target)[:, :, None]
+        return self._both_signs(Range(middle * leaves, radius * leaves)).flatten(0, 2)
 
     def width(self, size: int, cases: int) -> int:
         return cases * max(self.number, self.matrix.shape[0])
@@ -151,62 +151,79 @@ class ChannelFunctionals(_Linearised):
         return [slice(0, pairs.columns[case])]
 
     def anchor_terms(self, rule: int) -> AnchorTerms:
-        return AnchorTerms(self._scaled(self.own_place, take(self.projected, self.own_projected), rule),
-                           take(self.constant[rule], self.own_place))
+        return AnchorTerms(*self.of_anchors[1 + 2 * rule : 3 + 2 * rule])
 
     def anchor_intervals(self) -> Tensor:
-        return take(self.interval, self.own_place)
+        return self.of_anchors[0]
 
-    def pair_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> Tensor:
-        if self.place.shape[1] > 1:
-            place = self.own_place[self._anchor_case(pairs, columns, case)]
-            return self._scaled(place, self._here[:, -1:], rule)
-        if rule not in self._of_all_cases:
-            place = self.own_place[self.plan.flat.place[pairs.anchor, 0]]
-            self._of_all_cases[rule] = self._scaled(place, self._here[:, -1:], rule)
-        return self._of_all_cases[rule][:, columns]
+    def pair_terms(self, pair: Tensor, case: int, rule: int) -> Tensor:
+        place = self.places.slot[self.plan.hood.leaf_of_pair[pair]]
+        return self.of_leaves[rule].take(place + self.plan.case_of_pair(pair, case) if self.plan.by_count else place)
 
-    def row_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> RowTerms:
-        place = self._places(block)
-        terms = self._scaled(place[:, None], self._here[:, :, None], rule)[:, :, None]
-        leaves, own = terms.split([block.size, 1], dim=1)
-        return RowTerms(own[:, 0], leaves, take(self.constant[rule], place)[:, None])
-
-    def row_intervals(self, block: Block, pairs: Pairs, columns: slice, case: int) -> Tensor:
-        return take(self.interval, self._places(block))[:, None]
+    def at(self, number: int) -> "_ChannelsAtRows":
+        return _ChannelsAtRows(self, number)
 
 
-class AnchorFunctionals(_Linearised):
+class _ChannelsAtRows:
+    def __init__(self, functionals: ChannelFunctionals, number: int) -> None:
+        self.functionals, self.number = functionals, number
+
+    def bounds(self, columns: slice, case: int) -> RowBounds:
+        every, block = self.functionals, self.functionals.partition.blocks[self.number]
+        cases = block.cases.most if every.plan.by_count else 1
+        rows = every.row_parts[self.number].unflatten(0, (len(block.rows), cases))[:, None]
+        interval, *terms = rows.split(every.number, dim=-1)
+        leaves = [parts[self.number].view(*block.slots.shape, 1, cases, every.number) for parts in every.leaf_parts]
+        return RowBounds(interval, [RowTerms(terms[2 * rule], leaves[rule], terms[2 * rule + 1])
+                                    for rule in range(every.rules)])
+
+
+class AnchorFunctionals:
     """Functionals of each anchor's own in each of its cases: ``omega`` is ``(F, M, d1)``."""
 
     shared = False
 
     def __init__(self, omega: Tensor, plan: DropPlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
-        super().__init__(plan, layer1, rules)
-        self.omega = omega
-        self.number = omega.shape[1]
-        self.own_slopes = [self._slopes(omega, *(part[:, None] for part in self._range(slope, self.own_place)))
-                           for slope, _ in self.lines]  # λ of the anchors' own lines, (F, M, d1)
+        self.plan, self.layer1, self.slope_rules = plan, layer1, rules
+        self.rules, self.number, self.channels = len(rules), *omega.shape[1:]
+        self.omega = Table(omega)
+        self.partition = plan.rows(self.width)
+        anchors = plan.anchors(self.channels)
+        self.places = anchors.by_case
+        own: list[Tensor] = []
+        pairs, _ = joined(self._of_anchors(own), self.places.slots)
+        self.of_pairs = [Table(table) for table in pairs.split(self.number, dim=1)]
+        self.of_anchors = torch.cat(own)[self.places.row[plan.flat.anchor] + plan.flat.case].split(self.number, dim=1)
 
-    @staticmethod
-    def _slopes(omega: Tensor, middle: Tensor, radius: Tensor) -> Tensor:
-        return torch.addcmul(omega * middle, omega.abs(), radius, value=-1)
+    def _of_anchors(self, own: list[Tensor]) -> Iterator[Tensor]:
+        """``C_ij`` by every rule for all neighbours of the anchors; beside them, the terms of the anchors' own rows."""
+        partition = self.plan.anchors(self.channels)
+        for block in partition.blocks:
+            pairs, rows = recomputed(partial(self._own_terms, block), partition.elements)
+            own.append(rows)
+            yield pairs
 
-    def _values(self, omega: Tensor, bounds: Range) -> Tensor:
-        """The least ``ω · v``, ``(X, I, T, M)`` for ``omega`` of shape ``(X, I, M, d1)`` and bounds ``(X, T, d1)``."""
-        flat = omega.flatten(1, 2)
-        values = flat @ bounds.middle.mT - flat.abs() @ bounds.radius.mT  # (X, I M, T)
-        return values.unflatten(1, omega.shape[1:3]).transpose(2, 3)
-
-    def _range(self, values: Range, place: Tensor) -> Range:
-        return Range(take(values.middle, place), take(values.radius, place))
+    def _own_terms(self, block: Block) -> tuple[Tensor, Tensor]:
+        hood, cases, number = self.plan.hood, block.cases.most, self.number
+        row = hood.outer.own[block.rows]
+        omega = self.omega.take(self.plan.flat.place[block.rows, :cases])  # (R, G, M, d1)
+        bounds = self.layer1.at(self.layer1.place[row, :cases])
+        own, neighbours = (self.layer1.targets(hood.inner.own[index]) for index in (row, block.target))
+        rows, pairs = [_least(omega, self.layer1.hidden(bounds))], []
+        for rule in self.slope_rules:
+            lines = self.layer1.lines(bounds, rule)
+            slopes = _slopes(omega, omega.abs(), *(part[:, :, None] for part in lines.slope))
+            rows += [slopes @ own[:, None, :, None], _least(omega, lines.constant)]
+            pairs.append((neighbours @ slopes.flatten(1, 2).mT).view(-1, number))
+        return torch.cat(pairs, dim=1), torch.cat(rows, dim=3).mT.flatten(2).flatten(0, 1)
 
     def _elements(self, anchors: int, size: int, cases: int) -> int:
         """Elements of a row when so many anchors around it are treated at once."""
-        return anchors * cases * self.number * (size + 1 + self.projected.shape[1])
+        return anchors * cases * self.number * (size + 1 + self.channels)
 
     def width(self, size: int, cases: int) -> int:
-        return 1 + self._elements(min(size, self.max_anchors), size, cases) // size
+        most = max(1, int(self.plan.hood.anchors_around.max()))
+        return 1 + self._elements(min(size, most), size, cases) // size
 
     def columns(self, block: Block, pairs: Pairs, case: int) -> Sequence[slice]:
         number = pairs.columns[case]
@@ -214,30 +231,57 @@ class AnchorFunctionals(_Linearised):
         step = max(1, min(number, blocks.MAX_ELEMENTS // each))
         return [slice(start, min(start + step, number)) for start in range(0, number, step)]
 
-    def _own_values(self, bounds: Range) -> Tensor:
-        """The least ``ω · v`` for the anchors' own rows of the bounds, ``(F, M)``."""
-        middle, radius = self._range(bounds, self.own_place)
-        return (self.omega @ middle[..., None] - self.omega.abs() @ radius[..., None])[..., 0]
-
     def anchor_terms(self, rule: int) -> AnchorTerms:
-        own = self.own_slopes[rule] @ take(self.projected, self.own_projected)[..., None]
-        return AnchorTerms(own[..., 0], self._own_values(self.lines[rule][1]))
+        return AnchorTerms(*self.of_anchors[1 + 2 * rule : 3 + 2 * rule])
 
     def anchor_intervals(self) -> Tensor:
-        return self._own_values(self.hidden)
+        return self.of_anchors[0]
 
-    def pair_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> Tensor:
-        slopes = take(self.own_slopes[rule], self._anchor_case(pairs, columns, case))  # (R, I, M, d1)
-        return (slopes.flatten(1, 2) @ self._here[:, -1, :, None])[..., 0].unflatten(1, slopes.shape[1:3])
+    def pair_terms(self, pair: Tensor, case: int, rule: int) -> Tensor:
+        return self.of_pairs[rule].take(self.places.slot[pair] + self.plan.case_of_pair(pair, case))
 
-    def row_terms(self, block: Block, pairs: Pairs, columns: slice, case: int, rule: int) -> RowTerms:
-        omega = take(self.omega, self._anchor_case(pairs, columns, case))  # (R, I, M, d1)
-        slope, constant = (self._range(values, self._places(block)) for values in self.lines[rule])
-        slopes = self._slopes(omega[:, :, None], slope.middle[:, None, :, None], slope.radius[:, None, :, None])
-        terms = self._here @ slopes.flatten(1, 3).mT  # (R, K + 1, I T M)
-        leaves, own = terms.unflatten(2, slopes.shape[1:4]).split([block.size, 1], dim=1)
-        return RowTerms(own[:, 0], leaves, self._values(omega, constant))
+    def at(self, number: int) -> "_AnchorsAtRows":
+        return _AnchorsAtRows(self, self.partition.blocks[number], self.partition.pairs[number])
 
-    def row_intervals(self, block: Block, pairs: Pairs, columns: slice, case: int) -> Tensor:
-        omega = take(self.omega, self._anchor_case(pairs, columns, case))
-        return self._values(omega, self._range(self.hidden, self._places(block)))
+
+class _AnchorsAtRows:
+    """The functionals of all anchors around the rows of a block, whose ranges and lines serve all of them."""
+
+    def __init__(self, functionals: AnchorFunctionals, block: Block, pairs: Pairs) -> None:
+        self.functionals, self.block, self.pairs = functionals, block, pairs
+        layer1 = functionals.layer1
+        bounds = layer1.at(layer1.place[block.rows, : block.cases.most])
+        self.lines = [] if block.hub else [layer1.lines(bounds, rule) for rule in functionals.slope_rules]
+        # At a hub, the interval alone: its lines would cost the square of its degree.
+        self.targets = None if block.hub else layer1.targets(torch.cat([block.target, block.own[:, None]], dim=1))
+        ranges = [layer1.hidden(bounds), *(lines.constant for lines in self.lines)]
+        self.ranges = Range(*(torch.cat(parts, dim=1) for parts in zip(*ranges, strict=True)))  # (R, ranges T, d1)
+
+    def bounds(self, columns: slice, case: int) -> RowBounds:
+        every = self.functionals
+        omega = every.omega.take(every.plan.flat.place[self.pairs.anchor[:, columns], case])  # (R, I, M, d1)
+        flat = omega.flatten(1, 2)
+        size = flat.abs()
+        values = flat @ self.ranges.middle.mT - size @ self.ranges.radius.mT  # (R, I M, ranges T)
+        interval, *constants = (part.unflatten(1, omega.shape[1:3]).transpose(2, 3)
+                                for part in values.chunk(1 + len(self.lines), dim=2))
+        return RowBounds(interval, [self._terms(omega, size.view_as(omega), lines, constant)
+                                    for lines, constant in zip(self.lines, constants, strict=True)])
+
+    def _terms(self, omega: Tensor, size: Tensor, lines: RowLines, constant: Tensor) -> RowTerms:
+        assert self.targets is not None
+        slopes = _slopes(omega[:, :, None], size[:, :, None],
+                         *(part[:, None, :, None] for part in lines.slope))  # (R, I, T, M, d1)
+        terms = self.targets @ slopes.flatten(1, 3).mT  # (R, K + 1, I T M)
+        leaves, own = terms.unflatten(2, slopes.shape[1:4]).split([self.block.size, 1], dim=1)
+        return RowTerms(own[:, 0], leaves, constant)
+
+
+def _slopes(omega: Tensor, size: Tensor, middle: Tensor, radius: Tensor) -> Tensor:
+    """λ, given also ``|ω|``."""
+    return torch.addcmul(omega * middle, size, radius, value=-1)
+
+
+def _least(omega: Tensor, values: Range) -> Tensor:
+    """The least ``ω · v``, ``(..., M, 1)`` for ``omega`` of shape ``(..., M, d1)`` and values ``(..., d1)``."""
+    return omega @ values.middle[..., None] - omega.abs() @ values.radius[..., None]

@@ -84,6 +84,12 @@ class Neighbourhood:
         """The number of anchors among the neighbours of every inner row."""
         return torch.bincount(self.outer.col, minlength=self.inner.nodes.numel())
 
+    @cached_property
+    def leaf_of_pair(self) -> Tensor:
+        """The inner slot (i, j) of every pair: anchors have inner rows of their own."""
+        by_slot, place = torch.sort(self.inner.graph_slot)
+        return place[torch.searchsorted(by_slot, self.outer.graph_slot)]
+
     @classmethod
     def around(cls, graph: Graph, drops: AdmissibleDrops, anchors: Tensor, dtype: torch.dtype) -> "Neighbourhood":
         outer = _hop(graph, drops, anchors, row_slots(graph, anchors), dtype)

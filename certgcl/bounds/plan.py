@@ -1,5 +1,6 @@
 """What bounds through lines need of graph and budget alone: cases and blocks, made once and used for all weights."""
 
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -19,11 +20,12 @@ class Partition:
         place: where each case of every row stands once those tables are flattened and joined, ``(rows, cases)``;
             beyond a row's cases, its last one.
         elements: of a value at all neighbours, in all blocks together.
+        rows: the length of those tables when joined.
     """
 
     def __init__(self, hop: Hop, cases: DropCases, width: Width, similar: Tensor | None = None,
                  hubs: int | None = None) -> None:
-        degree = hop.degree
+        degree, self.slots = hop.degree, hop.col.numel()
         hub = degree > (int(degree.max()) if hubs is None else hubs)
         self.blocks = list(blocks(hop, cases, width, (~hub).nonzero()[:, 0], similar))
         for block in blocks(hop, cases, width, hub.nonzero()[:, 0], similar):
@@ -37,6 +39,40 @@ class Partition:
             row = torch.arange(len(block.rows), device=rank.device)[:, None]
             self.place[block.rows] = start + row * most + rank.minimum(number - 1)
             start += len(block.rows) * most
+        self.rows = start
+
+    @cached_property
+    def one_each(self) -> "Places":
+        """Of tables with one value at every row and slot."""
+        return Places(self, by_case=False)
+
+    @cached_property
+    def by_case(self) -> "Places":
+        """Of tables with a value in every case."""
+        return Places(self, by_case=True)
+
+
+class Places:
+    """Where values stand once tables ``(R, K, T, ...)`` of slots and ``(R, T, ...)`` of rows are flattened and joined.
+
+    Attributes:
+        slot, row: the places of the first case, ``(S,)`` and ``(rows,)``; the other cases follow it.
+        slots, rows: the lengths of the joined tables.
+        by_case: whether T is the number of cases of a block, else it is one.
+    """
+
+    def __init__(self, partition: Partition, by_case: bool) -> None:
+        self.by_case = by_case
+        self.slot = torch.zeros(partition.slots, dtype=torch.long, device=partition.place.device)
+        self.row = torch.zeros(len(partition.place), dtype=torch.long, device=partition.place.device)
+        self.slots = self.rows = 0
+        for block in partition.blocks:
+            cases = block.cases.most if by_case else 1
+            here = cases * torch.arange(block.slots.numel(), device=self.slot.device).view(block.slots.shape)
+            self.slot[block.slots[block.valid]] = self.slots + here[block.valid]
+            self.row[block.rows] = self.rows + cases * torch.arange(len(block.rows), device=self.row.device)
+            self.slots += cases * block.slots.numel()
+            self.rows += cases * len(block.rows)
 
 
 class PairedPartition(Partition):
@@ -97,9 +133,14 @@ class DropPlan:
         self.anchor_cases = drop_cases(hood.outer, resolution)
         self.row_cases = drop_cases(hood.inner, resolution)
         self.flat = AnchorCases(self.anchor_cases)
-        self.line_cases = self.row_cases if lines == "by-count" else drop_cases(hood.inner, 1)
+        self.by_count = lines == "by-count"
+        self.line_cases = self.row_cases if self.by_count else drop_cases(hood.inner, 1)
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._paired: dict[tuple[int, int], PairedPartition] = {}
+
+    def case_of_pair(self, pair: Tensor, case: int) -> Tensor:
+        """The given case of the anchors of some pairs; of those with fewer, the last."""
+        return (self.anchor_cases.number[self.hood.outer.row[pair]] - 1).clamp(max=case)
 
     def layer1(self, channels: int) -> Partition:
         """The inner rows, for as many values at every neighbour, with the cases that have lines of their own."""

@@ -223,11 +223,11 @@ class Linearised:
 
     def constants(self, omega: Tensor) -> Tensor:
         """``λ · b1 + c``, ``(C, M)``."""
-        return self.intercept.least(omega)
+        return self.intercept.product(omega)[0]
 
     def interval(self, omega: Tensor) -> Tensor:
         """The least ``ω · h`` in the range of h, ``(C, M)``."""
-        return self.hidden.least(omega)
+        return self.hidden.product(omega)[0]
 
 
 def _remaining(terms: Tensor, cells: Cells, size: int) -> Tensor:
