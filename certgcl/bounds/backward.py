@@ -30,10 +30,10 @@ def refine_layer2(minimise: Minimise, layer1: Layer1, plan: DropPlan, rules: Seq
     """Bounds of the second pre-activations, from the functionals ``±W2[:, m]`` and never worse than ``interval``."""
     w2, b2 = layer1.weights.w2, layer1.weights.b2
     lower, upper = interval
-    # Channels are independent: as many at once as the values of all pairs, cases and rules leave room for.
-    pair_cases = int((plan.anchor_cases.number * plan.hood.outer.degree).sum())
-    values_per_channel = 2 * max(1, pair_cases) * len(rules)
-    at_once = max(MIN_CHANNELS, MAX_PAIR_VALUES // values_per_channel)
+    # Channels are independent: as many at once as the values of all pairs, or slots, in all cases leave room for.
+    pairs = int((plan.anchor_cases.number * plan.hood.outer.degree).sum())
+    slots = int((plan.line_cases.number * plan.hood.inner.degree).sum())
+    at_once = max(MIN_CHANNELS, MAX_PAIR_VALUES // (2 * max(1, pairs, slots) * len(rules)))
     least = [minimise(ChannelFunctionals(columns, plan, layer1, rules)).chunk(2, dim=1)
              for columns in w2.split(at_once, dim=1)]
     return (lower.maximum(b2 + torch.cat([positive for positive, _ in least], dim=1)),

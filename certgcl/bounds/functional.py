@@ -124,7 +124,9 @@ class ChannelFunctionals:
 
     def _both_signs(self, values: Range) -> Tensor:
         """The least ``v @ [matrix, -matrix]``."""
-        middle, spread = values.middle @ self.matrix, values.radius @ self.negative_magnitude
+        return self._signed(values.middle @ self.matrix, values.radius @ self.negative_magnitude)
+
+    def _signed(self, middle: Tensor, spread: Tensor) -> Tensor:
         return torch.addcmul(spread[..., None, :], middle[..., None, :], self.signs).flatten(-2)
 
     def _rows(self, block: Block, rules: Sequence[SlopeRule]) -> Tensor:
@@ -140,9 +142,13 @@ class ChannelFunctionals:
     def _leaves(self, block: Block, rule: SlopeRule) -> Tensor:
         """``C_jk`` for all neighbours of every row in all its cases."""
         bounds = self.layer1.at(self.layer1.place[block.rows, : block.cases.most])
-        middle, radius = (part[:, None] for part in self.layer1.lines(bounds, rule).slope)
-        leaves = self.layer1.targets(block.target)[:, :, None]
-        return self._both_signs(Range(middle * leaves, radius * leaves)).flatten(0, 2)
+        slope, leaves = self.layer1.lines(bounds, rule).slope, self.layer1.targets(block.target)
+        if 2 * block.size < self.number:  # the slopes go with the fewer vectors
+            middle, radius = (part[:, None] * leaves[:, :, None] for part in slope)
+            return self._both_signs(Range(middle, radius)).flatten(0, 2)
+        middle = leaves[:, None] @ (slope.middle[..., None] * self.matrix)
+        spread = leaves[:, None] @ (slope.radius[..., None] * self.negative_magnitude)
+        return self._signed(middle, spread).transpose(1, 2).flatten(0, 2)
 
     def width(self, size: int, cases: int) -> int:
         return cases * max(self.number, self.matrix.shape[0])

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from certgcl.bounds.blocks import Width, blocks, pairs_of
+from certgcl.bounds.blocks import SMALL_BLOCK, Block, Width, blocks, pairs_of
 from certgcl.bounds.counts import DropCases, drop_cases
 from certgcl.bounds.neighbourhood import Hop, Neighbourhood
 
@@ -21,16 +21,24 @@ class Partition:
             beyond a row's cases, its last one.
         elements: of a value at all neighbours, in all blocks together.
         rows: the length of those tables when joined.
+
+    Args:
+        similar: rows alike in this too come together.
+        hubs: rows of more neighbours are in blocks of their own.
+        whole: a block of all rows if there is one, to be used where it is small enough.
     """
 
     def __init__(self, hop: Hop, cases: DropCases, width: Width, similar: Tensor | None = None,
-                 hubs: int | None = None) -> None:
-        degree, self.slots = hop.degree, hop.col.numel()
-        hub = degree > (int(degree.max()) if hubs is None else hubs)
-        self.blocks = list(blocks(hop, cases, width, (~hub).nonzero()[:, 0], similar))
-        for block in blocks(hop, cases, width, hub.nonzero()[:, 0], similar):
-            block.hub = True
-            self.blocks.append(block)
+                 hubs: int | None = None, whole: Block | None = None) -> None:
+        self.slots = hop.col.numel()
+        if whole is not None and whole.slots.numel() * width(whole.size, whole.cases.most) <= SMALL_BLOCK:
+            self.blocks = [whole]
+        else:
+            hub = hop.degree > (torch.inf if hubs is None else hubs)
+            parts = [(~hub).nonzero()[:, 0], *([] if hubs is None else [hub.nonzero()[:, 0]])]
+            self.blocks = [block for part in parts for block in blocks(hop, cases, width, part, similar)]
+            for block in self.blocks:
+                block.hub = hubs is not None and bool(hub[block.rows[0]])
         self.elements = sum(block.slots.numel() * width(block.size, block.cases.most) for block in self.blocks)
         self.place = torch.zeros_like(cases.first)
         start, rank = 0, torch.arange(cases.most, device=cases.first.device)
@@ -86,8 +94,8 @@ class PairedPartition(Partition):
     """
 
     def __init__(self, hood: Neighbourhood, cases: DropCases, anchor_cases: DropCases, width: Width,
-                 hubs: int | None) -> None:
-        super().__init__(hood.inner, cases, width, hood.anchors_around, hubs)
+                 hubs: int | None, whole: Block | None = None) -> None:
+        super().__init__(hood.inner, cases, width, hood.anchors_around, hubs, whole)
         self.pairs = [pairs_of(block, hood, anchor_cases) for block in self.blocks]
         place = torch.zeros(hood.outer.col.numel(), anchor_cases.most, dtype=torch.long, device=hood.outer.col.device)
         self.total = 0
@@ -134,9 +142,10 @@ class DropPlan:
         self.row_cases = drop_cases(hood.inner, resolution)
         self.flat = AnchorCases(self.anchor_cases)
         self.by_count = lines == "by-count"
-        self.line_cases = self.row_cases if self.by_count else drop_cases(hood.inner, 1)
+        self.line_cases = self.row_cases if self.by_count or resolution == 1 else drop_cases(hood.inner, 1)
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._paired: dict[tuple[int, int], PairedPartition] = {}
+        self._whole: dict[DropCases, Block] = {}
 
     def case_of_pair(self, pair: Tensor, case: int) -> Tensor:
         """The given case of the anchors of some pairs; of those with fewer, the last."""
@@ -155,11 +164,15 @@ class DropPlan:
         """The inner rows and the pairs around them."""
         key = width(4, 1), width(64, 1)  # tells the widths in use apart
         if key not in self._paired:
-            self._paired[key] = PairedPartition(self.hood, self.row_cases, self.anchor_cases, width, self.hubs)
+            whole = self._whole.get(self.row_cases) if self.hubs is None else None
+            self._paired[key] = PairedPartition(self.hood, self.row_cases, self.anchor_cases, width, self.hubs, whole)
         return self._paired[key]
 
     def _partition(self, name: str, hop: Hop, cases: DropCases, channels: int, width: Width) -> Partition:
         if (name, channels) not in self._partitions:
-            self._partitions[name, channels] = Partition(hop, cases, width)
+            partition = Partition(hop, cases, width, whole=self._whole.get(cases))
+            if len(partition.blocks) == 1:
+                self._whole[cases] = partition.blocks[0]
+            self._partitions[name, channels] = partition
         return self._partitions[name, channels]
 
