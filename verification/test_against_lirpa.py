@@ -32,7 +32,7 @@ def test_the_interval_bound_is_lirpas_ibp_layer_by_layer(case: Case) -> None:
     problem = DropProblem(graph, drops, torch.arange(case.nodes))
     hood, encoder = problem.neighbourhood(torch.float64), weights(case)
     layer1 = layer1_on_box(encoder, problem.projected(encoder), hood)
-    lower2, upper2 = layer2_on_box(layer1, hood)
+    lower2, upper2 = layer2_on_box(encoder, layer1.projected, hood)
     for ours, their in ((layer1.lower, theirs.l1), (layer1.upper, theirs.u1), (lower2, theirs.l2),
                         (upper2, theirs.u2), (certify(case, "interval").lower, theirs.lower)):
         assert torch.allclose(ours, their, rtol=1e-10, atol=1e-12)

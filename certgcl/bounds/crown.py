@@ -47,7 +47,7 @@ class Crown:
         plan = problem.plan(weights.w1.dtype, resolution=1, lines="shared")
         hood, minimise = plan.hood, BoxMinimum(plan)
         layer1 = layer1_on_box(weights, problem.projected(weights), hood)
-        layer2 = refine_layer2(minimise, layer1, plan, self.slopes, layer2_on_box(layer1, hood))
+        layer2 = refine_layer2(minimise, layer1, plan, self.slopes, layer2_on_box(weights, layer1.projected, hood))
         return bound_output(minimise, layer1, plan, self.slopes, layer2, directions[problem.anchors])
 
 

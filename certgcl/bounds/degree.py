@@ -14,7 +14,7 @@ from certgcl.bounds.backward import bound_output, refine_layer2
 from certgcl.bounds.blocks import Block, Pairs, infinite_unless
 from certgcl.bounds.functional import Functionals, RowBounds, RowTerms
 from certgcl.bounds.gather import Table, joined, take
-from certgcl.bounds.interval import layer1_on_box, layer2_on_box
+from certgcl.bounds.interval import layer2_on_box
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan, LineSharing
 from certgcl.bounds.problem import DropProblem
@@ -92,7 +92,7 @@ class Degree:
         projected = problem.projected(weights)
         # Neither of the two cheap bounds of layer 2 is always the better one; with both, `degree` is never below
         # `interval`.
-        box = layer2_on_box(layer1_on_box(weights, projected, hood), hood)
+        box = layer2_on_box(weights, projected, hood)
         layer1 = layer1_by_degree(weights, projected, plan)
         lower, upper = layer2_by_degree(layer1, plan)
         layer2 = lower.maximum(take(box[0], plan.flat.anchor)), upper.minimum(take(box[1], plan.flat.anchor))
@@ -115,13 +115,15 @@ def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> 
 
     def bounds(block: Block) -> Tensor:
         leaves, own = both_signs(block.target)[:, :, None, None], both_signs(block.own)[:, None, None]
-        return _best(case_minima(block, terms.least, own, gain=terms.gain)[0]
-                     for terms in ways_to_bound(block, leaves))[:, 0].flatten(0, 1)
+        least = _best(case_minima(block, terms.least, own, gain=terms.gain)[0]
+                      for terms in ways_to_bound(block, leaves))[:, 0].flatten(0, 1)
+        lower, negative_upper = least.chunk(2, dim=1)
+        return torch.cat([weights.b1 + lower, weights.b1 - negative_upper], dim=1)
 
-    least, _ = joined((recomputed(partial(bounds, block), partition.elements) for block in partition.blocks),
-                      partition.rows)
-    lower, negative_upper = least.chunk(2, dim=1)
-    return Layer1(weights, projected, weights.b1 + lower, weights.b1 - negative_upper, partition.place)
+    both, _ = joined((recomputed(partial(bounds, block), partition.elements) for block in partition.blocks),
+                     partition.rows)
+    lower, upper = both.chunk(2, dim=1)
+    return Layer1(weights, projected, lower, upper, partition.place)
 
 
 def layer2_by_degree(layer1: Layer1, plan: DropPlan) -> tuple[Tensor, Tensor]:
@@ -132,10 +134,13 @@ def layer2_by_degree(layer1: Layer1, plan: DropPlan) -> tuple[Tensor, Tensor]:
     hop, b2 = plan.hood.outer, layer1.weights.b2
     low, high = layer1.products()
     values = torch.cat([low, -high], dim=1)
-    neighbours, own_values = Table(_least_neighbour_terms(values, layer1.place, plan)), Table(values)
-    inner = plan.row_cases
-    last = inner.first.gather(1, (inner.number - 1)[:, None])[:, 0]
-    cell = 2 * hop.col + (hop.most_drops < last[hop.col])
+    del low, high
+    terms_of_cases, own_values = _least_neighbour_terms(values, layer1.place, plan), Table(values)
+    neighbours, cell = Table(terms_of_cases.flatten(0, 1)), terms_of_cases.shape[1] * hop.col
+    if terms_of_cases.shape[1] > 1:
+        inner = plan.row_cases
+        last = inner.first.gather(1, (inner.number - 1)[:, None])[:, 0]
+        cell = cell + (hop.most_drops < last[hop.col])
     partition = plan.anchors(values.shape[1])
     parts = []
     for block in partition.blocks:
@@ -151,8 +156,8 @@ def layer2_by_degree(layer1: Layer1, plan: DropPlan) -> tuple[Tensor, Tensor]:
 
 
 def _least_neighbour_terms(values: Tensor, place: Tensor, plan: DropPlan) -> Tensor:
-    """The least ``s_j V_j`` of every inner row over all its cases, and over all but its last, which may be out of
-    reach; interleaved, ``(2 R, M)``."""
+    """The least ``s_j V_j`` of every inner row over all its cases, and where there are several over all but its last,
+    which may be out of reach; ``(R, 1 or 2, M)``."""
     cases = plan.row_cases
     scale = cases.scale(values.dtype)
     last = (cases.number - 1)[:, None]
@@ -160,11 +165,11 @@ def _least_neighbour_terms(values: Tensor, place: Tensor, plan: DropPlan) -> Ten
     for case in range(cases.most):
         term = scale.at(slice(None), slice(case, case + 1)).least(take(values, place[:, min(case, place.shape[1] - 1)]))
         if not case:
-            least = [term, term]
+            least = [term, term] if cases.most > 1 else [term]
         else:
             least = [torch.where(last >= case, least[0].minimum(term), least[0]),
                      torch.where(last > case, least[1].minimum(term), least[1])]
-    return torch.stack(least, dim=1).flatten(0, 1)
+    return torch.stack(least, dim=1) if len(least) > 1 else least[0][:, None]
 
 
 class DegreeMinimum:

@@ -1,6 +1,6 @@
 """Interval bounds on the box: every entry of Â varies by itself between its extremes."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -11,6 +11,9 @@ from certgcl.bounds.layer1 import Layer1, signed_parts
 from certgcl.bounds.neighbourhood import Hop, Neighbourhood, inverse_sqrt_degree
 from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
+
+MAX_WHOLE = 1 << 23  # values of ``X W1`` up to which all hidden channels are treated at once,
+CHANNELS = 64  # and beyond, so many
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,17 +65,28 @@ def layer1_on_box(weights: GCNWeights, projected: Tensor, hood: Neighbourhood) -
     return Layer1(weights, projected, lower, upper, place)
 
 
-def layer2_on_box(layer1: Layer1, hood: Neighbourhood) -> tuple[Tensor, Tensor]:
+def layer2_on_box(weights: GCNWeights, projected: Tensor, hood: Neighbourhood) -> tuple[Tensor, Tensor]:
     """Bounds of the anchors' second pre-activations, ``(A, d2)`` each.
 
     ``H`` depends on Â, so it enters as an interval: ``V = H W2 ∈ [V_lo, V_up]``, then
     ``P_lo = L [V_lo]+ + U [V_lo]- + b2``. Sound because ``Â >= 0`` makes ``Â V >= Â V_lo``.
     """
-    box, b2 = BoxRows(hood.outer), layer1.weights.b2
-    low, high = layer1.products()
-    own = hood.outer.own
-    lower, upper = box.minimum(low[own], low) + b2, b2 - box.minimum(-high[own], -high)
-    return lower, upper
+    box, b2, own = BoxRows(hood.outer), weights.b2, hood.outer.own
+    low, high = _products_on_box(weights, projected, hood)
+    return box.minimum(low[own], low) + b2, b2 - box.minimum(-high[own], -high)
+
+
+def _products_on_box(weights: GCNWeights, projected: Tensor, hood: Neighbourhood) -> tuple[Tensor, Tensor]:
+    """The range of ``V = H W2``. On a large graph some hidden channels at a time, for V adds up over them."""
+    if torch.is_grad_enabled() or projected.numel() <= MAX_WHOLE:
+        return layer1_on_box(weights, projected, hood).products()
+    low = high = torch.zeros((), dtype=projected.dtype, device=projected.device)
+    for part in torch.arange(projected.shape[1], device=projected.device).split(CHANNELS):
+        some = replace(weights, w1=weights.w1[:, part], b1=weights.b1[part], slope1=weights.slope1[part],
+                       w2=weights.w2[part])
+        lower, upper = layer1_on_box(some, projected[:, part], hood).products()
+        low, high = low + lower, high + upper
+    return low, high
 
 
 def output_interval(weights: GCNWeights, directions: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
@@ -106,5 +120,5 @@ class Interval:
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
         hood = problem.neighbourhood(weights.w1.dtype)
-        layer1 = layer1_on_box(weights, problem.projected(weights), hood)
-        return output_interval(weights, directions[problem.anchors], *layer2_on_box(layer1, hood))
+        layer2 = layer2_on_box(weights, problem.projected(weights), hood)
+        return output_interval(weights, directions[problem.anchors], *layer2)

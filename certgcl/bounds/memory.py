@@ -11,6 +11,7 @@ from certgcl.ordering import nearby_order
 
 SHARE_OF_FREE = 0.5
 BASE = 1 << 28  # blocks in flight, whatever the graph
+BYTES_OF_SLOT = 512  # of the hops, and of the blocks of all partitions
 
 
 def default_limit(device: torch.device) -> int:
@@ -27,15 +28,15 @@ def estimated_bytes(method: BoundMethod, weights: GCNWeights, problem: DropProbl
     rules = len(method.rules(hidden))
     lines = int((hood.inner.budget + 1).clamp(max=method.line_resolution(hidden)).sum())
     cases = (hood.outer.budget + 1).clamp(max=method.resolution)
-    pair_values = min(2 * channels * rules * int((cases * hood.outer.degree).sum()), MAX_PAIR_VALUES)
-    numbers = (
-        4 * hidden * hood.inner.targets.numel()  # Y, with both signs, and on the box
-        + (6 + 4 * rules) * hidden * lines  # bounds of layer 1, ranges, slopes and constants
-        + 8 * channels * hood.inner.nodes.numel()  # the terms of layer 2
-        + int(cases.sum()) * (6 * channels + directions * rules * (3 * hidden + 4 * channels))  # anchors in all cases
-        + 2 * pair_values
+    values = 2 * channels * rules * max(int((cases * hood.outer.degree).sum()), hood.inner.col.numel())
+    kept = hidden * (hood.inner.targets.numel() + 2 * lines)  # Y and the bounds of layer 1
+    anchors = int(cases.sum())
+    steps = (
+        2 * (hidden + 3 * channels) * hood.inner.nodes.numel(),  # layer 2 on the box, and the terms of its row lemma
+        4 * channels * anchors + 2 * min(values, MAX_PAIR_VALUES),  # C and φ of some channels of layer 2
+        anchors * (4 * channels + directions * rules * (3 * hidden + 4 * channels)),  # the output
     )
-    return BASE + torch.finfo(dtype).bits // 8 * numbers + 8 * 40 * hood.inner.col.numel()
+    return BASE + torch.finfo(dtype).bits // 8 * (kept + max(steps)) + BYTES_OF_SLOT * hood.inner.col.numel()
 
 
 def parts_that_fit(method: BoundMethod, weights: GCNWeights, problem: DropProblem, directions: int,

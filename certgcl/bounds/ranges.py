@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from certgcl.bounds.interval import layer1_on_box, layer2_on_box
+from certgcl.bounds.interval import layer2_on_box
 from certgcl.bounds.memory import parts_that_fit
 from certgcl.bounds.problem import BoundMethod, DropProblem
 from certgcl.bounds.rounding import rounding_slack
@@ -107,7 +107,7 @@ def _ranges(bound: BoundMethod, weights: GCNWeights, problem: DropProblem, unit:
     here.neighbourhoods[dtype] = hood
     channels = torch.eye(unit.shape[1], dtype=dtype, device=unit.device).expand(len(unit), -1, -1)
     slack = rounding_slack(weights, here, channels).double()
-    lower, upper = layer2_on_box(layer1_on_box(weights, problem.projected(weights), hood), hood)
+    lower, upper = layer2_on_box(weights, problem.projected(weights), hood)
     box = weights.activation2.interval(lower.double() - slack, upper.double() + slack)
 
     share = (unit @ frame.T)[..., None] * unit[:, None]
