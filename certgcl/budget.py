@@ -40,6 +40,11 @@ class AdmissibleDrops:
         """Whether the total is a limit at all: fewer than the edges that can be dropped one by one."""
         return self.total < int(self.droppable_degree.sum()) // 2
 
+    def same(self, other: "AdmissibleDrops") -> bool:
+        """Whether both allow the same, on the same graph."""
+        return self is other or (self.total == other.total and all(
+            torch.equal(getattr(self, name), getattr(other, name)) for name in ("local", "requested", "droppable")))
+
 
 class EdgeDropBudget:
     """The edges a view may drop: at most ``local`` at every node and ``total`` in the whole graph.

@@ -129,6 +129,14 @@ class Graph:
         return self.x.shape[1]
 
     @cached_property
+    def beside(self) -> dict[str, Any]:
+        """What is kept beside a graph while it lives, and does not go along when it is copied or sent."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "beside"}
+
+    @cached_property
     def degree(self) -> Tensor:
         """``d_i``, without the self-loop, ``(N,)``."""
         return self.rowptr.diff()

@@ -92,7 +92,7 @@ class Question:
     def certify(self, anchors: Tensor, memory_limit: int | None = None) -> Certificate:
         """The bounds at some anchors, in as many parts as the memory limit (in bytes) asks for."""
         limit = default_limit(anchors.device) if memory_limit is None else _limit(memory_limit)
-        problem = DropProblem(self.graph, self.drops, anchors.contiguous())
+        problem = DropProblem.on(self.graph, self.drops, anchors.contiguous())
         second, number = None, self.directions.shape[1]
         if self.views == "both":
             second, number = TwoViews.of(self.bound, self.weights, self.graph, self.drops, limit), LINES

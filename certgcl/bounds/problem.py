@@ -14,6 +14,9 @@ from certgcl.budget import AdmissibleDrops
 from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph
 
+LATEST = "latest problem"
+MAX_KEPT = 1 << 18  # slots of a graph up to which it is kept; each takes about half a kilobyte there
+
 
 @dataclass(frozen=True, eq=False)
 class DropProblem:
@@ -30,6 +33,17 @@ class DropProblem:
     anchors: Tensor
     neighbourhoods: dict[torch.dtype, Neighbourhood] = field(default_factory=dict, init=False, repr=False)
     _plans: dict[tuple[Any, ...], DropPlan] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def on(cls, graph: Graph, drops: AdmissibleDrops, anchors: Tensor) -> "DropProblem":
+        """The last problem on this graph, with all that was built for it, if this is the same one; else a new one."""
+        latest = graph.beside.get(LATEST)
+        if latest is not None and latest.drops.same(drops) and torch.equal(latest.anchors, anchors):
+            return latest
+        problem = cls(graph, drops, anchors)
+        if graph.col.numel() <= MAX_KEPT:
+            graph.beside[LATEST] = problem
+        return problem
 
     def neighbourhood(self, dtype: torch.dtype) -> Neighbourhood:
         if dtype not in self.neighbourhoods:
