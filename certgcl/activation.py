@@ -45,10 +45,11 @@ class TwoPieceLinear:
     def interval(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """The range of σ on ``[l, u]``. Exact: σ is monotone on each side of 0, where it is 0."""
         at_lower, at_upper = self(lower), self(upper)
+        if not bool((self.slope < 0).any()):
+            return at_lower, at_upper
         least, most = torch.minimum(at_lower, at_upper), torch.maximum(at_lower, at_upper)
-        if bool((self.slope < 0).any()):
-            least = torch.where((self.slope < 0) & (lower < 0) & (upper > 0), torch.zeros_like(least), least)
-        return least, most
+        valley = (self.slope < 0) & (lower < 0) & (upper > 0)
+        return torch.where(valley, torch.zeros_like(least), least), most
 
     def lines(self, lower: Tensor, upper: Tensor, rule: SlopeRule) -> Lines:
         """Lines around σ on ``[l, u]``; ``rule`` picks the slope that is free on an interval around zero.

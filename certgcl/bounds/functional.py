@@ -22,8 +22,9 @@ from certgcl.activation import SlopeRule
 from certgcl.bounds import blocks
 from certgcl.bounds.blocks import Block, Pairs
 from certgcl.bounds.gather import Table, joined
-from certgcl.bounds.layer1 import Layer1, Range, RowLines
+from certgcl.bounds.layer1 import Layer1, Range
 from certgcl.bounds.plan import DropPlan
+from certgcl.bounds.products import range_and_line_products, slopes_of
 from certgcl.bounds.recompute import recomputed
 
 
@@ -218,7 +219,7 @@ class AnchorFunctionals:
         rows, pairs = [_least(omega, self.layer1.hidden(bounds))], []
         for rule in self.slope_rules:
             lines = self.layer1.lines(bounds, rule)
-            slopes = _slopes(omega, omega.abs(), *(part[:, :, None] for part in lines.slope))
+            slopes = slopes_of(omega, omega.abs(), Range(*(part[:, :, None] for part in lines.slope)))
             rows += [slopes @ own[:, None, :, None], _least(omega, lines.constant)]
             pairs.append((neighbours @ slopes.flatten(1, 2).mT).view(-1, number))
         return torch.cat(pairs, dim=1), torch.cat(rows, dim=3).mT.flatten(2).flatten(0, 1)
@@ -257,35 +258,31 @@ class _AnchorsAtRows:
         self.functionals, self.block, self.pairs = functionals, block, pairs
         layer1 = functionals.layer1
         bounds = layer1.at(layer1.place[block.rows, : block.cases.most])
-        self.lines = [] if block.hub else [layer1.lines(bounds, rule) for rule in functionals.slope_rules]
         # At a hub, the interval alone: its lines would cost the square of its degree.
-        self.targets = None if block.hub else layer1.targets(torch.cat([block.target, block.own[:, None]], dim=1))
-        ranges = [layer1.hidden(bounds), *(lines.constant for lines in self.lines)]
-        self.ranges = Range(*(torch.cat(parts, dim=1) for parts in zip(*ranges, strict=True)))  # (R, ranges T, d1)
+        lines = [] if block.hub else [layer1.lines(bounds, rule) for rule in functionals.slope_rules]
+        place = torch.cat([block.target, block.own[:, None]], dim=1)
+        self.targets = layer1.targets(place[:, :0] if block.hub else place)
+        hidden = layer1.hidden(bounds)
+        self.rules, self.cases = len(lines), hidden.middle.shape[1]
+        self.ranges = _beside([hidden, *(line.constant for line in lines)])
+        self.slope = _beside([line.slope for line in lines]) if lines else Range(*(part[:, :0] for part in hidden))
 
     def bounds(self, columns: slice, case: int) -> RowBounds:
         every = self.functionals
         omega = every.omega.take(every.plan.flat.place[self.pairs.anchor[:, columns], case])  # (R, I, M, d1)
-        flat = omega.flatten(1, 2)
-        size = flat.abs()
-        values = flat @ self.ranges.middle.mT - size @ self.ranges.radius.mT  # (R, I M, ranges T)
-        interval, *constants = (part.unflatten(1, omega.shape[1:3]).transpose(2, 3)
-                                for part in values.chunk(1 + len(self.lines), dim=2))
-        return RowBounds(interval, [self._terms(omega, size.view_as(omega), lines, constant)
-                                    for lines, constant in zip(self.lines, constants, strict=True)])
-
-    def _terms(self, omega: Tensor, size: Tensor, lines: RowLines, constant: Tensor) -> RowTerms:
-        assert self.targets is not None
-        slopes = _slopes(omega[:, :, None], size[:, :, None],
-                         *(part[:, None, :, None] for part in lines.slope))  # (R, I, T, M, d1)
-        terms = self.targets @ slopes.flatten(1, 3).mT  # (R, K + 1, I T M)
-        leaves, own = terms.unflatten(2, slopes.shape[1:4]).split([self.block.size, 1], dim=1)
-        return RowTerms(own[:, 0], leaves, constant)
+        values, terms = range_and_line_products(omega.flatten(1, 2), self.ranges, self.slope, self.targets)
+        interval, *constants = values.unflatten(1, omega.shape[1:3]).transpose(2, 3).split(self.cases, dim=2)
+        lines = []
+        for rule, constant in enumerate(constants):
+            here = terms[..., rule * self.cases : (rule + 1) * self.cases]
+            leaves, own = here.unflatten(2, omega.shape[1:3]).transpose(3, 4).split([self.block.size, 1], dim=1)
+            lines.append(RowTerms(own[:, 0], leaves, constant))
+        return RowBounds(interval, lines)
 
 
-def _slopes(omega: Tensor, size: Tensor, middle: Tensor, radius: Tensor) -> Tensor:
-    """λ, given also ``|ω|``."""
-    return torch.addcmul(omega * middle, size, radius, value=-1)
+def _beside(ranges: Sequence[Range]) -> Range:
+    """Ranges ``(R, T, d1)`` one after the other along T."""
+    return Range(*(torch.cat(parts, dim=1) for parts in zip(*ranges, strict=True)))
 
 
 def _least(omega: Tensor, values: Range) -> Tensor:

@@ -1,5 +1,6 @@
 """The row lemma: the least value of one row of the GCN matrix, exact in the row's own degree."""
 
+from functools import reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -210,30 +211,34 @@ class _RowLemma(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         block: Block = ctx.block
         terms, *places = ctx.saved_tensors
-        of_terms, of_own, of_squared = (torch.zeros(()).to(terms) for _ in range(3))
+        of_terms: list[Tensor] = []
+        of_own: list[Tensor] = []
+        of_squared: list[Tensor] = []
         for shift, gradient in enumerate(gradients):
             count, dropped = places[2 * shift : 2 * shift + 2]
             scale = block.scale_of_counts.gather(1, (count - shift).flatten(1)).view(count.shape)
             change = gradient * scale
             part = change * scale
-            of_own = of_own + _reduced(part, ctx.own_shape)
+            of_own.append(_reduced(part, ctx.own_shape))
             if ctx.squared:
-                of_squared = of_squared + _reduced(part * scale.square(), ctx.own_shape)
+                of_squared.append(_reduced(part * scale.square(), ctx.own_shape))
             for case in range(count.shape[2] if terms.shape[3] == 1 else 1):  # one after the other, or all at once
                 cases = slice(case, case + 1) if terms.shape[3] == 1 else slice(None)
-                of_terms = of_terms + _of_kept(block, terms, *(values[:, None, :, cases]
-                                                               for values in (change, count, dropped)))
-        return None, None, of_terms, of_own, of_squared if ctx.squared else None
+                of_terms.append(_of_kept(block, terms, *(values[:, None, :, cases]
+                                                         for values in (change, count, dropped))))
+        return None, None, *(reduce(torch.add, parts) if parts else None for parts in (of_terms, of_own, of_squared))
 
 
 def _of_kept(block: Block, terms: Tensor, change: Tensor, count: Tensor, dropped: Tensor) -> Tensor:
     """``change`` at the terms that are left without the ``count`` largest droppable ones, down to ``dropped``."""
-    sign = (dropped.clamp(min=torch.finfo(dropped.dtype).min) - _candidates(block, terms)).sign()
-    kept = sign.clamp(min=0)
+    candidates = _candidates(block, terms)
+    dropped = dropped.clamp(min=torch.finfo(dropped.dtype).min)  # below it is what cannot be dropped
+    kept = terms.new_empty(torch.broadcast_shapes(candidates.shape, dropped.shape))
+    torch.lt(candidates, dropped, out=kept)  # as numbers: a mask of its own would cost more than the product with it
     gone = count.minimum(block.droppable_terms[:, None, None, None, None])
     if int(torch.count_nonzero(kept)) == kept.numel() - int(gone.expand_as(kept[:, :1]).sum()):
-        return change * kept
-    above, tied = (sign < 0).sum(dim=1, keepdim=True), sign == 0
+        return kept.mul_(change)
+    above, tied = (candidates > dropped).sum(dim=1, keepdim=True), candidates == dropped
     left = (gone - above).to(kept.dtype) / tied.sum(dim=1, keepdim=True).clamp(min=1)
     return change * (kept + tied * (1 - left))
 
