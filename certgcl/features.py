@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from certgcl.chunks import row_ranges
-from certgcl.sparse import csr_rows, csr_transposed, product
+from certgcl.sparse import ConstantMatrix, csr_rows
 
 MOST_FILLED = 0.05  # share of non-zero features up to which they are multiplied as a sparse matrix
 MAX_SEARCHED = 1 << 28  # features that are looked through for that; larger ones may lie on disk
@@ -34,14 +34,13 @@ class Features:
         return self.x.detach().to_sparse_csr()
 
     @cached_property
-    def _transposed(self) -> dict[torch.dtype, tuple[Tensor, Tensor]]:
+    def _matrices(self) -> dict[torch.dtype, ConstantMatrix]:
         return {}
 
-    def _with_transpose(self, sparse: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        if dtype not in self._transposed:
-            matrix = sparse.to(dtype)
-            self._transposed[dtype] = matrix, csr_transposed(matrix)
-        return self._transposed[dtype]
+    def _matrix(self, sparse: Tensor, dtype: torch.dtype) -> ConstantMatrix:
+        if dtype not in self._matrices:
+            self._matrices[dtype] = ConstantMatrix(sparse.to(dtype))
+        return self._matrices[dtype]
 
     def project(self, weight: Tensor, nodes: Tensor | None = None, *, absolute: bool = False) -> Tensor:
         """``X W`` (or ``|X| W``) in the dtype of ``weight``, for ``nodes`` or all, ``(nodes, outputs)``.
@@ -56,7 +55,7 @@ class Features:
         if sparse is not None:
             trained = torch.is_grad_enabled() and weight.requires_grad and not absolute
             if trained and (nodes is None or FEW * nodes.numel() >= self.x.shape[0]):
-                everywhere = product(*self._with_transpose(sparse, weight.dtype), weight)
+                everywhere = self._matrix(sparse, weight.dtype) @ weight
                 return everywhere if nodes is None else everywhere.index_select(0, nodes)
             return times_weight(sparse if nodes is None else csr_rows(sparse, nodes))
         ranges = row_ranges(self.x.shape[0] if nodes is None else nodes.numel(), max(weight.shape))

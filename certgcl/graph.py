@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from certgcl.errors import GraphError
 from certgcl.features import Features
-from certgcl.sparse import csr_matrix, product
+from certgcl.sparse import ConstantMatrix, csr_matrix
 from certgcl.validation import CLEAN, check_features, check_parts, features_and_edges, is_networkx, networkx_parts
 
 if TYPE_CHECKING:
@@ -188,12 +188,12 @@ class Graph:
         if dtype not in self._neighbour_weights:
             scale = (self.degree + 1).to(dtype).rsqrt()
             matrix = csr_matrix(self.rowptr, self.col, scale[self.row] * scale[self.col], (self.num_nodes,) * 2)
-            self._neighbour_weights[dtype] = matrix, scale.square()[:, None]
-        matrix, own = self._neighbour_weights[dtype]
-        return torch.addcmul(product(matrix, matrix, values), own, values)
+            self._neighbour_weights[dtype] = ConstantMatrix(matrix, symmetric=True), scale.square()[:, None]
+        neighbours, own = self._neighbour_weights[dtype]
+        return torch.addcmul(neighbours @ values, own, values)
 
     @cached_property
-    def _neighbour_weights(self) -> dict[torch.dtype, tuple[Tensor, Tensor]]:
+    def _neighbour_weights(self) -> dict[torch.dtype, tuple[ConstantMatrix, Tensor]]:
         return {}
 
     def with_edges(self, rowptr: Tensor, col: Tensor) -> "Graph":

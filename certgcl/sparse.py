@@ -1,6 +1,8 @@
 """Products with constant sparse matrices, whose gradients transpose nothing anew."""
 
 import warnings
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -28,23 +30,35 @@ def csr_transposed(matrix: Tensor) -> Tensor:
                       (matrix.shape[1], matrix.shape[0]))
 
 
-def product(matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
-    """``M V`` for a constant CSR matrix M, with the gradient ``Mᵀ G`` through the transpose given."""
-    result: Tensor = _Product.apply(matrix, transposed, dense)  # type: ignore[no-untyped-call]
-    return result
+@dataclass(frozen=True, eq=False)
+class ConstantMatrix:
+    """A CSR matrix M that is no variable: ``M @ V`` has the gradient ``Mᵀ G`` through a transpose that is made once."""
+
+    matrix: Tensor
+    symmetric: bool = False
+
+    @cached_property
+    def transposed(self) -> Tensor:
+        return self.matrix if self.symmetric else csr_transposed(self.matrix)
+
+    def __matmul__(self, dense: Tensor) -> Tensor:
+        if not (torch.is_grad_enabled() and dense.requires_grad):
+            return self.matrix @ dense
+        result: Tensor = _Product.apply(self, dense)  # type: ignore[no-untyped-call]
+        return result
 
 
 class _Product(torch.autograd.Function):
     """Torch's own gradient makes the transpose again at every step, which costs more than the product."""
 
     @staticmethod
-    def forward(ctx: Any, matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
-        ctx.transposed = transposed
-        return matrix @ dense
+    def forward(ctx: Any, constant: ConstantMatrix, dense: Tensor) -> Tensor:
+        ctx.constant = constant
+        return constant.matrix @ dense
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, Tensor]:
-        return None, None, ctx.transposed @ gradient.contiguous()
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:
+        return None, ctx.constant.transposed @ gradient.contiguous()
 
 
 # Torch says once in a process that its CSR tensors are in beta: here, unheard, and not in the user's first certificate.

@@ -9,8 +9,8 @@ from toys import hood_of, hubs_and_others, random_tensor, toy_graph
 
 from certgcl.bounds import blocks
 from certgcl.bounds.blocks import Block, pairs_of
-from certgcl.bounds.gather import take
 from certgcl.bounds.counts import DropCases, drop_cases
+from certgcl.bounds.gather import take
 from certgcl.bounds.neighbourhood import Hop, Neighbourhood, inverse_sqrt_degree
 from certgcl.budget import EdgeDropBudget
 

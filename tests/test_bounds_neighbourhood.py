@@ -16,7 +16,7 @@ from toys import (
 )
 
 from certgcl.bounds import neighbourhood
-from certgcl.bounds.interval import BoxRows
+from certgcl.bounds.box import BoxRows
 from certgcl.bounds.neighbourhood import edges_between_neighbours
 from certgcl.budget import EdgeDropBudget
 from certgcl.graph import Graph

@@ -21,8 +21,8 @@ from toys import (
 
 from certgcl.bounds import blocks, rows
 from certgcl.bounds.blocks import Block
-from certgcl.bounds.gather import take
 from certgcl.bounds.counts import DropCases, drop_cases
+from certgcl.bounds.gather import take
 from certgcl.bounds.neighbourhood import Hop
 from certgcl.bounds.plan import Partition
 from certgcl.bounds.rows import case_minima, largest_gain, least_terms

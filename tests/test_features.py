@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from certgcl.features import Features
-from certgcl.sparse import csr_rows, csr_transposed, product
+from certgcl.sparse import ConstantMatrix, csr_rows, csr_transposed
 
 
 def sparse_matrix(rows: int, columns: int) -> torch.Tensor:
@@ -37,4 +37,4 @@ def test_rows_and_transposes_of_a_sparse_matrix() -> None:
 def test_a_product_passes_the_check_of_gradients() -> None:
     matrix = sparse_matrix(6, 5).to_sparse_csr()
     dense = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda values: product(matrix, csr_transposed(matrix), values), dense)
+    assert torch.autograd.gradcheck(lambda values: ConstantMatrix(matrix) @ values, dense)

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from certgcl.activation import SlopeRule
+from certgcl.bounds.box import signed_parts
 from certgcl.bounds.functional import AnchorFunctionals, ChannelFunctionals, Functionals
 from certgcl.bounds.gather import take
 from certgcl.bounds.interval import output_interval
-from certgcl.bounds.layer1 import Layer1, signed_parts
+from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan
 
 MAX_PAIR_VALUES = 1 << 26  # held at a time; half a gigabyte in float64
@@ -56,9 +57,9 @@ def bound_output(minimise: Minimise, layer1: Layer1, plan: DropPlan, rules: Sequ
     for rule in rules:
         lines = weights.activation2.lines(*layer2, rule)
         slope = positive * lines.lower_slope[:, None] + negative * lines.upper_slope[:, None]
-        intercept = positive @ lines.lower_intercept[..., None] + negative @ lines.upper_intercept[..., None]
+        intercept = positive * lines.lower_intercept[:, None] + negative * lines.upper_intercept[:, None]
         slopes.append(slope)
-        constants.append(slope @ weights.b2 + intercept[..., 0])
+        constants.append((slope * weights.b2 + intercept).sum(dim=2))
     omega = torch.cat(slopes, dim=1) @ weights.w2.T  # (F, rules C, d1)
     value = minimise(AnchorFunctionals(omega, plan, layer1, rules)) + torch.cat(constants, dim=1)
     best = best.maximum(value.unflatten(1, (len(rules), -1)).amax(dim=1))

@@ -1,7 +1,6 @@
 """Linear bounds on the box: the paper's Theorem 2, repaired so that it is one."""
 
 from dataclasses import dataclass, field
-from functools import reduce
 
 import torch
 from torch import Tensor
@@ -12,9 +11,10 @@ from certgcl.bounds.blocks import Block
 from certgcl.bounds.counts import Scale
 from certgcl.bounds.functional import Functionals, RowTerms
 from certgcl.bounds.gather import take
-from certgcl.bounds.interval import BoxRows, layer1_on_box, layer2_on_box
+from certgcl.bounds.interval import layer1_on_box, layer2_on_box
 from certgcl.bounds.plan import DropPlan
 from certgcl.bounds.problem import DropProblem
+from certgcl.bounds.rows import best
 from certgcl.encoder import GCNWeights
 
 
@@ -60,7 +60,7 @@ class BoxMinimum:
 
     def __init__(self, plan: DropPlan) -> None:
         self.plan, self.hood = plan, plan.hood
-        self.outer, self.inner = BoxRows(plan.hood.outer), BoxRows(plan.hood.inner)
+        self.outer, self.inner = plan.hood.outer.box, plan.hood.inner.box
 
     def __call__(self, functionals: Functionals) -> Tensor:
         own = [functionals.anchor_intervals()]
@@ -68,7 +68,7 @@ class BoxMinimum:
         for rule in range(functionals.rules):
             anchors = functionals.anchor_terms(rule)
             own.append(self._anchor_sum(anchors.own, functionals.pair_terms(pair, 0, rule)) + anchors.constant)
-        return self._anchor_sum(_best(own), self._pair_values(functionals))
+        return self._anchor_sum(best(own), self._pair_values(functionals))
 
     def _anchor_sum(self, own: Tensor, pairs: Tensor) -> Tensor:
         """The least ``Â_ii own_i + Σ_j Â_ij pair_ij`` over the box."""
@@ -84,7 +84,7 @@ class BoxMinimum:
             here, part = functionals.at(number), []
             for columns in functionals.columns(block, pairs, 0) if pairs.columns else []:
                 interval, lines = here.bounds(columns, 0)
-                value = _best([interval[..., 0, :], *(self._row_sum(block, terms) for terms in lines)])
+                value = best([interval[..., 0, :], *(self._row_sum(block, terms) for terms in lines)])
                 part.append(value.expand(-1, columns.stop - columns.start, -1))
             table.extend([torch.cat(part, dim=1).flatten(0, 1)] if part else [])
         return take(torch.cat(table), partition.pair_place[:, 0])
@@ -96,7 +96,3 @@ class BoxMinimum:
         leaves = entry.least(terms.leaves[..., 0, :]).sum(dim=1)
         own = Scale(*(bound[block.rows, None, None] for bound in (self.inner.own_lower, self.inner.own_upper)))
         return own.least(terms.own[..., 0, :]) + leaves + terms.constant[..., 0, :]
-
-
-def _best(values: list[Tensor]) -> Tensor:
-    return reduce(torch.maximum, values)

@@ -1,8 +1,7 @@
 """Degree-exact bounds: all entries of a row share one degree, and the bound knows it."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import partial
 from itertools import chain
 from typing import Literal, get_args
 
@@ -19,7 +18,7 @@ from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan, LineSharing
 from certgcl.bounds.problem import DropProblem
 from certgcl.bounds.recompute import recomputed
-from certgcl.bounds.rows import Terms, case_minima, largest_gain, ways_to_bound
+from certgcl.bounds.rows import Terms, best, case_minima, largest_gain, ways_to_bound
 from certgcl.bounds.single_drop import least_over_single_drops
 from certgcl.encoder import GCNWeights
 from certgcl.errors import MethodError
@@ -115,7 +114,7 @@ def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> 
 
     def bounds(block: Block) -> Tensor:
         leaves, own = both_signs(block.target)[:, :, None, None], both_signs(block.own)[:, None, None]
-        least = _best(case_minima(block, terms.least, own, gain=terms.gain)[0]
+        least = best(case_minima(block, terms.least, own, gain=terms.gain)[0]
                       for terms in ways_to_bound(block, leaves))[:, 0].flatten(0, 1)
         lower, negative_upper = least.chunk(2, dim=1)
         return torch.cat([weights.b1 + lower, weights.b1 - negative_upper], dim=1)
@@ -226,7 +225,7 @@ class DegreeMinimum:
                 place = block.slots.new_zeros(*block.slots.shape, cases)
             here = flat.place[block.rows, :cases]
             own_terms = of_own.take(here)[:, None], of_own_squared.take(here)[:, None]
-            least = _best(case_minima(block, terms.least, *own_terms, gain=terms.gain)[0]
+            least = best(case_minima(block, terms.least, *own_terms, gain=terms.gain)[0]
                           for terms in _ways_of_pairs(block, phi.take(place)[:, :, None], rules * number))
             parts.append(least[:, 0].unflatten(2, (rules, number)).amax(dim=2).flatten(0, 1))
         return take(torch.cat(parts), partition.place[flat.anchor, flat.case])
@@ -269,8 +268,8 @@ class RowTable:
             back = self.scale.most(self._at_anchors(leaves.least, columns))
             if self.pairs.never_dropped is not None:
                 following = following + self.pairs.never_dropped[:, columns, None, None]
-            lines.append((without - back).maximum(following))
-        return _best(lines) + terms.constant, self._at_anchors(terms.leaves, columns)
+            lines.append(best([without - back, following]))
+        return best(lines) + terms.constant, self._at_anchors(terms.leaves, columns)
 
     def _at_anchors(self, leaves: Tensor, columns: slice) -> Tensor:
         """The values ``(R, K, I, T, M)`` of the anchors among the neighbours, each for its own functionals."""
@@ -286,7 +285,7 @@ class RowTable:
         product = self.scale.times(tau)
         value = self.interval
         for line, c_back in self.lines:  # the best rule for every neighbour and count
-            value = value.maximum(line[:, here] + product.least(c_back[:, here]))
+            value = best([value, line[:, here] + product.least(c_back[:, here])])
         squared, left = tau.times(tau), self.pairs.left[case]
         phi, clean, density = [], [], []
         for rule in range(self.functionals.rules):
@@ -312,7 +311,3 @@ def _ways_of_pairs(block: Block, values: Tensor, width: int) -> list[Terms]:
         return [Terms(phi)]
     clean, density = limited
     return [Terms(phi), Terms(clean, largest_gain(block, density))]
-
-
-def _best(bounds: Iterable[Tensor]) -> Tensor:
-    return reduce(torch.maximum, bounds)

@@ -24,7 +24,7 @@ from certgcl.bounds.blocks import Block, Pairs
 from certgcl.bounds.gather import Table, joined
 from certgcl.bounds.layer1 import Layer1, Range
 from certgcl.bounds.plan import DropPlan
-from certgcl.bounds.products import range_and_line_products, slopes_of
+from certgcl.bounds.products import range_and_line_products
 from certgcl.bounds.recompute import recomputed
 
 
@@ -211,18 +211,26 @@ class AnchorFunctionals:
             yield pairs
 
     def _own_terms(self, block: Block) -> tuple[Tensor, Tensor]:
-        hood, cases, number = self.plan.hood, block.cases.most, self.number
+        hood, cases = self.plan.hood, block.cases.most
         row = hood.outer.own[block.rows]
         omega = self.omega.take(self.plan.flat.place[block.rows, :cases])  # (R, G, M, d1)
-        bounds = self.layer1.at(self.layer1.place[row, :cases])
-        own, neighbours = (self.layer1.targets(hood.inner.own[index]) for index in (row, block.target))
-        rows, pairs = [_least(omega, self.layer1.hidden(bounds))], []
-        for rule in self.slope_rules:
-            lines = self.layer1.lines(bounds, rule)
-            slopes = slopes_of(omega, omega.abs(), Range(*(part[:, :, None] for part in lines.slope)))
-            rows += [slopes @ own[:, None, :, None], _least(omega, lines.constant)]
-            pairs.append((neighbours @ slopes.flatten(1, 2).mT).view(-1, number))
-        return torch.cat(pairs, dim=1), torch.cat(rows, dim=3).mT.flatten(2).flatten(0, 1)
+        place = self.layer1.place[row, :cases]
+        targets = self.layer1.targets(hood.inner.own[torch.cat([block.target, row[:, None]], dim=1)])  # (R, K + 1, d1)
+        if place.shape[1] > 1:  # every case has lines of its own, as every row
+            omega, place = omega.flatten(0, 1)[:, None], place.flatten()[:, None]
+            targets = targets.repeat_interleave(cases, dim=0)
+        bounds = self.layer1.at(place)
+        lines = [self.layer1.lines(bounds, rule) for rule in self.slope_rules]
+        values, terms = range_and_line_products(
+            omega.flatten(1, 2), _beside([self.layer1.hidden(bounds), *(line.constant for line in lines)]),
+            _beside([line.slope for line in lines]), targets)
+        shape = len(block.rows), cases, self.number
+        terms = terms.transpose(1, 2).reshape(*shape, block.size + 1, self.rules)  # (R, G, M, K + 1, rules)
+        pairs, own = terms.permute(0, 3, 1, 4, 2).split([block.size, 1], dim=1)  # (R, K, G, rules, M)
+        values = values.reshape(*shape, 1 + self.rules).mT  # (R, G, 1 + rules, M)
+        interval, constants = values.split([1, self.rules], dim=2)
+        rows = torch.cat([interval, torch.stack([own[:, 0], constants], dim=3).flatten(2, 3)], dim=2)
+        return pairs.flatten(3).flatten(0, 2), rows.flatten(2).flatten(0, 1)
 
     def _elements(self, anchors: int, size: int, cases: int) -> int:
         """Elements of a row when so many anchors around it are treated at once."""
@@ -283,8 +291,3 @@ class _AnchorsAtRows:
 def _beside(ranges: Sequence[Range]) -> Range:
     """Ranges ``(R, T, d1)`` one after the other along T."""
     return Range(*(torch.cat(parts, dim=1) for parts in zip(*ranges, strict=True)))
-
-
-def _least(omega: Tensor, values: Range) -> Tensor:
-    """The least ``ω · v``, ``(..., M, 1)`` for ``omega`` of shape ``(..., M, d1)`` and values ``(..., d1)``."""
-    return omega @ values.middle[..., None] - omega.abs() @ values.radius[..., None]

@@ -1,14 +1,14 @@
 """Interval bounds on the box: every entry of Â varies by itself between its extremes."""
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from certgcl.activation import SlopeRule
-from certgcl.bounds.layer1 import Layer1, signed_parts
-from certgcl.bounds.neighbourhood import Hop, Neighbourhood, inverse_sqrt_degree
+from certgcl.bounds.box import signed_parts
+from certgcl.bounds.layer1 import Layer1
+from certgcl.bounds.neighbourhood import Neighbourhood
 from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
 
@@ -16,51 +16,9 @@ MAX_WHOLE = 1 << 23  # values of ``X W1`` up to which all hidden channels are tr
 CHANNELS = 64  # and beyond, so many
 
 
-@dataclass(frozen=True, eq=False)
-class BoxRows:
-    """``L <= Â <= U`` for the rows of one hop: a box that holds every admissible matrix.
-
-    ``L_ii = 1/D_i``, ``U_ii = 1/(D_i - q_i)``; on an edge ``U_ij = s_i^hi s_j^hi``, and ``L_ij = 0`` if it can be
-    dropped, else ``(D_i D_j)^(-1/2)``.
-    """
-
-    hop: Hop
-
-    @cached_property
-    def lower(self) -> Tensor:
-        hop = self.hop
-        return torch.where(hop.droppable, torch.zeros_like(hop.low), hop.low * hop.scale(0)[hop.row])
-
-    @cached_property
-    def upper(self) -> Tensor:
-        hop = self.hop
-        droppable = torch.zeros_like(hop.degree).index_add_(0, hop.row, hop.droppable.long())
-        most = hop.budget[hop.row].minimum(droppable[hop.row] - hop.droppable.long())
-        return hop.high * inverse_sqrt_degree(hop.degree[hop.row], most, hop.high.dtype)
-
-    @cached_property
-    def own_lower(self) -> Tensor:
-        return self.hop.scale(0).square()
-
-    @cached_property
-    def own_upper(self) -> Tensor:
-        return self.hop.scale(self.hop.budget).square()
-
-    def minimum(self, own: Tensor, neighbours: Tensor) -> Tensor:
-        """``Σ_j L_ij [v_j]+ + U_ij [v_j]-``, the least ``Â v`` over the box when ``v`` is at least as given."""
-        positive, negative = signed_parts(neighbours)
-        own_positive, own_negative = signed_parts(own)
-        return (self.own_lower[:, None] * own_positive + self.own_upper[:, None] * own_negative
-                + self.hop.sum_over_neighbours(self.lower, positive)
-                + self.hop.sum_over_neighbours(self.upper, negative))
-
-
 def layer1_on_box(weights: GCNWeights, projected: Tensor, hood: Neighbourhood) -> Layer1:
     """Bounds of the first pre-activations: ``L [Y]+ + U [Y]- + b1`` from below, the mirror image from above."""
-    box = BoxRows(hood.inner)
-    own = projected[hood.inner.own]
-    lower = box.minimum(own, projected) + weights.b1
-    upper = weights.b1 - box.minimum(-own, -projected)
+    lower, upper = (bound + weights.b1 for bound in hood.inner.box.range(projected, projected))
     place = torch.arange(len(lower), device=lower.device)[:, None]
     return Layer1(weights, projected, lower, upper, place)
 
@@ -71,9 +29,8 @@ def layer2_on_box(weights: GCNWeights, projected: Tensor, hood: Neighbourhood) -
     ``H`` depends on Â, so it enters as an interval: ``V = H W2 ∈ [V_lo, V_up]``, then
     ``P_lo = L [V_lo]+ + U [V_lo]- + b2``. Sound because ``Â >= 0`` makes ``Â V >= Â V_lo``.
     """
-    box, b2, own = BoxRows(hood.outer), weights.b2, hood.outer.own
-    low, high = _products_on_box(weights, projected, hood)
-    return box.minimum(low[own], low) + b2, b2 - box.minimum(-high[own], -high)
+    lower, upper = hood.outer.box.range(*_products_on_box(weights, projected, hood))
+    return lower + weights.b2, upper + weights.b2
 
 
 def _products_on_box(weights: GCNWeights, projected: Tensor, hood: Neighbourhood) -> tuple[Tensor, Tensor]:
@@ -101,7 +58,7 @@ def output_interval(weights: GCNWeights, directions: Tensor, lower: Tensor, uppe
     """
     low, high = weights.activation2.interval(lower, upper)
     positive, negative = signed_parts(directions)
-    return (positive @ low[..., None] + negative @ high[..., None])[..., 0]
+    return (positive * low[:, None] + negative * high[:, None]).sum(dim=2)
 
 
 @dataclass(frozen=True)

@@ -94,9 +94,3 @@ def lines_around_layer1(weights: GCNWeights, lower: Tensor, upper: Tensor, rule:
     return RowLines(Range.between(lines.lower_slope, lines.upper_slope),
                     Range.between(lines.lower_slope * bias + lines.lower_intercept,
                                   lines.upper_slope * bias + lines.upper_intercept))
-
-
-def signed_parts(values: Tensor) -> tuple[Tensor, Tensor]:
-    """``[v]+`` and ``[v]-``, with gradients that add up to one at zero too."""
-    positive = values.clamp(min=0)
-    return positive, values - positive

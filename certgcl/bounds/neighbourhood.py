@@ -6,9 +6,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from certgcl.bounds.box import BoxRows
 from certgcl.budget import AdmissibleDrops
 from certgcl.graph import Graph
-from certgcl.sparse import csr_matrix
+from certgcl.sparse import ConstantMatrix, csr_matrix
 
 MAX_PATHS = 1 << 26  # of two edges, up to which those that close a triangle are counted
 
@@ -63,8 +64,16 @@ class Hop:
 
     def sum_over_neighbours(self, weights: Tensor, values: Tensor) -> Tensor:
         """``Σ_k weights_jk values_k`` for every row, ``(R, ...)``; ``values`` are rows over the targets."""
+        return self.matrix(weights) @ values
+
+    def matrix(self, weights: Tensor) -> ConstantMatrix:
+        """The rows as a matrix over the targets, with these entries in the slots."""
         size = (self.nodes.numel(), self.targets.numel())
-        return csr_matrix(self.rowptr, self.col, weights, size) @ values
+        return ConstantMatrix(csr_matrix(self.rowptr, self.col, weights, size))
+
+    @cached_property
+    def box(self) -> BoxRows:
+        return BoxRows(self)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from certgcl.activation import SlopeRule
-from certgcl.bounds.layer1 import Range, lines_around_layer1, signed_parts
+from certgcl.bounds.box import signed_parts
+from certgcl.bounds.layer1 import Range, lines_around_layer1
 from certgcl.bounds.neighbourhood import inverse_sqrt_degree
 from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
 from certgcl.errors import GraphError
 from certgcl.graph import Graph
-from certgcl.sparse import csr_matrix, product
+from certgcl.sparse import ConstantMatrix, csr_matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +95,11 @@ class PrintedScore:
         graph = problem.graph
         own = (graph.degree + 1).to(values.dtype).reciprocal()[:, None]
         scale = inverse_sqrt_degree(graph.degree, problem.drops.requested, values.dtype)
-        upper = csr_matrix(graph.rowptr, graph.col, scale[graph.row] * scale[graph.col], (graph.num_nodes,) * 2)
+        upper = ConstantMatrix(csr_matrix(graph.rowptr, graph.col, scale[graph.row] * scale[graph.col],
+                                          (graph.num_nodes,) * 2), symmetric=True)
 
         def most(v: Tensor) -> Tensor:  # U v for v of one sign
-            return product(upper, upper, v) + scale.square()[:, None] * v
+            return upper @ v + scale.square()[:, None] * v
 
         positive, negative = signed_parts(values)
         return own * positive + most(negative) + bias, own * negative + most(positive) + bias

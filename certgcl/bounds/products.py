@@ -8,11 +8,6 @@ from torch import Tensor
 from certgcl.bounds.layer1 import Range
 
 
-def slopes_of(omega: Tensor, size: Tensor, slope: Range) -> Tensor:
-    """``λ = ω a - |ω| r``, given ω and ``|ω|``."""
-    return torch.addcmul(omega * slope.middle, size, slope.radius, value=-1)
-
-
 def range_and_line_products(omega: Tensor, ranges: Range, slope: Range, targets: Tensor) -> tuple[Tensor, Tensor]:
     """The least ``ω · v`` over ranges, ``(R, X, Q)``, and ``λ · y`` for targets under slopes, ``(R, K, X, T)``.
 
@@ -39,7 +34,7 @@ class _Products(torch.autograd.Function):
         size = omega.abs()
         ctx.save_for_backward(omega, size, middle, radius, slope, spread, targets)
         values = omega @ middle.mT - size @ radius.mT
-        slopes = slopes_of(omega[:, :, None], size[:, :, None], Range(slope[:, None], spread[:, None]))
+        slopes = torch.addcmul(omega[:, :, None] * slope[:, None], size[:, :, None], spread[:, None], value=-1)
         return values, (targets @ slopes.flatten(1, 2).mT).unflatten(2, slopes.shape[1:3])
 
     @staticmethod

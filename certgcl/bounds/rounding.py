@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from certgcl.bounds.interval import BoxRows
+from certgcl.bounds.box import BoxRows
 from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
 
@@ -20,9 +20,9 @@ def rounding_slack(weights: GCNWeights, problem: DropProblem, directions: Tensor
     dtype = weights.w1.dtype
     hood = problem.neighbourhood(dtype)
     projected = problem.graph.project(weights.w1.abs(), hood.inner.targets, absolute=True)
-    hidden = _absolute_row_sum(BoxRows(hood.inner), projected) + weights.b1.abs()
+    hidden = _absolute_row_sum(hood.inner.box, projected) + weights.b1.abs()
     hidden = hidden * weights.slope1.abs().clamp(min=1)
-    output = _absolute_row_sum(BoxRows(hood.outer), hidden @ weights.w2.abs()) + weights.b2.abs()
+    output = _absolute_row_sum(hood.outer.box, hidden @ weights.w2.abs()) + weights.b2.abs()
     output = output * weights.slope2.abs().clamp(min=1)
     magnitude = (directions[problem.anchors].abs() @ output[..., None])[..., 0]
     longest_row = int(hood.inner.degree.max()) + 1
