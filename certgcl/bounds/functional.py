@@ -108,16 +108,16 @@ class ChannelFunctionals:
     def __init__(self, matrix: Tensor, plan: DropPlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
         self.matrix, self.negative_magnitude = matrix, -matrix.abs()
         self.signs = matrix.new_tensor([[1.0], [-1.0]])
-        self.plan, self.layer1 = plan, layer1
+        self.plan, self.layer1, self.slope_rules = plan, layer1, tuple(rules)
         self.rules, self.number = len(rules), 2 * matrix.shape[1]
         self.partition = plan.rows(self.width)
         self.places = self.partition.by_case if plan.by_count else self.partition.one_each
         elements = self.partition.elements
-        rows, self.row_parts = joined((recomputed(partial(self._rows, block, rules), elements)
+        rows, self.row_parts = joined((recomputed(partial(self._rows, block), elements)
                                        for block in self.partition.blocks), self.places.rows)
         leaves, self.leaf_parts = zip(*(joined((recomputed(partial(self._leaves, block, rule), elements)
                                                 for block in self.partition.blocks), self.places.slots)
-                                        for rule in rules), strict=True)
+                                        for rule in range(self.rules)), strict=True)
         self.of_leaves = [Table(table) for table in leaves]
         # Of the anchors in all their cases: the interval, then C_ii and e_i by each rule.
         row = self.places.row[plan.hood.outer.own[plan.flat.anchor]]
@@ -130,20 +130,19 @@ class ChannelFunctionals:
     def _signed(self, middle: Tensor, spread: Tensor) -> Tensor:
         return torch.addcmul(spread[..., None, :], middle[..., None, :], self.signs).flatten(-2)
 
-    def _rows(self, block: Block, rules: Sequence[SlopeRule]) -> Tensor:
+    def _rows(self, block: Block) -> Tensor:
         """The interval value of every row in all its cases, then ``C_jj`` and ``e_j`` by each rule; side by side."""
-        bounds = self.layer1.at(self.layer1.place[block.rows, : block.cases.most])
+        hidden, lines = self.layer1.around(self.layer1.place[block.rows, : block.cases.most], self.slope_rules)
         own = self.layer1.targets(block.own)[:, None]
-        parts = [self._both_signs(self.layer1.hidden(bounds))]
-        for rule in rules:
-            slope, constant = self.layer1.lines(bounds, rule)
+        parts = [self._both_signs(hidden)]
+        for slope, constant in lines:
             parts += [self._both_signs(Range(slope.middle * own, slope.radius * own)), self._both_signs(constant)]
         return torch.cat(parts, dim=2).flatten(0, 1)
 
-    def _leaves(self, block: Block, rule: SlopeRule) -> Tensor:
+    def _leaves(self, block: Block, rule: int) -> Tensor:
         """``C_jk`` for all neighbours of every row in all its cases."""
-        bounds = self.layer1.at(self.layer1.place[block.rows, : block.cases.most])
-        slope, leaves = self.layer1.lines(bounds, rule).slope, self.layer1.targets(block.target)
+        _, lines = self.layer1.around(self.layer1.place[block.rows, : block.cases.most], self.slope_rules)
+        slope, leaves = lines[rule].slope, self.layer1.targets(block.target)
         if 2 * block.size < self.number:  # the slopes go with the fewer vectors
             middle, radius = (part[:, None] * leaves[:, :, None] for part in slope)
             return self._both_signs(Range(middle, radius)).flatten(0, 2)
@@ -191,7 +190,7 @@ class AnchorFunctionals:
     shared = False
 
     def __init__(self, omega: Tensor, plan: DropPlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
-        self.plan, self.layer1, self.slope_rules = plan, layer1, rules
+        self.plan, self.layer1, self.slope_rules = plan, layer1, tuple(rules)
         self.rules, self.number, self.channels = len(rules), *omega.shape[1:]
         self.omega = Table(omega)
         self.partition = plan.rows(self.width)
@@ -219,10 +218,9 @@ class AnchorFunctionals:
         if place.shape[1] > 1:  # every case has lines of its own, as every row
             omega, place = omega.flatten(0, 1)[:, None], place.flatten()[:, None]
             targets = targets.repeat_interleave(cases, dim=0)
-        bounds = self.layer1.at(place)
-        lines = [self.layer1.lines(bounds, rule) for rule in self.slope_rules]
+        hidden, lines = self.layer1.around(place, self.slope_rules)
         values, terms = range_and_line_products(
-            omega.flatten(1, 2), _beside([self.layer1.hidden(bounds), *(line.constant for line in lines)]),
+            omega.flatten(1, 2), _beside([hidden, *(line.constant for line in lines)]),
             _beside([line.slope for line in lines]), targets)
         shape = len(block.rows), cases, self.number
         terms = terms.transpose(1, 2).reshape(*shape, block.size + 1, self.rules)  # (R, G, M, K + 1, rules)
@@ -265,12 +263,10 @@ class _AnchorsAtRows:
     def __init__(self, functionals: AnchorFunctionals, block: Block, pairs: Pairs) -> None:
         self.functionals, self.block, self.pairs = functionals, block, pairs
         layer1 = functionals.layer1
-        bounds = layer1.at(layer1.place[block.rows, : block.cases.most])
-        # At a hub, the interval alone: its lines would cost the square of its degree.
-        lines = [] if block.hub else [layer1.lines(bounds, rule) for rule in functionals.slope_rules]
+        hidden, lines = layer1.around(layer1.place[block.rows, : block.cases.most], functionals.slope_rules)
+        lines = [] if block.hub else lines  # there the interval alone: lines would cost the square of its degree
         place = torch.cat([block.target, block.own[:, None]], dim=1)
         self.targets = layer1.targets(place[:, :0] if block.hub else place)
-        hidden = layer1.hidden(bounds)
         self.rules, self.cases = len(lines), hidden.middle.shape[1]
         self.ranges = _beside([hidden, *(line.constant for line in lines)])
         self.slope = _beside([line.slope for line in lines]) if lines else Range(*(part[:, :0] for part in hidden))

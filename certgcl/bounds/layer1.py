@@ -11,6 +11,7 @@ from certgcl.activation import SlopeRule
 from certgcl.bounds.gather import Table
 from certgcl.encoder import GCNWeights
 
+MAX_WHOLE = 1 << 22  # bounds up to which all that follows from them is computed at once
 CHUNK = 1 << 10  # rows whose ranges are computed at a time, so that they stay in the cache
 
 
@@ -41,7 +42,8 @@ class RowLines(NamedTuple):
 class Layer1:
     """Bounds of ``p_j = Â_j (X W1) + b1`` for the inner rows, in each case of how many edges j loses.
 
-    What follows from them (ranges, lines) is computed where it is used: it would take several times their memory.
+    What follows from them (ranges, lines) takes several times their memory: of a large graph, it is computed where it
+    is used.
 
     Args:
         projected: ``Y = X W1`` over the inner hop's targets, ``(T, d1)``.
@@ -57,33 +59,45 @@ class Layer1:
     place: Tensor
 
     @cached_property
-    def _bounds(self) -> tuple[Table, Table]:
-        return Table(self.lower), Table(self.upper)
-
-    @cached_property
     def _projected(self) -> Table:
         return Table(self.projected)
+
+    @cached_property
+    def _tables(self) -> dict[tuple[SlopeRule, ...], list[Table]]:
+        return {}
 
     def targets(self, index: Tensor) -> Tensor:
         """``y_k`` of some targets."""
         return self._projected.take(index)
 
-    def at(self, place: Tensor) -> tuple[Tensor, Tensor]:
-        """l and u at some places."""
-        lower, upper = self._bounds
-        return lower.take(place), upper.take(place)
+    def around(self, place: Tensor, rules: tuple[SlopeRule, ...]) -> tuple[Range, list[RowLines]]:
+        """At some places, the range of ``h_j = σ(p_j)`` and the lines around it by each rule."""
+        whole = self.lower.numel() <= MAX_WHOLE
+        if rules not in self._tables:
+            self._tables[rules] = ([Table(torch.cat(self._derived(self.lower, self.upper, rules), dim=1))] if whole else
+                                   [Table(self.lower), Table(self.upper)])
+        taken = [table.take(place) for table in self._tables[rules]]
+        middle, radius, *lines = (taken[0].split(self.lower.shape[1], dim=-1) if whole else
+                                  self._derived(taken[0], taken[1], rules))
+        return Range(middle, radius), [RowLines(Range(*lines[at : at + 2]), Range(*lines[at + 2 : at + 4]))
+                                  for at in range(0, len(lines), 4)]
 
-    def hidden(self, bounds: tuple[Tensor, Tensor]) -> Range:
+    def _derived(self, lower: Tensor, upper: Tensor, rules: tuple[SlopeRule, ...]) -> list[Tensor]:
+        """Middle and radius of the range and, by each rule, of slope and constant."""
+        found = [*self.hidden(lower, upper)]
+        for rule in rules:
+            for part in lines_around_layer1(self.weights, lower, upper, rule):
+                found += part
+        return found
+
+    def hidden(self, lower: Tensor, upper: Tensor) -> Range:
         """The range of ``h_j = σ(p_j)``."""
-        return Range.between(*self.weights.activation1.interval(*bounds))
-
-    def lines(self, bounds: tuple[Tensor, Tensor], rule: SlopeRule) -> RowLines:
-        return lines_around_layer1(self.weights, *bounds, rule)
+        return Range.between(*self.weights.activation1.interval(lower, upper))
 
     def products(self) -> tuple[Tensor, Tensor]:
         """The range of ``V = H W2`` for ``H`` in its range, ``(F, d2)`` each."""
-        parts = [self.hidden(bounds).product(self.weights.w2)
-                 for bounds in zip(self.lower.split(CHUNK), self.upper.split(CHUNK), strict=True)]
+        parts = [self.hidden(lower, upper).product(self.weights.w2)
+                 for lower, upper in zip(self.lower.split(CHUNK), self.upper.split(CHUNK), strict=True)]
         low, high = (torch.cat(part) for part in zip(*parts, strict=True))
         return low, high
 
