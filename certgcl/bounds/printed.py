@@ -9,6 +9,7 @@ How they differ from a bound, and why that matters (``docs/errata.md`` has the c
 
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from certgcl.activation import SlopeRule
@@ -107,4 +108,5 @@ class PrintedScore:
 
 def _least_products(omega: Tensor, values: Range) -> Tensor:
     """The least ``ω · v`` over the range of v at every node, ``(N, C)``."""
-    return (omega @ values.middle[..., None] - omega.abs() @ values.radius[..., None])[..., 0]
+    terms = omega * values.middle[:, None]
+    return torch.addcmul(terms, omega.abs(), values.radius[:, None], value=-1).sum(dim=2)
