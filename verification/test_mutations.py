@@ -11,8 +11,7 @@ from hypothesis import Phase, find, settings
 from hypothesis.errors import NoSuchExample
 from torch import Tensor
 
-from certgcl.bounds import Degree, crown, functional, interval, layer1, neighbourhood, plan, rows
-from certgcl.bounds.blocks import Block, Pairs, take
+from certgcl.bounds import Degree, box, crown, functional, layer1, neighbourhood, plan, rows
 from certgcl.budget import AdmissibleDrops, EdgeDropBudget
 from certgcl.errors import BoundError
 from certgcl.graph import Graph
@@ -71,23 +70,29 @@ CLEAN: Graph
 
 def slopes_of_the_root(patch: pytest.MonkeyPatch) -> None:
     """Errata 3: the anchor's lines in place of the neighbour's."""
-    original = functional.AnchorFunctionals.row_terms
+    original = functional._AnchorsAtRows.bounds
 
-    def row_terms(self: functional.AnchorFunctionals, block: Block, pairs: Pairs, columns: slice, case: int,
-                  rule: int) -> functional.RowTerms:
-        terms = original(self, block, pairs, columns, case, rule)
-        slopes = take(self.own_slopes[rule], self.plan.flat.place[pairs.anchor[:, columns], case])  # (R, I, M, d1)
-        projected = take(self.projected, torch.cat([block.target, block.own[:, None]], dim=1))  # (R, K + 1, d1)
-        values = torch.einsum("rkd,rimd->rkim", projected, slopes)[:, :, :, None]
-        return replace(terms, leaves=values[:, :-1].expand_as(terms.leaves), own=values[:, -1].expand_as(terms.own))
+    def bounds(self: functional._AnchorsAtRows, columns: slice, case: int) -> functional.RowBounds:
+        every, anchor = self.functionals, self.pairs.anchor[:, columns]
+        omega = every.omega.take(every.plan.flat.place[anchor, case])  # (R, I, M, d1)
+        place = every.place[every.plan.hood.outer.own[anchor]]
+        _, lines = every.lined.around(place[..., min(case, place.shape[-1] - 1)])
+        interval, right = original(self, columns, case)
+        wrong = []
+        for terms, (slope, _) in zip(right, lines, strict=True):
+            slopes = omega * slope.middle[:, :, None] - omega.abs() * slope.radius[:, :, None]
+            values = torch.einsum("rkd,rimd->rkim", self.targets, slopes)[:, :, :, None]  # (R, K + 1, I, 1, M)
+            wrong.append(replace(terms, leaves=values[:, :-1].expand_as(terms.leaves),
+                                 own=values[:, -1].expand_as(terms.own)))
+        return functional.RowBounds(interval, wrong)
 
-    patch.setattr(functional.AnchorFunctionals, "row_terms", row_terms)
+    patch.setattr(functional._AnchorsAtRows, "bounds", bounds)
 
 
 def no_minimum_over_the_box(patch: pytest.MonkeyPatch) -> None:
     """Errata 2: the linear bound evaluated at the clean Â."""
 
-    class Clean(interval.BoxRows):
+    class Clean(box.BoxRows):
         @property
         def lower(self) -> Tensor:
             return self.hop.low * self.hop.scale(0)[self.hop.row]
@@ -98,7 +103,13 @@ def no_minimum_over_the_box(patch: pytest.MonkeyPatch) -> None:
         def own_upper(self) -> Tensor:
             return self.own_lower
 
-    patch.setattr(crown, "BoxRows", Clean)
+    original = crown.BoxMinimum.__init__
+
+    def init(self: crown.BoxMinimum, plan: plan.DropPlan) -> None:
+        original(self, plan)
+        self.outer, self.inner = Clean(plan.hood.outer), Clean(plan.hood.inner)
+
+    patch.setattr(crown.BoxMinimum, "__init__", init)
 
 
 def _remaining(change: Callable[[Tensor], Tensor]) -> Patch:
@@ -154,13 +165,15 @@ def kept_edges_that_make_room(patch: pytest.MonkeyPatch) -> None:
 
 def hubs_in_the_middle(patch: pytest.MonkeyPatch) -> None:
     """The middle of the interval of ``ω · h_j`` in place of its lower end."""
-    original = functional.AnchorFunctionals.row_intervals
+    original = functional._AnchorsAtRows.__init__
 
-    def row_intervals(self: functional.AnchorFunctionals, *given: Any) -> Tensor:
-        self.hidden = self.hidden._replace(radius=torch.zeros_like(self.hidden.radius))
-        return original(self, *given)
+    def init(self: functional._AnchorsAtRows, *given: Any) -> None:
+        original(self, *given)
+        radius = self.ranges.radius.clone()
+        radius[:, : self.cases] = 0
+        self.ranges = self.ranges._replace(radius=radius)
 
-    patch.setattr(functional.AnchorFunctionals, "row_intervals", row_intervals)
+    patch.setattr(functional._AnchorsAtRows, "__init__", init)
 
 
 def _budget(change: Callable[[Tensor, Tensor], Tensor]) -> Patch:

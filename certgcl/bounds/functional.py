@@ -108,7 +108,7 @@ class ChannelFunctionals:
     def __init__(self, matrix: Tensor, plan: DropPlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
         self.matrix, self.negative_magnitude = matrix, -matrix.abs()
         self.signs = matrix.new_tensor([[1.0], [-1.0]])
-        self.plan, self.layer1, self.slope_rules = plan, layer1, tuple(rules)
+        self.plan, self.place, self.lined = plan, layer1.place, layer1.lined(rules)
         self.rules, self.number = len(rules), 2 * matrix.shape[1]
         self.partition = plan.rows(self.width)
         self.places = self.partition.by_case if plan.by_count else self.partition.one_each
@@ -132,8 +132,8 @@ class ChannelFunctionals:
 
     def _rows(self, block: Block) -> Tensor:
         """The interval value of every row in all its cases, then ``C_jj`` and ``e_j`` by each rule; side by side."""
-        hidden, lines = self.layer1.around(self.layer1.place[block.rows, : block.cases.most], self.slope_rules)
-        own = self.layer1.targets(block.own)[:, None]
+        hidden, lines = self.lined.around(self.place[block.rows, : block.cases.most])
+        own = self.lined.targets(block.own)[:, None]
         parts = [self._both_signs(hidden)]
         for slope, constant in lines:
             parts += [self._both_signs(Range(slope.middle * own, slope.radius * own)), self._both_signs(constant)]
@@ -141,8 +141,8 @@ class ChannelFunctionals:
 
     def _leaves(self, block: Block, rule: int) -> Tensor:
         """``C_jk`` for all neighbours of every row in all its cases."""
-        _, lines = self.layer1.around(self.layer1.place[block.rows, : block.cases.most], self.slope_rules)
-        slope, leaves = lines[rule].slope, self.layer1.targets(block.target)
+        _, lines = self.lined.around(self.place[block.rows, : block.cases.most])
+        slope, leaves = lines[rule].slope, self.lined.targets(block.target)
         if 2 * block.size < self.number:  # the slopes go with the fewer vectors
             middle, radius = (part[:, None] * leaves[:, :, None] for part in slope)
             return self._both_signs(Range(middle, radius)).flatten(0, 2)
@@ -190,7 +190,7 @@ class AnchorFunctionals:
     shared = False
 
     def __init__(self, omega: Tensor, plan: DropPlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
-        self.plan, self.layer1, self.slope_rules = plan, layer1, tuple(rules)
+        self.plan, self.place, self.lined = plan, layer1.place, layer1.lined(rules)
         self.rules, self.number, self.channels = len(rules), *omega.shape[1:]
         self.omega = Table(omega)
         self.partition = plan.rows(self.width)
@@ -213,12 +213,12 @@ class AnchorFunctionals:
         hood, cases = self.plan.hood, block.cases.most
         row = hood.outer.own[block.rows]
         omega = self.omega.take(self.plan.flat.place[block.rows, :cases])  # (R, G, M, d1)
-        place = self.layer1.place[row, :cases]
-        targets = self.layer1.targets(hood.inner.own[torch.cat([block.target, row[:, None]], dim=1)])  # (R, K + 1, d1)
+        place = self.place[row, :cases]
+        targets = self.lined.targets(hood.inner.own[torch.cat([block.target, row[:, None]], dim=1)])  # (R, K + 1, d1)
         if place.shape[1] > 1:  # every case has lines of its own, as every row
             omega, place = omega.flatten(0, 1)[:, None], place.flatten()[:, None]
             targets = targets.repeat_interleave(cases, dim=0)
-        hidden, lines = self.layer1.around(place, self.slope_rules)
+        hidden, lines = self.lined.around(place)
         values, terms = range_and_line_products(
             omega.flatten(1, 2), _beside([hidden, *(line.constant for line in lines)]),
             _beside([line.slope for line in lines]), targets)
@@ -262,11 +262,10 @@ class _AnchorsAtRows:
 
     def __init__(self, functionals: AnchorFunctionals, block: Block, pairs: Pairs) -> None:
         self.functionals, self.block, self.pairs = functionals, block, pairs
-        layer1 = functionals.layer1
-        hidden, lines = layer1.around(layer1.place[block.rows, : block.cases.most], functionals.slope_rules)
+        hidden, lines = functionals.lined.around(functionals.place[block.rows, : block.cases.most])
         lines = [] if block.hub else lines  # there the interval alone: lines would cost the square of its degree
         place = torch.cat([block.target, block.own[:, None]], dim=1)
-        self.targets = layer1.targets(place[:, :0] if block.hub else place)
+        self.targets = functionals.lined.targets(place[:, :0] if block.hub else place)
         self.rules, self.cases = len(lines), hidden.middle.shape[1]
         self.ranges = _beside([hidden, *(line.constant for line in lines)])
         self.slope = _beside([line.slope for line in lines]) if lines else Range(*(part[:, :0] for part in hidden))

@@ -1,5 +1,6 @@
 """The first layer as the second one sees it: bounds of its pre-activations, and lines around its activation."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -42,9 +43,6 @@ class RowLines(NamedTuple):
 class Layer1:
     """Bounds of ``p_j = Â_j (X W1) + b1`` for the inner rows, in each case of how many edges j loses.
 
-    What follows from them (ranges, lines) takes several times their memory: of a large graph, it is computed where it
-    is used.
-
     Args:
         projected: ``Y = X W1`` over the inner hop's targets, ``(T, d1)``.
         lower: ``l <= p``, a flat list of rows and cases ``(F, d1)``.
@@ -59,36 +57,14 @@ class Layer1:
     place: Tensor
 
     @cached_property
-    def _projected(self) -> Table:
-        return Table(self.projected)
-
-    @cached_property
-    def _tables(self) -> dict[tuple[SlopeRule, ...], list[Table]]:
+    def _lined(self) -> dict[tuple[SlopeRule, ...], "LinedRows"]:
         return {}
 
-    def targets(self, index: Tensor) -> Tensor:
-        """``y_k`` of some targets."""
-        return self._projected.take(index)
-
-    def around(self, place: Tensor, rules: tuple[SlopeRule, ...]) -> tuple[Range, list[RowLines]]:
-        """At some places, the range of ``h_j = σ(p_j)`` and the lines around it by each rule."""
-        whole = self.lower.numel() <= MAX_WHOLE
-        if rules not in self._tables:
-            self._tables[rules] = ([Table(torch.cat(self._derived(self.lower, self.upper, rules), dim=1))] if whole else
-                                   [Table(self.lower), Table(self.upper)])
-        taken = [table.take(place) for table in self._tables[rules]]
-        middle, radius, *lines = (taken[0].split(self.lower.shape[1], dim=-1) if whole else
-                                  self._derived(taken[0], taken[1], rules))
-        return Range(middle, radius), [RowLines(Range(*lines[at : at + 2]), Range(*lines[at + 2 : at + 4]))
-                                  for at in range(0, len(lines), 4)]
-
-    def _derived(self, lower: Tensor, upper: Tensor, rules: tuple[SlopeRule, ...]) -> list[Tensor]:
-        """Middle and radius of the range and, by each rule, of slope and constant."""
-        found = [*self.hidden(lower, upper)]
-        for rule in rules:
-            for part in lines_around_layer1(self.weights, lower, upper, rule):
-                found += part
-        return found
+    def lined(self, rules: Sequence[SlopeRule]) -> "LinedRows":
+        """The rows with their lines by some rules."""
+        if tuple(rules) not in self._lined:
+            self._lined[tuple(rules)] = LinedRows(self, rules)
+        return self._lined[tuple(rules)]
 
     def hidden(self, lower: Tensor, upper: Tensor) -> Range:
         """The range of ``h_j = σ(p_j)``."""
@@ -100,6 +76,40 @@ class Layer1:
                  for lower, upper in zip(self.lower.split(CHUNK), self.upper.split(CHUNK), strict=True)]
         low, high = (torch.cat(part) for part in zip(*parts, strict=True))
         return low, high
+
+
+class LinedRows:
+    """Tables of layer 1 that blocks take rows of: made before the first block, as blocks may be computed again.
+
+    Ranges and lines take several times the memory of the bounds they follow from: of a large graph, they are computed
+    where they are used.
+    """
+
+    def __init__(self, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
+        self.layer1, self.rules = layer1, rules
+        bounds = layer1.lower, layer1.upper
+        self.whole = layer1.lower.numel() <= MAX_WHOLE
+        self.projected = Table(layer1.projected)
+        self.tables = [Table(table) for table in ([torch.cat(self._derived(*bounds), dim=1)] if self.whole else bounds)]
+
+    def targets(self, index: Tensor) -> Tensor:
+        """``y_k`` of some targets."""
+        return self.projected.take(index)
+
+    def around(self, place: Tensor) -> tuple[Range, list[RowLines]]:
+        """At some places, the range of ``h_j = σ(p_j)`` and the lines around it by each rule."""
+        taken = [table.take(place) for table in self.tables]
+        parts = taken[0].split(self.layer1.lower.shape[1], dim=-1) if self.whole else self._derived(*taken)
+        hidden, *lines = (Range(*parts[at : at + 2]) for at in range(0, len(parts), 2))
+        return hidden, [RowLines(*lines[at : at + 2]) for at in range(0, len(lines), 2)]
+
+    def _derived(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
+        """Middle and radius of the range and, by each rule, of slope and constant."""
+        found = [*self.layer1.hidden(lower, upper)]
+        for rule in self.rules:
+            for part in lines_around_layer1(self.layer1.weights, lower, upper, rule):
+                found += part
+        return tuple(found)
 
 
 def lines_around_layer1(weights: GCNWeights, lower: Tensor, upper: Tensor, rule: SlopeRule) -> RowLines:

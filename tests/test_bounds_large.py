@@ -1,0 +1,54 @@
+"""What is done otherwise on large graphs, to save memory, changes no bound and no gradient."""
+
+import pytest
+import torch
+from torch import Tensor
+from toys import drop_problem, random_graph, random_tensor, toy_weights
+
+from certgcl.bounds import Degree, backward, blocks, interval, layer1, plan, recompute
+from certgcl.bounds.problem import DropProblem
+from certgcl.budget import EdgeDropBudget
+from certgcl.encoder import GCNWeights
+
+METHODS = [Degree(), Degree(lines="shared", resolution=1), Degree(hubs=3), Degree("interval", resolution=2)]
+
+
+@pytest.fixture
+def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((layer1, "MAX_WHOLE"), (interval, "MAX_WHOLE"), (plan, "SMALL_BLOCK"), (recompute, "MAX_STORED"),
+                         (backward, "MAX_PAIR_VALUES")):
+        monkeypatch.setattr(module, name, 0)
+    for module, name in ((backward, "MIN_CHANNELS"), (interval, "CHANNELS"), (layer1, "CHUNK")):
+        monkeypatch.setattr(module, name, 2)
+    monkeypatch.setattr(blocks, "MAX_ELEMENTS", 64)
+
+
+def problem() -> DropProblem:
+    return drop_problem(random_graph(density=0.5), EdgeDropBudget(local=[k % 4 for k in range(12)]))
+
+
+def values(method: Degree) -> Tensor:
+    with torch.no_grad():
+        return method(toy_weights(), problem(), random_tensor(12, 2, 3, seed=9))
+
+
+def gradients(method: Degree) -> list[Tensor]:
+    leaves = [tensor.clone().requires_grad_() for _, tensor in toy_weights().named_tensors()]
+    method(GCNWeights(*leaves), problem(), random_tensor(12, 2, 3, seed=9)).sum().backward()
+    return [leaf.grad for leaf in leaves if leaf.grad is not None]
+
+
+BOUNDS, GRADIENTS = [values(method) for method in METHODS], [gradients(method) for method in METHODS]
+
+
+@pytest.mark.parametrize("case", range(len(METHODS)))
+def test_bounds_are_the_same(case: int, as_if_large: None) -> None:
+    torch.testing.assert_close(values(METHODS[case]), BOUNDS[case], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", range(len(METHODS)))
+def test_gradients_are_the_same(case: int, as_if_large: None) -> None:
+    found = gradients(METHODS[case])
+    assert len(found) == len(GRADIENTS[case]) > 3
+    for one, other in zip(found, GRADIENTS[case], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
