@@ -15,8 +15,8 @@ METHODS = [Degree(), Degree(lines="shared", resolution=1), Degree(hubs=3), Degre
 
 @pytest.fixture
 def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((layer1, "MAX_WHOLE"), (interval, "MAX_WHOLE"), (plan, "SMALL_BLOCK"), (recompute, "MAX_STORED"),
-                         (backward, "MAX_PAIR_VALUES")):
+    for module, name in ((layer1, "MAX_WHOLE"), (interval, "MAX_WHOLE"), (plan, "SMALL_BLOCK"),
+                         (recompute, "MAX_STORED"), (backward, "MAX_PAIR_VALUES")):
         monkeypatch.setattr(module, name, 0)
     for module, name in ((backward, "MIN_CHANNELS"), (interval, "CHANNELS"), (layer1, "CHUNK")):
         monkeypatch.setattr(module, name, 2)

@@ -11,7 +11,7 @@ from hypothesis import Phase, find, settings
 from hypothesis.errors import NoSuchExample
 from torch import Tensor
 
-from certgcl.bounds import Degree, box, crown, functional, layer1, neighbourhood, plan, rows
+from certgcl.bounds import Degree, anchor_functionals, box, crown, functional, layer1, neighbourhood, plan, rows
 from certgcl.budget import AdmissibleDrops, EdgeDropBudget
 from certgcl.errors import BoundError
 from certgcl.graph import Graph
@@ -70,9 +70,9 @@ CLEAN: Graph
 
 def slopes_of_the_root(patch: pytest.MonkeyPatch) -> None:
     """Errata 3: the anchor's lines in place of the neighbour's."""
-    original = functional._AnchorsAtRows.bounds
+    original = anchor_functionals.AnchorsAtRows.bounds
 
-    def bounds(self: functional._AnchorsAtRows, columns: slice, case: int) -> functional.RowBounds:
+    def bounds(self: anchor_functionals.AnchorsAtRows, columns: slice, case: int) -> functional.RowBounds:
         every, anchor = self.functionals, self.pairs.anchor[:, columns]
         omega = every.omega.take(every.plan.flat.place[anchor, case])  # (R, I, M, d1)
         place = every.place[every.plan.hood.outer.own[anchor]]
@@ -86,7 +86,7 @@ def slopes_of_the_root(patch: pytest.MonkeyPatch) -> None:
                                  own=values[:, -1].expand_as(terms.own)))
         return functional.RowBounds(interval, wrong)
 
-    patch.setattr(functional._AnchorsAtRows, "bounds", bounds)
+    patch.setattr(anchor_functionals.AnchorsAtRows, "bounds", bounds)
 
 
 def no_minimum_over_the_box(patch: pytest.MonkeyPatch) -> None:
@@ -165,15 +165,15 @@ def kept_edges_that_make_room(patch: pytest.MonkeyPatch) -> None:
 
 def hubs_in_the_middle(patch: pytest.MonkeyPatch) -> None:
     """The middle of the interval of ``ω · h_j`` in place of its lower end."""
-    original = functional._AnchorsAtRows.__init__
+    original = anchor_functionals.AnchorsAtRows.__init__
 
-    def init(self: functional._AnchorsAtRows, *given: Any) -> None:
+    def init(self: anchor_functionals.AnchorsAtRows, *given: Any) -> None:
         original(self, *given)
         radius = self.ranges.radius.clone()
         radius[:, : self.cases] = 0
         self.ranges = self.ranges._replace(radius=radius)
 
-    patch.setattr(functional._AnchorsAtRows, "__init__", init)
+    patch.setattr(anchor_functionals.AnchorsAtRows, "__init__", init)
 
 
 def _budget(change: Callable[[Tensor, Tensor], Tensor]) -> Patch:

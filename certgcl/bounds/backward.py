@@ -5,21 +5,26 @@ the anchor loses). Everything here is done per case, each with its own pre-activ
 smallest case decides.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from certgcl.activation import SlopeRule
+from certgcl.bounds.anchor_functionals import AnchorFunctionals
 from certgcl.bounds.box import signed_parts
-from certgcl.bounds.functional import AnchorFunctionals, ChannelFunctionals, Functionals
-from certgcl.bounds.gather import take
+from certgcl.bounds.channel_functionals import ChannelFunctionals
+from certgcl.bounds.functional import Functionals
+from certgcl.bounds.gather import joined, take
 from certgcl.bounds.interval import output_interval
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan
+from certgcl.encoder import GCNWeights
 
 MAX_PAIR_VALUES = 1 << 26  # held at a time; half a gigabyte in float64
 MIN_CHANNELS = 8
+CASES = 1 << 14  # of anchors whose output lines are computed at a time, where no gradient is wanted
 
 Minimise = Callable[[Functionals], Tensor]
 """A lower bound ``(F, M)`` of ``ω · Σ_j Â_ij h_j`` for every anchor i in all its cases and every functional ω, from the
@@ -49,18 +54,40 @@ def bound_output(minimise: Minimise, layer1: Layer1, plan: DropPlan, rules: Sequ
     ``Λ · p_i = (W2 Λ) · Σ_j Â_ij h_j + Λ · b2`` is one more functional of the hidden layer. Every choice of slopes is
     sound, so their maximum is; so is the interval value beside them.
     """
-    weights = layer1.weights
-    directions = directions[plan.flat.anchor]  # (F, C, d2)
-    best = output_interval(weights, directions, *layer2)
+    weights, flat = layer1.weights, plan.flat
+    parts = [torch.arange(len(flat.anchor), device=flat.anchor.device)]
+    if not torch.is_grad_enabled():
+        parts = [*parts[0].split(CASES)]
+    intervals, constants = [], []
+
+    def functionals() -> Iterator[Tensor]:
+        for part in parts:
+            found = _output_lines(weights, directions[flat.anchor[part]], layer2[0][part], layer2[1][part], rules)
+            intervals.append(found.interval)
+            constants.append(found.constant)
+            yield found.omega
+
+    omega, _ = joined(functionals(), len(flat.anchor))
+    value = minimise(AnchorFunctionals(omega, plan, layer1, rules)) + torch.cat(constants)
+    best = torch.cat(intervals).maximum(value.unflatten(1, (len(rules), -1)).amax(dim=1))
+    return take(best, flat.place).amin(dim=1)
+
+
+class _OutputLines(NamedTuple):
+    interval: Tensor  # the least w · σ(p) by intervals, (F, C)
+    omega: Tensor  # W2 Λ by every rule, (F, rules C, d1)
+    constant: Tensor  # (F, rules C)
+
+
+def _output_lines(weights: GCNWeights, directions: Tensor, lower: Tensor, upper: Tensor,
+                  rules: Sequence[SlopeRule]) -> _OutputLines:
     positive, negative = signed_parts(directions)
     slopes, constants = [], []
     for rule in rules:
-        lines = weights.activation2.lines(*layer2, rule)
+        lines = weights.activation2.lines(lower, upper, rule)
         slope = positive * lines.lower_slope[:, None] + negative * lines.upper_slope[:, None]
         intercept = positive * lines.lower_intercept[:, None] + negative * lines.upper_intercept[:, None]
         slopes.append(slope)
         constants.append((slope * weights.b2 + intercept).sum(dim=2))
-    omega = torch.cat(slopes, dim=1) @ weights.w2.T  # (F, rules C, d1)
-    value = minimise(AnchorFunctionals(omega, plan, layer1, rules)) + torch.cat(constants, dim=1)
-    best = best.maximum(value.unflatten(1, (len(rules), -1)).amax(dim=1))
-    return take(best, plan.flat.place).amin(dim=1)
+    return _OutputLines(output_interval(weights, directions, lower, upper),
+                        torch.cat(slopes, dim=1) @ weights.w2.T, torch.cat(constants, dim=1))

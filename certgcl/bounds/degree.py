@@ -95,6 +95,7 @@ class Degree:
         layer1 = layer1_by_degree(weights, projected, plan)
         lower, upper = layer2_by_degree(layer1, plan)
         layer2 = lower.maximum(take(box[0], plan.flat.anchor)), upper.minimum(take(box[1], plan.flat.anchor))
+        del box, lower, upper
         if self.preactivations == "functional":
             layer2 = refine_layer2(minimise, layer1, plan, rules, layer2)
         bound = bound_output(minimise, layer1, plan, rules, layer2, directions[problem.anchors])

@@ -34,7 +34,7 @@ def estimated_bytes(method: BoundMethod, weights: GCNWeights, problem: DropProbl
     steps = (
         2 * (hidden + 3 * channels) * hood.inner.nodes.numel(),  # layer 2 on the box, and the terms of its row lemma
         4 * channels * anchors + 2 * min(values, MAX_PAIR_VALUES),  # C and φ of some channels of layer 2
-        anchors * (4 * channels + directions * rules * (3 * hidden + 4 * channels)),  # the output
+        anchors * (4 * channels + directions * rules * (hidden + channels)),  # the output
     )
     return BASE + torch.finfo(dtype).bits // 8 * (kept + max(steps)) + BYTES_OF_SLOT * hood.inner.col.numel()
 
