@@ -220,10 +220,10 @@ class _Bound:
         return self.drops.box_row(anchor.node, np.array([hidden.least(omega) for hidden in self.box]))
 
     def by_degree(self, anchor: Row, omega: Vector) -> float:
-        """The row lemma with ``g_j`` the least ``s_j V_j`` over j's cases in reach, ``own(s) = s V_i`` (section 5)."""
+        """The row lemma with ``g_j`` the least ``s_j V_j`` over j's counts in reach, ``own(s) = s V_i`` (section 5)."""
         i, own = anchor.node, anchor.hidden.least(omega)
-        g = {j: min(least(row.low, row.high, row.hidden.least(omega)) for row in self.in_reach(i, j))
-             for j in self.drops.neighbours[i]}
+        g = {j: min(least(row.low, min(row.high, self.drops.s(j, self.drops.most_drops[i, j])), row.hidden.least(omega))
+                    for row in self.in_reach(i, j)) for j in self.drops.neighbours[i]}
         return self.drops.row_lemma(i, anchor.counts, lambda s: s * own, g)
 
     def functional(self, anchor: Row, omega: Vector) -> float:

@@ -13,12 +13,11 @@ from certgcl.bounds.backward import bound_output, refine_layer2
 from certgcl.bounds.blocks import Block, Pairs, infinite_unless
 from certgcl.bounds.functional import Functionals, RowBounds, RowTerms
 from certgcl.bounds.gather import Table, joined, take
-from certgcl.bounds.interval import layer2_on_box
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan, LineSharing
 from certgcl.bounds.problem import DropProblem
 from certgcl.bounds.recompute import recomputed
-from certgcl.bounds.rows import Terms, best, case_minima, largest_gain, ways_to_bound
+from certgcl.bounds.rows import Terms, best, case_minima, largest_gain, least_terms, ways_to_bound
 from certgcl.bounds.single_drop import least_over_single_drops
 from certgcl.encoder import GCNWeights
 from certgcl.errors import MethodError
@@ -87,15 +86,10 @@ class Degree:
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
         width = weights.w1.shape[1]
         plan = problem.plan(weights.w1.dtype, self.resolution, self.line_sharing(width), self.hubs)
-        hood, minimise, rules = plan.hood, DegreeMinimum(plan), self.rules(width)
+        minimise, rules = DegreeMinimum(plan), self.rules(width)
         projected = problem.projected(weights)
-        # Neither of the two cheap bounds of layer 2 is always the better one; with both, `degree` is never below
-        # `interval`.
-        box = layer2_on_box(weights, projected, hood)
         layer1 = layer1_by_degree(weights, projected, plan)
-        lower, upper = layer2_by_degree(layer1, plan)
-        layer2 = lower.maximum(take(box[0], plan.flat.anchor)), upper.minimum(take(box[1], plan.flat.anchor))
-        del box, lower, upper
+        layer2 = layer2_by_degree(layer1, plan)
         if self.preactivations == "functional":
             layer2 = refine_layer2(minimise, layer1, plan, rules, layer2)
         bound = bound_output(minimise, layer1, plan, rules, layer2, directions[problem.anchors])
@@ -129,47 +123,55 @@ def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> 
 def layer2_by_degree(layer1: Layer1, plan: DropPlan) -> tuple[Tensor, Tensor]:
     """Bounds of the anchors' second pre-activations, ``(F, d2)``: the row lemma on the interval of ``V = H W2``.
 
-    A neighbour's term is the least ``s_j V_j`` over its own cases, the anchor's own V that of the case it is in.
+    A neighbour's term is the least ``s_j V_j`` while its edge is kept, the anchor's own V that of the case it is in. As
+    the bounds of layer 1 lie within the box's, so do these: `degree` is never below `interval`.
     """
     hop, b2 = plan.hood.outer, layer1.weights.b2
     low, high = layer1.products()
-    values = torch.cat([low, -high], dim=1)
+    values = Table(torch.cat([low, -high], dim=1))
     del low, high
-    terms_of_cases, own_values = _least_neighbour_terms(values, layer1.place, plan), Table(values)
-    neighbours, cell = Table(terms_of_cases.flatten(0, 1)), terms_of_cases.shape[1] * hop.col
-    if terms_of_cases.shape[1] > 1:
-        inner = plan.row_cases
-        last = inner.first.gather(1, (inner.number - 1)[:, None])[:, 0]
-        cell = cell + (hop.most_drops < last[hop.col])
-    partition = plan.anchors(values.shape[1])
+    terms_of = NeighbourTerms(values, layer1.place, plan)
+    partition = plan.anchors(values.values.shape[1])
     parts = []
     for block in partition.blocks:
-        if cell.numel():
-            terms = neighbours.take(cell[block.slots]) * block.valid[..., None]
-        else:
-            terms = values.new_zeros(*block.slots.shape, values.shape[1])
-        own = own_values.take(layer1.place[hop.own[block.rows], : block.cases.most])[:, None]
-        least, = case_minima(block, terms[:, :, None, None], own)
+        own = values.take(layer1.place[hop.own[block.rows], : block.cases.most])[:, None]
+        least, = case_minima(block, terms_of(block)[:, :, None, None], own)
         parts.append(least[:, 0].flatten(0, 1))
     least, negative_most = take(torch.cat(parts), partition.place[plan.flat.anchor, plan.flat.case]).chunk(2, dim=1)
     return b2 + least, b2 - negative_most
 
 
-def _least_neighbour_terms(values: Tensor, place: Tensor, plan: DropPlan) -> Tensor:
-    """The least ``s_j V_j`` of every inner row over all its cases, and where there are several over all but its last,
-    which may be out of reach; ``(R, 1 or 2, M)``."""
+class NeighbourTerms:
+    """The least ``s_j V_j`` of the anchors' neighbours while their edge is kept, over all their cases.
+
+    Where all cases share V, that is at one end of the neighbour's scale. Where each has its own, the last one may be
+    out of reach: it is the full budget by itself.
+    """
+
+    def __init__(self, values: Table, place: Tensor, plan: DropPlan) -> None:
+        self.values, self.place, self.cell = values, place[:, 0], None
+        if place.shape[1] > 1:
+            hop, cases = plan.hood.outer, plan.row_cases
+            self.values, last = Table(_least_over_cases(values, place, plan)), (cases.number - 1)[:, None]
+            self.cell = 2 * hop.col + (hop.most_drops < cases.first.gather(1, last)[hop.col, 0])
+
+    def __call__(self, block: Block) -> Tensor:
+        """``(R, K, M)``, zero where padded."""
+        if self.cell is None or not self.cell.numel():
+            return least_terms(block, self.values.take(self.place[block.target]))
+        return self.values.take(self.cell[block.slots]) * block.valid[..., None]
+
+
+def _least_over_cases(values: Table, place: Tensor, plan: DropPlan) -> Tensor:
+    """The least ``s_j V_j`` of every inner row over all its cases, then over all but its last one; ``(2 R, M)``."""
     cases = plan.row_cases
-    scale = cases.scale(values.dtype)
-    last = (cases.number - 1)[:, None]
-    least: list[Tensor] = []
-    for case in range(cases.most):
-        term = scale.at(slice(None), slice(case, case + 1)).least(take(values, place[:, min(case, place.shape[1] - 1)]))
-        if not case:
-            least = [term, term] if cases.most > 1 else [term]
-        else:
-            least = [torch.where(last >= case, least[0].minimum(term), least[0]),
-                     torch.where(last > case, least[1].minimum(term), least[1])]
-    return torch.stack(least, dim=1) if len(least) > 1 else least[0][:, None]
+    scale, last = cases.scale(values.values.dtype), (cases.number - 1)[:, None]
+    everywhere = all_but_last = scale.at(slice(None), slice(0, 1)).least(values.take(place[:, 0]))
+    for case in range(1, cases.most):
+        term = scale.at(slice(None), slice(case, case + 1)).least(values.take(place[:, case]))
+        everywhere = torch.where(last >= case, everywhere.minimum(term), everywhere)
+        all_but_last = torch.where(last > case, all_but_last.minimum(term), all_but_last)
+    return torch.stack([everywhere, all_but_last], dim=1).flatten(0, 1)
 
 
 class DegreeMinimum:
