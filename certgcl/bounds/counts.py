@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from types import EllipsisType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,13 +28,19 @@ class Scale:
 
     def least(self, value: Tensor) -> Tensor:
         """The least ``s value``, which is ``middle value - radius |value|``."""
-        product = self._middle * value
-        return product if self._radius is None else torch.addcmul(product, self._radius, value.abs(), value=-1)
+        return self._extreme(value, -1)
 
     def most(self, value: Tensor) -> Tensor:
         """The largest ``s value``."""
-        product = self._middle * value
-        return product if self._radius is None else torch.addcmul(product, self._radius, value.abs())
+        return self._extreme(value, 1)
+
+    def _extreme(self, value: Tensor, sign: int) -> Tensor:
+        if self._radius is None:
+            return self._middle * value
+        if not (torch.is_grad_enabled() and value.requires_grad):
+            return torch.addcmul(self._middle * value, self._radius, value.abs(), value=sign)
+        result: Tensor = _Extreme.apply(value, self._middle, self._radius, sign)  # type: ignore[no-untyped-call]
+        return result
 
     def times(self, other: "Scale") -> "Scale":
         """The product of two scales that vary independently."""
@@ -45,6 +52,22 @@ class Scale:
     def at(self, *index: slice | EllipsisType | None) -> "Scale":
         """The same scales, indexed."""
         return Scale(self.low[index], None if self.high is None else self.high[index])
+
+
+class _Extreme(torch.autograd.Function):
+    """``middle v ± radius |v|``, with its gradient in one product instead of torch's five."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, middle: Tensor, radius: Tensor, sign: int) -> Tensor:
+        ctx.save_for_backward(value, middle, radius)
+        ctx.sign = sign
+        return torch.addcmul(middle * value, radius, value.abs(), value=sign)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        value, middle, radius = ctx.saved_tensors
+        scale = torch.addcmul(middle, radius, value.sign(), value=ctx.sign)
+        return (gradients[0] * scale).sum_to_size(value.shape), None, None, None
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from certgcl.bounds.blocks import Block, infinite_unless
 
-INSERTED = 8  # largest values of a row that are found by insertion,
+INSERTED = 8  # largest values, or counts, that are gone through one by one,
 INSERTION_PAYS = 1 << 9  # given so many rows and functionals for each
 
 
@@ -100,8 +100,8 @@ def _minima(block: Block, following: bool, terms: Tensor, own: Tensor, own_squar
             here = slice(shift, shift + block.most + 1)
             remaining = row.remaining[:, here] if gain is None else row.remaining[:, here] - gain
             value = scale * (part + _at_own_case(remaining))
-            minima.append(_Minimum(value, (counts + shift).expand_as(value), _at_own_case(row.smallest[:, here]))
-                          if where else _Minimum(value))
+            minima.append(_Minimum(value, (counts + shift).to(value).expand_as(value),
+                                   _at_own_case(row.smallest[:, here])) if where else _Minimum(value))
         return minima
     found: list[list[_Minimum]] = [[] for _ in shifts]
     shared = _SortedRow(block, terms[..., 0, :], block.most + shifts[-1], where) if terms.shape[-2] == 1 else None
@@ -120,14 +120,29 @@ def _minima(block: Block, following: bool, terms: Tensor, own: Tensor, own_squar
             if gain is not None:
                 remaining = remaining - gain[:, start:end, :, min(case, gain.shape[3] - 1)]
             value = scale * (scale * part + remaining) + outside
-            if where:
-                least, place = value.min(dim=1)
-                count = place + start + shift
-                minima.append(_Minimum(least, count, row.smallest.gather(1, count[:, None])[:, 0]))
-            else:
-                minima.append(_Minimum(value.amin(dim=1)))
+            minima.append(_least_count(value, row.smallest, start + shift) if where else _Minimum(value.amin(dim=1)))
     return [_Minimum(*(torch.stack(parts, dim=2) for parts in zip(*minima, strict=True) if parts[0] is not None))
             for minima in found]
+
+
+def _least_count(values: Tensor, smallest: Tensor, start: int) -> _Minimum:
+    """The least of the values ``(R, counts, ...)``, the first of which is of the count ``start``; of equal ones the first.
+
+    Of few counts one after the other: ``min(dim=1)`` and ``gather`` are not vectorised, and take ten times as long.
+    """
+    if values.shape[1] > INSERTED:
+        least, place = values.min(dim=1)
+        number = place + start
+        return _Minimum(least, number.to(values.dtype), smallest.gather(1, number[:, None])[:, 0])
+    least, dropped = values[:, 0], smallest[:, start]
+    number = torch.full_like(least, start)
+    for place in range(1, values.shape[1]):
+        value, count = values[:, place], start + place
+        better = torch.lt(value, least, out=torch.empty_like(least))
+        least = torch.minimum(least, value)
+        dropped = torch.addcmul(dropped, dropped, better, value=-1).addcmul_(better, smallest[:, count])
+        number = torch.maximum(number, better.mul_(count), out=number)
+    return _Minimum(least, number, dropped)
 
 
 class _SortedRow:
@@ -135,7 +150,8 @@ class _SortedRow:
 
     Attributes:
         remaining: ``Σ_k g_k - top_t`` for t = 0 … most, ``(R, most + 1, ...)``.
-        smallest: if wanted, the smallest of the t largest, infinite for t = 0 and negatively where there are fewer.
+        smallest: if wanted, the smallest of the t largest; the largest number there is for t = 0, and its negative where
+            there are fewer.
     """
 
     def __init__(self, block: Block, terms: Tensor, most: int, where: bool) -> None:
@@ -148,8 +164,10 @@ class _SortedRow:
         remaining = total - dropped.cumsum(dim=1)
         self.remaining = torch.cat([total, remaining, (remaining if kept else total)[:, -1:].expand(beyond)], dim=1)
         if where:
-            infinite = torch.full_like(total, torch.inf)
-            self.smallest = torch.cat([infinite, largest, (-infinite).expand(beyond)], dim=1)
+            limit = torch.finfo(terms.dtype).max  # finite: times zero it is zero
+            above, below = torch.full_like(total, limit), torch.full_like(total, -limit)
+            finite = largest if kept <= block.least_droppable else largest.clamp(min=-limit)
+            self.smallest = torch.cat([above, finite, below.expand(beyond)], dim=1)
 
 
 def _candidates(block: Block, terms: Tensor) -> Tensor:
@@ -217,7 +235,8 @@ class _RowLemma(torch.autograd.Function):
         of_squared: list[Tensor] = []
         for shift, gradient in enumerate(gradients):
             count, dropped = places[2 * shift : 2 * shift + 2]
-            scale = block.scale_of_counts.gather(1, (count - shift).flatten(1)).view(count.shape)
+            lost = (count - shift).minimum(block.cases.budget.view(-1, 1, 1, 1))
+            scale = (block.cases.degree.view(-1, 1, 1, 1) + 1 - lost).rsqrt_()
             change = gradient * scale
             part = change * scale
             of_own.append(_reduced(part, ctx.own_shape))
@@ -233,15 +252,14 @@ class _RowLemma(torch.autograd.Function):
 def _of_kept(block: Block, terms: Tensor, change: Tensor, count: Tensor, dropped: Tensor) -> Tensor:
     """``change`` at the terms that are left without the ``count`` largest droppable ones, down to ``dropped``."""
     candidates = _candidates(block, terms)
-    dropped = dropped.clamp(min=torch.finfo(dropped.dtype).min)  # below it is what cannot be dropped
     kept = terms.new_empty(torch.broadcast_shapes(candidates.shape, dropped.shape))
     torch.lt(candidates, dropped, out=kept)  # as numbers: a mask of its own would cost more than the product with it
-    gone = count.minimum(block.droppable_terms[:, None, None, None, None])
-    if int(kept.sum(dim=1).sum(dtype=torch.float64)) == kept.numel() - int(gone.expand_as(kept[:, :1]).sum()):
-        return kept.mul_(change)
-    above, tied = (candidates > dropped).sum(dim=1, keepdim=True), candidates == dropped
-    left = (gone - above).to(kept.dtype) / tied.sum(dim=1, keepdim=True).clamp(min=1)
-    return change * (kept + tied * (1 - left))
+    gone = count.minimum(block.droppable_terms.view(-1, 1, 1, 1, 1))
+    missing = block.size - gone - kept.sum(dim=1, keepdim=True)
+    if bool(missing.any()):
+        tied = torch.eq(candidates, dropped, out=torch.empty_like(kept))
+        kept.addcmul_(tied, missing / tied.sum(dim=1, keepdim=True).clamp(min=1))
+    return kept.mul_(change)
 
 
 def best(bounds: Iterable[Tensor]) -> Tensor:

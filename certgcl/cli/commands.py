@@ -7,11 +7,13 @@ from typing import Any
 
 from certgcl import presets
 from certgcl.bounds import METHODS as BOUNDS
+from certgcl.bounds import SEARCHES
 from certgcl.certificate import Certificate
 from certgcl.cli.recipe import NO_REGULARIZER, build_method
-from certgcl.cli.source import Source
+from certgcl.cli.source import CERTIFICATES, Source
 from certgcl.graph import Graph
 from certgcl.methods import METHODS
+from certgcl.sharding import MERGED
 
 _OPTIONS = ("epochs", "seed", "kappa", "anchors", "budget")  # of certgcl train; others are given with --set
 
@@ -50,28 +52,47 @@ def train_command(config: Mapping[str, Any], source: Source, out: str) -> str | 
     return shlex.join([*words, "--out", out])
 
 
-def certify_command(certificate: Certificate, path: str, graph: Graph, budget: int | float | None,
-                    encoder: list[str]) -> str:
-    """``certgcl certify`` for a certificate of all nodes, or lines of Python where its options cannot say it.
+def certify_command(certificate: Certificate, path: Path, run: Path | None, graph: Graph, budget: int | float | None,
+                    encoder: list[str]) -> str | None:
+    """``certgcl certify`` for a certificate of all nodes; None where its options cannot say it.
 
     Args:
+        path: where the certificate is; the same command puts it there again.
         budget: what gives the certificate's budgets, if anything does.
         encoder: the options that name encoder and graph.
     """
-    if budget is None or certificate.method not in BOUNDS or len(certificate.nodes) < graph.num_nodes:
-        method, *both = certificate.method.split(", ")
-        views = ", views='both'" if both else ""
-        return (f"# in Python, with the model and its graph\nold = certgcl.Certificate.load({path!r})\n"
-                "budget = certgcl.EdgeDropBudget(old.local_budget, old.total_budget)\n"
-                f"certgcl.node_compactness(model, graph, budget, method={method!r}, nodes=old.nodes{views})")
+    if budget is None or certificate.method not in BOUNDS | SEARCHES or len(certificate.nodes) < graph.num_nodes:
+        return None
     total = ["--total", str(certificate.total_budget)] if certificate.total_budget < graph.num_edges else []
+    usual = run is not None and path.parent in (run, run / CERTIFICATES / f"{certificate.method}-{budget}")
+    out = [] if usual else ["--out", str(path.parent if path.name == MERGED else path.with_suffix(""))]
     return shlex.join(["certgcl", "certify", *encoder, "--budget", str(budget), *total, "--method",
-                       certificate.method])
+                       certificate.method, *out])
+
+
+def certify_lines(certificate: Certificate, path: Path, *, compactness: bool) -> str:
+    """The same in Python, for any nodes, budgets and directions.
+
+    Args:
+        compactness: whether the directions are those of node compactness on the graph itself.
+    """
+    method, *both = certificate.method.split(", ")
+    old = (f"old = certgcl.Certificate.load({str(path)!r})\n"
+           "budget = certgcl.EdgeDropBudget(old.local_budget, old.total_budget)\n")
+    if compactness or both:
+        views = ", views='both'" if both else ""
+        return f"{old}certgcl.node_compactness(model, graph, budget, method={method!r}, nodes=old.nodes{views})"
+    return (f"{old}directions = old.directions.new_zeros(len(old.local_budget), *old.directions.shape[1:])\n"
+            "directions[old.nodes] = old.directions\n"
+            f"certgcl.linear_bounds(model, graph, budget, directions, method={method!r}, nodes=old.nodes)")
 
 
 def report_command(run: Path | None, certificate: Path | None, weights: Path | None, source: Source | None) -> str:
-    """``certgcl report`` on a run, or on a certificate with the options that name its encoder and graph."""
-    words = ["certgcl", "report", str(run or certificate)]
+    """``certgcl report`` on a run, on one of its certificates, or on a certificate with its encoder and graph."""
+    if run is None or certificate is None or certificate.parent == run:
+        words = ["certgcl", "report", str(run or certificate)]
+    else:
+        words = ["certgcl", "report", str(certificate.parent)]
     if run is None:
         words += [*(["--weights", str(weights)] if weights else []), *(_source_words(source) if source else [])]
     return shlex.join(words)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from certgcl.certificate import Certificate
-from certgcl.cli.commands import certify_command, encoder_words, report_command, train_command
+from certgcl.cli.commands import certify_command, certify_lines, encoder_words, report_command, train_command
 from certgcl.cli.source import CERTIFICATES, Source, encoder_of
 from certgcl.encoder import GCNWeights
 from certgcl.errors import CertgclError, ReportError, ShardError
@@ -51,16 +51,19 @@ class Found:
 
     @property
     def name(self) -> str:
-        whole = self.run or self.certificate
-        assert whole is not None
-        return whole.resolve().name
+        """Of the run, and of its certificate where it has a folder of its own."""
+        parts = [] if self.run is None else [self.run]
+        if self.certificate is not None and self.certificate.parent != self.run:
+            parts.append(self.certificate.parent if self.certificate.name == MERGED else self.certificate)
+        return ", ".join(part.resolve().name for part in parts)
 
 
 def _run_around(certificate: Path) -> Path | None:
     """The run that a certificate lies in, beside its files or in a folder of its own in ``certificates``."""
     around = [certificate.parent]
-    if certificate.resolve().parent.parent.name == CERTIFICATES:
-        around.append(certificate.parent / ".." / "..")
+    for path in (certificate, certificate.resolve()):  # as it was named, where that names the run too
+        if path.parent.parent.name == CERTIFICATES:
+            around.append(path.parent.parent.parent)
     return next((run for run in around if (run / CONFIG).exists()), None)
 
 
@@ -108,7 +111,7 @@ def read_subject(found: Found, source: Source | None, weights: Path | None, root
     if weights is not None:
         parts["weights"] = GCNWeights.load(weights)
     subject = Subject(found.name, absent=absent, hints=_hints(found.certificate, parts.get("config")), **parts)
-    return replace(subject, commands=_commands(subject, found, source, weights))
+    return replace(subject, **_commands(subject, found, source, weights))
 
 
 def _history(run: Path) -> dict[str, History]:
@@ -136,15 +139,21 @@ def _hints(certificate: Path | None, config: Mapping[str, Any] | None) -> list[i
     return [hint for hint in hints if isinstance(hint, int) or (isinstance(hint, float) and 0 < hint < 1)]
 
 
-def _commands(subject: Subject, found: Found, source: Source | None, weights: Path | None) -> list[str]:
-    """How to make the run, the certificate and the page again, as far as that can be said."""
+def _commands(subject: Subject, found: Found, source: Source | None, weights: Path | None) -> dict[str, Any]:
+    """How to make the run, the certificate and the page again: commands, and lines of Python where none will do."""
     commands: list[str | None] = []
+    lines = ""
     if found.run is not None and source is not None and subject.config is not None:
         commands.append(train_command(subject.config["config"], source, str(found.run)))
-    if subject.certificate is not None and subject.graph is not None and source is not None and weights is not None:
+    if subject.certificate is not None and found.certificate is not None:
+        certify = None
         subject.check()
-        rule = budget_rule(subject.certificate, subject.graph, subject.hints)
-        commands.append(certify_command(subject.certificate, str(found.certificate), subject.graph, rule,
-                                        encoder_words(found.run, weights, source)))
+        if subject.graph is not None and source is not None and weights is not None and subject.is_compactness:
+            rule = budget_rule(subject.certificate, subject.graph, subject.hints)
+            certify = certify_command(subject.certificate, found.certificate, found.run, subject.graph, rule,
+                                      encoder_words(found.run, weights, source))
+        if certify is None and subject.embeddings is not None:
+            lines = certify_lines(subject.certificate, found.certificate, compactness=subject.is_compactness)
+        commands.append(certify)
     commands.append(report_command(found.run, found.certificate, weights, source))
-    return [command for command in commands if command]
+    return {"commands": [command for command in commands if command], "lines": lines}

@@ -202,9 +202,10 @@ class Training:
 
 @dataclass(frozen=True)
 class Origin:
-    """How to make it again."""
+    """How to make it again: command lines, and lines of Python for what they cannot say."""
 
     commands: list[str]
+    lines: str
     versions: dict[str, str]
     settings: dict[str, str]
     seed: int | None

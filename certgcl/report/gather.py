@@ -172,6 +172,6 @@ def _origin(subject: Subject) -> Origin:
     settings = {name.removeprefix("settings."): str(value) for name, value in leaves(dict(asked))}
     versions = config.get("versions") or subject.notes.get("versions") or {}
     seed = settings.get("seed", "")
-    return Origin(list(subject.commands), {name: str(version) for name, version in versions.items()} or {
+    return Origin(list(subject.commands), subject.lines, {name: str(version) for name, version in versions.items()} or {
         "certgcl (this page)": __version__}, settings, int(seed) if seed.isdecimal() else None, config.get("started"),
         subject.notes.get("fingerprint"))

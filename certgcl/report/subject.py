@@ -33,6 +33,7 @@ class Subject:
         protocol: the evaluation that fits the graph.
         config: what ``config.json`` of a run holds.
         commands: command lines that make the run and the certificate again.
+        lines: of Python, for a certificate that no command makes.
         notes: of a certificate and its shards: versions, fingerprint.
         hints: budgets that the certificate may have been asked for with, the likeliest first.
     """
@@ -46,6 +47,7 @@ class Subject:
     history: History | None = None
     config: Mapping[str, Any] | None = None
     commands: Sequence[str] = ()
+    lines: str = ""
     notes: Mapping[str, Any] = field(default_factory=dict)
     hints: Sequence[int | float] = ()
     absent: Mapping[str, str] = field(default_factory=dict)
