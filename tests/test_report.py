@@ -336,6 +336,56 @@ def test_the_commands_make_the_run_again(folder: Path) -> None:
     assert (several.exit_code, "with 2 certificates" in several.stderr) == (1, True)
 
 
+def test_a_certificate_in_a_run_is_made_again_by_its_own_commands(folder: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    target = folder / "a <b>run</b>"
+    inside = target / "certificates" / "optimized-2"
+    json_of("certify", "--run", str(target), "--budget", "2", "--method", "optimized")
+    json_of("report", str(inside), "--sample", "0")
+    numbers = Page((inside / "report.html").read_text()).numbers
+    assert numbers["name"] == f"{target.name}, optimized-2"
+    _, certify, report = map(shlex.split, numbers["origin"]["commands"])
+    assert certify == ["certgcl", "certify", "--run", str(target), "--budget", "2", "--method", "optimized"]
+    assert report == ["certgcl", "report", str(inside)]
+    assert numbers["origin"]["lines"] == ""
+    monkeypatch.chdir(inside)
+    json_of("report", ".", "--sample", "0", "--out", str(folder / "here.html"))
+    here = Page((folder / "here.html").read_text()).numbers
+    assert here["name"] == numbers["name"]
+    assert [shlex.split(command)[-1] for command in here["origin"]["commands"]] == [str(target.resolve()), ".", "."]
+
+
+def test_a_certificate_that_no_command_makes_is_made_again_in_python(folder: Path) -> None:
+    target, some = folder / "a <b>run</b>", folder / "some nodes"
+    json_of("certify", "--run", str(target), "--budget", "2", "--nodes", "3:8", "--out", str(some))
+    options = "--graph", str(folder / "graph.pt"), "--weights", str(target / "encoder.npz")
+    json_of("report", str(some), *options, "--sample", "0")
+    numbers = Page((some / "report.html").read_text()).numbers
+    assert numbers["name"] == "some nodes"
+    assert [shlex.split(command)[1] for command in numbers["origin"]["commands"]] == ["report"]
+    *lines, last = numbers["origin"]["lines"].splitlines()
+    known = {"certgcl": certgcl, "model": certgcl.GCNWeights.load(target / "encoder.npz"),
+             "graph": certgcl.load_dataset("karate")}
+    exec("\n".join([*lines, f"new = {last}"]), known)
+    old, new = known["old"], known["new"]
+    assert old.nodes.tolist() == new.nodes.tolist() == list(range(3, 8))
+    assert torch.equal(old.lower, new.lower)
+
+
+def test_a_certificate_of_other_directions_is_not_taken_for_compactness(folder: Path, tmp_path: Path) -> None:
+    target, margins = folder / "a <b>run</b>", tmp_path / "margins.npz"
+    model, graph = certgcl.GCNWeights.load(target / "encoder.npz"), certgcl.load_dataset("karate")
+    directions = torch.ones(34, model.w2.shape[1], dtype=torch.float64)
+    certgcl.linear_bounds(model, graph, 2, directions).save(margins)
+    json_of("report", str(margins), "--graph", str(folder / "graph.pt"), "--weights", str(target / "encoder.npz"),
+            "--sample", "0")
+    numbers = Page(margins.with_suffix(".html").read_text()).numbers
+    assert [shlex.split(command)[1] for command in numbers["origin"]["commands"]] == ["report"]
+    known = {"certgcl": certgcl, "model": model, "graph": graph}
+    exec(numbers["origin"]["lines"], known)
+    assert torch.equal(known["old"].directions, directions)  # type: ignore[attr-defined]
+
+
 def test_a_certificate_alone_and_with_its_graph(folder: Path, tmp_path: Path) -> None:
     target = folder / "a <b>run</b>"
     alone = tmp_path / "alone.npz"
