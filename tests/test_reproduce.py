@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -105,6 +106,18 @@ def test_the_same_command_again_trains_and_measures_nothing(cache: Path, tmp_pat
     for kind in ("csv", "png", "svg"):
         one, other = (tmp_path / folder / f"table-karate.{kind}" for folder in ("first", "second"))
         assert one.read_bytes() == other.read_bytes()
+
+
+def test_the_table_fits_a_terminal_and_a_deviation_stands_beside_its_mean(cache: Path, tmp_path: Path) -> None:
+    result = run(*command("table", cache, tmp_path), "--seeds", "2", env={"COLUMNS": "40"})
+    title, *lines, files = result.stdout.splitlines()
+    assert (title, files) == ("table on karate", f"written to table-karate.csv, table-karate.png, table-karate.svg in "
+                              f"{tmp_path}")
+    assert max(map(len, lines)) <= 80
+    assert "…" not in result.stdout
+    assert re.fullmatch(r"grace +plain +2 +\d+\.\d ± \d+\.\d +\d+\.\d ± \d+\.\d +– +\S+ +\S+", lines[3])
+    (found,) = json_of(*command("table", cache, tmp_path), "--seeds", "2")["results"]
+    assert {"micro", "± micro"} <= found["summary"][0].keys()
 
 
 def test_experiments_share_their_trainings(study: Study) -> None:

@@ -5,9 +5,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.table import Column, Table
-
 from certgcl.cli.arguments import DataRootOption, JsonFlag
+from certgcl.cli.layout import aligned
 from certgcl.cli.outcome import outcome, show
 from certgcl.datasets import DATASETS, DatasetInfo
 from certgcl.datasets.paper import cache_folder, missing_files
@@ -26,7 +25,7 @@ def datasets(data_root: DataRootOption = None, as_json: JsonFlag = False) -> Non
     """
     with outcome(as_json, "Nothing is lost; run the same command again"):
         rows = [_row(info, data_root) for info in DATASETS.values()]
-        show(as_json, {"datasets": rows}, _table(rows))
+        show(as_json, {"datasets": rows}, _text(rows))
 
 
 def _row(info: DatasetInfo, root: Path | None) -> dict[str, Any]:
@@ -36,12 +35,11 @@ def _row(info: DatasetInfo, root: Path | None) -> dict[str, Any]:
     return asdict(info) | {"kind": info.kind, "found": found if info.files else None}
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table("dataset", *(Column(name, justify="right") for name in COUNTS), "files", show_lines=True,
-                  caption="Files that are missing are looked for with --data-root, or downloaded.",
-                  caption_justify="left")
-    for row in rows:
-        counts = ("?" if row[name] is None else f"{row[name]:,}" for name in COUNTS)
-        files = "embedded" if row["kind"] == "embedded" else "missing" if row["found"] is None else "found"
-        table.add_row(f"[bold]{row['name']}[/bold]\n{row['description']}", *counts, files)
-    return table
+def _text(rows: list[dict[str, Any]]) -> str:
+    shown = [{"dataset": row["name"]} | {name: "?" if row[name] is None else f"{row[name]:,}" for name in COUNTS}
+             | {"files": "embedded" if row["kind"] == "embedded" else "missing" if row["found"] is None else "found"}
+             for row in rows]
+    width = max(len(row["name"]) for row in rows)
+    described = "\n".join(f"{row['name']:<{width}}  {row['description']}" for row in rows)
+    return (f"{aligned(shown)}\n\n{described}\n\n"
+            "Files that are missing are looked for with --data-root, or downloaded.")

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from torch_geometric.data import Data
 
 from certgcl import presets
 from certgcl.certificate import Certificate
 from certgcl.cli.arguments import JsonFlag
+from certgcl.cli.layout import aligned
 from certgcl.cli.outcome import outcome, show
 from certgcl.cli.progress import Bar, TrainingBar
 from certgcl.compactness import node_compactness
@@ -47,7 +47,7 @@ def demo(
                 kappa=preset.kappa, method="degree-fast", anchors=ANCHORS)), data),
         ]
         show(as_json, {"graph": DATASET, "drop_rate": DROP_RATE, "epochs": epochs, "seed": seed,
-                       "results": [result.to_dict() for result in results]}, _table(results))
+                       "results": [result.to_dict() for result in results]}, _text(results))
 
 
 @dataclass(frozen=True)
@@ -83,14 +83,13 @@ class Result:
                 "compactness_over_norm": self.compactness / self.norm, "seconds": round(self.seconds, 3)}
 
 
-def _table(results: list[Result]) -> Table:
-    table = Table("method", title=f"{DATASET}: any drop of at most round({DROP_RATE} degree) edges at each node",
-                  title_justify="left")
-    for column in ("accuracy", "certified share", "mean certified compactness", "over mean norm", "time"):
-        table.add_column(column, justify="right")
-    for result in results:
-        accuracy = result.evaluation
-        table.add_row(result.name, f"{100 * accuracy.micro_mean:.1f} ± {100 * accuracy.micro_std:.1f} %",
-                      f"{100 * result.certificate.share_positive:.1f} %", f"{result.compactness:.3f}",
-                      f"{result.compactness / result.norm:.3f}", f"{result.seconds:.0f} s")
-    return table
+def _text(results: list[Result]) -> str:
+    rows = [{
+        "method": result.name,
+        "accuracy": f"{100 * result.evaluation.micro_mean:.1f} ± {100 * result.evaluation.micro_std:.1f} %",
+        "certified share": f"{100 * result.certificate.share_positive:.1f} %",
+        "mean certified compactness": f"{result.compactness:.3f}",
+        "over mean norm": f"{result.compactness / result.norm:.3f}",
+        "time": f"{result.seconds:.0f} s",
+    } for result in results]
+    return aligned(rows, f"{DATASET}: any drop of at most round({DROP_RATE} degree) edges at each node")

@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
-from rich.console import Console, Group
-from rich.table import Table
 
 from certgcl.errors import CertgclError
 
@@ -37,9 +35,6 @@ def _fail(as_json: bool, code: int, error: dict[str, str]) -> None:
     raise typer.Exit(code)
 
 
-def show(as_json: bool, result: Mapping[str, Any], text: str | Table | Group) -> None:
-    """The result, as one JSON object, in words or as tables."""
-    if isinstance(text, str) or as_json:
-        typer.echo(json.dumps(result) if as_json else text)
-    else:
-        Console().print(text)
+def show(as_json: bool, result: Mapping[str, Any], text: str) -> None:
+    """The result, as one JSON object or in words."""
+    typer.echo(json.dumps(result) if as_json else text)

@@ -4,15 +4,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Group
-from rich.table import Table
 
 from certgcl.cli.arguments import DataRootOption, JsonFlag, check_name, read_seeds
+from certgcl.cli.layout import aligned
 from certgcl.cli.outcome import outcome, show
 from certgcl.cli.progress import Bar
 from certgcl.datasets import find_dataset
 from certgcl.methods import METHODS
 from certgcl.reproduce import EXPERIMENTS, Experiment, Outcome, Study, reproduce
+from certgcl.reproduce.tables import Row
 
 PAIRS, FAST_PAIRS = 500, 100
 NODES, FAST_NODES = 4000, 256
@@ -56,7 +56,7 @@ def add(experiment: Experiment) -> None:
                         cache=cache or out / "cache", pairs=pairs or (FAST_PAIRS if fast else PAIRS),
                         nodes=nodes or (FAST_NODES if fast else NODES))
                     found.append(reproduce(experiment, study, out, words.count))
-            show(as_json, {"results": [one.to_dict() for one in found]}, Group(*map(_table, found)))
+            show(as_json, {"results": [one.to_dict() for one in found]}, "\n\n".join(map(_text, found)))
 
     command.__doc__ = f"""{experiment.about}
 
@@ -88,13 +88,23 @@ class Words:
         self._bar.show(self._done, self._whole, f"{self._done}/{self._whole} trainings; {words}")
 
 
-def _table(found: Outcome) -> Table:
-    table = Table(*found.summary[0], title=f"{found.experiment} on {found.dataset}", title_justify="left",
-                  caption=f"written to {', '.join(path.name for path in found.files)} in {found.files[0].parent}",
-                  caption_justify="left")
-    for row in found.summary:
-        table.add_row(*map(_shown, row.values()))
-    return table
+def _text(found: Outcome) -> str:
+    known = [name for name in found.summary[0] if any(row[name] is not None for row in found.summary)]
+    rows = [_cells({name: row[name] for name in known}) for row in found.summary]
+    written = f"written to {', '.join(path.name for path in found.files)} in {found.files[0].parent}"
+    return f"{aligned(rows, f'{found.experiment} on {found.dataset}')}\n{written}"
+
+
+def _cells(row: Row) -> dict[str, str]:
+    """A row in words. Shares with a standard deviation are one column, in percent, for all to have room."""
+    cells = {}
+    for name, value in row.items():
+        if f"± {name}" in row:
+            deviation = f" ± {100 * row[f'± {name}']:.1f}" if row["seeds"] > 1 else ""
+            cells[f"{name}, %"] = f"{100 * value:.1f}{deviation}"
+        elif not name.startswith("± "):
+            cells[name] = _shown(value)
+    return cells
 
 
 def _shown(value: Any) -> str:
