@@ -8,6 +8,8 @@ import pytest
 FOUND = {
     "certified_accuracy": "certified",
     "certify_my_model": "certified lower bounds at 400 of 400 nodes",
+    "choose_a_budget": "proved up to a rate of",
+    "four_methods": "costa   certified",
     "fragile_nodes": "reached without",
     "large_graph_shards": "certified lower bounds at 1797 of 1797 nodes",
     "lightning_loop": "certified lower bounds at 400 of 400 nodes",
