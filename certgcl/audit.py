@@ -94,7 +94,7 @@ def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: st
 
     Example::
 
-        report = certgcl.audit.audit(encoder, data, 2)
+        report = audit(encoder, data, 2)
         assert not len(report.violations)
     """
     for name, count in (("samples", samples), ("searches", searches)):
