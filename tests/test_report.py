@@ -18,8 +18,9 @@ from certgcl import Certificate, EdgeDropBudget, Graph
 from certgcl.errors import ReportError
 from certgcl.report import Report, Subject, gather
 from certgcl.report.content import BREAKS, OPEN, PROVED, UNPROVED, BudgetCurve, Fragile, Missing, Summary, Values
+from certgcl.report.figures import _bins
 from certgcl.report.neighbourhood import MOST_FAR, MOST_NEAR, drawing_of
-from certgcl.report.page import number, percent, render
+from certgcl.report.page import moment, number, percent, render
 from certgcl.report.subject import deciding
 from certgcl.report.words import budget_rule
 from certgcl.training import History
@@ -102,21 +103,22 @@ def test_the_numbers_are_those_of_the_certificate(method: str) -> None:
             assert len(row["witness"]) == certificate.witness(row["node"]).shape[1]
 
 
-def test_a_status_says_what_is_known() -> None:
+def test_a_sign_says_what_is_known() -> None:
     about = subject("optimized")
     certificate, report = about.certificate, gather(about, sample=0)
     assert certificate is not None
     assert isinstance(report.values, Values)
-    for status, positive, negative in zip(report.values.status, certificate.positive, certificate.negative,
-                                          strict=True):
-        assert status == (PROVED if positive else BREAKS if negative else OPEN)
+    for sign, positive, negative in zip(report.values.sign, certificate.positive, certificate.negative, strict=True):
+        assert sign == (PROVED if positive else BREAKS if negative else OPEN)
     scores = gather(subject("released"), sample=0)
     assert isinstance(scores.values, Values)
-    assert set(scores.values.status) == {UNPROVED}
+    assert set(scores.values.sign) == {UNPROVED}
     text = Page(render(scores)).text
     assert "Nothing is proved" in text
     assert "Not certified." in text
     assert "lower bound" not in text.lower()
+    assert "Proved" not in text
+    assert "Proved" in Page(render(report)).text
 
 
 def test_the_budget_curve_passes_through_the_certificate() -> None:
@@ -174,8 +176,11 @@ def test_of_several_directions_the_one_that_decides_is_shown() -> None:
 
 
 @pytest.mark.parametrize(("budget", "words"), [
-    (2, "At most 2 edges at each node"), (0.4, "At most round(0.4 × degree) edges at each node"),
-    (EdgeDropBudget(1, total=3), "and 3 of "), (EdgeDropBudget(list(range(20))), "At most 0 … ")])
+    (1, "At most 1 edge at each node (in effect 0 to 1, 0.95 on average); any number in all."),
+    (4, "At most 4 edges at each node (in effect 0 to 4, 2.65 on average); any number in all."),
+    (0.4, "At most round(0.4 × degree) edges at each node, but never all of them (in effect 0 to "),
+    (EdgeDropBudget(1, total=3), "(in effect 0 to 1, 0.95 on average); 3 of 32 edges in all."),
+    (EdgeDropBudget(list(range(20))), "At most 0 to ")])
 def test_the_budget_is_said_in_words(budget: Any, words: str) -> None:
     about = subject()
     assert about.graph is not None
@@ -186,11 +191,30 @@ def test_the_budget_is_said_in_words(budget: Any, words: str) -> None:
     assert "the compactness of a node" in summary.statement.holds
 
 
+def test_a_budget_that_every_node_has_is_said_without_a_range() -> None:
+    cycle = toy_graph(nx.cycle_graph(6))
+    certificate = certgcl.node_compactness(toy_weights(), cycle, 2)
+    summary = gather(Subject("cycle", certificate, "cycle", data_of(cycle)), sample=0).summary
+    assert isinstance(summary, Summary)
+    assert summary.statement.budget == "At most 2 edges at each node; any number in all."
+
+
 def test_a_hint_decides_between_budgets_that_are_the_same_here() -> None:
     graph = toy_graph(nx.cycle_graph(6))
     certificate = certgcl.node_compactness(toy_weights(), graph, 1)
     assert budget_rule(certificate, graph) == 1
     assert budget_rule(certificate, graph, [0.9, 0.5]) == 0.9
+
+
+def test_a_moment_is_said_as_people_say_it() -> None:
+    assert moment("2025-05-03T14:05:59+00:00") == "3 May 2025, 14:05 UTC"
+    assert moment("2025-05-03T14:05:59+02:00") == "3 May 2025, 12:05 UTC"
+    assert moment("2025-05-03") == "3 May 2025, 00:00"
+    assert moment("yesterday") == "yesterday"
+
+
+def test_few_nodes_have_few_bins() -> None:
+    assert [_bins(nodes) for nodes in (1, 34, 400, 20_000)] == [8, 12, 40, 40]
 
 
 def test_numbers_are_rounded_for_readers() -> None:
@@ -244,7 +268,10 @@ def test_sections_without_data_say_so() -> None:
     assert "There is no history of a training." in page.text
     nothing = gather(Subject("nothing"))
     assert set(nothing.missing()) == set(SECTIONS)
-    assert Page(render(nothing)).text.count("There is no certificate.") == 4
+    empty = Page(render(nothing))
+    assert empty.text.count("There is no certificate.") == 1
+    assert {"bounds", "degree", "fragile"}.isdisjoint(empty.ids)
+    assert {"budget", "accuracy", "training", "reproduce"} <= set(empty.ids)
     unlabelled = gather(replace(about, data=data_of(random_graph(20, 0.2), labels=False)), sample=3)
     assert unlabelled.missing() == {"accuracy": "The graph has no labels."}
     skipped = gather(about, sample=0).missing()
@@ -406,6 +433,7 @@ def test_a_run_that_is_not_finished_and_one_without_its_graph(folder: Path, tmp_
     unfinished = json_of("report", str(tmp_path))
     assert "training is not finished" in unfinished["missing"]["curve"]
     assert "certgcl certify --run" in unfinished["missing"]["values"]
+    assert run("report", str(tmp_path)).stdout.count("certgcl certify --run") == 1
     for name in ("encoder.npz", "certificate.npz"):
         (tmp_path / name).write_bytes((target / name).read_bytes())
     (tmp_path / "source.json").write_text(json.dumps({"graph": str(tmp_path / "gone.pt")}))

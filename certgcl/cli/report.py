@@ -72,5 +72,8 @@ def _result(page: Path, path: Path | None, certificate: Certificate | None, cont
 
 def _text(page: Path, certificate: Certificate | None, content: "Report") -> str:
     lines = [] if certificate is None else [str(certificate)]
-    lines += [f"without {section}: {reason}" for section, reason in content.missing().items()]
+    sections: dict[str, list[str]] = {}
+    for section, reason in content.missing().items():
+        sections.setdefault(reason, []).append(section)
+    lines += [f"without {', '.join(names)}: {reason}" for reason, names in sections.items()]
     return "\n".join([*lines, f"written to {page}"])

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 Edge = tuple[int, int]
-PROVED, OPEN, BREAKS, UNPROVED = "proved", "open", "breaks", "no proof"
+PROVED, OPEN, BREAKS, UNPROVED = "proved", "open", "breaks", "no proof"  # of the sign of a node's worst value
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class Values:
 
     Args:
         certified: whether ``lower`` are bounds, and not mere scores.
+        sign: whether the node is proved to stay above zero, known to fall below, or neither.
     """
 
     of: int
@@ -70,7 +71,7 @@ class Values:
     nominal: list[float]
     lower: list[float]
     upper: list[float] | None
-    status: list[str]
+    sign: list[str]
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class FragileNode:
     nominal: float
     lower: float
     upper: float | None
-    status: str
+    sign: str
     witness: list[Edge] | None
 
 

@@ -11,6 +11,7 @@ from certgcl.report.content import Accuracy, BudgetCurve, BudgetPoint, Degrees, 
 from certgcl.report.svg import Svg, figure, settings, to_svg
 
 _MOST_POINTS, _MOST_RANKS = 1500, 400  # dots of a scatter plot, and steps of a ranked line
+_LEAST_BINS, _MOST_BINS = 8, 40
 _WIDE_DEGREES = 40  # from this largest degree on, degrees are drawn on a logarithmic axis
 _PERCENT = PercentFormatter(decimals=0, symbol=" %")
 _NAMES = {"loss": "loss", "infonce": "InfoNCE", "pot": "compactness term", "compactness": "mean compactness score",
@@ -44,7 +45,7 @@ def histogram(values: Values) -> str:
     sheet = figure()
     axes = sheet.add_subplot()
     known = [*values.lower, *values.nominal, *(values.upper or [])]
-    edges = np.histogram_bin_edges(known, bins=40).tolist()
+    edges = np.histogram_bin_edges(known, bins=_bins(len(values.node))).tolist()
     axes.hist(values.nominal, edges, histtype="step", color=Svg.MUTED, linewidth=1.1, label="clean value")
     if values.upper is not None:
         axes.hist(values.upper, edges, histtype="step", color=Svg.SECOND, linewidth=1.3, label="reached by a drop")
@@ -84,7 +85,7 @@ def ranked(values: Values) -> str:
 
 def by_degree(values: Values, degrees: Degrees) -> str:
     """Bounds against degrees: the nodes as dots, medians and quartiles of groups as a line in a band."""
-    sheet = figure(height=3.2)
+    sheet = figure(height=2.9)
     axes = sheet.add_subplot()
     degree, lower = np.array(values.degree), np.array(values.lower)
     chosen = np.random.default_rng(0).permutation(len(lower))[:_MOST_POINTS]
@@ -119,7 +120,7 @@ def budget_curve(points: Sequence[BudgetPoint], label: str, name: str) -> str:
     if all(point.nominal_mean > 0 for point in points):
         kept = [100 * point.lower_mean / point.nominal_mean for point in points]
         axes.plot(budgets, kept, "s--", color=Svg.SECOND, linewidth=1.2, markersize=3,
-                  label="mean bound, of the mean clean value")
+                  label="mean bound / mean clean value")
     axes.set(ylim=(-3, 104), xlabel=label)
     axes.yaxis.set_major_formatter(_PERCENT)
     axes.set_xticks(budgets)
@@ -130,7 +131,7 @@ def budget_curve(points: Sequence[BudgetPoint], label: str, name: str) -> str:
 
 def accuracy(found: Accuracy) -> str:
     """One bar: predictions that stay right, may change, are known to change, and are wrong."""
-    sheet = figure(height=1.15)
+    sheet = figure(height=1.25)
     axes = sheet.add_subplot()
     start = 0.0
     for label, count, colour in (("certified", found.certified, Svg.GOOD), ("unknown", found.unknown, Svg.TINT),
@@ -142,7 +143,7 @@ def accuracy(found: Accuracy) -> str:
     axes.spines[:].set_visible(False)
     axes.grid(visible=False)
     axes.xaxis.set_major_formatter(_PERCENT)
-    sheet.legend(loc="outside upper left", ncols=4, handlelength=1, columnspacing=1.2)
+    sheet.legend(loc="outside upper left", ncols=4, handlelength=0.8, handletextpad=0.5, columnspacing=1)
     return to_svg(sheet, "accuracy", f"Of {found.nodes} predictions {found.certified} are certified, {found.unknown} "
                   f"unknown, {found.broken} known to change, {found.wrong} wrong")
 
@@ -158,6 +159,11 @@ def training(name: str, values: Sequence[float | None]) -> str:
     return to_svg(sheet, f"training-{name}", f"{_NAMES.get(name, name)} over {len(values)} epochs")
 
 
+def _bins(nodes: int) -> int:
+    """Few for few nodes, so that most bins have some."""
+    return min(_MOST_BINS, max(_LEAST_BINS, round(2 * nodes**0.5)))
+
+
 def _bound(values: Values) -> str:
     return "lower bound" if values.certified else "score"
 
@@ -171,5 +177,5 @@ def _zero(axes: Axes, *, vertical: bool = False) -> None:
 
 
 def _legend(axes: Axes) -> None:
-    axes.legend(markerscale=1.5, loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.2, handlelength=1.4,
-                columnspacing=1.2)
+    axes.legend(markerscale=1.5, loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.2, handlelength=1.2,
+                handletextpad=0.5, columnspacing=0.9)

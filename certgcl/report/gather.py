@@ -65,8 +65,8 @@ def gather(subject: Subject, *, sample: int = 200, progress: Progress = lambda *
         _training(subject), _origin(subject))
 
 
-def statuses(certificate: Certificate) -> list[str]:
-    """What is known of each node, in a word."""
+def signs(certificate: Certificate) -> list[str]:
+    """What is known of the sign of each node, in a word."""
     known = zip(certificate.positive.tolist(), certificate.negative.tolist(), strict=True)
     if not certificate.certified:
         return [UNPROVED] * len(certificate.nodes)
@@ -98,7 +98,7 @@ def _values(subject: Subject, worst: Certificate) -> Values:
     shown = worst.at(computed.drawn(torch.arange(len(worst.nodes)), MOST_VALUES))
     return Values(len(worst.nodes), worst.certified, shown.nodes.tolist(), _at(subject.degree, shown.nodes),
                   shown.nominal.tolist(), shown.lower.tolist(), None if shown.upper is None else shown.upper.tolist(),
-                  statuses(shown))
+                  signs(shown))
 
 
 def _at(values: Tensor | None, nodes: Tensor) -> list[int] | None:
@@ -143,17 +143,17 @@ def _rows(subject: Subject, shown: Certificate, bracket: Certificate | None) -> 
     """The certificate's own numbers; upper values and witnesses of a search where it has none itself."""
     nodes = shown.nodes
     degree, label = _at(subject.degree, nodes), _at(subject.labels, nodes)
-    status, rows = statuses(shown), []
+    sign, rows = signs(shown), []
     for place, node in enumerate(nodes.tolist()):
         found = shown if shown.upper is not None else bracket if bracket and place < len(bracket.nodes) else None
         upper, witness = None, None
         if found is not None and found.upper is not None:
             upper, witness = float(found.upper[place]), edges_of(found.witness(node))
-            if bool(found.negative[place]) and status[place] == OPEN:
-                status[place] = BREAKS
+            if bool(found.negative[place]) and sign[place] == OPEN:
+                sign[place] = BREAKS
         rows.append(FragileNode(node, None if degree is None else degree[place], int(shown.local_budget[node]),
                                 None if label is None else label[place], float(shown.nominal[place]),
-                                float(shown.lower[place]), upper, status[place], witness))
+                                float(shown.lower[place]), upper, sign[place], witness))
     return rows
 
 

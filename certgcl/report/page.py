@@ -1,5 +1,7 @@
 """The page itself: a template with style and script inside, so that one file is all there is."""
 
+from datetime import UTC, datetime
+
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -12,11 +14,17 @@ def render(report: Report) -> str:
     """The report as HTML: nothing in it is fetched from elsewhere, and all text is escaped."""
     environment = Environment(loader=PackageLoader("certgcl.report"), autoescape=True, trim_blocks=True,
                               lstrip_blocks=True, undefined=StrictUndefined)
-    environment.filters |= {"number": number, "percent": percent, "drop": drop}
+    environment.filters |= {"number": number, "percent": percent, "drop": drop, "moment": moment}
     environment.tests["missing"] = lambda section: isinstance(section, Missing)
     figures = {name: [Markup(svg) for svg in drawn] for name, drawn in draw_all(report).items()}
     return environment.get_template("page.html.j2").render(
-        report=report, numbers=report.to_dict(), figures=figures, version=__version__)
+        report=report, numbers=report.to_dict(), figures=figures, version=__version__, untold=_untold(report))
+
+
+def _untold(report: Report) -> set[str]:
+    """The sections that lack what the summary lacks: it says so once for all."""
+    absent = report.missing()
+    return {name for name, reason in absent.items() if name != "summary" and reason == absent.get("summary")}
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -31,6 +39,17 @@ def percent(share: float) -> str:
     if 0.9995 <= share < 1:
         return "> 99.9 %"
     return f"{100 * share:.1f}".removesuffix(".0") + " %"
+
+
+def moment(text: str) -> str:
+    """A time as ISO 8601 has it, for readers: 3 May 2025, 14:05 UTC."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    if found.tzinfo is not None:
+        found = found.astimezone(UTC)
+    return f"{found.day} {found:%B %Y, %H:%M}{'' if found.tzinfo is None else ' UTC'}"
 
 
 def drop(drawing: Drawing) -> str:

@@ -49,7 +49,7 @@ def settings() -> Iterator[None]:
         yield
 
 
-def figure(width: float = 5.0, height: float = 3.0) -> Figure:
+def figure(width: float = 4.2, height: float = 2.7) -> Figure:
     """An empty figure of so many inches: small, so that its type is readable on a phone. Use it within settings()."""
     sheet = Figure(figsize=(width, height), layout="constrained")
     sheet.patch.set_alpha(0)

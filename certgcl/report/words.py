@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from certgcl.budget import EdgeDropBudget
-from certgcl.certificate import Certificate, spread
+from certgcl.certificate import Certificate
 from certgcl.graph import Graph
 from certgcl.report.content import Statement
 from certgcl.report.subject import Subject
@@ -53,16 +54,31 @@ def _method(certificate: Certificate) -> str:
 
 
 def _budget(subject: Subject, certificate: Certificate) -> str:
-    local = f"{spread(certificate.local_budget)} edges at a node"
-    graph = subject.graph
+    """The rule that was asked for, what it comes to at the nodes, and how many edges may go in all."""
+    graph, at_nodes, total = subject.graph, _range(certificate.local_budget), f"{certificate.total_budget:,}"
     if graph is None:
-        return f"At most {local}, and {certificate.total_budget:,} in all."
+        return f"At most {at_nodes} edges at a node; {total} in all."
     rule = budget_rule(certificate, graph, subject.hints)
-    asked = {int: "At most {} edges at each node", float: "At most round({} × degree) edges at each node, never all"}
-    words = f"At most {local}" if rule is None else f"{asked[type(rule)].format(rule)}: {local}"
-    if certificate.total_budget < graph.num_edges:
-        return f"{words}; and {certificate.total_budget:,} of {graph.num_edges:,} edges in all."
-    return f"{words}. There is no limit to their number in all."
+    if rule is None:
+        words = f"{at_nodes} edges at a node"
+    elif at_nodes == str(rule):
+        words = _each(rule)
+    else:
+        words = f"{_each(rule)} (in effect {at_nodes})"
+    every = certificate.total_budget >= graph.num_edges
+    return f"At most {words}; {'any number' if every else f'{total} of {graph.num_edges:,} edges'} in all."
+
+
+def _each(rule: Budget) -> str:
+    if isinstance(rule, int):
+        return f"{rule} edge{'' if rule == 1 else 's'} at each node"
+    return f"round({rule} × degree) edges at each node, but never all of them"
+
+
+def _range(counts: Tensor) -> str:
+    """The least, the largest and the mean in words."""
+    low, high = int(counts.min()), int(counts.max())
+    return f"{low}" if low == high else f"{low} to {high}, {float(counts.double().mean()):.2f} on average"
 
 
 def budget_rule(certificate: Certificate, graph: Graph, hints: Sequence[Budget] = ()) -> Budget | None:
