@@ -1,6 +1,6 @@
 """Settings of the four contrastive methods on each graph, every value with its source.
 
-``presets.get("grace", "Cora")`` is what the paper used with the regulariser; ``fast=True`` is meant for two CPU cores.
+``presets.get("grace", "Cora")`` is what the paper used with the regularizer; ``fast=True`` is meant for two CPU cores.
 """
 
 from collections.abc import Mapping
@@ -92,9 +92,9 @@ class Preset:
         projection: p, the width inside the projector.
         drop_rates: of the edges, in each of the two views.
         temperature: τ of InfoNCE.
-        kappa: κ, the share of the regulariser in the loss.
-        anchors: of the regulariser in one step, -1 for all nodes.
-        every: the regulariser is in every so manieth epoch.
+        kappa: κ, the share of the regularizer in the loss.
+        anchors: of the regularizer in one step, -1 for all nodes.
+        every: the regularizer is in every so manieth epoch.
         batch: how many nodes InfoNCE compares in one step, None for all.
         protocol: of the evaluation.
         sources: where each of these values is from.
@@ -124,7 +124,7 @@ class Preset:
             "epochs", "batch")}
 
     def regularizer_settings(self) -> dict[str, Any]:
-        """Keyword arguments of the regulariser."""
+        """Keyword arguments of the regularizer."""
         return {"kappa": self.kappa, "anchors": self.anchors, "every": self.every}
 
 

@@ -1,6 +1,7 @@
 """Rows laid side by side in blocks, and the anchors among their neighbours."""
 
 from collections.abc import Callable
+from itertools import product
 
 import networkx as nx
 import pytest
@@ -94,12 +95,31 @@ def test_a_block_knows_the_cases_of_its_rows(monkeypatch: pytest.MonkeyPatch, li
         assert torch.equal(block.cases.first, cases.first[block.rows, : block.cases.most])
         assert torch.equal(block.has_case().sum(dim=1), number)
         assert block.most == hop.budget[block.rows].max()
-        assert block.single == bool((hop.budget[block.rows] < resolution).all())
-        assert block.single == (block.scale.high is None)
-        degree, counts = hop.degree[block.rows, None], torch.arange(block.most + 1)
-        expected = inverse_sqrt_degree(degree, counts.minimum(hop.budget[block.rows, None]), torch.float64)
-        assert torch.equal(block.scale_of_counts, expected)
+        assert (block.scale.high is None) == bool((hop.budget[block.rows] < resolution).all())
+        degree = hop.degree[block.rows, None]
         assert torch.equal(block.scale.low, inverse_sqrt_degree(degree, block.cases.first, torch.float64))
+
+
+@every_limit
+@every_resolution
+def test_a_case_has_the_counts_of_all_rows_that_have_it(monkeypatch: pytest.MonkeyPatch, limit: int,
+                                                        resolution: int) -> None:
+    monkeypatch.setattr(blocks, "MAX_ELEMENTS", limit)
+    for block in made(hood().inner, resolution)[1]:
+        for case, counts in enumerate(block.counts):
+            seen = set()
+            for count, (row, has) in product(counts.one_by_one, enumerate(block.has_case()[:, case].tolist())):
+                inside = block.cases.first[row, case] <= count.number <= block.cases.last[row, case]
+                if has and inside:
+                    seen.add(count.number)
+                    scale = float(block.cases.degree[row] + 1 - count.number) ** -0.5
+                    assert float(count.scale[row]) == pytest.approx(scale, rel=1e-14)
+                    assert float(count.square[row]) == pytest.approx(scale**2, rel=1e-14)
+                masked = count.outside is not None and bool(torch.isinf(count.outside[row]))
+                assert masked == (has and not inside)
+            assert (min(seen), max(seen)) == (counts.numbers[0], counts.numbers[-1])
+            together = torch.cat([count.scale for count in counts.one_by_one], dim=1)[..., None]
+            assert torch.equal(counts.together.scale.flatten(1), together.flatten(1))
 
 
 @every_limit

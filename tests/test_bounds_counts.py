@@ -113,8 +113,6 @@ def test_a_case_knows_its_scales(resolution: int) -> None:
     assert torch.equal(scale.low, expected_scale(hop, cases.first))
     assert torch.equal(ends(scale)[1], expected_scale(hop, cases.last))
     assert (scale.high is not None) == (resolution <= 4)  # some case of the centre has several counts
-    counts = torch.arange(5).minimum(hop.budget[:, None])
-    assert torch.equal(cases.scale_of_counts(torch.float64), expected_scale(hop, counts))
     assert cases.scale(torch.float32).low.dtype == torch.float32
 
 

@@ -19,7 +19,7 @@ from toys import (
     without,
 )
 
-from certgcl.bounds import blocks, rows
+from certgcl.bounds import blocks, sorted_row
 from certgcl.bounds.blocks import Block
 from certgcl.bounds.counts import DropCases, drop_cases
 from certgcl.bounds.gather import take
@@ -108,31 +108,32 @@ def test_the_lemma_is_its_formula(source: tuple[nx.Graph, list[int]], resolution
 @pytest.mark.parametrize("resolution", [9, 2])
 @whatever_is_shared
 @pytest.mark.parametrize("ties", [False, True])
-def test_largest_terms_are_the_same_by_insertion_and_by_sorting(
+def test_counts_are_treated_alike_one_by_one_and_all_at_once_by_insertion_and_by_sorting(
         monkeypatch: pytest.MonkeyPatch, source: tuple[nx.Graph, list[int]], resolution: int, shared: str,
         ties: bool) -> None:
     block = block_of(source, resolution)
     inputs = random_inputs(block, shared, functionals=3)
     inputs = requiring_gradients(tied(inputs) if ties else inputs)
-    insert, inserted = rows.largest_by_insertion, []
+    insert, inserted = sorted_row.largest_by_insertion, []
 
-    def watched(values: Tensor, number: int) -> Tensor:
+    def watched(values: Tensor, number: int) -> list[Tensor]:
         inserted.append(number)
         return insert(values, number)
 
-    def results() -> list[Tensor]:
+    def results(few: int, pays: int) -> list[Tensor]:
+        monkeypatch.setattr(sorted_row, "FEW", few)
+        monkeypatch.setattr(sorted_row, "INSERTION_PAYS", pays)
         found = case_minima(block, *inputs, following=True)
         return [*found, *torch.autograd.grad(sum(values.sum() for values in found), inputs)]
 
-    monkeypatch.setattr(rows, "largest_by_insertion", watched)
-    monkeypatch.setattr(rows, "INSERTED", 0)
-    by_sorting = results()
+    monkeypatch.setattr(sorted_row, "largest_by_insertion", watched)
+    all_at_once, by_sorting = results(few=0, pays=0), results(few=9, pays=1 << 30)
     assert not inserted
-    monkeypatch.setattr(rows, "INSERTED", 9)
-    monkeypatch.setattr(rows, "INSERTION_PAYS", 0)
-    by_insertion = results()
+    by_insertion = results(few=9, pays=0)
     assert block.size in inserted
     assert all(map(torch.equal, by_insertion, by_sorting))
+    for found, expected in zip(all_at_once, by_sorting, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize("values", [(), (3,), (2, 1, 3)])
@@ -155,7 +156,7 @@ def test_least_terms_take_the_scale_that_hurts_and_are_zero_where_padded(values:
 def test_gradients_are_those_of_finite_differences(source: tuple[nx.Graph, list[int]], resolution: int,
                                                    shared: str) -> None:
     block = block_of(source, resolution)
-    assert block.single == (resolution == 9)
+    assert (block.scale.high is None) == (resolution == 9)
     inputs = requiring_gradients(random_inputs(block, shared))
     assert torch.autograd.gradcheck(lambda *given: tuple(case_minima(block, *given, following=True)), inputs)
     assert torch.autograd.gradcheck(lambda *given: tuple(case_minima(block, *given)), inputs[:2])
@@ -203,7 +204,7 @@ def test_at_ties_the_shares_that_are_kept_add_up(source: tuple[nx.Graph, list[in
     # Equal terms have equal shares, larger ones no larger shares.
     not_smaller = (terms[:, :, None] >= terms[:, None]) & droppable[:, :, None] & droppable[:, None]
     assert (share[:, :, None] <= share[:, None] + 1e-12)[not_smaller].all()
-    assert not block.single or ((share > 0.1) & (share < 0.9)).any()  # something is really shared
+    assert block.scale.high is not None or ((share > 0.1) & (share < 0.9)).any()  # something is really shared
 
 
 @every_row

@@ -11,7 +11,17 @@ from hypothesis import Phase, find, settings
 from hypothesis.errors import NoSuchExample
 from torch import Tensor
 
-from certgcl.bounds import Degree, anchor_functionals, box, crown, functional, layer1, neighbourhood, plan, rows
+from certgcl.bounds import (
+    Degree,
+    anchor_functionals,
+    box,
+    crown,
+    functional,
+    layer1,
+    neighbourhood,
+    plan,
+    sorted_row,
+)
 from certgcl.budget import AdmissibleDrops, EdgeDropBudget
 from certgcl.errors import BoundError
 from certgcl.graph import Graph
@@ -112,21 +122,21 @@ def no_minimum_over_the_box(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(crown.BoxMinimum, "__init__", init)
 
 
-def _remaining(change: Callable[[Tensor], Tensor]) -> Patch:
+def _remaining(change: Callable[[list[Tensor]], list[Tensor]]) -> Patch:
     def apply(patch: pytest.MonkeyPatch) -> None:
-        class Changed(rows._SortedRow):
+        class Changed(sorted_row.FewLargest):
             def __init__(self, *given: Any) -> None:
                 super().__init__(*given)
                 self.remaining = change(self.remaining)
 
-        patch.setattr(rows, "_SortedRow", Changed)
+        patch.setattr(sorted_row, "FewLargest", Changed)
 
     return apply
 
 
 # Errata 2, for ``degree``: nothing is ever taken away from a row; or one neighbour fewer than it loses.
-no_minimum_over_the_counts = _remaining(lambda remaining: remaining[:, :1].expand_as(remaining))
-one_drop_fewer = _remaining(lambda remaining: torch.cat([remaining[:, :1], remaining[:, :-1]], dim=1))
+no_minimum_over_the_counts = _remaining(lambda remaining: remaining[:1] * len(remaining))
+one_drop_fewer = _remaining(lambda remaining: [remaining[0], *remaining[:-1]])
 
 
 def _hop(**change: Callable[[neighbourhood.Hop], Tensor]) -> Patch:

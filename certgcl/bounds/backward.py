@@ -18,6 +18,7 @@ from certgcl.bounds.channel_functionals import ChannelFunctionals
 from certgcl.bounds.functional import Functionals
 from certgcl.bounds.gather import joined, take
 from certgcl.bounds.interval import output_interval
+from certgcl.bounds.larger import best, least, most
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan
 from certgcl.encoder import GCNWeights
@@ -40,10 +41,10 @@ def refine_layer2(minimise: Minimise, layer1: Layer1, plan: DropPlan, rules: Seq
     pairs = int((plan.anchor_cases.number * plan.hood.outer.degree).sum())
     slots = int((plan.line_cases.number * plan.hood.inner.degree).sum())
     at_once = max(MIN_CHANNELS, MAX_PAIR_VALUES // (2 * max(1, pairs, slots) * len(rules)))
-    least = [minimise(ChannelFunctionals(columns, plan, layer1, rules)).chunk(2, dim=1)
+    found = [minimise(ChannelFunctionals(columns, plan, layer1, rules)).chunk(2, dim=1)
              for columns in w2.split(at_once, dim=1)]
-    return (lower.maximum(b2 + torch.cat([positive for positive, _ in least], dim=1)),
-            upper.minimum(b2 - torch.cat([negative for _, negative in least], dim=1)))
+    return (best([lower, b2 + torch.cat([positive for positive, _ in found], dim=1)]),
+            -best([-upper, torch.cat([negative for _, negative in found], dim=1) - b2]))
 
 
 def bound_output(minimise: Minimise, layer1: Layer1, plan: DropPlan, rules: Sequence[SlopeRule],
@@ -69,8 +70,8 @@ def bound_output(minimise: Minimise, layer1: Layer1, plan: DropPlan, rules: Sequ
 
     omega, _ = joined(functionals(), len(flat.anchor))
     value = minimise(AnchorFunctionals(omega, plan, layer1, rules)) + torch.cat(constants)
-    best = torch.cat(intervals).maximum(value.unflatten(1, (len(rules), -1)).amax(dim=1))
-    return take(best, flat.place).amin(dim=1)
+    bound = best([torch.cat(intervals), most(value.unflatten(1, (len(rules), -1)), dim=1)])
+    return least(take(bound, flat.place), dim=1)
 
 
 class _OutputLines(NamedTuple):

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from certgcl.bounds.counts import DropCases, Scale
-from certgcl.bounds.neighbourhood import Hop, Neighbourhood
+from certgcl.bounds.neighbourhood import Hop, Neighbourhood, inverse_sqrt_degree
 
 MAX_ELEMENTS = 1 << 20  # of one intermediate tensor; larger ones leave the cache, and cost fresh memory at every use
 SMALL_BLOCK = 1 << 18  # elements that take about as long as the calls around them
@@ -21,6 +23,40 @@ def infinite_unless(condition: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros(condition.shape, dtype=dtype, device=condition.device).masked_fill(~condition, torch.inf)
 
 
+class Count(NamedTuple):
+    """A number t of edges that rows lose, or several, one beside the other."""
+
+    start: int  # the first
+    number: int | slice
+    scale: Tensor  # s(t), (R, 1, 1), or (R, counts, 1, 1)
+    square: Tensor  # s(t)²
+    outside: Tensor | None  # infinite where t is not in the case, else zero; None if it is in all
+
+
+class Counts:
+    """The numbers of edges that the rows of a block lose in one of their cases. What rows without the case have in its
+    place does not matter."""
+
+    def __init__(self, cases: DropCases, case: int, dtype: torch.dtype) -> None:
+        has = cases.number > case
+        first, last = cases.first[:, case, None], cases.last[:, case, None]
+        self.numbers = range(int(first[has].min()), int(last[has].max()) + 1)
+        number = torch.arange(self.numbers.start, self.numbers.stop, device=first.device)
+        scale = inverse_sqrt_degree(cases.degree[:, None], last.minimum(number), dtype)
+        inside = (first <= number) & (number <= last) | ~has[:, None]
+        outside = None if bool(inside.all()) else infinite_unless(inside, dtype)[..., None, None]
+        self.together = Count(self.numbers.start, slice(self.numbers.start, self.numbers.stop),
+                              scale[..., None, None], scale.square()[..., None, None], outside)
+        self.everywhere = inside.all(dim=0).tolist()
+
+    @cached_property
+    def one_by_one(self) -> list[Count]:
+        _, _, scale, square, outside = self.together
+        return [Count(number, number, scale[:, place], square[:, place],
+                      None if everywhere or outside is None else outside[:, place])
+                for place, (number, everywhere) in enumerate(zip(self.numbers, self.everywhere, strict=True))]
+
+
 class Block:
     """Some rows of a hop in the T cases of how many edges they lose, padded to ``K`` neighbours.
 
@@ -31,7 +67,8 @@ class Block:
         target: positions in the hop's targets, ``(R, K)``; 0 where padded.
         neighbours: the scales of the neighbours, ``(R, K)``; 0 where padded.
         cases, scale: the cases of the rows, and the scales in them, ``(R, T)``.
-        scale_of_counts: ``s(t)`` for all counts, ``(R, most + 1)``.
+        counts: those of each case.
+        most: the largest count.
         never_dropped: minus infinity where a neighbour cannot be dropped, else zero, ``(R, K)``.
         capacity: how many edges each neighbour can lose while it is one, ``(R, K)``.
         units: with t edges lost by the row, all its neighbours together can lose so many others, ``(R, most + 1)``;
@@ -55,9 +92,8 @@ class Block:
         self.own = hop.own[rows]
         self.cases = cases.of(rows)
         self.scale = self.cases.scale(hop.low.dtype)
-        self.scale_of_counts = self.cases.scale_of_counts(hop.low.dtype)
-        self.most = self.scale_of_counts.shape[1] - 1
-        self.single = self.scale.high is None
+        self.counts = [Counts(self.cases, case, hop.low.dtype) for case in range(self.cases.most)]
+        self.most = max(counts.numbers[-1] for counts in self.counts)
         self.droppable_terms = self.droppable.sum(dim=1)
         self.least_droppable = int(self.droppable_terms.min())
         self.never_dropped = infinite_unless(self.droppable, hop.low.dtype).neg()

@@ -102,11 +102,6 @@ class DropCases:
             return Scale(low, None)
         return Scale(low, inverse_sqrt_degree(self.degree[:, None], self.last, dtype))
 
-    def scale_of_counts(self, dtype: torch.dtype) -> Tensor:
-        """``s(t)`` for the counts t of all rows, ``(R, largest budget + 1)``; beyond a row's budget, that at it."""
-        counts = torch.arange(int(self.budget.max()) + 1, device=self.budget.device)
-        return inverse_sqrt_degree(self.degree[:, None], counts.minimum(self.budget[:, None]), dtype)
-
 
 def drop_cases(hop: Hop, resolution: int) -> DropCases:
     """Single counts where the budget is below ``resolution``, else so many groups, in each of which the scale grows by

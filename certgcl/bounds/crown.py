@@ -12,9 +12,9 @@ from certgcl.bounds.counts import Scale
 from certgcl.bounds.functional import Functionals, RowTerms
 from certgcl.bounds.gather import take
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
+from certgcl.bounds.larger import best
 from certgcl.bounds.plan import DropPlan
 from certgcl.bounds.problem import DropProblem
-from certgcl.bounds.rows import best
 from certgcl.encoder import GCNWeights
 
 

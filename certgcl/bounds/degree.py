@@ -13,11 +13,12 @@ from certgcl.bounds.backward import bound_output, refine_layer2
 from certgcl.bounds.blocks import Block, Pairs, infinite_unless
 from certgcl.bounds.functional import Functionals, RowBounds, RowTerms
 from certgcl.bounds.gather import Table, joined, take
+from certgcl.bounds.larger import best, least, most
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan, LineSharing
 from certgcl.bounds.problem import DropProblem
 from certgcl.bounds.recompute import recomputed
-from certgcl.bounds.rows import Terms, best, case_minima, largest_gain, least_terms, ways_to_bound
+from certgcl.bounds.rows import Terms, case_minima, largest_gain, least_terms, ways_to_bound
 from certgcl.bounds.single_drop import least_over_single_drops
 from certgcl.encoder import GCNWeights
 from certgcl.errors import MethodError
@@ -109,9 +110,9 @@ def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> 
 
     def bounds(block: Block) -> Tensor:
         leaves, own = both_signs(block.target)[:, :, None, None], both_signs(block.own)[:, None, None]
-        least = best(case_minima(block, terms.least, own, gain=terms.gain)[0]
-                      for terms in ways_to_bound(block, leaves))[:, 0].flatten(0, 1)
-        lower, negative_upper = least.chunk(2, dim=1)
+        bound = best(case_minima(block, terms.least, own, gain=terms.gain)[0]
+                     for terms in ways_to_bound(block, leaves))[:, 0].flatten(0, 1)
+        lower, negative_upper = bound.chunk(2, dim=1)
         return torch.cat([weights.b1 + lower, weights.b1 - negative_upper], dim=1)
 
     both, _ = joined((recomputed(partial(bounds, block), partition.elements) for block in partition.blocks),
@@ -135,10 +136,10 @@ def layer2_by_degree(layer1: Layer1, plan: DropPlan) -> tuple[Tensor, Tensor]:
     parts = []
     for block in partition.blocks:
         own = values.take(layer1.place[hop.own[block.rows], : block.cases.most])[:, None]
-        least, = case_minima(block, terms_of(block)[:, :, None, None], own)
-        parts.append(least[:, 0].flatten(0, 1))
-    least, negative_most = take(torch.cat(parts), partition.place[plan.flat.anchor, plan.flat.case]).chunk(2, dim=1)
-    return b2 + least, b2 - negative_most
+        bound, = case_minima(block, terms_of(block)[:, :, None, None], own)
+        parts.append(bound[:, 0].flatten(0, 1))
+    lower, negative_upper = take(torch.cat(parts), partition.place[plan.flat.anchor, plan.flat.case]).chunk(2, dim=1)
+    return b2 + lower, b2 - negative_upper
 
 
 class NeighbourTerms:
@@ -228,9 +229,9 @@ class DegreeMinimum:
                 place = block.slots.new_zeros(*block.slots.shape, cases)
             here = flat.place[block.rows, :cases]
             own_terms = of_own.take(here)[:, None], of_own_squared.take(here)[:, None]
-            least = best(case_minima(block, terms.least, *own_terms, gain=terms.gain)[0]
-                          for terms in _ways_of_pairs(block, phi.take(place)[:, :, None], rules * number))
-            parts.append(least[:, 0].unflatten(2, (rules, number)).amax(dim=2).flatten(0, 1))
+            bound = best(case_minima(block, terms.least, *own_terms, gain=terms.gain)[0]
+                         for terms in _ways_of_pairs(block, phi.take(place)[:, :, None], rules * number))
+            parts.append(most(bound[:, 0].unflatten(2, (rules, number)), dim=2).flatten(0, 1))
         return take(torch.cat(parts), partition.place[flat.anchor, flat.case])
 
 
@@ -302,8 +303,9 @@ class RowTable:
                 clean.append(term[:, :, 0])
                 lost = (term[:, :, :1] - term) / first.clamp(min=1)[..., None]
                 density.append(lost.clamp(min=0).amax(dim=2))
-            phi.append(term.amin(dim=2))
-        return torch.cat(phi + clean + density, dim=2)
+            phi.append(least(term, dim=2))
+        parts = phi + clean + density
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=2)
 
 
 def _ways_of_pairs(block: Block, values: Tensor, width: int) -> list[Terms]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.layer1 import Range, lines_around_layer1
-from certgcl.bounds.rows import largest_by_insertion
+from certgcl.bounds.sorted_row import largest_by_insertion
 from certgcl.encoder import GCNWeights
 
 FREE, DROPPED, KEPT, ABSENT = range(4)  # what is known of an edge; the last is padding
@@ -252,6 +252,6 @@ def remaining(terms: Tensor, eligible: Tensor, fewest: Tensor, most: Tensor) -> 
 def _largest(terms: Tensor, number: int) -> Tensor:
     """The largest terms of every row in descending order, ``(C, K, M)`` to ``(C, number, M)``."""
     if number <= INSERTED:
-        return largest_by_insertion(terms, number)
+        return torch.stack(largest_by_insertion(terms, number), dim=1)
     ordered = np.sort(terms.transpose(1, 2).contiguous().numpy())  # several times as fast as topk
     return torch.from_numpy(ordered[..., : -number - 1 : -1].copy()).transpose(1, 2)
