@@ -214,6 +214,39 @@ def test_both_scores_are_side_by_side_and_one_is_marked(name: str, done: Callabl
     assert titles[first + 1] == "certified lower bound"
 
 
+@pytest.mark.parametrize("name", ["compactness-curve", "kappa", "augmentations", "table"])
+def test_four_panels_are_two_and_two(name: str, done: Callable[[str], Done]) -> None:
+    figure = done(name).figure
+    assert len(figure.axes) == 4
+    assert figure.axes[0].get_gridspec().get_geometry() == (2, 2)
+    assert figure.get_size_inches()[0] < 7  # on a page of that width its type is as large as the text
+
+
+def test_a_start_far_away_leaves_the_axis_to_the_rest_and_is_noted() -> None:
+    rows = [{"dataset": "toy", "method": "grace", "variant": "plain", "epoch": epoch, "paper_score": epoch / 10,
+             "certified_bound": -50.0 if epoch == 0 else epoch / 10, "norm": 1.0} for epoch in range(5)]
+    with figures.styled():
+        paper, certified, *_ = EXPERIMENTS["compactness-curve"].draw(rows).axes
+    assert paper.get_ylim()[0] < 0 < paper.get_ylim()[1]
+    assert not paper.texts
+    assert -1 < certified.get_ylim()[0] < 0.1
+    assert [text.get_text() for text in certified.texts] == ["off the axis: epoch 0 at -50"]
+
+
+def test_degrees_have_ticks_within_a_decade(done: Callable[[str], Done]) -> None:
+    axes = done("degree").figure.axes[0]
+    low, high = axes.get_xlim()
+    assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [1, 2, 5, 10]
+
+
+def test_only_labels_that_have_room_are_drawn() -> None:
+    _, grid = figures.grid(1, 1, "toy")
+    axes = grid[0][0]
+    points = [(0.0, 0.0), (0.5, 0.5), (0.97, 0.99), (1.0, 1.0)]
+    figures.label_points(axes, points, ["a", "b", "c", "d"], [(0, 1), (0, 1)])
+    assert sorted(text.get_text() for text in axes.texts) == ["a", "b", "d"]
+
+
 def test_infonce_is_shown_with_either_regularizer(done: Callable[[str], Done]) -> None:
     legends = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in done("infonce").figure.axes]
     assert legends == [["plain", "with the paper's score"], ["plain", "with the certified bound"]]

@@ -28,10 +28,18 @@ def draw(rows: list[Row]) -> figures.Figure:
             for (variant,), found in grouped(here, "variant").items():
                 by_epoch = {epoch: same for (epoch,), same in grouped(found, "epoch").items()}
                 figures.line(axes, by_epoch, name, variant, normed=normed)
+            start, later = (over_norm(some, name) if normed else column(some, name) for some in _parted(here))
+            if start and later:
+                figures.without_start(axes, start, later)
             axes.set_title(figures.SCORES[name])
             axes.set(xlabel=f"epochs of {method}", ylabel="compactness / norm" if normed else "compactness")
     figures.legend_below(figure, grid[0][0])
     return figure
+
+
+def _parted(rows: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Those before the first epoch, and those after it."""
+    return [row for row in rows if row["epoch"] == 0], [row for row in rows if row["epoch"] > 0]
 
 
 def summary(rows: list[Row]) -> list[Row]:

@@ -29,7 +29,7 @@ def draw(rows: list[Row]) -> figures.Figure:
         for axes, (name, words) in zip(panels, figures.SCORES.items(), strict=True):
             axes.scatter(column(here, "degree"), over_norm(here, name), s=5, alpha=0.4, linewidths=0,
                          color=figures.SCORE_COLOURS[name], rasterized=True)
-            axes.set_xscale("symlog", linthresh=1)
+            figures.degree_axis(axes)
             axes.set_title(words)
             axes.set(xlabel=f"degree ({method})", ylabel="compactness / norm")
         panels[1].sharey(panels[0])

@@ -19,7 +19,9 @@ NAMES = {"plain": "plain", "released": "with the paper's score", "certified": "w
 SCORES = {"paper_score": "the paper's score (not a bound)", "certified_bound": "certified lower bound"}
 SHORT = {"paper_score": "paper's score", "certified_bound": "certified bound"}
 SCORE_COLOURS = {"paper_score": COLOURS["released"], "certified_bound": COLOURS["certified"]}
-BINS = 40
+BINS = 40  # at most: few values have fewer
+APART = 0.09  # of the range of all points: labels of nearer ones would overlap
+FAR = 4  # ranges of all other values: what starts farther away is left off the axis
 STYLE: Any = {"axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": "medium", "font.size": 9,
          "legend.frameon": False, "legend.fontsize": "small", "svg.hashsalt": "certgcl", "savefig.dpi": 130}
 
@@ -33,13 +35,15 @@ def styled() -> Iterator[None]:
         yield
 
 
-def grid(rows: int, columns: int, title: str) -> tuple[Figure, Sequence[Sequence[Axes]]]:
-    """An empty figure of so many panels."""
+def grid(rows: int, panels: int, title: str) -> tuple[Figure, Sequence[Sequence[Axes]]]:
+    """An empty figure of so many panels in each row; four are laid out as two and two, for their type to stay large."""
     from matplotlib import figure as drawing
 
-    figure: Figure = drawing.Figure(figsize=(3.3 * columns, 2.7 * rows + 0.4), layout="constrained")
+    columns = panels if panels < 4 else panels // 2
+    lines = rows * panels // columns
+    figure: Figure = drawing.Figure(figsize=(3.3 * columns, 2.7 * lines + 0.4), layout="constrained")
     figure.suptitle(title, fontsize="medium", x=0.01, ha="left", fontweight="bold")
-    return figure, figure.subplots(rows, columns, squeeze=False)
+    return figure, figure.subplots(lines, columns, squeeze=False).reshape(rows, panels)
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
@@ -53,7 +57,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 def histogram(axes: Axes, values: Mapping[str, Sequence[float]], colours: Mapping[str, str]) -> None:
     """Shares of nodes over common bins, with dashed lines at the quartiles of each."""
     everything = np.concatenate([np.asarray(one, dtype=float) for one in values.values()])
-    edges = np.histogram_bin_edges(everything, bins=BINS)
+    edges = np.histogram_bin_edges(everything, bins=min(BINS, max(8, round(2 * len(everything) ** 0.5))))
     for name, one in values.items():
         weights = np.full(len(one), 100 / len(one))
         axes.hist(one, bins=edges, weights=weights, color=colours[name], alpha=0.55, label=name)
@@ -67,8 +71,8 @@ def line(axes: Axes, groups: dict[float, list[Row]], name: str, variant: str, *,
     at = list(groups)
     means, deviations = zip(*(spread(over_norm(rows, name) if normed else column(rows, name))
                               for rows in groups.values()), strict=True)
-    axes.errorbar(at, means, deviations, marker="o", markersize=3, linewidth=1.2, capsize=2, color=COLOURS[variant],
-                  label=NAMES[variant])
+    axes.errorbar(at, means, deviations if any(deviations) else None, marker="o", markersize=3, linewidth=1.2,
+                  capsize=2, color=COLOURS[variant], label=NAMES[variant])
 
 
 def bars(axes: Axes, groups: dict[str, dict[str, list[float]]]) -> None:
@@ -91,6 +95,42 @@ def zoomed(axes: Axes, values: Sequence[float]) -> None:
     if low > 0.5 * high > 0:
         axes.set_ylim(low - 0.6 * (high - low) - 0.01 * high, high + 0.2 * (high - low) + 0.01 * high)
         axes.set_ylabel(f"{axes.get_ylabel()} (axis cut)")
+
+
+def degree_axis(axes: Axes) -> None:
+    """Degrees on a logarithmic axis with room for zero, and ticks at 1, 2 and 5 of every decade."""
+    from matplotlib.ticker import SymmetricalLogLocator
+
+    axes.set_xscale("symlog", linthresh=1)
+    axes.xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=1, subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def without_start(axes: Axes, start: Sequence[float], later: Sequence[float]) -> None:
+    """Where a line starts so far away that all else is flat, the axis shows the rest, and a note where it starts."""
+    low, high = min(later), max(later)
+    if max(high, *start) - min(low, *start) <= FAR * (high - low):
+        return
+    axes.set_ylim(low - 0.25 * (high - low), high + 0.1 * (high - low))  # with room for the note
+    axes.text(0.98, 0.03, f"off the axis: epoch 0 at {spread(start)[0]:.2g}", transform=axes.transAxes, ha="right",
+              fontsize="small", color="0.35")
+
+
+def label_points(axes: Axes, points: Sequence[tuple[float, float]], labels: Sequence[str],
+                 limits: Sequence[tuple[float, float]]) -> None:
+    """Labels beside points, but for those too near the one labelled before; the last is always labelled.
+
+    Args:
+        limits: the ranges of x and y that distances are measured by.
+    """
+    sizes = np.array([high - low or 1.0 for low, high in limits])
+    places = np.array(points) / sizes
+    kept = [len(points) - 1]
+    for place in range(len(points) - 2, -1, -1):
+        if np.abs(places[place] - places[kept[-1]]).max() > APART:
+            kept.append(place)
+    for place in kept:
+        axes.annotate(labels[place], points[place], textcoords="offset points", xytext=(3, 3), fontsize=7)
 
 
 def legend_below(figure: Figure, axes: Axes) -> None:

@@ -28,9 +28,8 @@ def draw(rows: list[Row]) -> figures.Figure:
         for axes, variant in zip(panels, ("released", "certified"), strict=True):
             shown = {figures.NAMES[name]: losses[name] for name in ("plain", variant)}
             figures.histogram(axes, shown, {figures.NAMES[name]: figures.COLOURS[name] for name in ("plain", variant)})
-            axes.set_xlabel("InfoNCE, mean over pairs of views")
-            axes.set_title(method)
-            axes.legend()
+            axes.set_xlabel(f"InfoNCE, mean over pairs of views ({method})")
+            axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0)
     return figure
 
 

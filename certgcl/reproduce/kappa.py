@@ -22,27 +22,35 @@ def measure(study: Study, recipe: Recipe) -> list[Row]:
 
 
 def draw(rows: list[Row]) -> figures.Figure:
-    """Micro-F1 and both scores against κ, plain at κ = 0; at last the trade-off of the two that count."""
+    """Micro-F1 against κ, plain at κ = 0, beside its trade-off with the certified bound; and both scores against κ."""
     methods = grouped(rows, "method")
     figure, grid = figures.grid(len(methods), 4, f"{rows[0]['dataset']}: the share κ of the regularizer in the loss")
-    for ((method,), here), (accuracy, *scores, trade) in zip(methods.items(), grid, strict=True):
+    for ((method,), here), (accuracy, trade, *scores) in zip(methods.items(), grid, strict=True):
         for (variant,), found in grouped(here, "variant").items():
             by_kappa = {kappa: same for (kappa,), same in grouped(found, "kappa").items()}
             figures.line(accuracy, by_kappa, "micro", variant)
             for axes, name in zip(scores, figures.SCORES, strict=True):
                 figures.line(axes, by_kappa, name, variant, normed=True)
-            ends = [(spread(over_norm(same, "certified_bound"))[0], spread(column(same, "micro"))[0])
-                    for same in by_kappa.values()]
-            trade.plot(*zip(*ends, strict=True), "o-", color=figures.COLOURS[variant], markersize=3, linewidth=1.2)
-            for (x, y), kappa in zip(ends, by_kappa, strict=True):
-                trade.annotate(f"{kappa:g}", (x, y), textcoords="offset points", xytext=(3, 3), fontsize=6)
+        _draw_trade(trade, here)
         accuracy.set(xlabel=f"κ ({method})", ylabel="Micro-F1")
         for axes, words in zip(scores, figures.SCORES.values(), strict=True):
             axes.set_title(words)
             axes.set(xlabel="κ", ylabel="compactness / norm")
-        trade.set(xlabel="certified lower bound / norm", ylabel="Micro-F1", title="trade-off, κ beside the points")
     figures.legend_below(figure, grid[0][0])
     return figure
+
+
+def _draw_trade(axes: figures.Axes, rows: list[Row]) -> None:
+    """Micro-F1 against the certified bound, a point for each κ."""
+    means = {key: (spread(over_norm(same, "certified_bound"))[0], spread(column(same, "micro"))[0])
+             for key, same in grouped(rows, "variant", "kappa").items()}
+    limits = [(min(values), max(values)) for values in zip(*means.values(), strict=True)]
+    for variant in dict.fromkeys(variant for variant, _ in means):
+        here = {f"{kappa:g}": point for (one, kappa), point in means.items() if one == variant}
+        axes.plot(*zip(*here.values(), strict=True), "o-", color=figures.COLOURS[variant], markersize=3, linewidth=1.2)
+        figures.label_points(axes, list(here.values()), list(here), limits)
+    axes.set(xlabel="certified lower bound / norm", ylabel="Micro-F1", title="trade-off, κ beside the points")
+    axes.locator_params(axis="x", nbins=4)
 
 
 def summary(rows: list[Row]) -> list[Row]:
