@@ -16,8 +16,8 @@ def multiply_adds(graph: certgcl.Graph, drops: AdmissibleDrops, widths: tuple[in
 
     - projection ``X W1``: ``nonzeros(X) d1``; as a dense product it would be ``N F d1``.
     - layer 1, the row lemma on ``±Y``: ``2 d1 (S + Σ t_j)``.
-    - layer 2 by intervals: ``V = H W2`` from the middle and the radius of H, ``2 d1 d2 Σ L_j`` (and once more, without
-      cases, for the box), then the row lemma on both ends, ``2 d2 (S + Σ t_j)``.
+    - layer 2 by intervals: ``V = H W2`` from the middle and the radius of H, ``2 d1 d2 Σ L_j``, then the row lemma on
+      both ends, ``2 d2 (S + Σ t_j)``.
     - layer 2 by functionals ``±W2[:, m]``: with ``a`` the mean of a row's two slopes and ``b`` half their difference,
       ``C_jk(±W2) = ±(a y_k) W2 - (b y_k) |W2|``, which is ``2 d1 d2`` for both signs, at every neighbour and the row
       itself, and again for its constants: ``2 d1 d2 Σ_j L_j (ρ (d_j + 2) + 1)``, the last 1 for the intervals. The
@@ -31,13 +31,13 @@ def multiply_adds(graph: certgcl.Graph, drops: AdmissibleDrops, widths: tuple[in
     degree, counts = graph.degree, drops.local + 1
     cases, lines = counts.clamp(max=method.resolution), counts.clamp(max=method.line_resolution(d1))
     by_lines = torch.where(degree > (int(degree.max()) if method.hubs is None else method.hubs), 0, degree + 4)
-    slots, rows = int(degree.sum()), int(degree.sum() + counts.sum())
+    rows = int(degree.sum() + counts.sum())
     nonzeros = graph.x.values().numel() if graph.x.layout == torch.sparse_csr else int((graph.x != 0).sum())
     around = torch.zeros_like(cases).index_add_(0, graph.col, cases[graph.row])  # Σ_{i ∈ N(j)} T_i
     parts = {
         "projection": nonzeros * d1,
         "layer 1": 2 * d1 * rows,
-        "layer 2 by intervals": 2 * d1 * d2 * (int(lines.sum()) + graph.num_nodes) + 2 * d2 * (rows + 2 * slots),
+        "layer 2 by intervals": 2 * d1 * d2 * int(lines.sum()) + 2 * d2 * rows,
         "layer 2 by functionals": 2 * d1 * d2 * int((lines * (rules * (degree + 2) + 1)).sum()),
         "output": rules * directions * d1 * (
             d2 * int(cases.sum()) + int((around * lines * (rules * by_lines + 2)).sum())

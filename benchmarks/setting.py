@@ -4,6 +4,10 @@ from collections.abc import Callable
 from functools import partial
 
 import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch_geometric.nn.models import GCN
+from torch_geometric.utils import dropout_edge
 
 import certgcl
 from certgcl import presets
@@ -23,6 +27,32 @@ def grace_step(graph: certgcl.Graph,
     """One training step of GRACE as its preset for Cora has it."""
     session = certgcl.GRACE(**presets.get("grace", "Cora").settings(), regularizer=regularizer).session(graph)
     return partial(session.step, 0)
+
+
+def usual_grace_step(graph: certgcl.Graph) -> Callable[[], object]:
+    """The same step as it is usually written: PyG's ``GCNConv`` and ``dropout_edge``, one loss for each direction."""
+    settings = presets.get("grace", "Cora").settings()
+    x, edges, hidden = graph.x.float(), graph.edge_index, settings["hidden"]
+    encoder = GCN(graph.num_features, 2 * hidden, 2, hidden)
+    projector = nn.Sequential(nn.Linear(hidden, hidden), nn.ELU(), nn.Linear(hidden, hidden))
+    modules = nn.ModuleList([encoder, projector])
+    optimizer = torch.optim.Adam(modules.parameters(), settings["learning_rate"], weight_decay=1e-5)
+
+    def one_direction(p: Tensor, q: Tensor) -> Tensor:
+        within, across = (torch.exp(p @ other.T / settings["temperature"]) for other in (p, q))
+        others = within.sum(dim=1) - within.diagonal() + across.sum(dim=1)
+        return -torch.log(across.diagonal() / others).mean()
+
+    def step() -> float:
+        views = [dropout_edge(edges, rate, force_undirected=True)[0] for rate in settings["drop_rates"]]
+        p, q = (functional.normalize(projector(encoder(x, view).relu())) for view in views)
+        loss = (one_direction(p, q) + one_direction(q, p)) / 2
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    return step
 
 
 def budget(graph: certgcl.Graph) -> certgcl.EdgeDropBudget:

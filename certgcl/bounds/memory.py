@@ -32,7 +32,7 @@ def estimated_bytes(method: BoundMethod, weights: GCNWeights, problem: DropProbl
     kept = hidden * (hood.inner.targets.numel() + 2 * lines)  # Y and the bounds of layer 1
     anchors = int(cases.sum())
     steps = (
-        2 * (hidden + 3 * channels) * hood.inner.nodes.numel(),  # layer 2 on the box, and the terms of its row lemma
+        2 * (hidden + 3 * channels) * hood.inner.nodes.numel(),  # the range of V, and the terms of layer 2
         4 * channels * anchors + 2 * min(values, MAX_PAIR_VALUES),  # C and φ of some channels of layer 2
         anchors * (4 * channels + directions * rules * (hidden + channels)),  # the output
     )

@@ -1,9 +1,11 @@
-"""Training GRACE with a certified bound costs at most twice a plain step.
+"""Training GRACE with a certified bound costs a few plain steps; the aim is at most two.
 
 A step of GRACE on Cora with its preset (encoder 256, 128; all negatives), with the regularizer of each variant; all in
-turn, the median of the repeats. Peak memory is that of a fresh process after two steps.
+turn, the median of the repeats. Peak memory is that of a fresh process after two steps. Beside certgcl's own plain step
+stands the usual one, of PyG's layers and one loss for each direction, for comparison: ratios and aims are against
+certgcl's own, the faster one.
 
-``CERTGCL_DATA=... python -m benchmarks.training_costs_at_most_twice_a_plain_step [--json FILE]``
+``CERTGCL_DATA=... python -m benchmarks.training_costs_a_few_plain_steps [--json FILE]``
 """
 
 import statistics
@@ -15,7 +17,7 @@ import torch
 import certgcl
 from benchmarks import measure, report
 from benchmarks.real_graphs import load
-from benchmarks.setting import grace_step
+from benchmarks.setting import grace_step, usual_grace_step
 from certgcl.bounds import METHODS as LIBRARY
 from certgcl.bounds import BoundMethod, Degree
 
@@ -33,9 +35,10 @@ class Variant(NamedTuple):
     at_most: float | None  # the aim, in plain steps
 
 
-PLAIN = "plain"
+PLAIN, USUAL = "plain", "plain, as usually written with PyG"
 VARIANTS: dict[str, Variant | None] = {
     PLAIN: None,
+    USUAL: None,
     "released, all anchors": Variant("released", None, 1.25),
     "degree-cheap, all anchors": Variant("degree-cheap", None, 2.0),
     "degree-fast, 256 anchors": Variant("degree-fast", 256, 2.0),
@@ -43,16 +46,17 @@ VARIANTS: dict[str, Variant | None] = {
 }
 
 
-def make_step(graph: certgcl.Graph, variant: Variant | None) -> Callable[[], object]:
+def make_step(graph: certgcl.Graph, name: str) -> Callable[[], object]:
+    variant = VARIANTS[name]
     if variant is None:
-        return grace_step(graph)
+        return grace_step(graph) if name == PLAIN else usual_grace_step(graph)
     return grace_step(graph, certgcl.CompactnessRegularizer(
         method=METHODS[variant.method], anchors=-1 if variant.anchors is None else variant.anchors))
 
 
-def peak_memory(name: str, variant: Variant | None) -> float:
+def peak_memory(graph: str, name: str) -> float:
     """The peak in GB of a process that makes two steps."""
-    step = make_step(certgcl.Graph.of(load(name)), variant)
+    step = make_step(certgcl.Graph.of(load(graph)), name)
     _, spent = measure.cost(lambda: (step(), step()))
     return spent["peak_gb"]
 
@@ -68,14 +72,14 @@ def main() -> None:
     memory: dict[str, float | None] = {}
     for name in dict.fromkeys([PLAIN, *arguments.variants]):
         try:
-            memory[name] = measure.in_fresh_process(peak_memory, arguments.graph, VARIANTS[name])
+            memory[name] = measure.in_fresh_process(peak_memory, arguments.graph, name)
         except MemoryError:
             memory[name] = None
         print(f"{name}: {'does not fit in memory' if memory[name] is None else f'{memory[name]:.2f} GB'}", flush=True)
     graph = certgcl.Graph.of(load(arguments.graph))
-    steps = {name: make_step(graph, VARIANTS[name]) for name, peak in memory.items() if peak is not None}
+    steps = {name: make_step(graph, name) for name, peak in memory.items() if peak is not None}
     times = measure.interleaved(steps, arguments.repeats, arguments.warmups)
-    report.publish("training_costs_at_most_twice_a_plain_step", arguments.json, graph=arguments.graph,
+    report.publish("training_costs_a_few_plain_steps", arguments.json, graph=arguments.graph,
                    repeats=arguments.repeats, methods={name: repr(method) for name, method in METHODS.items()},
                    **compare(times, memory))
 
