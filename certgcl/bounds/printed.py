@@ -8,6 +8,7 @@ How they differ from a bound, and why that matters (``docs/errata.md`` has the c
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,8 +67,9 @@ class PrintedScore:
         views = self._views(graph, directions.shape[1])
         projected = graph.project(weights.w1)
         hidden = weights.activation1(graph.propagate(projected) + weights.b1)
-        lower1, upper1 = self._box(problem, projected, weights.b1)
-        lower2, upper2 = self._box(problem, hidden @ weights.w2, weights.b2)
+        box = _PaperBox(problem, projected.dtype)
+        lower1, upper1 = box.range(projected, weights.b1)
+        lower2, upper2 = box.range(hidden @ weights.w2, weights.b2)
 
         lines = weights.activation2.lines(lower2, upper2, "parallel")
         slopes = Range.between(lines.lower_slope, lines.upper_slope)
@@ -90,23 +92,44 @@ class PrintedScore:
                                  "a view has the nodes of its graph", "Drop edges only")
         return views
 
-    def _box(self, problem: DropProblem, values: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        """``L [v]+ + U [v]- + b`` and its mirror image with the paper's ``L = diag(1/D)`` and
-        ``U_ij = ((D_i - q_i)(D_j - q_j))^(-1/2)``."""
-        graph = problem.graph
-        own = (graph.degree + 1).to(values.dtype).reciprocal()[:, None]
-        scale = inverse_sqrt_degree(graph.degree, problem.drops.requested, values.dtype)
-        upper = ConstantMatrix(csr_matrix(graph.rowptr, graph.col, scale[graph.row] * scale[graph.col],
-                                          (graph.num_nodes,) * 2), symmetric=True)
 
+class _PaperBox:
+    """The paper's ``L = diag(1/D)`` and ``U_ij = ((D_i - q_i)(D_j - q_j))^(-1/2)``."""
+
+    def __init__(self, problem: DropProblem, dtype: torch.dtype) -> None:
+        graph = problem.graph
+        scale = inverse_sqrt_degree(graph.degree, problem.drops.requested, dtype)
+        self.upper = ConstantMatrix(csr_matrix(graph.rowptr, graph.col, scale[graph.row] * scale[graph.col],
+                                               (graph.num_nodes,) * 2), symmetric=True)
+        self.own_lower, self.own_upper = (graph.degree + 1).to(dtype).reciprocal()[:, None], scale.square()[:, None]
+
+    def range(self, values: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """``L [v]+ + U [v]- + b`` and its mirror image."""
         def most(v: Tensor) -> Tensor:  # U v for v of one sign
-            return upper @ v + scale.square()[:, None] * v
+            return torch.addcmul(self.upper @ v, self.own_upper, v)
 
         positive, negative = signed_parts(values)
-        return own * positive + most(negative) + bias, own * negative + most(positive) + bias
+        return self.own_lower * positive + most(negative) + bias, self.own_lower * negative + most(positive) + bias
 
 
 def _least_products(omega: Tensor, values: Range) -> Tensor:
     """The least ``ω · v`` over the range of v at every node, ``(N, C)``."""
-    terms = omega * values.middle[:, None]
-    return torch.addcmul(terms, omega.abs(), values.radius[:, None], value=-1).sum(dim=2)
+    least: Tensor = _LeastProducts.apply(omega, *values)  # type: ignore[no-untyped-call]
+    return least
+
+
+class _LeastProducts(torch.autograd.Function):
+    """``ω · middle - |ω| · radius``, with gradients in half of torch's passes over the largest tensor."""
+
+    @staticmethod
+    def forward(ctx: Any, omega: Tensor, middle: Tensor, radius: Tensor) -> Tensor:
+        ctx.save_for_backward(omega, middle, radius)
+        return (omega * middle[:, None]).addcmul_(omega.abs(), radius[:, None], value=-1).sum(dim=2)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        omega, middle, radius = ctx.saved_tensors
+        sign, gradient = omega.sign(), gradients[0][..., None]
+        to_omega = torch.addcmul(middle[:, None], sign, radius[:, None], value=-1).mul_(gradient)
+        share = omega * gradient
+        return to_omega, share.sum(dim=1), share.mul_(sign).sum(dim=1).neg_()
