@@ -94,7 +94,7 @@ class Preset:
         temperature: τ of InfoNCE.
         kappa: κ, the share of the regularizer in the loss.
         anchors: of the regularizer in one step, -1 for all nodes.
-        every: the regularizer is in every so manieth epoch.
+        every: the regularizer is in every n-th epoch.
         batch: how many nodes InfoNCE compares in one step, None for all.
         protocol: of the evaluation.
         sources: where each of these values is from.

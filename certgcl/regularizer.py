@@ -41,7 +41,7 @@ class CompactnessRegularizer:
             to the method that trains, which takes the larger of its two drop rates.
         scale: scores are divided by the mean norm of the varying view's embeddings (a constant to the gradient) and
             multiplied by this, so that shrinking or blowing up embeddings gains nothing. None leaves them as they are.
-        every: the methods add the term in every so manieth epoch only, which makes it cheap on dense graphs.
+        every: the methods add the term in every n-th epoch only, which makes it cheap on dense graphs.
 
     Example::
 

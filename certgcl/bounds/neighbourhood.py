@@ -1,6 +1,6 @@
 """The part of a graph that decides the embeddings of some anchors: two hops, and what may be dropped in them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -46,16 +46,6 @@ class Hop:
     def row(self) -> Tensor:
         """The row of every slot, ``(S,)``."""
         return torch.repeat_interleave(torch.arange(self.nodes.numel(), device=self.col.device), self.degree)
-
-    def with_targets(self, targets: Tensor, col: Tensor, own: Tensor) -> "Hop":
-        """The same rows, with their neighbours and themselves found elsewhere."""
-        return replace(self, targets=targets, col=col, own=own)
-
-    def reordered(self, order: Tensor) -> "Hop":
-        """The same rows with their slots in another order, which must stay in their rows."""
-        moved = {name: getattr(self, name)[order]
-                 for name in ("col", "graph_slot", "droppable", "most_drops", "low", "high")}
-        return replace(self, **moved)
 
     def scale(self, dropped: Tensor | int) -> Tensor:
         """``s(t)`` of every node, ``(R,)``, or ``(R, T)`` for a ``(R, T)`` table of drop counts."""
