@@ -18,14 +18,21 @@ import torch
 GB = 1024**3
 
 
-def interleaved(calls: Mapping[str, Callable[[], object]], repeats: int, warmups: int = 1) -> dict[str, list[float]]:
-    """Seconds of each call. Every repeat makes all of them in turn, so that a slow moment meets all alike."""
+def interleaved(calls: Mapping[str, Callable[[], object]], repeats: int, warmups: int = 1,
+                settle: int = 0) -> dict[str, list[float]]:
+    """Seconds of each call. Every repeat makes all of them in turn, so that a slow moment meets all alike.
+
+    Args:
+        settle: calls that go before each timed one, so that none meets the caches and the heap as another left them.
+    """
     for _ in range(warmups):
         for call in calls.values():
             call()
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(repeats):
         for name, call in calls.items():
+            for _ in range(settle):
+                call()
             seconds[name].append(timed(call)[1])
     return seconds
 

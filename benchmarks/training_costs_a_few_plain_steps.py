@@ -1,9 +1,9 @@
 """Training GRACE with a certified bound costs a few plain steps; the aim is at most two.
 
 A step of GRACE on Cora with its preset (encoder 256, 128; all negatives), with the regularizer of each variant; all in
-turn, the median of the repeats. Peak memory is that of a fresh process after two steps. Beside certgcl's own plain step
-stands the usual one, of PyG's layers and one loss for each direction, for comparison: ratios and aims are against
-certgcl's own, the faster one.
+turn, each after an untimed step of its own kind, the median of the repeats. Peak memory is that of a fresh process
+after two steps. Beside certgcl's own plain step stands the usual one, of PyG's layers and one loss for each direction,
+for comparison: ratios and aims are against certgcl's own, the faster one.
 
 ``CERTGCL_DATA=... python -m benchmarks.training_costs_a_few_plain_steps [--json FILE]``
 """
@@ -78,7 +78,7 @@ def main() -> None:
         print(f"{name}: {'does not fit in memory' if memory[name] is None else f'{memory[name]:.2f} GB'}", flush=True)
     graph = certgcl.Graph.of(load(arguments.graph))
     steps = {name: make_step(graph, name) for name, peak in memory.items() if peak is not None}
-    times = measure.interleaved(steps, arguments.repeats, arguments.warmups)
+    times = measure.interleaved(steps, arguments.repeats, arguments.warmups, settle=1)
     report.publish("training_costs_a_few_plain_steps", arguments.json, graph=arguments.graph,
                    repeats=arguments.repeats, methods={name: repr(method) for name, method in METHODS.items()},
                    **compare(times, memory))
