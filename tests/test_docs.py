@@ -29,6 +29,7 @@ import typer.main
 from sklearn.linear_model import LogisticRegression
 
 import certgcl
+from benchmarks import tables
 from certgcl.bounds import SEARCHES
 from certgcl.cli import app, demo
 from certgcl.datasets import DATASETS
@@ -325,3 +326,9 @@ def test_the_reference_has_every_command(site: Path) -> None:
     reference = (site / "reference" / "command_line.html").read_text(encoding="utf-8")
     for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
         assert f"certgcl {name}" in reference, name
+
+
+@pytest.mark.parametrize("page", tables.PAGES, ids=lambda page: page.name)
+def test_measured_tables_are_those_of_the_results(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert tables.rewritten(text) == text
