@@ -32,7 +32,7 @@ def _measured(name: str) -> str:
     if one.exists():
         return report(json.loads(one.read_text()))
     if runs.exists():
-        return "\n\n".join(training_tables.tables([json.loads(line) for line in runs.open()]))
+        return "\n\n".join(training_tables.tables([json.loads(line) for line in runs.read_text().splitlines()]))
     return "Not measured yet."
 
 
