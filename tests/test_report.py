@@ -1,17 +1,12 @@
 import json
 import re
-import shlex
-import sys
 from dataclasses import replace
 from functools import cache
-from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import networkx as nx
 import pytest
 import torch
-from torch_geometric.data import Data
 
 import certgcl
 from certgcl import Certificate, EdgeDropBudget, Graph
@@ -24,40 +19,8 @@ from certgcl.report.page import moment, number, percent, render
 from certgcl.report.subject import deciding
 from certgcl.report.words import budget_rule
 from certgcl.training import History
-from tests.cli import json_of, plain, run
+from tests.report_pages import SECTIONS, Page, data_of
 from tests.toys import random_graph, toy_graph, toy_weights
-
-SECTIONS = ("summary", "values", "degrees", "curve", "accuracy", "fragile", "training")
-
-
-class Page(HTMLParser):
-    """The text of a page, its ids, and the JSON in it."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.ids: list[str] = []
-        self.text, self._json = "", ""
-        self.feed(html)
-        self.numbers: dict[str, Any] = json.loads(self._json)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.ids += [str(value) for name, value in attrs if name == "id"]
-
-    def handle_data(self, data: str) -> None:
-        if self.ids and self.ids[-1] == "numbers" and not self._json:
-            self._json = data
-        else:
-            self.text += data
-
-
-def data_of(graph: Graph, labels: bool = True) -> Data:
-    n = graph.num_nodes
-    part = torch.arange(n) % 4
-    masks = {"train_mask": part < 2, "val_mask": part == 2, "test_mask": part == 3}
-    y = (graph.x[:, 0] > 0).long() if labels else None
-    return Data(x=graph.x, edge_index=graph.edge_index, y=y, **(masks if labels else {}))
 
 
 @cache
@@ -310,166 +273,3 @@ def test_a_hub_is_drawn_without_losing_its_witness() -> None:
 def test_another_graph_or_encoder_is_refused(others: dict[str, Any], message: str) -> None:
     with pytest.raises(ReportError, match=message):
         gather(subject(**others), sample=0)
-
-
-# -- the command -----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certified run on a graph with masks, in a folder with an awkward name."""
-    folder = tmp_path_factory.mktemp("report")
-    karate = certgcl.load_dataset("karate")
-    torch.save(data_of(Graph.of(karate)), folder / "graph.pt")
-    json_of("train", "--graph", str(folder / "graph.pt"), "--epochs", "3", "--regularizer", "none", "--set", "hidden=4",
-            "--set", "drop_rates=0.4,0.2", "--certify", "--out", str(folder / "a <b>run</b>"))
-    return folder
-
-
-def test_a_run_has_every_section(folder: Path) -> None:
-    target = folder / "a <b>run</b>"
-    found = json_of("report", str(target), "--sample", "4")
-    assert found["missing"] == {}
-    assert found["out"] == str(target / "report.html")
-    page = Page((target / "report.html").read_text(encoding="utf-8"))
-    certificate = Certificate.load(target / "certificate.npz")
-    assert page.numbers["values"]["lower"] == certificate.lower.tolist()
-    assert found["certificate"]["lower_min"] == float(certificate.lower.min())
-    assert page.numbers["training"]["epochs"] == 3
-    assert "b" not in [tag for tag, number in zip(page.tags, page.tags[1:], strict=False) if number == "h1"]
-    assert "a <b>run</b>" in page.text
-    assert "round(0.4 × degree)" in page.text
-    assert page.numbers["origin"]["seed"] == 0
-    assert set(page.numbers["origin"]["versions"]) >= {"certgcl", "torch"}
-
-
-def test_the_commands_make_the_run_again(folder: Path) -> None:
-    target, again = folder / "a <b>run</b>", folder / "again"
-    run("report", str(target), "--sample", "0", "--out", str(folder / "again.html"))
-    train, certify, report = Page((folder / "again.html").read_text()).numbers["origin"]["commands"]
-    words = shlex.split(train.replace(shlex.quote(str(target)), str(again)))
-    assert words[0] == "certgcl"
-    json_of(*words[1:])
-    first, second = (json.loads((path / "config.json").read_text())["config"] for path in (target, again))
-    assert first == second
-    found = json_of(*shlex.split(certify.replace(shlex.quote(str(target)), str(again)))[1:])
-    certificate = Certificate.load(found["certificate"]["path"])
-    torch.testing.assert_close(certificate.lower, Certificate.load(target / "certificate.npz").lower)
-    assert json_of(*shlex.split(report)[1:], "--sample", "0")["out"] == str(target / "report.html")
-    inside = json_of("report", str(again / "certificates" / "degree-0.4"), "--sample", "0")
-    assert set(inside["missing"]) == {"curve", "accuracy"}
-    json_of(*shlex.split(certify.replace(shlex.quote(str(target)), str(again)).replace("0.4", "1"))[1:])
-    several = run("report", str(again))
-    assert (several.exit_code, "with 2 certificates" in several.stderr) == (1, True)
-
-
-def test_a_certificate_in_a_run_is_made_again_by_its_own_commands(folder: Path,
-                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    target = folder / "a <b>run</b>"
-    inside = target / "certificates" / "optimized-2"
-    json_of("certify", "--run", str(target), "--budget", "2", "--method", "optimized")
-    json_of("report", str(inside), "--sample", "0")
-    numbers = Page((inside / "report.html").read_text()).numbers
-    assert numbers["name"] == f"{target.name}, optimized-2"
-    _, certify, report = map(shlex.split, numbers["origin"]["commands"])
-    assert certify == ["certgcl", "certify", "--run", str(target), "--budget", "2", "--method", "optimized"]
-    assert report == ["certgcl", "report", str(inside)]
-    assert numbers["origin"]["lines"] == ""
-    monkeypatch.chdir(inside)
-    json_of("report", ".", "--sample", "0", "--out", str(folder / "here.html"))
-    here = Page((folder / "here.html").read_text()).numbers
-    assert here["name"] == numbers["name"]
-    assert [shlex.split(command)[-1] for command in here["origin"]["commands"]] == [str(target.resolve()), ".", "."]
-
-
-def test_a_certificate_that_no_command_makes_is_made_again_in_python(folder: Path) -> None:
-    target, some = folder / "a <b>run</b>", folder / "some nodes"
-    json_of("certify", "--run", str(target), "--budget", "2", "--nodes", "3:8", "--out", str(some))
-    options = "--graph", str(folder / "graph.pt"), "--weights", str(target / "encoder.npz")
-    json_of("report", str(some), *options, "--sample", "0")
-    numbers = Page((some / "report.html").read_text()).numbers
-    assert numbers["name"] == "some nodes"
-    assert [shlex.split(command)[1] for command in numbers["origin"]["commands"]] == ["report"]
-    *lines, last = numbers["origin"]["lines"].splitlines()
-    known = {"certgcl": certgcl, "model": certgcl.GCNWeights.load(target / "encoder.npz"),
-             "graph": certgcl.load_dataset("karate")}
-    exec("\n".join([*lines, f"new = {last}"]), known)
-    old, new = known["old"], known["new"]
-    assert old.nodes.tolist() == new.nodes.tolist() == list(range(3, 8))
-    assert torch.equal(old.lower, new.lower)
-
-
-def test_a_certificate_of_other_directions_is_not_taken_for_compactness(folder: Path, tmp_path: Path) -> None:
-    target, margins = folder / "a <b>run</b>", tmp_path / "margins.npz"
-    model, graph = certgcl.GCNWeights.load(target / "encoder.npz"), certgcl.load_dataset("karate")
-    directions = torch.ones(34, model.w2.shape[1], dtype=torch.float64)
-    certgcl.linear_bounds(model, graph, 2, directions).save(margins)
-    json_of("report", str(margins), "--graph", str(folder / "graph.pt"), "--weights", str(target / "encoder.npz"),
-            "--sample", "0")
-    numbers = Page(margins.with_suffix(".html").read_text()).numbers
-    assert [shlex.split(command)[1] for command in numbers["origin"]["commands"]] == ["report"]
-    known = {"certgcl": certgcl, "model": model, "graph": graph}
-    exec(numbers["origin"]["lines"], known)
-    assert torch.equal(known["old"].directions, directions)  # type: ignore[attr-defined]
-
-
-def test_a_certificate_alone_and_with_its_graph(folder: Path, tmp_path: Path) -> None:
-    target = folder / "a <b>run</b>"
-    alone = tmp_path / "alone.npz"
-    alone.write_bytes((target / "certificate.npz").read_bytes())
-    result = run("report", str(alone))
-    assert result.exit_code == 0, result.stderr
-    assert "without degrees: The graph is not at hand" in result.stdout
-    assert result.stdout.endswith(f"written to {tmp_path / 'alone.html'}\n")
-    whole = json_of("report", str(alone), "--graph", str(folder / "graph.pt"), "--weights", str(target / "encoder.npz"),
-                    "--sample", "3")
-    assert set(whole["missing"]) == {"training"}
-
-
-def test_a_run_that_is_not_finished_and_one_without_its_graph(folder: Path, tmp_path: Path) -> None:
-    target = folder / "a <b>run</b>"
-    for name in ("config.json", "history.jsonl"):
-        (tmp_path / name).write_bytes((target / name).read_bytes())
-    unfinished = json_of("report", str(tmp_path))
-    assert "training is not finished" in unfinished["missing"]["curve"]
-    assert "certgcl certify --run" in unfinished["missing"]["values"]
-    assert run("report", str(tmp_path)).stdout.count("certgcl certify --run") == 1
-    for name in ("encoder.npz", "certificate.npz"):
-        (tmp_path / name).write_bytes((target / name).read_bytes())
-    (tmp_path / "source.json").write_text(json.dumps({"graph": str(tmp_path / "gone.pt")}))
-    moved = json_of("report", str(tmp_path))
-    assert "could not be loaded" in moved["missing"]["degrees"]
-    there = json_of("report", str(tmp_path), "--graph", str(folder / "graph.pt"), "--sample", "2")
-    assert there["missing"] == {}
-
-
-def test_wrong_input_is_refused_by_name(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = folder / "a <b>run</b>"
-    missing = run("report", "no-such-run")
-    assert (missing.exit_code, "does not exist" in plain(missing.stderr)) == (2, True)
-    both = run("report", str(target), "--dataset", "karate", "--graph", str(folder))
-    assert (both.exit_code, "pass one of the two" in plain(both.stderr)) == (2, True)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "text.npz").write_text("no certificate")
-    for path, kind, words in ((tmp_path / "empty", "ReportError", "neither config.json nor certificate.npz"),
-                              (tmp_path / "text.npz", "CertificateError", "it must be a whole file"),
-                              (target / "encoder.npz", "CertificateError", "certgcl-certificate-1")):
-        result = run("report", str(path), "--json")
-        assert result.exit_code == 1
-        assert kind in result.stderr
-        assert words in result.stderr
-        assert json.loads(result.stdout)["error"]["type"] == kind
-    other = run("report", str(target), "--dataset", "les-miserables", "--sample", "0")
-    assert (other.exit_code, "34 nodes beside a graph with 77" in other.stderr) == (1, True)
-    (tmp_path / "empty" / "manifest.json").write_text("{}")
-    shards = run("report", str(tmp_path / "empty"))
-    assert (shards.exit_code, "certgcl merge" in shards.stderr) == (1, True)
-    for name in [name for name in sys.modules if name.startswith(("certgcl.report", "matplotlib"))]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    bare = run("report", str(target))
-    assert (bare.exit_code, "certgcl[report]" in bare.stderr) == (1, True)
-
-
-def test_help_has_examples() -> None:
-    assert "certgcl report runs/digits-grace-degree-fast-0" in plain(run("report", "--help").stdout)

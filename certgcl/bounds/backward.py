@@ -15,10 +15,10 @@ from certgcl.activation import SlopeRule
 from certgcl.bounds.anchor_functionals import AnchorFunctionals
 from certgcl.bounds.box import signed_parts
 from certgcl.bounds.channel_functionals import ChannelFunctionals
+from certgcl.bounds.extremes import best, least, most
 from certgcl.bounds.functional import Functionals
 from certgcl.bounds.gather import joined, take
 from certgcl.bounds.interval import output_interval
-from certgcl.bounds.larger import best, least, most
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan
 from certgcl.encoder import GCNWeights

@@ -9,10 +9,10 @@ from certgcl.activation import SlopeRule, check_slopes
 from certgcl.bounds.backward import bound_output, refine_layer2
 from certgcl.bounds.blocks import Block
 from certgcl.bounds.counts import Scale
+from certgcl.bounds.extremes import best
 from certgcl.bounds.functional import Functionals, RowTerms
 from certgcl.bounds.gather import take
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
-from certgcl.bounds.larger import best
 from certgcl.bounds.plan import DropPlan
 from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights

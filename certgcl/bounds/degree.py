@@ -11,9 +11,9 @@ from torch import Tensor
 from certgcl.activation import SlopeRule, check_slopes
 from certgcl.bounds.backward import bound_output, refine_layer2
 from certgcl.bounds.blocks import Block, Pairs, infinite_unless
+from certgcl.bounds.extremes import best, least, most
 from certgcl.bounds.functional import Functionals, RowBounds, RowTerms
 from certgcl.bounds.gather import Table, joined, take
-from certgcl.bounds.larger import best, least, most
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan, LineSharing
 from certgcl.bounds.problem import DropProblem

@@ -1,0 +1,42 @@
+"""What the tests of reports share: a graph with labels and masks, and a page taken apart."""
+
+import json
+from html.parser import HTMLParser
+from typing import Any
+
+import torch
+from torch_geometric.data import Data
+
+from certgcl import Graph
+
+SECTIONS = ("summary", "values", "degrees", "curve", "accuracy", "fragile", "training")
+
+
+class Page(HTMLParser):
+    """The text of a page, its ids, and the JSON in it."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.text, self._json = "", ""
+        self.feed(html)
+        self.numbers: dict[str, Any] = json.loads(self._json)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.ids += [str(value) for name, value in attrs if name == "id"]
+
+    def handle_data(self, data: str) -> None:
+        if self.ids and self.ids[-1] == "numbers" and not self._json:
+            self._json = data
+        else:
+            self.text += data
+
+
+def data_of(graph: Graph, labels: bool = True) -> Data:
+    n = graph.num_nodes
+    part = torch.arange(n) % 4
+    masks = {"train_mask": part < 2, "val_mask": part == 2, "test_mask": part == 3}
+    y = (graph.x[:, 0] > 0).long() if labels else None
+    return Data(x=graph.x, edge_index=graph.edge_index, y=y, **(masks if labels else {}))
