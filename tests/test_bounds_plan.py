@@ -10,6 +10,8 @@ from torch import Tensor
 from toys import hood_of, hubs_and_others, toy_graph
 
 from certgcl.bounds import blocks
+from certgcl.bounds import plan as plan_module
+from certgcl.bounds.blocks import SMALL_BLOCK
 from certgcl.bounds.counts import drop_cases
 from certgcl.bounds.neighbourhood import Neighbourhood
 from certgcl.bounds.plan import AnchorCases, DropPlan, LineSharing, PairedPartition, Partition
@@ -115,15 +117,30 @@ def test_lines_are_made_by_count_or_once(hood: Neighbourhood, lines: LineSharing
     assert plan.anchors(4).place.shape == (len(hood.outer.nodes), 3)
 
 
-def test_partitions_are_made_once_for_each_width(hood: Neighbourhood) -> None:
+def test_a_partition_serves_widths_for_which_its_blocks_have_about_the_right_size(
+        monkeypatch: pytest.MonkeyPatch, hood: Neighbourhood) -> None:
+    monkeypatch.setattr(plan_module, "SMALL_BLOCK", 0)
     plan = DropPlan(hood, 3, "by-count")
     for kind in (plan.layer1, plan.anchors):
-        assert kind(4) is kind(4)
-        assert kind(4) is not kind(5)
-    assert plan.layer1(4) is not plan.anchors(4)
-    assert plan.rows(width) is plan.rows(width)
-    assert plan.rows(width) is not plan.rows(lambda size, cases: 3 * cases)
-    assert plan.rows(width) is not plan.rows(lambda size, cases: 1 + size // 4)
+        assert kind(8) is kind(8) is kind(2) is kind(32)
+        assert kind(8) is not kind(1)
+        assert kind(8) is not kind(33)
+    assert plan.layer1(8) is not plan.anchors(8)
+    assert plan.rows(lambda size, cases: 8) is plan.layer1(8)
+    assert plan.rows(lambda size, cases: 8 * size) is not plan.layer1(8)
+
+
+def test_a_small_block_of_all_rows_serves_every_width(hood: Neighbourhood) -> None:
+    plan = DropPlan(hood, 3, "by-count")
+    whole, = plan.layer1(8).blocks
+    assert plan.layer1(1) is plan.layer1(8) is plan.rows(lambda size, cases: size)
+    too_much = 1 + SMALL_BLOCK // whole.slots.numel()
+    assert plan.layer1(too_much) is not plan.layer1(8)
+
+
+def test_partitions_with_cases_of_their_own_are_not_shared(hood: Neighbourhood) -> None:
+    plan = DropPlan(hood, 3, "shared")
+    assert plan.rows(lambda size, cases: 8) is not plan.layer1(8)
 
 
 @pytest.mark.parametrize("limit", [300, 2000])

@@ -86,11 +86,12 @@ def slopes_of_the_root(patch: pytest.MonkeyPatch) -> None:
         every, anchor = self.functionals, self.pairs.anchor[:, columns]
         omega = every.omega.take(every.plan.flat.place[anchor, case])  # (R, I, M, d1)
         place = every.place[every.plan.hood.outer.own[anchor]]
-        _, lines = every.lined.around(place[..., min(case, place.shape[-1] - 1)])
+        lined = every.lined.around(place[..., min(case, place.shape[-1] - 1)])
         interval, right = original(self, columns, case)
         wrong = []
-        for terms, (slope, _) in zip(right, lines, strict=True):
-            slopes = omega * slope.middle[:, :, None] - omega.abs() * slope.radius[:, :, None]
+        for rule, terms in enumerate(right):
+            slope, spread = (part.chunk(len(right), dim=1)[rule] for part in lined.slopes)  # (R, I, d1)
+            slopes = omega * slope[:, :, None] - omega.abs() * spread[:, :, None]
             values = torch.einsum("rkd,rimd->rkim", self.targets, slopes)[:, :, :, None]  # (R, K + 1, I, 1, M)
             wrong.append(replace(terms, leaves=values[:, :-1].expand_as(terms.leaves),
                                  own=values[:, -1].expand_as(terms.own)))

@@ -11,7 +11,7 @@ from certgcl.bounds import blocks
 from certgcl.bounds.blocks import Block, Pairs
 from certgcl.bounds.functional import AnchorTerms, RowBounds, RowTerms
 from certgcl.bounds.gather import Table, joined
-from certgcl.bounds.layer1 import Layer1, Range
+from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan
 from certgcl.bounds.products import range_and_line_products
 from certgcl.bounds.recompute import recomputed
@@ -51,10 +51,7 @@ class AnchorFunctionals:
         if place.shape[1] > 1:  # every case has lines of its own, as every row
             omega, place = omega.flatten(0, 1)[:, None], place.flatten()[:, None]
             targets = targets.repeat_interleave(cases, dim=0)
-        hidden, lines = self.lined.around(place)
-        values, terms = range_and_line_products(
-            omega.flatten(1, 2), _beside([hidden, *(line.constant for line in lines)]),
-            _beside([line.slope for line in lines]), targets)
+        values, terms = range_and_line_products(omega.flatten(1, 2), self.lined.around(place), targets)
         shape = len(block.rows), cases, self.number
         terms = terms.transpose(1, 2).reshape(*shape, block.size + 1, self.rules)  # (R, G, M, K + 1, rules)
         pairs, own = terms.permute(0, 3, 1, 4, 2).split([block.size, 1], dim=1)  # (R, K, G, rules, M)
@@ -95,18 +92,17 @@ class AnchorsAtRows:
 
     def __init__(self, functionals: AnchorFunctionals, block: Block, pairs: Pairs) -> None:
         self.functionals, self.block, self.pairs = functionals, block, pairs
-        hidden, lines = functionals.lined.around(functionals.place[block.rows, : block.cases.most])
-        lines = [] if block.hub else lines  # there the interval alone: lines would cost the square of its degree
+        lined = functionals.lined.around(functionals.place[block.rows, : block.cases.most])
         place = torch.cat([block.target, block.own[:, None]], dim=1)
+        # Of hubs the range alone: lines would cost the square of their degree.
+        self.lined = lined.without_lines() if block.hub else lined
         self.targets = functionals.lined.targets(place[:, :0] if block.hub else place)
-        self.rules, self.cases = len(lines), hidden.middle.shape[1]
-        self.ranges = _beside([hidden, *(line.constant for line in lines)])
-        self.slope = _beside([line.slope for line in lines]) if lines else Range(*(part[:, :0] for part in hidden))
+        self.cases = lined.parts.shape[2]
 
     def bounds(self, columns: slice, case: int) -> RowBounds:
         every = self.functionals
         omega = every.omega.take(every.plan.flat.place[self.pairs.anchor[:, columns], case])  # (R, I, M, d1)
-        values, terms = range_and_line_products(omega.flatten(1, 2), self.ranges, self.slope, self.targets)
+        values, terms = range_and_line_products(omega.flatten(1, 2), self.lined, self.targets)
         interval, *constants = values.unflatten(1, omega.shape[1:3]).transpose(2, 3).split(self.cases, dim=2)
         lines = []
         for rule, constant in enumerate(constants):
@@ -114,8 +110,3 @@ class AnchorsAtRows:
             leaves, own = here.unflatten(2, omega.shape[1:3]).transpose(3, 4).split([self.block.size, 1], dim=1)
             lines.append(RowTerms(own[:, 0], leaves, constant))
         return RowBounds(interval, lines)
-
-
-def _beside(ranges: Sequence[Range]) -> Range:
-    """Ranges ``(R, T, d1)`` one after the other along T."""
-    return Range(*(torch.cat(parts, dim=1) for parts in zip(*ranges, strict=True)))

@@ -69,8 +69,6 @@ class Block:
         cases, scale: the cases of the rows, and the scales in them, ``(R, T)``.
         counts: those of each case.
         most: the largest count.
-        never_dropped: minus infinity where a neighbour cannot be dropped, else zero, ``(R, K)``.
-        capacity: how many edges each neighbour can lose while it is one, ``(R, K)``.
         units: with t edges lost by the row, all its neighbours together can lose so many others, ``(R, most + 1)``;
             None where that is no limit.
     """
@@ -96,14 +94,24 @@ class Block:
         self.most = max(counts.numbers[-1] for counts in self.counts)
         self.droppable_terms = self.droppable.sum(dim=1)
         self.least_droppable = int(self.droppable_terms.min())
-        self.never_dropped = infinite_unless(self.droppable, hop.low.dtype).neg()
         self.all_droppable = self.least_droppable == size
-        self.capacity = hop.most_drops[self.slots] * self.valid if hop.col.numel() else self.slots
-        self.units = self._units(hop)
+        self.hop = hop
+        self.units = self._units()
 
-    def _units(self, hop: Hop) -> Tensor | None:
+    @property
+    def never_dropped(self) -> Tensor:
+        """Minus infinity where a neighbour cannot be dropped, else zero, ``(R, K)``."""
+        return infinite_unless(self.droppable, self.hop.low.dtype).neg()
+
+    @property
+    def capacity(self) -> Tensor:
+        """How many edges each neighbour can lose while it is one, ``(R, K)``."""
+        return self.hop.most_drops[self.slots] * self.valid
+
+    def _units(self) -> Tensor | None:
         """Of the Q edges that may go in all, t are the row's own; another one is lost by one neighbour, or by two if it
         lies between them."""
+        hop = self.hop
         if hop.total is None or hop.between is None:
             return None
         left = (hop.total[self.rows, None] - torch.arange(self.most + 1, device=self.rows.device)).clamp(min=0)

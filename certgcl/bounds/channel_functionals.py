@@ -37,7 +37,7 @@ class ChannelFunctionals:
                                                 for block in self.partition.blocks), self.places.slots)
                                         for rule in range(self.rules)), strict=True)
         self.of_leaves = [Table(table) for table in leaves]
-        # Of the anchors in all their cases: the interval, then C_ii and e_i by each rule.
+        # Of the anchors in all their cases: the interval and e_i by each rule, then C_ii.
         row = self.places.row[plan.hood.outer.own[plan.flat.anchor]]
         self.of_anchors = Table(rows).take(row + plan.flat.case if plan.by_count else row).split(self.number, dim=1)
 
@@ -49,23 +49,23 @@ class ChannelFunctionals:
         return torch.addcmul(spread[..., None, :], middle[..., None, :], self.signs).flatten(-2)
 
     def _rows(self, block: Block) -> Tensor:
-        """The interval value of every row in all its cases, then ``C_jj`` and ``e_j`` by each rule; side by side."""
-        hidden, lines = self.lined.around(self.place[block.rows, : block.cases.most])
+        """The interval value of every row in all its cases and ``e_j`` by each rule, then ``C_jj``; side by side."""
+        lined = self.lined.around(self.place[block.rows, : block.cases.most])
+        slope, spread = lined.slopes
         own = self.lined.targets(block.own)[:, None]
-        parts = [self._both_signs(hidden)]
-        for slope, constant in lines:
-            parts += [self._both_signs(Range(slope.middle * own, slope.radius * own)), self._both_signs(constant)]
-        return torch.cat(parts, dim=2).flatten(0, 1)
+        values = torch.cat([self._both_signs(lined.ranges), self._both_signs(Range(slope * own, spread * own))], dim=1)
+        return values.unflatten(1, (1 + 2 * self.rules, -1)).transpose(1, 2).flatten(2).flatten(0, 1)
 
     def _leaves(self, block: Block, rule: int) -> Tensor:
         """``C_jk`` for all neighbours of every row in all its cases."""
-        _, lines = self.lined.around(self.place[block.rows, : block.cases.most])
-        slope, leaves = lines[rule].slope, self.lined.targets(block.target)
+        slopes = self.lined.around(self.place[block.rows, : block.cases.most]).slopes
+        slope, spread = (part.chunk(self.rules, dim=1)[rule] for part in slopes)
+        leaves = self.lined.targets(block.target)
         if 2 * block.size < self.number:  # the slopes go with the fewer vectors
-            middle, radius = (part[:, None] * leaves[:, :, None] for part in slope)
+            middle, radius = (part[:, None] * leaves[:, :, None] for part in (slope, spread))
             return self._both_signs(Range(middle, radius)).flatten(0, 2)
-        middle = leaves[:, None] @ (slope.middle[..., None] * self.matrix)
-        spread = leaves[:, None] @ (slope.radius[..., None] * self.negative_magnitude)
+        middle = leaves[:, None] @ (slope[..., None] * self.matrix)
+        spread = leaves[:, None] @ (spread[..., None] * self.negative_magnitude)
         return self._signed(middle, spread).transpose(1, 2).flatten(0, 2)
 
     def width(self, size: int, cases: int) -> int:
@@ -75,7 +75,7 @@ class ChannelFunctionals:
         return [slice(0, pairs.columns[case])]
 
     def anchor_terms(self, rule: int) -> AnchorTerms:
-        return AnchorTerms(*self.of_anchors[1 + 2 * rule : 3 + 2 * rule])
+        return AnchorTerms(self.of_anchors[1 + self.rules + rule], self.of_anchors[1 + rule])
 
     def anchor_intervals(self) -> Tensor:
         return self.of_anchors[0]
@@ -98,5 +98,5 @@ class _ChannelsAtRows:
         rows = every.row_parts[self.number].unflatten(0, (len(block.rows), cases))[:, None]
         interval, *terms = rows.split(every.number, dim=-1)
         leaves = [parts[self.number].view(*block.slots.shape, 1, cases, every.number) for parts in every.leaf_parts]
-        return RowBounds(interval, [RowTerms(terms[2 * rule], leaves[rule], terms[2 * rule + 1])
+        return RowBounds(interval, [RowTerms(terms[every.rules + rule], leaves[rule], terms[rule])
                                     for rule in range(every.rules)])

@@ -102,7 +102,8 @@ class Degree:
 
 def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> Layer1:
     """Bounds of the first pre-activations: the row lemma on every column of ``Y = X W1`` and of ``-Y``."""
-    table, partition = Table(projected), plan.layer1(2 * projected.shape[1])
+    # Twice as many values, for both signs, but then the same blocks serve the steps that follow.
+    table, partition = Table(projected), plan.layer1(projected.shape[1])
 
     def both_signs(index: Tensor) -> Tensor:
         values = table.take(index)
@@ -277,9 +278,9 @@ class RowTable:
 
     def _at_anchors(self, leaves: Tensor, columns: slice) -> Tensor:
         """The values ``(R, K, I, T, M)`` of the anchors among the neighbours, each for its own functionals."""
-        if self.functionals.shared:
-            return leaves[:, columns, 0]
-        return leaves[:, columns].diagonal(dim1=1, dim2=2).movedim(-1, 1)
+        # Where a part is the whole, torch would fill a tensor of zeros for its gradient all the same.
+        here = leaves if columns == slice(0, leaves.shape[1]) else leaves[:, columns]
+        return here.squeeze(2) if self.functionals.shared else here.diagonal(dim1=1, dim2=2).movedim(-1, 1)
 
     def pair_minimum(self, columns: slice, case: int) -> Tensor:
         """φ of the pairs in these columns for each rule of the anchor's own line, ``(R, I, rules M)``; where the total

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import torch
@@ -32,11 +33,37 @@ class Range(NamedTuple):
         return middle - radius, middle + radius
 
 
-class RowLines(NamedTuple):
-    """The two lines ``a Â_j Y + c`` around ``σ1(p_j)``: their slopes a, and their constants c with the bias in them."""
+class Lined(NamedTuple):
+    """Of rows in T cases: the range of ``h_j`` and, by each rule, the two lines ``a Â_j Y + c`` around ``σ1(p_j)``.
 
-    slope: Range
-    constant: Range
+    The bias is in c.
+
+    Args:
+        parts: the middles of the range and of the constants c by each rule, then their radii; the middles of the slopes
+            a by each rule, then their radii; ``(R, parts, T, d1)``.
+    """
+
+    parts: Tensor
+
+    @property
+    def rules(self) -> int:
+        return (self.parts.shape[1] - 2) // 4
+
+    @property
+    def ranges(self) -> Range:
+        """That of ``h_j`` in all cases, then those of the constants by each rule; ``(R, (1 + rules) T, d1)``."""
+        return self._range(0, 1 + self.rules)
+
+    @property
+    def slopes(self) -> Range:
+        """``(R, rules T, d1)``."""
+        return self._range(2 + 2 * self.rules, self.rules)
+
+    def without_lines(self) -> "Lined":
+        return Lined(self.parts[:, : 2 + self.rules : 1 + self.rules])
+
+    def _range(self, start: int, number: int) -> Range:
+        return Range(*(self.parts[:, at : at + number].flatten(1, 2) for at in (start, start + number)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,31 +117,30 @@ class LinedRows:
         bounds = layer1.lower, layer1.upper
         self.whole = layer1.lower.numel() <= MAX_WHOLE
         self.projected = Table(layer1.projected)
-        self.tables = [Table(table) for table in ([torch.cat(self._derived(*bounds), dim=1)] if self.whole else bounds)]
+        self.tables = [Table(table) for table in ([self._derived(*bounds)] if self.whole else bounds)]
 
     def targets(self, index: Tensor) -> Tensor:
         """``y_k`` of some targets."""
         return self.projected.take(index)
 
-    def around(self, place: Tensor) -> tuple[Range, list[RowLines]]:
-        """At some places, the range of ``h_j = σ(p_j)`` and the lines around it by each rule."""
+    def around(self, place: Tensor) -> Lined:
+        """The ranges and lines at some places, ``(R, T)``."""
         taken = [table.take(place) for table in self.tables]
-        parts = taken[0].split(self.layer1.lower.shape[1], dim=-1) if self.whole else self._derived(*taken)
-        hidden, *lines = (Range(*parts[at : at + 2]) for at in range(0, len(parts), 2))
-        return hidden, [RowLines(*lines[at : at + 2]) for at in range(0, len(lines), 2)]
+        return Lined((taken[0] if self.whole else self._derived(*taken)).transpose(1, 2))
 
-    def _derived(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, ...]:
-        """Middle and radius of the range and, by each rule, of slope and constant."""
-        found = [*self.layer1.hidden(lower, upper)]
-        for rule in self.rules:
-            for part in lines_around_layer1(self.layer1.weights, lower, upper, rule):
-                found += part
-        return tuple(found)
+    def _derived(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """The parts of :class:`Lined`, next to last."""
+        weights = self.layer1.weights
+        lines = [lines_around_layer1(weights, lower, upper, rule) for rule in self.rules]
+        ranges = [self.layer1.hidden(lower, upper), *(constant for _, constant in lines)]
+        slopes = [slope for slope, _ in lines]
+        ends = chain(zip(*ranges, strict=True), zip(*slopes, strict=True))
+        return torch.stack([*chain.from_iterable(ends)], dim=-2)
 
 
-def lines_around_layer1(weights: GCNWeights, lower: Tensor, upper: Tensor, rule: SlopeRule) -> RowLines:
-    """Lines ``a Â_j Y + c`` around ``σ1(p_j)`` for ``l <= p_j <= u``."""
+def lines_around_layer1(weights: GCNWeights, lower: Tensor, upper: Tensor, rule: SlopeRule) -> tuple[Range, Range]:
+    """Slopes and constants of lines ``a Â_j Y + c`` around ``σ1(p_j)`` for ``l <= p_j <= u``."""
     lines, bias = weights.activation1.lines(lower, upper, rule), weights.b1
-    return RowLines(Range.between(lines.lower_slope, lines.upper_slope),
-                    Range.between(lines.lower_slope * bias + lines.lower_intercept,
-                                  lines.upper_slope * bias + lines.upper_intercept))
+    return (Range.between(lines.lower_slope, lines.upper_slope),
+            Range.between(lines.lower_slope * bias + lines.lower_intercept,
+                          lines.upper_slope * bias + lines.upper_intercept))

@@ -1,12 +1,13 @@
 """What bounds through lines need of graph and budget alone: cases and blocks, made once and used for all weights."""
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
 
-from certgcl.bounds.blocks import SMALL_BLOCK, Block, Width, blocks, pairs_of
+from certgcl.bounds.blocks import SMALL_BLOCK, Pairs, Width, blocks, pairs_of
 from certgcl.bounds.counts import DropCases, drop_cases
 from certgcl.bounds.neighbourhood import Hop, Neighbourhood
 
@@ -25,20 +26,17 @@ class Partition:
     Args:
         similar: rows alike in this too come together.
         hubs: rows of more neighbours are in blocks of their own.
-        whole: a block of all rows if there is one, to be used where it is small enough.
     """
 
     def __init__(self, hop: Hop, cases: DropCases, width: Width, similar: Tensor | None = None,
-                 hubs: int | None = None, whole: Block | None = None) -> None:
+                 hubs: int | None = None) -> None:
         self.slots = hop.col.numel()
-        if whole is not None and whole.slots.numel() * width(whole.size, whole.cases.most) <= SMALL_BLOCK:
-            self.blocks = [whole]
-        else:
-            hub = hop.degree > (torch.inf if hubs is None else hubs)
-            parts = [(~hub).nonzero()[:, 0], *([] if hubs is None else [hub.nonzero()[:, 0]])]
-            self.blocks = [block for part in parts for block in blocks(hop, cases, width, part, similar)]
-            for block in self.blocks:
-                block.hub = hubs is not None and bool(hub[block.rows[0]])
+        self.cases, self.widths = cases, self._widths(cases, width)
+        hub = hop.degree > (torch.inf if hubs is None else hubs)
+        parts = [(~hub).nonzero()[:, 0], *([] if hubs is None else [hub.nonzero()[:, 0]])]
+        self.blocks = [block for part in parts for block in blocks(hop, cases, width, part, similar)]
+        for block in self.blocks:
+            block.hub = hubs is not None and bool(hub[block.rows[0]])
         self.elements = sum(block.slots.numel() * width(block.size, block.cases.most) for block in self.blocks)
         self.place = torch.zeros_like(cases.first)
         start, rank = 0, torch.arange(cases.most, device=cases.first.device)
@@ -48,6 +46,21 @@ class Partition:
             self.place[block.rows] = start + row * most + rank.minimum(number - 1)
             start += len(block.rows) * most
         self.rows = start
+
+    def suits(self, cases: DropCases, width: Width) -> bool:
+        """Whether the blocks are of about the right size for another width too."""
+        if cases is not self.cases:
+            return False
+        first, *others = self.blocks
+        if not others and first.slots.numel() * width(first.size, cases.most) <= SMALL_BLOCK:
+            return True
+        return all(mine // 4 <= other <= 4 * mine
+                   for mine, other in zip(self.widths, self._widths(cases, width), strict=True))
+
+    @staticmethod
+    def _widths(cases: DropCases, width: Width) -> tuple[int, int]:
+        """For rows of few neighbours and of many."""
+        return width(4, cases.most), width(64, cases.most)
 
     @cached_property
     def one_each(self) -> "Places":
@@ -91,23 +104,42 @@ class PairedPartition(Partition):
         pair_place: where the value of every pair and case stands once those tables are flattened and joined,
             ``(P, G)``; beyond an anchor's cases, its last one.
         total: the number of values.
+
+    Layer 1 has no use for pairs: they are looked up when first asked for.
     """
 
     def __init__(self, hood: Neighbourhood, cases: DropCases, anchor_cases: DropCases, width: Width,
-                 hubs: int | None, whole: Block | None = None) -> None:
-        super().__init__(hood.inner, cases, width, hood.anchors_around, hubs, whole)
-        self.pairs = [pairs_of(block, hood, anchor_cases) for block in self.blocks]
-        place = torch.zeros(hood.outer.col.numel(), anchor_cases.most, dtype=torch.long, device=hood.outer.col.device)
-        self.total = 0
+                 hubs: int | None) -> None:
+        super().__init__(hood.inner, cases, width, hood.anchors_around, hubs)
+        self.hood, self.anchor_cases = hood, anchor_cases
+
+    @cached_property
+    def pairs(self) -> list[Pairs]:
+        """Of every block."""
+        return [pairs_of(block, self.hood, self.anchor_cases) for block in self.blocks]
+
+    @property
+    def total(self) -> int:
+        return self._pair_places[1]
+
+    @property
+    def pair_place(self) -> Tensor:
+        return self._pair_places[0]
+
+    @cached_property
+    def _pair_places(self) -> tuple[Tensor, int]:
+        outer, most = self.hood.outer, self.anchor_cases.most
+        place = torch.zeros(outer.col.numel(), most, dtype=torch.long, device=outer.col.device)
+        total = 0
         for pairs in self.pairs:
             for case, columns in enumerate(pairs.columns):
                 valid = pairs.valid[:, :columns]
                 here = torch.arange(valid.numel(), device=place.device).view(valid.shape)
-                place[pairs.pair[:, :columns][valid], case] = self.total + here[valid]
-                self.total += valid.numel()
-        rank = torch.arange(anchor_cases.most, device=place.device)
-        last = (anchor_cases.number - 1)[hood.outer.row, None]
-        self.pair_place = place.gather(1, rank.minimum(last))
+                place[pairs.pair[:, :columns][valid], case] = total + here[valid]
+                total += valid.numel()
+        rank = torch.arange(most, device=place.device)
+        last = (self.anchor_cases.number - 1)[outer.row, None]
+        return place.gather(1, rank.minimum(last)), total
 
 
 class AnchorCases:
@@ -143,9 +175,8 @@ class DropPlan:
         self.flat = AnchorCases(self.anchor_cases)
         self.by_count = lines == "by-count"
         self.line_cases = self.row_cases if self.by_count or resolution == 1 else drop_cases(hood.inner, 1)
-        self._partitions: dict[tuple[str, int], Partition] = {}
-        self._paired: dict[tuple[int, int], PairedPartition] = {}
-        self._whole: dict[DropCases, Block] = {}
+        self._inner: list[PairedPartition] = []
+        self._outer: list[Partition] = []
 
     def case_of_pair(self, pair: Tensor, case: int) -> Tensor:
         """The given case of the anchors of some pairs; of those with fewer, the last."""
@@ -153,26 +184,32 @@ class DropPlan:
 
     def layer1(self, channels: int) -> Partition:
         """The inner rows, for as many values at every neighbour, with the cases that have lines of their own."""
-        return self._partition("layer1", self.hood.inner, self.line_cases, channels, lambda size, cases: channels)
-
-    def anchors(self, channels: int) -> Partition:
-        """The anchors, for as many values at every neighbour and case."""
-        return self._partition("anchors", self.hood.outer, self.anchor_cases, channels,
-                               lambda size, cases: channels * cases)
+        return self._rows(self.line_cases, lambda size, cases: channels)
 
     def rows(self, width: Width) -> PairedPartition:
         """The inner rows and the pairs around them."""
-        key = width(4, 1), width(64, 1)  # tells the widths in use apart
-        if key not in self._paired:
-            whole = self._whole.get(self.row_cases) if self.hubs is None else None
-            self._paired[key] = PairedPartition(self.hood, self.row_cases, self.anchor_cases, width, self.hubs, whole)
-        return self._paired[key]
+        return self._rows(self.row_cases, width)
 
-    def _partition(self, name: str, hop: Hop, cases: DropCases, channels: int, width: Width) -> Partition:
-        if (name, channels) not in self._partitions:
-            partition = Partition(hop, cases, width, whole=self._whole.get(cases))
-            if len(partition.blocks) == 1:
-                self._whole[cases] = partition.blocks[0]
-            self._partitions[name, channels] = partition
-        return self._partitions[name, channels]
+    def _rows(self, cases: DropCases, width: Width) -> PairedPartition:
+        return _suited(self._inner, cases, width, lambda: PairedPartition(
+            self.hood, cases, self.anchor_cases, width, self.hubs))
 
+    def anchors(self, channels: int) -> Partition:
+        """The anchors, for as many values at every neighbour and case."""
+        def width(size: int, cases: int) -> int:
+            return channels * cases
+
+        return _suited(self._outer, self.anchor_cases, width, lambda: Partition(
+            self.hood.outer, self.anchor_cases, width))
+
+
+P = TypeVar("P", bound=Partition)
+
+
+def _suited(made: list[P], cases: DropCases, width: Width, make: Callable[[], P]) -> P:
+    """One of the partitions made so far, or another where none is suited."""
+    for partition in made:
+        if partition.suits(cases, width):
+            return partition
+    made.append(make())
+    return made[-1]

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule
+from certgcl.activation import Lines, SlopeRule
 from certgcl.bounds.box import signed_parts
-from certgcl.bounds.layer1 import Range, lines_around_layer1
+from certgcl.bounds.layer1 import Range
 from certgcl.bounds.neighbourhood import inverse_sqrt_degree
 from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
@@ -28,20 +28,20 @@ from certgcl.sparse import ConstantMatrix, csr_matrix
 class PrintedTerms:
     """``Λ1`` and the two constants of every node, and the view they are evaluated at.
 
-    ``Λ1 = ω a - |ω| r`` with the middle a and the radius r of the two slopes is needed in products alone, so it is
-    never formed.
+    Both lines around an activation have the slope of its chord, so ``Λ1 = ω a``; needed in products alone, it is never
+    formed.
     """
 
     projected: Tensor  # Y = X W1, (N, d1)
     omega: Tensor  # (N, C, d1)
-    slopes: Range  # of the lines of layer 1, (N, d1)
+    slope: Tensor  # a, of the lines of layer 1, (N, d1)
     constant1: Tensor  # b̃1, (N, C)
     constant2: Tensor  # b̃2, (N, C)
     views: tuple[Graph, ...]  # whose Â the formula is evaluated at, one for each of the C directions
 
     def slope_products(self, values: Tensor) -> Tensor:
         """``Λ1 · v`` for one v at every node, ``(N, d1)`` to ``(N, C)``."""
-        return _least_products(self.omega, Range(self.slopes.middle * values, self.slopes.radius * values))
+        return (self.omega * (self.slope * values)[:, None]).sum(dim=2)
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,14 @@ class PrintedScore:
         lower1, upper1 = box.range(projected, weights.b1)
         lower2, upper2 = box.range(hidden @ weights.w2, weights.b2)
 
-        lines = weights.activation2.lines(lower2, upper2, "parallel")
-        slopes = Range.between(lines.lower_slope, lines.upper_slope)
-        oriented = directions * slopes.middle[:, None] - directions.abs() * slopes.radius[:, None]
-        constant2 = oriented @ weights.b2 + _least_products(
-            directions, Range.between(lines.lower_intercept, lines.upper_intercept))
+        output = weights.activation2.lines(lower2, upper2, "parallel")
+        oriented = directions * output.lower_slope[:, None]
+        constant2 = oriented @ weights.b2 + _least_products(directions, _intercepts(output))
         omega = oriented @ weights.w2.T
-        slopes, constant = lines_around_layer1(weights, lower1, upper1, "parallel")
-        return PrintedTerms(projected, omega, slopes, _least_products(omega, constant), constant2, views)
+        lines = weights.activation1.lines(lower1, upper1, "parallel")
+        middle, radius = _intercepts(lines)
+        constant1 = _least_products(omega, Range(torch.addcmul(middle, lines.lower_slope, weights.b1), radius))
+        return PrintedTerms(projected, omega, lines.lower_slope, constant1, constant2, views)
 
     def _views(self, graph: Graph, directions: int) -> tuple[Graph, ...]:
         at = graph if self.at is None else self.at
@@ -109,7 +109,12 @@ class _PaperBox:
             return torch.addcmul(self.upper @ v, self.own_upper, v)
 
         positive, negative = signed_parts(values)
-        return self.own_lower * positive + most(negative) + bias, self.own_lower * negative + most(positive) + bias
+        return (torch.addcmul(bias, self.own_lower, positive) + most(negative),
+                torch.addcmul(bias, self.own_lower, negative) + most(positive))
+
+
+def _intercepts(lines: Lines) -> Range:
+    return Range.between(lines.lower_intercept, lines.upper_intercept)
 
 
 def _least_products(omega: Tensor, values: Range) -> Tensor:

@@ -5,50 +5,46 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from certgcl.bounds.layer1 import Range
+from certgcl.bounds.layer1 import Lined
 
 
-def range_and_line_products(omega: Tensor, ranges: Range, slope: Range, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The least ``ω · v`` over ranges, ``(R, X, Q)``, and ``λ · y`` for targets under slopes, ``(R, K, X, T)``.
+def range_and_line_products(omega: Tensor, lined: Lined, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The least ``ω · v`` over ranges, ``(R, X, Q)``, and ``λ · y`` for targets under slopes, ``(R, K, X, L)``.
 
     Args:
         omega: X functionals of every row, ``(R, X, d1)``.
-        ranges: Q of every row, ``(R, Q, d1)``.
-        slope: T of every row, ``(R, T, d1)``.
+        lined: Q ranges and L slopes of every row.
         targets: K of every row, ``(R, K, d1)``.
     """
-    values, terms = _Products.apply(omega, *ranges, *slope, targets)  # type: ignore[no-untyped-call]
+    values, terms = _Products.apply(omega, lined.parts, targets)  # type: ignore[no-untyped-call]
     return values, terms
 
 
 class _Products(torch.autograd.Function):
-    """Gradients without λ, the largest tensor in sight: it is linear in a and r, so with G the gradients of both
-    products one above the other, and ``U_a, U_r`` the targets times a and r above the middles and radii,
-
-        dω = Gᵀ U_a - sgn(ω) Gᵀ U_r,   and   G ω, G |ω|   hold what all the others are made of.
-    """
+    """``λ = ω a - |ω| r``. With G the gradients of the second product and ``D = Gᵀ y``, what is left for ω is
+    ``D a - sgn(ω) D r``, for y it is ``G λ``, and for a and r they are ``Σ ω D`` and ``-Σ |ω| D``."""
 
     @staticmethod
-    def forward(ctx: Any, omega: Tensor, middle: Tensor, radius: Tensor, slope: Tensor, spread: Tensor,
-                targets: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, omega: Tensor, parts: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        (middle, radius), (slope, spread) = Lined(parts).ranges, Lined(parts).slopes
         size = omega.abs()
-        ctx.save_for_backward(omega, size, middle, radius, slope, spread, targets)
         values = omega @ middle.mT - size @ radius.mT
         slopes = torch.addcmul(omega[:, :, None] * slope[:, None], size[:, :, None], spread[:, None], value=-1)
+        ctx.save_for_backward(omega, size, slopes, parts, targets)
         return values, (targets @ slopes.flatten(1, 2).mT).unflatten(2, slopes.shape[1:3])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        omega, size, middle, radius, slope, spread, targets = ctx.saved_tensors
+        omega, size, slopes, parts, targets = ctx.saved_tensors
+        (middle, radius), (slope, spread) = Lined(parts).ranges, Lined(parts).slopes
         of_values, of_terms = gradients
-        number, lines = targets.shape[1], slope.shape[1]
-        stacked = torch.cat([of_terms.movedim(3, 1).flatten(1, 2), of_values.mT], dim=1)  # (R, T K + Q, X)
-        scaled, widened = (torch.cat([(part[:, :, None] * targets[:, None]).flatten(1, 2), plain], dim=1)
-                           for part, plain in ((slope, middle), (spread, radius)))  # U_a and U_r, (R, T K + Q, d1)
-        of_omega = torch.addcmul(stacked.mT @ scaled, omega.sgn(), stacked.mT @ widened, value=-1)
-        plain, sized = stacked @ omega, stacked @ size  # (R, T K + Q, d1)
-        lined = slice(0, lines * number)
-        above, below = (part[:, lined].unflatten(1, (lines, number)) for part in (plain, sized))  # (R, T, K, d1)
-        return (of_omega, plain[:, lined.stop:], -sized[:, lined.stop:],
-                (above * targets[:, None]).sum(dim=2), (below * targets[:, None]).sum(dim=2).neg_(),
-                (above * slope[:, :, None] - below * spread[:, :, None]).sum(dim=1))
+        flat = of_terms.flatten(2)  # (R, K, X L)
+        towards = (flat.mT @ targets).unflatten(1, slopes.shape[1:3])  # D, (R, X, L, d1)
+        plain, sized = of_values @ middle, of_values @ radius
+        for line, part in enumerate(towards.unbind(dim=2)):
+            plain.addcmul_(part, slope[:, line, None])
+            sized.addcmul_(part, spread[:, line, None])
+        return (torch.addcmul(plain, omega.sgn(), sized, value=-1),
+                torch.cat([of_values.mT @ omega, (of_values.mT @ size).neg_(), (towards * omega[:, :, None]).sum(dim=1),
+                           (towards * size[:, :, None]).sum(dim=1).neg_()], dim=1).view(parts.shape),
+                flat @ slopes.flatten(1, 2))

@@ -105,7 +105,7 @@ def candidates_of(block: Block, terms: Tensor) -> Tensor:
     """The terms, minus infinity where they cannot be dropped."""
     if block.all_droppable:
         return terms
-    return terms + block.never_dropped.view(block.never_dropped.shape + (1,) * (terms.dim() - 2))
+    return terms + block.never_dropped[(..., *(None,) * (terms.dim() - 2))]
 
 
 def largest_values(values: Tensor, number: int) -> list[Tensor]:
