@@ -6,9 +6,10 @@ each size in a fresh process. 169,343 nodes and 1,166,243 edges are the size of 
 (``benchmarks/arithmetic.py``). Neighbours of more than 256 edges enter the output by intervals alone. Certificates are
 computed in float64; a million nodes in float32, in which they fit in 24 GB without being done in parts.
 
-``python -m benchmarks.the_size_of_ogbn_arxiv_within_eight_gigabytes [--largest 169343] [--json FILE]``
+``python -m benchmarks.the_size_of_ogbn_arxiv_within_eight_gigabytes [--largest 169343] [--json FILE [--keep]]``
 """
 
+import json
 from typing import Any
 
 import torch
@@ -48,15 +49,16 @@ def main() -> None:
     parser.add_argument("--largest", type=int, default=max(SIZES), help="largest number of nodes")
     parser.add_argument("--method", default="degree-fast")
     parser.add_argument("--smallest", type=int, default=min(SIZES), help="smallest number of nodes")
+    parser.add_argument("--keep", action="store_true", help="keep the rows of other sizes that FILE holds")
     parser.add_argument("--exponent", type=float, default=2.5)
     parser.add_argument("--memory-limit", type=float, help="GB that node_compactness may use")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     options = report.memory_limit(arguments.memory_limit)
-    rows: list[dict[str, Any]] = []
-    for nodes, edges in SIZES.items():
-        if not arguments.smallest <= nodes <= arguments.largest:
-            continue
+    sizes = {nodes: edges for nodes, edges in SIZES.items() if arguments.smallest <= nodes <= arguments.largest}
+    kept = json.loads(arguments.json.read_text())["rows"] if arguments.keep else []
+    rows: list[dict[str, Any]] = [row for row in kept if row["nodes"] not in sizes]
+    for nodes, edges in sizes.items():
         dtype = "float32" if nodes >= SINGLE_PRECISION else "float64"
         try:
             row = measure.in_fresh_process(certify, nodes, edges, arguments.exponent, arguments.method, dtype, options)
@@ -64,11 +66,12 @@ def main() -> None:
             row = {"nodes": nodes, "edges": edges, "dtype": dtype}
         rows.append(row)
         print(row, flush=True)
+    rows.sort(key=lambda row: row["nodes"])
     done = [row for row in rows if "seconds" in row]
     arxiv = next((row for row in rows if row["nodes"] == ARXIV), {})
     failed = bool(arxiv) and arxiv not in done
     report.publish("the_size_of_ogbn_arxiv_within_eight_gigabytes", arguments.json, method=arguments.method,
-                   exponent=arguments.exponent, memory_limit_gb=arguments.memory_limit, rows=rows,
+                   exponent=arguments.exponent, rows=rows,
                    growth={key: fitted(done, key) for key in ("seconds", "multiply_adds")},
                    aims=[report.aim("the size of ogbn-arxiv, seconds", arxiv.get("seconds"), at_most=900,
                                     failed=failed),

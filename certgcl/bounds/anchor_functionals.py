@@ -71,7 +71,7 @@ class AnchorFunctionals:
     def columns(self, block: Block, pairs: Pairs, case: int) -> Sequence[slice]:
         number = pairs.columns[case]
         each = len(block.rows) * self._elements(1, 0 if block.hub else block.size, block.cases.most)
-        step = max(1, min(number, blocks.MAX_ELEMENTS // each))
+        step = max(1, min(number, blocks.TOLERANCE * blocks.MAX_ELEMENTS // each))
         return [slice(start, min(start + step, number)) for start in range(0, number, step)]
 
     def anchor_terms(self, rule: int) -> AnchorTerms:

@@ -13,6 +13,7 @@ from certgcl.bounds.neighbourhood import Hop, Neighbourhood, inverse_sqrt_degree
 
 MAX_ELEMENTS = 1 << 20  # of one intermediate tensor; larger ones leave the cache, and cost fresh memory at every use
 SMALL_BLOCK = 1 << 18  # elements that take about as long as the calls around them
+TOLERANCE = 4  # blocks so many times too large, or too small, are used again rather than others made
 
 Width = Callable[[int, int], int]
 """Elements needed for each slot, given the padded degree and the number of cases of a row."""

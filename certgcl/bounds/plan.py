@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor
 
-from certgcl.bounds.blocks import SMALL_BLOCK, Pairs, Width, blocks, pairs_of
+from certgcl.bounds.blocks import SMALL_BLOCK, TOLERANCE, Pairs, Width, blocks, pairs_of
 from certgcl.bounds.counts import DropCases, drop_cases
 from certgcl.bounds.neighbourhood import Hop, Neighbourhood
 
@@ -54,7 +54,7 @@ class Partition:
         first, *others = self.blocks
         if not others and first.slots.numel() * width(first.size, cases.most) <= SMALL_BLOCK:
             return True
-        return all(mine // 4 <= other <= 4 * mine
+        return all(mine // TOLERANCE <= other <= TOLERANCE * mine
                    for mine, other in zip(self.widths, self._widths(cases, width), strict=True))
 
     @staticmethod
