@@ -108,32 +108,41 @@ def test_the_lemma_is_its_formula(source: tuple[nx.Graph, list[int]], resolution
 @pytest.mark.parametrize("resolution", [9, 2])
 @whatever_is_shared
 @pytest.mark.parametrize("ties", [False, True])
-def test_counts_are_treated_alike_one_by_one_and_all_at_once_by_insertion_and_by_sorting(
+def test_counts_are_treated_alike_one_by_one_and_all_at_once_by_merging_and_by_sorting(
         monkeypatch: pytest.MonkeyPatch, source: tuple[nx.Graph, list[int]], resolution: int, shared: str,
         ties: bool) -> None:
     block = block_of(source, resolution)
     inputs = random_inputs(block, shared, functionals=3)
     inputs = requiring_gradients(tied(inputs) if ties else inputs)
-    insert, inserted = sorted_row.largest_by_insertion, []
+    merge, merged = sorted_row.largest_by_merging, []
 
     def watched(values: Tensor, number: int) -> list[Tensor]:
-        inserted.append(number)
-        return insert(values, number)
+        merged.append(number)
+        return merge(values, number)
 
     def results(few: int, pays: int) -> list[Tensor]:
         monkeypatch.setattr(sorted_row, "FEW", few)
-        monkeypatch.setattr(sorted_row, "INSERTION_PAYS", pays)
+        monkeypatch.setattr(sorted_row, "MERGING_PAYS", pays)
         found = case_minima(block, *inputs, following=True)
         return [*found, *torch.autograd.grad(sum(values.sum() for values in found), inputs)]
 
-    monkeypatch.setattr(sorted_row, "largest_by_insertion", watched)
+    monkeypatch.setattr(sorted_row, "largest_by_merging", watched)
     all_at_once, by_sorting = results(few=0, pays=0), results(few=9, pays=1 << 30)
-    assert not inserted
-    by_insertion = results(few=9, pays=0)
-    assert block.size in inserted
-    assert all(map(torch.equal, by_insertion, by_sorting))
+    assert not merged
+    by_merging = results(few=9, pays=0)
+    assert block.size in merged
+    assert all(map(torch.equal, by_merging, by_sorting))
     for found, expected in zip(all_at_once, by_sorting, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("size", [*range(1, 14), 20, 33])
+def test_merging_finds_the_largest_in_order(size: int) -> None:
+    values = random_tensor(50, size, 2, seed=size)
+    for given in (values, values.round()):  # and with ties
+        for number in range(1, size + 1):
+            found = torch.stack(sorted_row.largest_by_merging(given, number), dim=1)
+            assert torch.equal(found, given.topk(number, dim=1).values)
 
 
 @pytest.mark.parametrize("values", [(), (3,), (2, 1, 3)])

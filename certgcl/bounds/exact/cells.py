@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.layer1 import Range, lines_around_layer1
-from certgcl.bounds.sorted_row import largest_by_insertion
+from certgcl.bounds.sorted_row import largest_by_merging
 from certgcl.encoder import GCNWeights
 
 FREE, DROPPED, KEPT, ABSENT = range(4)  # what is known of an edge; the last is padding
 MAX_ELEMENTS = 1 << 20  # of one intermediate tensor
 SMALL = 1 << 17  # elements that take about as long as the calls around them
-INSERTED = 3  # largest values that are found one by one
+MERGED = 3  # largest values that are found one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +251,7 @@ def remaining(terms: Tensor, eligible: Tensor, fewest: Tensor, most: Tensor) -> 
 
 def _largest(terms: Tensor, number: int) -> Tensor:
     """The largest terms of every row in descending order, ``(C, K, M)`` to ``(C, number, M)``."""
-    if number <= INSERTED:
-        return torch.stack(largest_by_insertion(terms, number), dim=1)
+    if number <= MERGED:
+        return torch.stack(largest_by_merging(terms, number), dim=1)
     ordered = np.sort(terms.transpose(1, 2).contiguous().numpy())  # several times as fast as topk
     return torch.from_numpy(ordered[..., : -number - 1 : -1].copy()).transpose(1, 2)
