@@ -19,7 +19,7 @@ from certgcl.encoder import GCNWeights
 FREE, DROPPED, KEPT, ABSENT = range(4)  # what is known of an edge; the last is padding
 MAX_ELEMENTS = 1 << 20  # of one intermediate tensor
 SMALL = 1 << 17  # elements that take about as long as the calls around them
-MERGED = 3  # largest values that are found one by one
+MERGED = 3  # largest values up to which merging them is faster than a sort of all
 
 
 @dataclass(frozen=True, eq=False)
