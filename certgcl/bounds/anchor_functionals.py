@@ -37,8 +37,9 @@ class AnchorFunctionals:
     def _of_anchors(self, own: list[Tensor]) -> Iterator[Tensor]:
         """``C_ij`` by every rule for all neighbours of the anchors; beside them, the terms of the anchors' own rows."""
         partition = self.plan.anchors(self.channels)
+        elements = partition.elements(lambda size, cases: self.channels * cases)
         for block in partition.blocks:
-            pairs, rows = recomputed(partial(self._own_terms, block), partition.elements)
+            pairs, rows = recomputed(partial(self._own_terms, block), elements)
             own.append(rows)
             yield pairs
 

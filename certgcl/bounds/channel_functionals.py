@@ -30,7 +30,7 @@ class ChannelFunctionals:
         self.rules, self.number = len(rules), 2 * matrix.shape[1]
         self.partition = plan.rows(self.width)
         self.places = self.partition.by_case if plan.by_count else self.partition.one_each
-        elements = self.partition.elements
+        elements = self.partition.elements(self.width)
         rows, self.row_parts = joined((recomputed(partial(self._rows, block), elements)
                                        for block in self.partition.blocks), self.places.rows)
         leaves, self.leaf_parts = zip(*(joined((recomputed(partial(self._leaves, block, rule), elements)

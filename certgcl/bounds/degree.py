@@ -116,8 +116,8 @@ def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> 
         lower, negative_upper = bound.chunk(2, dim=1)
         return torch.cat([weights.b1 + lower, weights.b1 - negative_upper], dim=1)
 
-    both, _ = joined((recomputed(partial(bounds, block), partition.elements) for block in partition.blocks),
-                     partition.rows)
+    elements = partition.elements(lambda size, cases: 2 * projected.shape[1])
+    both, _ = joined((recomputed(partial(bounds, block), elements) for block in partition.blocks), partition.rows)
     lower, upper = both.chunk(2, dim=1)
     return Layer1(weights, projected, lower, upper, partition.place)
 
@@ -205,9 +205,10 @@ class DegreeMinimum:
     def __call__(self, functionals: Functionals) -> Tensor:
         """``F_i`` in every case of every anchor, ``(F, M)``."""
         partition = self.plan.rows(functionals.width)
+        elements = partition.elements(functionals.width)
         phi = (values.flatten(0, 1) for number, (block, pairs) in enumerate(
                zip(partition.blocks, partition.pairs, strict=True))
-               for values in recomputed(partial(_pair_minima, functionals, number, block, pairs), partition.elements))
+               for values in recomputed(partial(_pair_minima, functionals, number, block, pairs), elements))
         # A last row of zeros serves where a block is padded.
         nothing = self.plan.hood.outer.low.new_zeros(0, functionals.rules * functionals.number)
         table, _ = joined(chain(phi, [nothing] if not partition.total else []), partition.total + 1)

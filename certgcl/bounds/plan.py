@@ -20,7 +20,6 @@ class Partition:
     Attributes:
         place: where each case of every row stands once those tables are flattened and joined, ``(rows, cases)``;
             beyond a row's cases, its last one.
-        elements: of a value at all neighbours, in all blocks together.
         rows: the length of those tables when joined.
 
     Args:
@@ -37,7 +36,6 @@ class Partition:
         self.blocks = [block for part in parts for block in blocks(hop, cases, width, part, similar)]
         for block in self.blocks:
             block.hub = hubs is not None and bool(hub[block.rows[0]])
-        self.elements = sum(block.slots.numel() * width(block.size, block.cases.most) for block in self.blocks)
         self.place = torch.zeros_like(cases.first)
         start, rank = 0, torch.arange(cases.most, device=cases.first.device)
         for block in self.blocks:
@@ -56,6 +54,10 @@ class Partition:
             return True
         return all(mine // TOLERANCE <= other <= TOLERANCE * mine
                    for mine, other in zip(self.widths, self._widths(cases, width), strict=True))
+
+    def elements(self, width: Width) -> int:
+        """At all neighbours, in all blocks together."""
+        return sum(block.slots.numel() * width(block.size, block.cases.most) for block in self.blocks)
 
     @staticmethod
     def _widths(cases: DropCases, width: Width) -> tuple[int, int]:
