@@ -418,5 +418,7 @@ def test_nothing_is_as_large_as_the_square_of_the_nodes(monkeypatch: pytest.Monk
 
 @every_certified
 def test_nothing_is_as_large_as_the_square_of_a_hub(monkeypatch: pytest.MonkeyPatch, method: str | BoundMethod) -> None:
+    # A block may be a few times larger than it should, and holds the lines of three slope rules.
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", 1 << 14)
-    assert largest_tensor(method, toy_graph(nx.star_graph(300)), EdgeDropBudget(local=2)) < 300**2
+    assert 3 * blocks.TOLERANCE * blocks.MAX_ELEMENTS < 600**2
+    assert largest_tensor(method, toy_graph(nx.star_graph(600)), EdgeDropBudget(local=2)) < 600**2
