@@ -180,9 +180,9 @@ def hubs_in_the_middle(patch: pytest.MonkeyPatch) -> None:
 
     def init(self: anchor_functionals.AnchorsAtRows, *given: Any) -> None:
         original(self, *given)
-        radius = self.ranges.radius.clone()
-        radius[:, : self.cases] = 0
-        self.ranges = self.ranges._replace(radius=radius)
+        parts = self.lined.parts.clone()
+        parts[:, 1 + self.lined.rules] = 0  # the radius of the range of h_j
+        self.lined = layer1.Lined(parts)
 
     patch.setattr(anchor_functionals.AnchorsAtRows, "__init__", init)
 
