@@ -53,6 +53,8 @@ def main() -> None:
     parser.add_argument("--exponent", type=float, default=2.5)
     parser.add_argument("--memory-limit", type=float, help="GB that node_compactness may use")
     arguments = parser.parse_args()
+    if arguments.keep and not (arguments.json and arguments.json.exists()):
+        parser.error("--keep takes the rows of other sizes from an existing file: name it by --json FILE")
     torch.set_num_threads(arguments.threads)
     options = report.memory_limit(arguments.memory_limit)
     sizes = {nodes: edges for nodes, edges in SIZES.items() if arguments.smallest <= nodes <= arguments.largest}
