@@ -14,7 +14,7 @@ from certgcl.bounds import plan as plan_module
 from certgcl.bounds.blocks import SMALL_BLOCK
 from certgcl.bounds.counts import drop_cases
 from certgcl.bounds.neighbourhood import Neighbourhood
-from certgcl.bounds.plan import AnchorCases, DropPlan, LineSharing, PairedPartition, Partition
+from certgcl.bounds.plan import FlatCases, DropPlan, LineSharing, PairedPartition, Partition
 from certgcl.budget import EdgeDropBudget
 
 every_limit = pytest.mark.parametrize("limit", [1, 60, 400, 1 << 20])
@@ -101,10 +101,10 @@ def test_without_edges_rows_have_places_and_pairs_have_none() -> None:
 @every_resolution
 def test_the_cases_of_all_anchors_are_one_list(hood: Neighbourhood, resolution: int) -> None:
     cases = drop_cases(hood.outer, resolution)
-    flat = AnchorCases(cases)
-    assert list(zip(flat.anchor.tolist(), flat.case.tolist(), strict=True)) == [
+    flat = FlatCases(cases)
+    assert list(zip(flat.row.tolist(), flat.case.tolist(), strict=True)) == [
         (anchor, case) for anchor, number in enumerate(cases.number.tolist()) for case in range(number)]
-    assert torch.equal((100 * flat.anchor + flat.case)[flat.place], names(cases.number, cases.most))
+    assert torch.equal((100 * flat.row + flat.case)[flat.place], names(cases.number, cases.most))
 
 
 @pytest.mark.parametrize("lines", get_args(LineSharing))

@@ -32,7 +32,7 @@ class AnchorFunctionals:
         own: list[Tensor] = []
         pairs, _ = joined(self._of_anchors(own), self.places.slots)
         self.of_pairs = [Table(table) for table in pairs.split(self.number, dim=1)]
-        self.of_anchors = torch.cat(own)[self.places.row[plan.flat.anchor] + plan.flat.case].split(self.number, dim=1)
+        self.of_anchors = torch.cat(own)[self.places.row[plan.flat.row] + plan.flat.case].split(self.number, dim=1)
 
     def _of_anchors(self, own: list[Tensor]) -> Iterator[Tensor]:
         """``C_ij`` by every rule for all neighbours of the anchors; beside them, the terms of the anchors' own rows."""

@@ -5,8 +5,9 @@ the anchor loses). Everything here is done per case, each with its own pre-activ
 smallest case decides.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -27,12 +28,36 @@ MAX_PAIR_VALUES = 1 << 26  # held at a time; half a gigabyte in float64
 MIN_CHANNELS = 8
 CASES = 1 << 14  # of anchors whose output lines are computed at a time, where no gradient is wanted
 
-Minimise = Callable[[Functionals], Tensor]
-"""A lower bound ``(F, M)`` of ``ω · Σ_j Â_ij h_j`` for every anchor i in all its cases and every functional ω, from the
-best slope rule for each of its parts."""
+class Minimum(Protocol):
+    """A lower bound ``(F, M)`` of ``ω · Σ_j Â_ij h_j`` for every anchor i in all its cases and M functionals ω, from the
+    best slope rule for each of its parts."""
+
+    def of_channels(self, matrix: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
+        """For the columns of a matrix ``(d1, m)`` and their negatives."""
+        ...
+
+    def of_anchors(self, omega: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
+        """For functionals of each anchor's own in each of its cases, ``(F, M, d1)``."""
+        ...
 
 
-def refine_layer2(minimise: Minimise, layer1: Layer1, plan: DropPlan, rules: Sequence[SlopeRule],
+class MinimumOverFunctionals(ABC):
+    """One that goes through blocks of rows."""
+
+    def __init__(self, plan: DropPlan) -> None:
+        self.plan = plan
+
+    def of_channels(self, matrix: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
+        return self(ChannelFunctionals(matrix, self.plan, layer1, rules))
+
+    def of_anchors(self, omega: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
+        return self(AnchorFunctionals(omega, self.plan, layer1, rules))
+
+    @abstractmethod
+    def __call__(self, functionals: Functionals) -> Tensor: ...
+
+
+def refine_layer2(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Sequence[SlopeRule],
                   interval: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Bounds of the second pre-activations, from the functionals ``±W2[:, m]`` and never worse than ``interval``."""
     w2, b2 = layer1.weights.w2, layer1.weights.b2
@@ -41,13 +66,13 @@ def refine_layer2(minimise: Minimise, layer1: Layer1, plan: DropPlan, rules: Seq
     pairs = int((plan.anchor_cases.number * plan.hood.outer.degree).sum())
     slots = int((plan.line_cases.number * plan.hood.inner.degree).sum())
     at_once = max(MIN_CHANNELS, MAX_PAIR_VALUES // (2 * max(1, pairs, slots) * len(rules)))
-    found = [minimise(ChannelFunctionals(columns, plan, layer1, rules)).chunk(2, dim=1)
+    found = [minimum.of_channels(columns, layer1, rules).chunk(2, dim=1)
              for columns in w2.split(at_once, dim=1)]
     return (best([lower, b2 + torch.cat([positive for positive, _ in found], dim=1)]),
             -best([-upper, torch.cat([negative for _, negative in found], dim=1) - b2]))
 
 
-def bound_output(minimise: Minimise, layer1: Layer1, plan: DropPlan, rules: Sequence[SlopeRule],
+def bound_output(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Sequence[SlopeRule],
                  layer2: tuple[Tensor, Tensor], directions: Tensor) -> Tensor:
     """A lower bound of ``w · z_i``: in each case the best over the slope rules; ``(A, C)``.
 
@@ -56,20 +81,20 @@ def bound_output(minimise: Minimise, layer1: Layer1, plan: DropPlan, rules: Sequ
     sound, so their maximum is; so is the interval value beside them.
     """
     weights, flat = layer1.weights, plan.flat
-    parts = [torch.arange(len(flat.anchor), device=flat.anchor.device)]
+    parts = [torch.arange(len(flat.row), device=flat.row.device)]
     if not torch.is_grad_enabled():
         parts = [*parts[0].split(CASES)]
     intervals, constants = [], []
 
     def functionals() -> Iterator[Tensor]:
         for part in parts:
-            found = _output_lines(weights, directions[flat.anchor[part]], layer2[0][part], layer2[1][part], rules)
+            found = _output_lines(weights, directions[flat.row[part]], layer2[0][part], layer2[1][part], rules)
             intervals.append(found.interval)
             constants.append(found.constant)
             yield found.omega
 
-    omega, _ = joined(functionals(), len(flat.anchor))
-    value = minimise(AnchorFunctionals(omega, plan, layer1, rules)) + torch.cat(constants)
+    omega, _ = joined(functionals(), len(flat.row))
+    value = minimum.of_anchors(omega, layer1, rules) + torch.cat(constants)
     bound = best([torch.cat(intervals), most(value.unflatten(1, (len(rules), -1)), dim=1)])
     return least(take(bound, flat.place), dim=1)
 

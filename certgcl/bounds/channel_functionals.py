@@ -38,7 +38,7 @@ class ChannelFunctionals:
                                         for rule in range(self.rules)), strict=True)
         self.of_leaves = [Table(table) for table in leaves]
         # Of the anchors in all their cases: the interval and e_i by each rule, then C_ii.
-        row = self.places.row[plan.hood.outer.own[plan.flat.anchor]]
+        row = self.places.row[plan.hood.outer.own[plan.flat.row]]
         self.of_anchors = Table(rows).take(row + plan.flat.case if plan.by_count else row).split(self.number, dim=1)
 
     def _both_signs(self, values: Range) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from certgcl.activation import SlopeRule, check_slopes
-from certgcl.bounds.backward import bound_output, refine_layer2
+from certgcl.bounds.backward import MinimumOverFunctionals, bound_output, refine_layer2
 from certgcl.bounds.blocks import Block
 from certgcl.bounds.counts import Scale
 from certgcl.bounds.extremes import best
@@ -45,13 +45,13 @@ class Crown:
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
         plan = problem.plan(weights.w1.dtype, resolution=1, lines="shared")
-        hood, minimise = plan.hood, BoxMinimum(plan)
+        hood, minimum = plan.hood, BoxMinimum(plan)
         layer1 = layer1_on_box(weights, problem.projected(weights), hood)
-        layer2 = refine_layer2(minimise, layer1, plan, self.slopes, layer2_on_box(weights, layer1.projected, hood))
-        return bound_output(minimise, layer1, plan, self.slopes, layer2, directions[problem.anchors])
+        layer2 = refine_layer2(minimum, layer1, plan, self.slopes, layer2_on_box(weights, layer1.projected, hood))
+        return bound_output(minimum, layer1, plan, self.slopes, layer2, directions[problem.anchors])
 
 
-class BoxMinimum:
+class BoxMinimum(MinimumOverFunctionals):
     """``Σ_j (L_ij [v_ij]+ + U_ij [v_ij]-)`` with ``v_ij = max(Σ_k (L_jk [C_jk]+ + U_jk [C_jk]-) + e_j, interval)``,
     the best over the slope rules for each pair.
 
@@ -59,7 +59,8 @@ class BoxMinimum:
     """
 
     def __init__(self, plan: DropPlan) -> None:
-        self.plan, self.hood = plan, plan.hood
+        super().__init__(plan)
+        self.hood = plan.hood
         self.outer, self.inner = plan.hood.outer.box, plan.hood.inner.box
 
     def __call__(self, functionals: Functionals) -> Tensor:

@@ -1,15 +1,17 @@
 """Degree-exact bounds: all entries of a row share one degree, and the bound knows it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from certgcl.activation import SlopeRule, check_slopes
-from certgcl.bounds.backward import bound_output, refine_layer2
+from certgcl.bounds import compiled
+from certgcl.bounds.backward import Minimum, MinimumOverFunctionals, bound_output, refine_layer2
 from certgcl.bounds.blocks import Block, Pairs, infinite_unless
 from certgcl.bounds.extremes import best, least, most
 from certgcl.bounds.functional import Functionals, RowBounds, RowTerms
@@ -87,17 +89,34 @@ class Degree:
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
         width = weights.w1.shape[1]
         plan = problem.plan(weights.w1.dtype, self.resolution, self.line_sharing(width), self.hubs)
-        minimise, rules = DegreeMinimum(plan), self.rules(width)
-        projected = problem.projected(weights)
-        layer1 = layer1_by_degree(weights, projected, plan)
-        layer2 = layer2_by_degree(layer1, plan)
+        steps, rules = _steps(plan), self.rules(width)
+        layer1 = steps.layer1(weights, problem.projected(weights), plan)
+        layer2 = steps.layer2(layer1, plan)
+        minimum = steps.minimum(plan)
         if self.preactivations == "functional":
-            layer2 = refine_layer2(minimise, layer1, plan, rules, layer2)
-        bound = bound_output(minimise, layer1, plan, rules, layer2, directions[problem.anchors])
+            layer2 = refine_layer2(minimum, layer1, plan, rules, layer2)
+        bound = bound_output(minimum, layer1, plan, rules, layer2, directions[problem.anchors])
         if problem.drops.total == 1:
             least, places = least_over_single_drops(weights, problem, directions)
             bound = bound.index_copy(0, places, least)
         return bound
+
+
+class Steps(NamedTuple):
+    """The steps of the bound: by blocks of rows in torch, or by compiled kernels."""
+
+    layer1: Callable[[GCNWeights, Tensor, DropPlan], Layer1]
+    layer2: Callable[[Layer1, DropPlan], tuple[Tensor, Tensor]]
+    minimum: Callable[[DropPlan], Minimum]
+
+
+def _steps(plan: DropPlan) -> Steps:
+    # The knapsack of a total budget is torch's alone.
+    if plan.hood.outer.total is None and plan.hood.inner.total is None and compiled.usable(plan.hood.pair.device):
+        from certgcl.bounds.compiled import degree
+
+        return Steps(degree.layer1, degree.layer2, degree.CompiledMinimum)
+    return Steps(layer1_by_degree, layer2_by_degree, DegreeMinimum)
 
 
 def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> Layer1:
@@ -139,7 +158,7 @@ def layer2_by_degree(layer1: Layer1, plan: DropPlan) -> tuple[Tensor, Tensor]:
         own = values.take(layer1.place[hop.own[block.rows], : block.cases.most])[:, None]
         bound, = case_minima(block, terms_of(block)[:, :, None, None], own)
         parts.append(bound[:, 0].flatten(0, 1))
-    lower, negative_upper = take(torch.cat(parts), partition.place[plan.flat.anchor, plan.flat.case]).chunk(2, dim=1)
+    lower, negative_upper = take(torch.cat(parts), partition.place[plan.flat.row, plan.flat.case]).chunk(2, dim=1)
     return b2 + lower, b2 - negative_upper
 
 
@@ -153,9 +172,15 @@ class NeighbourTerms:
     def __init__(self, values: Table, place: Tensor, plan: DropPlan) -> None:
         self.values, self.place, self.cell = values, place[:, 0], None
         if place.shape[1] > 1:
-            hop, cases = plan.hood.outer, plan.row_cases
-            self.values, last = Table(_least_over_cases(values, place, plan)), (cases.number - 1)[:, None]
-            self.cell = 2 * hop.col + (hop.most_drops < cases.first.gather(1, last)[hop.col, 0])
+            terms, self.cell = self.over_cases(values, place, plan)
+            self.values = Table(terms)
+
+    @staticmethod
+    def over_cases(values: Table, place: Tensor, plan: DropPlan) -> tuple[Tensor, Tensor]:
+        """The terms where every case has values of its own, and which of them every neighbour has."""
+        hop, cases = plan.hood.outer, plan.row_cases
+        last = cases.first.gather(1, (cases.number - 1)[:, None])[hop.col, 0]
+        return _least_over_cases(values, place, plan), 2 * hop.col + (hop.most_drops < last)
 
     def __call__(self, block: Block) -> Tensor:
         """``(R, K, M)``, zero where padded."""
@@ -176,7 +201,7 @@ def _least_over_cases(values: Table, place: Tensor, plan: DropPlan) -> Tensor:
     return torch.stack([everywhere, all_but_last], dim=1).flatten(0, 1)
 
 
-class DegreeMinimum:
+class DegreeMinimum(MinimumOverFunctionals):
     """A lower bound of ``ω · Σ_j Â_ij h_j`` over all admissible drops, exact in the degrees of i and of every j.
 
     Let the anchor i lose t edges and write ``τ = s_i(t)``. With i's own line ``ω·h_i >= Σ_k Â_ik C_ik + e_i``,
@@ -198,9 +223,6 @@ class DegreeMinimum:
     the anchor's own line has one rule throughout, and F_i is the best over those. Where counts come in groups, τ and
     s_j are replaced by their ranges over the group.
     """
-
-    def __init__(self, plan: DropPlan) -> None:
-        self.plan = plan
 
     def __call__(self, functionals: Functionals) -> Tensor:
         """``F_i`` in every case of every anchor, ``(F, M)``."""
@@ -234,7 +256,7 @@ class DegreeMinimum:
             bound = best(case_minima(block, terms.least, *own_terms, gain=terms.gain)[0]
                          for terms in _ways_of_pairs(block, phi.take(place)[:, :, None], rules * number))
             parts.append(most(bound[:, 0].unflatten(2, (rules, number)), dim=2).flatten(0, 1))
-        return take(torch.cat(parts), partition.place[flat.anchor, flat.case])
+        return take(torch.cat(parts), partition.place[flat.row, flat.case])
 
 
 def _pair_minima(functionals: Functionals, number: int, block: Block, pairs: Pairs) -> list[Tensor]:

@@ -87,6 +87,16 @@ class Layer1:
     def _lined(self) -> dict[tuple[SlopeRule, ...], "LinedRows"]:
         return {}
 
+    @cached_property
+    def _lines(self) -> dict[tuple[SlopeRule, ...], Tensor]:
+        return {}
+
+    @property
+    def whole(self) -> bool:
+        """Whether lines are made once for all rows. Else they are computed where they are used: they take several
+        times the memory of the bounds they follow from."""
+        return self.lower.numel() <= MAX_WHOLE
+
     def lined(self, rules: Sequence[SlopeRule]) -> "LinedRows":
         """The rows with their lines by some rules."""
         if tuple(rules) not in self._lined:
@@ -97,6 +107,22 @@ class Layer1:
         """The range of ``h_j = σ(p_j)``."""
         return Range.between(*self.weights.activation1.interval(lower, upper))
 
+    def lines(self, rules: Sequence[SlopeRule], rows: Tensor | slice = slice(None)) -> Tensor:
+        """The parts of :class:`Lined`, next to last, for some rows of the list; ``(..., parts, d1)``."""
+        if not self.whole:
+            return self.parts(rules, self.lower[rows], self.upper[rows])
+        if tuple(rules) not in self._lines:
+            self._lines[tuple(rules)] = self.parts(rules, self.lower, self.upper)
+        return self._lines[tuple(rules)][rows]
+
+    def parts(self, rules: Sequence[SlopeRule], lower: Tensor, upper: Tensor) -> Tensor:
+        """The same for bounds that are given."""
+        lines = [lines_around_layer1(self.weights, lower, upper, rule) for rule in rules]
+        ranges = [self.hidden(lower, upper), *(constant for _, constant in lines)]
+        slopes = [slope for slope, _ in lines]
+        ends = chain(zip(*ranges, strict=True), zip(*slopes, strict=True))
+        return torch.stack([*chain.from_iterable(ends)], dim=-2)
+
     def products(self) -> tuple[Tensor, Tensor]:
         """The range of ``V = H W2`` for ``H`` in its range, ``(F, d2)`` each."""
         parts = [self.hidden(lower, upper).product(self.weights.w2)
@@ -106,18 +132,13 @@ class Layer1:
 
 
 class LinedRows:
-    """Tables of layer 1 that blocks take rows of: made before the first block, as blocks may be computed again.
-
-    Ranges and lines take several times the memory of the bounds they follow from: of a large graph, they are computed
-    where they are used.
-    """
+    """Tables of layer 1 that blocks take rows of: made before the first block, as blocks may be computed again."""
 
     def __init__(self, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
         self.layer1, self.rules = layer1, rules
-        bounds = layer1.lower, layer1.upper
-        self.whole = layer1.lower.numel() <= MAX_WHOLE
         self.projected = Table(layer1.projected)
-        self.tables = [Table(table) for table in ([self._derived(*bounds)] if self.whole else bounds)]
+        self.tables = [Table(table) for table in ([layer1.lines(rules)] if layer1.whole else
+                                                  [layer1.lower, layer1.upper])]
 
     def targets(self, index: Tensor) -> Tensor:
         """``y_k`` of some targets."""
@@ -126,16 +147,7 @@ class LinedRows:
     def around(self, place: Tensor) -> Lined:
         """The ranges and lines at some places, ``(R, T)``."""
         taken = [table.take(place) for table in self.tables]
-        return Lined((taken[0] if self.whole else self._derived(*taken)).transpose(1, 2))
-
-    def _derived(self, lower: Tensor, upper: Tensor) -> Tensor:
-        """The parts of :class:`Lined`, next to last."""
-        weights = self.layer1.weights
-        lines = [lines_around_layer1(weights, lower, upper, rule) for rule in self.rules]
-        ranges = [self.layer1.hidden(lower, upper), *(constant for _, constant in lines)]
-        slopes = [slope for slope, _ in lines]
-        ends = chain(zip(*ranges, strict=True), zip(*slopes, strict=True))
-        return torch.stack([*chain.from_iterable(ends)], dim=-2)
+        return Lined((taken[0] if self.layer1.whole else self.layer1.parts(self.rules, *taken)).transpose(1, 2))
 
 
 def lines_around_layer1(weights: GCNWeights, lower: Tensor, upper: Tensor, rule: SlopeRule) -> tuple[Range, Range]:

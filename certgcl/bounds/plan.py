@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -10,6 +10,9 @@ from torch import Tensor
 from certgcl.bounds.blocks import SMALL_BLOCK, TOLERANCE, Pairs, Width, blocks, pairs_of
 from certgcl.bounds.counts import DropCases, drop_cases
 from certgcl.bounds.neighbourhood import Hop, Neighbourhood
+
+if TYPE_CHECKING:
+    from certgcl.bounds.compiled.layout import Layout
 
 LineSharing = Literal["by-count", "shared"]
 
@@ -144,21 +147,27 @@ class PairedPartition(Partition):
         return place.gather(1, rank.minimum(last)), total
 
 
-class AnchorCases:
-    """The cases of all anchors as one flat list, anchor after anchor.
+class FlatCases:
+    """The cases of all rows as one flat list, row after row.
 
     Attributes:
-        anchor, case: of every entry, ``(F,)``.
-        place: where the cases of every anchor stand, ``(A, G)``; beyond its cases, its last one.
+        row, case: of every entry, ``(F,)``.
+        start: where every row begins, and the end, ``(R + 1,)``.
+        place: where the cases of every row stand, ``(R, G)``; beyond its cases, its last one.
     """
 
     def __init__(self, cases: DropCases) -> None:
         everyone = torch.arange(len(cases.number), device=cases.number.device)
         rank = torch.arange(cases.most, device=everyone.device)
-        start = cases.number.cumsum(0) - cases.number
-        self.anchor = torch.repeat_interleave(everyone, cases.number)
-        self.case = torch.arange(len(self.anchor), device=everyone.device) - start[self.anchor]
-        self.place = start[:, None] + rank.minimum(cases.number[:, None] - 1)
+        self.start = starts(cases.number)
+        self.row = torch.repeat_interleave(everyone, cases.number)
+        self.case = torch.arange(len(self.row), device=everyone.device) - self.start[self.row]
+        self.place = self.start[:-1, None] + rank.minimum(cases.number[:, None] - 1)
+
+
+def starts(counts: Tensor) -> Tensor:
+    """Where each begins when so many stand one after the other, and the end."""
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
 class DropPlan:
@@ -174,11 +183,19 @@ class DropPlan:
         self.hood, self.hubs = hood, hubs
         self.anchor_cases = drop_cases(hood.outer, resolution)
         self.row_cases = drop_cases(hood.inner, resolution)
-        self.flat = AnchorCases(self.anchor_cases)
+        self.flat = FlatCases(self.anchor_cases)
         self.by_count = lines == "by-count"
         self.line_cases = self.row_cases if self.by_count or resolution == 1 else drop_cases(hood.inner, 1)
+        self.flat_lines = FlatCases(self.line_cases)
         self._inner: list[PairedPartition] = []
         self._outer: list[Partition] = []
+
+    @cached_property
+    def layout(self) -> "Layout":
+        """Of the tables of compiled kernels."""
+        from certgcl.bounds.compiled.layout import Layout
+
+        return Layout(self)
 
     def case_of_pair(self, pair: Tensor, case: int) -> Tensor:
         """The given case of the anchors of some pairs; of those with fewer, the last."""

@@ -1,0 +1,35 @@
+"""The degree-exact bound by kernels that numba compiles for the processor: the same formulas, several times as fast.
+
+They are used for tensors on a CPU where numba is installed (``pip install "certgcl[fast]"``), and never needed: torch
+does the same work without them, and on other devices.
+"""
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+import torch
+
+_switched_off = False
+
+
+@cache
+def _installed() -> bool:
+    return importlib.util.find_spec("numba") is not None
+
+
+def usable(device: torch.device) -> bool:
+    """Whether kernels can serve tensors there."""
+    return device.type == "cpu" and not _switched_off and _installed()
+
+
+@contextmanager
+def switched_off() -> Iterator[None]:
+    """Within it, torch does all the work."""
+    global _switched_off
+    before, _switched_off = _switched_off, True
+    try:
+        yield
+    finally:
+        _switched_off = before

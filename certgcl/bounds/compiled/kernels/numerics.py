@@ -1,0 +1,49 @@
+"""How kernels are compiled, and the larger and smaller of two numbers as processors have them."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.extending import intrinsic
+
+Array = np.ndarray[Any, Any]
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+LANES = 64  # columns treated at a time: a few vector registers each, so that what is done to them stays in the cache
+
+
+def compiled(kernel: Kernel) -> Kernel:
+    """Compiled when first called, and kept on disk. Products may be fused with sums; NaN and infinity stay what they
+    are, so that they reach the certificate and are refused there."""
+    return numba.njit(nogil=True, cache=True, fastmath={"contract", "nsz"}, error_model="numpy")(kernel)
+
+
+def compiled_sums(kernel: Kernel) -> Kernel:
+    """The same for sums that may be taken in any order."""
+    return numba.njit(nogil=True, cache=True, fastmath={"contract", "nsz", "reassoc"}, error_model="numpy")(kernel)
+
+
+def inlined(function: Kernel) -> Kernel:
+    """A part of kernels. As a call of its own it would cost more than what it does."""
+    return numba.njit(inline="always")(function)
+
+
+def _of_two(name: str) -> Any:
+    # Python's max and min become stores under a mask, which take five times as long.
+    @intrinsic  # type: ignore[misc]
+    def operation(typing_context: Any, one: Any, other: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            kind = arguments[0].type
+            function = builder.module.declare_intrinsic(name, [kind], ir.FunctionType(kind, [kind, kind]))
+            return builder.call(function, arguments)
+
+        return one(one, one), generate
+
+    return operation
+
+
+larger = _of_two("llvm.maxnum")
+smaller = _of_two("llvm.minnum")
+"""Of a number and NaN, the number."""

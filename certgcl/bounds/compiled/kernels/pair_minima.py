@@ -1,0 +1,248 @@
+"""``φ`` of pairs of an anchor and a neighbour, see :class:`certgcl.bounds.degree.DegreeMinimum`, and its gradients.
+
+A *visit* is a pair (i, j) in one of the cases of the anchor i. Tables are flat and cut into cells as in
+:mod:`certgcl.bounds.compiled.kernels.row_lemma`; a cell has the M values of each rule, one rule after the other.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from certgcl.bounds.compiled.kernels.numerics import LANES, Array, compiled, inlined, larger, smaller
+
+
+class Visits(NamedTuple):
+    """For each of V visits."""
+
+    row: Array  # j
+    slot: Array  # of i in the row of j
+    low: Array  # the scale of i
+    high: Array
+    reach: Array  # how many edges j can lose while this one is kept
+    droppable: Array
+    column: Array  # the cell among those of the row's functionals
+    pair: Array  # the cell of C_ij
+
+
+class Neighbours(NamedTuple):
+    """The rows j in their cases, and where their values stand."""
+
+    case: Array  # (R + 1,)
+    first: Array  # (F,) the least number of edges lost
+    low: Array  # (F,) the scale of j
+    high: Array  # (F,)
+    out: Array  # (F,) the first cell of the row lemma
+    own: Array  # (F,) that of the constants and intervals
+    place: Array  # (S, cases or 1) that of every slot
+    middle: Array  # (S,) the scale of the neighbour there
+    radius: Array  # (S,)
+    lined: Array  # (R,) whether there are lines, or intervals alone
+
+
+class Values(NamedTuple):
+    """Flat tables; there are as many of their gradients."""
+
+    without: Array  # the row lemma
+    following: Array  # the same with one more term dropped
+    constant: Array
+    interval: Array  # of M values a cell
+    leaves: Array  # C_jk
+    pairs: Array  # C_ij
+
+
+@inlined
+def _scales(visit: int, case: int, visits: Visits, rows: Neighbours) -> tuple[float, ...]:
+    """Middle and radius of ``s_j``, of ``s_j τ`` and of ``τ²``."""
+    low, high, half = rows.low[case], rows.high[case], rows.low.dtype.type(0.5)
+    near, far = visits.low[visit], visits.high[visit]
+    return (half * (low + high), half * (high - low), half * (low * near + high * far),
+            half * (high * far - low * near), half * (near * near + far * far), half * (far * far - near * near))
+
+
+@inlined
+def _line(visit: int, case: int, at: int, w: int, rule: int, number: int, visits: Visits, rows: Neighbours,
+          tables: Values, rules: int, chosen: Array, line: Array) -> None:
+    """``s_j (s_j C_jj + s_j τ C_ji + rest_ij) + e_j`` by one rule; and one where i is none of the terms dropped."""
+    row, slot, cell, one = visits.row[visit], visits.slot[visit], rules * number, line.dtype.type(1)
+    scale, spread, product, product_spread, _, _ = _scales(visit, case, visits, rows)
+    column, start = visits.column[visit], rule * number + at
+    place = (rows.place[slot, min(case - rows.case[row], rows.place.shape[1] - 1)] + column) * cell + start
+    out, own = (rows.out[case] + column) * cell + start, (rows.own[case] + column) * cell + start
+    without, following = tables.without[out : out + w], tables.following[out : out + w]
+    leaf, constant = tables.leaves[place : place + w], tables.constant[own : own + w]
+    middle, radius = rows.middle[slot], rows.radius[slot]
+    for c in range(w):
+        least = middle * leaf[c] - radius * abs(leaf[c])
+        line[c] = without[c] - (scale * least + spread * abs(least))
+    if visits.droppable[visit]:
+        for c in range(w):
+            chosen[c] = line.dtype.type(line[c] >= following[c])
+        for c in range(w):
+            line[c] = larger(line[c], following[c])
+    else:
+        for c in range(w):
+            chosen[c] = one
+    for c in range(w):
+        line[c] += constant[c] + (product * leaf[c] - product_spread * abs(leaf[c]))
+
+
+@inlined
+def _value(visit: int, case: int, at: int, w: int, number: int, visits: Visits, rows: Neighbours, tables: Values,
+           rules: int, value: Array, best: Array, chosen: Array, line: Array) -> None:
+    """The interval or the best line, whichever is larger; and which, minus one for the interval."""
+    own = (rows.own[case] + visits.column[visit]) * number + at
+    interval = tables.interval[own : own + w]
+    for c in range(w):
+        value[c] = interval[c]
+    for c in range(w):
+        best[c] = -1
+    if rows.lined[visits.row[visit]]:
+        for rule in range(rules):
+            _line(visit, case, at, w, rule, number, visits, rows, tables, rules, chosen, line)
+            name = value.dtype.type(rule)
+            for c in range(w):
+                best[c] = larger(best[c], name if line[c] > value[c] else best.dtype.type(-1))
+            for c in range(w):  # NaN where the line is not finite
+                value[c] = larger(value[c], line[c]) + (line[c] - line[c])
+
+
+@compiled
+def minima(part: int, parts: int, visits: Visits, rows: Neighbours, tables: Values, rules: int, number: int,
+           phi: Array) -> None:
+    """``phi``, ``(V, rules M)`` flat.
+
+    Args:
+        part, parts: the share of the columns to treat.
+        number: M.
+    """
+    value, best, chosen, line = np.empty((4, LANES), phi.dtype)
+    for visit in range(len(visits.row)):
+        row = visits.row[visit]
+        for at in range(number * part // parts, number * (part + 1) // parts, LANES):
+            w = min(LANES, number * (part + 1) // parts - at)
+            for case in range(rows.case[row], rows.case[row + 1]):
+                if rows.first[case] > visits.reach[visit]:
+                    break
+                _value(visit, case, at, w, number, visits, rows, tables, rules, value, best, chosen, line)
+                scale, spread, _, _, square, square_spread = _scales(visit, case, visits, rows)
+                for rule in range(rules):
+                    place = (visits.pair[visit] * rules + rule) * number + at
+                    pair = tables.pairs[place : place + w]
+                    for c in range(w):
+                        line[c] = value[c] + (square * pair[c] - square_spread * abs(pair[c]))
+                    place = (visit * rules + rule) * number + at
+                    out = phi[place : place + w]
+                    if case == rows.case[row]:
+                        for c in range(w):
+                            out[c] = scale * line[c] - spread * abs(line[c])
+                    else:
+                        for c in range(w):
+                            out[c] = smaller(out[c], scale * line[c] - spread * abs(line[c])) + (line[c] - line[c])
+
+
+@compiled
+def gradients(part: int, parts: int, visits: Visits, rows: Neighbours, tables: Values, rules: int, number: int,
+              gradient: Array, of: Values) -> None:
+    """Adds the gradients of the tables to those in ``of``. Of equal cases the first has it, of equal bounds the
+    interval, then the first rule."""
+    value, best, chosen, line, change, share, term = np.empty((7, LANES), gradient.dtype)
+    least, where = np.empty((rules, LANES), gradient.dtype), np.empty((rules, LANES), gradient.dtype)
+    number_type = gradient.dtype.type
+    one, zero = number_type(1), number_type(0)
+    for visit in range(len(visits.row)):
+        row, slot = visits.row[visit], visits.slot[visit]
+        middle, radius = rows.middle[slot], rows.radius[slot]
+        for at in range(number * part // parts, number * (part + 1) // parts, LANES):
+            w = min(LANES, number * (part + 1) // parts - at)
+            # In which case the minimum is taken.
+            for case in range(rows.case[row], rows.case[row + 1]):
+                if rows.first[case] > visits.reach[visit]:
+                    break
+                name = number_type(case - rows.case[row])
+                several = rows.case[row + 1] - rows.case[row] > 1
+                if several:
+                    _value(visit, case, at, w, number, visits, rows, tables, rules, value, best, chosen, line)
+                scale, spread, _, _, square, square_spread = _scales(visit, case, visits, rows)
+                for rule in range(rules):
+                    if name == zero:
+                        for c in range(w):
+                            where[rule, c] = zero
+                    if several:
+                        place = (visits.pair[visit] * rules + rule) * number + at
+                        pair = tables.pairs[place : place + w]
+                        for c in range(w):
+                            line[c] = value[c] + (square * pair[c] - square_spread * abs(pair[c]))
+                        for c in range(w):
+                            term[c] = scale * line[c] - spread * abs(line[c])
+                        if name == zero:
+                            for c in range(w):
+                                least[rule, c] = term[c]
+                        else:
+                            for c in range(w):
+                                where[rule, c] = larger(where[rule, c], name if term[c] < least[rule, c] else zero)
+                            for c in range(w):
+                                least[rule, c] = smaller(least[rule, c], term[c])
+            for case in range(rows.case[row], rows.case[row + 1]):
+                if rows.first[case] > visits.reach[visit]:
+                    break
+                name = number_type(case - rows.case[row])
+                _value(visit, case, at, w, number, visits, rows, tables, rules, value, best, chosen, line)
+                scale, spread, product, product_spread, square, square_spread = _scales(visit, case, visits, rows)
+                for c in range(w):
+                    change[c] = zero
+                for rule in range(rules):
+                    place = (visits.pair[visit] * rules + rule) * number + at
+                    pair, of_pair = tables.pairs[place : place + w], of.pairs[place : place + w]
+                    place = (visit * rules + rule) * number + at
+                    given = gradient[place : place + w]
+                    for c in range(w):
+                        line[c] = value[c] + (square * pair[c] - square_spread * abs(pair[c]))
+                    for c in range(w):
+                        direction = number_type(line[c] > zero) - number_type(line[c] < zero)
+                        share[c] = (scale - spread * direction) * number_type(where[rule, c] == name)
+                    for c in range(w):
+                        share[c] *= given[c]
+                    for c in range(w):
+                        change[c] += share[c]
+                    for c in range(w):
+                        direction = number_type(pair[c] > zero) - number_type(pair[c] < zero)
+                        of_pair[c] += share[c] * (square - square_spread * direction)
+                something = False
+                for c in range(w):
+                    something |= change[c] != zero
+                if not something:
+                    continue
+                column = visits.column[visit]
+                place = (rows.own[case] + column) * number + at
+                of_interval = of.interval[place : place + w]
+                for c in range(w):
+                    of_interval[c] += change[c] * number_type(best[c] < zero)
+                if not rows.lined[row]:
+                    continue
+                for rule in range(rules):
+                    name = number_type(rule)
+                    for c in range(w):
+                        share[c] = change[c] * number_type(best[c] == name)
+                    _line(visit, case, at, w, rule, number, visits, rows, tables, rules, chosen, line)
+                    start = rule * number + at
+                    place = (rows.own[case] + column) * rules * number + start
+                    of_constant = of.constant[place : place + w]
+                    for c in range(w):
+                        of_constant[c] += share[c]
+                    place = (rows.out[case] + column) * rules * number + start
+                    of_without, of_following = of.without[place : place + w], of.following[place : place + w]
+                    for c in range(w):
+                        of_without[c] += share[c] * chosen[c]
+                    for c in range(w):
+                        of_following[c] += share[c] * (one - chosen[c])
+                    rank = min(case - rows.case[row], rows.place.shape[1] - 1)
+                    place = (rows.place[slot, rank] + column) * rules * number + start
+                    leaf, of_leaf = tables.leaves[place : place + w], of.leaves[place : place + w]
+                    for c in range(w):
+                        value_here = middle * leaf[c] - radius * abs(leaf[c])
+                        direction = number_type(value_here > zero) - number_type(value_here < zero)
+                        chosen[c] *= scale + spread * direction
+                    for c in range(w):
+                        direction = number_type(leaf[c] > zero) - number_type(leaf[c] < zero)
+                        of_leaf[c] += share[c] * ((product - product_spread * direction)
+                                                  - chosen[c] * (middle - radius * direction))

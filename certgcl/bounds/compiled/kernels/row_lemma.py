@@ -1,0 +1,224 @@
+"""The row lemma on flat tables, see :func:`certgcl.bounds.rows.case_minima`: least values, and their gradients.
+
+Tables are one list of numbers, cut into *cells* of as many numbers each; what belongs to a row or a neighbour is one
+cell, or several in a sequence. Columns are independent of each other, so that threads share them.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from certgcl.bounds.compiled.kernels.numerics import LANES, Array, compiled, inlined, larger, smaller
+
+
+class Rows(NamedTuple):
+    """Rows r with slots ``start[r] … start[r + 1] - 1`` and cases ``case[r] … case[r + 1] - 1``."""
+
+    start: Array  # (R + 1,)
+    droppable: Array  # (S,)
+    degree: Array  # (R,)
+    case: Array  # (R + 1,)
+    first: Array  # (F,) counts of edges lost in every case
+    last: Array  # (F,)
+    width: Array  # (R,) in cells
+
+
+class Terms(NamedTuple):
+    """``g = least s v`` for the values v of the neighbours, with scales ``middle ± radius``."""
+
+    place: Array  # (S, cases or 1) the first cell of every slot, in each case or in all
+    middle: Array  # (S,)
+    radius: Array  # (S,)
+    own: Array  # (F,) the first cell of the row's own value
+    out: Array  # (F,) where results go
+    sign: int  # -1 to treat -v instead
+
+
+@inlined
+def least_term(terms: Terms, slot: int, rank: int, cell: int, start: int, w: int, values: Array, term: Array) -> None:
+    at = terms.place[slot, min(rank, terms.place.shape[1] - 1)] * cell + start
+    here = values[at : at + w]
+    middle, radius = values.dtype.type(terms.sign) * terms.middle[slot], terms.radius[slot]
+    for c in range(w):
+        value = here[c]
+        term[c] = middle * value - radius * abs(value)
+
+
+@inlined
+def sort(row: int, rank: int, wanted: int, w: int, start: int, rows: Rows, terms: Terms, cell: int, values: Array,
+         top: Array, total: Array, term: Array) -> int:
+    """The largest droppable terms of a row in ``top``, by insertion, and the sum of all in ``total``; how many."""
+    filled = 0
+    for c in range(w):
+        total[c] = 0
+    for slot in range(rows.start[row], rows.start[row + 1]):
+        least_term(terms, slot, rank, cell, start, w, values, term)
+        for c in range(w):
+            total[c] += term[c]
+        if rows.droppable[slot]:
+            for place in range(filled):
+                for c in range(w):
+                    held, coming = top[place, c], term[c]
+                    top[place, c] = larger(held, coming)
+                    term[c] = smaller(held, coming)
+            if filled < wanted:
+                for c in range(w):
+                    top[filled, c] = term[c]
+                filled += 1
+    return filled
+
+
+@compiled
+def minima(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values: Array, own: Array, squared: Array,
+           least: Array, count: Array, dropped: Array) -> None:
+    """``least[shift, ...]``: over the counts t of every case, with ``top_(t + shift)`` dropped.
+
+    Args:
+        part, parts: the share of the columns to treat.
+        values, own, squared: flat tables; ``squared`` may be empty.
+        least, count, dropped: ``(shifts, cells)``; the last two say where the minimum is taken, and may be empty.
+    """
+    number_type = values.dtype.type
+    one, zero = number_type(1), number_type(0)  # a plain 1 would turn single precision into double
+    sign, limit = number_type(terms.sign), number_type(np.finfo(values.dtype).max)
+    shifts, where, alike = len(least), count.size > 0, terms.place.shape[1] == 1
+    top = np.empty((rows.last.max() + shifts, LANES), values.dtype)
+    term, total, rest, mine, new, best, gone, edge, mark = np.empty((9, LANES), values.dtype)
+    for row in range(len(rows.degree)):
+        width = rows.width[row] * cell
+        for start in range(width * part // parts, width * (part + 1) // parts, LANES):
+            w = min(LANES, width * (part + 1) // parts - start)
+            filled = 0
+            for case in range(rows.case[row], rows.case[row + 1]):
+                rank = case - rows.case[row]
+                if rank == 0 or not alike:
+                    wanted = rows.last[rows.case[row + 1] - 1 if alike else case] + shifts - 1
+                    filled = sort(row, rank, wanted, w, start, rows, terms, cell, values, top, total, term)
+                at = terms.own[case] * cell + start
+                own_here = own[at : at + w]
+                for shift in range(shifts):
+                    first = rows.first[case]
+                    for c in range(w):
+                        rest[c] = total[c]
+                    for lost in range(min(first + shift, filled)):
+                        for c in range(w):
+                            rest[c] -= top[lost, c]
+                    for t in range(first, rows.last[case] + 1):
+                        lost = t + shift
+                        if t > first and lost <= filled:
+                            for c in range(w):
+                                rest[c] -= top[lost - 1, c]
+                        scale = one / np.sqrt(number_type(rows.degree[row] + 1 - t))
+                        for c in range(w):
+                            mine[c] = sign * own_here[c]
+                        if squared.size:
+                            squared_here = squared[at : at + w]
+                            for c in range(w):
+                                mine[c] += scale * scale * squared_here[c]
+                        for c in range(w):
+                            new[c] = scale * (scale * mine[c] + rest[c])
+                        if where:
+                            reached, as_number = 0 < lost <= filled, number_type(lost)
+                            if not reached:
+                                for c in range(w):
+                                    term[c] = limit if lost == 0 else -limit
+                            dropped_here = top[lost - 1] if reached else term
+                            if t == first:
+                                for c in range(w):
+                                    gone[c] = as_number
+                                for c in range(w):
+                                    edge[c] = dropped_here[c]
+                            else:
+                                # Later counts drop smaller terms: so the last better one has the largest count, and
+                                # the smallest of the terms that are dropped.
+                                for c in range(w):
+                                    mark[c] = -limit if new[c] < best[c] else limit
+                                for c in range(w):
+                                    gone[c] = larger(gone[c], as_number if mark[c] < zero else zero)
+                                for c in range(w):
+                                    edge[c] = smaller(edge[c], larger(dropped_here[c], mark[c]))
+                        if t == first:
+                            for c in range(w):
+                                best[c] = new[c]
+                        else:
+                            for c in range(w):
+                                best[c] = smaller(best[c], new[c])
+                    at_out = terms.out[case] * cell + start
+                    out = least[shift, at_out : at_out + w]
+                    for c in range(w):  # rest - rest is zero, or NaN where anything was not finite
+                        out[c] = best[c] + (rest[c] - rest[c])
+                    if where:
+                        count[shift, at_out : at_out + w] = gone[:w]
+                        dropped[shift, at_out : at_out + w] = edge[:w]
+
+
+@compiled
+def gradients(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values: Array, count: Array, dropped: Array,
+              gradient: Array, of_values: Array, of_own: Array, of_squared: Array) -> None:
+    """Adds the gradients of the tables to the last three: ``s(t)`` at the terms that are kept where the minimum is
+    taken. Terms that tie with the smallest dropped one share what is left to drop."""
+    number_type = values.dtype.type
+    sign, one, zero = number_type(terms.sign), number_type(1), number_type(0)
+    change, kept, tied, weight, term = np.empty((5, LANES), values.dtype)
+    for row in range(len(rows.degree)):
+        width = rows.width[row] * cell
+        slots = range(rows.start[row], rows.start[row + 1])
+        droppable = 0
+        for slot in slots:
+            droppable += rows.droppable[slot]
+        all_terms, all_droppable = number_type(len(slots)), number_type(droppable)
+        for start in range(width * part // parts, width * (part + 1) // parts, LANES):
+            w = min(LANES, width * (part + 1) // parts - start)
+            for case in range(rows.case[row], rows.case[row + 1]):
+                rank, own, at = case - rows.case[row], terms.own[case] * cell + start, terms.out[case] * cell + start
+                for shift in range(len(gradient)):
+                    given, gone = gradient[shift, at : at + w], count[shift, at : at + w]
+                    edge = dropped[shift, at : at + w]
+                    something = False
+                    for c in range(w):
+                        something |= given[c] != zero
+                    if not something:
+                        continue
+                    whole = number_type(rows.degree[row] + 1 + shift)
+                    for c in range(w):
+                        term[c] = one / np.sqrt(whole - gone[c])
+                    for c in range(w):
+                        change[c] = given[c] * term[c]
+                    for c in range(w):
+                        weight[c] = change[c] * term[c]
+                    own_here = of_own[own : own + w]
+                    for c in range(w):
+                        own_here[c] += sign * weight[c]
+                    if of_squared.size:
+                        squared_here = of_squared[own : own + w]
+                        for c in range(w):
+                            squared_here[c] += weight[c] * term[c] * term[c]
+                    for c in range(w):
+                        kept[c] = all_terms - all_droppable
+                        tied[c] = zero
+                    for slot in slots:
+                        if rows.droppable[slot]:
+                            least_term(terms, slot, rank, cell, start, w, values, term)
+                            for c in range(w):
+                                kept[c] += number_type(term[c] < edge[c])
+                            for c in range(w):
+                                tied[c] += number_type(term[c] == edge[c])
+                    for c in range(w):  # the share of each of those that tie
+                        left = all_terms - smaller(gone[c], all_droppable) - kept[c]
+                        tied[c] = left / larger(tied[c], one)
+                    for slot in slots:
+                        if rows.droppable[slot]:
+                            least_term(terms, slot, rank, cell, start, w, values, term)
+                            for c in range(w):
+                                weight[c] = number_type(term[c] < edge[c]) + number_type(term[c] == edge[c]) * tied[c]
+                            for c in range(w):
+                                weight[c] *= change[c]
+                        else:
+                            for c in range(w):
+                                weight[c] = change[c]
+                        place = terms.place[slot, min(rank, terms.place.shape[1] - 1)] * cell + start
+                        here, of_here = values[place : place + w], of_values[place : place + w]
+                        middle, radius = sign * terms.middle[slot], terms.radius[slot]
+                        for c in range(w):
+                            direction = number_type(here[c] > zero) - number_type(here[c] < zero)
+                            of_here[c] += weight[c] * (middle - radius * direction)

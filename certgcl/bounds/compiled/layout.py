@@ -1,0 +1,278 @@
+"""Where rows, cases and visits stand in the flat tables of the kernels: what depends on graph and budget alone."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.compiled.kernels.line_products import Entries
+from certgcl.bounds.compiled.kernels.numerics import Array
+from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, Visits
+from certgcl.bounds.compiled.kernels.row_lemma import Rows, Terms
+from certgcl.bounds.counts import DropCases
+from certgcl.bounds.neighbourhood import Hop
+from certgcl.bounds.plan import DropPlan, FlatCases, starts
+
+
+def array(values: Tensor) -> Array:
+    return values.contiguous().numpy()
+
+
+@dataclass(frozen=True, eq=False)
+class Lemma:
+    """One use of the row lemma: rows, and where their values stand and go."""
+
+    rows: Rows
+    terms: tuple[Terms, ...]  # one, or for both signs
+    cells: int  # of results
+    size: int  # cells at all neighbours
+
+    @classmethod
+    def of(cls, hop: Hop, cases: DropCases, flat: FlatCases, place: Tensor, own: Tensor, *, scaled: bool = True,
+           both_signs: bool = False) -> "Lemma":
+        """One cell at every row and slot, results case by case.
+
+        Args:
+            place: the cells of the slots, ``(S,)`` or ``(S, cases)``.
+            own: those of the rows in each of their cases, ``(F,)``.
+            scaled: whether values are yet to be multiplied with the scales of the neighbours.
+        """
+        middle, radius = scale_parts(hop) if scaled else (torch.ones_like(hop.low), torch.zeros_like(hop.low))
+        rows = rows_of(hop, cases, flat, torch.ones_like(hop.degree))
+        shared = array(place if place.dim() == 2 else place[:, None]), array(middle), array(radius), array(own)
+        out, signs = torch.arange(len(flat.row)), (1, -1) if both_signs else (1,)
+        terms = tuple(Terms(*shared, array(len(signs) * out + number), sign) for number, sign in enumerate(signs))
+        return cls(rows, terms, len(signs) * len(flat.row), place.numel() * len(signs))
+
+
+def rows_of(hop: Hop, cases: DropCases, flat: FlatCases, width: Tensor) -> Rows:
+    first, last = cases.first[flat.row, flat.case], cases.last[flat.row, flat.case]
+    return Rows(*(array(part) for part in (hop.rowptr, hop.droppable, hop.degree, flat.start, first, last, width)))
+
+
+def scale_parts(hop: Hop) -> tuple[Tensor, Tensor]:
+    """The middle and the radius of the neighbours' scales."""
+    return (hop.low + hop.high) / 2, (hop.high - hop.low) / 2
+
+
+class Layout:
+    """Of one plan.
+
+    A *visit* is a pair of an anchor and a neighbour in one of the anchor's cases. Visits stand in the order of the
+    inner rows and their slots, case by case.
+    """
+
+    def __init__(self, plan: DropPlan) -> None:
+        self.plan, self.hood = plan, plan.hood
+        self.flat_rows = FlatCases(plan.row_cases)
+        outer, inner = plan.hood.outer, plan.hood.inner
+        slot = (plan.hood.pair >= 0).nonzero()[:, 0]
+        number = plan.anchor_cases.number[outer.row[plan.hood.pair[slot]]]
+        self.slot = torch.repeat_interleave(slot, number)
+        self.pair = plan.hood.pair[self.slot]
+        self.anchor, self.row = outer.row[self.pair], inner.row[self.slot]
+        self.case = torch.arange(len(self.slot)) - torch.repeat_interleave(starts(number)[:-1], number)
+        self.around = torch.bincount(self.row, minlength=len(inner.nodes))  # visits of every inner row
+        self.start = starts(self.around)
+        self._chunks: dict[int, list[RowChunk]] = {}
+
+    @cached_property
+    def own_line(self) -> Tensor:
+        """The line of every anchor in each of its cases, ``(F,)``."""
+        return self.line_at(self.hood.outer.own[self.plan.flat.row], self.plan.flat.case)
+
+    def line_at(self, row: Tensor, case: Tensor) -> Tensor:
+        """The place of a row's case among the lines."""
+        place = self.plan.flat_lines.place
+        return place[row, case.clamp(max=place.shape[1] - 1)]
+
+    # -- layers 1 and 2 ----------------------------------------------------------------------------
+
+    @cached_property
+    def layer1(self) -> Lemma:
+        hop, flat = self.hood.inner, self.plan.flat_lines
+        return Lemma.of(hop, self.plan.line_cases, flat, hop.col, hop.own[flat.row], both_signs=True)
+
+    @cached_property
+    def layer2(self) -> Lemma:
+        """Where all cases of a row share their lines."""
+        return self._at_anchors(self.plan.flat_lines.place[self.hood.outer.col, 0], self.own_line, scaled=True)
+
+    def layer2_from(self, cell: Tensor) -> Lemma:
+        """Where the term of every pair stands in a cell of another table."""
+        return self._at_anchors(cell, self.own_line, scaled=False)
+
+    def _at_anchors(self, place: Tensor, own: Tensor, scaled: bool) -> Lemma:
+        return Lemma.of(self.hood.outer, self.plan.anchor_cases, self.plan.flat, place, own, scaled=scaled)
+
+    @cached_property
+    def visit_of_pair(self) -> Tensor:
+        """``(P, G)``; zero beyond the anchor's cases."""
+        place = torch.zeros(len(self.hood.outer.col), self.plan.anchor_cases.most, dtype=torch.long)
+        place[self.pair, self.case] = torch.arange(len(self.pair))
+        return place
+
+    # -- functionals that all anchors share --------------------------------------------------------
+
+    @cached_property
+    def line_slots(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Every slot in each case that has lines of its own: the place of its first, their lines and their targets."""
+        inner, plan = self.hood.inner, self.plan
+        number = plan.line_cases.number[inner.row]
+        start = starts(number)[:-1]
+        slot = torch.repeat_interleave(torch.arange(len(number)), number)
+        line = plan.flat_lines.start[inner.row[slot]] + torch.arange(len(slot)) - start[slot]
+        return start, line, inner.col[slot]
+
+    def line_slots_of(self, rows: range) -> slice:
+        """Those of a range of inner rows."""
+        start, line, _ = self.line_slots
+        ends = [int(self.hood.inner.rowptr[row]) for row in (rows.start, rows.stop)]
+        return slice(*(int(start[end]) if end < len(start) else len(line) for end in ends))
+
+    @cached_property
+    def channels_at_rows(self) -> Lemma:
+        return Lemma.of(self.hood.inner, self.plan.row_cases, self.flat_rows, self._channel_place, self._row_line)
+
+    @cached_property
+    def channels_at_anchors(self) -> Lemma:
+        return self._at_anchors(self.visit_of_pair, self.own_line, scaled=False)
+
+    @cached_property
+    def channel_visits(self) -> tuple[Visits, Neighbours]:
+        start = self.line_slots[0]
+        pair = start[self.hood.leaf_of_pair[self.pair]] + (self.case if self.plan.by_count else 0)
+        rows = self._neighbours(range(len(self.around)), torch.arange(len(self.flat_rows.row)), self._row_line,
+                                self._channel_place, torch.ones_like(self.around, dtype=torch.bool))
+        return self._visits(slice(None), self.row, self.slot, torch.zeros_like(self.row), pair), rows
+
+    @property
+    def _channel_place(self) -> Tensor:
+        rank = torch.arange(self.plan.line_cases.most)
+        return self.line_slots[0][:, None] + rank
+
+    @property
+    def _row_line(self) -> Tensor:
+        return self.line_at(self.flat_rows.row, self.flat_rows.case)
+
+    def _visits(self, which: slice, row: Tensor, slot: Tensor, column: Tensor, pair: Tensor) -> Visits:
+        outer, cases = self.hood.outer, self.plan.anchor_cases
+        anchor, case, edge = self.anchor[which], self.case[which], self.pair[which]
+        scale = cases.scale(outer.low.dtype)
+        low = scale.low[anchor, case]
+        high = low if scale.high is None else scale.high[anchor, case]
+        return Visits(*(array(part) for part in (row, slot, low, high, outer.most_drops[edge], outer.droppable[edge],
+                                                 column, pair)))
+
+    def _neighbours(self, rows: range, out: Tensor, own: Tensor, place: Tensor, lined: Tensor) -> Neighbours:
+        """The inner rows of a range, with the cells of their cases and slots."""
+        inner, cases, row, case = self.hood.inner, self.plan.row_cases, *self._cases(rows)
+        scale = cases.scale(inner.low.dtype)
+        low = scale.low[row, case]
+        high = low if scale.high is None else scale.high[row, case]
+        slots = slice(inner.rowptr[rows.start], inner.rowptr[rows.stop])
+        middle, radius = (part[slots] for part in scale_parts(inner))
+        return Neighbours(*(array(part) for part in (
+            self._from_zero(self.flat_rows.start, rows), cases.first[row, case], low, high, out, own, place, middle,
+            radius, lined)))
+
+    def _cases(self, rows: range) -> tuple[Tensor, Tensor]:
+        flat = self.flat_rows
+        here = slice(flat.start[rows.start], flat.start[rows.stop])
+        return flat.row[here], flat.case[here]
+
+    @staticmethod
+    def _from_zero(start: Tensor, rows: range) -> Tensor:
+        return start[rows.start : rows.stop + 1] - start[rows.start]
+
+    # -- functionals of each anchor's own ----------------------------------------------------------
+
+    @cached_property
+    def own_place(self) -> Tensor:
+        """The first cell of every anchor's slots and cases, and the end."""
+        return starts(self.hood.outer.degree * self.plan.anchor_cases.number)
+
+    def own_entries(self, anchors: range) -> Entries:
+        """The functionals of some anchors in each of their cases, at their own rows; lines as in ``own_line``."""
+        outer, inner, flat = self.hood.outer, self.hood.inner, self.plan.flat
+        here = slice(anchors.start, anchors.stop)
+        functional = torch.arange(int(flat.start[anchors.start]), int(flat.start[anchors.stop]))
+        target = inner.own[outer.col[outer.rowptr[anchors.start] : outer.rowptr[anchors.stop]]]
+        return Entries(*(array(part) for part in (
+            self._from_zero(flat.start, anchors), functional, functional - functional[:1], self._from_zero(
+                outer.rowptr, anchors), target, inner.own[outer.own[here]], self._from_zero(self.own_place, anchors)[:-1],
+            torch.ones(len(anchors), dtype=torch.bool))))
+
+    @cached_property
+    def anchors_at_anchors(self) -> Lemma:
+        return self._at_anchors(self.visit_of_pair, torch.arange(len(self.plan.flat.row)), scaled=False)
+
+    def chunks(self, cells: int) -> "list[RowChunk]":
+        """The inner rows in ranges whose slots have about so many cells at the most."""
+        if cells not in self._chunks:
+            inner, lines = self.hood.inner, self.plan.line_cases.number
+            total = starts(inner.degree * self.around * lines)
+            chunks, first, number = [], 0, len(self.around)
+            while first < number:
+                after = int(torch.searchsorted(total, total[first] + cells, right=True)) - 1
+                after = min(max(after, first + 1), number)
+                chunks.append(RowChunk(self, range(first, after)))
+                first = after
+            self._chunks[cells] = chunks
+        return self._chunks[cells]
+
+
+class RowChunk:
+    """A range of inner rows with the anchors around them, each with functionals of its own.
+
+    At row j in its case t', with lines of its own or those of all cases, stand the visits of j side by side.
+
+    Attributes:
+        lines: where the lines of these rows begin and end; entries count from there.
+    """
+
+    def __init__(self, layout: Layout, rows: range) -> None:
+        plan, inner = layout.plan, layout.hood.inner
+        here = slice(rows.start, rows.stop)
+        slots = slice(inner.rowptr[rows.start], inner.rowptr[rows.stop])
+        around, degree, number = layout.around[here], inner.degree[here], plan.line_cases.number[here]
+        lined = degree <= (torch.inf if plan.hubs is None else plan.hubs)
+        entries, place = starts(around * number), starts(around * number * degree * lined)
+        self.lines = slice(int(plan.flat_lines.start[rows.start]), int(plan.flat_lines.start[rows.stop]))
+
+        local = torch.repeat_interleave(torch.arange(len(rows)), around * number)  # the row of every entry
+        rank = torch.arange(len(local)) - entries[local]
+        width = around[local].clamp(min=1)
+        visit = layout.start[rows.start + local] + rank % width
+        line = plan.flat_lines.start[rows.start + local] + rank // width - self.lines.start
+        functional = plan.flat.place[layout.anchor[visit], layout.case[visit]]
+        start = inner.rowptr[rows.start : rows.stop + 1] - inner.rowptr[rows.start]
+        self.entries = Entries(*(array(part) for part in (
+            entries, functional, line, start, inner.col[slots], inner.own[here], place[:-1], lined)))
+
+        row, case = layout._cases(rows)
+        local = row - rows.start
+        rank = case.clamp(max=plan.line_cases.most - 1) if plan.by_count else torch.zeros_like(case)
+        own = entries[local] + rank * around[local]
+        width = around * lined
+        out = starts(width[local])
+        slot_row = inner.row[slots] - rows.start
+        slot_rank = torch.arange(len(slot_row)) - start[slot_row]
+        ranks = torch.arange(plan.line_cases.most)
+        leaf = (place[slot_row] + slot_rank * (around * number)[slot_row])[:, None] + ranks * around[slot_row, None]
+        middle, radius = (array(part[slots]) for part in scale_parts(inner))
+        first, last = plan.row_cases.first[row, case], plan.row_cases.last[row, case]
+        cases = layout._from_zero(layout.flat_rows.start, rows)
+        self.lemma = Lemma(
+            Rows(*(array(part) for part in (start, inner.droppable[slots], degree, cases, first, last, width))),
+            (Terms(array(leaf), middle, radius, array(own), array(out[:-1]), 1),), int(out[-1]), int(place[-1]))
+
+        visits = slice(int(layout.start[rows.start]), int(layout.start[rows.stop]))
+        row = layout.row[visits]
+        column = torch.arange(visits.start, visits.stop) - layout.start[row]
+        anchor = layout.anchor[visits]
+        pair = (layout.own_place[anchor] + layout.case[visits] + (layout.pair[visits] - layout.hood.outer.rowptr[anchor])
+                * plan.anchor_cases.number[anchor])
+        self.visits = layout._visits(visits, row - rows.start, layout.slot[visits] - slots.start, column, pair)
+        self.neighbours = layout._neighbours(rows, out[:-1], own, leaf, lined)
