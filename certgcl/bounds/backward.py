@@ -29,8 +29,8 @@ MIN_CHANNELS = 8
 CASES = 1 << 14  # of anchors whose output lines are computed at a time, where no gradient is wanted
 
 class Minimum(Protocol):
-    """A lower bound ``(F, M)`` of ``ω · Σ_j Â_ij h_j`` for every anchor i in all its cases and M functionals ω, from the
-    best slope rule for each of its parts."""
+    """A lower bound ``(F, M)`` of ``ω · Σ_j Â_ij h_j`` for every anchor i in all its cases and M functionals ω, from
+    the best slope rule for each of its parts."""
 
     def of_channels(self, matrix: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
         """For the columns of a matrix ``(d1, m)`` and their negatives."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule
+from certgcl.activation import SlopeRule, TwoPieceLinear
 from certgcl.bounds.gather import Table
 from certgcl.encoder import GCNWeights
 
@@ -87,10 +87,6 @@ class Layer1:
     def _lined(self) -> dict[tuple[SlopeRule, ...], "LinedRows"]:
         return {}
 
-    @cached_property
-    def _lines(self) -> dict[tuple[SlopeRule, ...], Tensor]:
-        return {}
-
     @property
     def whole(self) -> bool:
         """Whether lines are made once for all rows. Else they are computed where they are used: they take several
@@ -103,29 +99,9 @@ class Layer1:
             self._lined[tuple(rules)] = LinedRows(self, rules)
         return self._lined[tuple(rules)]
 
-    def hidden(self, lower: Tensor, upper: Tensor) -> Range:
-        """The range of ``h_j = σ(p_j)``."""
-        return Range.between(*self.weights.activation1.interval(lower, upper))
-
-    def lines(self, rules: Sequence[SlopeRule], rows: Tensor | slice = slice(None)) -> Tensor:
-        """The parts of :class:`Lined`, next to last, for some rows of the list; ``(..., parts, d1)``."""
-        if not self.whole:
-            return self.parts(rules, self.lower[rows], self.upper[rows])
-        if tuple(rules) not in self._lines:
-            self._lines[tuple(rules)] = self.parts(rules, self.lower, self.upper)
-        return self._lines[tuple(rules)][rows]
-
-    def parts(self, rules: Sequence[SlopeRule], lower: Tensor, upper: Tensor) -> Tensor:
-        """The same for bounds that are given."""
-        lines = [lines_around_layer1(self.weights, lower, upper, rule) for rule in rules]
-        ranges = [self.hidden(lower, upper), *(constant for _, constant in lines)]
-        slopes = [slope for slope, _ in lines]
-        ends = chain(zip(*ranges, strict=True), zip(*slopes, strict=True))
-        return torch.stack([*chain.from_iterable(ends)], dim=-2)
-
     def products(self) -> tuple[Tensor, Tensor]:
         """The range of ``V = H W2`` for ``H`` in its range, ``(F, d2)`` each."""
-        parts = [self.hidden(lower, upper).product(self.weights.w2)
+        parts = [Range.between(*self.weights.activation1.interval(lower, upper)).product(self.weights.w2)
                  for lower, upper in zip(self.lower.split(CHUNK), self.upper.split(CHUNK), strict=True)]
         low, high = (torch.cat(part) for part in zip(*parts, strict=True))
         return low, high
@@ -136,9 +112,9 @@ class LinedRows:
 
     def __init__(self, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
         self.layer1, self.rules = layer1, rules
+        bounds = layer1.lower, layer1.upper
         self.projected = Table(layer1.projected)
-        self.tables = [Table(table) for table in ([layer1.lines(rules)] if layer1.whole else
-                                                  [layer1.lower, layer1.upper])]
+        self.tables = [Table(table) for table in ([self._parts(*bounds)] if layer1.whole else bounds)]
 
     def targets(self, index: Tensor) -> Tensor:
         """``y_k`` of some targets."""
@@ -147,12 +123,27 @@ class LinedRows:
     def around(self, place: Tensor) -> Lined:
         """The ranges and lines at some places, ``(R, T)``."""
         taken = [table.take(place) for table in self.tables]
-        return Lined((taken[0] if self.layer1.whole else self.layer1.parts(self.rules, *taken)).transpose(1, 2))
+        return Lined((taken[0] if self.layer1.whole else self._parts(*taken)).transpose(1, 2))
+
+    def _parts(self, lower: Tensor, upper: Tensor) -> Tensor:
+        weights = self.layer1.weights
+        return line_parts(weights.activation1, weights.b1, lower, upper, self.rules)
 
 
-def lines_around_layer1(weights: GCNWeights, lower: Tensor, upper: Tensor, rule: SlopeRule) -> tuple[Range, Range]:
+def line_parts(activation: TwoPieceLinear, bias: Tensor, lower: Tensor, upper: Tensor,
+               rules: Sequence[SlopeRule]) -> Tensor:
+    """The parts of :class:`Lined`, next to last, for ``l <= p_j <= u``."""
+    lines = [lines_around(activation, bias, lower, upper, rule) for rule in rules]
+    ranges = [Range.between(*activation.interval(lower, upper)), *(constant for _, constant in lines)]
+    slopes = [slope for slope, _ in lines]
+    ends = chain(zip(*ranges, strict=True), zip(*slopes, strict=True))
+    return torch.stack([*chain.from_iterable(ends)], dim=-2)
+
+
+def lines_around(activation: TwoPieceLinear, bias: Tensor, lower: Tensor, upper: Tensor,
+                 rule: SlopeRule) -> tuple[Range, Range]:
     """Slopes and constants of lines ``a Â_j Y + c`` around ``σ1(p_j)`` for ``l <= p_j <= u``."""
-    lines, bias = weights.activation1.lines(lower, upper, rule), weights.b1
+    lines = activation.lines(lower, upper, rule)
     return (Range.between(lines.lower_slope, lines.upper_slope),
             Range.between(lines.lower_slope * bias + lines.lower_intercept,
                           lines.upper_slope * bias + lines.upper_intercept))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +14,8 @@ from certgcl.bounds.compiled.kernels.row_lemma import Rows, Terms
 from certgcl.bounds.counts import DropCases
 from certgcl.bounds.neighbourhood import Hop
 from certgcl.bounds.plan import DropPlan, FlatCases, starts
+
+MAX_LINE_VALUES = 1 << 17  # bounds whose lines are computed at a time
 
 
 def array(values: Tensor) -> Array:
@@ -56,6 +59,21 @@ def scale_parts(hop: Hop) -> tuple[Tensor, Tensor]:
     return (hop.low + hop.high) / 2, (hop.high - hop.low) / 2
 
 
+class Span(NamedTuple):
+    """Rows whose lines are computed at a time, so that they stay in the cache."""
+
+    rows: range  # of the entries that are treated
+    lines: slice
+
+
+class ChannelSlots(NamedTuple):
+    """The lines of a span by themselves, and then the slots of its rows in each case that has lines of its own."""
+
+    line: Tensor  # counted from the first line of the span
+    target: Tensor  # whose features stand there
+    leaves: slice  # the slots among those of all rows
+
+
 class Layout:
     """Of one plan.
 
@@ -76,6 +94,8 @@ class Layout:
         self.around = torch.bincount(self.row, minlength=len(inner.nodes))  # visits of every inner row
         self.start = starts(self.around)
         self._chunks: dict[int, list[RowChunk]] = {}
+        self._spans: dict[tuple[range, int], list[Span]] = {}
+        self._channel_slots: dict[int, tuple[Span, ChannelSlots]] = {}
 
     @cached_property
     def own_line(self) -> Tensor:
@@ -116,20 +136,40 @@ class Layout:
     # -- functionals that all anchors share --------------------------------------------------------
 
     @cached_property
-    def line_slots(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Every slot in each case that has lines of its own: the place of its first, their lines and their targets."""
-        inner, plan = self.hood.inner, self.plan
-        number = plan.line_cases.number[inner.row]
-        start = starts(number)[:-1]
-        slot = torch.repeat_interleave(torch.arange(len(number)), number)
-        line = plan.flat_lines.start[inner.row[slot]] + torch.arange(len(slot)) - start[slot]
-        return start, line, inner.col[slot]
+    def leaf_start(self) -> Tensor:
+        """Every slot stands once for each case of its row that has lines of its own: the first place, and the end."""
+        return starts(self.plan.line_cases.number[self.hood.inner.row])
 
-    def line_slots_of(self, rows: range) -> slice:
-        """Those of a range of inner rows."""
-        start, line, _ = self.line_slots
-        ends = [int(self.hood.inner.rowptr[row]) for row in (rows.start, rows.stop)]
-        return slice(*(int(start[end]) if end < len(start) else len(line) for end in ends))
+    def spans(self, rows: range, width: int) -> list[Span]:
+        """Inner rows in spans; entries count from the first of them.
+
+        Args:
+            width: of the hidden layer.
+        """
+        if (rows, width) not in self._spans:
+            start, spans, first = self.plan.flat_lines.start, [], rows.start
+            while first < rows.stop:
+                after = int(torch.searchsorted(start, start[first] + max(1, MAX_LINE_VALUES // width), right=True)) - 1
+                after = min(max(after, first + 1), rows.stop)
+                spans.append(Span(range(first - rows.start, after - rows.start),
+                                  slice(int(start[first]), int(start[after]))))
+                first = after
+            self._spans[rows, width] = spans
+        return self._spans[rows, width]
+
+    def channel_slots(self, span: Span) -> ChannelSlots:
+        """Of a span of all rows."""
+        if span.lines.start not in self._channel_slots or self._channel_slots[span.lines.start][0] != span:
+            inner, flat = self.hood.inner, self.plan.flat_lines
+            ends = [int(inner.rowptr[row]) for row in (span.rows.start, span.rows.stop)]
+            leaves = slice(*(int(self.leaf_start[end]) for end in ends))
+            number = self.plan.line_cases.number[inner.row[ends[0] : ends[1]]]
+            slot = torch.repeat_interleave(torch.arange(*ends), number)
+            rank = torch.arange(leaves.start, leaves.stop) - self.leaf_start[slot]
+            line = torch.cat([torch.arange(span.lines.start, span.lines.stop), flat.start[inner.row[slot]] + rank])
+            target = torch.cat([inner.own[flat.row[span.lines]], inner.col[slot]])
+            self._channel_slots[span.lines.start] = span, ChannelSlots(line - span.lines.start, target, leaves)
+        return self._channel_slots[span.lines.start][1]
 
     @cached_property
     def channels_at_rows(self) -> Lemma:
@@ -141,16 +181,14 @@ class Layout:
 
     @cached_property
     def channel_visits(self) -> tuple[Visits, Neighbours]:
-        start = self.line_slots[0]
-        pair = start[self.hood.leaf_of_pair[self.pair]] + (self.case if self.plan.by_count else 0)
+        pair = self.leaf_start[self.hood.leaf_of_pair[self.pair]] + (self.case if self.plan.by_count else 0)
         rows = self._neighbours(range(len(self.around)), torch.arange(len(self.flat_rows.row)), self._row_line,
                                 self._channel_place, torch.ones_like(self.around, dtype=torch.bool))
         return self._visits(slice(None), self.row, self.slot, torch.zeros_like(self.row), pair), rows
 
     @property
     def _channel_place(self) -> Tensor:
-        rank = torch.arange(self.plan.line_cases.most)
-        return self.line_slots[0][:, None] + rank
+        return self.leaf_start[:-1, None] + torch.arange(self.plan.line_cases.most)
 
     @property
     def _row_line(self) -> Tensor:
@@ -189,24 +227,37 @@ class Layout:
     # -- functionals of each anchor's own ----------------------------------------------------------
 
     @cached_property
-    def own_place(self) -> Tensor:
-        """The first cell of every anchor's slots and cases, and the end."""
-        return starts(self.hood.outer.degree * self.plan.anchor_cases.number)
+    def _own_cases(self) -> Tensor:
+        """How many cases every inner row has as an anchor; zero if it is none."""
+        return torch.zeros_like(self.around).index_copy_(0, self.hood.outer.own, self.plan.anchor_cases.number)
 
-    def own_entries(self, anchors: range) -> Entries:
-        """The functionals of some anchors in each of their cases, at their own rows; lines as in ``own_line``."""
-        outer, inner, flat = self.hood.outer, self.hood.inner, self.plan.flat
-        here = slice(anchors.start, anchors.stop)
-        functional = torch.arange(int(flat.start[anchors.start]), int(flat.start[anchors.stop]))
-        target = inner.own[outer.col[outer.rowptr[anchors.start] : outer.rowptr[anchors.stop]]]
-        return Entries(*(array(part) for part in (
-            self._from_zero(flat.start, anchors), functional, functional - functional[:1], self._from_zero(
-                outer.rowptr, anchors), target, inner.own[outer.own[here]], self._from_zero(self.own_place, anchors)[:-1],
-            torch.ones(len(anchors), dtype=torch.bool))))
+    @cached_property
+    def own_entries(self) -> tuple[Entries, int]:
+        """The functionals of every anchor in each of its cases, at its own inner row; and how many cells they take."""
+        inner, flat, cases = self.hood.inner, self.plan.flat, self._own_cases
+        entries, place = starts(cases), starts(cases * inner.degree)
+        functional = torch.empty_like(flat.row)
+        functional[self.own_entry] = torch.arange(len(flat.row))
+        parts = (entries, functional, self.own_line[functional], inner.rowptr, inner.col, inner.own, place[:-1],
+                 torch.ones_like(cases, dtype=torch.bool))
+        return Entries(*map(array, parts)), int(place[-1])
+
+    @cached_property
+    def own_entry(self) -> Tensor:
+        """The entry of every anchor in each of its cases, ``(F,)``."""
+        return starts(self._own_cases)[self.hood.outer.own[self.plan.flat.row]] + self.plan.flat.case
+
+    @cached_property
+    def own_pair(self) -> Tensor:
+        """The cell of ``C_ij`` of every visit."""
+        inner, cases = self.hood.inner, self._own_cases
+        slot = self.hood.leaf_of_pair[self.pair]
+        row = inner.row[slot]
+        return starts(cases * inner.degree)[row] + (slot - inner.rowptr[row]) * cases[row] + self.case
 
     @cached_property
     def anchors_at_anchors(self) -> Lemma:
-        return self._at_anchors(self.visit_of_pair, torch.arange(len(self.plan.flat.row)), scaled=False)
+        return self._at_anchors(self.visit_of_pair, self.own_entry, scaled=False)
 
     def chunks(self, cells: int) -> "list[RowChunk]":
         """The inner rows in ranges whose slots have about so many cells at the most."""
@@ -229,7 +280,7 @@ class RowChunk:
     At row j in its case t', with lines of its own or those of all cases, stand the visits of j side by side.
 
     Attributes:
-        lines: where the lines of these rows begin and end; entries count from there.
+        rows: the range.
     """
 
     def __init__(self, layout: Layout, rows: range) -> None:
@@ -239,17 +290,17 @@ class RowChunk:
         around, degree, number = layout.around[here], inner.degree[here], plan.line_cases.number[here]
         lined = degree <= (torch.inf if plan.hubs is None else plan.hubs)
         entries, place = starts(around * number), starts(around * number * degree * lined)
-        self.lines = slice(int(plan.flat_lines.start[rows.start]), int(plan.flat_lines.start[rows.stop]))
+        self.rows = rows
 
         local = torch.repeat_interleave(torch.arange(len(rows)), around * number)  # the row of every entry
         rank = torch.arange(len(local)) - entries[local]
         width = around[local].clamp(min=1)
         visit = layout.start[rows.start + local] + rank % width
-        line = plan.flat_lines.start[rows.start + local] + rank // width - self.lines.start
+        line = plan.flat_lines.start[rows.start + local] + rank // width
         functional = plan.flat.place[layout.anchor[visit], layout.case[visit]]
         start = inner.rowptr[rows.start : rows.stop + 1] - inner.rowptr[rows.start]
-        self.entries = Entries(*(array(part) for part in (
-            entries, functional, line, start, inner.col[slots], inner.own[here], place[:-1], lined)))
+        self.entries = Entries(*map(array, (entries, functional, line, start, inner.col[slots], inner.own[here],
+                                            place[:-1], lined))), int(place[-1])
 
         row, case = layout._cases(rows)
         local = row - rows.start
@@ -271,8 +322,6 @@ class RowChunk:
         visits = slice(int(layout.start[rows.start]), int(layout.start[rows.stop]))
         row = layout.row[visits]
         column = torch.arange(visits.start, visits.stop) - layout.start[row]
-        anchor = layout.anchor[visits]
-        pair = (layout.own_place[anchor] + layout.case[visits] + (layout.pair[visits] - layout.hood.outer.rowptr[anchor])
-                * plan.anchor_cases.number[anchor])
-        self.visits = layout._visits(visits, row - rows.start, layout.slot[visits] - slots.start, column, pair)
+        self.visits = layout._visits(visits, row - rows.start, layout.slot[visits] - slots.start, column,
+                                     layout.own_pair[visits])
         self.neighbours = layout._neighbours(rows, out[:-1], own, leaf, lined)

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from certgcl.bounds.layer1 import Range, lines_around_layer1
+from certgcl.bounds.layer1 import Range, lines_around
 from certgcl.bounds.sorted_row import largest_by_merging
 from certgcl.encoder import GCNWeights
 
@@ -213,7 +213,7 @@ class Linearised:
 
     @classmethod
     def between(cls, weights: GCNWeights, lower: Tensor, upper: Tensor) -> "Linearised":
-        return cls(*lines_around_layer1(weights, lower, upper, "adaptive"),
+        return cls(*lines_around(weights.activation1, weights.b1, lower, upper, "adaptive"),
                    Range.between(*weights.activation1.interval(lower, upper)))
 
     def products(self, values: Tensor, omega: Tensor) -> Tensor:

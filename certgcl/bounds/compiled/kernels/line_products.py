@@ -54,23 +54,23 @@ def _of_range(towards: Array, vector: Array, middle: Array, radius: Array, of_ve
 
 
 @compiled_sums
-def products(part: int, parts: int, entries: Entries, omega: Array, lines: Array, features: Array,
-             out: Products) -> None:
-    """Rows ``part``, ``part + parts``, …
+def products(part: int, parts: int, begin: int, end: int, entries: Entries, omega: Array, first_line: int,
+             lines: Array, features: Array, out: Products) -> None:
+    """Of the rows from ``begin`` to ``end``: one in so many parts.
 
     Args:
         omega: ``(functionals, M, d1)``.
-        lines: as the parts of :class:`certgcl.bounds.layer1.Lined`, ``(lines, parts, d1)``.
+        lines: as the parts of :class:`certgcl.bounds.layer1.Lined`, from the first line on; ``(lines, parts, d1)``.
         features: ``(targets, d1)``.
     """
     number, width = omega.shape[1:]
     rules = (lines.shape[1] - 2) // 4
     cell = rules * number
     slopes = np.empty((cell, width), omega.dtype)
-    for row in range(part, len(entries.own), parts):
+    for row in range(begin + part, end, parts):
         here = range(entries.start[row], entries.start[row + 1])
         for entry in here:
-            line = lines[entries.line[entry]]
+            line = lines[entries.line[entry] - first_line]
             for m in range(number):
                 vector = omega[entries.functional[entry], m]
                 for kind in range(1 + rules):  # the range of h, then the constants
@@ -101,8 +101,9 @@ def products(part: int, parts: int, entries: Entries, omega: Array, lines: Array
 
 
 @compiled_sums
-def gradients(part: int, parts: int, entries: Entries, omega: Array, lines: Array, features: Array, given: Products,
-              of_omega: Array, of_lines: Array, of_features: Array) -> None:
+def gradients(part: int, parts: int, begin: int, end: int, entries: Entries, omega: Array, first_line: int,
+              lines: Array, features: Array, given: Products, of_omega: Array, of_lines: Array,
+              of_features: Array) -> None:
     """Adds the gradients to the last three, for some of the hidden channels. With ``D = Σ_k g_k y_k`` for gradients g
     of ``λ · y_k``: for ω it is ``D a - sgn(ω) D r``, for y it is ``g λ``, for a and r they are ``ω D`` and ``-|ω| D``.
     """
@@ -110,10 +111,11 @@ def gradients(part: int, parts: int, entries: Entries, omega: Array, lines: Arra
     rules = (lines.shape[1] - 2) // 4
     cell, columns = rules * number, slice(width * part // parts, width * (part + 1) // parts)
     slopes, towards = np.empty((2, columns.stop - columns.start), omega.dtype)
-    for row in range(len(entries.own)):
+    for row in range(begin, end):
         here = range(entries.start[row], entries.start[row + 1])
         for entry in here:
-            line, of_line = lines[entries.line[entry]], of_lines[entries.line[entry]]
+            place = entries.line[entry] - first_line
+            line, of_line = lines[place], of_lines[place]
             for m in range(number):
                 vector = omega[entries.functional[entry], m, columns]
                 of_vector = of_omega[entries.functional[entry], m, columns]

@@ -1,0 +1,198 @@
+"""Functionals through the lines of layer 1 as functions of tensors, with their gradients."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from certgcl.activation import SlopeRule, TwoPieceLinear
+from certgcl.bounds.compiled.kernels import line_products, slot_products
+from certgcl.bounds.compiled.kernels.line_products import Entries, Products
+from certgcl.bounds.compiled.layout import ChannelSlots, Span, array
+from certgcl.bounds.compiled.minima import flat, shaped
+from certgcl.bounds.compiled.threads import share
+from certgcl.bounds.layer1 import Layer1, line_parts
+
+
+class LineTable:
+    """The lines of layer 1, computed where they are used, from what they depend on; with its gradients."""
+
+    def __init__(self, rules: Sequence[SlopeRule], *given: Tensor) -> None:
+        self.rules, self.given = rules, given
+        self.gradients = [torch.zeros_like(value) for value in given]
+
+    def at(self, lines: slice) -> Tensor:
+        """``(lines, parts, d1)``."""
+        return self._parts(*self._inputs(lines))
+
+    def add_gradient(self, lines: slice, gradient: Tensor) -> None:
+        inputs = [value.detach().requires_grad_() for value in self._inputs(lines)]
+        with torch.enable_grad():
+            parts = self._parts(*inputs)
+        found = torch.autograd.grad(parts, inputs, gradient, allow_unused=True)
+        for total, part in zip((*(bounds[lines] for bounds in self.gradients[:2]), *self.gradients[2:]), found,
+                               strict=True):
+            if part is not None:
+                total += part
+
+    def _inputs(self, lines: slice) -> tuple[Tensor, ...]:
+        lower, upper, bias, slope = self.given
+        return lower[lines], upper[lines], bias, slope
+
+    def _parts(self, lower: Tensor, upper: Tensor, bias: Tensor, slope: Tensor) -> Tensor:
+        return line_parts(TwoPieceLinear(slope), bias, lower, upper, self.rules)
+
+
+def products_at_entries(spans: Sequence[Span], entries: Sequence[tuple[Entries, int]], rules: Sequence[SlopeRule],
+                        omega: Tensor, layer1: Layer1) -> list[tuple[Tensor, ...]]:
+    """For each set of entries, given with the number of its cells: ``C`` of all slots and of the rows themselves, the
+    constants, and the intervals.
+
+    Args:
+        omega: ``(functionals, M, d1)``.
+    """
+    weights = layer1.weights
+    found = _LineProducts.apply(spans, entries, rules, omega, layer1.projected, layer1.lower,  # type: ignore[no-untyped-call]
+                                layer1.upper, weights.b1, weights.slope1)
+    return [found[start : start + 4] for start in range(0, len(found), 4)]
+
+
+class _LineProducts(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, spans: Sequence[Span], entries: Sequence[tuple[Entries, int]], rules: Sequence[SlopeRule],
+                omega: Tensor, projected: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+        table, number = LineTable(rules, *given), omega.shape[1]
+        cell, out = len(rules) * number, []
+        for some, cells in entries:
+            each = len(some.line)
+            out.append([omega.new_empty(size, width) for size, width in
+                        ((cells, cell), (each, cell), (each, cell), (each, number))])
+        for span in spans:
+            lines = table.at(span.lines)
+            for results, (some, _) in zip(out, entries, strict=True):
+                share(line_products.products, _work(some, span, omega), span.rows.start, span.rows.stop, some,
+                      shaped(omega), span.lines.start, *map(shaped, (lines, projected)), Products(*map(flat, results)))
+        ctx.save_for_backward(omega, projected, *given)
+        ctx.rest = spans, entries, rules
+        return tuple(part for results in out for part in results)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        omega, projected, *given = ctx.saved_tensors
+        spans, entries, rules = ctx.rest
+        table = LineTable(rules, *given)
+        to_omega, to_projected = (torch.zeros_like(value, memory_format=torch.contiguous_format)
+                                  for value in (omega, projected))
+        parts = [Products(*map(flat, gradients[start : start + 4])) for start in range(0, len(gradients), 4)]
+        for span in spans:
+            lines = table.at(span.lines)
+            to_lines = torch.zeros_like(lines)
+            for part, (some, _) in zip(parts, entries, strict=True):
+                share(line_products.gradients, _work(some, span, omega), span.rows.start, span.rows.stop, some,
+                      shaped(omega), span.lines.start, *map(shaped, (lines, projected)), part,
+                      *map(shaped, (to_omega, to_lines, to_projected)))
+            table.add_gradient(span.lines, to_lines)
+        return None, None, None, to_omega, to_projected, *table.gradients
+
+
+def _work(entries: Entries, span: Span, omega: Tensor) -> int:
+    """About how many products are made."""
+    slots = entries.slot[span.rows.stop] - entries.slot[span.rows.start]
+    return int(slots) * omega[0].numel()
+
+
+def channel_values(spans: Sequence[Span], slots: Sequence[ChannelSlots], rules: Sequence[SlopeRule],
+                   matrix: Tensor, layer1: Layer1) -> tuple[Tensor, ...]:
+    """Functionals of the columns of a matrix ``(d1, m)`` and of their negatives: of all lines the intervals, ``e_j``
+    and ``C_jj``, and ``C_jk`` of all slots; ``(..., 2 m)`` by each rule side by side."""
+    weights = layer1.weights
+    found: tuple[Tensor, ...] = _ChannelValues.apply(  # type: ignore[no-untyped-call]
+        spans, slots, rules, matrix, layer1.projected, layer1.lower, layer1.upper, weights.b1, weights.slope1)
+    return found
+
+
+class _ChannelValues(torch.autograd.Function):
+    """``± v M - r |M|`` for vectors v and radii r: of ranges and constants, and of slopes times features. They are made
+    again for the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, spans: Sequence[Span], slots: Sequence[ChannelSlots], rules: Sequence[SlopeRule],
+                matrix: Tensor, projected: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+        table, size, width, number = LineTable(rules, *given), matrix.abs(), 2 * matrix.shape[1], len(rules)
+        lines = len(given[0])
+        interval, constant, own = (matrix.new_empty(lines, each, width) for each in (1, number, number))
+        leaves = matrix.new_empty(slots[-1].leaves.stop, number, width)
+        for span, here in zip(spans, slots, strict=True):
+            parts = table.at(span.lines)
+            ranges = _signed(parts[:, : 2 + 2 * number].unflatten(1, (2, 1 + number)).transpose(1, 2), matrix, size)
+            interval[span.lines], constant[span.lines] = ranges.split([1, number], dim=1)
+            for rule in range(number):
+                values = _signed(_slot_vectors(here, parts, rule, number, projected), matrix, size)
+                own[span.lines, rule], leaves[here.leaves, rule] = values.split([len(parts), len(values) - len(parts)])
+        ctx.save_for_backward(matrix, projected, *given)
+        ctx.rest = spans, slots, rules
+        return tuple(values.flatten(1) for values in (interval, constant, own, leaves))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        matrix, projected, *given = ctx.saved_tensors
+        spans, slots, rules = ctx.rest
+        table, number = LineTable(rules, *given), len(rules)
+        interval, constant, own, leaves = (values.unflatten(1, (-1, 2 * matrix.shape[1])) for values in gradients)
+        products = _SignedGradient(matrix)
+        to_projected = torch.zeros_like(projected, memory_format=torch.contiguous_format)
+        for span, here in zip(spans, slots, strict=True):
+            parts = table.at(span.lines)
+            to_parts = torch.empty_like(parts)
+            ranges = parts[:, : 2 + 2 * number].unflatten(1, (2, 1 + number)).transpose(1, 2)
+            found = products(ranges, torch.cat([interval[span.lines], constant[span.lines]], dim=1))
+            to_parts[:, : 2 + 2 * number] = found.transpose(1, 2).flatten(1, 2)
+            for rule in range(number):
+                vectors = _slot_vectors(here, parts, rule, number, projected)
+                to_vectors = products(vectors, torch.cat([own[span.lines, rule], leaves[here.leaves, rule]]))
+                to_slopes = parts.new_zeros(len(parts), 2, parts.shape[2])
+                share(slot_products.gradients, vectors.numel(), *map(array, (here.line, here.target)), *map(shaped, (
+                    _slopes(parts, rule, number), projected, to_vectors, to_slopes, to_projected)))
+                to_parts[:, 2 + 2 * number + rule :: number] = to_slopes
+            table.add_gradient(span.lines, to_parts)
+        return None, None, None, products.of_matrix(), to_projected, *table.gradients
+
+
+def _slopes(parts: Tensor, rule: int, rules: int) -> Tensor:
+    """Middles and radii of the slopes by one rule, ``(lines, 2, d1)``."""
+    return parts[:, 2 + 2 * rules + rule :: rules]
+
+
+def _slot_vectors(here: ChannelSlots, parts: Tensor, rule: int, rules: int, projected: Tensor) -> Tensor:
+    """Slopes times features, of the rows themselves in all their lines and then of their slots; ``(…, 2, d1)``."""
+    out = projected.new_empty(len(here.line), 2, projected.shape[1])
+    share(slot_products.products, out.numel(), *map(array, (here.line, here.target)),
+          *map(shaped, (_slopes(parts, rule, rules), projected, out)))
+    return out
+
+
+def _signed(vectors: Tensor, matrix: Tensor, size: Tensor) -> Tensor:
+    """``v M - r |M|`` and ``-v M - r |M|`` side by side for ``(..., 2, d1)``."""
+    middle, radius = vectors[..., 0, :] @ matrix, vectors[..., 1, :] @ size
+    return torch.cat([middle - radius, (middle + radius).neg_()], dim=-1)
+
+
+class _SignedGradient:
+    """The gradients of :func:`_signed`; that of the matrix adds up."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        self.matrix, self.size = matrix, matrix.abs()
+        self.plain, self.sized = torch.zeros_like(matrix), torch.zeros_like(matrix)
+
+    def __call__(self, vectors: Tensor, gradient: Tensor) -> Tensor:
+        plus, minus = gradient.chunk(2, dim=-1)
+        found = torch.empty(vectors.shape, dtype=vectors.dtype, device=vectors.device)
+        for end, (given, factor, total) in enumerate(((plus - minus, self.matrix, self.plain),
+                                                      ((plus + minus).neg_(), self.size, self.sized))):
+            total.addmm_(vectors[..., end, :].flatten(0, -2).mT, given.flatten(0, -2))
+            found[..., end, :] = given @ factor.mT
+        return found
+
+    def of_matrix(self) -> Tensor:
+        return torch.addcmul(self.plain, self.sized, self.matrix.sgn())
