@@ -14,7 +14,7 @@ from certgcl.bounds import plan as plan_module
 from certgcl.bounds.blocks import SMALL_BLOCK
 from certgcl.bounds.counts import drop_cases
 from certgcl.bounds.neighbourhood import Neighbourhood
-from certgcl.bounds.plan import FlatCases, DropPlan, LineSharing, PairedPartition, Partition
+from certgcl.bounds.plan import DropPlan, FlatCases, LineSharing, PairedPartition, Partition
 from certgcl.budget import EdgeDropBudget
 
 every_limit = pytest.mark.parametrize("limit", [1, 60, 400, 1 << 20])

@@ -6,19 +6,20 @@ smallest case decides.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from certgcl.activation import SlopeRule
+from certgcl.bounds import compiled
 from certgcl.bounds.anchor_functionals import AnchorFunctionals
 from certgcl.bounds.box import signed_parts
 from certgcl.bounds.channel_functionals import ChannelFunctionals
 from certgcl.bounds.extremes import best, least, most
 from certgcl.bounds.functional import Functionals
-from certgcl.bounds.gather import joined, take
+from certgcl.bounds.gather import take
 from certgcl.bounds.interval import output_interval
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan
@@ -26,7 +27,6 @@ from certgcl.encoder import GCNWeights
 
 MAX_PAIR_VALUES = 1 << 26  # held at a time; half a gigabyte in float64
 MIN_CHANNELS = 8
-CASES = 1 << 14  # of anchors whose output lines are computed at a time, where no gradient is wanted
 
 class Minimum(Protocol):
     """A lower bound ``(F, M)`` of ``ω · Σ_j Â_ij h_j`` for every anchor i in all its cases and M functionals ω, from
@@ -81,32 +81,23 @@ def bound_output(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Sequen
     sound, so their maximum is; so is the interval value beside them.
     """
     weights, flat = layer1.weights, plan.flat
-    parts = [torch.arange(len(flat.row), device=flat.row.device)]
-    if not torch.is_grad_enabled():
-        parts = [*parts[0].split(CASES)]
-    intervals, constants = [], []
-
-    def functionals() -> Iterator[Tensor]:
-        for part in parts:
-            found = _output_lines(weights, directions[flat.row[part]], layer2[0][part], layer2[1][part], rules)
-            intervals.append(found.interval)
-            constants.append(found.constant)
-            yield found.omega
-
-    omega, _ = joined(functionals(), len(flat.row))
-    value = minimum.of_anchors(omega, layer1, rules) + torch.cat(constants)
-    bound = best([torch.cat(intervals), most(value.unflatten(1, (len(rules), -1)), dim=1)])
+    directions = directions if len(flat.row) == len(directions) else directions[flat.row]
+    interval, constant, slopes = output_lines(weights, directions, *layer2, rules)
+    omega = slopes.flatten(1, 2) @ weights.w2.T
+    del slopes
+    value = minimum.of_anchors(omega, layer1, rules) + constant.flatten(1)
+    bound = best([interval, most(value.unflatten(1, (len(rules), -1)), dim=1)])
     return least(take(bound, flat.place), dim=1)
 
 
-class _OutputLines(NamedTuple):
-    interval: Tensor  # the least w · σ(p) by intervals, (F, C)
-    omega: Tensor  # W2 Λ by every rule, (F, rules C, d1)
-    constant: Tensor  # (F, rules C)
+def output_lines(weights: GCNWeights, directions: Tensor, lower: Tensor, upper: Tensor,
+                 rules: Sequence[SlopeRule]) -> tuple[Tensor, Tensor, Tensor]:
+    """Of ``w · σ2(p)`` for ``l <= p <= u``: the interval value, ``(F, C)``, and of lines ``Λ (p - b2) + const`` below
+    by every rule the constants, ``(F, rules, C)``, and the slopes Λ, ``(F, rules, C, d2)``."""
+    if compiled.usable(directions.device):
+        from certgcl.bounds.compiled.lines import output_lines as compiled_lines
 
-
-def _output_lines(weights: GCNWeights, directions: Tensor, lower: Tensor, upper: Tensor,
-                  rules: Sequence[SlopeRule]) -> _OutputLines:
+        return compiled_lines(rules, directions, lower, upper, weights.b2, weights.slope2)
     positive, negative = signed_parts(directions)
     slopes, constants = [], []
     for rule in rules:
@@ -115,5 +106,5 @@ def _output_lines(weights: GCNWeights, directions: Tensor, lower: Tensor, upper:
         intercept = positive * lines.lower_intercept[:, None] + negative * lines.upper_intercept[:, None]
         slopes.append(slope)
         constants.append((slope * weights.b2 + intercept).sum(dim=2))
-    return _OutputLines(output_interval(weights, directions, lower, upper),
-                        torch.cat(slopes, dim=1) @ weights.w2.T, torch.cat(constants, dim=1))
+    return (output_interval(weights.activation2, directions, lower, upper), torch.stack(constants, dim=1),
+            torch.stack(slopes, dim=1))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule
+from certgcl.activation import SlopeRule, TwoPieceLinear
 from certgcl.bounds.box import signed_parts
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.neighbourhood import Neighbourhood
@@ -46,7 +46,7 @@ def _products_on_box(weights: GCNWeights, projected: Tensor, hood: Neighbourhood
     return low, high
 
 
-def output_interval(weights: GCNWeights, directions: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
+def output_interval(activation: TwoPieceLinear, directions: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     """``w+ · σ_lo + w- · σ_up``, the least ``w · σ(p)`` for ``l <= p <= u``.
 
     Args:
@@ -56,7 +56,7 @@ def output_interval(weights: GCNWeights, directions: Tensor, lower: Tensor, uppe
     Returns:
         ``(A, C)``.
     """
-    low, high = weights.activation2.interval(lower, upper)
+    low, high = activation.interval(lower, upper)
     positive, negative = signed_parts(directions)
     return (positive * low[:, None] + negative * high[:, None]).sum(dim=2)
 
@@ -78,4 +78,4 @@ class Interval:
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
         hood = problem.neighbourhood(weights.w1.dtype)
         layer2 = layer2_on_box(weights, problem.projected(weights), hood)
-        return output_interval(weights, directions[problem.anchors], *layer2)
+        return output_interval(weights.activation2, directions[problem.anchors], *layer2)

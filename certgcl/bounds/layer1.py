@@ -11,10 +11,10 @@ from torch import Tensor
 
 from certgcl.activation import SlopeRule, TwoPieceLinear
 from certgcl.bounds.gather import Table
+from certgcl.bounds.rowwise import rowwise
 from certgcl.encoder import GCNWeights
 
 MAX_WHOLE = 1 << 22  # bounds up to which all that follows from them is computed at once
-CHUNK = 1 << 10  # rows whose ranges are computed at a time, so that they stay in the cache
 
 
 class Range(NamedTuple):
@@ -101,10 +101,13 @@ class Layer1:
 
     def products(self) -> tuple[Tensor, Tensor]:
         """The range of ``V = H W2`` for ``H`` in its range, ``(F, d2)`` each."""
-        parts = [Range.between(*self.weights.activation1.interval(lower, upper)).product(self.weights.w2)
-                 for lower, upper in zip(self.lower.split(CHUNK), self.upper.split(CHUNK), strict=True)]
-        low, high = (torch.cat(part) for part in zip(*parts, strict=True))
+        low, high = rowwise(_hidden_products, [self.lower, self.upper], [self.weights.slope1, self.weights.w2],
+                            self.lower.shape[1])
         return low, high
+
+
+def _hidden_products(lower: Tensor, upper: Tensor, slope: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    return Range.between(*TwoPieceLinear(slope).interval(lower, upper)).product(matrix)
 
 
 class LinedRows:

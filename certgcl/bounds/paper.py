@@ -17,11 +17,13 @@ class Paper(PrintedScore):
     name: str = field(default="paper", init=False)
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
-        terms, anchors = self.terms(weights, problem, directions), problem.anchors
-        ones = terms.constant1.new_ones(terms.constant1.shape[0], 1)
+        graph = problem.graph
+        projected, views = graph.project(weights.w1), self.views(graph, directions.shape[1])
+        terms = self.terms(weights, problem, directions, projected)
+        constant1, ones = terms.constant1(), projected.new_ones(len(projected), 1)
         score = []
-        for column, view in enumerate(terms.views):
+        for column, view in enumerate(views):
             here = slice(column, column + 1)
-            twice = view.propagate(view.propagate(terms.projected))
-            score.append(terms.slope_products(twice)[:, here] + view.propagate(ones) * terms.constant1[:, here])
-        return (torch.cat(score, dim=1) + terms.constant2)[anchors]
+            twice = view.propagate(view.propagate(projected))
+            score.append(terms.slope_products(twice)[:, here] + view.propagate(ones) * constant1[:, here])
+        return (torch.cat(score, dim=1) + terms.constant2)[problem.anchors]

@@ -8,14 +8,17 @@ How they differ from a bound, and why that matters (``docs/errata.md`` has the c
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from certgcl.activation import Lines, SlopeRule
+from certgcl.bounds import compiled
+from certgcl.bounds.backward import output_lines
 from certgcl.bounds.box import signed_parts
-from certgcl.bounds.layer1 import Range
+from certgcl.bounds.layer1 import Layer1, Range
 from certgcl.bounds.neighbourhood import inverse_sqrt_degree
 from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
@@ -26,22 +29,41 @@ from certgcl.sparse import ConstantMatrix, csr_matrix
 
 @dataclass(frozen=True, eq=False)
 class PrintedTerms:
-    """``Λ1`` and the two constants of every node, and the view they are evaluated at.
+    """What both formulas are made of.
 
     Both lines around an activation have the slope of its chord, so ``Λ1 = ω a``; needed in products alone, it is never
     formed.
     """
 
+    weights: GCNWeights
     projected: Tensor  # Y = X W1, (N, d1)
+    lower1: Tensor  # of the first pre-activations, (N, d1)
+    upper1: Tensor
     omega: Tensor  # (N, C, d1)
-    slope: Tensor  # a, of the lines of layer 1, (N, d1)
-    constant1: Tensor  # b̃1, (N, C)
     constant2: Tensor  # b̃2, (N, C)
-    views: tuple[Graph, ...]  # whose Â the formula is evaluated at, one for each of the C directions
+
+    @cached_property
+    def lines(self) -> Lines:
+        return self.weights.activation1.lines(self.lower1, self.upper1, "parallel")
+
+    def own_products(self) -> tuple[Tensor, Tensor]:
+        """``Λ1 · y`` and ``b̃1`` of every node, ``(N, C)`` each."""
+        if compiled.usable(self.omega.device):
+            from certgcl.bounds.compiled.printed import own_products
+
+            place = torch.arange(len(self.omega))[:, None]
+            return own_products(self.omega, Layer1(self.weights, self.projected, self.lower1, self.upper1, place))
+        return self.slope_products(self.projected), self.constant1()
 
     def slope_products(self, values: Tensor) -> Tensor:
         """``Λ1 · v`` for one v at every node, ``(N, d1)`` to ``(N, C)``."""
-        return (self.omega * (self.slope * values)[:, None]).sum(dim=2)
+        return (self.omega * (self.lines.lower_slope * values)[:, None]).sum(dim=2)
+
+    def constant1(self) -> Tensor:
+        """``b̃1``."""
+        lines = self.lines
+        middle, radius = Range.between(lines.lower_intercept, lines.upper_intercept)
+        return _least_products(self.omega, Range(torch.addcmul(middle, lines.lower_slope, self.weights.b1), radius))
 
 
 @dataclass(frozen=True)
@@ -62,25 +84,20 @@ class PrintedScore:
     def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
         return ("parallel",)
 
-    def terms(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> PrintedTerms:
-        graph = problem.graph
-        views = self._views(graph, directions.shape[1])
-        projected = graph.project(weights.w1)
-        hidden = weights.activation1(graph.propagate(projected) + weights.b1)
-        box = _PaperBox(problem, projected.dtype)
-        lower1, upper1 = box.range(projected, weights.b1)
-        lower2, upper2 = box.range(hidden @ weights.w2, weights.b2)
+    def terms(self, weights: GCNWeights, problem: DropProblem, directions: Tensor, projected: Tensor) -> PrintedTerms:
+        """Of every node.
 
-        output = weights.activation2.lines(lower2, upper2, "parallel")
-        oriented = directions * output.lower_slope[:, None]
-        constant2 = oriented @ weights.b2 + _least_products(directions, _intercepts(output))
-        omega = oriented @ weights.w2.T
-        lines = weights.activation1.lines(lower1, upper1, "parallel")
-        middle, radius = _intercepts(lines)
-        constant1 = _least_products(omega, Range(torch.addcmul(middle, lines.lower_slope, weights.b1), radius))
-        return PrintedTerms(projected, omega, lines.lower_slope, constant1, constant2, views)
+        Args:
+            projected: ``Y = X W1``, ``(N, d1)``.
+        """
+        hidden = weights.activation1(problem.graph.propagate(projected) + weights.b1)
+        box = PaperBox(problem, projected.dtype)
+        _, constant2, slopes = output_lines(weights, directions, *box.range(hidden @ weights.w2, weights.b2),
+                                            ("parallel",))
+        return PrintedTerms(weights, projected, *box.range(projected, weights.b1), slopes[:, 0] @ weights.w2.T,
+                            constant2[:, 0])
 
-    def _views(self, graph: Graph, directions: int) -> tuple[Graph, ...]:
+    def views(self, graph: Graph, directions: int) -> tuple[Graph, ...]:
         at = graph if self.at is None else self.at
         views = (at,) * directions if isinstance(at, Graph) else at
         if len(views) != directions:
@@ -93,28 +110,33 @@ class PrintedScore:
         return views
 
 
-class _PaperBox:
+class PaperBox:
     """The paper's ``L = diag(1/D)`` and ``U_ij = ((D_i - q_i)(D_j - q_j))^(-1/2)``."""
 
     def __init__(self, problem: DropProblem, dtype: torch.dtype) -> None:
         graph = problem.graph
         scale = inverse_sqrt_degree(graph.degree, problem.drops.requested, dtype)
-        self.upper = ConstantMatrix(csr_matrix(graph.rowptr, graph.col, scale[graph.row] * scale[graph.col],
-                                               (graph.num_nodes,) * 2), symmetric=True)
+        self.graph, self.entries = graph, scale[graph.row] * scale[graph.col]
         self.own_lower, self.own_upper = (graph.degree + 1).to(dtype).reciprocal()[:, None], scale.square()[:, None]
+
+    @cached_property
+    def upper(self) -> ConstantMatrix:
+        graph = self.graph
+        return ConstantMatrix(csr_matrix(graph.rowptr, graph.col, self.entries, (graph.num_nodes,) * 2), symmetric=True)
 
     def range(self, values: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         """``L [v]+ + U [v]- + b`` and its mirror image."""
+        if compiled.usable(values.device):
+            from certgcl.bounds.compiled.printed import box_range
+
+            return box_range(self, values, bias)
+
         def most(v: Tensor) -> Tensor:  # U v for v of one sign
             return torch.addcmul(self.upper @ v, self.own_upper, v)
 
         positive, negative = signed_parts(values)
         return (torch.addcmul(bias, self.own_lower, positive) + most(negative),
                 torch.addcmul(bias, self.own_lower, negative) + most(positive))
-
-
-def _intercepts(lines: Lines) -> Range:
-    return Range.between(lines.lower_intercept, lines.upper_intercept)
 
 
 def _least_products(omega: Tensor, values: Range) -> Tensor:

@@ -17,8 +17,9 @@ class Released(PrintedScore):
     name: str = field(default="released", init=False)
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
-        terms = self.terms(weights, problem, directions)
-        value = terms.slope_products(terms.projected)
-        columns = zip(terms.views, value.split(1, dim=1), terms.constant1.split(1, dim=1), strict=True)
+        graph = problem.graph
+        projected, views = graph.project(weights.w1), self.views(graph, directions.shape[1])
+        terms = self.terms(weights, problem, directions, projected)
+        columns = zip(views, *(part.split(1, dim=1) for part in terms.own_products()), strict=True)
         score = [view.propagate(view.propagate(leaves) + constant) for view, leaves, constant in columns]
         return (torch.cat(score, dim=1) + terms.constant2)[problem.anchors]

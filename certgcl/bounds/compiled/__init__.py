@@ -1,4 +1,4 @@
-"""The degree-exact bound by kernels that numba compiles for the processor: the same formulas, several times as fast.
+"""The bounds by kernels that numba compiles for the processor: the same formulas, several times as fast.
 
 They are used for tensors on a CPU where numba is installed (``pip install "certgcl[fast]"``), and never needed: torch
 does the same work without them, and on other devices.

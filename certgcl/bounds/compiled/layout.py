@@ -15,7 +15,7 @@ from certgcl.bounds.counts import DropCases
 from certgcl.bounds.neighbourhood import Hop
 from certgcl.bounds.plan import DropPlan, FlatCases, starts
 
-MAX_LINE_VALUES = 1 << 17  # bounds whose lines are computed at a time
+MAX_LINE_VALUES = 1 << 15  # bounds whose lines are computed at a time
 
 
 def array(values: Tensor) -> Array:

@@ -3,45 +3,89 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule, TwoPieceLinear
-from certgcl.bounds.compiled.kernels import line_products, slot_products
+from certgcl.activation import SlopeRule
+from certgcl.bounds.compiled.kernels import line_parts, line_products, slot_products
+from certgcl.bounds.compiled.kernels import output_lines as output_lines_kernels
 from certgcl.bounds.compiled.kernels.line_products import Entries, Products
-from certgcl.bounds.compiled.layout import ChannelSlots, Span, array
+from certgcl.bounds.compiled.layout import MAX_LINE_VALUES, ChannelSlots, Span, array
 from certgcl.bounds.compiled.minima import flat, shaped
 from certgcl.bounds.compiled.threads import share
-from certgcl.bounds.layer1 import Layer1, line_parts
+from certgcl.bounds.layer1 import Layer1
+
+RULES: dict[SlopeRule, int] = {"parallel": line_parts.PARALLEL, "adaptive": line_parts.ADAPTIVE,
+                               "flat": line_parts.FLAT}
 
 
 class LineTable:
-    """The lines of layer 1, computed where they are used, from what they depend on; with its gradients."""
+    """The lines of layer 1, computed where they are used from bounds, bias and γ; with their gradients."""
 
     def __init__(self, rules: Sequence[SlopeRule], *given: Tensor) -> None:
-        self.rules, self.given = rules, given
-        self.gradients = [torch.zeros_like(value) for value in given]
+        self.rules, self.given = np.array([RULES[rule] for rule in rules]), given
+        self.gradients = [torch.zeros(value.shape, dtype=value.dtype) for value in given]
 
     def at(self, lines: slice) -> Tensor:
         """``(lines, parts, d1)``."""
-        return self._parts(*self._inputs(lines))
+        lower, upper, bias, slope = map(shaped, self._of(self.given, lines))
+        out = self.given[0].new_empty(len(lower), 2 + 4 * len(self.rules), lower.shape[1])
+        line_parts.parts_of(lower, upper, bias, slope, self.rules, shaped(out))
+        return out
 
     def add_gradient(self, lines: slice, gradient: Tensor) -> None:
-        inputs = [value.detach().requires_grad_() for value in self._inputs(lines)]
-        with torch.enable_grad():
-            parts = self._parts(*inputs)
-        found = torch.autograd.grad(parts, inputs, gradient, allow_unused=True)
-        for total, part in zip((*(bounds[lines] for bounds in self.gradients[:2]), *self.gradients[2:]), found,
-                               strict=True):
-            if part is not None:
-                total += part
+        """Of lines that were not met before."""
+        lower, upper, bias, slope = map(shaped, self._of(self.given, lines))
+        line_parts.gradients(lower, upper, bias, slope, self.rules, shaped(gradient),
+                             *map(shaped, self._of(self.gradients, lines)))
 
-    def _inputs(self, lines: slice) -> tuple[Tensor, ...]:
-        lower, upper, bias, slope = self.given
+    @staticmethod
+    def _of(values: Sequence[Tensor], lines: slice) -> tuple[Tensor, ...]:
+        lower, upper, bias, slope = values
         return lower[lines], upper[lines], bias, slope
 
-    def _parts(self, lower: Tensor, upper: Tensor, bias: Tensor, slope: Tensor) -> Tensor:
-        return line_parts(TwoPieceLinear(slope), bias, lower, upper, self.rules)
+
+def output_lines(rules: Sequence[SlopeRule], directions: Tensor, lower: Tensor, upper: Tensor, bias: Tensor,
+                 slope: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of ``w · σ(p)`` for ``l <= p <= u``: the interval value, ``(F, C)``, and of lines below it by every rule the
+    constants, ``(F, rules, C)``, and the slopes, ``(F, rules, C, d2)``."""
+    interval, constant, slopes = _OutputLines.apply(  # type: ignore[no-untyped-call]
+        rules, directions, lower, upper, bias, slope)
+    return interval, constant, slopes
+
+
+class _OutputLines(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rules: Sequence[SlopeRule], directions: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+        number, count, width = directions.shape
+        out = [directions.new_empty(number, *shape) for shape in ((count,), (len(rules), count),
+                                                                  (len(rules), count, width))]
+        table = LineTable(rules, *given)
+        for here in row_slices(number, width):
+            share(output_lines_kernels.lines_below, len(rules) * directions[here].numel(), *map(shaped, (
+                directions[here], table.at(here), *(part[here] for part in out))))
+        ctx.save_for_backward(directions, *given)
+        ctx.rules = rules
+        return tuple(out)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        directions, *given = ctx.saved_tensors
+        table, found = LineTable(ctx.rules, *given), torch.zeros(directions.shape, dtype=directions.dtype)
+        for here in row_slices(len(directions), directions.shape[2]):
+            lines = table.at(here)
+            of_lines = torch.zeros_like(lines)
+            share(output_lines_kernels.gradients, len(ctx.rules) * directions[here].numel(), *map(shaped, (
+                directions[here], lines, *(part[here] for part in gradients), found[here], of_lines)))
+            table.add_gradient(here, of_lines)
+        return None, found, *table.gradients
+
+
+def row_slices(rows: int, width: int) -> list[slice]:
+    """Rows whose lines are computed at a time."""
+    step = max(1, MAX_LINE_VALUES // width)
+    return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
 def products_at_entries(spans: Sequence[Span], entries: Sequence[tuple[Entries, int]], rules: Sequence[SlopeRule],

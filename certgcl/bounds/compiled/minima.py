@@ -52,7 +52,7 @@ class _RowMinima(torch.autograd.Function):
         return least.unflatten(1, (lemma.cells, cell))
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         values, own, squared, *where = ctx.saved_tensors
         lemma, cell = ctx.lemma, values.shape[-1]
         found = [None if table is None else torch.zeros_like(table, memory_format=torch.contiguous_format)
@@ -82,7 +82,7 @@ class _PairMinima(torch.autograd.Function):
         return phi
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         tables, (visits, rows, rules) = ctx.saved_tensors, ctx.given
         found = [torch.zeros_like(table, memory_format=torch.contiguous_format) for table in tables]
         share(pair_minima.gradients, gradient.numel(), visits, rows, Values(*map(flat, tables)), rules,

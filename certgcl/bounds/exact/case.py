@@ -176,7 +176,7 @@ class Case:
         found = self.composed(self.rows.functionals(self.cells, omega), omega)
         place = int((found.bound + constants).argmax())
         bound, self.omega, self.cost = float((found.bound + constants)[place]), omega[:, place], found.cost[:, place]
-        interval = output_interval(weights, direction[None, None], self.lower2[None], self.upper2[None])
+        interval = output_interval(weights.activation2, direction[None, None], self.lower2[None], self.upper2[None])
         self.lower = max(self.lower, bound, float(interval))
         self._leave_out(bound, found.row_cost[:, place], best.cutoff)
 

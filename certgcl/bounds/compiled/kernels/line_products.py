@@ -34,15 +34,16 @@ class Products(NamedTuple):
 
 
 @inlined
-def _slopes(omega: Array, slope: Array, spread: Array, slopes: Array) -> None:
+def slopes_of(omega: Array, slope: Array, spread: Array, slopes: Array) -> None:
+    """``λ = ω a - |ω| r``."""
     for c in range(len(omega)):
         slopes[c] = omega[c] * slope[c] - abs(omega[c]) * spread[c]
 
 
 @inlined
-def _of_range(towards: Array, vector: Array, middle: Array, radius: Array, of_vector: Array, of_middle: Array,
-              of_radius: Array) -> None:
-    """Of ``Σ_c towards_c (ω_c middle_c - |ω_c| radius_c)``."""
+def add_gradient(towards: Array, vector: Array, middle: Array, radius: Array, of_vector: Array, of_middle: Array,
+                 of_radius: Array) -> None:
+    """The gradients of ``Σ_c towards_c (ω_c middle_c - |ω_c| radius_c)``."""
     zero = vector.dtype.type(0)
     for c in range(len(vector)):
         sign = vector.dtype.type(vector[c] > zero) - vector.dtype.type(vector[c] < zero)
@@ -51,6 +52,15 @@ def _of_range(towards: Array, vector: Array, middle: Array, radius: Array, of_ve
         of_middle[c] += towards[c] * vector[c]
     for c in range(len(vector)):
         of_radius[c] -= towards[c] * abs(vector[c])
+
+
+@inlined
+def least_product(vector: Array, middle: Array, radius: Array) -> float:
+    """The least ``ω · v`` over the range of v."""
+    total = vector.dtype.type(0)
+    for c in range(len(vector)):
+        total += vector[c] * middle[c] - abs(vector[c]) * radius[c]
+    return total
 
 
 @compiled_sums
@@ -74,16 +84,13 @@ def products(part: int, parts: int, begin: int, end: int, entries: Entries, omeg
             for m in range(number):
                 vector = omega[entries.functional[entry], m]
                 for kind in range(1 + rules):  # the range of h, then the constants
-                    middle, radius = line[kind], line[1 + rules + kind]
-                    total = omega.dtype.type(0)
-                    for c in range(width):
-                        total += vector[c] * middle[c] - abs(vector[c]) * radius[c]
+                    total = least_product(vector, line[kind], line[1 + rules + kind])
                     if kind == 0:
                         out.interval[entry * number + m] = total
                     else:
                         out.constant[entry * cell + (kind - 1) * number + m] = total
                 for rule in range(rules):
-                    _slopes(vector, line[2 + 2 * rules + rule], line[2 + 3 * rules + rule], slopes[rule * number + m])
+                    slopes_of(vector, line[2 + 2 * rules + rule], line[2 + 3 * rules + rule], slopes[rule * number + m])
             if not entries.lined[row]:
                 continue
             for slot in range(entries.slot[row] - 1, entries.slot[row + 1]):
@@ -124,8 +131,8 @@ def gradients(part: int, parts: int, begin: int, end: int, entries: Entries, ome
                              given.constant[entry * cell + (kind - 1) * number + m])
                     if share != 0:
                         towards[:] = share
-                        _of_range(towards, vector, line[kind, columns], line[1 + rules + kind, columns], of_vector,
-                                  of_line[kind, columns], of_line[1 + rules + kind, columns])
+                        add_gradient(towards, vector, line[kind, columns], line[1 + rules + kind, columns], of_vector,
+                                     of_line[kind, columns], of_line[1 + rules + kind, columns])
                 if not entries.lined[row]:
                     continue
                 for rule in range(rules):
@@ -140,7 +147,7 @@ def gradients(part: int, parts: int, begin: int, end: int, entries: Entries, ome
                             continue
                         if not touched:
                             touched = True
-                            _slopes(vector, slope, spread, slopes)
+                            slopes_of(vector, slope, spread, slopes)
                             towards[:] = 0
                         target = entries.own[row] if itself else entries.target[slot]
                         feature, of_feature = features[target, columns], of_features[target, columns]
@@ -149,5 +156,5 @@ def gradients(part: int, parts: int, begin: int, end: int, entries: Entries, ome
                         for c in range(len(towards)):
                             of_feature[c] += share * slopes[c]
                     if touched:
-                        _of_range(towards, vector, slope, spread, of_vector,
-                                  of_line[2 + 2 * rules + rule, columns], of_line[2 + 3 * rules + rule, columns])
+                        add_gradient(towards, vector, slope, spread, of_vector,
+                                     of_line[2 + 2 * rules + rule, columns], of_line[2 + 3 * rules + rule, columns])

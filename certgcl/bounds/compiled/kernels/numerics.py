@@ -1,7 +1,7 @@
 """How kernels are compiled, and the larger and smaller of two numbers as processors have them."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
@@ -17,22 +17,23 @@ LANES = 64  # columns treated at a time: a few vector registers each, so that wh
 def compiled(kernel: Kernel) -> Kernel:
     """Compiled when first called, and kept on disk. Products may be fused with sums; NaN and infinity stay what they
     are, so that they reach the certificate and are refused there."""
-    return numba.njit(nogil=True, cache=True, fastmath={"contract", "nsz"}, error_model="numpy")(kernel)
+    return cast(Kernel, numba.njit(nogil=True, cache=True, fastmath={"contract", "nsz"}, error_model="numpy")(kernel))
 
 
 def compiled_sums(kernel: Kernel) -> Kernel:
     """The same for sums that may be taken in any order."""
-    return numba.njit(nogil=True, cache=True, fastmath={"contract", "nsz", "reassoc"}, error_model="numpy")(kernel)
+    made = numba.njit(nogil=True, cache=True, fastmath={"contract", "nsz", "reassoc"}, error_model="numpy")(kernel)
+    return cast(Kernel, made)
 
 
 def inlined(function: Kernel) -> Kernel:
     """A part of kernels. As a call of its own it would cost more than what it does."""
-    return numba.njit(inline="always")(function)
+    return cast(Kernel, numba.njit(inline="always")(function))
 
 
 def _of_two(name: str) -> Any:
     # Python's max and min become stores under a mask, which take five times as long.
-    @intrinsic  # type: ignore[misc]
+    @intrinsic
     def operation(typing_context: Any, one: Any, other: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             kind = arguments[0].type

@@ -1,0 +1,27 @@
+"""Work on rows that have nothing to do with each other, some of them at a time."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+MAX_ELEMENTS = 1 << 17  # of the widest tensor in the work, so that what comes up in it stays in the cache
+
+Work = Callable[..., tuple[Tensor, ...]]
+
+
+def rowwise(work: Work, rows: Sequence[Tensor], shared: Sequence[Tensor], width: int) -> tuple[Tensor, ...]:
+    """``work(*rows, *shared)``, whose results have as many rows. Where no gradient needs what comes up in between, some
+    rows are done at a time.
+
+    Args:
+        rows: tensors with as many rows each.
+        shared: other tensors.
+        width: about how many elements each row has at the most.
+    """
+    step = max(1, MAX_ELEMENTS // width)
+    if len(rows[0]) <= step or rows[0].device.type != "cpu" or (torch.is_grad_enabled() and any(
+            value.requires_grad for value in (*rows, *shared))):
+        return work(*rows, *shared)
+    parts = [work(*part, *shared) for part in zip(*(value.split(step) for value in rows), strict=True)]
+    return tuple(torch.cat(results) for results in zip(*parts, strict=True))
