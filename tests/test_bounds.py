@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves
 from toys import admissible_sets, drop_problem, random_graph, random_tensor, toy_graph, toy_weights, without
 
 from certgcl.bounds import METHODS, BoundMethod, Crown, Degree, Interval, Paper, Released, blocks, get_method
+from certgcl.bounds.compiled import degree as compiled_degree
 from certgcl.bounds.rounding import rounding_slack
 from certgcl.budget import EdgeDropBudget
 from certgcl.encoder import GCNWeights
@@ -406,12 +407,17 @@ def test_a_dense_square_would_be_noticed() -> None:
     assert seen.elements == mask.numel()
 
 
+def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "MAX_ELEMENTS", 1 << 14)
+    monkeypatch.setattr(compiled_degree, "MAX_NUMBERS", 1 << 14)
+
+
 @every_method
 def test_nothing_is_as_large_as_the_square_of_the_nodes(monkeypatch: pytest.MonkeyPatch,
                                                         method: str | BoundMethod) -> None:
     # A block fills what it is allowed, whatever the graph. Of the rest some hundred values a node are to be expected,
     # where a square matrix has two thousand.
-    monkeypatch.setattr(blocks, "MAX_ELEMENTS", 1 << 14)
+    small_tables(monkeypatch)
     graph = toy_graph(nx.gnm_random_graph(2000, 3000, seed=0))
     assert largest_tensor(method, graph, EdgeDropBudget(local=2)) < 250 * 2000
 
@@ -419,6 +425,6 @@ def test_nothing_is_as_large_as_the_square_of_the_nodes(monkeypatch: pytest.Monk
 @every_certified
 def test_nothing_is_as_large_as_the_square_of_a_hub(monkeypatch: pytest.MonkeyPatch, method: str | BoundMethod) -> None:
     # A block may be a few times larger than it should, and holds the lines of three slope rules.
-    monkeypatch.setattr(blocks, "MAX_ELEMENTS", 1 << 14)
+    small_tables(monkeypatch)
     assert 3 * blocks.TOLERANCE * blocks.MAX_ELEMENTS < 600**2
     assert largest_tensor(method, toy_graph(nx.star_graph(600)), EdgeDropBudget(local=2)) < 600**2

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from toys import drop_problem, random_graph, random_tensor, toy_weights
 
-from certgcl.bounds import Degree, backward, blocks, interval, layer1, plan, recompute
+from certgcl.bounds import Degree, backward, blocks, compiled, interval, layer1, plan, recompute, rowwise
 from certgcl.bounds.problem import DropProblem
 from certgcl.budget import EdgeDropBudget
 from certgcl.encoder import GCNWeights
@@ -18,7 +18,7 @@ def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in ((layer1, "MAX_WHOLE"), (interval, "MAX_WHOLE"), (plan, "SMALL_BLOCK"),
                          (recompute, "MAX_STORED"), (backward, "MAX_PAIR_VALUES")):
         monkeypatch.setattr(module, name, 0)
-    for module, name in ((backward, "MIN_CHANNELS"), (interval, "CHANNELS"), (layer1, "CHUNK")):
+    for module, name in ((backward, "MIN_CHANNELS"), (interval, "CHANNELS"), (rowwise, "MAX_ELEMENTS")):
         monkeypatch.setattr(module, name, 2)
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", 64)
 
@@ -28,13 +28,14 @@ def problem() -> DropProblem:
 
 
 def values(method: Degree) -> Tensor:
-    with torch.no_grad():
+    with torch.no_grad(), compiled.switched_off():  # the kernels have tests of their own
         return method(toy_weights(), problem(), random_tensor(12, 2, 3, seed=9))
 
 
 def gradients(method: Degree) -> list[Tensor]:
     leaves = [tensor.clone().requires_grad_() for _, tensor in toy_weights().named_tensors()]
-    method(GCNWeights(*leaves), problem(), random_tensor(12, 2, 3, seed=9)).sum().backward()
+    with compiled.switched_off():
+        method(GCNWeights(*leaves), problem(), random_tensor(12, 2, 3, seed=9)).sum().backward()
     return [leaf.grad for leaf in leaves if leaf.grad is not None]
 
 

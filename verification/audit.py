@@ -15,6 +15,7 @@ from certgcl.bounds import METHODS, BoundMethod
 from verification.case import Case
 
 CERTIFIED: Mapping[str, BoundMethod] = {name: method for name, method in METHODS.items() if method.certified}
+KERNELS = [name for name in CERTIFIED if name.startswith("degree")]  # which have compiled kernels beside torch
 UNCERTIFIED: Mapping[str, BoundMethod] = {name: method for name, method in METHODS.items() if not method.certified}
 
 

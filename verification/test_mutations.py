@@ -1,10 +1,12 @@
 """An audit that cannot fail is worthless: known wrong bounds must each be caught by it."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, Literal, get_args
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import Phase, find, settings
@@ -15,6 +17,7 @@ from certgcl.bounds import (
     Degree,
     anchor_functionals,
     box,
+    compiled,
     crown,
     functional,
     layer1,
@@ -22,6 +25,8 @@ from certgcl.bounds import (
     plan,
     sorted_row,
 )
+from certgcl.bounds.compiled import chunks, layout, lines
+from certgcl.bounds.compiled.kernels import row_lemma
 from certgcl.budget import AdmissibleDrops, EdgeDropBudget
 from certgcl.errors import BoundError
 from certgcl.graph import Graph
@@ -35,12 +40,16 @@ pytestmark = pytest.mark.thorough
 METHODS = {**CERTIFIED, "shared lines": Degree(lines="shared"), "hubs": Degree(hubs=1)}
 
 
-def caught(method: str, examples: int = 1500) -> bool:
+Engine = Literal["torch", "kernels"]
+
+
+def caught(method: str, engine: Engine, examples: int = 1500) -> bool:
     """Whether generated cases show the (by now wrong) method above the enumerated minimum."""
 
     def shows(case: Case) -> bool:
         try:
-            lower = certify(case, METHODS[method]).lower
+            with compiled.switched_off() if engine == "torch" else nullcontext():
+                lower = certify(case, METHODS[method]).lower
         except BoundError:  # the library's own last check
             return True
         return len(violations(case, lower, enumerated_minimum(case))) > 0
@@ -203,7 +212,78 @@ def _budget(change: Callable[[Tensor, Tensor], Tensor]) -> Patch:
 budget_off_by_one = _budget(lambda local, degree: local - 1)
 no_isolated_node = _budget(lambda local, degree: local.minimum(degree - 1))  # errata 6: the cap d - 1 on the diagonal
 
+# The same for the kernels, where the code that goes wrong is another.
+
+
+def _rows(change: Callable[[row_lemma.Rows], row_lemma.Rows]) -> Patch:
+    """What the row lemma knows of rows."""
+    def apply(patch: pytest.MonkeyPatch) -> None:
+        for module in (layout, chunks):
+            patch.setattr(module, "Rows", lambda *parts: change(row_lemma.Rows(*parts)))
+
+    return apply
+
+
+no_minimum_over_the_counts_by_kernels = _rows(lambda rows: rows._replace(last=rows.first))
+one_drop_fewer_by_kernels = _rows(lambda rows: rows._replace(last=np.maximum(rows.last - 1, rows.first)))
+nothing_droppable_by_kernels = _rows(lambda rows: rows._replace(droppable=np.zeros_like(rows.droppable)))
+
+
+def kept_edges_that_make_room_by_kernels(patch: pytest.MonkeyPatch) -> None:
+    original = layout.Layout.visits
+    patch.setattr(layout.Layout, "visits", lambda *given: (visits := original(*given))._replace(
+        droppable=np.ones_like(visits.droppable)))
+
+
+def reach_off_by_one_by_kernels(patch: pytest.MonkeyPatch) -> None:
+    original = layout.Layout.visits
+    patch.setattr(layout.Layout, "visits", lambda *given: (visits := original(*given))._replace(
+        reach=np.maximum(visits.reach - 1, 0)))
+
+
+def slopes_of_the_root_by_kernels(patch: pytest.MonkeyPatch) -> None:
+    original = chunks.Entries
+
+    def entries(start: Any, functional: Any, line: Any, *rest: Any) -> Any:
+        return original(start, functional, ROOT.own_line.numpy()[functional], *rest)
+
+    def remember(every: layout.Layout, cells: int) -> Any:
+        global ROOT
+        ROOT = every
+        return chunks_of(every, cells)
+
+    chunks_of = chunks.chunks_of
+    patch.setattr(chunks, "chunks_of", remember)
+    patch.setattr(chunks, "Entries", entries)
+
+
+ROOT: layout.Layout
+
+
+def hubs_in_the_middle_by_kernels(patch: pytest.MonkeyPatch) -> None:
+    original = lines.LineTable.at
+
+    def at(self: lines.LineTable, which: slice) -> Any:
+        parts = original(self, which)
+        parts[:, 1 + len(self.rules)] = 0
+        return parts
+
+    patch.setattr(lines.LineTable, "at", at)
+
+
 BY_DEGREE = ("degree", "degree-fast", "degree-cheap", "shared lines")
+KERNEL_MUTANTS: dict[str, tuple[Patch, tuple[str, ...]]] = {
+    "layer 2 from the clean hidden layer": (hidden_layer_of_the_clean_graph, BY_DEGREE),
+    "slopes of the root": (slopes_of_the_root_by_kernels, BY_DEGREE),
+    "no minimum over the counts": (no_minimum_over_the_counts_by_kernels, BY_DEGREE),
+    "one drop fewer": (one_drop_fewer_by_kernels, BY_DEGREE),
+    "nothing droppable": (nothing_droppable_by_kernels, BY_DEGREE),
+    "leaves that keep their edges": (leaves_that_keep_their_edges, BY_DEGREE),
+    "reach off by one": (reach_off_by_one_by_kernels, ("degree", "shared lines")),
+    "lines of the clean count": (lines_of_the_clean_count, BY_DEGREE),
+    "kept edges that make room": (kept_edges_that_make_room_by_kernels, BY_DEGREE),
+    "hubs in the middle": (hubs_in_the_middle_by_kernels, ("hubs",)),
+}
 MUTANTS: dict[str, tuple[Patch, tuple[str, ...]]] = {
     "layer 2 from the clean hidden layer": (hidden_layer_of_the_clean_graph, tuple(CERTIFIED)),
     "slopes of the root": (slopes_of_the_root, ("crown", *BY_DEGREE)),
@@ -223,9 +303,17 @@ MUTANTS: dict[str, tuple[Patch, tuple[str, ...]]] = {
 @pytest.mark.parametrize(("mutant", "method"), [(name, m) for name, (_, methods) in MUTANTS.items() for m in methods])
 def test_the_audit_catches(mutant: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     MUTANTS[mutant][0](monkeypatch)
-    assert caught(method)
+    assert caught(method, "torch")
 
 
+@pytest.mark.parametrize(("mutant", "method"), [(name, m) for name, (_, methods) in KERNEL_MUTANTS.items()
+                                                for m in methods])
+def test_the_audit_catches_by_kernels(mutant: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    KERNEL_MUTANTS[mutant][0](monkeypatch)
+    assert caught(method, "kernels")
+
+
+@pytest.mark.parametrize("engine", get_args(Engine))
 @pytest.mark.parametrize("method", METHODS)
-def test_without_a_mutant_nothing_is_caught(method: str) -> None:
-    assert not caught(method, examples=200)
+def test_without_a_mutant_nothing_is_caught(method: str, engine: Engine) -> None:
+    assert not caught(method, engine, examples=200)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from certgcl.activation import SlopeRule
-from certgcl.bounds.compiled.layout import RowChunk
+from certgcl.bounds.compiled.chunks import RowChunk
 from certgcl.bounds.compiled.lines import channel_values, products_at_entries
 from certgcl.bounds.compiled.minima import pair_values, row_minima
 from certgcl.bounds.degree import NeighbourTerms
@@ -18,7 +18,7 @@ from certgcl.bounds.plan import DropPlan
 from certgcl.bounds.recompute import MAX_STORED, recomputed
 from certgcl.encoder import GCNWeights
 
-MAX_NUMBERS = 1 << 24  # in the table of a chunk of rows
+MAX_NUMBERS = 1 << 20  # in the table of a chunk of rows, where no gradient is wanted
 ALWAYS = MAX_STORED + 1  # elements enough to compute a chunk again for its gradient
 
 
@@ -47,13 +47,11 @@ class CompiledMinimum:
 
     def __init__(self, plan: DropPlan) -> None:
         self.layout = plan.layout
-        self.rows = range(len(plan.hood.inner.nodes))
 
     def of_channels(self, matrix: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
-        layout = self.layout
-        spans = layout.spans(self.rows, matrix.shape[0])
-        slots = [layout.channel_slots(span) for span in spans]
-        interval, constant, own, leaves = channel_values(spans, slots, rules, matrix, layer1)
+        layout, width = self.layout, matrix.shape[0]
+        interval, constant, own, leaves = channel_values(layout.spans(width), layout.channel_slots(width), rules,
+                                                         matrix, layer1)
         without, following = row_minima(layout.channels_at_rows, leaves, own, following=True)
         phi = pair_values(*layout.channel_visits, len(rules), without, following, constant, interval, leaves, leaves)
         value, = row_minima(layout.channels_at_anchors, phi, constant, own)
@@ -61,21 +59,21 @@ class CompiledMinimum:
 
     def of_anchors(self, omega: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
         layout, (_, number, width) = self.layout, omega.shape
-        chunks = layout.chunks(MAX_NUMBERS // (len(rules) * number))
+        limit = MAX_STORED if torch.is_grad_enabled() else MAX_NUMBERS
+        chunks = layout.chunks(max(1, limit // (len(rules) * number)))
         products = partial(products_at_entries, rules=rules, omega=omega, layer1=layer1)
-        everywhere, own = layout.spans(self.rows, width), layout.own_entries
-        if len(chunks) == 1:
-            (pairs, own_terms, constant, _), at_rows = products(everywhere, [own, chunks[0].entries])
+        if len(chunks) == 1:  # lines serve both
+            (pairs, own, constant, _), at_rows = products(layout.spans(width), [layout.own_entries, chunks[0].entries])
             phi = _phi(chunks[0], len(rules), pairs, at_rows)
         else:
-            (pairs, own_terms, constant, _), = products(everywhere, [own])
+            (pairs, own, constant, _), = products(layout.spans(width), [layout.own_entries])
 
             def part(chunk: RowChunk) -> Tensor:
-                at_rows, = products(layout.spans(chunk.rows, width), [chunk.entries])
+                at_rows, = products(chunk.spans(width), [chunk.entries])
                 return _phi(chunk, len(rules), pairs, at_rows)
 
             phi, _ = joined((recomputed(partial(part, chunk), ALWAYS) for chunk in chunks), len(layout.slot))
-        value, = row_minima(layout.anchors_at_anchors, phi, constant, own_terms)
+        value, = row_minima(layout.anchors_at_anchors, phi, constant, own)
         return most(value.unflatten(1, (len(rules), -1)), dim=1)
 
 
@@ -83,4 +81,4 @@ def _phi(chunk: RowChunk, rules: int, pairs: Tensor, at_rows: tuple[Tensor, ...]
     """φ of the visits of some rows."""
     leaves, own, constant, interval = at_rows
     without, following = row_minima(chunk.lemma, leaves, own, following=True)
-    return pair_values(chunk.visits, chunk.neighbours, rules, without, following, constant, interval, leaves, pairs)
+    return pair_values(*chunk.visits, rules, without, following, constant, interval, leaves, pairs)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,11 +11,14 @@ from certgcl.bounds.compiled.kernels.line_products import Entries
 from certgcl.bounds.compiled.kernels.numerics import Array
 from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, Visits
 from certgcl.bounds.compiled.kernels.row_lemma import Rows, Terms
-from certgcl.bounds.counts import DropCases
+from certgcl.bounds.counts import DropCases, Scale
 from certgcl.bounds.neighbourhood import Hop
 from certgcl.bounds.plan import DropPlan, FlatCases, starts
 
-MAX_LINE_VALUES = 1 << 15  # bounds whose lines are computed at a time
+if TYPE_CHECKING:
+    from certgcl.bounds.compiled.chunks import RowChunk
+
+MAX_LINE_VALUES = 1 << 16  # bounds whose lines are computed at a time
 
 
 def array(values: Tensor) -> Array:
@@ -93,9 +96,9 @@ class Layout:
         self.case = torch.arange(len(self.slot)) - torch.repeat_interleave(starts(number)[:-1], number)
         self.around = torch.bincount(self.row, minlength=len(inner.nodes))  # visits of every inner row
         self.start = starts(self.around)
+        self._spans: dict[int, list[Span]] = {}
+        self._channel_slots: dict[int, list[ChannelSlots]] = {}
         self._chunks: dict[int, list[RowChunk]] = {}
-        self._spans: dict[tuple[range, int], list[Span]] = {}
-        self._channel_slots: dict[int, tuple[Span, ChannelSlots]] = {}
 
     @cached_property
     def own_line(self) -> Tensor:
@@ -140,27 +143,19 @@ class Layout:
         """Every slot stands once for each case of its row that has lines of its own: the first place, and the end."""
         return starts(self.plan.line_cases.number[self.hood.inner.row])
 
-    def spans(self, rows: range, width: int) -> list[Span]:
-        """Inner rows in spans; entries count from the first of them.
+    def spans(self, width: int) -> list[Span]:
+        """All inner rows, for so many hidden channels."""
+        if width not in self._spans:
+            start = self.plan.flat_lines.start
+            self._spans[width] = spans(start[:-1], start[1:], width)
+        return self._spans[width]
 
-        Args:
-            width: of the hidden layer.
-        """
-        if (rows, width) not in self._spans:
-            start, spans, first = self.plan.flat_lines.start, [], rows.start
-            while first < rows.stop:
-                after = int(torch.searchsorted(start, start[first] + max(1, MAX_LINE_VALUES // width), right=True)) - 1
-                after = min(max(after, first + 1), rows.stop)
-                spans.append(Span(range(first - rows.start, after - rows.start),
-                                  slice(int(start[first]), int(start[after]))))
-                first = after
-            self._spans[rows, width] = spans
-        return self._spans[rows, width]
-
-    def channel_slots(self, span: Span) -> ChannelSlots:
-        """Of a span of all rows."""
-        if span.lines.start not in self._channel_slots or self._channel_slots[span.lines.start][0] != span:
-            inner, flat = self.hood.inner, self.plan.flat_lines
+    def channel_slots(self, width: int) -> list[ChannelSlots]:
+        """Of every span."""
+        if width in self._channel_slots:
+            return self._channel_slots[width]
+        inner, flat, found = self.hood.inner, self.plan.flat_lines, []
+        for span in self.spans(width):
             ends = [int(inner.rowptr[row]) for row in (span.rows.start, span.rows.stop)]
             leaves = slice(*(int(self.leaf_start[end]) for end in ends))
             number = self.plan.line_cases.number[inner.row[ends[0] : ends[1]]]
@@ -168,8 +163,9 @@ class Layout:
             rank = torch.arange(leaves.start, leaves.stop) - self.leaf_start[slot]
             line = torch.cat([torch.arange(span.lines.start, span.lines.stop), flat.start[inner.row[slot]] + rank])
             target = torch.cat([inner.own[flat.row[span.lines]], inner.col[slot]])
-            self._channel_slots[span.lines.start] = span, ChannelSlots(line - span.lines.start, target, leaves)
-        return self._channel_slots[span.lines.start][1]
+            found.append(ChannelSlots(line - span.lines.start, target, leaves))
+        self._channel_slots[width] = found
+        return found
 
     @cached_property
     def channels_at_rows(self) -> Lemma:
@@ -182,9 +178,10 @@ class Layout:
     @cached_property
     def channel_visits(self) -> tuple[Visits, Neighbours]:
         pair = self.leaf_start[self.hood.leaf_of_pair[self.pair]] + (self.case if self.plan.by_count else 0)
-        rows = self._neighbours(range(len(self.around)), torch.arange(len(self.flat_rows.row)), self._row_line,
-                                self._channel_place, torch.ones_like(self.around, dtype=torch.bool))
-        return self._visits(slice(None), self.row, self.slot, torch.zeros_like(self.row), pair), rows
+        flat = self.flat_rows
+        rows = self.neighbours(flat.start, flat.row, flat.case, slice(None), torch.arange(len(flat.row)),
+                               self._row_line, self._channel_place, torch.ones_like(self.around, dtype=torch.bool))
+        return self.visits(slice(None), self.row, self.slot, torch.zeros_like(self.row), pair), rows
 
     @property
     def _channel_place(self) -> Tensor:
@@ -194,35 +191,23 @@ class Layout:
     def _row_line(self) -> Tensor:
         return self.line_at(self.flat_rows.row, self.flat_rows.case)
 
-    def _visits(self, which: slice, row: Tensor, slot: Tensor, column: Tensor, pair: Tensor) -> Visits:
+    def visits(self, which: slice, row: Tensor, slot: Tensor, column: Tensor, pair: Tensor) -> Visits:
+        """Some visits: the places of their rows and slots, and their cells."""
         outer, cases = self.hood.outer, self.plan.anchor_cases
-        anchor, case, edge = self.anchor[which], self.case[which], self.pair[which]
-        scale = cases.scale(outer.low.dtype)
-        low = scale.low[anchor, case]
-        high = low if scale.high is None else scale.high[anchor, case]
-        return Visits(*(array(part) for part in (row, slot, low, high, outer.most_drops[edge], outer.droppable[edge],
-                                                 column, pair)))
+        edge, scale = self.pair[which], both_ends(cases.scale(outer.low.dtype), self.anchor[which], self.case[which])
+        return Visits(*map(array, (row, slot, *scale, outer.most_drops[edge], outer.droppable[edge], column, pair)))
 
-    def _neighbours(self, rows: range, out: Tensor, own: Tensor, place: Tensor, lined: Tensor) -> Neighbours:
-        """The inner rows of a range, with the cells of their cases and slots."""
-        inner, cases, row, case = self.hood.inner, self.plan.row_cases, *self._cases(rows)
-        scale = cases.scale(inner.low.dtype)
-        low = scale.low[row, case]
-        high = low if scale.high is None else scale.high[row, case]
-        slots = slice(inner.rowptr[rows.start], inner.rowptr[rows.stop])
-        middle, radius = (part[slots] for part in scale_parts(inner))
-        return Neighbours(*(array(part) for part in (
-            self._from_zero(self.flat_rows.start, rows), cases.first[row, case], low, high, out, own, place, middle,
-            radius, lined)))
+    def neighbours(self, start: Tensor, row: Tensor, case: Tensor, slots: Tensor | slice, out: Tensor, own: Tensor,
+                   place: Tensor, lined: Tensor) -> Neighbours:
+        """Some rows, case by case, and their slots, with their cells.
 
-    def _cases(self, rows: range) -> tuple[Tensor, Tensor]:
-        flat = self.flat_rows
-        here = slice(flat.start[rows.start], flat.start[rows.stop])
-        return flat.row[here], flat.case[here]
-
-    @staticmethod
-    def _from_zero(start: Tensor, rows: range) -> Tensor:
-        return start[rows.start : rows.stop + 1] - start[rows.start]
+        Args:
+            start: where the cases of each begin.
+        """
+        cases, hop = self.plan.row_cases, self.hood.inner
+        scale = both_ends(cases.scale(hop.low.dtype), row, case)
+        middle, radius = (part[slots] for part in scale_parts(hop))
+        return Neighbours(*map(array, (start, cases.first[row, case], *scale, out, own, place, middle, radius, lined)))
 
     # -- functionals of each anchor's own ----------------------------------------------------------
 
@@ -260,68 +245,29 @@ class Layout:
         return self._at_anchors(self.visit_of_pair, self.own_entry, scaled=False)
 
     def chunks(self, cells: int) -> "list[RowChunk]":
-        """The inner rows in ranges whose slots have about so many cells at the most."""
+        """All visits, in chunks of rows whose slots have about so many cells at the most."""
+        from certgcl.bounds.compiled.chunks import chunks_of
+
         if cells not in self._chunks:
-            inner, lines = self.hood.inner, self.plan.line_cases.number
-            total = starts(inner.degree * self.around * lines)
-            chunks, first, number = [], 0, len(self.around)
-            while first < number:
-                after = int(torch.searchsorted(total, total[first] + cells, right=True)) - 1
-                after = min(max(after, first + 1), number)
-                chunks.append(RowChunk(self, range(first, after)))
-                first = after
-            self._chunks[cells] = chunks
+            self._chunks[cells] = chunks_of(self, cells)
         return self._chunks[cells]
 
 
-class RowChunk:
-    """A range of inner rows with the anchors around them, each with functionals of its own.
+def both_ends(scale: Scale, row: Tensor, case: Tensor) -> tuple[Tensor, Tensor]:
+    low = scale.low[row, case]
+    return low, low if scale.high is None else scale.high[row, case]
 
-    At row j in its case t', with lines of its own or those of all cases, stand the visits of j side by side.
 
-    Attributes:
-        rows: the range.
+def spans(first: Tensor, last: Tensor, width: int) -> list[Span]:
+    """Rows in spans of about as many lines.
+
+    Args:
+        first, last: where the lines of every row begin and end, in ascending order.
+        width: of a line.
     """
-
-    def __init__(self, layout: Layout, rows: range) -> None:
-        plan, inner = layout.plan, layout.hood.inner
-        here = slice(rows.start, rows.stop)
-        slots = slice(inner.rowptr[rows.start], inner.rowptr[rows.stop])
-        around, degree, number = layout.around[here], inner.degree[here], plan.line_cases.number[here]
-        lined = degree <= (torch.inf if plan.hubs is None else plan.hubs)
-        entries, place = starts(around * number), starts(around * number * degree * lined)
-        self.rows = rows
-
-        local = torch.repeat_interleave(torch.arange(len(rows)), around * number)  # the row of every entry
-        rank = torch.arange(len(local)) - entries[local]
-        width = around[local].clamp(min=1)
-        visit = layout.start[rows.start + local] + rank % width
-        line = plan.flat_lines.start[rows.start + local] + rank // width
-        functional = plan.flat.place[layout.anchor[visit], layout.case[visit]]
-        start = inner.rowptr[rows.start : rows.stop + 1] - inner.rowptr[rows.start]
-        self.entries = Entries(*map(array, (entries, functional, line, start, inner.col[slots], inner.own[here],
-                                            place[:-1], lined))), int(place[-1])
-
-        row, case = layout._cases(rows)
-        local = row - rows.start
-        rank = case.clamp(max=plan.line_cases.most - 1) if plan.by_count else torch.zeros_like(case)
-        own = entries[local] + rank * around[local]
-        width = around * lined
-        out = starts(width[local])
-        slot_row = inner.row[slots] - rows.start
-        slot_rank = torch.arange(len(slot_row)) - start[slot_row]
-        ranks = torch.arange(plan.line_cases.most)
-        leaf = (place[slot_row] + slot_rank * (around * number)[slot_row])[:, None] + ranks * around[slot_row, None]
-        middle, radius = (array(part[slots]) for part in scale_parts(inner))
-        first, last = plan.row_cases.first[row, case], plan.row_cases.last[row, case]
-        cases = layout._from_zero(layout.flat_rows.start, rows)
-        self.lemma = Lemma(
-            Rows(*(array(part) for part in (start, inner.droppable[slots], degree, cases, first, last, width))),
-            (Terms(array(leaf), middle, radius, array(own), array(out[:-1]), 1),), int(out[-1]), int(place[-1]))
-
-        visits = slice(int(layout.start[rows.start]), int(layout.start[rows.stop]))
-        row = layout.row[visits]
-        column = torch.arange(visits.start, visits.stop) - layout.start[row]
-        self.visits = layout._visits(visits, row - rows.start, layout.slot[visits] - slots.start, column,
-                                     layout.own_pair[visits])
-        self.neighbours = layout._neighbours(rows, out[:-1], own, leaf, lined)
+    found, row, limit = [], 0, max(1, MAX_LINE_VALUES // width)
+    while row < len(first):
+        after = max(row + 1, int(torch.searchsorted(last, first[row] + limit, right=True)))
+        found.append(Span(range(row, after), slice(int(first[row]), int(last[after - 1]))))
+        row = after
+    return found

@@ -11,6 +11,7 @@ from certgcl.activation import SlopeRule
 from certgcl.bounds.compiled.kernels import line_parts, line_products, slot_products
 from certgcl.bounds.compiled.kernels import output_lines as output_lines_kernels
 from certgcl.bounds.compiled.kernels.line_products import Entries, Products
+from certgcl.bounds.compiled.kernels.numerics import Array
 from certgcl.bounds.compiled.layout import MAX_LINE_VALUES, ChannelSlots, Span, array
 from certgcl.bounds.compiled.minima import flat, shaped
 from certgcl.bounds.compiled.threads import share
@@ -24,26 +25,25 @@ class LineTable:
     """The lines of layer 1, computed where they are used from bounds, bias and γ; with their gradients."""
 
     def __init__(self, rules: Sequence[SlopeRule], *given: Tensor) -> None:
-        self.rules, self.given = np.array([RULES[rule] for rule in rules]), given
-        self.gradients = [torch.zeros(value.shape, dtype=value.dtype) for value in given]
+        self.rules, self.given = np.array([RULES[rule] for rule in rules]), [shaped(value) for value in given]
+        self.gradients: list[Tensor] = []
 
-    def at(self, lines: slice) -> Tensor:
+    def at(self, lines: slice) -> Array:
         """``(lines, parts, d1)``."""
-        lower, upper, bias, slope = map(shaped, self._of(self.given, lines))
-        out = self.given[0].new_empty(len(lower), 2 + 4 * len(self.rules), lower.shape[1])
-        line_parts.parts_of(lower, upper, bias, slope, self.rules, shaped(out))
+        lower, upper, bias, slope = self.given
+        here = lower[lines]
+        out = np.empty((len(here), 2 + 4 * len(self.rules), here.shape[1]), here.dtype)
+        line_parts.parts_of(here, upper[lines], bias, slope, self.rules, out)
         return out
 
-    def add_gradient(self, lines: slice, gradient: Tensor) -> None:
-        """Of lines that were not met before."""
-        lower, upper, bias, slope = map(shaped, self._of(self.given, lines))
-        line_parts.gradients(lower, upper, bias, slope, self.rules, shaped(gradient),
-                             *map(shaped, self._of(self.gradients, lines)))
-
-    @staticmethod
-    def _of(values: Sequence[Tensor], lines: slice) -> tuple[Tensor, ...]:
-        lower, upper, bias, slope = values
-        return lower[lines], upper[lines], bias, slope
+    def add_gradient(self, lines: slice, gradient: Array) -> None:
+        """Add the gradient of some lines to those of what they depend on."""
+        if not self.gradients:
+            self.gradients = [torch.zeros(value.shape, dtype=torch.as_tensor(value).dtype) for value in self.given]
+        lower, upper, bias, slope = self.given
+        of_lower, of_upper, of_bias, of_slope = map(shaped, self.gradients)
+        line_parts.gradients(lower[lines], upper[lines], bias, slope, self.rules, gradient, of_lower[lines],
+                             of_upper[lines], of_bias, of_slope)
 
 
 def output_lines(rules: Sequence[SlopeRule], directions: Tensor, lower: Tensor, upper: Tensor, bias: Tensor,
@@ -61,10 +61,10 @@ class _OutputLines(torch.autograd.Function):
         number, count, width = directions.shape
         out = [directions.new_empty(number, *shape) for shape in ((count,), (len(rules), count),
                                                                   (len(rules), count, width))]
-        table = LineTable(rules, *given)
+        table, vectors, found = LineTable(rules, *given), shaped(directions), [shaped(part) for part in out]
         for here in row_slices(number, width):
-            share(output_lines_kernels.lines_below, len(rules) * directions[here].numel(), *map(shaped, (
-                directions[here], table.at(here), *(part[here] for part in out))))
+            share(output_lines_kernels.lines_below, len(rules) * vectors[here].size, vectors[here], table.at(here),
+                  *(part[here] for part in found))
         ctx.save_for_backward(directions, *given)
         ctx.rules = rules
         return tuple(out)
@@ -73,11 +73,12 @@ class _OutputLines(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         directions, *given = ctx.saved_tensors
         table, found = LineTable(ctx.rules, *given), torch.zeros(directions.shape, dtype=directions.dtype)
+        vectors, of_vectors, *parts = map(shaped, (directions, found, *gradients))
         for here in row_slices(len(directions), directions.shape[2]):
             lines = table.at(here)
-            of_lines = torch.zeros_like(lines)
-            share(output_lines_kernels.gradients, len(ctx.rules) * directions[here].numel(), *map(shaped, (
-                directions[here], lines, *(part[here] for part in gradients), found[here], of_lines)))
+            of_lines = np.zeros_like(lines)
+            share(output_lines_kernels.gradients, len(ctx.rules) * vectors[here].size, vectors[here], lines,
+                  *(part[here] for part in parts), of_vectors[here], of_lines)
             table.add_gradient(here, of_lines)
         return None, found, *table.gradients
 
@@ -112,11 +113,12 @@ class _LineProducts(torch.autograd.Function):
             each = len(some.line)
             out.append([omega.new_empty(size, width) for size, width in
                         ((cells, cell), (each, cell), (each, cell), (each, number))])
+        vectors, features, found = shaped(omega), shaped(projected), [Products(*map(flat, part)) for part in out]
         for span in spans:
             lines = table.at(span.lines)
-            for results, (some, _) in zip(out, entries, strict=True):
-                share(line_products.products, _work(some, span, omega), span.rows.start, span.rows.stop, some,
-                      shaped(omega), span.lines.start, *map(shaped, (lines, projected)), Products(*map(flat, results)))
+            for results, (some, _) in zip(found, entries, strict=True):
+                share(line_products.products, _work(some, span, omega), span.rows.start, span.rows.stop, some, vectors,
+                      span.lines.start, lines, features, results)
         ctx.save_for_backward(omega, projected, *given)
         ctx.rest = spans, entries, rules
         return tuple(part for results in out for part in results)
@@ -129,13 +131,13 @@ class _LineProducts(torch.autograd.Function):
         to_omega, to_projected = (torch.zeros_like(value, memory_format=torch.contiguous_format)
                                   for value in (omega, projected))
         parts = [Products(*map(flat, gradients[start : start + 4])) for start in range(0, len(gradients), 4)]
+        vectors, features, of_vectors, of_features = map(shaped, (omega, projected, to_omega, to_projected))
         for span in spans:
             lines = table.at(span.lines)
-            to_lines = torch.zeros_like(lines)
+            to_lines = np.zeros_like(lines)
             for part, (some, _) in zip(parts, entries, strict=True):
-                share(line_products.gradients, _work(some, span, omega), span.rows.start, span.rows.stop, some,
-                      shaped(omega), span.lines.start, *map(shaped, (lines, projected)), part,
-                      *map(shaped, (to_omega, to_lines, to_projected)))
+                share(line_products.gradients, _work(some, span, omega), span.rows.start, span.rows.stop, some, vectors,
+                      span.lines.start, lines, features, part, of_vectors, to_lines, of_features)
             table.add_gradient(span.lines, to_lines)
         return None, None, None, to_omega, to_projected, *table.gradients
 
@@ -168,7 +170,7 @@ class _ChannelValues(torch.autograd.Function):
         interval, constant, own = (matrix.new_empty(lines, each, width) for each in (1, number, number))
         leaves = matrix.new_empty(slots[-1].leaves.stop, number, width)
         for span, here in zip(spans, slots, strict=True):
-            parts = table.at(span.lines)
+            parts = torch.from_numpy(table.at(span.lines))
             ranges = _signed(parts[:, : 2 + 2 * number].unflatten(1, (2, 1 + number)).transpose(1, 2), matrix, size)
             interval[span.lines], constant[span.lines] = ranges.split([1, number], dim=1)
             for rule in range(number):
@@ -187,7 +189,7 @@ class _ChannelValues(torch.autograd.Function):
         products = _SignedGradient(matrix)
         to_projected = torch.zeros_like(projected, memory_format=torch.contiguous_format)
         for span, here in zip(spans, slots, strict=True):
-            parts = table.at(span.lines)
+            parts = torch.from_numpy(table.at(span.lines))
             to_parts = torch.empty_like(parts)
             ranges = parts[:, : 2 + 2 * number].unflatten(1, (2, 1 + number)).transpose(1, 2)
             found = products(ranges, torch.cat([interval[span.lines], constant[span.lines]], dim=1))
@@ -199,7 +201,7 @@ class _ChannelValues(torch.autograd.Function):
                 share(slot_products.gradients, vectors.numel(), *map(array, (here.line, here.target)), *map(shaped, (
                     _slopes(parts, rule, number), projected, to_vectors, to_slopes, to_projected)))
                 to_parts[:, 2 + 2 * number + rule :: number] = to_slopes
-            table.add_gradient(span.lines, to_parts)
+            table.add_gradient(span.lines, shaped(to_parts))
         return None, None, None, products.of_matrix(), to_projected, *table.gradients
 
 

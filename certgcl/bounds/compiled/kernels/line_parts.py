@@ -47,8 +47,8 @@ def parts_of(lower: Array, upper: Array, bias: Array, gamma: Array, rules: Array
 @compiled
 def gradients(lower: Array, upper: Array, bias: Array, gamma: Array, rules: Array, given: Array, of_lower: Array,
               of_upper: Array, of_bias: Array, of_gamma: Array) -> None:
-    """Writes the gradients of the bounds, and adds to those of bias and γ. Where torch has none at a kink, nor is there
-    one here; of two equal ends each has half."""
+    """Adds the gradients to the last four. Where torch has none at a kink, nor is there one here; of two ends that are
+    equal because of a valley, each has half."""
     number_type, count = given.dtype.type, len(rules)
     zero, half, one = number_type(0), number_type(0.5), number_type(1)
     for line in range(len(lower)):
@@ -67,8 +67,8 @@ def gradients(lower: Array, upper: Array, bias: Array, gamma: Array, rules: Arra
                 first = one if at_low < at_high else half if at_low == at_high else zero
                 of_at_low = of_least * first + of_most * (one - first)
                 of_at_high = of_most * first + of_least * (one - first)
-            of_low[c] = of_at_low * (one if low >= zero else g)
-            of_high[c] = of_at_high * (one if high >= zero else g)
+            of_low[c] += of_at_low * (one if low >= zero else g)
+            of_high[c] += of_at_high * (one if high >= zero else g)
             of_gamma[c] += of_at_low * smaller(low, zero) + of_at_high * smaller(high, zero)
         for rule in range(count):
             constant, constant_spread = given[line, 1 + rule], given[line, 2 + count + rule]

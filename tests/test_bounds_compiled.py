@@ -1,0 +1,196 @@
+"""The bounds by kernels: the same numbers and the same gradients as torch's, in whatever parts they are computed."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from toys import SIX_NODE_BUDGETS, drop_problem, hubs_and_others, random_graph, random_tensor, toy_graph, toy_weights
+
+import certgcl
+from certgcl.bounds import METHODS, BoundMethod, Degree, DropProblem, compiled
+from certgcl.bounds.compiled import degree, layout, threads
+from certgcl.budget import EdgeDropBudget
+from certgcl.encoder import GCNWeights
+from certgcl.errors import BoundError
+
+SETTINGS: dict[str, BoundMethod] = {
+    "degree": Degree(),
+    "degree-fast": METHODS["degree-fast"],
+    "degree-cheap": METHODS["degree-cheap"],
+    "one case": Degree("interval", ("adaptive",), "shared", resolution=1),
+    "shared lines": Degree(lines="shared"),
+    "groups": Degree(lines="shared", resolution=2, slopes=("flat", "parallel")),
+    "hubs": Degree(hubs=4),
+    "released": METHODS["released"],
+    "paper": METHODS["paper"],
+}
+RELU = replace(toy_weights(), slope1=torch.zeros(4).double(), slope2=torch.zeros(3).double())
+SMOOTH = replace(toy_weights(), slope1=toy_weights().slope1 + 0.05, slope2=toy_weights().slope2 + 0.05)  # none is zero
+every_setting = pytest.mark.parametrize("method", SETTINGS.values(), ids=SETTINGS)
+
+Result = tuple[Tensor, ...]
+
+
+def bounds_and_gradients(method: BoundMethod, weights: GCNWeights, problem: DropProblem) -> Result:
+    """The bounds of two directions a node, and the gradients of all weights and of the directions."""
+    given = {name: tensor.clone().requires_grad_(not (tensor == 0).all())  # the γ of a ReLU is a kink
+             for name, tensor in weights.named_tensors()}
+    directions = random_tensor(problem.graph.num_nodes, 2, weights.w2.shape[1], seed=5).to(weights.w1)
+    directions.requires_grad_()
+    bound = method(GCNWeights(**given), problem, directions)
+    with torch.no_grad():
+        assert torch.allclose(method(weights, problem, directions), bound)
+    weight = random_tensor(*bound.shape, seed=6).to(bound)
+    inputs = [tensor for tensor in (*given.values(), directions) if tensor.requires_grad]
+    return bound.detach(), *torch.autograd.grad((weight * bound).sum(), inputs, allow_unused=True)
+
+
+def by_both(method: BoundMethod, weights: GCNWeights, make: Callable[[], DropProblem]) -> tuple[Result, Result]:
+    with compiled.switched_off():
+        by_torch = bounds_and_gradients(method, weights, make())
+    return bounds_and_gradients(method, weights, make()), by_torch
+
+
+def assert_same(one: Result, other: Result, **tolerance: float) -> None:
+    for mine, yours in zip(one, other, strict=True):
+        torch.testing.assert_close(mine, yours, **tolerance)
+
+
+@every_setting
+@pytest.mark.parametrize("budget", SIX_NODE_BUDGETS[:3] + SIX_NODE_BUDGETS[4:], ids=str)
+@pytest.mark.parametrize("weights", [RELU, SMOOTH], ids=["relu", "activations of every kind"])
+def test_kernels_and_torch_agree_in_bounds_and_gradients(method: BoundMethod, budget: EdgeDropBudget,
+                                                         weights: GCNWeights) -> None:
+    graph = random_graph(6, 0.6)
+    assert_same(*by_both(method, weights, lambda: drop_problem(graph, budget)))
+
+
+@every_setting
+def test_they_agree_with_hubs_and_isolated_nodes(method: BoundMethod) -> None:
+    graph, budget = hubs_and_others()
+    assert_same(*by_both(method, SMOOTH, lambda: drop_problem(graph, budget)))
+
+
+@every_setting
+@pytest.mark.parametrize("anchors", [[7, 2, 9], [4], list(range(11, -1, -1))], ids=["some", "one", "all, backwards"])
+def test_they_agree_for_some_anchors_in_any_order(method: BoundMethod, anchors: list[int]) -> None:
+    graph = random_graph(12, 0.35)
+    assert_same(*by_both(method, SMOOTH, lambda: drop_problem(graph, 2, anchors)))
+
+
+@every_setting
+def test_they_agree_in_single_precision(method: BoundMethod) -> None:
+    graph = random_graph(12, 0.35).to("cpu", torch.float32)
+    weights = SMOOTH.to(torch.float32)
+    assert_same(*by_both(method, weights, lambda: drop_problem(graph, 2)), rtol=1e-4, atol=1e-4)
+
+
+@every_setting
+def test_they_agree_without_edges(method: BoundMethod) -> None:
+    graph = toy_graph(nx.empty_graph(3))
+    assert_same(*by_both(method, SMOOTH, lambda: drop_problem(graph, 2)))
+
+
+@every_setting
+def test_ties_share_their_gradient_as_in_torch(method: BoundMethod) -> None:
+    """Every node has the same features, so that all terms of a row tie; its budget is one, so that no case does."""
+    graph = toy_graph(nx.complete_graph(5))
+    alike = graph.x[:1].expand(5, -1).clone()
+    same = certgcl.Graph.from_networkx(nx.complete_graph(5), x=alike)
+    mine, yours = by_both(method, toy_weights(), lambda: drop_problem(same, 1))
+    torch.testing.assert_close(mine[0], yours[0])
+    assert all(torch.isfinite(part).all() for part in mine if part is not None)
+
+
+@every_setting
+@pytest.mark.parametrize("limit", [1, 300])
+def test_in_small_chunks_and_spans_it_is_the_same(method: BoundMethod, limit: int,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, budget = hubs_and_others()
+    whole = bounds_and_gradients(method, toy_weights(), drop_problem(graph, budget))
+    for name in ("MAX_NUMBERS", "MAX_STORED"):
+        monkeypatch.setattr(degree, name, limit)
+    monkeypatch.setattr(layout, "MAX_LINE_VALUES", 16)
+    problem = drop_problem(graph, budget)
+    assert_same(bounds_and_gradients(method, toy_weights(), problem), whole)
+    if isinstance(method, Degree):
+        plan = problem.plan(torch.float64, method.resolution, method.line_sharing(4), method.hubs)
+        assert len(plan.layout.chunks(50)) > 1
+
+
+@every_setting
+@pytest.mark.parametrize("number", [2, 3])
+def test_on_several_threads_it_is_the_same(method: BoundMethod, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, budget = hubs_and_others()
+    alone = bounds_and_gradients(method, toy_weights(), drop_problem(graph, budget))
+    monkeypatch.setattr(threads, "WORTHWHILE", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: number)
+    assert_same(bounds_and_gradients(method, toy_weights(), drop_problem(graph, budget)), alone)
+
+
+def test_every_part_of_a_kernel_is_called_once_and_its_errors_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    parts: list[tuple[int, int, str]] = []
+    threads.share(lambda part, number, name: parts.append((part, number, name)), 10 * threads.WORTHWHILE, "x")
+    assert sorted(parts) == [(0, 3, "x"), (1, 3, "x"), (2, 3, "x")]
+    threads.share(lambda part, number: parts.append((part, number, "small")), 1)
+    assert parts[-1] == (0, 1, "small")
+
+    def fails(part: int, number: int) -> None:
+        if part == 2:
+            raise ValueError("of part 2")
+
+    with pytest.raises(ValueError, match="of part 2"):
+        threads.share(fails, 10 * threads.WORTHWHILE)
+
+
+@pytest.mark.parametrize("name", ["w1", "b1", "w2"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("method", ["degree", "degree-fast", "degree-cheap"])
+def test_what_is_not_finite_is_never_a_finite_bound(name: str, value: float, method: str) -> None:
+    graph, weights = random_graph(8, 0.5), toy_weights()
+    broken = getattr(weights, name).clone()
+    broken.view(-1)[0] = value
+    directions = random_tensor(8, 1, 3, seed=0)
+    bound = METHODS[method](replace(weights, **{name: broken}), drop_problem(graph, 1), directions)
+    assert not torch.isfinite(bound).any()
+
+
+def test_numbers_that_overflow_are_refused() -> None:
+    weights = toy_weights()
+    huge = replace(weights, w1=1e200 * weights.w1, w2=1e200 * weights.w2)
+    for kernels in (nullcontext, compiled.switched_off):
+        with kernels(), pytest.raises(BoundError):
+            certgcl.node_compactness(huge, random_graph(8, 0.5), 1)
+
+
+def test_kernels_serve_the_cpu_unless_switched_off() -> None:
+    cpu = torch.device("cpu")
+    assert compiled.usable(cpu)
+    assert not compiled.usable(torch.device("meta"))
+    with compiled.switched_off():
+        assert not compiled.usable(cpu)
+        with compiled.switched_off():
+            assert not compiled.usable(cpu)
+        assert not compiled.usable(cpu)
+    assert compiled.usable(cpu)
+
+
+def test_without_numba_torch_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_installed", lambda: False)
+    monkeypatch.setattr(degree, "layer1", None)  # what would be called
+    graph = random_graph(8, 0.5)
+    bound = METHODS["degree"](toy_weights(), drop_problem(graph, 1), random_tensor(8, 1, 3, seed=0))
+    assert np.isfinite(bound.numpy()).all()
+
+
+def test_a_total_budget_is_torch_s_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(degree, "layer1", None)
+    graph = random_graph(12, 0.5)
+    problem = drop_problem(graph, EdgeDropBudget(local=3, total=2))
+    assert METHODS["degree"](toy_weights(), problem, random_tensor(12, 1, 3, seed=0)).isfinite().all()

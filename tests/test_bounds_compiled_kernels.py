@@ -1,0 +1,112 @@
+"""The kernels one by one, beside what they stand for in torch."""
+
+import numpy as np
+import pytest
+import torch
+from toys import drop_problem, hubs_and_others, random_tensor
+
+from certgcl.activation import SlopeRule, TwoPieceLinear
+from certgcl.bounds.blocks import blocks
+from certgcl.bounds.compiled.kernels.numerics import compiled, larger, smaller
+from certgcl.bounds.compiled.layout import Lemma
+from certgcl.bounds.compiled.lines import LineTable, output_lines
+from certgcl.bounds.compiled.minima import row_minima
+from certgcl.bounds.counts import drop_cases
+from certgcl.bounds.layer1 import line_parts
+from certgcl.bounds.plan import FlatCases
+from certgcl.bounds.rows import case_minima, least_terms
+
+RULES: list[tuple[SlopeRule, ...]] = [("parallel",), ("adaptive",), ("flat",), ("adaptive", "flat", "parallel")]
+
+
+@compiled
+def _extremes(one: np.ndarray, other: np.ndarray, largest: np.ndarray, smallest: np.ndarray) -> None:
+    for c in range(len(one)):
+        largest[c] = larger(one[c], other[c])
+        smallest[c] = smaller(one[c], other[c])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_larger_and_the_smaller_of_two(dtype: type) -> None:
+    one = np.array([1, -2, np.inf, np.nan, 0, 3] * 3, dtype)
+    other = np.array([2, -3, 5, 1, np.nan, 3] * 3, dtype)
+    largest, smallest = np.empty_like(one), np.empty_like(one)
+    _extremes(one, other, largest, smallest)
+    assert largest.tolist() == [2, -2, np.inf, 1, 0, 3] * 3
+    assert smallest.tolist() == [1, -3, 5, 1, 0, 3] * 3
+
+
+@pytest.mark.parametrize("resolution", [1, 2, 9])
+@pytest.mark.parametrize("following", [False, True])
+@pytest.mark.parametrize("width", [1, 3, 200], ids=["one column", "few", "several strips"])
+def test_the_row_lemma(resolution: int, following: bool, width: int) -> None:
+    graph, budget = hubs_and_others()
+    hop = drop_problem(graph, budget).neighbourhood(torch.float64).inner
+    cases = drop_cases(hop, resolution)
+    flat = FlatCases(cases)
+    values, own, squared = (random_tensor(len(hop.targets), width, seed=seed) for seed in range(3))
+    lemma = Lemma.of(hop, cases, flat, hop.col, hop.own[flat.row])
+    found = row_minima(lemma, values, own, squared, following)
+    assert found.shape == (1 + following, len(flat.row), width)
+    block, = blocks(hop, cases, lambda size, cases: 1, torch.arange(len(hop.nodes)))
+    terms = least_terms(block, values[block.target])[:, :, None, None]
+    plain = case_minima(block, terms, own[block.own][:, None, None], squared[block.own][:, None, None], following)
+    for mine, yours in zip(found, plain, strict=True):
+        table = torch.full((len(hop.nodes), cases.most, width), torch.nan, dtype=torch.float64)
+        table[block.rows] = yours[:, 0]
+        torch.testing.assert_close(mine, table[flat.row, flat.case])
+
+
+def test_the_row_lemma_on_both_signs() -> None:
+    graph, budget = hubs_and_others()
+    hop = drop_problem(graph, budget).neighbourhood(torch.float64).inner
+    cases = drop_cases(hop, 9)
+    flat = FlatCases(cases)
+    values = random_tensor(len(hop.targets), 5, seed=0)
+    both, = row_minima(Lemma.of(hop, cases, flat, hop.col, hop.own[flat.row], both_signs=True), values, values)
+    one = Lemma.of(hop, cases, flat, hop.col, hop.own[flat.row])
+    torch.testing.assert_close(both[::2], row_minima(one, values, values)[0])
+    torch.testing.assert_close(both[1::2], row_minima(one, -values, -values)[0])
+
+
+def test_the_gradient_of_the_row_lemma() -> None:
+    graph, budget = hubs_and_others()
+    hop = drop_problem(graph, budget).neighbourhood(torch.float64).inner
+    cases = drop_cases(hop, 3)
+    flat = FlatCases(cases)
+    lemma = Lemma.of(hop, cases, flat, hop.col, hop.own[flat.row], both_signs=True)
+    given = [random_tensor(len(hop.targets), 2, seed=seed).requires_grad_() for seed in range(3)]
+    assert torch.autograd.gradcheck(lambda *tables: row_minima(lemma, *tables, following=True), given)
+
+
+def bounds_of_every_kind(*gammas: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Below, above and around zero, touching it, and of no width."""
+    lower = torch.tensor([-2.0, -1.0, 0.5, -0.7, -1.0, 0.0, 0.3, -0.4, 0.0], dtype=torch.float64)
+    upper = torch.tensor([-1.0, 2.0, 1.5, 0.2, 0.0, 1.0, 0.3, -0.4, 0.0], dtype=torch.float64)
+    count = len(gammas)
+    return (lower[:, None].expand(-1, count).contiguous(), upper[:, None].expand(-1, count).contiguous(),
+            random_tensor(count, seed=1), torch.tensor(gammas, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("gammas", [(0.0, 0.3, 1.0, 1.5), (-0.4, -1.0)], ids=["rising", "with a valley"])
+@pytest.mark.parametrize("rules", RULES, ids=str)
+def test_ranges_and_lines_of_layer_1(rules: tuple[SlopeRule, ...], gammas: tuple[float, ...]) -> None:
+    given = [value.requires_grad_() for value in bounds_of_every_kind(*gammas)]
+    lower, upper, bias, gamma = given
+    plain = line_parts(TwoPieceLinear(gamma), bias, lower, upper, rules)
+    table = LineTable(rules, *given)
+    everything = slice(0, len(lower))
+    parts = table.at(everything)
+    torch.testing.assert_close(torch.from_numpy(parts), plain.detach())
+    weight = random_tensor(*plain.shape, seed=2)
+    table.add_gradient(everything, weight.numpy())
+    for mine, yours in zip(table.gradients, torch.autograd.grad(plain, given, weight), strict=True):
+        torch.testing.assert_close(mine, yours)
+
+
+@pytest.mark.parametrize("rules", RULES, ids=str)
+def test_the_gradient_of_output_lines(rules: tuple[SlopeRule, ...]) -> None:
+    lower, upper, bias, gamma = bounds_of_every_kind(0.1, 0.3, 0.9, 1.5, -0.4)
+    given = [random_tensor(4, 2, 5, seed=3), lower[:4] + 0.01, upper[:4] + 0.02, bias, gamma]
+    given = [value.requires_grad_() for value in given]
+    assert torch.autograd.gradcheck(lambda *tensors: output_lines(rules, *tensors), given)
