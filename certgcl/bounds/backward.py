@@ -27,10 +27,15 @@ from certgcl.encoder import GCNWeights
 
 MAX_PAIR_VALUES = 1 << 26  # held at a time; half a gigabyte in float64
 MIN_CHANNELS = 8
+CHANNELS = 32  # with their negatives, the columns that kernels treat at a time
 
 class Minimum(Protocol):
     """A lower bound ``(F, M)`` of ``ω · Σ_j Â_ij h_j`` for every anchor i in all its cases and M functionals ω, from
     the best slope rule for each of its parts."""
+
+    def values_of_channel(self) -> int:
+        """About how many values are held at a time for a functional that all anchors share, by each rule."""
+        ...
 
     def of_channels(self, matrix: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
         """For the columns of a matrix ``(d1, m)`` and their negatives."""
@@ -47,6 +52,11 @@ class MinimumOverFunctionals(ABC):
     def __init__(self, plan: DropPlan) -> None:
         self.plan = plan
 
+    def values_of_channel(self) -> int:
+        plan = self.plan
+        return max(int((plan.anchor_cases.number * plan.hood.outer.degree).sum()),
+                   int((plan.line_cases.number * plan.hood.inner.degree).sum()))
+
     def of_channels(self, matrix: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
         return self(ChannelFunctionals(matrix, self.plan, layer1, rules))
 
@@ -62,10 +72,9 @@ def refine_layer2(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Seque
     """Bounds of the second pre-activations, from the functionals ``±W2[:, m]`` and never worse than ``interval``."""
     w2, b2 = layer1.weights.w2, layer1.weights.b2
     lower, upper = interval
-    # Channels are independent: as many at once as the values of all pairs, or slots, in all cases leave room for.
-    pairs = int((plan.anchor_cases.number * plan.hood.outer.degree).sum())
-    slots = int((plan.line_cases.number * plan.hood.inner.degree).sum())
-    at_once = max(MIN_CHANNELS, MAX_PAIR_VALUES // (2 * max(1, pairs, slots) * len(rules)))
+    # Channels are independent: as many at once as their values leave room for.
+    at_once = max(MIN_CHANNELS, MAX_PAIR_VALUES // (2 * max(1, minimum.values_of_channel()) * len(rules)))
+    at_once -= at_once % CHANNELS if at_once > CHANNELS else 0
     found = [minimum.of_channels(columns, layer1, rules).chunk(2, dim=1)
              for columns in w2.split(at_once, dim=1)]
     return (best([lower, b2 + torch.cat([positive for positive, _ in found], dim=1)]),

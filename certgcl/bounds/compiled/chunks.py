@@ -8,7 +8,7 @@ from torch import Tensor
 from certgcl.bounds.compiled.kernels.line_products import Entries
 from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, Visits
 from certgcl.bounds.compiled.kernels.row_lemma import Rows, Terms
-from certgcl.bounds.compiled.layout import Layout, Lemma, Span, array, scale_parts, spans
+from certgcl.bounds.compiled.layout import Layout, Lemma, Span, array, ranges, scale_parts, spans
 from certgcl.bounds.plan import starts
 
 
@@ -22,13 +22,8 @@ def chunks_of(layout: Layout, cells: int) -> "list[RowChunk]":
     rank = torch.arange(len(row)) - starts(number)[row]
     begin = layout.start[row] + rank * most[row]
     end = (begin + most[row]).minimum(layout.start[row + 1])
-    total, found, first = starts(each[row] * (end - begin)), [], 0
-    while first < len(row):
-        after = max(first + 1, int(torch.searchsorted(total, total[first] + cells, right=True)) - 1)
-        here = slice(first, after)
-        found.append(RowChunk(layout, row[here], begin[here], end[here]))
-        first = after
-    return found
+    pieces = [slice(here.start, here.stop) for here in ranges(starts(each[row] * (end - begin)), cells)]
+    return [RowChunk(layout, row[here], begin[here], end[here]) for here in pieces]
 
 
 class RowChunk:

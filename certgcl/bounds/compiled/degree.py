@@ -48,19 +48,25 @@ class CompiledMinimum:
     def __init__(self, plan: DropPlan) -> None:
         self.layout = plan.layout
 
+    def values_of_channel(self) -> int:
+        layout = self.layout
+        visits = len(layout.slot) if torch.is_grad_enabled() else 0
+        return max(int(layout.leaf_start[-1]), 2 * len(layout.flat_rows.row), visits)
+
     def of_channels(self, matrix: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
         layout, width = self.layout, matrix.shape[0]
         interval, constant, own, leaves = channel_values(layout.spans(width), layout.channel_slots(width), rules,
                                                          matrix, layer1)
-        without, following = row_minima(layout.channels_at_rows, leaves, own, following=True)
-        phi = pair_values(*layout.channel_visits, len(rules), without, following, constant, interval, leaves, leaves)
-        value, = row_minima(layout.channels_at_anchors, phi, constant, own)
-        return most(value.unflatten(1, (len(rules), -1)), dim=1)
+        tables = *row_minima(layout.channels_at_rows, leaves, own, following=True), constant, interval, leaves, leaves
+        parts = []
+        for visits, lemma in layout.channels_at_anchors(max(1, _limit() // constant.shape[1])):
+            phi = pair_values(visits, layout.channel_neighbours, len(rules), *tables)
+            parts.append(row_minima(lemma, phi, constant, own)[0])
+        return most(torch.cat(parts).unflatten(1, (len(rules), -1)), dim=1)
 
     def of_anchors(self, omega: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
         layout, (_, number, width) = self.layout, omega.shape
-        limit = MAX_STORED if torch.is_grad_enabled() else MAX_NUMBERS
-        chunks = layout.chunks(max(1, limit // (len(rules) * number)))
+        chunks = layout.chunks(max(1, _limit() // (len(rules) * number)))
         products = partial(products_at_entries, rules=rules, omega=omega, layer1=layer1)
         if len(chunks) == 1:  # lines serve both
             (pairs, own, constant, _), at_rows = products(layout.spans(width), [layout.own_entries, chunks[0].entries])
@@ -75,6 +81,11 @@ class CompiledMinimum:
             phi, _ = joined((recomputed(partial(part, chunk), ALWAYS) for chunk in chunks), len(layout.slot))
         value, = row_minima(layout.anchors_at_anchors, phi, constant, own)
         return most(value.unflatten(1, (len(rules), -1)), dim=1)
+
+
+def _limit() -> int:
+    """Of numbers in a table that is not held for all rows."""
+    return MAX_STORED if torch.is_grad_enabled() else MAX_NUMBERS
 
 
 def _phi(chunk: RowChunk, rules: int, pairs: Tensor, at_rows: tuple[Tensor, ...]) -> Tensor:

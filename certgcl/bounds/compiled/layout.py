@@ -98,6 +98,7 @@ class Layout:
         self.start = starts(self.around)
         self._spans: dict[int, list[Span]] = {}
         self._channel_slots: dict[int, list[ChannelSlots]] = {}
+        self._channels_at_anchors: dict[int, list[tuple[Visits, Lemma]]] = {}
         self._chunks: dict[int, list[RowChunk]] = {}
 
     @cached_property
@@ -172,16 +173,39 @@ class Layout:
         return Lemma.of(self.hood.inner, self.plan.row_cases, self.flat_rows, self._channel_place, self._row_line)
 
     @cached_property
-    def channels_at_anchors(self) -> Lemma:
-        return self._at_anchors(self.visit_of_pair, self.own_line, scaled=False)
-
-    @cached_property
-    def channel_visits(self) -> tuple[Visits, Neighbours]:
-        pair = self.leaf_start[self.hood.leaf_of_pair[self.pair]] + (self.case if self.plan.by_count else 0)
+    def channel_neighbours(self) -> Neighbours:
         flat = self.flat_rows
-        rows = self.neighbours(flat.start, flat.row, flat.case, slice(None), torch.arange(len(flat.row)),
-                               self._row_line, self._channel_place, torch.ones_like(self.around, dtype=torch.bool))
-        return self.visits(slice(None), self.row, self.slot, torch.zeros_like(self.row), pair), rows
+        everything, lined = slice(None), torch.ones_like(self.around, dtype=torch.bool)
+        return self.neighbours(flat.start, flat.row, flat.case, everything, torch.arange(len(flat.row)), self._row_line,
+                               self._channel_place, lined)
+
+    def channels_at_anchors(self, visits: int) -> "list[tuple[Visits, Lemma]]":
+        """The anchors, in ranges with about so many visits at the most: their visits, and the lemma at the anchors."""
+        if visits not in self._channels_at_anchors:
+            total = starts(self.hood.outer.degree * self.plan.anchor_cases.number)
+            self._channels_at_anchors[visits] = [self._at_some_anchors(here) for here in ranges(total, visits)]
+        return self._channels_at_anchors[visits]
+
+    def _at_some_anchors(self, anchors: range) -> "tuple[Visits, Lemma]":
+        outer, cases, flat = self.hood.outer, self.plan.anchor_cases, self.plan.flat
+        here, slots = slice(anchors.start, anchors.stop), slice(*outer.rowptr[[anchors.start, anchors.stop]].tolist())
+        number = cases.number[outer.row[slots]]
+        pair = torch.repeat_interleave(torch.arange(slots.start, slots.stop), number)
+        start = starts(number)
+        case = torch.arange(len(pair)) - start[pair - slots.start]
+        which = self.visit_of_pair[pair, case]
+        leaf = self.leaf_start[self.hood.leaf_of_pair[pair]] + (case if self.plan.by_count else 0)
+        visits = self.visits(which, self.row[which], self.slot[which], torch.zeros_like(pair), leaf)
+        entries = slice(*flat.start[[anchors.start, anchors.stop]].tolist())
+        row, case = flat.row[entries], flat.case[entries]
+        rows = Rows(*map(array, (
+            outer.rowptr[anchors.start : anchors.stop + 1] - slots.start, outer.droppable[slots], outer.degree[here],
+            flat.start[anchors.start : anchors.stop + 1] - entries.start, cases.first[row, case], cases.last[row, case],
+            torch.ones_like(outer.degree[here]))))
+        ones = torch.ones_like(outer.low[slots])
+        place, out = start[:-1, None] + torch.arange(cases.most), torch.arange(len(row))
+        terms = Terms(array(place), array(ones), array(0 * ones), array(self.own_line[entries]), array(out), 1)
+        return visits, Lemma(rows, (terms,), len(row), len(pair))
 
     @property
     def _channel_place(self) -> Tensor:
@@ -191,7 +215,7 @@ class Layout:
     def _row_line(self) -> Tensor:
         return self.line_at(self.flat_rows.row, self.flat_rows.case)
 
-    def visits(self, which: slice, row: Tensor, slot: Tensor, column: Tensor, pair: Tensor) -> Visits:
+    def visits(self, which: Tensor | slice, row: Tensor, slot: Tensor, column: Tensor, pair: Tensor) -> Visits:
         """Some visits: the places of their rows and slots, and their cells."""
         outer, cases = self.hood.outer, self.plan.anchor_cases
         edge, scale = self.pair[which], both_ends(cases.scale(outer.low.dtype), self.anchor[which], self.case[which])
@@ -251,6 +275,20 @@ class Layout:
         if cells not in self._chunks:
             self._chunks[cells] = chunks_of(self, cells)
         return self._chunks[cells]
+
+
+def ranges(total: Tensor, limit: int) -> list[range]:
+    """Items in ranges that have about as much.
+
+    Args:
+        total: how much goes before every item, and in all.
+    """
+    found, first = [], 0
+    while first < len(total) - 1:
+        after = max(first + 1, int(torch.searchsorted(total, total[first] + limit, right=True)) - 1)
+        found.append(range(first, after))
+        first = after
+    return found
 
 
 def both_ends(scale: Scale, row: Tensor, case: Tensor) -> tuple[Tensor, Tensor]:

@@ -61,9 +61,9 @@ def _scales(visit: int, case: int, visits: Visits, rows: Neighbours) -> tuple[fl
 
 @inlined
 def _line(visit: int, case: int, at: int, w: int, rule: int, number: int, visits: Visits, rows: Neighbours,
-          tables: Values, rules: int, chosen: Array, line: Array) -> None:
-    """``s_j (s_j C_jj + s_j τ C_ji + rest_ij) + e_j`` by one rule; and one where i is none of the terms dropped."""
-    row, slot, cell, one = visits.row[visit], visits.slot[visit], rules * number, line.dtype.type(1)
+          tables: Values, rules: int, track: bool, chosen: Array, line: Array) -> None:
+    """``s_j (s_j C_jj + s_j τ C_ji + rest_ij) + e_j`` by one rule; if to be tracked, one where i is not dropped."""
+    row, slot, cell = visits.row[visit], visits.slot[visit], rules * number
     scale, spread, product, product_spread, _, _ = _scales(visit, case, visits, rows)
     column, start = visits.column[visit], rule * number + at
     place = (rows.place[slot, min(case - rows.case[row], rows.place.shape[1] - 1)] + column) * cell + start
@@ -71,37 +71,42 @@ def _line(visit: int, case: int, at: int, w: int, rule: int, number: int, visits
     without, following = tables.without[out : out + w], tables.following[out : out + w]
     leaf, constant = tables.leaves[place : place + w], tables.constant[own : own + w]
     middle, radius = rows.middle[slot], rows.radius[slot]
-    for c in range(w):
-        least = middle * leaf[c] - radius * abs(leaf[c])
-        line[c] = without[c] - (scale * least + spread * abs(least))
-    if visits.droppable[visit]:
+    droppable = visits.droppable[visit]
+    if track:
         for c in range(w):
-            chosen[c] = line.dtype.type(line[c] >= following[c])
+            least = middle * leaf[c] - radius * abs(leaf[c])
+            kept = without[c] - (scale * least + spread * abs(least))
+            chosen[c] = line.dtype.type(kept >= following[c] or not droppable)
+    if droppable:
         for c in range(w):
-            line[c] = larger(line[c], following[c])
+            least = middle * leaf[c] - radius * abs(leaf[c])
+            kept = larger(without[c] - (scale * least + spread * abs(least)), following[c])
+            line[c] = kept + constant[c] + (product * leaf[c] - product_spread * abs(leaf[c]))
     else:
         for c in range(w):
-            chosen[c] = one
-    for c in range(w):
-        line[c] += constant[c] + (product * leaf[c] - product_spread * abs(leaf[c]))
+            least = middle * leaf[c] - radius * abs(leaf[c])
+            kept = without[c] - (scale * least + spread * abs(least))
+            line[c] = kept + constant[c] + (product * leaf[c] - product_spread * abs(leaf[c]))
 
 
 @inlined
 def _value(visit: int, case: int, at: int, w: int, number: int, visits: Visits, rows: Neighbours, tables: Values,
-           rules: int, value: Array, best: Array, chosen: Array, line: Array) -> None:
-    """The interval or the best line, whichever is larger; and which, minus one for the interval."""
+           rules: int, track: bool, value: Array, best: Array, chosen: Array, line: Array) -> None:
+    """The interval or the best line, whichever is larger; if to be tracked, which one, minus one for the interval."""
     own = (rows.own[case] + visits.column[visit]) * number + at
     interval = tables.interval[own : own + w]
     for c in range(w):
         value[c] = interval[c]
-    for c in range(w):
-        best[c] = -1
+    if track:
+        for c in range(w):
+            best[c] = -1
     if rows.lined[visits.row[visit]]:
         for rule in range(rules):
-            _line(visit, case, at, w, rule, number, visits, rows, tables, rules, chosen, line)
-            name = value.dtype.type(rule)
-            for c in range(w):
-                best[c] = larger(best[c], name if line[c] > value[c] else best.dtype.type(-1))
+            _line(visit, case, at, w, rule, number, visits, rows, tables, rules, track, chosen, line)
+            if track:
+                name, none = value.dtype.type(rule), value.dtype.type(-1)
+                for c in range(w):
+                    best[c] = larger(best[c], name if line[c] > value[c] else none)
             for c in range(w):  # NaN where the line is not finite
                 value[c] = larger(value[c], line[c]) + (line[c] - line[c])
 
@@ -123,7 +128,7 @@ def minima(part: int, parts: int, visits: Visits, rows: Neighbours, tables: Valu
             for case in range(rows.case[row], rows.case[row + 1]):
                 if rows.first[case] > visits.reach[visit]:
                     break
-                _value(visit, case, at, w, number, visits, rows, tables, rules, value, best, chosen, line)
+                _value(visit, case, at, w, number, visits, rows, tables, rules, False, value, best, chosen, line)
                 scale, spread, _, _, square, square_spread = _scales(visit, case, visits, rows)
                 for rule in range(rules):
                     place = (visits.pair[visit] * rules + rule) * number + at
@@ -161,7 +166,7 @@ def gradients(part: int, parts: int, visits: Visits, rows: Neighbours, tables: V
                 name = number_type(case - rows.case[row])
                 several = rows.case[row + 1] - rows.case[row] > 1
                 if several:
-                    _value(visit, case, at, w, number, visits, rows, tables, rules, value, best, chosen, line)
+                    _value(visit, case, at, w, number, visits, rows, tables, rules, False, value, best, chosen, line)
                 scale, spread, _, _, square, square_spread = _scales(visit, case, visits, rows)
                 for rule in range(rules):
                     if name == zero:
@@ -186,7 +191,7 @@ def gradients(part: int, parts: int, visits: Visits, rows: Neighbours, tables: V
                 if rows.first[case] > visits.reach[visit]:
                     break
                 name = number_type(case - rows.case[row])
-                _value(visit, case, at, w, number, visits, rows, tables, rules, value, best, chosen, line)
+                _value(visit, case, at, w, number, visits, rows, tables, rules, True, value, best, chosen, line)
                 scale, spread, product, product_spread, square, square_spread = _scales(visit, case, visits, rows)
                 for c in range(w):
                     change[c] = zero
@@ -223,7 +228,7 @@ def gradients(part: int, parts: int, visits: Visits, rows: Neighbours, tables: V
                     name = number_type(rule)
                     for c in range(w):
                         share[c] = change[c] * number_type(best[c] == name)
-                    _line(visit, case, at, w, rule, number, visits, rows, tables, rules, chosen, line)
+                    _line(visit, case, at, w, rule, number, visits, rows, tables, rules, True, chosen, line)
                     start = rule * number + at
                     place = (rows.own[case] + column) * rules * number + start
                     of_constant = of.constant[place : place + w]

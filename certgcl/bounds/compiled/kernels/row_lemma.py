@@ -45,10 +45,29 @@ def least_term(terms: Terms, slot: int, rank: int, cell: int, start: int, w: int
 
 
 @inlined
+def inserted(wanted: int, droppable: int) -> bool:
+    """Whether as many of the largest are found faster by insertion than by sorting all."""
+    exponent = np.log2(droppable + 1.0)
+    return 3 * wanted <= exponent * exponent
+
+
+@inlined
+def exchange(top: Array, one: int, other: int, w: int) -> None:
+    """The larger first."""
+    for c in range(w):
+        held, coming = top[one, c], top[other, c]
+        top[one, c] = larger(held, coming)
+        top[other, c] = smaller(held, coming)
+
+
+@inlined
 def sort(row: int, rank: int, wanted: int, w: int, start: int, rows: Rows, terms: Terms, cell: int, values: Array,
          top: Array, total: Array, term: Array) -> int:
-    """The largest droppable terms of a row in ``top``, by insertion, and the sum of all in ``total``; how many."""
-    filled = 0
+    """The largest droppable terms of a row in ``top``, and the sum of all in ``total``; how many are found."""
+    filled, droppable = 0, 0
+    for slot in range(rows.start[row], rows.start[row + 1]):
+        droppable += rows.droppable[slot]
+    insert = inserted(wanted, droppable)
     for c in range(w):
         total[c] = 0
     for slot in range(rows.start[row], rows.start[row + 1]):
@@ -56,16 +75,28 @@ def sort(row: int, rank: int, wanted: int, w: int, start: int, rows: Rows, terms
         for c in range(w):
             total[c] += term[c]
         if rows.droppable[slot]:
-            for place in range(filled):
-                for c in range(w):
-                    held, coming = top[place, c], term[c]
-                    top[place, c] = larger(held, coming)
-                    term[c] = smaller(held, coming)
-            if filled < wanted:
+            if insert:
+                for place in range(filled):
+                    for c in range(w):
+                        held, coming = top[place, c], term[c]
+                        top[place, c] = larger(held, coming)
+                        term[c] = smaller(held, coming)
+            if filled < wanted or not insert:
                 for c in range(w):
                     top[filled, c] = term[c]
                 filled += 1
-    return filled
+    if not insert:  # Batcher's odd-even merge sort
+        length = 1
+        while length < filled:
+            step = length
+            while step:
+                for first in range(step % length, filled - step, 2 * step):
+                    for place in range(first, min(first + step, filled - step)):
+                        if place // (2 * length) == (place + step) // (2 * length):
+                            exchange(top, place, place + step, w)
+                step //= 2
+            length *= 2
+    return min(filled, wanted)
 
 
 @compiled
@@ -82,7 +113,11 @@ def minima(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values: A
     one, zero = number_type(1), number_type(0)  # a plain 1 would turn single precision into double
     sign, limit = number_type(terms.sign), number_type(np.finfo(values.dtype).max)
     shifts, where, alike = len(least), count.size > 0, terms.place.shape[1] == 1
-    top = np.empty((rows.last.max() + shifts, LANES), values.dtype)
+    most = 1
+    for row in range(len(rows.degree)):
+        wanted = rows.last[rows.case[row + 1] - 1] + shifts
+        most = max(most, wanted if inserted(wanted - 1, rows.degree[row]) else rows.degree[row])
+    top = np.empty((most, LANES), values.dtype)
     term, total, rest, mine, new, best, gone, edge, mark = np.empty((9, LANES), values.dtype)
     for row in range(len(rows.degree)):
         width = rows.width[row] * cell
