@@ -224,8 +224,9 @@ def _rows(change: Callable[[row_lemma.Rows], row_lemma.Rows]) -> Patch:
     return apply
 
 
-no_minimum_over_the_counts_by_kernels = _rows(lambda rows: rows._replace(last=rows.first))
-one_drop_fewer_by_kernels = _rows(lambda rows: rows._replace(last=np.maximum(rows.last - 1, rows.first)))
+no_minimum_over_the_counts_by_kernels = _rows(lambda rows: rows._replace(first=0 * rows.first, last=0 * rows.last))
+one_drop_fewer_by_kernels = _rows(lambda rows: rows._replace(first=np.maximum(rows.first - 1, 0),
+                                                             last=np.maximum(rows.last - 1, 0)))
 nothing_droppable_by_kernels = _rows(lambda rows: rows._replace(droppable=np.zeros_like(rows.droppable)))
 
 
