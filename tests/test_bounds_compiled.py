@@ -1,8 +1,12 @@
 """The bounds by kernels: the same numbers and the same gradients as torch's, in whatever parts they are computed."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -131,6 +135,12 @@ def test_on_several_threads_it_is_the_same(method: BoundMethod, number: int, mon
     monkeypatch.setattr(threads, "WORTHWHILE", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: number)
     assert_same(bounds_and_gradients(method, toy_weights(), drop_problem(graph, budget)), alone)
+
+
+def test_no_kernel_leaves_its_arrays(tmp_path: Path) -> None:
+    checked = {**os.environ, "NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    script = Path(__file__).with_name("bounds_checked.py")
+    subprocess.run([sys.executable, str(script)], env=checked, check=True, cwd=script.parents[1])
 
 
 def test_every_part_of_a_kernel_is_called_once_and_its_errors_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:

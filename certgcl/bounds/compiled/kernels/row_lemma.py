@@ -113,11 +113,7 @@ def minima(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values: A
     one, zero = number_type(1), number_type(0)  # a plain 1 would turn single precision into double
     sign, limit = number_type(terms.sign), number_type(np.finfo(values.dtype).max)
     shifts, where, alike = len(least), count.size > 0, terms.place.shape[1] == 1
-    most = 1
-    for row in range(len(rows.degree)):
-        wanted = rows.last[rows.case[row + 1] - 1] + shifts
-        most = max(most, wanted if inserted(wanted - 1, rows.degree[row]) else rows.degree[row])
-    top = np.empty((most, LANES), values.dtype)
+    top = np.empty((rows.degree.max() + 1, LANES), values.dtype)
     term, total, rest, mine, new, best, gone, edge, mark = np.empty((9, LANES), values.dtype)
     for row in range(len(rows.degree)):
         width = rows.width[row] * cell
