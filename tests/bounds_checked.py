@@ -1,4 +1,4 @@
-"""Every setting by kernels on graphs of many kinds, with gradients; to be run where numba checks the bounds of arrays."""
+"""Every setting by kernels on graphs of many kinds, with gradients; run where numba checks the bounds of arrays."""
 
 import networkx as nx
 import torch
