@@ -7,6 +7,7 @@ from toys import drop_problem, hubs_and_others, random_tensor
 
 from certgcl.activation import SlopeRule, TwoPieceLinear
 from certgcl.bounds.blocks import blocks
+from certgcl.bounds.compiled.kernels import numerics
 from certgcl.bounds.compiled.kernels.numerics import compiled, larger, smaller
 from certgcl.bounds.compiled.layout import Lemma
 from certgcl.bounds.compiled.lines import LineTable, output_lines
@@ -34,6 +35,21 @@ def test_the_larger_and_the_smaller_of_two(dtype: type) -> None:
     _extremes(one, other, largest, smallest)
     assert largest.tolist() == [2, -2, np.inf, 1, 0, 3] * 3
     assert smallest.tolist() == [1, -3, 5, 1, 0, 3] * 3
+
+
+def test_a_kernel_that_cannot_be_kept_on_disk_is_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    njit = numerics.numba.njit
+
+    def read_only(*, cache: bool = False, **options: object) -> object:
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return njit(**options)
+
+    monkeypatch.setattr(numerics.numba, "njit", read_only)
+    kernel = compiled(_extremes.py_func)
+    largest = np.empty(1)
+    kernel(np.ones(1), np.zeros(1), largest, np.empty(1))
+    assert largest.tolist() == [1.0]
 
 
 @pytest.mark.parametrize("resolution", [1, 2, 9])

@@ -1,7 +1,8 @@
 """The bounds by kernels that numba compiles for the processor: the same formulas, several times as fast.
 
 They are used for tensors on a CPU where numba is installed (``pip install "certgcl[fast]"``), and never needed: torch
-does the same work without them, and on other devices.
+does the same work without them, and on other devices. The first call on a machine takes some ten seconds to compile
+them; they are kept on disk then.
 """
 
 import importlib.util

@@ -1,6 +1,7 @@
 """How kernels are compiled, and the larger and smaller of two numbers as processors have them."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import numba
@@ -17,13 +18,20 @@ LANES = 64  # columns treated at a time: a few vector registers each, so that wh
 def compiled(kernel: Kernel) -> Kernel:
     """Compiled when first called, and kept on disk. Products may be fused with sums; NaN and infinity stay what they
     are, so that they reach the certificate and are refused there."""
-    return cast(Kernel, numba.njit(nogil=True, cache=True, fastmath={"contract", "nsz"}, error_model="numpy")(kernel))
+    return _made(kernel, {"contract", "nsz"})
 
 
 def compiled_sums(kernel: Kernel) -> Kernel:
     """The same for sums that may be taken in any order."""
-    made = numba.njit(nogil=True, cache=True, fastmath={"contract", "nsz", "reassoc"}, error_model="numpy")(kernel)
-    return cast(Kernel, made)
+    return _made(kernel, {"contract", "nsz", "reassoc"})
+
+
+def _made(kernel: Kernel, freedoms: set[str]) -> Kernel:
+    make = partial(numba.njit, nogil=True, fastmath=freedoms, error_model="numpy")
+    try:
+        return cast(Kernel, make(cache=True)(kernel))
+    except RuntimeError:  # no folder to keep it in can be written to: it is compiled anew in every process
+        return cast(Kernel, make()(kernel))
 
 
 def inlined(function: Kernel) -> Kernel:
