@@ -1,8 +1,21 @@
 """Ranges and lines of an activation on intervals, see :func:`certgcl.bounds.layer1.line_parts`, and their gradients."""
 
-from certgcl.bounds.compiled.kernels.numerics import Array, compiled, larger, smaller
+from certgcl.bounds.compiled.kernels.numerics import Array, compiled, inlined, larger, smaller
 
 PARALLEL, ADAPTIVE, FLAT = range(3)
+
+
+@inlined
+def _slopes(low: float, high: float, gamma: float, kind: int, zero: float, one: float) -> tuple[float, ...]:
+    """The ends, the chord and its width, the slope that is free and whether it is one; minus one where the two lines
+    change places, else one."""
+    below, above = smaller(low, zero), larger(high, zero)
+    width = above - below
+    nothing = one if width == zero else zero
+    chord = (above - gamma * below + nothing) / (width + nothing)
+    on = low + high >= zero if kind == ADAPTIVE else low >= zero
+    free = chord if kind == PARALLEL else one if on else gamma
+    return below, above, width + nothing, chord, free, on, one if gamma <= one else -one
 
 
 @compiled
@@ -29,15 +42,8 @@ def parts_of(lower: Array, upper: Array, bias: Array, gamma: Array, rules: Array
             slope, slope_spread = out[line, 2 + 2 * count + rule], out[line, 2 + 3 * count + rule]
             kind = rules[rule]
             for c in range(len(bias)):
-                low, high, g = low_row[c], high_row[c], gamma[c]
-                below, above = smaller(low, zero), larger(high, zero)
-                width = above - below
-                nothing = one if width == zero else zero
-                chord = (above - g * below + nothing) / (width + nothing)
+                _, above, _, chord, free, _, convex = _slopes(low_row[c], high_row[c], gamma[c], kind, zero, one)
                 offset = above - chord * above
-                on = low + high >= zero if kind == ADAPTIVE else low >= zero
-                free = chord if kind == PARALLEL else one if on else g
-                convex = one if g <= one else -one  # else the two lines change places
                 slope[c] = half * (free + chord)
                 slope_spread[c] = half * convex * (chord - free)
                 constant[c] = slope[c] * bias[c] + half * offset
@@ -76,13 +82,7 @@ def gradients(lower: Array, upper: Array, bias: Array, gamma: Array, rules: Arra
             kind = rules[rule]
             for c in range(len(bias)):
                 low, high, g = low_row[c], high_row[c], gamma[c]
-                below, above = smaller(low, zero), larger(high, zero)
-                width = above - below
-                nothing = one if width == zero else zero
-                chord = (above - g * below + nothing) / (width + nothing)
-                on = low + high >= zero if kind == ADAPTIVE else low >= zero
-                free = chord if kind == PARALLEL else one if on else g
-                convex = one if g <= one else -one
+                below, above, width, chord, free, on, convex = _slopes(low, high, g, kind, zero, one)
                 of_bias[c] += half * (constant[c] * (free + chord) + constant_spread[c] * convex * (chord - free))
                 plain = slope[c] + constant[c] * bias[c]
                 spread = convex * (slope_spread[c] + constant_spread[c] * bias[c])
@@ -93,7 +93,7 @@ def gradients(lower: Array, upper: Array, bias: Array, gamma: Array, rules: Arra
                 elif not on:
                     of_gamma[c] += of_free
                 of_above = of_offset * (one - chord)
-                of_top = (of_chord - of_offset * above) / (width + nothing)
+                of_top = (of_chord - of_offset * above) / width
                 of_width = -of_top * chord
                 of_above += of_top + of_width
                 of_below = -g * of_top - of_width
