@@ -60,6 +60,22 @@ def _scales(visit: int, case: int, visits: Visits, rows: Neighbours) -> tuple[fl
 
 
 @inlined
+def _kept(without: float, leaf: float, middle: float, radius: float, scale: float, spread: float) -> float:
+    """The row lemma at j less the term of i, which is not dropped."""
+    least = middle * leaf - radius * abs(leaf)
+    return without - (scale * least + spread * abs(least))
+
+
+@inlined
+def _lined(without: float, following: float, leaf: float, constant: float, droppable: bool, middle: float,
+           radius: float, scale: float, spread: float, product: float, product_spread: float) -> float:
+    """``s_j (s_j C_jj + s_j τ C_ji + rest_ij) + e_j``."""
+    kept = _kept(without, leaf, middle, radius, scale, spread)
+    kept = larger(kept, following) if droppable else kept
+    return kept + constant + (product * leaf - product_spread * abs(leaf))
+
+
+@inlined
 def _line(visit: int, case: int, at: int, w: int, rule: int, number: int, visits: Visits, rows: Neighbours,
           tables: Values, rules: int, track: bool, chosen: Array, line: Array) -> None:
     """``s_j (s_j C_jj + s_j τ C_ji + rest_ij) + e_j`` by one rule; if to be tracked, one where i is not dropped."""
@@ -74,19 +90,11 @@ def _line(visit: int, case: int, at: int, w: int, rule: int, number: int, visits
     droppable = visits.droppable[visit]
     if track:
         for c in range(w):
-            least = middle * leaf[c] - radius * abs(leaf[c])
-            kept = without[c] - (scale * least + spread * abs(least))
+            kept = _kept(without[c], leaf[c], middle, radius, scale, spread)
             chosen[c] = line.dtype.type(kept >= following[c] or not droppable)
-    if droppable:
-        for c in range(w):
-            least = middle * leaf[c] - radius * abs(leaf[c])
-            kept = larger(without[c] - (scale * least + spread * abs(least)), following[c])
-            line[c] = kept + constant[c] + (product * leaf[c] - product_spread * abs(leaf[c]))
-    else:
-        for c in range(w):
-            least = middle * leaf[c] - radius * abs(leaf[c])
-            kept = without[c] - (scale * least + spread * abs(least))
-            line[c] = kept + constant[c] + (product * leaf[c] - product_spread * abs(leaf[c]))
+    for c in range(w):
+        line[c] = _lined(without[c], following[c], leaf[c], constant[c], droppable, middle, radius, scale, spread,
+                         product, product_spread)
 
 
 @inlined
@@ -117,32 +125,46 @@ def minima(part: int, parts: int, visits: Visits, rows: Neighbours, tables: Valu
     """``phi``, ``(V, rules M)`` flat.
 
     Args:
-        part, parts: the share of the columns to treat.
+        part, parts: the share of the visits to treat.
         number: M.
     """
-    value, best, chosen, line = np.empty((4, LANES), phi.dtype)
-    for visit in range(len(visits.row)):
-        row = visits.row[visit]
-        for at in range(number * part // parts, number * (part + 1) // parts, LANES):
-            w = min(LANES, number * (part + 1) // parts - at)
-            for case in range(rows.case[row], rows.case[row + 1]):
-                if rows.first[case] > visits.reach[visit]:
-                    break
-                _value(visit, case, at, w, number, visits, rows, tables, rules, False, value, best, chosen, line)
-                scale, spread, _, _, square, square_spread = _scales(visit, case, visits, rows)
+    value, cell = np.empty(number, phi.dtype), rules * number
+    for visit in range(len(visits.row) * part // parts, len(visits.row) * (part + 1) // parts):
+        row, slot, column = visits.row[visit], visits.slot[visit], visits.column[visit]
+        middle, radius, droppable = rows.middle[slot], rows.radius[slot], visits.droppable[visit]
+        pairs = tables.pairs[visits.pair[visit] * cell : (visits.pair[visit] + 1) * cell]
+        out = phi[visit * cell : (visit + 1) * cell]
+        for case in range(rows.case[row], rows.case[row + 1]):
+            if rows.first[case] > visits.reach[visit]:
+                break
+            scale, spread, product, product_spread, square, square_spread = _scales(visit, case, visits, rows)
+            own = rows.own[case] + column
+            interval = tables.interval[own * number : (own + 1) * number]
+            for c in range(number):
+                value[c] = interval[c]
+            if rows.lined[row]:
+                place = rows.place[slot, min(case - rows.case[row], rows.place.shape[1] - 1)] + column
                 for rule in range(rules):
-                    place = (visits.pair[visit] * rules + rule) * number + at
-                    pair = tables.pairs[place : place + w]
-                    for c in range(w):
-                        line[c] = value[c] + (square * pair[c] - square_spread * abs(pair[c]))
-                    place = (visit * rules + rule) * number + at
-                    out = phi[place : place + w]
-                    if case == rows.case[row]:
-                        for c in range(w):
-                            out[c] = scale * line[c] - spread * abs(line[c])
-                    else:
-                        for c in range(w):
-                            out[c] = smaller(out[c], scale * line[c] - spread * abs(line[c])) + (line[c] - line[c])
+                    at = (rows.out[case] + column) * cell + rule * number
+                    without, following = tables.without[at : at + number], tables.following[at : at + number]
+                    at = place * cell + rule * number
+                    leaf = tables.leaves[at : at + number]
+                    at = own * cell + rule * number
+                    constant = tables.constant[at : at + number]
+                    for c in range(number):
+                        line = _lined(without[c], following[c], leaf[c], constant[c], droppable, middle, radius, scale,
+                                      spread, product, product_spread)
+                        value[c] = larger(value[c], line) + (line - line)  # NaN where the line is not finite
+            for rule in range(rules):
+                pair, here = pairs[rule * number : (rule + 1) * number], out[rule * number : (rule + 1) * number]
+                if case == rows.case[row]:
+                    for c in range(number):
+                        total = value[c] + (square * pair[c] - square_spread * abs(pair[c]))
+                        here[c] = scale * total - spread * abs(total)
+                else:
+                    for c in range(number):
+                        total = value[c] + (square * pair[c] - square_spread * abs(pair[c]))
+                        here[c] = smaller(here[c], scale * total - spread * abs(total)) + (total - total)
 
 
 @compiled
