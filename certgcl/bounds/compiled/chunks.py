@@ -8,7 +8,7 @@ from torch import Tensor
 from certgcl.bounds.compiled.kernels.line_products import Entries
 from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, Visits
 from certgcl.bounds.compiled.kernels.row_lemma import Rows, Terms
-from certgcl.bounds.compiled.layout import Layout, Lemma, Span, array, ranges, scale_parts, spans
+from certgcl.bounds.compiled.layout import Layout, Lemma, Span, array, ranges, spans
 from certgcl.bounds.plan import starts
 
 
@@ -73,7 +73,7 @@ class RowChunk:
     def lemma(self) -> Lemma:
         inner, cases = self.layout.hood.inner, self.layout.plan.row_cases
         row = self.row[self.piece_of_case]
-        middle, radius = (array(part[self.slots]) for part in scale_parts(inner))
+        middle, radius = (array(part[self.slots]) for part in self.layout.scale_parts)
         rows = Rows(*map(array, (self.slot, inner.droppable[self.slots], self.degree, self.case,
                                  cases.first[row, self.rank_of_case], cases.last[row, self.rank_of_case], self.width)))
         terms = Terms(array(self.leaf), middle, radius, array(self.own), array(self.out[:-1]), 1)

@@ -18,7 +18,7 @@ from certgcl.bounds.plan import DropPlan
 from certgcl.bounds.recompute import MAX_STORED, recomputed
 from certgcl.encoder import GCNWeights
 
-MAX_NUMBERS = 1 << 20  # in the table of a chunk of rows, where no gradient is wanted
+MAX_NUMBERS = 1 << 21  # in the table of a chunk of rows, where no gradient is wanted
 ALWAYS = MAX_STORED + 1  # elements enough to compute a chunk again for its gradient
 
 

@@ -97,6 +97,10 @@ class Layout:
         self.around = torch.bincount(self.row, minlength=len(inner.nodes))  # visits of every inner row
         self.start = starts(self.around)
         self._spans: dict[int, list[Span]] = {}
+        dtype = inner.low.dtype
+        self.anchor_scale = both_ends(plan.anchor_cases.scale(dtype))
+        self.row_scale = both_ends(plan.row_cases.scale(dtype))
+        self.scale_parts = scale_parts(inner)
         self._channel_slots: dict[int, list[ChannelSlots]] = {}
         self._channels_at_anchors: dict[int, list[tuple[Visits, Lemma]]] = {}
         self._chunks: dict[int, list[RowChunk]] = {}
@@ -217,8 +221,8 @@ class Layout:
 
     def visits(self, which: Tensor | slice, row: Tensor, slot: Tensor, column: Tensor, pair: Tensor) -> Visits:
         """Some visits: the places of their rows and slots, and their cells."""
-        outer, cases = self.hood.outer, self.plan.anchor_cases
-        edge, scale = self.pair[which], both_ends(cases.scale(outer.low.dtype), self.anchor[which], self.case[which])
+        outer, edge = self.hood.outer, self.pair[which]
+        scale = (end[self.anchor[which], self.case[which]] for end in self.anchor_scale)
         return Visits(*map(array, (row, slot, *scale, outer.most_drops[edge], outer.droppable[edge], column, pair)))
 
     def neighbours(self, start: Tensor, row: Tensor, case: Tensor, slots: Tensor | slice, out: Tensor, own: Tensor,
@@ -228,10 +232,9 @@ class Layout:
         Args:
             start: where the cases of each begin.
         """
-        cases, hop = self.plan.row_cases, self.hood.inner
-        scale = both_ends(cases.scale(hop.low.dtype), row, case)
-        middle, radius = (part[slots] for part in scale_parts(hop))
-        return Neighbours(*map(array, (start, cases.first[row, case], *scale, out, own, place, middle, radius, lined)))
+        scale = (end[row, case] for end in self.row_scale)
+        middle, radius = (part[slots] for part in self.scale_parts)
+        return Neighbours(*map(array, (start, self.plan.row_cases.first[row, case], *scale, out, own, place, middle, radius, lined)))
 
     # -- functionals of each anchor's own ----------------------------------------------------------
 
@@ -291,9 +294,8 @@ def ranges(total: Tensor, limit: int) -> list[range]:
     return found
 
 
-def both_ends(scale: Scale, row: Tensor, case: Tensor) -> tuple[Tensor, Tensor]:
-    low = scale.low[row, case]
-    return low, low if scale.high is None else scale.high[row, case]
+def both_ends(scale: Scale) -> tuple[Tensor, Tensor]:
+    return scale.low, scale.low if scale.high is None else scale.high
 
 
 def spans(first: Tensor, last: Tensor, width: int) -> list[Span]:

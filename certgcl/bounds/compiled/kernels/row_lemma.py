@@ -86,16 +86,16 @@ def sort(row: int, rank: int, wanted: int, w: int, start: int, rows: Rows, terms
                     top[filled, c] = term[c]
                 filled += 1
     if not insert:  # Batcher's odd-even merge sort
-        length = 1
-        while length < filled:
-            step = length
+        exponent = 0
+        while 1 << exponent < filled:
+            length = step = 1 << exponent
+            exponent += 1
             while step:
-                for first in range(step % length, filled - step, 2 * step):
+                for first in range(step & (length - 1), filled - step, 2 * step):
                     for place in range(first, min(first + step, filled - step)):
-                        if place // (2 * length) == (place + step) // (2 * length):
+                        if place >> exponent == (place + step) >> exponent:
                             exchange(top, place, place + step, w)
-                step //= 2
-            length *= 2
+                step >>= 1
     return min(filled, wanted)
 
 
@@ -114,7 +114,7 @@ def minima(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values: A
     sign, limit = number_type(terms.sign), number_type(np.finfo(values.dtype).max)
     shifts, where, alike = len(least), count.size > 0, terms.place.shape[1] == 1
     top = np.empty((rows.degree.max() + 1, LANES), values.dtype)
-    term, total, rest, mine, new, best, gone, edge, mark = np.empty((9, LANES), values.dtype)
+    term, total, rest, new, best, gone, edge, mark, nothing = np.zeros((9, LANES), values.dtype)
     for row in range(len(rows.degree)):
         width = rows.width[row] * cell
         for start in range(width * part // parts, width * (part + 1) // parts, LANES):
@@ -126,7 +126,7 @@ def minima(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values: A
                     wanted = rows.last[rows.case[row + 1] - 1 if alike else case] + shifts - 1
                     filled = sort(row, rank, wanted, w, start, rows, terms, cell, values, top, total, term)
                 at = terms.own[case] * cell + start
-                own_here = own[at : at + w]
+                own_here, squared_here = own[at : at + w], squared[at : at + w] if squared.size else nothing[:w]
                 for shift in range(shifts):
                     first = rows.first[case]
                     for c in range(w):
@@ -136,18 +136,13 @@ def minima(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values: A
                             rest[c] -= top[lost, c]
                     for t in range(first, rows.last[case] + 1):
                         lost = t + shift
-                        if t > first and lost <= filled:
-                            for c in range(w):
-                                rest[c] -= top[lost - 1, c]
+                        lost_now = top[lost - 1] if t > first and lost <= filled else nothing
                         scale = one / np.sqrt(number_type(rows.degree[row] + 1 - t))
+                        square = scale * scale
                         for c in range(w):
-                            mine[c] = sign * own_here[c]
-                        if squared.size:
-                            squared_here = squared[at : at + w]
-                            for c in range(w):
-                                mine[c] += scale * scale * squared_here[c]
-                        for c in range(w):
-                            new[c] = scale * (scale * mine[c] + rest[c])
+                            left = rest[c] - lost_now[c]
+                            rest[c] = left
+                            new[c] = scale * (scale * (sign * own_here[c] + square * squared_here[c]) + left)
                         if where:
                             reached, as_number = 0 < lost <= filled, number_type(lost)
                             if not reached:
