@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from certgcl.activation import SlopeRule
+from certgcl.bounds.compiled.channels import channel_values
 from certgcl.bounds.compiled.chunks import RowChunk
-from certgcl.bounds.compiled.lines import channel_values, products_at_entries
+from certgcl.bounds.compiled.lines import products_at_entries
 from certgcl.bounds.compiled.minima import pair_values, row_minima
+from certgcl.bounds.compiled.workspace import Workspace
 from certgcl.bounds.degree import NeighbourTerms
 from certgcl.bounds.extremes import most
 from certgcl.bounds.gather import Table, joined
@@ -46,7 +48,7 @@ class CompiledMinimum:
     """As :class:`certgcl.bounds.degree.DegreeMinimum`."""
 
     def __init__(self, plan: DropPlan) -> None:
-        self.layout = plan.layout
+        self.layout, self.workspace = plan.layout, Workspace()
 
     def values_of_channel(self) -> int:
         layout = self.layout
@@ -54,13 +56,12 @@ class CompiledMinimum:
         return max(int(layout.leaf_start[-1]), 2 * len(layout.flat_rows.row), visits)
 
     def of_channels(self, matrix: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
-        layout, width = self.layout, matrix.shape[0]
-        interval, constant, own, leaves = channel_values(layout.spans(width), layout.channel_slots(width), rules,
-                                                         matrix, layer1)
+        layout = self.layout
+        interval, constant, own, leaves = channel_values(layout, rules, matrix, layer1, self.workspace)
         tables = *row_minima(layout.channels_at_rows, leaves, own, following=True), constant, interval, leaves, leaves
         parts = []
         for visits, lemma in layout.channels_at_anchors(max(1, _limit() // constant.shape[1])):
-            phi = pair_values(visits, layout.channel_neighbours, len(rules), *tables)
+            phi = pair_values(visits, layout.channel_neighbours, len(rules), *tables, workspace=self.workspace)
             parts.append(row_minima(lemma, phi, constant, own)[0])
         return most(torch.cat(parts).unflatten(1, (len(rules), -1)), dim=1)
 
@@ -70,13 +71,13 @@ class CompiledMinimum:
         products = partial(products_at_entries, rules=rules, omega=omega, layer1=layer1)
         if len(chunks) == 1:  # lines serve both
             (pairs, own, constant, _), at_rows = products(layout.spans(width), [layout.own_entries, chunks[0].entries])
-            phi = _phi(chunks[0], len(rules), pairs, at_rows)
+            phi = _phi(chunks[0], len(rules), pairs, at_rows, self.workspace)
         else:
             (pairs, own, constant, _), = products(layout.spans(width), [layout.own_entries])
 
             def part(chunk: RowChunk) -> Tensor:
                 at_rows, = products(chunk.spans(width), [chunk.entries])
-                return _phi(chunk, len(rules), pairs, at_rows)
+                return _phi(chunk, len(rules), pairs, at_rows, self.workspace)
 
             phi, _ = joined((recomputed(partial(part, chunk), ALWAYS) for chunk in chunks), len(layout.slot))
         value, = row_minima(layout.anchors_at_anchors, phi, constant, own)
@@ -88,8 +89,8 @@ def _limit() -> int:
     return MAX_STORED if torch.is_grad_enabled() else MAX_NUMBERS
 
 
-def _phi(chunk: RowChunk, rules: int, pairs: Tensor, at_rows: tuple[Tensor, ...]) -> Tensor:
+def _phi(chunk: RowChunk, rules: int, pairs: Tensor, at_rows: tuple[Tensor, ...], workspace: Workspace) -> Tensor:
     """φ of the visits of some rows."""
     leaves, own, constant, interval = at_rows
     without, following = row_minima(chunk.lemma, leaves, own, following=True)
-    return pair_values(*chunk.visits, rules, without, following, constant, interval, leaves, pairs)
+    return pair_values(*chunk.visits, rules, without, following, constant, interval, leaves, pairs, workspace=workspace)

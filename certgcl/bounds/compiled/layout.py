@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from certgcl.bounds.compiled.kernels.channel_products import LinedRows
 from certgcl.bounds.compiled.kernels.line_products import Entries
 from certgcl.bounds.compiled.kernels.numerics import Array
 from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, Visits
@@ -148,6 +149,11 @@ class Layout:
         """Every slot stands once for each case of its row that has lines of its own: the first place, and the end."""
         return starts(self.plan.line_cases.number[self.hood.inner.row])
 
+    @cached_property
+    def lined_rows(self) -> LinedRows:
+        inner, flat = self.hood.inner, self.plan.flat_lines
+        return LinedRows(*map(array, (flat.row, flat.start, inner.rowptr, inner.col, inner.own, self.leaf_start[:-1])))
+
     def spans(self, width: int) -> list[Span]:
         """All inner rows, for so many hidden channels."""
         if width not in self._spans:
@@ -232,9 +238,9 @@ class Layout:
         Args:
             start: where the cases of each begin.
         """
-        scale = (end[row, case] for end in self.row_scale)
+        first, scale = self.plan.row_cases.first[row, case], (end[row, case] for end in self.row_scale)
         middle, radius = (part[slots] for part in self.scale_parts)
-        return Neighbours(*map(array, (start, self.plan.row_cases.first[row, case], *scale, out, own, place, middle, radius, lined)))
+        return Neighbours(*map(array, (start, first, *scale, out, own, place, middle, radius, lined)))
 
     # -- functionals of each anchor's own ----------------------------------------------------------
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from certgcl.activation import SlopeRule
-from certgcl.bounds.compiled.kernels import line_parts, line_products, slot_products
+from certgcl.bounds.compiled.kernels import line_parts, line_products
 from certgcl.bounds.compiled.kernels import output_lines as output_lines_kernels
 from certgcl.bounds.compiled.kernels.line_products import Entries, Products
 from certgcl.bounds.compiled.kernels.numerics import Array
-from certgcl.bounds.compiled.layout import MAX_LINE_VALUES, ChannelSlots, Span, array
+from certgcl.bounds.compiled.layout import MAX_LINE_VALUES, Span
 from certgcl.bounds.compiled.minima import flat, shaped
 from certgcl.bounds.compiled.threads import share
 from certgcl.bounds.layer1 import Layer1
@@ -21,11 +21,16 @@ RULES: dict[SlopeRule, int] = {"parallel": line_parts.PARALLEL, "adaptive": line
                                "flat": line_parts.FLAT}
 
 
+def numbered(rules: Sequence[SlopeRule]) -> Array:
+    """Rules by the numbers that kernels know them by."""
+    return np.array([RULES[rule] for rule in rules])
+
+
 class LineTable:
     """The lines of layer 1, computed where they are used from bounds, bias and γ; with their gradients."""
 
     def __init__(self, rules: Sequence[SlopeRule], *given: Tensor) -> None:
-        self.rules, self.given = np.array([RULES[rule] for rule in rules]), [shaped(value) for value in given]
+        self.rules, self.given = numbered(rules), [shaped(value) for value in given]
         self.gradients: list[Tensor] = []
 
     def at(self, lines: slice) -> Array:
@@ -146,99 +151,3 @@ def _work(entries: Entries, span: Span, omega: Tensor) -> int:
     """About how many products are made."""
     slots = entries.slot[span.rows.stop] - entries.slot[span.rows.start]
     return int(slots) * omega[0].numel()
-
-
-def channel_values(spans: Sequence[Span], slots: Sequence[ChannelSlots], rules: Sequence[SlopeRule],
-                   matrix: Tensor, layer1: Layer1) -> tuple[Tensor, ...]:
-    """Functionals of the columns of a matrix ``(d1, m)`` and of their negatives: of all lines the intervals, ``e_j``
-    and ``C_jj``, and ``C_jk`` of all slots; ``(..., 2 m)`` by each rule side by side."""
-    weights = layer1.weights
-    found: tuple[Tensor, ...] = _ChannelValues.apply(  # type: ignore[no-untyped-call]
-        spans, slots, rules, matrix, layer1.projected, layer1.lower, layer1.upper, weights.b1, weights.slope1)
-    return found
-
-
-class _ChannelValues(torch.autograd.Function):
-    """``± v M - r |M|`` for vectors v and radii r: of ranges and constants, and of slopes times features. They are made
-    again for the gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, spans: Sequence[Span], slots: Sequence[ChannelSlots], rules: Sequence[SlopeRule],
-                matrix: Tensor, projected: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
-        table, size, width, number = LineTable(rules, *given), matrix.abs(), 2 * matrix.shape[1], len(rules)
-        lines = len(given[0])
-        interval, constant, own = (matrix.new_empty(lines, each, width) for each in (1, number, number))
-        leaves = matrix.new_empty(slots[-1].leaves.stop, number, width)
-        for span, here in zip(spans, slots, strict=True):
-            parts = torch.from_numpy(table.at(span.lines))
-            ranges = _signed(parts[:, : 2 + 2 * number].unflatten(1, (2, 1 + number)).transpose(1, 2), matrix, size)
-            interval[span.lines], constant[span.lines] = ranges.split([1, number], dim=1)
-            for rule in range(number):
-                values = _signed(_slot_vectors(here, parts, rule, number, projected), matrix, size)
-                own[span.lines, rule], leaves[here.leaves, rule] = values.split([len(parts), len(values) - len(parts)])
-        ctx.save_for_backward(matrix, projected, *given)
-        ctx.rest = spans, slots, rules
-        return tuple(values.flatten(1) for values in (interval, constant, own, leaves))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        matrix, projected, *given = ctx.saved_tensors
-        spans, slots, rules = ctx.rest
-        table, number = LineTable(rules, *given), len(rules)
-        interval, constant, own, leaves = (values.unflatten(1, (-1, 2 * matrix.shape[1])) for values in gradients)
-        products = _SignedGradient(matrix)
-        to_projected = torch.zeros_like(projected, memory_format=torch.contiguous_format)
-        for span, here in zip(spans, slots, strict=True):
-            parts = torch.from_numpy(table.at(span.lines))
-            to_parts = torch.empty_like(parts)
-            ranges = parts[:, : 2 + 2 * number].unflatten(1, (2, 1 + number)).transpose(1, 2)
-            found = products(ranges, torch.cat([interval[span.lines], constant[span.lines]], dim=1))
-            to_parts[:, : 2 + 2 * number] = found.transpose(1, 2).flatten(1, 2)
-            for rule in range(number):
-                vectors = _slot_vectors(here, parts, rule, number, projected)
-                to_vectors = products(vectors, torch.cat([own[span.lines, rule], leaves[here.leaves, rule]]))
-                to_slopes = parts.new_zeros(len(parts), 2, parts.shape[2])
-                share(slot_products.gradients, vectors.numel(), *map(array, (here.line, here.target)), *map(shaped, (
-                    _slopes(parts, rule, number), projected, to_vectors, to_slopes, to_projected)))
-                to_parts[:, 2 + 2 * number + rule :: number] = to_slopes
-            table.add_gradient(span.lines, shaped(to_parts))
-        return None, None, None, products.of_matrix(), to_projected, *table.gradients
-
-
-def _slopes(parts: Tensor, rule: int, rules: int) -> Tensor:
-    """Middles and radii of the slopes by one rule, ``(lines, 2, d1)``."""
-    return parts[:, 2 + 2 * rules + rule :: rules]
-
-
-def _slot_vectors(here: ChannelSlots, parts: Tensor, rule: int, rules: int, projected: Tensor) -> Tensor:
-    """Slopes times features, of the rows themselves in all their lines and then of their slots; ``(…, 2, d1)``."""
-    out = projected.new_empty(len(here.line), 2, projected.shape[1])
-    share(slot_products.products, out.numel(), *map(array, (here.line, here.target)),
-          *map(shaped, (_slopes(parts, rule, rules), projected, out)))
-    return out
-
-
-def _signed(vectors: Tensor, matrix: Tensor, size: Tensor) -> Tensor:
-    """``v M - r |M|`` and ``-v M - r |M|`` side by side for ``(..., 2, d1)``."""
-    middle, radius = vectors[..., 0, :] @ matrix, vectors[..., 1, :] @ size
-    return torch.cat([middle - radius, (middle + radius).neg_()], dim=-1)
-
-
-class _SignedGradient:
-    """The gradients of :func:`_signed`; that of the matrix adds up."""
-
-    def __init__(self, matrix: Tensor) -> None:
-        self.matrix, self.size = matrix, matrix.abs()
-        self.plain, self.sized = torch.zeros_like(matrix), torch.zeros_like(matrix)
-
-    def __call__(self, vectors: Tensor, gradient: Tensor) -> Tensor:
-        plus, minus = gradient.chunk(2, dim=-1)
-        found = torch.empty(vectors.shape, dtype=vectors.dtype, device=vectors.device)
-        for end, (given, factor, total) in enumerate(((plus - minus, self.matrix, self.plain),
-                                                      ((plus + minus).neg_(), self.size, self.sized))):
-            total.addmm_(vectors[..., end, :].flatten(0, -2).mT, given.flatten(0, -2))
-            found[..., end, :] = given @ factor.mT
-        return found
-
-    def of_matrix(self) -> Tensor:
-        return torch.addcmul(self.plain, self.sized, self.matrix.sgn())

@@ -10,6 +10,7 @@ from certgcl.bounds.compiled.kernels.numerics import Array
 from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, Values, Visits
 from certgcl.bounds.compiled.layout import Lemma
 from certgcl.bounds.compiled.threads import share
+from certgcl.bounds.compiled.workspace import Workspace, fresh
 
 
 def flat(values: Tensor) -> Array:
@@ -41,7 +42,7 @@ class _RowMinima(torch.autograd.Function):
     def forward(ctx: Any, lemma: Lemma, following: bool, values: Tensor, own: Tensor,
                 squared: Tensor | None) -> Tensor:
         cell, wanted = values.shape[-1], any(ctx.needs_input_grad)
-        least = values.new_empty(2 if following else 1, lemma.cells * cell)
+        least = fresh(values, 2 if following else 1, lemma.cells * cell)
         where = [torch.empty_like(least) if wanted else least.new_empty(0, 0) for _ in range(2)]
         out = [part.numpy() for part in (least, *where)]
         tables = [_flat_or_empty(table, values) for table in (values, own, squared)]
@@ -64,18 +65,18 @@ class _RowMinima(torch.autograd.Function):
         return None, None, *found
 
 
-def pair_values(visits: Visits, rows: Neighbours, rules: int, *tables: Tensor) -> Tensor:
+def pair_values(visits: Visits, rows: Neighbours, rules: int, *tables: Tensor, workspace: Workspace) -> Tensor:
     """φ of every visit, ``(V, rules M)``, from the tables of :class:`Values`."""
-    result: Tensor = _PairMinima.apply(visits, rows, rules, *tables)  # type: ignore[no-untyped-call]
+    phi = workspace("phi", tables[0], len(visits.row), tables[-1].shape[-1])
+    result: Tensor = _PairMinima.apply(visits, rows, rules, [phi], *tables)  # type: ignore[no-untyped-call]
     return result
 
 
 class _PairMinima(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, visits: Visits, rows: Neighbours, rules: int, *tables: Tensor) -> Tensor:
-        cell = tables[-1].shape[-1]
-        phi = tables[0].new_empty(len(visits.row), cell)
-        share(pair_minima.minima, phi.numel(), visits, rows, Values(*map(flat, tables)), rules, cell // rules,
+    def forward(ctx: Any, visits: Visits, rows: Neighbours, rules: int, out: list[Tensor], *tables: Tensor) -> Tensor:
+        phi, = out
+        share(pair_minima.minima, phi.numel(), visits, rows, Values(*map(flat, tables)), rules, phi.shape[1] // rules,
               flat(phi))
         ctx.save_for_backward(*tables)
         ctx.given = visits, rows, rules
@@ -87,4 +88,4 @@ class _PairMinima(torch.autograd.Function):
         found = [torch.zeros_like(table, memory_format=torch.contiguous_format) for table in tables]
         share(pair_minima.gradients, gradient.numel(), visits, rows, Values(*map(flat, tables)), rules,
               gradient.shape[-1] // rules, flat(gradient), Values(*map(flat, found)))
-        return None, None, None, *found
+        return None, None, None, None, *found
