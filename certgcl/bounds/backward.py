@@ -25,7 +25,7 @@ from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan
 from certgcl.encoder import GCNWeights
 
-MAX_PAIR_VALUES = 1 << 26  # held at a time; half a gigabyte in float64
+MAX_PAIR_VALUES = 1 << 27  # held at a time; a gigabyte in float64
 MIN_CHANNELS = 8
 CHANNELS = 32  # with their negatives, the columns that kernels treat at a time
 
@@ -74,7 +74,7 @@ def refine_layer2(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Seque
     lower, upper = interval
     # Channels are independent: as many at once as their values leave room for.
     at_once = max(MIN_CHANNELS, MAX_PAIR_VALUES // (2 * max(1, minimum.values_of_channel()) * len(rules)))
-    at_once -= at_once % CHANNELS if at_once > CHANNELS else 0
+    at_once -= at_once % (CHANNELS if at_once > CHANNELS else MIN_CHANNELS)
     found = [minimum.of_channels(columns, layer1, rules).chunk(2, dim=1)
              for columns in w2.split(at_once, dim=1)]
     return (best([lower, b2 + torch.cat([positive for positive, _ in found], dim=1)]),

@@ -140,9 +140,10 @@ def minima(part: int, parts: int, visits: Visits, rows: Neighbours, tables: Valu
             scale, spread, product, product_spread, square, square_spread = _scales(visit, case, visits, rows)
             own = rows.own[case] + column
             interval = tables.interval[own * number : (own + 1) * number]
-            for c in range(number):
-                value[c] = interval[c]
-            if rows.lined[row]:
+            if not rows.lined[row]:
+                for c in range(number):
+                    value[c] = interval[c]
+            else:
                 place = rows.place[slot, min(case - rows.case[row], rows.place.shape[1] - 1)] + column
                 for rule in range(rules):
                     at = (rows.out[case] + column) * cell + rule * number
@@ -150,11 +151,11 @@ def minima(part: int, parts: int, visits: Visits, rows: Neighbours, tables: Valu
                     at = place * cell + rule * number
                     leaf = tables.leaves[at : at + number]
                     at = own * cell + rule * number
-                    constant = tables.constant[at : at + number]
+                    constant, others = tables.constant[at : at + number], value if rule else interval
                     for c in range(number):
                         line = _lined(without[c], following[c], leaf[c], constant[c], droppable, middle, radius, scale,
                                       spread, product, product_spread)
-                        value[c] = larger(value[c], line) + (line - line)  # NaN where the line is not finite
+                        value[c] = larger(others[c], line) + (line - line)  # NaN where the line is not finite
             for rule in range(rules):
                 pair, here = pairs[rule * number : (rule + 1) * number], out[rule * number : (rule + 1) * number]
                 if case == rows.case[row]:
