@@ -1,5 +1,9 @@
 """The kernels one by one, beside what they stand for in torch."""
 
+import os
+from pathlib import Path
+
+import numba
 import numpy as np
 import pytest
 import torch
@@ -7,7 +11,8 @@ from toys import drop_problem, hubs_and_others, random_tensor
 
 from certgcl.activation import SlopeRule, TwoPieceLinear
 from certgcl.bounds.blocks import blocks
-from certgcl.bounds.compiled.kernels import numerics
+from certgcl.bounds.compiled.kernels import channel_products, numerics
+from certgcl.bounds.compiled.kernels.line_products import slot_products
 from certgcl.bounds.compiled.kernels.numerics import compiled, larger, smaller
 from certgcl.bounds.compiled.layout import Lemma
 from certgcl.bounds.compiled.lines import LineTable, output_lines
@@ -20,7 +25,7 @@ from certgcl.bounds.rows import case_minima, least_terms
 RULES: list[tuple[SlopeRule, ...]] = [("parallel",), ("adaptive",), ("flat",), ("adaptive", "flat", "parallel")]
 
 
-@compiled
+@numba.njit
 def _extremes(one: np.ndarray, other: np.ndarray, largest: np.ndarray, smallest: np.ndarray) -> None:
     for c in range(len(one)):
         largest[c] = larger(one[c], other[c])
@@ -33,8 +38,8 @@ def test_the_larger_and_the_smaller_of_two(dtype: type) -> None:
     other = np.array([2, -3, 5, 1, np.nan, 3] * 3, dtype)
     largest, smallest = np.empty_like(one), np.empty_like(one)
     _extremes(one, other, largest, smallest)
-    assert largest.tolist() == [2, -2, np.inf, 1, 0, 3] * 3
-    assert smallest.tolist() == [1, -3, 5, 1, 0, 3] * 3
+    np.testing.assert_equal(largest, np.array([2, -2, np.inf, 1, np.nan, 3] * 3, dtype))
+    np.testing.assert_equal(smallest, np.array([1, -3, 5, 1, np.nan, 3] * 3, dtype))
 
 
 def test_a_kernel_that_cannot_be_kept_on_disk_is_compiled_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,6 +55,16 @@ def test_a_kernel_that_cannot_be_kept_on_disk_is_compiled_all_the_same(monkeypat
     largest = np.empty(1)
     kernel(np.ones(1), np.zeros(1), largest, np.empty(1))
     assert largest.tolist() == [1.0]
+
+
+def test_kernels_that_were_kept_before_any_of_their_files_changed_are_forgotten(tmp_path: Path) -> None:
+    (tmp_path / "__pycache__").mkdir()
+    stale, current = (tmp_path / "__pycache__" / name for name in ("one.minima-1.nbi", "other.minima-1.nbi"))
+    for file, time in ((tmp_path / "one.py", 100), (tmp_path / "shared.py", 300), (stale, 200), (current, 400)):
+        file.touch()
+        os.utime(file, (time, time))
+    numerics.forget_stale(tmp_path)
+    assert [file.exists() for file in (stale, current)] == [False, True]
 
 
 @pytest.mark.parametrize("resolution", [1, 2, 9])
@@ -81,8 +96,7 @@ def test_the_row_lemma_on_both_signs() -> None:
     values = random_tensor(len(hop.targets), 5, seed=0)
     both, = row_minima(Lemma.of(hop, cases, flat, hop.col, hop.own[flat.row], both_signs=True), values, values)
     one = Lemma.of(hop, cases, flat, hop.col, hop.own[flat.row])
-    torch.testing.assert_close(both[::2], row_minima(one, values, values)[0])
-    torch.testing.assert_close(both[1::2], row_minima(one, -values, -values)[0])
+    torch.testing.assert_close(both, torch.cat([row_minima(one, signed, signed)[0] for signed in (values, -values)]))
 
 
 def test_the_gradient_of_the_row_lemma() -> None:
@@ -93,6 +107,41 @@ def test_the_gradient_of_the_row_lemma() -> None:
     lemma = Lemma.of(hop, cases, flat, hop.col, hop.own[flat.row], both_signs=True)
     given = [random_tensor(len(hop.targets), 2, seed=seed).requires_grad_() for seed in range(3)]
     assert torch.autograd.gradcheck(lambda *tables: row_minima(lemma, *tables, following=True), given)
+
+
+@numba.njit
+def _slot_products(vectors: np.ndarray, features: np.ndarray, targets: np.ndarray, out: np.ndarray) -> None:
+    slot_products(vectors, features, targets, out, 10)
+
+
+@pytest.mark.parametrize("vectors", [1, 2, 5])
+@pytest.mark.parametrize("slots", [0, 1, 4, 11])
+def test_products_of_some_vectors_with_the_features_of_a_row(vectors: int, slots: int) -> None:
+    random = np.random.default_rng(0)
+    given, features = random.normal(size=(vectors, 6)), random.normal(size=(9, 6))
+    targets = random.integers(9, size=slots)
+    out = np.full(10 * slots, np.nan)
+    _slot_products(given, features, targets, out)
+    table = out.reshape(slots, 10)
+    np.testing.assert_allclose(table[:, :vectors], features[targets] @ given.T)
+    assert np.isnan(table[:, vectors:]).all()
+
+
+@numba.njit
+def _signed_products(middles: np.ndarray, radii: np.ndarray, columns: np.ndarray, sizes: np.ndarray,
+                     out: np.ndarray) -> None:
+    channel_products.signed_products(middles, radii, columns, sizes, out)
+
+
+@pytest.mark.parametrize("vectors", [1, 2, 5])
+@pytest.mark.parametrize("channels", [1, 4, 7])
+def test_products_of_ranges_with_a_matrix_and_its_negative(vectors: int, channels: int) -> None:
+    random = np.random.default_rng(0)
+    middles, radii, matrix = (random.normal(size=shape) for shape in ((vectors, 6), (vectors, 6), (6, channels)))
+    out = np.full((vectors, 2 * channels), np.nan)
+    _signed_products(middles, radii, matrix.T.copy(), np.abs(matrix.T), out)
+    product, spread = middles @ matrix, radii @ np.abs(matrix)
+    np.testing.assert_allclose(out, np.concatenate([product - spread, -product - spread], axis=1))
 
 
 def bounds_of_every_kind(*gammas: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:

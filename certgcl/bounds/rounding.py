@@ -8,6 +8,7 @@ from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
 
 
+@torch.no_grad()
 def rounding_slack(weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
     """How far above the true minimum a computed bound can lie, to first order in the machine epsilon ε; ``(A, C)``.
 
@@ -20,10 +21,10 @@ def rounding_slack(weights: GCNWeights, problem: DropProblem, directions: Tensor
     dtype = weights.w1.dtype
     hood = problem.neighbourhood(dtype)
     projected = problem.graph.project(weights.w1.abs(), hood.inner.targets, absolute=True)
-    hidden = _absolute_row_sum(hood.inner.box, projected) + weights.b1.abs()
-    hidden = hidden * weights.slope1.abs().clamp(min=1)
-    output = _absolute_row_sum(hood.outer.box, hidden @ weights.w2.abs()) + weights.b2.abs()
-    output = output * weights.slope2.abs().clamp(min=1)
+    hidden = _absolute_row_sum(hood.inner.box, projected).add_(weights.b1.abs())
+    hidden.mul_(weights.slope1.abs().clamp(min=1))
+    output = _absolute_row_sum(hood.outer.box, hidden @ weights.w2.abs()).add_(weights.b2.abs())
+    output.mul_(weights.slope2.abs().clamp(min=1))
     magnitude = (directions[problem.anchors].abs() @ output[..., None])[..., 0]
     longest_row = int(hood.inner.degree.max()) + 1
     length = weights.w1.shape[0] + weights.w2.shape[0] + weights.w2.shape[1] + 2 * longest_row
@@ -32,5 +33,4 @@ def rounding_slack(weights: GCNWeights, problem: DropProblem, directions: Tensor
 
 def _absolute_row_sum(box: BoxRows, values: Tensor) -> Tensor:
     """``U v`` for ``v >= 0``."""
-    own = box.own_upper[:, None] * values[box.hop.own]
-    return own + box.hop.sum_over_neighbours(box.upper, values)
+    return box.hop.sum_over_neighbours(box.upper, values).addcmul_(box.own_upper[:, None], values[box.hop.own])

@@ -26,9 +26,12 @@ ALWAYS = MAX_STORED + 1  # elements enough to compute a chunk again for its grad
 
 def layer1(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> Layer1:
     """As :func:`certgcl.bounds.degree.layer1_by_degree`."""
-    bounds = row_minima(plan.layout.layer1, projected, projected)
-    lower, negative_upper = bounds.view(-1, 2, projected.shape[1]).unbind(dim=1)
-    return Layer1(weights, projected, weights.b1 + lower, weights.b1 - negative_upper, plan.flat_lines.place)
+    lower, negative_upper = row_minima(plan.layout.layer1, projected, projected)[0].chunk(2)
+    if torch.is_grad_enabled():
+        lower, upper = weights.b1 + lower, weights.b1 - negative_upper
+    else:
+        lower, upper = lower.add_(weights.b1), negative_upper.neg_().add_(weights.b1)
+    return Layer1(weights, projected, lower, upper, plan.flat_lines.place)
 
 
 def layer2(layer1: Layer1, plan: DropPlan) -> tuple[Tensor, Tensor]:

@@ -38,7 +38,7 @@ class Lemma:
     @classmethod
     def of(cls, hop: Hop, cases: DropCases, flat: FlatCases, place: Tensor, own: Tensor, *, scaled: bool = True,
            both_signs: bool = False) -> "Lemma":
-        """One cell at every row and slot, results case by case.
+        """One cell at every row and slot, results case by case; those of the other sign follow all of the first.
 
         Args:
             place: the cells of the slots, ``(S,)`` or ``(S, cases)``.
@@ -49,7 +49,7 @@ class Lemma:
         rows = rows_of(hop, cases, flat, torch.ones_like(hop.degree))
         shared = array(place if place.dim() == 2 else place[:, None]), array(middle), array(radius), array(own)
         out, signs = torch.arange(len(flat.row)), (1, -1) if both_signs else (1,)
-        terms = tuple(Terms(*shared, array(len(signs) * out + number), sign) for number, sign in enumerate(signs))
+        terms = tuple(Terms(*shared, array(out + number * len(out)), sign) for number, sign in enumerate(signs))
         return cls(rows, terms, len(signs) * len(flat.row), place.numel() * len(signs))
 
 

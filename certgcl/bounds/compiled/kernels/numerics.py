@@ -1,7 +1,9 @@
 """How kernels are compiled, and the larger and smaller of two numbers as processors have them."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -12,6 +14,19 @@ Array = np.ndarray[Any, Any]
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
 LANES = 64  # columns treated at a time: a few vector registers each, so that what is done to them stays in the cache
+
+
+def forget_stale(folder: Path) -> None:
+    """Remove what numba kept of kernels before any of their files was changed. Numba looks at a kernel's own file
+    alone, and parts of it may come from the others."""
+    with suppress(OSError):  # a folder that cannot be written to holds nothing that this process could have kept
+        changed = max(file.stat().st_mtime for file in folder.glob("*.py"))
+        for kept in (folder / "__pycache__").glob("*.nbi"):
+            if kept.stat().st_mtime < changed:
+                kept.unlink(missing_ok=True)
+
+
+forget_stale(Path(__file__).parent)
 
 
 def compiled(kernel: Kernel) -> Kernel:
