@@ -1,15 +1,16 @@
-"""Where the time of a call goes, by groups of torch's operators."""
+"""Where the time of a call goes: by compiled kernels, and by groups of torch's operators."""
 
+import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
-import torch
-from torch import Tensor
-from torch.profiler import ProfilerActivity, profile
-from torch.utils.flop_counter import FlopCounterMode
+from torch.profiler import ProfilerActivity, profile, record_function
 
 from benchmarks import measure
+from certgcl.bounds.compiled import threads
 
 GROUPS = {
     "matrix products": "mm bmm addmm baddbmm mv addmv dot matmul linear einsum",
@@ -25,40 +26,36 @@ GROUPS = {
 """Operators by name, those in place without their trailing underscore."""
 
 GROUP_OF = {name: group for group, names in GROUPS.items() for name in names.split()}
-OTHER, OUTSIDE = "other operators", "outside operators (Python)"
-
-
-def products_made(call: Callable[[], Any]) -> int:
-    """Multiply-adds of all matrix products that a call makes; of a sparse matrix at its entries alone."""
-    with FlopCounterMode(display=False, custom_mapping={torch.ops.aten.mm: _of_mm, torch.ops.aten.addmm: _of_addmm}
-                         ) as counter:
-        call()
-    return counter.get_total_flops() // 2
-
-
-def _of_mm(matrix: Tensor, other: Tensor, *_: Any, **__: Any) -> int:
-    entries = matrix.numel() if matrix.layout == torch.strided else matrix.values().numel()
-    return 2 * entries * other.shape[1]
-
-
-def _of_addmm(_: Tensor, matrix: Tensor, other: Tensor, *__: Any, **___: Any) -> int:
-    return _of_mm(matrix, other)
-
-
-_of_mm._get_raw = _of_addmm._get_raw = True  # type: ignore[attr-defined]  # tensors, not their shapes
+KERNEL, OTHER, OUTSIDE = "kernels: ", "other operators", "outside of both (Python)"
 
 
 def self_times(call: Callable[[], Any]) -> tuple[dict[str, float], Counter[str]]:
-    """Seconds in each group of operators, children left out; and the operators that no group names.
+    """Seconds in each kernel and group of operators, children left out; and the operators that no group names.
 
     What the wall clock has beyond their sum was spent outside of operators. Times are the calling thread's.
     """
-    with profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
+    with named_kernels(), profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
         _, wall = measure.timed(call)
     seconds, unnamed = dict.fromkeys([*GROUPS, OTHER], 0.0), Counter[str]()
     for event in profiler.key_averages():
         group = GROUP_OF.get(event.key.removeprefix("aten::").rstrip("_"), OTHER)
-        seconds[group] += event.self_cpu_time_total / 1e6
+        group = event.key if event.key.startswith(KERNEL) else group
+        seconds[group] = seconds.get(group, 0.0) + event.self_cpu_time_total / 1e6
         if group == OTHER:
             unnamed[event.key] += event.self_cpu_time_total / 1e6
     return seconds | {OUTSIDE: max(0.0, wall - sum(seconds.values()))}, unnamed
+
+
+@contextmanager
+def named_kernels() -> Iterator[None]:
+    """Within it, the profiler sees kernels by the names of their modules."""
+    def share(kernel: Callable[..., None], elements: int, *arguments: Any) -> None:
+        with record_function(KERNEL + kernel.__module__.rpartition(".")[2].replace("_", " ")):
+            threads.share(kernel, elements, *arguments)
+
+    users = [module for name, module in sys.modules.items()
+             if name.startswith("certgcl.bounds.compiled.") and module is not threads and hasattr(module, "share")]
+    with ExitStack() as patches:
+        for module in users:
+            patches.enter_context(patch.object(module, "share", share))
+        yield

@@ -39,6 +39,12 @@ def magnitude(case: Case) -> Tensor:
     return case.directions.abs() @ output
 
 
+def size(case: Case) -> float:
+    """Of the numbers involved: a unit in which cases with weights of a thousand do not drown those with weights of
+    one."""
+    return float(magnitude(case).mean()) or 1.0
+
+
 def tolerance(case: Case) -> Tensor:
     """How far rounding alone can lift a computed bound above a computed minimum, ``(n,)``.
 
@@ -80,15 +86,14 @@ class Ledger:
               scale: float | None = None) -> Tensor:
         """Write down one case; returns the violated nodes.
 
-        Drops are measured against ``scale``, by default the size of the numbers involved, so that cases with weights of
-        a thousand do not drown those with weights of one.
+        Drops are measured in units of ``scale``, by default the :func:`size` of the case.
         """
         tally = self.tallies[method]
         wrong = violations(case, lower, truth)
         tally.cases += 1
         tally.nodes += case.nodes
         tally.violations += len(wrong)
-        scale = scale or float(magnitude(case).mean()) or 1.0
+        scale = scale or size(case)
         tally.drop += float((clean - lower).sum()) / scale
         tally.true_drop += float((clean - truth).sum()) / scale
         return wrong
