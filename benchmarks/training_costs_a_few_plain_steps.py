@@ -23,6 +23,7 @@ from certgcl.bounds import BoundMethod, Degree
 
 METHODS: dict[str, BoundMethod] = {
     "released": LIBRARY["released"],
+    "degree": LIBRARY["degree"],
     "degree-fast": LIBRARY["degree-fast"],
     "degree-cheap": Degree(preactivations="interval", slopes=("adaptive",), lines="shared", resolution=1),
 }
@@ -43,6 +44,7 @@ VARIANTS: dict[str, Variant | None] = {
     "degree-cheap, all anchors": Variant("degree-cheap", None, 2.0),
     "degree-fast, 256 anchors": Variant("degree-fast", 256, 2.0),
     "degree-fast, all anchors": Variant("degree-fast", None, None),
+    "degree, 256 anchors": Variant("degree", 256, None),
 }
 
 
