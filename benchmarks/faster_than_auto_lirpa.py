@@ -67,7 +67,7 @@ def growth(rows: list[dict[str, Any]], name: str) -> float | None:
 
 def main() -> None:
     parser = report.parser(__doc__, threads=1)
-    parser.add_argument("--largest", type=int, default=max(SIZES), help="nodes that auto_LiRPA gets; 600 need about 14 GB")
+    parser.add_argument("--largest", type=int, default=max(SIZES), help="nodes that auto_LiRPA gets; 600 need 14 GB")
     parser.add_argument("--largest-alone", type=int, default=max(LARGE), help="nodes that certgcl gets")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--patience", type=float, default=10, help="slower runs of auto_LiRPA are not repeated")

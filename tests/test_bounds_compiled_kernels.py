@@ -12,7 +12,7 @@ from toys import drop_problem, hubs_and_others, random_tensor
 from certgcl.activation import SlopeRule, TwoPieceLinear
 from certgcl.bounds.blocks import blocks
 from certgcl.bounds.compiled.kernels import channel_products, numerics
-from certgcl.bounds.compiled.kernels.line_products import slot_products
+from certgcl.bounds.compiled.kernels.line_products import feature_products
 from certgcl.bounds.compiled.kernels.numerics import compiled, larger, smaller
 from certgcl.bounds.compiled.layout import Lemma
 from certgcl.bounds.compiled.lines import LineTable, output_lines
@@ -110,8 +110,8 @@ def test_the_gradient_of_the_row_lemma() -> None:
 
 
 @numba.njit
-def _slot_products(vectors: np.ndarray, features: np.ndarray, targets: np.ndarray, out: np.ndarray) -> None:
-    slot_products(vectors, features, targets, out, 10)
+def _feature_products(vectors: np.ndarray, features: np.ndarray, targets: np.ndarray, out: np.ndarray) -> None:
+    feature_products(vectors, features, targets, out, 10)
 
 
 @pytest.mark.parametrize("vectors", [1, 2, 5])
@@ -121,7 +121,7 @@ def test_products_of_some_vectors_with_the_features_of_a_row(vectors: int, slots
     given, features = random.normal(size=(vectors, 6)), random.normal(size=(9, 6))
     targets = random.integers(9, size=slots)
     out = np.full(10 * slots, np.nan)
-    _slot_products(given, features, targets, out)
+    _feature_products(given, features, targets, out)
     table = out.reshape(slots, 10)
     np.testing.assert_allclose(table[:, :vectors], features[targets] @ given.T)
     assert np.isnan(table[:, vectors:]).all()

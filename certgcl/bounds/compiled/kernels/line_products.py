@@ -83,7 +83,7 @@ def eight_products(one: Array, other: Array, f0: Array, f1: Array, f2: Array, f3
 
 
 @inlined
-def slot_products(vectors: Array, features: Array, targets: Array, out: Array, stride: int) -> None:
+def feature_products(vectors: Array, features: Array, targets: Array, out: Array, stride: int) -> None:
     """``out[s stride + v] = vectors[v] · features[targets[s]]``: a small matrix product."""
     whole = len(targets) - len(targets) % 4
     even = len(vectors) - len(vectors) % 2
@@ -143,9 +143,9 @@ def products(part: int, parts: int, begin: int, end: int, entries: Entries, omeg
                                   slopes[(entry - first) * cell + rule * number + m])
             if entries.lined[row]:
                 vectors = slopes[: (last - first) * cell]
-                slot_products(vectors, features, entries.own[row : row + 1], out.own[first * cell : last * cell], 0)
-                slot_products(vectors, features, entries.target[entries.slot[row] : entries.slot[row + 1]],
-                              out.leaves[(entries.place[row] + first - here.start) * cell :], len(here) * cell)
+                feature_products(vectors, features, entries.own[row : row + 1], out.own[first * cell : last * cell], 0)
+                feature_products(vectors, features, entries.target[entries.slot[row] : entries.slot[row + 1]],
+                                 out.leaves[(entries.place[row] + first - here.start) * cell :], len(here) * cell)
 
 
 @compiled_sums
