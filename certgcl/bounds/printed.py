@@ -18,7 +18,7 @@ from certgcl.activation import Lines, SlopeRule
 from certgcl.bounds import compiled
 from certgcl.bounds.backward import output_lines
 from certgcl.bounds.box import signed_parts
-from certgcl.bounds.layer1 import Layer1, Range
+from certgcl.bounds.layer1 import Range
 from certgcl.bounds.neighbourhood import inverse_sqrt_degree
 from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
@@ -51,8 +51,7 @@ class PrintedTerms:
         if compiled.usable(self.omega.device):
             from certgcl.bounds.compiled.printed import own_products
 
-            place = torch.arange(len(self.omega))[:, None]
-            return own_products(self.omega, Layer1(self.weights, self.projected, self.lower1, self.upper1, place))
+            return own_products(self.omega, self.projected, self.lower1, self.upper1, self.weights)
         return self.slope_products(self.projected), self.constant1()
 
     def slope_products(self, values: Tensor) -> Tensor:

@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from certgcl.bounds.compiled.kernels import paper_box
-from certgcl.bounds.compiled.kernels.line_products import Entries
+from certgcl.bounds.compiled.kernels import chords, paper_box
 from certgcl.bounds.compiled.kernels.paper_box import Box
-from certgcl.bounds.compiled.layout import Span, array
-from certgcl.bounds.compiled.lines import products_at_entries, row_slices
+from certgcl.bounds.compiled.layout import array
 from certgcl.bounds.compiled.minima import shaped
 from certgcl.bounds.compiled.threads import share
-from certgcl.bounds.layer1 import Layer1
+from certgcl.encoder import GCNWeights
 
 if TYPE_CHECKING:
     from certgcl.bounds.printed import PaperBox
@@ -44,16 +42,30 @@ class _BoxRange(torch.autograd.Function):
         return None, of_values, gradients[0].sum(dim=0) + gradients[1].sum(dim=0)
 
 
-def own_products(omega: Tensor, layer1: Layer1) -> tuple[Tensor, Tensor]:
+def own_products(omega: Tensor, projected: Tensor, lower: Tensor, upper: Tensor,
+                 weights: GCNWeights) -> tuple[Tensor, Tensor]:
     """``Λ1 · y`` and ``b̃1`` of every node with parallel lines of its own, ``(N, C)`` each.
 
     Args:
         omega: ``(N, C, d1)``.
+        projected, lower, upper: ``(N, d1)``.
     """
-    count = len(omega)
-    node, nothing = torch.arange(count), torch.zeros(count, dtype=torch.long)
-    entries = Entries(*map(array, (torch.arange(count + 1), node, node, torch.zeros(count + 1, dtype=torch.long),
-                                   nothing[:0], node, nothing, torch.ones(count, dtype=torch.bool))))
-    spans = [Span(range(here.start, here.stop), here) for here in row_slices(count, omega.shape[2])]
-    (_, products, constants, _), = products_at_entries(spans, [(entries, 0)], ("parallel",), omega, layer1)
+    products, constants = _ChordProducts.apply(  # type: ignore[no-untyped-call]
+        omega, lower, upper, weights.b1, weights.slope1, projected)
     return products, constants
+
+
+class _ChordProducts(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, omega: Tensor, *given: Tensor) -> tuple[Tensor, Tensor]:
+        found = omega.new_empty(omega.shape[:2]), omega.new_empty(omega.shape[:2])
+        share(chords.products, omega.numel(), *map(shaped, (omega, *given, *found)))
+        ctx.save_for_backward(omega, *given)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
+        found = [torch.zeros(value.shape, dtype=value.dtype) if value.dim() == 1 else
+                 torch.empty(value.shape, dtype=value.dtype) for value in ctx.saved_tensors]
+        share(chords.gradients, found[0].numel(), *map(shaped, (*ctx.saved_tensors, *gradients, *found)))
+        return tuple(found)

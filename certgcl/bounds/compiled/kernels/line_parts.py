@@ -6,7 +6,7 @@ PARALLEL, ADAPTIVE, FLAT = range(3)
 
 
 @inlined
-def _slopes(low: float, high: float, gamma: float, kind: int, zero: float, one: float) -> tuple[float, ...]:
+def slopes(low: float, high: float, gamma: float, kind: int, zero: float, one: float) -> tuple[float, ...]:
     """The ends, the chord and its width, the slope that is free and whether it is one; minus one where the two lines
     change places, else one."""
     below, above = smaller(low, zero), larger(high, zero)
@@ -16,6 +16,18 @@ def _slopes(low: float, high: float, gamma: float, kind: int, zero: float, one: 
     on = low + high >= zero if kind == ADAPTIVE else low >= zero
     free = chord if kind == PARALLEL else one if on else gamma
     return below, above, width + nothing, chord, free, on, one if gamma <= one else -one
+
+
+@inlined
+def chord_gradient(low: float, high: float, gamma: float, of_chord: float, of_offset: float, zero: float,
+                   one: float) -> tuple[float, ...]:
+    """Of both ends and of γ, from those of the chord and of its intercept ``above - chord above``."""
+    below, above, width, chord, _, _, _ = slopes(low, high, gamma, PARALLEL, zero, one)
+    of_top = (of_chord - of_offset * above) / width
+    of_width = -of_top * chord
+    of_above = of_offset * (one - chord) + of_top + of_width
+    of_below = -gamma * of_top - of_width
+    return of_below if low < zero else zero, of_above if high > zero else zero, -of_top * below
 
 
 @compiled
@@ -42,7 +54,7 @@ def parts_of(lower: Array, upper: Array, bias: Array, gamma: Array, rules: Array
             slope, slope_spread = out[line, 2 + 2 * count + rule], out[line, 2 + 3 * count + rule]
             kind = rules[rule]
             for c in range(len(bias)):
-                _, above, _, chord, free, _, convex = _slopes(low_row[c], high_row[c], gamma[c], kind, zero, one)
+                _, above, _, chord, free, _, convex = slopes(low_row[c], high_row[c], gamma[c], kind, zero, one)
                 offset = above - chord * above
                 slope[c] = half * (free + chord)
                 slope_spread[c] = half * convex * (chord - free)
@@ -82,7 +94,7 @@ def gradients(lower: Array, upper: Array, bias: Array, gamma: Array, rules: Arra
             kind = rules[rule]
             for c in range(len(bias)):
                 low, high, g = low_row[c], high_row[c], gamma[c]
-                below, above, width, chord, free, on, convex = _slopes(low, high, g, kind, zero, one)
+                _, _, _, chord, free, on, convex = slopes(low, high, g, kind, zero, one)
                 of_bias[c] += half * (constant[c] * (free + chord) + constant_spread[c] * convex * (chord - free))
                 plain = slope[c] + constant[c] * bias[c]
                 spread = convex * (slope_spread[c] + constant_spread[c] * bias[c])
@@ -92,11 +104,7 @@ def gradients(lower: Array, upper: Array, bias: Array, gamma: Array, rules: Arra
                     of_chord += of_free
                 elif not on:
                     of_gamma[c] += of_free
-                of_above = of_offset * (one - chord)
-                of_top = (of_chord - of_offset * above) / width
-                of_width = -of_top * chord
-                of_above += of_top + of_width
-                of_below = -g * of_top - of_width
-                of_gamma[c] -= of_top * below
-                of_high[c] += of_above if high > zero else zero
-                of_low[c] += of_below if low < zero else zero
+                to_low, to_high, to_gamma = chord_gradient(low, high, g, of_chord, of_offset, zero, one)
+                of_low[c] += to_low
+                of_high[c] += to_high
+                of_gamma[c] += to_gamma
