@@ -25,7 +25,7 @@ from certgcl.errors import InputError, MethodError, ShardError
 from certgcl.graph import Graph
 from certgcl.ordering import nearby_order
 from certgcl.question import Question
-from certgcl.sharding import ShardProgress, certify_shards, merge_shards
+from certgcl.sharding import ShardProgress, certify_shards, merge_shards, run
 from certgcl.sharding.manifest import Manifest, ShardPlan
 
 GRAPH, WEIGHTS = random_graph(nodes=40, density=0.1), toy_weights()
@@ -266,6 +266,36 @@ def test_an_interrupted_run_leaves_whole_shards(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         certify_shards(WEIGHTS, GRAPH, 2, tmp_path, shards=5, progress=interrupt)
     assert certify_shards(WEIGHTS, GRAPH, 2, tmp_path).kept == [0, 1]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many nodes are certified at a time."""
+    certify, sizes = Question.certify, []
+
+    def counted(self: Question, anchors: Tensor, memory_limit: int | None = None) -> Certificate:
+        sizes.append(len(anchors))
+        return certify(self, anchors, memory_limit)
+
+    monkeypatch.setattr(Question, "certify", counted)
+    return sizes
+
+
+@pytest.mark.parametrize(("patience", "sizes"), [(3600.0, [4, 8, 16, 12]), (0.0, 10 * [4])], ids=["fast", "slow"])
+def test_shards_are_done_several_at_a_time_while_they_are_fast(patience: float, sizes: list[int], tmp_path: Path,
+                                                               asked: list[int],
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "PATIENCE", patience)
+    assert certify_shards(WEIGHTS, GRAPH, 2, tmp_path, shards=10).computed == list(range(10))
+    assert asked == sizes
+    agree(merge_shards(tmp_path), certgcl.node_compactness(WEIGHTS, GRAPH, 2))
+
+
+def test_finished_shards_do_not_count_as_fast_ones(tmp_path: Path, asked: list[int]) -> None:
+    certify_shards(WEIGHTS, GRAPH, 2, tmp_path, shards=10, only=range(6))
+    asked.clear()
+    assert certify_shards(WEIGHTS, GRAPH, 2, tmp_path).kept == list(range(6))
+    assert asked == [4, 8, 4]
 
 
 def test_progress_counts_shards_and_nodes(tmp_path: Path) -> None:
