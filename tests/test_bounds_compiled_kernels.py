@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
 
 import numba
 import numpy as np
@@ -11,8 +10,9 @@ import torch
 from toys import drop_problem, hubs_and_others, random_tensor
 
 from certgcl.activation import SlopeRule, TwoPieceLinear
+from certgcl.bounds import printed
 from certgcl.bounds.blocks import blocks
-from certgcl.bounds.compiled import printed
+from certgcl.bounds.compiled import switched_off
 from certgcl.bounds.compiled.kernels import channel_products, numerics
 from certgcl.bounds.compiled.kernels.line_products import feature_products
 from certgcl.bounds.compiled.kernels.numerics import compiled, larger, smaller
@@ -180,16 +180,18 @@ def test_the_gradient_of_output_lines(rules: tuple[SlopeRule, ...]) -> None:
 
 
 @pytest.mark.parametrize("gammas", [(0.0, 0.3, 1.0, 1.5), (-0.4, -1.0)], ids=["rising", "with a valley"])
-def test_functionals_along_chords_and_their_gradients(gammas: tuple[float, ...]) -> None:
+def test_lines_along_chords_and_their_gradients(gammas: tuple[float, ...]) -> None:
     lower, upper, bias, gamma = (value.requires_grad_() for value in bounds_of_every_kind(*gammas))
-    omega, projected = random_tensor(len(lower), 2, len(gammas), seed=2), random_tensor(*lower.shape, seed=3)
-    given = [omega.requires_grad_(), lower, upper, bias, gamma, projected.requires_grad_()]
-    lines = TwoPieceLinear(gamma).lines(lower, upper, "parallel")
-    terms = omega * lines.lower_slope[:, None] * projected[:, None]
-    ends = [omega * (lines.lower_slope * bias + end)[:, None] for end in (lines.lower_intercept, lines.upper_intercept)]
-    plain = terms.sum(dim=2), torch.where(omega >= 0, *ends).sum(dim=2)
-    found = printed.own_products(omega, projected, lower, upper, SimpleNamespace(b1=bias, slope1=gamma))
-    weight = random_tensor(2, *plain[0].shape, seed=4)
-    gradients = [torch.autograd.grad((torch.stack(parts) * weight).sum(), given) for parts in (found, plain)]
-    for mine, yours in zip((*found, *gradients[0]), (*plain, *gradients[1]), strict=True):
+    omega = random_tensor(len(lower), 2, len(gammas), seed=2).requires_grad_()
+    given = omega, lower, upper, bias, gamma
+    weights = random_tensor(*omega.shape, seed=3), random_tensor(*omega.shape[:2], seed=4)
+
+    def lines_and_gradients() -> list[torch.Tensor]:
+        found = printed.chord_lines(*given)
+        total = sum((part * weight).sum() for part, weight in zip(found, weights, strict=True))
+        return [*found, *torch.autograd.grad(total, given)]
+
+    with switched_off():
+        plain = lines_and_gradients()
+    for mine, yours in zip(lines_and_gradients(), plain, strict=True):
         torch.testing.assert_close(mine, yours)

@@ -20,10 +20,10 @@ class Paper(PrintedScore):
         graph = problem.graph
         projected, views = graph.project(weights.w1), self.views(graph, directions.shape[1])
         terms = self.terms(weights, problem, directions, projected)
-        constant1, ones = terms.constant1(), projected.new_ones(len(projected), 1)
+        ones = projected.new_ones(len(projected), 1)
         score = []
         for column, view in enumerate(views):
             here = slice(column, column + 1)
             twice = view.propagate(view.propagate(projected))
-            score.append(terms.slope_products(twice)[:, here] + view.propagate(ones) * constant1[:, here])
+            score.append(terms.products(twice)[:, here] + view.propagate(ones) * terms.constant1[:, here])
         return (torch.cat(score, dim=1) + terms.constant2)[problem.anchors]

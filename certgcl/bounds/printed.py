@@ -9,14 +9,13 @@ How they differ from a bound, and why that matters (``docs/errata.md`` has the c
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from certgcl.activation import Lines, SlopeRule
+from certgcl.activation import SlopeRule, TwoPieceLinear
 from certgcl.bounds import compiled
-from certgcl.bounds.backward import output_lines
 from certgcl.bounds.box import signed_parts
 from certgcl.bounds.layer1 import Range
 from certgcl.bounds.neighbourhood import inverse_sqrt_degree
@@ -27,42 +26,35 @@ from certgcl.graph import Graph
 from certgcl.sparse import ConstantMatrix, csr_matrix
 
 
-@dataclass(frozen=True, eq=False)
-class PrintedTerms:
-    """What both formulas are made of.
+class PrintedTerms(NamedTuple):
+    """What both formulas are made of."""
 
-    Both lines around an activation have the slope of its chord, so ``Λ1 = ω a``; needed in products alone, it is never
-    formed.
-    """
-
-    weights: GCNWeights
-    projected: Tensor  # Y = X W1, (N, d1)
-    lower1: Tensor  # of the first pre-activations, (N, d1)
-    upper1: Tensor
-    omega: Tensor  # (N, C, d1)
+    slopes1: Tensor  # Λ1, (N, C, d1)
+    constant1: Tensor  # b̃1, (N, C)
     constant2: Tensor  # b̃2, (N, C)
 
-    @cached_property
-    def lines(self) -> Lines:
-        return self.weights.activation1.lines(self.lower1, self.upper1, "parallel")
-
-    def own_products(self) -> tuple[Tensor, Tensor]:
-        """``Λ1 · y`` and ``b̃1`` of every node, ``(N, C)`` each."""
-        if compiled.usable(self.omega.device):
-            from certgcl.bounds.compiled.printed import own_products
-
-            return own_products(self.omega, self.projected, self.lower1, self.upper1, self.weights)
-        return self.slope_products(self.projected), self.constant1()
-
-    def slope_products(self, values: Tensor) -> Tensor:
+    def products(self, values: Tensor) -> Tensor:
         """``Λ1 · v`` for one v at every node, ``(N, d1)`` to ``(N, C)``."""
-        return (self.omega * (self.lines.lower_slope * values)[:, None]).sum(dim=2)
+        return (self.slopes1 * values[:, None]).sum(dim=2)
 
-    def constant1(self) -> Tensor:
-        """``b̃1``."""
-        lines = self.lines
-        middle, radius = Range.between(lines.lower_intercept, lines.upper_intercept)
-        return _least_products(self.omega, Range(torch.addcmul(middle, lines.lower_slope, self.weights.b1), radius))
+
+def chord_lines(omega: Tensor, lower: Tensor, upper: Tensor, bias: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
+    """Slopes ``Λ = ω a`` and constants of lines ``Λ (p - b) + const`` below ``ω · σ(p)`` for ``l <= p <= u``.
+
+    Both lines around an activation have the slope a of its chord.
+
+    Args:
+        omega: ``(N, C, d)``.
+        lower, upper: ``(N, d)``.
+    """
+    if compiled.usable(omega.device):
+        from certgcl.bounds.compiled.printed import chord_lines as compiled_lines
+
+        return compiled_lines(omega, lower, upper, bias, gamma)
+    lines = TwoPieceLinear(gamma).lines(lower, upper, "parallel")
+    middle, radius = Range.between(lines.lower_intercept, lines.upper_intercept)
+    return (omega * lines.lower_slope[:, None],
+            _least_products(omega, Range(torch.addcmul(middle, lines.lower_slope, bias), radius)))
 
 
 @dataclass(frozen=True)
@@ -91,10 +83,11 @@ class PrintedScore:
         """
         hidden = weights.activation1(problem.graph.propagate(projected) + weights.b1)
         box = PaperBox(problem, projected.dtype)
-        _, constant2, slopes = output_lines(weights, directions, *box.range(hidden @ weights.w2, weights.b2),
-                                            ("parallel",))
-        return PrintedTerms(weights, projected, *box.range(projected, weights.b1), slopes[:, 0] @ weights.w2.T,
-                            constant2[:, 0])
+        slopes, constant2 = chord_lines(directions, *box.range(hidden @ weights.w2, weights.b2), weights.b2,
+                                        weights.slope2)
+        slopes, constant1 = chord_lines(slopes @ weights.w2.T, *box.range(projected, weights.b1), weights.b1,
+                                        weights.slope1)
+        return PrintedTerms(slopes, constant1, constant2)
 
     def views(self, graph: Graph, directions: int) -> tuple[Graph, ...]:
         at = graph if self.at is None else self.at

@@ -20,6 +20,7 @@ class Released(PrintedScore):
         graph = problem.graph
         projected, views = graph.project(weights.w1), self.views(graph, directions.shape[1])
         terms = self.terms(weights, problem, directions, projected)
-        columns = zip(views, *(part.split(1, dim=1) for part in terms.own_products()), strict=True)
+        parts = terms.products(projected), terms.constant1
+        columns = zip(views, *(part.split(1, dim=1) for part in parts), strict=True)
         score = [view.propagate(view.propagate(leaves) + constant) for view, leaves, constant in columns]
         return (torch.cat(score, dim=1) + terms.constant2)[problem.anchors]

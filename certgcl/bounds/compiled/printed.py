@@ -10,7 +10,6 @@ from certgcl.bounds.compiled.kernels.paper_box import Box
 from certgcl.bounds.compiled.layout import array
 from certgcl.bounds.compiled.minima import shaped
 from certgcl.bounds.compiled.threads import share
-from certgcl.encoder import GCNWeights
 
 if TYPE_CHECKING:
     from certgcl.bounds.printed import PaperBox
@@ -42,26 +41,19 @@ class _BoxRange(torch.autograd.Function):
         return None, of_values, gradients[0].sum(dim=0) + gradients[1].sum(dim=0)
 
 
-def own_products(omega: Tensor, projected: Tensor, lower: Tensor, upper: Tensor,
-                 weights: GCNWeights) -> tuple[Tensor, Tensor]:
-    """``Λ1 · y`` and ``b̃1`` of every node with parallel lines of its own, ``(N, C)`` each.
-
-    Args:
-        omega: ``(N, C, d1)``.
-        projected, lower, upper: ``(N, d1)``.
-    """
-    products, constants = _ChordProducts.apply(  # type: ignore[no-untyped-call]
-        omega, lower, upper, weights.b1, weights.slope1, projected)
-    return products, constants
+def chord_lines(omega: Tensor, lower: Tensor, upper: Tensor, bias: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
+    """As :func:`certgcl.bounds.printed.chord_lines`."""
+    slopes, constants = _ChordLines.apply(omega, lower, upper, bias, gamma)  # type: ignore[no-untyped-call]
+    return slopes, constants
 
 
-class _ChordProducts(torch.autograd.Function):
+class _ChordLines(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, omega: Tensor, *given: Tensor) -> tuple[Tensor, Tensor]:
-        found = omega.new_empty(omega.shape[:2]), omega.new_empty(omega.shape[:2])
-        share(chords.products, omega.numel(), *map(shaped, (omega, *given, *found)))
+        slopes, constants = omega.new_empty(omega.shape), omega.new_empty(omega.shape[:2])
+        share(chords.lines_below, omega.numel(), *map(shaped, (omega, *given, slopes, constants)))
         ctx.save_for_backward(omega, *given)
-        return found
+        return slopes, constants
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
