@@ -10,6 +10,7 @@ it cannot follow, certgcl's growth is measured. Memory is what one bound adds to
 """
 
 import contextlib
+import json
 import statistics
 from typing import Any
 
@@ -21,7 +22,7 @@ from benchmarks.prepared import CERTGCL, COARSEST, FIRST, bound, make_inputs
 
 SIZES = (20, 40, 70, 100, 150, 200, 300, 450, 600)
 AIMED_AT = 300
-LARGE = (1_000, 3_000, 10_000)
+LARGE = (1_000, 3_000, 10_000, 30_000)
 ALONE_FROM = 200  # auto_LiRPA in a fresh process, once
 PLAIN, OPTIMIZED = "LiRPA CROWN", "LiRPA CROWN-Optimized"
 ALL = (*CERTGCL, PLAIN, OPTIMIZED)
@@ -72,6 +73,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--patience", type=float, default=10, help="slower runs of auto_LiRPA are not repeated")
     parser.add_argument("--optimize", type=float, default=600, help="most seconds to expect of optimized CROWN")
+    parser.add_argument("--keep", action="store_true", help="keep what FILE holds of sizes beyond --largest, as of all "
+                                                            "with --largest 0")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     rows: list[dict[str, Any]] = []
@@ -79,6 +82,8 @@ def main() -> None:
         lirpa = [PLAIN, OPTIMIZED] if expected(rows, nodes) <= arguments.optimize else [PLAIN]
         rows.append(measure_size(nodes, lirpa, arguments.repeats, arguments.patience))
         print(rows[-1], flush=True)
+    if arguments.keep:
+        rows += [row for row in json.loads(arguments.json.read_text())["rows"] if row["nodes"] > arguments.largest]
     large = [measure_size(nodes, [], arguments.repeats, 0) for nodes in LARGE if nodes <= arguments.largest_alone]
     exponents = {name: {"small": growth(rows, name), "large": growth(large, name)} for name in ALL}
     there = next((row["seconds"] for row in rows if row["nodes"] == AIMED_AT), {})
