@@ -180,15 +180,16 @@ def test_the_gradient_of_output_lines(rules: tuple[SlopeRule, ...]) -> None:
 
 
 @pytest.mark.parametrize("gammas", [(0.0, 0.3, 1.0, 1.5), (-0.4, -1.0)], ids=["rising", "with a valley"])
-def test_lines_along_chords_and_their_gradients(gammas: tuple[float, ...]) -> None:
-    lower, upper, bias, gamma = (value.requires_grad_() for value in bounds_of_every_kind(*gammas))
-    omega = random_tensor(len(lower), 2, len(gammas), seed=2).requires_grad_()
-    given = omega, lower, upper, bias, gamma
-    weights = random_tensor(*omega.shape, seed=3), random_tensor(*omega.shape[:2], seed=4)
+@pytest.mark.parametrize("products", [False, True], ids=["slopes", "products"])
+def test_lines_along_chords_and_their_gradients(products: bool, gammas: tuple[float, ...]) -> None:
+    bounds = [value.requires_grad_() for value in bounds_of_every_kind(*gammas)]
+    omega = random_tensor(len(bounds[0]), 2, len(gammas), seed=2).requires_grad_()
+    features = [random_tensor(*bounds[0].shape, seed=5).requires_grad_()] if products else []
+    given = omega, *bounds, *features
 
     def lines_and_gradients() -> list[torch.Tensor]:
         found = printed.chord_lines(*given)
-        total = sum((part * weight).sum() for part, weight in zip(found, weights, strict=True))
+        total = sum((part * random_tensor(*part.shape, seed=seed)).sum() for seed, part in enumerate(found))
         return [*found, *torch.autograd.grad(total, given)]
 
     with switched_off():

@@ -25,5 +25,6 @@ class Paper(PrintedScore):
         for column, view in enumerate(views):
             here = slice(column, column + 1)
             twice = view.propagate(view.propagate(projected))
-            score.append(terms.products(twice)[:, here] + view.propagate(ones) * terms.constant1[:, here])
+            products, constant1 = (part[:, here] for part in terms.products(twice))
+            score.append(products + view.propagate(ones) * constant1)
         return (torch.cat(score, dim=1) + terms.constant2)[problem.anchors]

@@ -29,16 +29,19 @@ from certgcl.sparse import ConstantMatrix, csr_matrix
 class PrintedTerms(NamedTuple):
     """What both formulas are made of."""
 
-    slopes1: Tensor  # Λ1, (N, C, d1)
-    constant1: Tensor  # b̃1, (N, C)
+    weights: GCNWeights
+    omega: Tensor  # (N, C, d1)
+    lower1: Tensor  # of the first pre-activations, (N, d1)
+    upper1: Tensor
     constant2: Tensor  # b̃2, (N, C)
 
-    def products(self, values: Tensor) -> Tensor:
-        """``Λ1 · v`` for one v at every node, ``(N, d1)`` to ``(N, C)``."""
-        return (self.slopes1 * values[:, None]).sum(dim=2)
+    def products(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """``Λ1 · v`` for one v at every node, ``(N, d1)``, and ``b̃1``; ``(N, C)`` each."""
+        return chord_lines(self.omega, self.lower1, self.upper1, self.weights.b1, self.weights.slope1, values)
 
 
-def chord_lines(omega: Tensor, lower: Tensor, upper: Tensor, bias: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
+def chord_lines(omega: Tensor, lower: Tensor, upper: Tensor, bias: Tensor, gamma: Tensor,
+                features: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Slopes ``Λ = ω a`` and constants of lines ``Λ (p - b) + const`` below ``ω · σ(p)`` for ``l <= p <= u``.
 
     Both lines around an activation have the slope a of its chord.
@@ -46,15 +49,18 @@ def chord_lines(omega: Tensor, lower: Tensor, upper: Tensor, bias: Tensor, gamma
     Args:
         omega: ``(N, C, d)``.
         lower, upper: ``(N, d)``.
+        features: if given, ``(N, d)``: instead of slopes the products ``Λ · y``, ``(N, C)``.
     """
     if compiled.usable(omega.device):
         from certgcl.bounds.compiled.printed import chord_lines as compiled_lines
 
-        return compiled_lines(omega, lower, upper, bias, gamma)
+        return compiled_lines(omega, lower, upper, bias, gamma, features)
     lines = TwoPieceLinear(gamma).lines(lower, upper, "parallel")
     middle, radius = Range.between(lines.lower_intercept, lines.upper_intercept)
-    return (omega * lines.lower_slope[:, None],
-            _least_products(omega, Range(torch.addcmul(middle, lines.lower_slope, bias), radius)))
+    constants = _least_products(omega, Range(torch.addcmul(middle, lines.lower_slope, bias), radius))
+    if features is None:
+        return omega * lines.lower_slope[:, None], constants
+    return (omega * (lines.lower_slope * features)[:, None]).sum(dim=2), constants
 
 
 @dataclass(frozen=True)
@@ -85,9 +91,7 @@ class PrintedScore:
         box = PaperBox(problem, projected.dtype)
         slopes, constant2 = chord_lines(directions, *box.range(hidden @ weights.w2, weights.b2), weights.b2,
                                         weights.slope2)
-        slopes, constant1 = chord_lines(slopes @ weights.w2.T, *box.range(projected, weights.b1), weights.b1,
-                                        weights.slope1)
-        return PrintedTerms(slopes, constant1, constant2)
+        return PrintedTerms(weights, slopes @ weights.w2.T, *box.range(projected, weights.b1), constant2)
 
     def views(self, graph: Graph, directions: int) -> tuple[Graph, ...]:
         at = graph if self.at is None else self.at

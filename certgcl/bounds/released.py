@@ -20,7 +20,6 @@ class Released(PrintedScore):
         graph = problem.graph
         projected, views = graph.project(weights.w1), self.views(graph, directions.shape[1])
         terms = self.terms(weights, problem, directions, projected)
-        parts = terms.products(projected), terms.constant1
-        columns = zip(views, *(part.split(1, dim=1) for part in parts), strict=True)
+        columns = zip(views, *(part.split(1, dim=1) for part in terms.products(projected)), strict=True)
         score = [view.propagate(view.propagate(leaves) + constant) for view, leaves, constant in columns]
         return (torch.cat(score, dim=1) + terms.constant2)[problem.anchors]

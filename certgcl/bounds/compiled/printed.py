@@ -41,23 +41,29 @@ class _BoxRange(torch.autograd.Function):
         return None, of_values, gradients[0].sum(dim=0) + gradients[1].sum(dim=0)
 
 
-def chord_lines(omega: Tensor, lower: Tensor, upper: Tensor, bias: Tensor, gamma: Tensor) -> tuple[Tensor, Tensor]:
+def chord_lines(omega: Tensor, lower: Tensor, upper: Tensor, bias: Tensor, gamma: Tensor,
+                features: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """As :func:`certgcl.bounds.printed.chord_lines`."""
-    slopes, constants = _ChordLines.apply(omega, lower, upper, bias, gamma)  # type: ignore[no-untyped-call]
-    return slopes, constants
+    features = lower.new_empty(0, 0) if features is None else features
+    constants, slopes, products = _ChordLines.apply(  # type: ignore[no-untyped-call]
+        omega, lower, upper, bias, gamma, features)
+    return (products if features.numel() else slopes), constants
 
 
 class _ChordLines(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, omega: Tensor, *given: Tensor) -> tuple[Tensor, Tensor]:
-        slopes, constants = omega.new_empty(omega.shape), omega.new_empty(omega.shape[:2])
-        share(chords.lines_below, omega.numel(), *map(shaped, (omega, *given, slopes, constants)))
+    def forward(ctx: Any, omega: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+        number, wanted = omega.shape[:2], given[-1].numel() > 0
+        found = [omega.new_empty(shape) for shape in (number, (0, 0, 0) if wanted else omega.shape,
+                                                      number if wanted else (0, 0))]
+        share(chords.lines_below, omega.numel(), *map(shaped, (omega, *given, *found)))
         ctx.save_for_backward(omega, *given)
-        return slopes, constants
+        return tuple(found)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
-        found = [torch.zeros(value.shape, dtype=value.dtype) if value.dim() == 1 else
-                 torch.empty(value.shape, dtype=value.dtype) for value in ctx.saved_tensors]
-        share(chords.gradients, found[0].numel(), *map(shaped, (*ctx.saved_tensors, *gradients, *found)))
+        omega, lower, upper, *added = ctx.saved_tensors
+        found = [*(torch.empty(value.shape, dtype=value.dtype) for value in (omega, lower, upper)),
+                 *(torch.zeros(value.shape, dtype=value.dtype) for value in added)]
+        share(chords.gradients, omega.numel(), *map(shaped, (*ctx.saved_tensors, *gradients, *found)))
         return tuple(found)
