@@ -143,6 +143,25 @@ def test_no_kernel_leaves_its_arrays(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(script)], env=checked, check=True, cwd=script.parents[1])
 
 
+FORKED = """
+import os, torch
+from certgcl.bounds.compiled import threads
+torch.set_num_threads(2)
+threads.WORTHWHILE, called = 1, []
+threads.share(lambda part, parts: called.append(part), 2)
+child = os.fork()
+if not child:
+    threads.share(lambda part, parts: called.append(part), 2)
+    os._exit(0 if sorted(called) == [0, 0, 1, 1] else 1)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=120)
+
+
 def test_every_part_of_a_kernel_is_called_once_and_its_errors_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     parts: list[tuple[int, int, str]] = []

@@ -26,4 +26,5 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="certgcl")
 
 
-os.register_at_fork(after_in_child=_pool.cache_clear)  # threads stay behind in a fork
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads stay behind in one
