@@ -92,14 +92,16 @@ class Question:
     def certify(self, anchors: Tensor, memory_limit: int | None = None) -> Certificate:
         """The bounds at some anchors, in as many parts as the memory limit (in bytes) asks for."""
         limit = default_limit(anchors.device) if memory_limit is None else _limit(memory_limit)
-        problem = DropProblem.on(self.graph, self.drops, anchors.contiguous())
+        problem = DropProblem.on(self.graph, self.drops, anchors.contiguous(), limit)
         second, number = None, self.directions.shape[1]
         if self.views == "both":
             second, number = TwoViews.of(self.bound, self.weights, self.graph, self.drops, limit), LINES
         parts = parts_that_fit(self.bound, self.weights, problem, number, limit)
         if len(parts) == 1 or isinstance(self.bound, BranchAndBound):  # whose limits are for all anchors together
             return self._certify(problem, second)
-        certificates = [self._certify(DropProblem(self.graph, self.drops, anchors[places]), second) for places in parts]
+        del problem  # and what it holds of all anchors together
+        certificates = [self._certify(DropProblem(self.graph, self.drops, anchors[places], limit), second)
+                        for places in parts]
         return Certificate.joined(certificates).at(torch.argsort(torch.cat(parts)))
 
     def _certify(self, problem: DropProblem, second: TwoViews | None) -> Certificate:
@@ -115,8 +117,8 @@ class Question:
             lower, upper, witnesses = brackets.lower[:, None], brackets.upper[:, None], brackets.witnesses
         else:
             lower = bound(weights, problem, directions)
-        chosen = directions[anchors]
-        nominal = (chosen @ self.embeddings[anchors][..., None])[..., 0]
+        chosen = directions[anchors] if self.given is not None else problem.at_anchors(directions)
+        nominal = (chosen @ problem.at_anchors(self.embeddings)[..., None])[..., 0]
         _check(lower, nominal, rounding, anchors, bound)
         if self.given is None or self.given.dim() == 2:
             lower, nominal, rounding, chosen = lower[:, 0], nominal[:, 0], rounding[:, 0], chosen[:, 0]

@@ -68,17 +68,30 @@ class MinimumOverFunctionals(ABC):
 
 
 def refine_layer2(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Sequence[SlopeRule],
-                  interval: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Bounds of the second pre-activations, from the functionals ``±W2[:, m]`` and never worse than ``interval``."""
+                  interval: tuple[Tensor, Tensor], room: int = 0) -> tuple[Tensor, Tensor]:
+    """Bounds of the second pre-activations, from the functionals ``±W2[:, m]`` and never worse than ``interval``.
+
+    Args:
+        room: how many values may be held at a time, where that is more than usual.
+    """
     w2, b2 = layer1.weights.w2, layer1.weights.b2
     lower, upper = interval
     # Channels are independent: as many at once as their values leave room for.
-    at_once = max(MIN_CHANNELS, MAX_PAIR_VALUES // (2 * max(1, minimum.values_of_channel()) * len(rules)))
+    each = 2 * max(1, minimum.values_of_channel()) * len(rules)
+    at_once = max(MIN_CHANNELS, MAX_PAIR_VALUES // each, min(CHANNELS, room // each))
     at_once -= at_once % (CHANNELS if at_once > CHANNELS else MIN_CHANNELS)
-    found = [minimum.of_channels(columns, layer1, rules).chunk(2, dim=1)
-             for columns in w2.split(at_once, dim=1)]
-    return (best([lower, b2 + torch.cat([positive for positive, _ in found], dim=1)]),
-            -best([-upper, torch.cat([negative for _, negative in found], dim=1) - b2]))
+    parts = zip(w2.split(at_once, dim=1), *(part.split(at_once, dim=-1) for part in (b2, lower, upper)), strict=True)
+    refined = []
+    for columns, bias, low, high in parts:
+        positive, negative = minimum.of_channels(columns, layer1, rules).chunk(2, dim=1)
+        refined.append((best([low, bias + positive]), -best([-high, negative - bias])))
+        if not torch.is_grad_enabled():  # each goes straight to its place, and is not held twice
+            for old, new in zip((low, high), refined.pop(), strict=True):
+                old.copy_(new)
+    if not refined:
+        return interval
+    low_parts, high_parts = zip(*refined, strict=True)
+    return torch.cat(low_parts, dim=1), torch.cat(high_parts, dim=1)
 
 
 def bound_output(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Sequence[SlopeRule],
@@ -92,6 +105,7 @@ def bound_output(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Sequen
     weights, flat = layer1.weights, plan.flat
     directions = directions if len(flat.row) == len(directions) else directions[flat.row]
     interval, constant, slopes = output_lines(weights, directions, *layer2, rules)
+    del layer2, directions
     omega = slopes.flatten(1, 2) @ weights.w2.T
     del slopes
     value = minimum.of_anchors(omega, layer1, rules) + constant.flatten(1)

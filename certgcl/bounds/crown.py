@@ -48,7 +48,7 @@ class Crown:
         hood, minimum = plan.hood, BoxMinimum(plan)
         layer1 = layer1_on_box(weights, problem.projected(weights), hood)
         layer2 = refine_layer2(minimum, layer1, plan, self.slopes, layer2_on_box(weights, layer1.projected, hood))
-        return bound_output(minimum, layer1, plan, self.slopes, layer2, directions[problem.anchors])
+        return bound_output(minimum, layer1, plan, self.slopes, layer2, problem.at_anchors(directions))
 
 
 class BoxMinimum(MinimumOverFunctionals):

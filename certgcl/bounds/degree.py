@@ -17,6 +17,7 @@ from certgcl.bounds.extremes import best, least, most
 from certgcl.bounds.functional import Functionals, RowBounds, RowTerms
 from certgcl.bounds.gather import Table, joined, take
 from certgcl.bounds.layer1 import Layer1
+from certgcl.bounds.memory import values_for_channels
 from certgcl.bounds.plan import DropPlan, LineSharing
 from certgcl.bounds.problem import DropProblem
 from certgcl.bounds.recompute import recomputed
@@ -91,11 +92,15 @@ class Degree:
         plan = problem.plan(weights.w1.dtype, self.resolution, self.line_sharing(width), self.hubs)
         steps, rules = _steps(plan), self.rules(width)
         layer1 = steps.layer1(weights, problem.projected(weights), plan)
-        layer2 = steps.layer2(layer1, plan)
         minimum = steps.minimum(plan)
-        if self.preactivations == "functional":
-            layer2 = refine_layer2(minimum, layer1, plan, rules, layer2)
-        bound = bound_output(minimum, layer1, plan, rules, layer2, directions[problem.anchors])
+
+        def layer2() -> tuple[Tensor, Tensor]:
+            found = steps.layer2(layer1, plan)
+            if self.preactivations == "interval":
+                return found
+            return refine_layer2(minimum, layer1, plan, rules, found, values_for_channels(self, weights, problem))
+
+        bound = bound_output(minimum, layer1, plan, rules, layer2(), problem.at_anchors(directions))
         if problem.drops.total == 1:
             least, places = least_over_single_drops(weights, problem, directions)
             bound = bound.index_copy(0, places, least)
@@ -148,9 +153,7 @@ def layer2_by_degree(layer1: Layer1, plan: DropPlan) -> tuple[Tensor, Tensor]:
     the bounds of layer 1 lie within the box's, so do these: `degree` is never below `interval`.
     """
     hop, b2 = plan.hood.outer, layer1.weights.b2
-    low, high = layer1.products()
-    values = Table(torch.cat([low, -high], dim=1))
-    del low, high
+    values = Table(layer1.signed_products())
     terms_of = NeighbourTerms(values, layer1.place, plan)
     partition = plan.anchors(values.values.shape[1])
     parts = []

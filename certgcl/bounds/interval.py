@@ -78,4 +78,4 @@ class Interval:
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
         hood = problem.neighbourhood(weights.w1.dtype)
         layer2 = layer2_on_box(weights, problem.projected(weights), hood)
-        return output_interval(weights.activation2, directions[problem.anchors], *layer2)
+        return output_interval(weights.activation2, problem.at_anchors(directions), *layer2)

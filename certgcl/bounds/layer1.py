@@ -11,7 +11,7 @@ from torch import Tensor
 
 from certgcl.activation import SlopeRule, TwoPieceLinear
 from certgcl.bounds.gather import Table
-from certgcl.bounds.rowwise import rowwise
+from certgcl.bounds.rowwise import Work, rowwise
 from certgcl.encoder import GCNWeights
 
 MAX_WHOLE = 1 << 22  # bounds up to which all that follows from them is computed at once
@@ -101,13 +101,25 @@ class Layer1:
 
     def products(self) -> tuple[Tensor, Tensor]:
         """The range of ``V = H W2`` for ``H`` in its range, ``(F, d2)`` each."""
-        low, high = rowwise(_hidden_products, [self.lower, self.upper], [self.weights.slope1, self.weights.w2],
-                            self.lower.shape[1])
+        low, high = self._rowwise(_hidden_products)
         return low, high
+
+    def signed_products(self) -> Tensor:
+        """The least ``V`` and the least ``-V`` side by side, ``(F, 2 d2)``."""
+        both, = self._rowwise(_signed_products)
+        return both
+
+    def _rowwise(self, work: Work) -> tuple[Tensor, ...]:
+        return rowwise(work, [self.lower, self.upper], [self.weights.slope1, self.weights.w2], self.lower.shape[1])
 
 
 def _hidden_products(lower: Tensor, upper: Tensor, slope: Tensor, matrix: Tensor) -> tuple[Tensor, Tensor]:
     return Range.between(*TwoPieceLinear(slope).interval(lower, upper)).product(matrix)
+
+
+def _signed_products(*parts: Tensor) -> tuple[Tensor]:
+    low, high = _hidden_products(*parts)
+    return torch.cat([low, -high], dim=1),
 
 
 class LinedRows:

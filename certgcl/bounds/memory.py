@@ -1,17 +1,17 @@
-"""How much memory a bound takes, and anchors in parts that fit."""
+"""How much memory a bound takes; anchors in parts that fit, and channels of layer 2 in what that leaves."""
 
 import psutil
 import torch
 from torch import Tensor
 
-from certgcl.bounds.backward import MAX_PAIR_VALUES
+from certgcl.bounds.backward import MIN_CHANNELS
 from certgcl.bounds.problem import BoundMethod, DropProblem
 from certgcl.encoder import GCNWeights
 from certgcl.ordering import nearby_order
 
 SHARE_OF_FREE = 0.5
 BASE = 1 << 28  # blocks in flight, whatever the graph
-BYTES_OF_SLOT = 512  # of the hops, and of the blocks of all partitions
+BYTES_OF_SLOT = 256  # of the hops, and of the layouts of kernels
 
 
 def default_limit(device: torch.device) -> int:
@@ -22,21 +22,39 @@ def default_limit(device: torch.device) -> int:
 
 def estimated_bytes(method: BoundMethod, weights: GCNWeights, problem: DropProblem, directions: int) -> int:
     """About the most that the bound holds at a time, for so many directions a node."""
-    dtype = weights.w1.dtype
-    hood = problem.neighbourhood(dtype)
-    hidden, channels = weights.w2.shape
-    rules = len(method.rules(hidden))
-    lines = int((hood.inner.budget + 1).clamp(max=method.line_resolution(hidden)).sum())
-    cases = (hood.outer.budget + 1).clamp(max=method.resolution)
-    values = 2 * channels * rules * max(int((cases * hood.outer.degree).sum()), hood.inner.col.numel())
-    kept = hidden * (hood.inner.targets.numel() + 2 * lines)  # Y and the bounds of layer 1
-    anchors = int(cases.sum())
+    needs = _Needs(method, weights, problem)
+    hood, hidden, channels = needs.hood, *weights.w2.shape
     steps = (
         2 * (hidden + 3 * channels) * hood.inner.nodes.numel(),  # the range of V, and the terms of layer 2
-        4 * channels * anchors + 2 * min(values, MAX_PAIR_VALUES),  # C and φ of some channels of layer 2
-        anchors * (4 * channels + directions * rules * (hidden + channels)),  # the output
+        min(channels, MIN_CHANNELS) * needs.each_channel,
+        needs.anchors * (directions * needs.rules * (hidden + channels)),  # the output
     )
-    return BASE + torch.finfo(dtype).bits // 8 * (kept + max(steps)) + BYTES_OF_SLOT * hood.inner.col.numel()
+    return needs.kept + needs.bytes * max(steps)
+
+
+def values_for_channels(method: BoundMethod, weights: GCNWeights, problem: DropProblem) -> int:
+    """How many numbers the memory limit of a problem leaves for the tables of layer 2's channels; none without one."""
+    if problem.memory_limit is None:
+        return 0
+    needs = _Needs(method, weights, problem)
+    return max(0, problem.memory_limit - needs.kept) // needs.bytes
+
+
+class _Needs:
+    """What is held throughout, in bytes, and for each channel of layer 2 while its functionals are bounded."""
+
+    def __init__(self, method: BoundMethod, weights: GCNWeights, problem: DropProblem) -> None:
+        dtype, (hidden, channels) = weights.w1.dtype, weights.w2.shape
+        self.hood = hood = problem.neighbourhood(dtype)
+        self.rules, self.bytes = len(method.rules(hidden)), torch.finfo(dtype).bits // 8
+        lines = int((hood.inner.budget + 1).clamp(max=method.line_resolution(hidden)).sum())
+        cases = (hood.outer.budget + 1).clamp(max=method.resolution)
+        self.anchors = int(cases.sum())
+        pairs = max(int((cases * hood.outer.degree).sum()), hood.inner.col.numel())
+        self.each_channel = 2 * self.rules * (pairs + 5 * lines)  # C of all slots, and what rows have
+        values = hidden * (hood.inner.targets.numel() + 2 * lines)  # Y and the bounds of layer 1
+        values += channels * (2 * problem.graph.num_nodes + 4 * self.anchors)  # Z and W^CL, and the bounds of layer 2
+        self.kept = BASE + self.bytes * values + BYTES_OF_SLOT * hood.inner.col.numel()
 
 
 def parts_that_fit(method: BoundMethod, weights: GCNWeights, problem: DropProblem, directions: int,

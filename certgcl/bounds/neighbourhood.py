@@ -89,6 +89,12 @@ class Neighbourhood:
         by_slot, place = torch.sort(self.inner.graph_slot)
         return place[torch.searchsorted(by_slot, self.outer.graph_slot)]
 
+    @cached_property
+    def slot_of_pair(self) -> Tensor:
+        """The inner slot (j, i) of every pair (i, j)."""
+        slot = (self.pair >= 0).nonzero()[:, 0]
+        return torch.empty_like(self.outer.col).index_copy_(0, self.pair[slot], slot)
+
     @classmethod
     def around(cls, graph: Graph, drops: AdmissibleDrops, anchors: Tensor, dtype: torch.dtype) -> "Neighbourhood":
         outer = _hop(graph, drops, anchors, row_slots(graph, anchors), dtype)

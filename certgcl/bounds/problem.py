@@ -26,24 +26,32 @@ class DropProblem:
 
     Args:
         anchors: distinct node ids, ``(A,)``.
+        memory_limit: about how many bytes bounds may take, if that is known.
     """
 
     graph: Graph
     drops: AdmissibleDrops
     anchors: Tensor
+    memory_limit: int | None = None
     neighbourhoods: dict[torch.dtype, Neighbourhood] = field(default_factory=dict, init=False, repr=False)
     _plans: dict[tuple[Any, ...], DropPlan] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
-    def on(cls, graph: Graph, drops: AdmissibleDrops, anchors: Tensor) -> "DropProblem":
-        """The last problem on this graph, with all that was built for it, if this is the same one; else a new one."""
+    def on(cls, graph: Graph, drops: AdmissibleDrops, anchors: Tensor, memory_limit: int) -> "DropProblem":
+        """The last problem on this graph, with all that was built for it, if this is the same one; else a new one. It
+        is small, so that its limit does not matter."""
         latest = graph.beside.get(LATEST)
         if latest is not None and latest.drops.same(drops) and torch.equal(latest.anchors, anchors):
             return latest
-        problem = cls(graph, drops, anchors)
+        problem = cls(graph, drops, anchors, memory_limit)
         if graph.col.numel() <= MAX_KEPT:
             graph.beside[LATEST] = problem
         return problem
+
+    def at_anchors(self, values: Tensor) -> Tensor:
+        """The rows of the anchors in a table of all nodes; no copy where they are all, in order."""
+        everyone = torch.arange(self.graph.num_nodes, device=self.anchors.device)
+        return values if torch.equal(self.anchors, everyone) else values[self.anchors]
 
     def neighbourhood(self, dtype: torch.dtype) -> Neighbourhood:
         if dtype not in self.neighbourhoods:

@@ -23,5 +23,10 @@ def rowwise(work: Work, rows: Sequence[Tensor], shared: Sequence[Tensor], width:
     if len(rows[0]) <= step or rows[0].device.type != "cpu" or (torch.is_grad_enabled() and any(
             value.requires_grad for value in (*rows, *shared))):
         return work(*rows, *shared)
-    parts = [work(*part, *shared) for part in zip(*(value.split(step) for value in rows), strict=True)]
-    return tuple(torch.cat(results) for results in zip(*parts, strict=True))
+    found: tuple[Tensor, ...] = ()
+    for start in range(0, len(rows[0]), step):
+        part = work(*(value[start : start + step] for value in rows), *shared)
+        found = found or tuple(result.new_empty(len(rows[0]), *result.shape[1:]) for result in part)
+        for whole, result in zip(found, part, strict=True):
+            whole[start : start + step] = result
+    return found

@@ -7,12 +7,12 @@ from torch import Tensor
 
 from certgcl.bounds.compiled.kernels.line_products import Entries
 from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, Visits
-from certgcl.bounds.compiled.kernels.row_lemma import Rows, Terms
-from certgcl.bounds.compiled.layout import Layout, Lemma, Span, array, ranges, spans
+from certgcl.bounds.compiled.kernels.row_lemma import Rows
+from certgcl.bounds.compiled.layout import Layout, Lemma, Pieces, Span, array, ranges, spans, terms_of
 from certgcl.bounds.plan import starts
 
 
-def chunks_of(layout: Layout, cells: int) -> "list[RowChunk]":
+def chunks_of(layout: Layout, cells: int) -> "Pieces[RowChunk]":
     """All visits in chunks. A row whose table would be larger by itself is cut into several *pieces*, each with some of
     its visits."""
     each = layout.hood.inner.degree * layout.plan.line_cases.number  # cells of one visit
@@ -22,8 +22,11 @@ def chunks_of(layout: Layout, cells: int) -> "list[RowChunk]":
     rank = torch.arange(len(row)) - starts(number)[row]
     begin = layout.start[row] + rank * most[row]
     end = (begin + most[row]).minimum(layout.start[row + 1])
-    pieces = [slice(here.start, here.stop) for here in ranges(starts(each[row] * (end - begin)), cells)]
-    return [RowChunk(layout, row[here], begin[here], end[here]) for here in pieces]
+
+    def chunk(pieces: range) -> RowChunk:
+        return RowChunk(layout, *(part[pieces.start : pieces.stop] for part in (row, begin, end)))
+
+    return Pieces(ranges(starts(each[row] * (end - begin)), cells), chunk, layout.keep)
 
 
 class RowChunk:
@@ -46,16 +49,19 @@ class RowChunk:
         piece = torch.repeat_interleave(torch.arange(len(row)), self.degree)
         rank = torch.arange(len(piece)) - self.slot[piece]
         self.slots = inner.rowptr[row[piece]] + rank
-        # The first cell of every slot in each case with lines of its own.
-        self.leaf = ((self.place[piece] + rank * self.each[piece])[:, None]
-                     + torch.arange(plan.line_cases.most) * self.around[piece, None])
+        # The first cell of every slot, and how far it is from there to that of the next case with lines of its own.
+        self.leaf, self.step = self.place[piece] + rank * self.each[piece], self.around * layout.by_case[row]
         self.case = starts(plan.row_cases.number[row])
         self.piece_of_case = torch.repeat_interleave(torch.arange(len(row)), plan.row_cases.number[row])
         self.rank_of_case = torch.arange(len(self.piece_of_case)) - self.case[self.piece_of_case]
         self.width = self.around * self.lined
+        # Of every visit the slot in the graph's inner row, the pair, and the anchor's case.
+        visit = torch.arange(int(begin[0]), int(end[-1]))
+        self.visited = torch.searchsorted(layout.visit_start, visit, right=True) - 1
+        self.pair = layout.hood.pair[self.visited]
+        self.anchor_case = visit - layout.visit_start[self.visited]
         self.out = starts(self.width[self.piece_of_case])
-        line = self.rank_of_case if plan.by_count else torch.zeros_like(self.rank_of_case)
-        self.own = self.entry[self.piece_of_case] + line * self.around[self.piece_of_case]
+        self.own = self.entry[self.piece_of_case] + self.rank_of_case * self.step[self.piece_of_case]
 
     @cached_property
     def entries(self) -> tuple[Entries, int]:
@@ -63,8 +69,8 @@ class RowChunk:
         layout, inner, plan = self.layout, self.layout.hood.inner, self.layout.plan
         piece = torch.repeat_interleave(torch.arange(len(self.row)), self.each)
         rank, width = torch.arange(len(piece)) - self.entry[piece], self.around[piece]
-        visit = self.begin[piece] + rank % width
-        functional = plan.flat.place[layout.anchor[visit], layout.case[visit]]
+        visit = (self.begin - self.begin[0])[piece] + rank % width
+        functional = plan.flat.start[layout.hood.outer.row[self.pair[visit]]] + self.anchor_case[visit]
         line = plan.flat_lines.start[self.row[piece]] + rank // width
         return Entries(*map(array, (self.entry, functional, line, self.slot, inner.col[self.slots], inner.own[self.row],
                                     self.place[:-1], self.lined))), int(self.place[-1])
@@ -73,22 +79,21 @@ class RowChunk:
     def lemma(self) -> Lemma:
         inner, cases = self.layout.hood.inner, self.layout.plan.row_cases
         row = self.row[self.piece_of_case]
-        middle, radius = (array(part[self.slots]) for part in self.layout.scale_parts)
         rows = Rows(*map(array, (self.slot, inner.droppable[self.slots], self.degree, self.case,
                                  cases.first[row, self.rank_of_case], cases.last[row, self.rank_of_case], self.width)))
-        terms = Terms(array(self.leaf), middle, radius, array(self.own), array(self.out[:-1]), 1)
+        terms = terms_of(self.leaf, self.step, inner.low[self.slots], inner.high[self.slots], self.own, self.out[:-1])
         return Lemma(rows, (terms,), int(self.out[-1]), int(self.place[-1]))
 
     @cached_property
     def visits(self) -> tuple[Visits, Neighbours]:
         layout, inner = self.layout, self.layout.hood.inner
-        here = slice(int(self.begin[0]), int(self.begin[-1] + self.around[-1]))
         piece = torch.repeat_interleave(torch.arange(len(self.row)), self.around)
-        column = torch.arange(here.start, here.stop) - self.begin[piece]
-        slot = layout.slot[here] - inner.rowptr[self.row[piece]] + self.slot[piece]
-        return layout.visits(here, piece, slot, column, layout.own_pair[here]), layout.neighbours(
-            self.case, self.row[self.piece_of_case], self.rank_of_case, self.slots, self.out[:-1], self.own, self.leaf,
-            self.lined)
+        column = torch.arange(len(piece)) + self.begin[0] - self.begin[piece]
+        leaf = self.leaf[self.visited - inner.rowptr[self.row[piece]] + self.slot[piece]] + column
+        visits = layout.visits(self.pair, self.anchor_case, self.visited, piece, column, leaf,
+                               layout.own_pair(self.pair, self.anchor_case))
+        return visits, layout.neighbours(self.case, self.row[self.piece_of_case], self.rank_of_case, self.out[:-1],
+                                         self.own, self.step, self.lined)
 
     def spans(self, width: int) -> list[Span]:
         start = self.layout.plan.flat_lines.start

@@ -26,25 +26,26 @@ ALWAYS = MAX_STORED + 1  # elements enough to compute a chunk again for its grad
 
 def layer1(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> Layer1:
     """As :func:`certgcl.bounds.degree.layer1_by_degree`."""
-    lower, negative_upper = row_minima(plan.layout.layer1, projected, projected)[0].chunk(2)
-    if torch.is_grad_enabled():
-        lower, upper = weights.b1 + lower, weights.b1 - negative_upper
-    else:
-        lower, upper = lower.add_(weights.b1), negative_upper.neg_().add_(weights.b1)
-    return Layer1(weights, projected, lower, upper, plan.flat_lines.place)
+    bound, = row_minima(plan.layout.layer1, projected, projected)
+    return Layer1(weights, projected, *_from_both_signs(weights.b1, *bound.chunk(2)), plan.flat_lines.place)
 
 
 def layer2(layer1: Layer1, plan: DropPlan) -> tuple[Tensor, Tensor]:
     """As :func:`certgcl.bounds.degree.layer2_by_degree`."""
-    low, high = layer1.products()
-    values, layout, b2 = torch.cat([low, -high], dim=1), plan.layout, layer1.weights.b2
+    values, layout = layer1.signed_products(), plan.layout
     if layer1.place.shape[1] == 1:
         bound, = row_minima(layout.layer2, values, values)
     else:
         terms, cell = NeighbourTerms.over_cases(Table(values), layer1.place, plan)
         bound, = row_minima(layout.layer2_from(cell), terms, values)
-    lower, negative_upper = bound.chunk(2, dim=1)
-    return b2 + lower, b2 - negative_upper
+    return _from_both_signs(layer1.weights.b2, *bound.chunk(2, dim=1))
+
+
+def _from_both_signs(bias: Tensor, lower: Tensor, negative_upper: Tensor) -> tuple[Tensor, Tensor]:
+    """The bounds of ``v + b`` from the least values of v and of -v."""
+    if torch.is_grad_enabled():
+        return bias + lower, bias - negative_upper
+    return lower.add_(bias), negative_upper.neg_().add_(bias)
 
 
 class CompiledMinimum:
@@ -55,8 +56,9 @@ class CompiledMinimum:
 
     def values_of_channel(self) -> int:
         layout = self.layout
-        visits = len(layout.slot) if torch.is_grad_enabled() else 0
-        return max(int(layout.leaf_start[-1]), 2 * len(layout.flat_rows.row), visits)
+        visits = int(layout.start[-1]) if torch.is_grad_enabled() else 0
+        lines, rows = len(layout.plan.flat_lines.row), len(layout.flat_rows.row)
+        return max(int(layout.leaf_start[-1]), visits) + 3 * lines + 2 * rows
 
     def of_channels(self, matrix: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
         layout = self.layout
@@ -73,8 +75,9 @@ class CompiledMinimum:
         chunks = layout.chunks(max(1, _limit() // (len(rules) * number)))
         products = partial(products_at_entries, rules=rules, omega=omega, layer1=layer1)
         if len(chunks) == 1:  # lines serve both
-            (pairs, own, constant, _), at_rows = products(layout.spans(width), [layout.own_entries, chunks[0].entries])
-            phi = _phi(chunks[0], len(rules), pairs, at_rows, self.workspace)
+            chunk, = chunks
+            (pairs, own, constant, _), at_rows = products(layout.spans(width), [layout.own_entries, chunk.entries])
+            phi = _phi(chunk, len(rules), pairs, at_rows, self.workspace)
         else:
             (pairs, own, constant, _), = products(layout.spans(width), [layout.own_entries])
 
@@ -82,7 +85,7 @@ class CompiledMinimum:
                 at_rows, = products(chunk.spans(width), [chunk.entries])
                 return _phi(chunk, len(rules), pairs, at_rows, self.workspace)
 
-            phi, _ = joined((recomputed(partial(part, chunk), ALWAYS) for chunk in chunks), len(layout.slot))
+            phi, _ = joined((recomputed(partial(part, chunk), ALWAYS) for chunk in chunks), int(layout.start[-1]))
         value, = row_minima(layout.anchors_at_anchors, phi, constant, own)
         return most(value.unflatten(1, (len(rules), -1)), dim=1)
 

@@ -1,9 +1,11 @@
 """Where rows, cases and visits stand in the flat tables of the kernels: what depends on graph and budget alone."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,10 +22,36 @@ if TYPE_CHECKING:
     from certgcl.bounds.compiled.chunks import RowChunk
 
 MAX_LINE_VALUES = 1 << 16  # bounds whose lines are computed at a time
+MAX_KEPT = 1 << 20  # slots of a neighbourhood up to which all pieces of its layout are kept
+
+T = TypeVar("T")
 
 
 def array(values: Tensor) -> Array:
-    return values.contiguous().numpy()
+    """As kernels take it: whole numbers in half the memory, where they are not too large for that."""
+    numbers = values.contiguous().numpy()
+    if numbers.dtype != np.int64 or (numbers.size and numbers.max() > np.iinfo(np.int32).max):
+        return numbers
+    return numbers.astype(np.int32)
+
+
+class Pieces(Generic[T]):
+    """Parts of a layout, made where they are come to. Those of small graphs are kept for the next time; those of large
+    ones would fill the memory, and are made again."""
+
+    def __init__(self, pieces: list[range], make: Callable[[range], T], keep: bool) -> None:
+        self._pieces, self._make, self._keep = pieces, make, keep
+        self._made: dict[range, T] = {}
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def __iter__(self) -> Iterator[T]:
+        for piece in self._pieces:
+            made = self._made.get(piece) or self._make(piece)
+            if self._keep:
+                self._made[piece] = made
+            yield made
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,30 +65,32 @@ class Lemma:
 
     @classmethod
     def of(cls, hop: Hop, cases: DropCases, flat: FlatCases, place: Tensor, own: Tensor, *, scaled: bool = True,
-           both_signs: bool = False) -> "Lemma":
+           both_signs: bool = False, by_case: Tensor | None = None) -> "Lemma":
         """One cell at every row and slot, results case by case; those of the other sign follow all of the first.
 
         Args:
-            place: the cells of the slots, ``(S,)`` or ``(S, cases)``.
+            place: the cells of the slots, ``(S,)``.
             own: those of the rows in each of their cases, ``(F,)``.
             scaled: whether values are yet to be multiplied with the scales of the neighbours.
+            by_case: the rows whose slots have a cell for each case, one after the other, ``(R,)``; none by default.
         """
-        middle, radius = scale_parts(hop) if scaled else (torch.ones_like(hop.low), torch.zeros_like(hop.low))
+        scale = (hop.low, hop.high) if scaled else (hop.low[:0],) * 2
         rows = rows_of(hop, cases, flat, torch.ones_like(hop.degree))
-        shared = array(place if place.dim() == 2 else place[:, None]), array(middle), array(radius), array(own)
-        out, signs = torch.arange(len(flat.row)), (1, -1) if both_signs else (1,)
-        terms = tuple(Terms(*shared, array(out + number * len(out)), sign) for number, sign in enumerate(signs))
-        return cls(rows, terms, len(signs) * len(flat.row), place.numel() * len(signs))
+        step = torch.zeros_like(hop.degree) if by_case is None else by_case.long()
+        results = torch.arange(len(flat.row))
+        terms = [terms_of(place, step, *scale, own, results)]
+        if both_signs:
+            terms.append(terms[0]._replace(out=array(results + len(results)), sign=-1))
+        return cls(rows, tuple(terms), len(terms) * len(flat.row), place.numel() * len(terms))
+
+
+def terms_of(place: Tensor, step: Tensor, low: Tensor, high: Tensor, own: Tensor, out: Tensor) -> Terms:
+    return Terms(array(place), array(step), array(low), array(high), array(own), array(out), sign=1)
 
 
 def rows_of(hop: Hop, cases: DropCases, flat: FlatCases, width: Tensor) -> Rows:
     first, last = cases.first[flat.row, flat.case], cases.last[flat.row, flat.case]
     return Rows(*(array(part) for part in (hop.rowptr, hop.droppable, hop.degree, flat.start, first, last, width)))
-
-
-def scale_parts(hop: Hop) -> tuple[Tensor, Tensor]:
-    """The middle and the radius of the neighbours' scales."""
-    return (hop.low + hop.high) / 2, (hop.high - hop.low) / 2
 
 
 class Span(NamedTuple):
@@ -88,23 +118,32 @@ class Layout:
     def __init__(self, plan: DropPlan) -> None:
         self.plan, self.hood = plan, plan.hood
         self.flat_rows = FlatCases(plan.row_cases)
-        outer, inner = plan.hood.outer, plan.hood.inner
-        slot = (plan.hood.pair >= 0).nonzero()[:, 0]
-        number = plan.anchor_cases.number[outer.row[plan.hood.pair[slot]]]
-        self.slot = torch.repeat_interleave(slot, number)
-        self.pair = plan.hood.pair[self.slot]
-        self.anchor, self.row = outer.row[self.pair], inner.row[self.slot]
-        self.case = torch.arange(len(self.slot)) - torch.repeat_interleave(starts(number)[:-1], number)
-        self.around = torch.bincount(self.row, minlength=len(inner.nodes))  # visits of every inner row
-        self.start = starts(self.around)
-        self._spans: dict[int, list[Span]] = {}
-        dtype = inner.low.dtype
+        self.keep = plan.hood.inner.col.numel() <= MAX_KEPT
+        dtype = plan.hood.inner.low.dtype
         self.anchor_scale = both_ends(plan.anchor_cases.scale(dtype))
         self.row_scale = both_ends(plan.row_cases.scale(dtype))
-        self.scale_parts = scale_parts(inner)
+        self.by_case = plan.line_cases.number > 1  # the inner rows that have lines for each of their cases
+        self._spans: dict[int, list[Span]] = {}
         self._channel_slots: dict[int, list[ChannelSlots]] = {}
-        self._channels_at_anchors: dict[int, list[tuple[Visits, Lemma]]] = {}
-        self._chunks: dict[int, list[RowChunk]] = {}
+        self._channels_at_anchors: dict[int, Pieces[tuple[Visits, Lemma]]] = {}
+        self._chunks: dict[int, Pieces[RowChunk]] = {}
+
+    @cached_property
+    def visit_start(self) -> Tensor:
+        """The first visit at every inner slot, and how many there are in all, ``(S + 1,)``."""
+        hood = self.hood
+        number = self.plan.anchor_cases.number[hood.outer.row[hood.pair.clamp(min=0)]] if len(hood.outer.row) else 0
+        return starts(torch.where(hood.pair >= 0, number, 0))
+
+    @cached_property
+    def start(self) -> Tensor:
+        """The first visit at every inner row, and how many there are in all, ``(R + 1,)``."""
+        return self.visit_start[self.hood.inner.rowptr]
+
+    @property
+    def around(self) -> Tensor:
+        """The number of visits at every inner row."""
+        return self.start.diff()
 
     @cached_property
     def own_line(self) -> Tensor:
@@ -113,8 +152,11 @@ class Layout:
 
     def line_at(self, row: Tensor, case: Tensor) -> Tensor:
         """The place of a row's case among the lines."""
-        place = self.plan.flat_lines.place
-        return place[row, case.clamp(max=place.shape[1] - 1)]
+        return self.plan.flat_lines.start[row] + self.line_rank(row, case)
+
+    def line_rank(self, row: Tensor, case: Tensor) -> Tensor:
+        """Which of its lines a row has in a case."""
+        return torch.where(self.by_case[row], case, 0)
 
     # -- layers 1 and 2 ----------------------------------------------------------------------------
 
@@ -132,15 +174,9 @@ class Layout:
         """Where the term of every pair stands in a cell of another table."""
         return self._at_anchors(cell, self.own_line, scaled=False)
 
-    def _at_anchors(self, place: Tensor, own: Tensor, scaled: bool) -> Lemma:
-        return Lemma.of(self.hood.outer, self.plan.anchor_cases, self.plan.flat, place, own, scaled=scaled)
-
-    @cached_property
-    def visit_of_pair(self) -> Tensor:
-        """``(P, G)``; zero beyond the anchor's cases."""
-        place = torch.zeros(len(self.hood.outer.col), self.plan.anchor_cases.most, dtype=torch.long)
-        place[self.pair, self.case] = torch.arange(len(self.pair))
-        return place
+    def _at_anchors(self, place: Tensor, own: Tensor, scaled: bool, by_case: Tensor | None = None) -> Lemma:
+        return Lemma.of(self.hood.outer, self.plan.anchor_cases, self.plan.flat, place, own, scaled=scaled,
+                        by_case=by_case)
 
     # -- functionals that all anchors share --------------------------------------------------------
 
@@ -180,20 +216,20 @@ class Layout:
 
     @cached_property
     def channels_at_rows(self) -> Lemma:
-        return Lemma.of(self.hood.inner, self.plan.row_cases, self.flat_rows, self._channel_place, self._row_line)
+        return Lemma.of(self.hood.inner, self.plan.row_cases, self.flat_rows, self.leaf_start[:-1], self._row_line,
+                        by_case=self.by_case)
 
     @cached_property
     def channel_neighbours(self) -> Neighbours:
         flat = self.flat_rows
-        everything, lined = slice(None), torch.ones_like(self.around, dtype=torch.bool)
-        return self.neighbours(flat.start, flat.row, flat.case, everything, torch.arange(len(flat.row)), self._row_line,
-                               self._channel_place, lined)
+        return self.neighbours(flat.start, flat.row, flat.case, torch.arange(len(flat.row)), self._row_line,
+                               self.by_case.long(), torch.ones_like(self.by_case))
 
-    def channels_at_anchors(self, visits: int) -> "list[tuple[Visits, Lemma]]":
+    def channels_at_anchors(self, visits: int) -> Pieces[tuple[Visits, Lemma]]:
         """The anchors, in ranges with about so many visits at the most: their visits, and the lemma at the anchors."""
         if visits not in self._channels_at_anchors:
             total = starts(self.hood.outer.degree * self.plan.anchor_cases.number)
-            self._channels_at_anchors[visits] = [self._at_some_anchors(here) for here in ranges(total, visits)]
+            self._channels_at_anchors[visits] = Pieces(ranges(total, visits), self._at_some_anchors, self.keep)
         return self._channels_at_anchors[visits]
 
     def _at_some_anchors(self, anchors: range) -> "tuple[Visits, Lemma]":
@@ -203,57 +239,60 @@ class Layout:
         pair = torch.repeat_interleave(torch.arange(slots.start, slots.stop), number)
         start = starts(number)
         case = torch.arange(len(pair)) - start[pair - slots.start]
-        which = self.visit_of_pair[pair, case]
-        leaf = self.leaf_start[self.hood.leaf_of_pair[pair]] + (case if self.plan.by_count else 0)
-        visits = self.visits(which, self.row[which], self.slot[which], torch.zeros_like(pair), leaf)
+        slot, line = self.hood.slot_of_pair[pair], self.line_rank(outer.own[outer.row[pair]], case)
+        visits = self.visits(pair, case, slot, outer.col[pair], torch.zeros_like(pair), self.leaf_start[slot],
+                             self.leaf_start[self.hood.leaf_of_pair[pair]] + line)
         entries = slice(*flat.start[[anchors.start, anchors.stop]].tolist())
         row, case = flat.row[entries], flat.case[entries]
         rows = Rows(*map(array, (
             outer.rowptr[anchors.start : anchors.stop + 1] - slots.start, outer.droppable[slots], outer.degree[here],
             flat.start[anchors.start : anchors.stop + 1] - entries.start, cases.first[row, case], cases.last[row, case],
             torch.ones_like(outer.degree[here]))))
-        ones = torch.ones_like(outer.low[slots])
-        place, out = start[:-1, None] + torch.arange(cases.most), torch.arange(len(row))
-        terms = Terms(array(place), array(ones), array(0 * ones), array(self.own_line[entries]), array(out), 1)
+        step, multiplied = torch.ones_like(outer.degree[here]), outer.low[:0]
+        terms = terms_of(start[:-1], step, multiplied, multiplied, self.own_line[entries], torch.arange(len(row)))
         return visits, Lemma(rows, (terms,), len(row), len(pair))
-
-    @property
-    def _channel_place(self) -> Tensor:
-        return self.leaf_start[:-1, None] + torch.arange(self.plan.line_cases.most)
 
     @property
     def _row_line(self) -> Tensor:
         return self.line_at(self.flat_rows.row, self.flat_rows.case)
 
-    def visits(self, which: Tensor | slice, row: Tensor, slot: Tensor, column: Tensor, pair: Tensor) -> Visits:
-        """Some visits: the places of their rows and slots, and their cells."""
-        outer, edge = self.hood.outer, self.pair[which]
-        scale = (end[self.anchor[which], self.case[which]] for end in self.anchor_scale)
-        return Visits(*map(array, (row, slot, *scale, outer.most_drops[edge], outer.droppable[edge], column, pair)))
+    def visits(self, pair: Tensor, case: Tensor, slot: Tensor, row: Tensor, column: Tensor, leaf: Tensor,
+               own: Tensor) -> Visits:
+        """Some visits.
 
-    def neighbours(self, start: Tensor, row: Tensor, case: Tensor, slots: Tensor | slice, out: Tensor, own: Tensor,
-                   place: Tensor, lined: Tensor) -> Neighbours:
-        """Some rows, case by case, and their slots, with their cells.
+        Args:
+            pair, case: the pair (i, j), and the case of i.
+            slot: that of i in the inner row of j.
+            row, column, leaf, own: see the fields of :class:`Visits`; ``own`` is its ``pair``.
+        """
+        outer, inner = self.hood.outer, self.hood.inner
+        scale = (end[outer.row[pair], case] for end in self.anchor_scale)
+        return Visits(*map(array, (row, *scale, inner.low[slot], inner.high[slot], outer.most_drops[pair],
+                                   outer.droppable[pair], column, leaf, own)))
+
+    def neighbours(self, start: Tensor, row: Tensor, case: Tensor, out: Tensor, own: Tensor, step: Tensor,
+                   lined: Tensor) -> Neighbours:
+        """Some rows, case by case, with their cells.
 
         Args:
             start: where the cases of each begin.
         """
         first, scale = self.plan.row_cases.first[row, case], (end[row, case] for end in self.row_scale)
-        middle, radius = (part[slots] for part in self.scale_parts)
-        return Neighbours(*map(array, (start, first, *scale, out, own, place, middle, radius, lined)))
+        return Neighbours(*map(array, (start, first, *scale, out, own, step, lined)))
 
     # -- functionals of each anchor's own ----------------------------------------------------------
 
     @cached_property
     def _own_cases(self) -> Tensor:
         """How many cases every inner row has as an anchor; zero if it is none."""
-        return torch.zeros_like(self.around).index_copy_(0, self.hood.outer.own, self.plan.anchor_cases.number)
+        cases = self.plan.anchor_cases.number
+        return torch.zeros_like(self.hood.inner.degree).index_copy_(0, self.hood.outer.own, cases)
 
     @cached_property
     def own_entries(self) -> tuple[Entries, int]:
         """The functionals of every anchor in each of its cases, at its own inner row; and how many cells they take."""
         inner, flat, cases = self.hood.inner, self.plan.flat, self._own_cases
-        entries, place = starts(cases), starts(cases * inner.degree)
+        entries, place = starts(cases), self._own_place
         functional = torch.empty_like(flat.row)
         functional[self.own_entry] = torch.arange(len(flat.row))
         parts = (entries, functional, self.own_line[functional], inner.rowptr, inner.col, inner.own, place[:-1],
@@ -266,18 +305,22 @@ class Layout:
         return starts(self._own_cases)[self.hood.outer.own[self.plan.flat.row]] + self.plan.flat.case
 
     @cached_property
-    def own_pair(self) -> Tensor:
-        """The cell of ``C_ij`` of every visit."""
-        inner, cases = self.hood.inner, self._own_cases
-        slot = self.hood.leaf_of_pair[self.pair]
+    def _own_place(self) -> Tensor:
+        """The first cell of every inner row among those of ``own_entries``."""
+        return starts(self._own_cases * self.hood.inner.degree)
+
+    def own_pair(self, pair: Tensor, case: Tensor) -> Tensor:
+        """The cell of ``C_ij`` of some visits."""
+        inner, slot = self.hood.inner, self.hood.leaf_of_pair[pair]
         row = inner.row[slot]
-        return starts(cases * inner.degree)[row] + (slot - inner.rowptr[row]) * cases[row] + self.case
+        return self._own_place[row] + (slot - inner.rowptr[row]) * self._own_cases[row] + case
 
     @cached_property
     def anchors_at_anchors(self) -> Lemma:
-        return self._at_anchors(self.visit_of_pair, self.own_entry, scaled=False)
+        return self._at_anchors(self.visit_start[self.hood.slot_of_pair], self.own_entry, scaled=False,
+                                by_case=self.plan.anchor_cases.number > 1)
 
-    def chunks(self, cells: int) -> "list[RowChunk]":
+    def chunks(self, cells: int) -> "Pieces[RowChunk]":
         """All visits, in chunks of rows whose slots have about so many cells at the most."""
         from certgcl.bounds.compiled.chunks import chunks_of
 

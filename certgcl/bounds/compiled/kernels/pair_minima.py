@@ -15,12 +15,14 @@ class Visits(NamedTuple):
     """For each of V visits."""
 
     row: Array  # j
-    slot: Array  # of i in the row of j
-    low: Array  # the scale of i
+    low: Array  # the scale of i in its case
     high: Array
+    least: Array  # and while the edge is kept, in any case
+    most: Array
     reach: Array  # how many edges j can lose while this one is kept
     droppable: Array
     column: Array  # the cell among those of the row's functionals
+    leaf: Array  # the cell of C_ji in the first case of j
     pair: Array  # the cell of C_ij
 
 
@@ -33,9 +35,7 @@ class Neighbours(NamedTuple):
     high: Array  # (F,)
     out: Array  # (F,) the first cell of the row lemma
     own: Array  # (F,) that of the constants and intervals
-    place: Array  # (S, cases or 1) that of every slot
-    middle: Array  # (S,) the scale of the neighbour there
-    radius: Array  # (S,)
+    step: Array  # (R,) how many cells it is from C_ji in one case to the next
     lined: Array  # (R,) whether there are lines, or intervals alone
 
 
@@ -60,6 +60,13 @@ def _scales(visit: int, case: int, visits: Visits, rows: Neighbours) -> tuple[fl
 
 
 @inlined
+def _scale_kept(visit: int, visits: Visits) -> tuple[float, float]:
+    """Middle and radius of the scale of i while the edge is kept."""
+    least, most, half = visits.least[visit], visits.most[visit], visits.least.dtype.type(0.5)
+    return half * (least + most), half * (most - least)
+
+
+@inlined
 def _kept(without: float, leaf: float, middle: float, radius: float, scale: float, spread: float) -> float:
     """The row lemma at j less the term of i, which is not dropped."""
     least = middle * leaf - radius * abs(leaf)
@@ -79,14 +86,14 @@ def _lined(without: float, following: float, leaf: float, constant: float, dropp
 def _line(visit: int, case: int, at: int, w: int, rule: int, number: int, visits: Visits, rows: Neighbours,
           tables: Values, rules: int, track: bool, chosen: Array, line: Array) -> None:
     """``s_j (s_j C_jj + s_j τ C_ji + rest_ij) + e_j`` by one rule; if to be tracked, one where i is not dropped."""
-    row, slot, cell = visits.row[visit], visits.slot[visit], rules * number
+    row, cell = visits.row[visit], rules * number
     scale, spread, product, product_spread, _, _ = _scales(visit, case, visits, rows)
     column, start = visits.column[visit], rule * number + at
-    place = (rows.place[slot, min(case - rows.case[row], rows.place.shape[1] - 1)] + column) * cell + start
+    place = (visits.leaf[visit] + (case - rows.case[row]) * rows.step[row]) * cell + start
     out, own = (rows.out[case] + column) * cell + start, (rows.own[case] + column) * cell + start
     without, following = tables.without[out : out + w], tables.following[out : out + w]
     leaf, constant = tables.leaves[place : place + w], tables.constant[own : own + w]
-    middle, radius = rows.middle[slot], rows.radius[slot]
+    middle, radius = _scale_kept(visit, visits)
     droppable = visits.droppable[visit]
     if track:
         for c in range(w):
@@ -130,8 +137,8 @@ def minima(part: int, parts: int, visits: Visits, rows: Neighbours, tables: Valu
     """
     value, cell = np.empty(number, phi.dtype), rules * number
     for visit in range(len(visits.row) * part // parts, len(visits.row) * (part + 1) // parts):
-        row, slot, column = visits.row[visit], visits.slot[visit], visits.column[visit]
-        middle, radius, droppable = rows.middle[slot], rows.radius[slot], visits.droppable[visit]
+        row, column, droppable = visits.row[visit], visits.column[visit], visits.droppable[visit]
+        middle, radius = _scale_kept(visit, visits)
         pairs = tables.pairs[visits.pair[visit] * cell : (visits.pair[visit] + 1) * cell]
         out = phi[visit * cell : (visit + 1) * cell]
         for case in range(rows.case[row], rows.case[row + 1]):
@@ -144,7 +151,7 @@ def minima(part: int, parts: int, visits: Visits, rows: Neighbours, tables: Valu
                 for c in range(number):
                     value[c] = interval[c]
             else:
-                place = rows.place[slot, min(case - rows.case[row], rows.place.shape[1] - 1)] + column
+                place = visits.leaf[visit] + (case - rows.case[row]) * rows.step[row]
                 for rule in range(rules):
                     at = (rows.out[case] + column) * cell + rule * number
                     without, following = tables.without[at : at + number], tables.following[at : at + number]
@@ -178,8 +185,8 @@ def gradients(part: int, parts: int, visits: Visits, rows: Neighbours, tables: V
     number_type = gradient.dtype.type
     one, zero = number_type(1), number_type(0)
     for visit in range(len(visits.row)):
-        row, slot = visits.row[visit], visits.slot[visit]
-        middle, radius = rows.middle[slot], rows.radius[slot]
+        row = visits.row[visit]
+        middle, radius = _scale_kept(visit, visits)
         for at in range(number * part // parts, number * (part + 1) // parts, LANES):
             w = min(LANES, number * (part + 1) // parts - at)
             # In which case the minimum is taken.
@@ -263,8 +270,7 @@ def gradients(part: int, parts: int, visits: Visits, rows: Neighbours, tables: V
                         of_without[c] += share[c] * chosen[c]
                     for c in range(w):
                         of_following[c] += share[c] * (one - chosen[c])
-                    rank = min(case - rows.case[row], rows.place.shape[1] - 1)
-                    place = (rows.place[slot, rank] + column) * rules * number + start
+                    place = (visits.leaf[visit] + (case - rows.case[row]) * rows.step[row]) * rules * number + start
                     leaf, of_leaf = tables.leaves[place : place + w], of.leaves[place : place + w]
                     for c in range(w):
                         value_here = middle * leaf[c] - radius * abs(leaf[c])

@@ -24,21 +24,32 @@ class Rows(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """``g = least s v`` for the values v of the neighbours, with scales ``middle ± radius``."""
+    """``g = least s v`` for the values v of the neighbours, with scales from ``low`` to ``high``."""
 
-    place: Array  # (S, cases or 1) the first cell of every slot, in each case or in all
-    middle: Array  # (S,)
-    radius: Array  # (S,)
+    place: Array  # (S,) the first cell of every slot
+    step: Array  # (R,) how many cells it is from case to case; zero where all cases share their values
+    low: Array  # (S,) or empty where values are multiplied already
+    high: Array
     own: Array  # (F,) the first cell of the row's own value
     out: Array  # (F,) where results go
     sign: int  # -1 to treat -v instead
 
 
 @inlined
-def least_term(terms: Terms, slot: int, rank: int, cell: int, start: int, w: int, values: Array, term: Array) -> None:
-    at = terms.place[slot, min(rank, terms.place.shape[1] - 1)] * cell + start
+def scale_of(terms: Terms, slot: int, number_type: type) -> tuple[float, float]:
+    """The middle and the radius, with the sign."""
+    half, sign = number_type(0.5), number_type(terms.sign)
+    if terms.low.size:
+        return sign * half * (terms.low[slot] + terms.high[slot]), half * (terms.high[slot] - terms.low[slot])
+    return sign, number_type(0)
+
+
+@inlined
+def least_term(terms: Terms, slot: int, row: int, rank: int, cell: int, start: int, w: int, values: Array,
+               term: Array) -> None:
+    at = (terms.place[slot] + rank * terms.step[row]) * cell + start
     here = values[at : at + w]
-    middle, radius = values.dtype.type(terms.sign) * terms.middle[slot], terms.radius[slot]
+    middle, radius = scale_of(terms, slot, values.dtype.type)
     for c in range(w):
         value = here[c]
         term[c] = middle * value - radius * abs(value)
@@ -71,7 +82,7 @@ def sort(row: int, rank: int, wanted: int, w: int, start: int, rows: Rows, terms
     for c in range(w):
         total[c] = 0
     for slot in range(rows.start[row], rows.start[row + 1]):
-        least_term(terms, slot, rank, cell, start, w, values, term)
+        least_term(terms, slot, row, rank, cell, start, w, values, term)
         for c in range(w):
             total[c] += term[c]
         if rows.droppable[slot]:
@@ -112,11 +123,11 @@ def minima(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values: A
     number_type = values.dtype.type
     one, zero = number_type(1), number_type(0)  # a plain 1 would turn single precision into double
     sign, limit = number_type(terms.sign), number_type(np.finfo(values.dtype).max)
-    shifts, where, alike = len(least), count.size > 0, terms.place.shape[1] == 1
+    shifts, where = len(least), count.size > 0
     top = np.empty((rows.degree.max() + 1, LANES), values.dtype)
     term, total, rest, new, best, gone, edge, mark, nothing = np.zeros((9, LANES), values.dtype)
     for row in range(len(rows.degree)):
-        width = rows.width[row] * cell
+        width, alike = rows.width[row] * cell, terms.step[row] == 0
         for start in range(width * part // parts, width * (part + 1) // parts, LANES):
             w = min(LANES, width * (part + 1) // parts - start)
             filled = 0
@@ -224,7 +235,7 @@ def gradients(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values
                         tied[c] = zero
                     for slot in slots:
                         if rows.droppable[slot]:
-                            least_term(terms, slot, rank, cell, start, w, values, term)
+                            least_term(terms, slot, row, rank, cell, start, w, values, term)
                             for c in range(w):
                                 kept[c] += number_type(term[c] < edge[c])
                             for c in range(w):
@@ -234,7 +245,7 @@ def gradients(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values
                         tied[c] = left / larger(tied[c], one)
                     for slot in slots:
                         if rows.droppable[slot]:
-                            least_term(terms, slot, rank, cell, start, w, values, term)
+                            least_term(terms, slot, row, rank, cell, start, w, values, term)
                             for c in range(w):
                                 weight[c] = number_type(term[c] < edge[c]) + number_type(term[c] == edge[c]) * tied[c]
                             for c in range(w):
@@ -242,9 +253,9 @@ def gradients(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values
                         else:
                             for c in range(w):
                                 weight[c] = change[c]
-                        place = terms.place[slot, min(rank, terms.place.shape[1] - 1)] * cell + start
+                        place = (terms.place[slot] + rank * terms.step[row]) * cell + start
                         here, of_here = values[place : place + w], of_values[place : place + w]
-                        middle, radius = sign * terms.middle[slot], terms.radius[slot]
+                        middle, radius = scale_of(terms, slot, number_type)
                         for c in range(w):
                             direction = number_type(here[c] > zero) - number_type(here[c] < zero)
                             of_here[c] += weight[c] * (middle - radius * direction)
