@@ -3,8 +3,8 @@
 Power-law graphs (exponent 2.5, no largest degree imposed), 128 features, encoder 256, 128, q = round(0.4 d), all nodes;
 each size in a fresh process. 169,343 nodes and 1,166,243 edges are the size of ogbn-arxiv. The time is that of
 ``node_compactness`` on a graph already built. Beside it stand the multiply-adds of the formulas
-(``benchmarks/arithmetic.py``). Neighbours of more than 256 edges enter the output by intervals alone. Certificates are
-computed in float64; a million nodes in float32, in which they fit in 24 GB without being done in parts.
+(``benchmarks/arithmetic.py``). Neighbours of more than 256 edges enter the output by intervals alone. A million nodes
+take 20 GB: ``--memory-limit`` allows them, as by default half of what is free is used.
 
 ``python -m benchmarks.the_size_of_ogbn_arxiv_within_eight_gigabytes [--largest 169343] [--json FILE [--keep]]``
 """
@@ -24,7 +24,6 @@ from certgcl.bounds import METHODS, Degree
 SIZES = {10_000: 100_000, 30_000: 300_000, 100_000: 1_000_000, 169_343: 1_166_243, 300_000: 3_000_000,
          1_000_000: 10_000_000}
 ARXIV = 169_343
-SINGLE_PRECISION = 1_000_000  # nodes from which on float32 is used
 FEATURES = 128
 
 
@@ -51,6 +50,7 @@ def main() -> None:
     parser.add_argument("--smallest", type=int, default=min(SIZES), help="smallest number of nodes")
     parser.add_argument("--keep", action="store_true", help="keep the rows of other sizes that FILE holds")
     parser.add_argument("--exponent", type=float, default=2.5)
+    parser.add_argument("--dtype", default="float64", choices=["float32", "float64"])
     parser.add_argument("--memory-limit", type=float, help="GB that node_compactness may use")
     arguments = parser.parse_args()
     if arguments.keep and not (arguments.json and arguments.json.exists()):
@@ -61,11 +61,11 @@ def main() -> None:
     kept = json.loads(arguments.json.read_text())["rows"] if arguments.keep else []
     rows: list[dict[str, Any]] = [row for row in kept if row["nodes"] not in sizes]
     for nodes, edges in sizes.items():
-        dtype = "float32" if nodes >= SINGLE_PRECISION else "float64"
         try:
-            row = measure.in_fresh_process(certify, nodes, edges, arguments.exponent, arguments.method, dtype, options)
+            row = measure.in_fresh_process(certify, nodes, edges, arguments.exponent, arguments.method, arguments.dtype,
+                                           options)
         except MemoryError:
-            row = {"nodes": nodes, "edges": edges, "dtype": dtype}
+            row = {"nodes": nodes, "edges": edges, "dtype": arguments.dtype}
         rows.append(row)
         print(row, flush=True)
     rows.sort(key=lambda row: row["nodes"])

@@ -99,7 +99,7 @@ class Question:
         parts = parts_that_fit(self.bound, self.weights, problem, number, limit)
         if len(parts) == 1 or isinstance(self.bound, BranchAndBound):  # whose limits are for all anchors together
             return self._certify(problem, second)
-        del problem  # and what it holds of all anchors together
+        problem.release()
         certificates = [self._certify(DropProblem(self.graph, self.drops, anchors[places], limit), second)
                         for places in parts]
         return Certificate.joined(certificates).at(torch.argsort(torch.cat(parts)))
@@ -117,6 +117,7 @@ class Question:
             lower, upper, witnesses = brackets.lower[:, None], brackets.upper[:, None], brackets.witnesses
         else:
             lower = bound(weights, problem, directions)
+        problem.release()
         chosen = directions[anchors] if self.given is not None else problem.at_anchors(directions)
         nominal = (chosen @ problem.at_anchors(self.embeddings)[..., None])[..., 0]
         _check(lower, nominal, rounding, anchors, bound)

@@ -16,7 +16,7 @@ from torch import Tensor
 from toys import SIX_NODE_BUDGETS, drop_problem, hubs_and_others, random_graph, random_tensor, toy_graph, toy_weights
 
 import certgcl
-from certgcl.bounds import METHODS, BoundMethod, Degree, DropProblem, compiled
+from certgcl.bounds import METHODS, BoundMethod, Degree, DropProblem, compiled, plan
 from certgcl.bounds.compiled import degree, layout, threads
 from certgcl.budget import EdgeDropBudget
 from certgcl.encoder import GCNWeights
@@ -28,6 +28,7 @@ SETTINGS: dict[str, BoundMethod] = {
     "degree-cheap": METHODS["degree-cheap"],
     "one case": Degree("interval", ("adaptive",), "shared", resolution=1),
     "shared lines": Degree(lines="shared"),
+    "mixed lines": Degree(lines="mixed"),
     "groups": Degree(lines="shared", resolution=2, slopes=("flat", "parallel")),
     "hubs": Degree(hubs=4),
     "released": METHODS["released"],
@@ -35,6 +36,13 @@ SETTINGS: dict[str, BoundMethod] = {
 }
 RELU = replace(toy_weights(), slope1=torch.zeros(4).double(), slope2=torch.zeros(3).double())
 SMOOTH = replace(toy_weights(), slope1=toy_weights().slope1 + 0.05, slope2=toy_weights().slope2 + 0.05)  # none is zero
+
+
+@pytest.fixture(autouse=True)
+def few_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "FEW_EDGES", 3)  # so that mixed lines are of both kinds on small graphs
+
+
 every_setting = pytest.mark.parametrize("method", SETTINGS.values(), ids=SETTINGS)
 
 Result = tuple[Tensor, ...]
@@ -120,11 +128,33 @@ def test_in_small_chunks_and_spans_it_is_the_same(method: BoundMethod, limit: in
     for name in ("MAX_NUMBERS", "MAX_STORED"):
         monkeypatch.setattr(degree, name, limit)
     monkeypatch.setattr(layout, "MAX_LINE_VALUES", 16)
+    monkeypatch.setattr(layout, "MAX_KEPT", 0)
     problem = drop_problem(graph, budget)
     assert_same(bounds_and_gradients(method, toy_weights(), problem), whole)
     if isinstance(method, Degree):
-        plan = problem.plan(torch.float64, method.resolution, method.line_sharing(4), method.hubs)
-        assert len(plan.layout.chunks(50)) > 1
+        made = problem.plan(torch.float64, method.resolution, method.line_sharing(4), method.hubs)
+        assert len(made.layout.chunks(50)) > 1
+
+
+@pytest.mark.parametrize(("most", "made"), [(0, [0, 1, 2, 0, 1, 2]), (100, [0, 1, 2])], ids=["large", "small"])
+def test_pieces_of_a_layout_are_kept_on_small_graphs_alone(most: int, made: list[int],
+                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "MAX_KEPT", most)
+    keep = drop_problem(random_graph(6, 0.6), 1).plan(torch.float64, 1, "shared").layout.keep
+    calls: list[int] = []
+    pieces = layout.Pieces([range(k, k + 1) for k in range(3)], lambda piece: calls.append(piece.start), keep)
+    assert len(list(pieces)) == len(list(pieces)) == len(pieces) == 3
+    assert calls == made
+
+
+def test_whole_numbers_are_given_to_kernels_in_32_bits_if_they_fit() -> None:
+    small, large = torch.tensor([-1, 2**31 - 1]), torch.tensor([0, 2**31])
+    assert layout.array(small).dtype == np.int32
+    assert layout.array(large).dtype == np.int64
+    assert layout.array(small).tolist() == small.tolist()
+    assert layout.array(large).tolist() == large.tolist()
+    assert layout.array(torch.ones(2, dtype=torch.float32)).dtype == np.float32
+    assert layout.array(torch.zeros(0, dtype=torch.long)).shape == (0,)
 
 
 @every_setting

@@ -5,8 +5,8 @@ import torch
 from toys import drop_problem, random_graph, toy_weights
 
 import certgcl
-from certgcl.bounds import METHODS
-from certgcl.bounds.memory import BASE, default_limit, estimated_bytes, parts_that_fit
+from certgcl.bounds import METHODS, DropProblem
+from certgcl.bounds.memory import BASE, default_limit, estimated_bytes, parts_that_fit, values_for_channels
 from certgcl.budget import EdgeDropBudget
 from certgcl.errors import InputError
 
@@ -29,6 +29,25 @@ def test_parts_hold_every_anchor_once_and_stay_below_the_limit(method: str) -> N
 def test_an_anchor_is_done_however_small_the_limit() -> None:
     problem = drop_problem(random_graph(), EdgeDropBudget(local=1), [2, 4])
     assert sorted(len(part) for part in parts_that_fit(METHODS["degree"], toy_weights(), problem, 1, 1)) == [1, 1]
+
+
+def test_channels_of_layer_2_get_what_the_limit_leaves() -> None:
+    bound, weights, graph = METHODS["degree"], toy_weights(), random_graph()
+    drops, anchors = EdgeDropBudget(local=2).on(graph), torch.arange(graph.num_nodes)
+
+    def room(limit: int | None) -> int:
+        return values_for_channels(bound, weights, DropProblem(graph, drops, anchors, limit))
+
+    assert room(None) == room(1) == 0
+    assert room(2 * BASE) > 0
+    assert room(3 * BASE) == room(2 * BASE) + BASE // 8
+
+
+def test_a_table_of_all_nodes_is_not_copied_for_them() -> None:
+    values = torch.arange(12)
+    assert drop_problem(random_graph(), 1).at_anchors(values) is values
+    assert drop_problem(random_graph(), 1, [7, 3]).at_anchors(values).tolist() == [7, 3]
+    assert drop_problem(random_graph(), 1, [*range(11, -1, -1)]).at_anchors(values).tolist() == [*range(11, -1, -1)]
 
 
 @pytest.mark.parametrize("nodes", [None, [9, 2, 5]])

@@ -108,11 +108,16 @@ def test_the_cases_of_all_anchors_are_one_list(hood: Neighbourhood, resolution: 
 
 
 @pytest.mark.parametrize("lines", get_args(LineSharing))
-def test_lines_are_made_by_count_or_once(hood: Neighbourhood, lines: LineSharing) -> None:
+def test_lines_are_made_by_count_or_once(hood: Neighbourhood, lines: LineSharing,
+                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_module, "FEW_EDGES", 2)
     plan = DropPlan(hood, 3, lines)
-    place = plan.layer1(4).place
-    assert place.shape == (len(hood.inner.nodes), 3 if lines == "by-count" else 1)
-    assert len(place.unique()) == (int(plan.row_cases.number.sum()) if lines == "by-count" else len(place))
+    place, by_count = plan.layer1(4).place, {"by-count": hood.inner.degree >= 0, "mixed": hood.inner.degree <= 2,
+                                             "shared": hood.inner.degree < 0}[lines]
+    assert place.shape == (len(hood.inner.nodes), 1 if lines == "shared" else 3)
+    distinct = torch.tensor([len(row.unique()) for row in place])
+    assert torch.equal(distinct, torch.where(by_count, plan.row_cases.number, 1))
+    assert len(place.unique()) == int(distinct.sum())
     assert plan.rows(width).place.shape == (len(hood.inner.nodes), 3)
     assert plan.anchors(4).place.shape == (len(hood.outer.nodes), 3)
 

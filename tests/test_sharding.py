@@ -23,7 +23,7 @@ from certgcl.encoder import GCNEncoder, GCNWeights
 from certgcl.errors import MethodError, ShardError
 from certgcl.graph import Graph
 from certgcl.question import Question
-from certgcl.sharding import ShardProgress, certify_shards, merge_shards, run
+from certgcl.sharding import ShardProgress, certify_shards, merge_shards, pace
 from certgcl.sharding.manifest import Manifest, ShardPlan
 
 GRAPH, WEIGHTS = random_graph(nodes=40, density=0.1), toy_weights()
@@ -211,7 +211,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_shards_are_done_several_at_a_time_while_they_are_fast(patience: float, sizes: list[int], tmp_path: Path,
                                                                asked: list[int],
                                                                monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "PATIENCE", patience)
+    for limit in ("PATIENCE", "LONGEST"):
+        monkeypatch.setattr(pace, limit, patience)
     assert certify_shards(WEIGHTS, GRAPH, 2, tmp_path, shards=10).computed == list(range(10))
     assert asked == sizes
     agree(merge_shards(tmp_path), certgcl.node_compactness(WEIGHTS, GRAPH, 2))

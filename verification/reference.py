@@ -24,16 +24,18 @@ Vector = NDArray[np.float64]
 
 def degree_reference(case: Case, slopes: Sequence[Rule] = ("adaptive", "flat", "parallel"), resolution: int = 6,
                      preactivations: Literal["functional", "interval"] = "functional",
-                     lines: Literal["by-count", "shared"] = "by-count") -> Tensor:
+                     lines: Literal["by-count", "mixed", "shared"] = "by-count", few: int = 16) -> Tensor:
     """``lower_i <= w_i · z_i(S)`` for every admissible S, ``(n,)``.
 
     Args:
         preactivations: ``"functional"`` is ``degree``, ``"interval"`` is ``degree-cheap``.
-        lines: ``"shared"`` gives all cases of a row the union of their layer-1 intervals, and so the same lines.
+        lines: ``"shared"`` gives all cases of a row the union of their layer-1 intervals, and so the same lines;
+            ``"mixed"`` does so at nodes of more than ``few`` edges.
     """
     if min(case.graph_budget(), len(case.edges)) == 1:  # section 15: one edge in all is enumerated
         return enumerated_minimum(case)
-    bound = _Bound(case, slopes, resolution, preactivations == "functional", lines == "shared")
+    most = {"by-count": case.nodes, "mixed": few, "shared": -1}[lines]
+    bound = _Bound(case, slopes, resolution, preactivations == "functional", most)
     return torch.tensor([bound.lower(i) for i in range(case.nodes)], dtype=torch.float64)
 
 
@@ -167,13 +169,14 @@ class Row:
 
 
 class _Bound:
-    def __init__(self, case: Case, rules: Sequence[Rule], resolution: int, refine: bool, shared: bool) -> None:
+    def __init__(self, case: Case, rules: Sequence[Rule], resolution: int, refine: bool, few: int) -> None:
         self.drops, self.rules, self.refine = Drops(case), rules, refine
         self.y = (case.x @ case.w1).numpy()
         self.b1, self.slope1, self.w2, self.b2, self.slope2, self.w = (
             tensor.numpy() for tensor in (case.b1, case.slope1, case.w2, case.b2, case.slope2, case.directions))
         self.box = [self.layer1(partial(self.drops.box_row, j)) for j in range(case.nodes)]
-        self.rows = [self.cases(j, self.drops.groups(j, resolution), shared) for j in range(case.nodes)]
+        self.rows = [self.cases(j, self.drops.groups(j, resolution), shared=len(self.drops.neighbours[j]) > few)
+                     for j in range(case.nodes)]
 
     def layer1(self, minimum: Callable[[Vector], float]) -> Activated:
         """``l1, u1`` from the least ``Σ_k Â_jk y_k``, y the columns of Y and of -Y."""

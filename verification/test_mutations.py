@@ -82,6 +82,7 @@ def hidden_layer_of_the_clean_graph(patch: pytest.MonkeyPatch) -> None:
     from_networkx = Graph.from_networkx
     patch.setattr(Graph, "from_networkx", classmethod(remember))
     patch.setattr(layer1.Layer1, "products", products)
+    patch.setattr(layer1.Layer1, "signed_products", lambda self: torch.cat([(v := products(self)[0]), -v], dim=1))
 
 
 CLEAN: Graph

@@ -1,7 +1,9 @@
 """The library's ``degree``, by kernels and by torch, and the plain one written from the theory are the same number."""
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import get_args
 
 import networkx as nx
 import numpy as np
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, from_numpy
 
-from certgcl.bounds import Degree, compiled
+from certgcl.bounds import Degree, compiled, plan
 from verification.audit import certify, tolerance, violations
 from verification.case import Case
 from verification.oracle import enumerated_minimum
@@ -21,7 +23,15 @@ RULES: list[tuple[Rule, ...]] = [("adaptive", "flat", "parallel"), ("adaptive",)
 CHEAP = Degree(preactivations="interval", slopes=("adaptive",))
 
 methods = st.builds(Degree, preactivations=st.sampled_from(["functional", "interval"]), slopes=st.sampled_from(RULES),
-                    lines=st.sampled_from(["by-count", "shared"]), resolution=st.sampled_from([1, 2, 3, 6]))
+                    lines=st.sampled_from(["by-count", "mixed", "shared"]), resolution=st.sampled_from([1, 2, 3, 6]))
+FEW = 2  # edges, up to which mixed lines go by count on these small graphs
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_edges() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "FEW_EDGES", FEW)
+        yield
 
 
 @st.composite
@@ -39,7 +49,7 @@ def untied_cases(draw: st.DrawFn) -> Case:
 def assert_equal(case: Case, method: Degree) -> None:
     width = case.w1.shape[1]
     plain = degree_reference(case, method.rules(width), method.resolution, method.preactivations,
-                             method.line_sharing(width))
+                             method.line_sharing(width), FEW)
     for kernels in (nullcontext, compiled.switched_off):
         with kernels():
             fast = certify(case, method).lower
@@ -74,8 +84,8 @@ def hub(seed: int) -> Case:
 def test_the_same_where_counts_come_in_groups(seed: int, resolution: int) -> None:
     case = hub(seed)
     assert_equal(case, Degree(resolution=resolution))
-    assert_equal(case, Degree(resolution=resolution, slopes=RULES[1 + seed]))
-    assert_equal(case, Degree(resolution=resolution, slopes=RULES[1 + seed], lines="shared"))
+    for lines in get_args(plan.LineSharing):
+        assert_equal(case, Degree(resolution=resolution, slopes=RULES[1 + seed], lines=lines))
     assert_equal(case, replace(CHEAP, resolution=resolution))
 
 
@@ -87,5 +97,6 @@ def test_the_same_where_groups_are_short(resolution: int) -> None:
 
 @given(cases(), st.sampled_from([1, 2, 6]))
 def test_one_pair_of_lines_for_all_counts_is_sound_too(case: Case, resolution: int) -> None:
-    assert not len(violations(case, degree_reference(case, resolution=resolution, lines="shared"),
-                              enumerated_minimum(case)))
+    for lines in ("mixed", "shared"):
+        lower = degree_reference(case, resolution=resolution, lines=lines, few=FEW)
+        assert not len(violations(case, lower, enumerated_minimum(case)))

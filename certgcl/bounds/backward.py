@@ -27,7 +27,9 @@ from certgcl.encoder import GCNWeights
 
 MAX_PAIR_VALUES = 1 << 27  # held at a time; a gigabyte in float64
 MIN_CHANNELS = 8
-CHANNELS = 32  # with their negatives, the columns that kernels treat at a time
+CHANNELS = 32  # with their negatives, the columns that kernels treat at a time,
+GRAIN = 4  # and how many of them meet a vector together
+
 
 class Minimum(Protocol):
     """A lower bound ``(F, M)`` of ``ω · Σ_j Â_ij h_j`` for every anchor i in all its cases and M functionals ω, from
@@ -79,7 +81,7 @@ def refine_layer2(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Seque
     # Channels are independent: as many at once as their values leave room for.
     each = 2 * max(1, minimum.values_of_channel()) * len(rules)
     at_once = max(MIN_CHANNELS, MAX_PAIR_VALUES // each, min(CHANNELS, room // each))
-    at_once -= at_once % (CHANNELS if at_once > CHANNELS else MIN_CHANNELS)
+    at_once -= at_once % (CHANNELS if at_once > CHANNELS else GRAIN)
     parts = zip(w2.split(at_once, dim=1), *(part.split(at_once, dim=-1) for part in (b2, lower, upper)), strict=True)
     refined = []
     for columns, bias, low, high in parts:

@@ -95,6 +95,13 @@ class DropCases:
         return DropCases(self.number[rows], self.first[rows, :most], self.last[rows, :most], self.degree[rows],
                          self.budget[rows], self.single[rows])
 
+    def where(self, chosen: Tensor, other: "DropCases") -> "DropCases":
+        """These cases at the chosen rows, and at the rest those of another list for the same rows, with one case."""
+        return DropCases(torch.where(chosen, self.number, other.number),
+                         torch.where(chosen[:, None], self.first, other.first),
+                         torch.where(chosen[:, None], self.last, other.last), self.degree, self.budget,
+                         torch.where(chosen, self.single, other.single))
+
     def scale(self, dtype: torch.dtype) -> Scale:
         """The scale of every row in each of its cases, ``(R, G)``."""
         low = inverse_sqrt_degree(self.degree[:, None], self.first, dtype)

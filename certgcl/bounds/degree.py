@@ -41,8 +41,9 @@ class Degree:
             grows with their number. By default all three up to a hidden width of 64, and ``("adaptive",)`` beyond it,
             where the others change little.
         lines: ``"by-count"`` gives every number of edges that a node loses its own bounds and lines of layer 1;
-            ``"shared"`` one pair for all of them, which saves most of the time. By default by count up to a hidden
-            width of 64, and shared beyond it.
+            ``"shared"`` one pair for all of them, which saves most of the time; ``"mixed"`` has them by count at
+            nodes of up to 16 edges, and shared at the others, where most of the time would go. By default by count up
+            to a hidden width of 64, and mixed beyond it.
         resolution: budgets below this many drops are treated count by count; larger ones in so many groups of counts,
             which is sound too and costs little tightness.
         hubs: neighbours with more edges than this enter the last step by intervals alone. Each would cost the square
@@ -76,10 +77,10 @@ class Degree:
 
     def line_sharing(self, hidden_channels: int) -> LineSharing:
         """Whether cases share lines at this width."""
-        return self.lines or ("by-count" if hidden_channels <= NARROW else "shared")
+        return self.lines or ("by-count" if hidden_channels <= NARROW else "mixed")
 
     def line_resolution(self, hidden_channels: int) -> int:
-        return self.resolution if self.line_sharing(hidden_channels) == "by-count" else 1
+        return 1 if self.line_sharing(hidden_channels) == "shared" else self.resolution
 
     def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
         """The slope rules that are used at this width."""

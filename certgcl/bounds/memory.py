@@ -11,7 +11,7 @@ from certgcl.ordering import nearby_order
 
 SHARE_OF_FREE = 0.5
 BASE = 1 << 28  # blocks in flight, whatever the graph
-BYTES_OF_SLOT = 256  # of the hops, and of the layouts of kernels
+BYTES_OF_SLOT = 192  # of the hops, and of the layouts of kernels
 
 
 def default_limit(device: torch.device) -> int:
@@ -23,11 +23,11 @@ def default_limit(device: torch.device) -> int:
 def estimated_bytes(method: BoundMethod, weights: GCNWeights, problem: DropProblem, directions: int) -> int:
     """About the most that the bound holds at a time, for so many directions a node."""
     needs = _Needs(method, weights, problem)
-    hood, hidden, channels = needs.hood, *weights.w2.shape
+    hidden, channels = weights.w2.shape
     steps = (
-        2 * (hidden + 3 * channels) * hood.inner.nodes.numel(),  # the range of V, and the terms of layer 2
+        2 * channels * needs.lines,  # the range of V
         min(channels, MIN_CHANNELS) * needs.each_channel,
-        needs.anchors * (directions * needs.rules * (hidden + channels)),  # the output
+        needs.anchors * (channels + directions * needs.rules * (hidden + channels)),  # the output
     )
     return needs.kept + needs.bytes * max(steps)
 
@@ -45,15 +45,15 @@ class _Needs:
 
     def __init__(self, method: BoundMethod, weights: GCNWeights, problem: DropProblem) -> None:
         dtype, (hidden, channels) = weights.w1.dtype, weights.w2.shape
-        self.hood = hood = problem.neighbourhood(dtype)
+        hood = problem.neighbourhood(dtype)
         self.rules, self.bytes = len(method.rules(hidden)), torch.finfo(dtype).bits // 8
-        lines = int((hood.inner.budget + 1).clamp(max=method.line_resolution(hidden)).sum())
+        self.lines = lines = int((hood.inner.budget + 1).clamp(max=method.line_resolution(hidden)).sum())
         cases = (hood.outer.budget + 1).clamp(max=method.resolution)
         self.anchors = int(cases.sum())
         pairs = max(int((cases * hood.outer.degree).sum()), hood.inner.col.numel())
         self.each_channel = 2 * self.rules * (pairs + 5 * lines)  # C of all slots, and what rows have
         values = hidden * (hood.inner.targets.numel() + 2 * lines)  # Y and the bounds of layer 1
-        values += channels * (2 * problem.graph.num_nodes + 4 * self.anchors)  # Z and W^CL, and the bounds of layer 2
+        values += channels * (2 * problem.graph.num_nodes + 3 * self.anchors)  # Z and W^CL, and the bounds of layer 2
         self.kept = BASE + self.bytes * values + BYTES_OF_SLOT * hood.inner.col.numel()
 
 

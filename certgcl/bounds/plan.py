@@ -14,7 +14,8 @@ from certgcl.bounds.neighbourhood import Hop, Neighbourhood
 if TYPE_CHECKING:
     from certgcl.bounds.compiled.layout import Layout
 
-LineSharing = Literal["by-count", "shared"]
+LineSharing = Literal["by-count", "mixed", "shared"]
+FEW_EDGES = 16  # of a row up to which "mixed" goes by count
 
 
 class Partition:
@@ -175,7 +176,8 @@ class DropPlan:
 
     Args:
         resolution: see :func:`certgcl.bounds.counts.drop_cases`.
-        lines: whether each case of a row has pre-activation bounds and lines of its own, or all share one pair.
+        lines: whether each case of a row has pre-activation bounds and lines of its own, or all share one pair; or
+            each in rows of few edges, and one pair in the others.
         hubs: rows of more neighbours are in blocks of their own.
     """
 
@@ -184,8 +186,12 @@ class DropPlan:
         self.anchor_cases = drop_cases(hood.outer, resolution)
         self.row_cases = drop_cases(hood.inner, resolution)
         self.flat = FlatCases(self.anchor_cases)
-        self.by_count = lines == "by-count"
-        self.line_cases = self.row_cases if self.by_count or resolution == 1 else drop_cases(hood.inner, 1)
+        self.by_count = lines != "shared"
+        self.line_cases = self.row_cases
+        if lines != "by-count" and resolution > 1:
+            self.line_cases = drop_cases(hood.inner, 1)
+            if lines == "mixed":
+                self.line_cases = self.row_cases.where(hood.inner.degree <= FEW_EDGES, self.line_cases)
         self.flat_lines = FlatCases(self.line_cases)
         self._inner: list[PairedPartition] = []
         self._outer: list[Partition] = []

@@ -1,5 +1,6 @@
 """What is to be bounded: some anchors of a graph under a set of admissible drops. And how a method is called."""
 
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -44,9 +45,22 @@ class DropProblem:
         if latest is not None and latest.drops.same(drops) and torch.equal(latest.anchors, anchors):
             return latest
         problem = cls(graph, drops, anchors, memory_limit)
-        if graph.col.numel() <= MAX_KEPT:
+        if problem.small:
             graph.beside[LATEST] = problem
         return problem
+
+    @property
+    def small(self) -> bool:
+        """Whether the graph is small enough to keep what is built for it."""
+        return self.graph.col.numel() <= MAX_KEPT
+
+    def release(self) -> None:
+        """Free what was built, unless it is small. Plans and layouts refer to each other: they would stay until Python
+        looks for such garbage, which it does whatever memory they take."""
+        if not self.small:
+            self.neighbourhoods.clear()
+            self._plans.clear()
+            gc.collect()
 
     def at_anchors(self, values: Tensor) -> Tensor:
         """The rows of the anchors in a table of all nodes; no copy where they are all, in order."""

@@ -1,7 +1,7 @@
 """Certificates of large graphs, computed and written shard by shard: resumable, and on several machines at once.
 
-Shards repeat the work on the neighbours that they share, on graphs with hubs most of it. So as many are computed at a
-time as half a minute allows; each is a file of its own all the same.
+Shards repeat the work on the neighbours that they share, on graphs with hubs most of it. So several are computed at a
+time (:mod:`certgcl.sharding.pace`); each is a file of its own all the same.
 """
 
 import time
@@ -22,9 +22,9 @@ from certgcl.graph import GraphLike
 from certgcl.question import Question
 from certgcl.reading import ModelLike
 from certgcl.sharding.manifest import MANIFEST, Manifest, ShardOrder, ShardPlan
+from certgcl.sharding.pace import Pace
 
 MERGED = "certificate.npz"
-PATIENCE = 30.0  # seconds of work that may be lost: shards are done two, four, eight at a time while they take less
 
 
 @dataclass(frozen=True)
@@ -108,14 +108,15 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
     report = progress or (lambda _: None)
     state = ShardProgress(0, len(chosen), 0, sum(map(plan.size, chosen)), 0)
     report(state)
-    waiting, at_once = chosen, 1
+    waiting, pace = chosen, Pace()
     while waiting:
-        batch, waiting = {shard: plan.nodes(shard) for shard in waiting[:at_once]}, waiting[at_once:]
+        batch = {shard: plan.nodes(shard) for shard in waiting[: pace.at_once]}
+        waiting = waiting[pace.at_once :]
         missing = {shard: here for shard, here in batch.items() if not _is_finished(folder, manifest, shard, here)}
         begun = time.monotonic()
         made = _certificates(question, missing, len(anchors), memory_limit)
         if made:
-            at_once = 2 * at_once if time.monotonic() - begun < PATIENCE else max(1, at_once // 2)
+            pace.after(len(made), time.monotonic() - begun)
         for shard, here in batch.items():
             if shard in made:
                 made[shard].save(folder / manifest.file_name(shard), _notes(manifest, shard))

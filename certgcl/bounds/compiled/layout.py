@@ -48,7 +48,7 @@ class Pieces(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         for piece in self._pieces:
-            made = self._made.get(piece) or self._make(piece)
+            made = self._made[piece] if piece in self._made else self._make(piece)
             if self._keep:
                 self._made[piece] = made
             yield made
