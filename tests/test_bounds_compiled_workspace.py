@@ -26,6 +26,14 @@ def test_a_larger_table_gets_memory_of_its_own() -> None:
         assert (first == 7).all()
 
 
+def test_what_is_cleared_is_not_used_again() -> None:
+    workspace = Workspace()
+    with torch.no_grad():
+        first = workspace("phi", LIKE, 2, 2)
+        workspace.clear()
+        assert workspace("phi", LIKE, 2, 2).data_ptr() != first.data_ptr()
+
+
 def test_where_gradients_are_computed_nothing_is_written_over() -> None:
     workspace = Workspace()
     assert workspace("phi", LIKE, 4).data_ptr() != workspace("phi", LIKE, 4).data_ptr()

@@ -56,7 +56,7 @@ class DropProblem:
 
     def release(self) -> None:
         """Free what was built, unless it is small. Plans and layouts refer to each other: they would stay until Python
-        looks for such garbage, which it does whatever memory they take."""
+        next looks for such garbage, which it does without regard to the memory they take."""
         if not self.small:
             self.neighbourhoods.clear()
             self._plans.clear()

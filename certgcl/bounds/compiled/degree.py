@@ -72,6 +72,7 @@ class CompiledMinimum:
 
     def of_anchors(self, omega: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
         layout, (_, number, width) = self.layout, omega.shape
+        self.workspace.clear()  # the tables of channels are not needed any more
         chunks = layout.chunks(max(1, _limit() // (len(rules) * number)))
         products = partial(products_at_entries, rules=rules, omega=omega, layer1=layer1)
         if len(chunks) == 1:  # lines serve both

@@ -23,6 +23,10 @@ class Workspace:
             self._held[name] = held = fresh(like, size)
         return held[:size].view(shape)
 
+    def clear(self) -> None:
+        """Give all of it back."""
+        self._held.clear()
+
 
 def fresh(like: Tensor, *shape: int) -> Tensor:
     """Of numpy's memory: it comes in huge pages, where torch's does not."""
