@@ -44,8 +44,8 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
         branch_limit: of a search, the branches of each node that it bounds; 128 for ``"optimized"``, none for
             ``"exact"``.
         tolerance: of a search, which ends for a node when its bracket is narrower than this share of its value; 1e-9.
-        memory_limit: about how many bytes the computation may take; half of what is free by default. Anchors are
-            bounded in as many parts as that asks for.
+        memory_limit: about how many bytes the computation may take; three quarters of what is free by default.
+            Anchors are bounded in as many parts as that asks for.
 
     Example::
 

@@ -165,7 +165,7 @@ def _precision(dtype: torch.dtype) -> torch.dtype:
 def _limit(memory_limit: int) -> int:
     if isinstance(memory_limit, bool) or not isinstance(memory_limit, (int, float)) or not memory_limit > 0:
         raise InputError(f"memory_limit={memory_limit!r}", "it is a positive number of bytes",
-                         "Try 4 * 1024**3, or leave it out for half of what is free")
+                         "Try 4 * 1024**3, or leave it out for three quarters of what is free")
     return int(memory_limit)
 
 

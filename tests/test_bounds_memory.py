@@ -1,5 +1,8 @@
 """Anchors in parts that fit in a given memory."""
 
+from types import SimpleNamespace
+
+import psutil
 import pytest
 import torch
 from toys import drop_problem, random_graph, toy_weights
@@ -66,5 +69,9 @@ def test_a_limit_is_a_positive_number_of_bytes(limit: object) -> None:
         certgcl.node_compactness(toy_weights(), random_graph(), 1, memory_limit=limit)  # type: ignore[arg-type]
 
 
-def test_by_default_half_of_the_free_memory_may_be_used() -> None:
-    assert default_limit(torch.device("cpu")) > 0
+def test_by_default_most_of_the_free_memory_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=1000))
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    assert default_limit(torch.device("cpu")) == 750
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")  # torchrun says so
+    assert default_limit(torch.device("cpu")) == 375

@@ -17,7 +17,7 @@ from toys import (
 
 from certgcl.bounds import neighbourhood
 from certgcl.bounds.box import BoxRows
-from certgcl.bounds.neighbourhood import edges_between_neighbours
+from certgcl.bounds.neighbourhood import edges_between_neighbours, reached
 from certgcl.budget import EdgeDropBudget
 from certgcl.graph import Graph
 
@@ -42,6 +42,14 @@ def test_hops_hold_the_rows_of_the_anchors_and_of_all_they_touch(graph: Graph, a
     source.add_node(5)
     within = {k for i in anchors for k in nx.single_source_shortest_path_length(source, i, cutoff=2)}
     assert hood.inner.targets.tolist() == sorted(within)
+
+
+@pytest.mark.parametrize("anchors", ANCHORS)
+def test_what_is_reached_is_known_without_building_it(graph: Graph, anchors: list[int]) -> None:
+    inner = hood_of(graph, EdgeDropBudget(local=1), anchors).inner
+    nodes, targets = reached(graph, torch.tensor(anchors))
+    assert torch.equal(nodes, inner.nodes)
+    assert targets == len(inner.targets)
 
 
 @pytest.mark.parametrize("anchors", [[0, 3], list(range(1, 12)), list(range(12))])

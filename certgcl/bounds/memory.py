@@ -1,23 +1,28 @@
 """How much memory a bound takes; anchors in parts that fit, and channels of layer 2 in what that leaves."""
 
+import os
+
 import psutil
 import torch
 from torch import Tensor
 
+from certgcl.bounds import compiled
 from certgcl.bounds.backward import MIN_CHANNELS
+from certgcl.bounds.neighbourhood import reached
 from certgcl.bounds.problem import BoundMethod, DropProblem
 from certgcl.encoder import GCNWeights
 from certgcl.ordering import nearby_order
 
-SHARE_OF_FREE = 0.5
+SHARE_OF_FREE = 0.75
 BASE = 1 << 28  # blocks in flight, whatever the graph
-BYTES_OF_SLOT = 192  # of the hops, and of the layouts of kernels
+BYTES_OF_SLOT = 192  # of the hops, and of the layouts of kernels,
+BYTES_OF_BLOCKS = 512  # or of the blocks of all partitions
 
 
 def default_limit(device: torch.device) -> int:
-    """Half of the memory that is free now, in bytes."""
+    """Three quarters of the memory that is free now, in bytes; shared with the other processes of torchrun here."""
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
-    return int(SHARE_OF_FREE * free)
+    return int(SHARE_OF_FREE * free) // int(os.environ.get("LOCAL_WORLD_SIZE", 1))
 
 
 def estimated_bytes(method: BoundMethod, weights: GCNWeights, problem: DropProblem, directions: int) -> int:
@@ -45,16 +50,19 @@ class _Needs:
 
     def __init__(self, method: BoundMethod, weights: GCNWeights, problem: DropProblem) -> None:
         dtype, (hidden, channels) = weights.w1.dtype, weights.w2.shape
-        hood = problem.neighbourhood(dtype)
+        graph, anchors, budget = problem.graph, problem.anchors, problem.drops.local
+        nodes, targets = reached(graph, anchors)
+        by_kernels = compiled.usable(anchors.device)
         self.rules, self.bytes = len(method.rules(hidden)), torch.finfo(dtype).bits // 8
-        self.lines = lines = int((hood.inner.budget + 1).clamp(max=method.line_resolution(hidden)).sum())
-        cases = (hood.outer.budget + 1).clamp(max=method.resolution)
+        self.lines = lines = int((budget[nodes] + 1).clamp(max=method.line_resolution(hidden)).sum())
+        cases, slots = (budget[anchors] + 1).clamp(max=method.resolution), int(graph.degree[nodes].sum())
         self.anchors = int(cases.sum())
-        pairs = max(int((cases * hood.outer.degree).sum()), hood.inner.col.numel())
-        self.each_channel = 2 * self.rules * (pairs + 5 * lines)  # C of all slots, and what rows have
-        values = hidden * (hood.inner.targets.numel() + 2 * lines)  # Y and the bounds of layer 1
-        values += channels * (2 * problem.graph.num_nodes + 3 * self.anchors)  # Z and W^CL, and the bounds of layer 2
-        self.kept = BASE + self.bytes * values + BYTES_OF_SLOT * hood.inner.col.numel()
+        pairs = max(int((cases * graph.degree[anchors]).sum()), slots)
+        # C of all slots, and what rows have; torch holds φ too.
+        self.each_channel = (2 if by_kernels else 4) * self.rules * (pairs + 5 * lines)
+        values = hidden * (targets + 2 * lines)  # Y and the bounds of layer 1
+        values += channels * (2 * graph.num_nodes + 3 * self.anchors)  # Z and W^CL, and the bounds of layer 2
+        self.kept = BASE + self.bytes * values + (BYTES_OF_SLOT if by_kernels else BYTES_OF_BLOCKS) * slots
 
 
 def parts_that_fit(method: BoundMethod, weights: GCNWeights, problem: DropProblem, directions: int,

@@ -122,6 +122,16 @@ def row_slots(graph: Graph, nodes: Tensor) -> Tensor:
     return slot + torch.repeat_interleave(graph.rowptr[nodes] - start, degree)
 
 
+def reached(graph: Graph, anchors: Tensor) -> tuple[Tensor, int]:
+    """The nodes of the inner hop around some anchors, and how many targets it has, without building it."""
+    touched = torch.zeros(graph.num_nodes, dtype=torch.bool, device=anchors.device)
+    touched[anchors] = True
+    touched[graph.col[row_slots(graph, anchors)]] = True
+    nodes = touched.nonzero()[:, 0]
+    touched[graph.col[row_slots(graph, nodes)]] = True
+    return nodes, int(touched.sum())
+
+
 def _hop(graph: Graph, drops: AdmissibleDrops, nodes: Tensor, slots: Tensor, dtype: torch.dtype) -> Hop:
     degree = graph.degree[nodes]
     neighbour = graph.col[slots]

@@ -60,7 +60,7 @@ def certify(
                                                             "nodes as given.")] = "near",
     dtype: Annotated[Literal["float64", "float32"], typer.Option(help="The precision of the computation.")] = "float64",
     memory_limit: Annotated[float | None, typer.Option(min=0.01, metavar="GB", help="About how much memory to use; "
-                                                       "half of what is free by default.")] = None,
+                                                       "three quarters of what is free by default.")] = None,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
 ) -> None:
