@@ -1,6 +1,7 @@
 """What is built for a graph and a budget is built once."""
 
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -41,3 +42,13 @@ def test_nothing_is_kept_beside_a_large_graph(graph: Graph, monkeypatch: pytest.
 def test_a_copy_of_a_graph_comes_without_it(graph: Graph) -> None:
     ask(graph, EdgeDropBudget(local=2))
     assert not pickle.loads(pickle.dumps(graph)).beside
+
+
+def test_what_was_built_for_a_large_graph_can_be_freed(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    for most, built in ((10**6, 1), (10, 0)):
+        monkeypatch.setattr(problem, "MAX_KEPT", most)
+        asked = DropProblem(graph, EdgeDropBudget(local=2).on(graph), EVERYONE)
+        layout = weakref.ref(asked.plan(torch.float64, 1, "shared").layout)
+        asked.release()
+        assert len(asked.neighbourhoods) == built
+        assert (layout() is not None) == bool(built)

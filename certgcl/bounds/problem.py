@@ -38,7 +38,8 @@ class DropProblem:
     _plans: dict[tuple[Any, ...], DropPlan] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
-    def on(cls, graph: Graph, drops: AdmissibleDrops, anchors: Tensor, memory_limit: int) -> "DropProblem":
+    def on(cls, graph: Graph, drops: AdmissibleDrops, anchors: Tensor,
+           memory_limit: int | None = None) -> "DropProblem":
         """The last problem on this graph, with all that was built for it, if this is the same one; else a new one. It
         is small, so that its limit does not matter."""
         latest = graph.beside.get(LATEST)
