@@ -4,6 +4,7 @@ import torch
 
 import certgcl
 from certgcl.bounds import Degree
+from certgcl.bounds.plan import FEW_EDGES
 from certgcl.budget import AdmissibleDrops
 
 
@@ -30,6 +31,8 @@ def multiply_adds(graph: certgcl.Graph, drops: AdmissibleDrops, widths: tuple[in
     rules = len(method.rules(d1))
     degree, counts = graph.degree, drops.local + 1
     cases, lines = counts.clamp(max=method.resolution), counts.clamp(max=method.line_resolution(d1))
+    if method.line_sharing(d1) == "mixed":
+        lines = torch.where(degree <= FEW_EDGES, lines, 1)
     by_lines = torch.where(degree > (int(degree.max()) if method.hubs is None else method.hubs), 0, degree + 4)
     rows = int(degree.sum() + counts.sum())
     nonzeros = graph.x.values().numel() if graph.x.layout == torch.sparse_csr else int((graph.x != 0).sum())
