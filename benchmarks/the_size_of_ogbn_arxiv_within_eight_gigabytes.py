@@ -4,7 +4,7 @@ Power-law graphs (exponent 2.5, no largest degree imposed), 128 features, encode
 each size in a fresh process. 169,343 nodes and 1,166,243 edges are the size of ogbn-arxiv. The time is that of
 ``node_compactness`` on a graph already built. Beside it stand the multiply-adds of the formulas
 (``benchmarks/arithmetic.py``). Neighbours of more than 256 edges enter the output by intervals alone. A million nodes
-take 20 GB: ``--memory-limit`` allows them, as by default half of what is free is used.
+take 22 GB, which ``--memory-limit 20`` allows (graph and libraries come on top), and three quarters of 24 GB do not.
 
 ``python -m benchmarks.the_size_of_ogbn_arxiv_within_eight_gigabytes [--largest 169343] [--json FILE [--keep]]``
 """

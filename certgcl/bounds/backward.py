@@ -74,6 +74,7 @@ def refine_layer2(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Seque
     """Bounds of the second pre-activations, from the functionals ``±W2[:, m]`` and never worse than ``interval``.
 
     Args:
+        interval: bounds to improve; where no gradient is wanted, they are written over, so as not to be held twice.
         room: how many values may be held at a time, where that is more than usual.
     """
     w2, b2 = layer1.weights.w2, layer1.weights.b2
@@ -86,10 +87,12 @@ def refine_layer2(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Seque
     refined = []
     for columns, bias, low, high in parts:
         positive, negative = minimum.of_channels(columns, layer1, rules).chunk(2, dim=1)
-        refined.append((best([low, bias + positive]), -best([-high, negative - bias])))
-        if not torch.is_grad_enabled():  # each goes straight to its place, and is not held twice
-            for old, new in zip((low, high), refined.pop(), strict=True):
-                old.copy_(new)
+        better = best([low, bias + positive]), -best([-high, negative - bias])
+        if torch.is_grad_enabled():
+            refined.append(better)
+        else:
+            low.copy_(better[0])
+            high.copy_(better[1])
     if not refined:
         return interval
     low_parts, high_parts = zip(*refined, strict=True)

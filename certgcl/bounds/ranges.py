@@ -113,6 +113,7 @@ def _ranges(bound: BoundMethod, weights: GCNWeights, problem: DropProblem, unit:
     share = (unit @ frame.T)[..., None] * unit[:, None]
     directions = torch.cat([frame - share, unit[:, None]], dim=1)
     values = bound(weights, here, torch.cat([directions, -directions], dim=1).to(dtype)).double()
+    here.release()
     least, negative_most = values.chunk(2, dim=1)
     # Directions are rounded too, hence the sizes of their terms before these cancel.
     sizes = torch.cat([frame.abs() + share.abs(), unit[:, None].abs()], dim=1)
