@@ -1,7 +1,7 @@
 """Small random graphs, and the bounds of certgcl and auto_LiRPA on them as calls on prepared inputs."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import networkx as nx
 import numpy as np
@@ -19,6 +19,12 @@ CERTGCL: dict[str, BoundMethod] = {
     **{name: METHODS[name] for name in ("degree", "degree-fast", "degree-cheap", "crown")},
     COARSEST: _ONE_CASE,
     FIRST: _ONE_CASE,
+}
+PLAIN, OPTIMIZED = "LiRPA CROWN", "LiRPA CROWN-Optimized"
+LIRPA: dict[str, dict[str, Any]] = {  # how ``LirpaGCN.lower`` is called
+    PLAIN: {"method": "CROWN"},
+    f"{OPTIMIZED}, 5 steps": {"method": "CROWN-Optimized", "iterations": 5},
+    OPTIMIZED: {"method": "CROWN-Optimized", "iterations": 20},
 }
 
 
@@ -63,4 +69,4 @@ def bound(name: str, inputs: Inputs) -> Callable[[], Tensor]:
     network.add_nodes_from(range(inputs.nodes))
     box = lirpa.box(network, inputs.local, graph.num_edges)
     layers = [tensor for _, tensor in weights.named_tensors()]
-    return lambda: lirpa.LirpaGCN(box, graph.x, *layers, inputs.directions).lower(name.removeprefix("LiRPA "))
+    return lambda: lirpa.LirpaGCN(box, graph.x, *layers, inputs.directions).lower(**LIRPA[name])

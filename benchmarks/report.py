@@ -5,7 +5,7 @@ import importlib
 import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,22 @@ def parser(document: str | None, threads: int | None = None) -> argparse.Argumen
     made.add_argument("--json", type=Path, help="also write the results to this file")
     made.add_argument("--threads", type=int, default=threads or torch.get_num_threads())
     return made
+
+
+def add_sizes(made: argparse.ArgumentParser, sizes: Collection[int]) -> None:
+    made.add_argument("--smallest", type=int, default=min(sizes), help="smallest number of nodes")
+    made.add_argument("--largest", type=int, default=max(sizes), help="largest number of nodes")
+    made.add_argument("--keep", action="store_true", help="keep the rows of other sizes that FILE holds")
+
+
+def chosen(made: argparse.ArgumentParser, sizes: Collection[int]) -> tuple[argparse.Namespace, list[int], list[Any]]:
+    """The arguments, the sizes asked for, and the rows of all others that are kept."""
+    arguments = made.parse_args()
+    if arguments.keep and not (arguments.json and arguments.json.exists()):
+        made.error("--keep takes the rows of other sizes from an existing file: name it by --json FILE")
+    asked = [nodes for nodes in sizes if arguments.smallest <= nodes <= arguments.largest]
+    rows = json.loads(arguments.json.read_text())["rows"] if arguments.keep else []
+    return arguments, asked, [row for row in rows if row["nodes"] not in asked]
 
 
 def memory_limit(gb: float | None) -> dict[str, Any]:
@@ -75,11 +91,16 @@ def shown(value: Any) -> str:
 
 def publish(benchmark: str, file: Path | None, **parts: Any) -> None:
     """Write the results of a finished benchmark, if a file is given, and print their report."""
+    print(f"\n{report(save(benchmark, file, **parts))}")
+
+
+def save(benchmark: str, file: Path | None, **parts: Any) -> dict[str, Any]:
+    """Write results, if a file is given; a long benchmark does after every size, so that no stop loses them."""
     result = {"benchmark": benchmark, "machine": machine(), **parts}
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(_rounded(result), indent=2) + "\n")
-    print(f"\n{report(result)}")
+    return result
 
 
 def report(result: dict[str, Any]) -> str:

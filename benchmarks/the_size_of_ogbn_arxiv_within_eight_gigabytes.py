@@ -9,7 +9,7 @@ take 22 GB, which ``--memory-limit 20`` allows (graph and libraries come on top)
 ``python -m benchmarks.the_size_of_ogbn_arxiv_within_eight_gigabytes [--largest 169343] [--json FILE [--keep]]``
 """
 
-import json
+import contextlib
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from benchmarks.power_law import power_law_graph
 from benchmarks.setting import WIDTHS, budget, make_encoder, ring_lattice
 from certgcl.bounds import METHODS, Degree
 
+NAME = "the_size_of_ogbn_arxiv_within_eight_gigabytes"
 SIZES = {10_000: 100_000, 30_000: 300_000, 100_000: 1_000_000, 169_343: 1_166_243, 300_000: 3_000_000,
          1_000_000: 10_000_000}
 ARXIV = 169_343
@@ -45,40 +46,34 @@ def certify(nodes: int, edges: int, exponent: float, method: str, dtype: str,
 
 def main() -> None:
     parser = report.parser(__doc__)
-    parser.add_argument("--largest", type=int, default=max(SIZES), help="largest number of nodes")
+    report.add_sizes(parser, SIZES)
     parser.add_argument("--method", default="degree-fast")
-    parser.add_argument("--smallest", type=int, default=min(SIZES), help="smallest number of nodes")
-    parser.add_argument("--keep", action="store_true", help="keep the rows of other sizes that FILE holds")
     parser.add_argument("--exponent", type=float, default=2.5)
     parser.add_argument("--dtype", default="float64", choices=["float32", "float64"])
     parser.add_argument("--memory-limit", type=float, help="GB that node_compactness may use")
-    arguments = parser.parse_args()
-    if arguments.keep and not (arguments.json and arguments.json.exists()):
-        parser.error("--keep takes the rows of other sizes from an existing file: name it by --json FILE")
+    arguments, sizes, rows = report.chosen(parser, SIZES)
     torch.set_num_threads(arguments.threads)
     options = report.memory_limit(arguments.memory_limit)
-    sizes = {nodes: edges for nodes, edges in SIZES.items() if arguments.smallest <= nodes <= arguments.largest}
-    kept = json.loads(arguments.json.read_text())["rows"] if arguments.keep else []
-    rows: list[dict[str, Any]] = [row for row in kept if row["nodes"] not in sizes]
-    for nodes, edges in sizes.items():
-        try:
-            row = measure.in_fresh_process(certify, nodes, edges, arguments.exponent, arguments.method, arguments.dtype,
-                                           options)
-        except MemoryError:
-            row = {"nodes": nodes, "edges": edges, "dtype": arguments.dtype}
+    settings = {"method": arguments.method, "exponent": arguments.exponent}
+    for nodes in sizes:
+        row = {"nodes": nodes, "edges": SIZES[nodes], "dtype": arguments.dtype}
+        with contextlib.suppress(MemoryError):
+            row = measure.in_fresh_process(certify, nodes, SIZES[nodes], arguments.exponent, arguments.method,
+                                           arguments.dtype, options)
         rows.append(row)
         print(row, flush=True)
-    rows.sort(key=lambda row: row["nodes"])
+        report.save(NAME, arguments.json, **settings, **summary(rows))
+    report.publish(NAME, arguments.json, **settings, **summary(rows))
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    rows = sorted(rows, key=lambda row: row["nodes"])
     done = [row for row in rows if "seconds" in row]
     arxiv = next((row for row in rows if row["nodes"] == ARXIV), {})
     failed = bool(arxiv) and arxiv not in done
-    report.publish("the_size_of_ogbn_arxiv_within_eight_gigabytes", arguments.json, method=arguments.method,
-                   exponent=arguments.exponent, rows=rows,
-                   growth={key: fitted(done, key) for key in ("seconds", "multiply_adds")},
-                   aims=[report.aim("the size of ogbn-arxiv, seconds", arxiv.get("seconds"), at_most=900,
-                                    failed=failed),
-                         report.aim("the size of ogbn-arxiv, peak GB", arxiv.get("peak_gb"), at_most=8,
-                                    failed=failed)])
+    return {"rows": rows, "growth": {key: fitted(done, key) for key in ("seconds", "multiply_adds")},
+            "aims": [report.aim("the size of ogbn-arxiv, seconds", arxiv.get("seconds"), at_most=900, failed=failed),
+                     report.aim("the size of ogbn-arxiv, peak GB", arxiv.get("peak_gb"), at_most=8, failed=failed)]}
 
 
 def fitted(rows: list[dict[str, Any]], key: str) -> float | None:
