@@ -9,9 +9,9 @@ from torch import Tensor
 from certgcl.activation import SlopeRule
 from certgcl.bounds.compiled.kernels import channel_products, slot_products
 from certgcl.bounds.compiled.kernels.channel_products import Bounds, ChannelValues
-from certgcl.bounds.compiled.layout import ChannelSlots, Layout, array
+from certgcl.bounds.compiled.layout import Layout, array
 from certgcl.bounds.compiled.lines import LineTable, numbered
-from certgcl.bounds.compiled.minima import shaped
+from certgcl.bounds.compiled.minima import shaped, zeros
 from certgcl.bounds.compiled.threads import share
 from certgcl.bounds.compiled.workspace import Workspace
 from certgcl.bounds.layer1 import Layer1
@@ -53,7 +53,7 @@ class _ChannelValues(torch.autograd.Function):
         table, number = LineTable(rules, *given), len(rules)
         interval, constant, own, leaves = (values.unflatten(1, (-1, 2 * matrix.shape[1])) for values in gradients)
         products = _SignedGradient(matrix)
-        to_projected = torch.zeros_like(projected, memory_format=torch.contiguous_format)
+        to_projected = zeros(projected)
         width = len(matrix)
         for span, here in zip(layout.spans(width), layout.channel_slots(width), strict=True):
             parts = torch.from_numpy(table.at(span.lines))
@@ -62,27 +62,20 @@ class _ChannelValues(torch.autograd.Function):
             found = products(ranges, torch.cat([interval[span.lines], constant[span.lines]], dim=1))
             to_parts[:, : 2 + 2 * number] = found.transpose(1, 2).flatten(1, 2)
             for rule in range(number):
-                vectors = _slot_vectors(here, parts, rule, number, projected)
-                to_vectors = products(vectors, torch.cat([own[span.lines, rule], leaves[here.leaves, rule]]))
+                given = own[span.lines, rule], leaves[here.leaves, rule]
+                lines, leaf = (part.any(dim=1).nonzero()[:, 0] for part in given)  # the others decide no minimum
+                rows = torch.cat([lines, len(given[0]) + leaf])
+                slots = [array(part[rows]) for part in (here.line, here.target)]
+                slopes = shaped(parts[:, 2 + 2 * number + rule :: number])  # middles and radii, (lines, 2, d1)
+                vectors = parts.new_empty(len(slots[0]), 2, parts.shape[2])
+                share(slot_products.products, vectors.numel(), *slots, slopes, *map(shaped, (projected, vectors)))
+                to_vectors = products(vectors, torch.cat([given[0][lines], given[1][leaf]]))
                 to_slopes = parts.new_zeros(len(parts), 2, parts.shape[2])
-                share(slot_products.gradients, vectors.numel(), *map(array, (here.line, here.target)), *map(shaped, (
-                    _slopes(parts, rule, number), projected, to_vectors, to_slopes, to_projected)))
+                share(slot_products.gradients, vectors.numel(), *slots, slopes,
+                      *map(shaped, (projected, to_vectors, to_slopes, to_projected)))
                 to_parts[:, 2 + 2 * number + rule :: number] = to_slopes
             table.add_gradient(span.lines, shaped(to_parts))
         return None, None, None, products.of_matrix(), to_projected, *table.gradients
-
-
-def _slopes(parts: Tensor, rule: int, rules: int) -> Tensor:
-    """Middles and radii of the slopes by one rule, ``(lines, 2, d1)``."""
-    return parts[:, 2 + 2 * rules + rule :: rules]
-
-
-def _slot_vectors(here: ChannelSlots, parts: Tensor, rule: int, rules: int, projected: Tensor) -> Tensor:
-    """Slopes times features, of the rows themselves in all their lines and then of their slots; ``(…, 2, d1)``."""
-    out = projected.new_empty(len(here.line), 2, projected.shape[1])
-    share(slot_products.products, out.numel(), *map(array, (here.line, here.target)),
-          *map(shaped, (_slopes(parts, rule, rules), projected, out)))
-    return out
 
 
 class _SignedGradient:

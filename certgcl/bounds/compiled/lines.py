@@ -13,7 +13,7 @@ from certgcl.bounds.compiled.kernels import output_lines as output_lines_kernels
 from certgcl.bounds.compiled.kernels.line_products import Entries, Products
 from certgcl.bounds.compiled.kernels.numerics import Array
 from certgcl.bounds.compiled.layout import MAX_LINE_VALUES, Span
-from certgcl.bounds.compiled.minima import flat, shaped
+from certgcl.bounds.compiled.minima import flat, shaped, zeros
 from certgcl.bounds.compiled.threads import share
 from certgcl.bounds.layer1 import Layer1
 
@@ -133,8 +133,7 @@ class _LineProducts(torch.autograd.Function):
         omega, projected, *given = ctx.saved_tensors
         spans, entries, rules = ctx.rest
         table = LineTable(rules, *given)
-        to_omega, to_projected = (torch.zeros_like(value, memory_format=torch.contiguous_format)
-                                  for value in (omega, projected))
+        to_omega, to_projected = zeros(omega), zeros(projected)
         parts = [Products(*map(flat, gradients[start : start + 4])) for start in range(0, len(gradients), 4)]
         vectors, features, of_vectors, of_features = map(shaped, (omega, projected, to_omega, to_projected))
         for span in spans:

@@ -22,6 +22,10 @@ def shaped(values: Tensor) -> Array:
     return values.detach().contiguous().numpy()
 
 
+def zeros(like: Tensor) -> Tensor:
+    return torch.zeros_like(like, memory_format=torch.contiguous_format)
+
+
 def _flat_or_empty(values: Tensor | None, like: Tensor) -> Array:
     return flat(like.new_empty(0) if values is None else values)
 
@@ -56,8 +60,7 @@ class _RowMinima(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         values, own, squared, *where = ctx.saved_tensors
         lemma, cell = ctx.lemma, values.shape[-1]
-        found = [None if table is None else torch.zeros_like(table, memory_format=torch.contiguous_format)
-                 for table in (values, own, squared)]
+        found = [None if table is None else zeros(table) for table in (values, own, squared)]
         given = [part.numpy() for part in (*where, gradient.flatten(1).contiguous())]
         out = [_flat_or_empty(table, values) for table in found]
         for terms in lemma.terms:
@@ -79,13 +82,14 @@ class _PairMinima(torch.autograd.Function):
         share(pair_minima.minima, phi.numel(), visits, rows, Values(*map(flat, tables)), rules, phi.shape[1] // rules,
               flat(phi))
         ctx.save_for_backward(*tables)
-        ctx.given = visits, rows, rules
+        ctx.given, ctx.shared = (visits, rows, rules), tables[-1] is tables[-2]
         return phi
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         tables, (visits, rows, rules) = ctx.saved_tensors, ctx.given
-        found = [torch.zeros_like(table, memory_format=torch.contiguous_format) for table in tables]
+        found = [zeros(table) for table in tables[:-1]]
+        last = found[-1] if ctx.shared else zeros(tables[-1])
         share(pair_minima.gradients, gradient.numel(), visits, rows, Values(*map(flat, tables)), rules,
-              gradient.shape[-1] // rules, flat(gradient), Values(*map(flat, found)))
-        return None, None, None, None, *found
+              gradient.shape[-1] // rules, flat(gradient), Values(*map(flat, (*found, last))))
+        return None, None, None, None, *found, None if ctx.shared else last

@@ -189,6 +189,14 @@ def gradients(part: int, parts: int, visits: Visits, rows: Neighbours, tables: V
         middle, radius = _scale_kept(visit, visits)
         for at in range(number * part // parts, number * (part + 1) // parts, LANES):
             w = min(LANES, number * (part + 1) // parts - at)
+            something = False
+            for rule in range(rules):
+                place = (visit * rules + rule) * number + at
+                given = gradient[place : place + w]
+                for c in range(w):
+                    something |= given[c] != zero
+            if not something:  # as in all cases of an anchor but the one that decides
+                continue
             # In which case the minimum is taken.
             for case in range(rows.case[row], rows.case[row + 1]):
                 if rows.first[case] > visits.reach[visit]:
