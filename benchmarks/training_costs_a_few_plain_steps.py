@@ -26,6 +26,7 @@ from certgcl.bounds import BoundMethod, Degree
 METHODS: dict[str, BoundMethod] = {
     "released": LIBRARY["released"],
     "degree": LIBRARY["degree"],
+    "degree, shared lines": Degree(lines="shared"),
     "degree-fast": LIBRARY["degree-fast"],
     "degree-cheap": Degree(preactivations="interval", slopes=("adaptive",), lines="shared", resolution=1),
 }
@@ -45,8 +46,9 @@ VARIANTS: dict[str, Variant | None] = {
     "released, all anchors": Variant("released", None, 1.25),
     "degree-cheap, all anchors": Variant("degree-cheap", None, 2.0),
     "degree-fast, 256 anchors": Variant("degree-fast", 256, 2.0),
+    "degree, shared lines, 256 anchors": Variant("degree, shared lines", 256, 2.0),
+    "degree, 256 anchors": Variant("degree", 256, 2.0),
     "degree-fast, all anchors": Variant("degree-fast", None, None),
-    "degree, 256 anchors": Variant("degree", 256, None),
 }
 
 
