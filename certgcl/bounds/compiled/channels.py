@@ -62,14 +62,15 @@ class _ChannelValues(torch.autograd.Function):
             found = products(ranges, torch.cat([interval[span.lines], constant[span.lines]], dim=1))
             to_parts[:, : 2 + 2 * number] = found.transpose(1, 2).flatten(1, 2)
             for rule in range(number):
-                given = own[span.lines, rule], leaves[here.leaves, rule]
-                lines, leaf = (part.any(dim=1).nonzero()[:, 0] for part in given)  # the others decide no minimum
-                rows = torch.cat([lines, len(given[0]) + leaf])
+                to_own, to_leaves = own[span.lines, rule], leaves[here.leaves, rule]
+                # Those whose gradient is zero decide no minimum.
+                lines, leaf = (towards.any(dim=1).nonzero()[:, 0] for towards in (to_own, to_leaves))
+                rows = torch.cat([lines, len(to_own) + leaf])
                 slots = [array(part[rows]) for part in (here.line, here.target)]
                 slopes = shaped(parts[:, 2 + 2 * number + rule :: number])  # middles and radii, (lines, 2, d1)
                 vectors = parts.new_empty(len(slots[0]), 2, parts.shape[2])
                 share(slot_products.products, vectors.numel(), *slots, slopes, *map(shaped, (projected, vectors)))
-                to_vectors = products(vectors, torch.cat([given[0][lines], given[1][leaf]]))
+                to_vectors = products(vectors, torch.cat([to_own[lines], to_leaves[leaf]]))
                 to_slopes = parts.new_zeros(len(parts), 2, parts.shape[2])
                 share(slot_products.gradients, vectors.numel(), *slots, slopes,
                       *map(shaped, (projected, to_vectors, to_slopes, to_projected)))
