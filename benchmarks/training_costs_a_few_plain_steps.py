@@ -49,6 +49,8 @@ VARIANTS: dict[str, Variant | None] = {
     "degree, shared lines, 256 anchors": Variant("degree, shared lines", 256, 2.0),
     "degree, 256 anchors": Variant("degree", 256, 2.0),
     "degree-fast, all anchors": Variant("degree-fast", None, None),
+    "degree, shared lines, all anchors": Variant("degree, shared lines", None, None),
+    "degree, all anchors": Variant("degree", None, None),
 }
 
 
