@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FORMAT = "certgcl-certificate-1"
-_PER_ANCHOR = ("nodes", "lower", "nominal", "rounding", "directions")
+_PER_ANCHOR = ("nodes", "lower", "nominal", "rounding", "run_error", "directions")
 _ARRAYS = (*_PER_ANCHOR, "local_budget")
 _BRACKET = ("upper", "witness_edges", "witness_sizes")
 EXACT = 1e-9  # a bracket no wider than this share of its value, and rounding, is a value
@@ -31,6 +31,8 @@ class Certificate:
         lower: the bound, ``(A,)`` or ``(A, C)`` for C directions a node. Only a bound if ``certified``.
         nominal: ``w · z`` on the graph as given, same shape.
         rounding: how far above the true minimum floating-point rounding can have put ``lower``, same shape.
+        run_error: how far below its exact value ``w · z`` can be where the model is run in its own precision, same shape.
+        precision: that of the model's parameters.
         method: name of the method.
         certified: whether the method proves what it says. ``paper`` and ``released`` do not.
         local_budget: the tightened ``q`` of every node of the graph, ``(N,)``.
@@ -44,6 +46,8 @@ class Certificate:
     lower: Tensor
     nominal: Tensor
     rounding: Tensor
+    run_error: Tensor
+    precision: str
     method: str
     certified: bool
     local_budget: Tensor
@@ -54,7 +58,13 @@ class Certificate:
 
     @property
     def positive(self) -> Tensor:
-        """Where ``w · z > 0`` is proved for every admissible drop; nowhere for a method that proves nothing."""
+        """Where ``w · z > 0`` is proved for every admissible drop, in exact arithmetic and of the model as it is run in
+        its own precision; nowhere for a method that proves nothing."""
+        return (self.lower > self.rounding + self.run_error) & self.certified
+
+    @property
+    def positive_in_exact_arithmetic(self) -> Tensor:
+        """The same in exact arithmetic alone."""
         return (self.lower > self.rounding) & self.certified
 
     @property
@@ -146,7 +156,7 @@ class Certificate:
     def save(self, path: str | Path, notes: Mapping[str, Any] | None = None) -> Path:
         """Write everything to one ``.npz`` file (no pickle inside), with JSON ``notes`` if any; returns its path."""
         path = Path(path)
-        meta = {"format": _FORMAT, "method": self.method, "certified": self.certified,
+        meta = {"format": _FORMAT, "method": self.method, "precision": self.precision, "certified": self.certified,
                 "total_budget": self.total_budget} | ({} if notes is None else {"notes": dict(notes)})
         tensors = {name: getattr(self, name) for name in _ARRAYS}
         if self.upper is not None and self.witnesses is not None:
@@ -170,7 +180,7 @@ class Certificate:
             tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
             edges, sizes = (tensors.pop(name, None) for name in _BRACKET[1:])
             found = None if edges is None or sizes is None else edges.split(sizes.tolist(), dim=1)
-            certificate = cls(**tensors, witnesses=found, method=str(meta["method"]),
+            certificate = cls(**tensors, witnesses=found, method=str(meta["method"]), precision=str(meta["precision"]),
                               certified=meta["certified"] is True, total_budget=int(meta["total_budget"]))
             certificate._check_shapes()
             return certificate, dict(meta.get("notes", {}))

@@ -10,6 +10,7 @@ from certgcl.encoder import GCNWeights
 from certgcl.errors import DirectionError, GraphError
 from certgcl.graph import Graph
 
+SMALLEST_NORM = 1e-12  # what torch.nn.functional.normalize divides shorter rows by
 
 def compactness_directions(embeddings: Tensor) -> Tensor:
     """``W^CL_i = z̄_i - mean_{j≠i} z̄_j`` with ``z̄`` the rows of the fixed view's embeddings divided by their norms.
@@ -21,7 +22,7 @@ def compactness_directions(embeddings: Tensor) -> Tensor:
     if count < 2:
         raise GraphError(f"a graph with {count} node", "node compactness compares a node with others",
                          "Give a graph of two nodes or more")
-    unit = functional.normalize(embeddings, dim=1)
+    unit = functional.normalize(embeddings, dim=1, eps=SMALLEST_NORM)
     return unit - (unit.sum(dim=0) - unit) / (count - 1)
 
 

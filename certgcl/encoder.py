@@ -109,8 +109,12 @@ class GCNWeights:
 
     def embed(self, graph: Graph) -> Tensor:
         """Node embeddings ``Z`` on ``graph``, ``(N, d2)``."""
+        return self.activation2(self.last_pre_activation(graph))
+
+    def last_pre_activation(self, graph: Graph) -> Tensor:
+        """``Â σ1(Â X W1 + b1) W2 + b2``, which σ2 makes the embeddings of, ``(N, d2)``."""
         hidden = self.activation1(graph.propagate(graph.project(self.w1)) + self.b1)
-        return self.activation2(graph.propagate(hidden @ self.w2) + self.b2)
+        return graph.propagate(hidden @ self.w2) + self.b2
 
 
 class GCNEncoder(nn.Module):

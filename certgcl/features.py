@@ -42,6 +42,12 @@ class Features:
             self._matrices[dtype] = ConstantMatrix(sparse.to(dtype))
         return self._matrices[dtype]
 
+    def terms(self, nodes: Tensor) -> Tensor:
+        """At least the number of features of some nodes that are not zero, ``(nodes,)``."""
+        if self.sparse is None:
+            return torch.full_like(nodes, self.x.shape[1])
+        return self.sparse.crow_indices().diff()[nodes]
+
     def project(self, weight: Tensor, nodes: Tensor | None = None, *, absolute: bool = False) -> Tensor:
         """``X W`` (or ``|X| W``) in the dtype of ``weight``, for ``nodes`` or all, ``(nodes, outputs)``.
 

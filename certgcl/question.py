@@ -10,7 +10,8 @@ from torch import Tensor
 
 from certgcl.bounds import BoundMethod, BranchAndBound, DropProblem, get_method
 from certgcl.bounds.memory import default_limit, parts_that_fit
-from certgcl.bounds.rounding import rounding_slack
+from certgcl.bounds.direction_error import CompactnessDirections
+from certgcl.bounds.rounding import Sizes
 from certgcl.bounds.two_views import LINES, TwoViews
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.certificate import Certificate
@@ -28,7 +29,8 @@ class Question:
     """How low ``w_i · z_i(S)`` can get: all that is the same for every anchor i, computed when first needed.
 
     Args:
-        weights: in the precision of the computation.
+        encoder: as it was read, in the precision it is run in.
+        dtype: of the computation.
         drops: the admissible sets S.
         bound: the method.
         view: what gives ``W^CL`` when there are no directions of one's own.
@@ -38,7 +40,8 @@ class Question:
     Build one with :meth:`compactness` or :meth:`linear`, which validate.
     """
 
-    weights: GCNWeights
+    encoder: GCNWeights
+    dtype: torch.dtype
     graph: Graph
     drops: AdmissibleDrops
     bound: BoundMethod
@@ -56,8 +59,8 @@ class Question:
         _check_views(views, view, bound)
         graph = Graph.of(graph)
         other = graph if view is None else graph.view(view)
-        weights = read_encoder(model, graph).to(_precision(dtype))
-        return cls(weights, graph, EdgeDropBudget.of(budgets).on(graph), bound, other, views=views)
+        return cls(read_encoder(model, graph), _precision(dtype), graph, EdgeDropBudget.of(budgets).on(graph), bound,
+                   other, views=views)
 
     @classmethod
     @torch.no_grad()
@@ -65,13 +68,25 @@ class Question:
                method: str | BoundMethod, dtype: torch.dtype) -> "Question":
         """What :func:`certgcl.linear_bounds` asks."""
         graph = Graph.of(graph)
-        weights = read_encoder(model, graph).to(_precision(dtype))
-        given = check_directions(directions, graph, weights)
-        return cls(weights, graph, EdgeDropBudget.of(budgets).on(graph), get_method(method), graph, given)
+        encoder = read_encoder(model, graph)
+        given = check_directions(directions, graph, encoder.to(_precision(dtype)))
+        return cls(encoder, dtype, graph, EdgeDropBudget.of(budgets).on(graph), get_method(method), graph, given)
+
+    @cached_property
+    def weights(self) -> GCNWeights:
+        """The encoder in the precision of the computation."""
+        return self.encoder.to(self.dtype)
+
+    @property
+    def precision(self) -> torch.dtype:
+        """What the encoder itself is run in."""
+        return self.encoder.w1.dtype
 
     @cached_property
     def embeddings(self) -> Tensor:
         """``Z`` on the graph as given, ``(N, d)``."""
+        if self.given is None and self.view is self.graph:
+            return self.compactness_directions.embeddings.to(self.dtype)
         with torch.no_grad():
             return self.weights.embed(self.graph)
 
@@ -80,9 +95,12 @@ class Question:
         """``w``, ``(N, C, d)``."""
         if self.given is not None:
             return self.given[:, None] if self.given.dim() == 2 else self.given
-        with torch.no_grad():
-            z = self.embeddings if self.view is self.graph else self.weights.embed(self.view)
-            return compactness_directions(z.double()).to(z)[:, None]  # unit vectors may cancel
+        return self.compactness_directions.values.to(self.dtype)[:, None]
+
+    @cached_property
+    def compactness_directions(self) -> CompactnessDirections:
+        """``W^CL`` of the fixed view, with its error; in float64, as unit vectors may cancel."""
+        return CompactnessDirections.of(self.encoder, self.view)
 
     def anchors(self, nodes: Tensor | Sequence[int] | None) -> Tensor:
         """``nodes`` as checked node numbers; all by default."""
@@ -108,24 +126,41 @@ class Question:
         """The bounds at the anchors of a problem, checked before they are called a certificate."""
         weights, directions, bound, anchors = self.weights, self.directions, self.bound, problem.anchors
         upper, witnesses, name = None, None, bound.name
-        rounding = rounding_slack(weights, problem, directions)
         if second is not None:
-            lower, rounding = second.bound(bound, weights, problem)
+            lower, rounding, run_error = second.bound(bound, weights, problem, self.precision)
             name = f"{name}, both views"
-        elif isinstance(bound, BranchAndBound) and directions.shape[1] == 1:
-            brackets = bound.brackets(weights, problem, directions[:, 0])
-            lower, upper, witnesses = brackets.lower[:, None], brackets.upper[:, None], brackets.witnesses
         else:
-            lower = bound(weights, problem, directions)
+            rounding, run_error = self._slack(problem)
+            if isinstance(bound, BranchAndBound) and directions.shape[1] == 1:
+                brackets = bound.brackets(weights, problem, directions[:, 0])
+                lower, upper, witnesses = brackets.lower[:, None], brackets.upper[:, None], brackets.witnesses
+            else:
+                lower = bound(weights, problem, directions)
         problem.release()
-        chosen = directions[anchors] if self.given is not None else problem.at_anchors(directions)
+        chosen = problem.at_anchors(directions)
         nominal = (chosen @ problem.at_anchors(self.embeddings)[..., None])[..., 0]
         _check(lower, nominal, rounding, anchors, bound)
         if self.given is None or self.given.dim() == 2:
-            lower, nominal, rounding, chosen = lower[:, 0], nominal[:, 0], rounding[:, 0], chosen[:, 0]
+            lower, nominal, rounding, run_error, chosen = (
+                values[:, 0] for values in (lower, nominal, rounding, run_error, chosen))
             upper = None if upper is None else upper[:, 0]
-        return Certificate(anchors, lower, nominal, rounding, name, bound.certified, self.drops.local,
-                           self.drops.total, chosen, upper, witnesses)
+        return Certificate(
+            nodes=anchors, lower=lower, nominal=nominal, rounding=rounding, run_error=run_error,
+            precision=str(self.precision).removeprefix("torch."), method=name, certified=bound.certified,
+            local_budget=self.drops.local, total_budget=self.drops.total, directions=chosen, upper=upper,
+            witnesses=witnesses)
+
+    def _slack(self, problem: DropProblem) -> tuple[Tensor, Tensor]:
+        """How far rounding can have put the bounds above the truth, and how far a run of the model can fall below it:
+        ``(A, C)`` both."""
+        sizes = Sizes.of(self.weights, problem, self.precision)
+        magnitude = sizes.magnitude(problem.at_anchors(self.directions))
+        rounding = sizes.bound_slack(magnitude)
+        if self.given is None:
+            moved = sizes.direction_slack(problem.at_anchors(self.compactness_directions.own),
+                                          self.compactness_directions.shared)
+            rounding, magnitude = rounding + moved, magnitude + moved
+        return rounding, sizes.run_error(magnitude, self.precision)
 
 
 def _check(lower: Tensor, nominal: Tensor, rounding: Tensor, anchors: Tensor, bound: BoundMethod) -> None:

@@ -12,7 +12,7 @@ from toys import admissible_sets, drop_problem, random_graph, random_tensor, toy
 
 from certgcl.bounds import METHODS, BoundMethod, Crown, Degree, Interval, Paper, Released, blocks, get_method
 from certgcl.bounds.compiled import degree as compiled_degree
-from certgcl.bounds.rounding import rounding_slack
+from certgcl.bounds.rounding import Sizes
 from certgcl.budget import EdgeDropBudget
 from certgcl.encoder import GCNWeights
 from certgcl.errors import GraphError, MethodError
@@ -106,7 +106,8 @@ def test_float32_differs_by_rounding_only(method: str | BoundMethod) -> None:
     double = values_of(method, weights.to(torch.float64), graph, BUDGETS["mixed"], directions.double())
     assert single.dtype == torch.float32
     assert double.dtype == torch.float64
-    slack = rounding_slack(weights, drop_problem(graph, BUDGETS["mixed"]), directions)
+    sizes = Sizes.of(weights, drop_problem(graph, BUDGETS["mixed"]), torch.float32)
+    slack = sizes.bound_slack(sizes.magnitude(directions))
     assert ((single - double).abs() <= slack).all()
     assert (slack < 1e-1).all()
 

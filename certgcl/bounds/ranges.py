@@ -10,12 +10,11 @@ from torch.nn import functional
 from certgcl.bounds.interval import layer2_on_box
 from certgcl.bounds.memory import parts_that_fit
 from certgcl.bounds.problem import BoundMethod, DropProblem
-from certgcl.bounds.rounding import rounding_slack
+from certgcl.bounds.rounding import Sizes
 from certgcl.budget import AdmissibleDrops
+from certgcl.directions import SMALLEST_NORM
 from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph
-
-SMALLEST_NORM = 1e-12  # what torch.nn.functional.normalize divides shorter rows by
 
 
 class Span(NamedTuple):
@@ -106,7 +105,8 @@ def _ranges(bound: BoundMethod, weights: GCNWeights, problem: DropProblem, unit:
     here = DropProblem(problem.graph, problem.drops, torch.arange(len(unit), device=unit.device))
     here.neighbourhoods[dtype] = hood
     channels = torch.eye(unit.shape[1], dtype=dtype, device=unit.device).expand(len(unit), -1, -1)
-    slack = rounding_slack(weights, here, channels).double()
+    sizes = Sizes.of(weights, here, dtype)
+    slack = sizes.bound_slack(sizes.magnitude(channels)).double()
     lower, upper = layer2_on_box(weights, problem.projected(weights), hood)
     box = weights.activation2.interval(lower.double() - slack, upper.double() + slack)
 

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.problem import BoundMethod, DropProblem
-from certgcl.bounds.ranges import SMALLEST_NORM, EmbeddingRanges, Span, unit_span
-from certgcl.bounds.rounding import rounding_slack
+from certgcl.bounds.ranges import EmbeddingRanges, Span, unit_span
+from certgcl.bounds.rounding import Sizes
 from certgcl.budget import AdmissibleDrops
-from certgcl.directions import compactness_directions
+from certgcl.directions import SMALLEST_NORM, compactness_directions
 from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph
 
@@ -89,8 +89,10 @@ class TwoViews:
         on_axis = turn(ranges.across_on_axis, unit @ axis, cosine, norm).meet(turns.times(axis).sum())
         return cls(ranges, cosine, norm, turns, on_axis)
 
-    def bound(self, bound: BoundMethod, weights: GCNWeights, problem: DropProblem) -> tuple[Tensor, Tensor]:
-        """Lower bounds at the anchors over both views, and how far above the truth rounding can have put them."""
+    def bound(self, bound: BoundMethod, weights: GCNWeights, problem: DropProblem,
+              precision: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+        """Lower bounds at the anchors over both views, how far above the truth rounding can have put them, and how far
+        below it the value is where the first view's embedding is that of a run in ``precision``."""
         ranges, anchors, dtype = self.ranges, problem.anchors, weights.w1.dtype
         pairs = list(product(self._own_turn(anchors), self._turn_of_others(anchors)))
         directions = compactness_directions(ranges.clean)[:, None].repeat(1, LINES, 1)
@@ -100,9 +102,20 @@ class TwoViews:
         lower, best = (bound(weights, problem, directions).double() + constant).max(dim=1, keepdim=True)
         # Beside the method's own rounding: sums over nodes and channels of turns, at most 2, times z; and the result.
         terms = sum(ranges.unit.shape) + 32
-        slack = (rounding_slack(weights, problem, directions).gather(1, best) + torch.finfo(dtype).eps * lower.abs()
+        sizes = Sizes.of(weights, problem, precision)
+        slack = sizes.bound_slack(sizes.magnitude(problem.at_anchors(directions))).gather(1, best)
+        slack = (slack + torch.finfo(dtype).eps * lower.abs()
                  + 32 * terms * torch.finfo(torch.float64).eps * ranges.box.largest()[anchors].sum(dim=1, keepdim=True))
-        return lower.to(dtype), slack.to(dtype)
+        run_error = sizes.run_error(sizes.magnitude(self._largest_directions(anchors).to(dtype)[:, None]), precision)
+        return lower.to(dtype), slack.to(dtype), run_error
+
+    def _largest_directions(self, anchors: Tensor) -> Tensor:
+        """At least ``|W^CL_ic(S2)|`` for every S2, ``(A, d)``: of the clean graph and of both turns, with room for their
+        rounding; never above 2, as it is a difference of vectors no longer than one."""
+        turns = self.turns.largest()
+        clean = compactness_directions(self.ranges.clean)[anchors].abs()
+        others = (turns.sum(dim=0) - turns[anchors]) / (len(turns) - 1)
+        return (1.001 * (clean + turns[anchors] + others) + 1e-9).clamp(max=2)
 
     def _own_turn(self, anchors: Tensor) -> tuple[Line, Line]:
         """Lines below ``δ_i · z_i``: by channels; and, if ``a`` is never negative, by

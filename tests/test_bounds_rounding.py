@@ -1,0 +1,154 @@
+"""What rounding can do to a bound, to W^CL and to the model as it is run; ball arithmetic checks it in verification/."""
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from toys import drop_problem, random_graph, random_tensor, toy_graph, toy_weights
+from torch import Tensor
+
+import certgcl
+from certgcl.bounds.direction_error import CompactnessDirections
+from certgcl.bounds.rounding import Sizes, smallest_size
+from certgcl.encoder import GCNEncoder, GCNWeights
+from certgcl.graph import Graph
+
+
+def slack(weights: GCNWeights, graph: Graph, directions: Tensor, precision: torch.dtype = torch.float64) -> Tensor:
+    sizes = Sizes.of(weights, drop_problem(graph, 1), precision)
+    return sizes.bound_slack(sizes.magnitude(directions))
+
+
+# -- collapse: nothing is left of W^CL but noise --------------------------------------------------------
+
+
+def test_a_collapsed_encoder_is_nowhere_positive() -> None:
+    data = certgcl.load_dataset("digits")
+    torch.manual_seed(1)
+    encoder = GCNEncoder(data.num_features, 16, 8).double()
+    with torch.no_grad():
+        encoder.conv1.bias.fill_(-1e3)
+        encoder.conv2.bias.uniform_(0.1, 1)  # every embedding is relu(b2)
+    certificate = certgcl.node_compactness(encoder, (data.x.double(), data.edge_index), 2)
+    assert not certificate.positive.any()
+    assert not certificate.positive_in_exact_arithmetic.any()
+
+
+def test_nor_is_one_on_features_of_rank_one() -> None:
+    graph = toy_graph(nx.gnp_random_graph(240, 0.02, seed=0))
+    graph = graph.with_features((1 + torch.arange(240.0)).double()[:, None] * torch.tensor([[0.3, 0.7, 0.2]]).double())
+    certificate = certgcl.node_compactness(GCNWeights(random_tensor(3, 8, seed=0), 0.0, 0.0,
+                                                      random_tensor(8, 4, seed=1), 0.0, 0.0), graph, 1)
+    assert not certificate.positive_in_exact_arithmetic.any()
+
+
+def test_nor_is_one_that_sees_the_same_features_everywhere_on_a_cycle() -> None:
+    graph = toy_graph(nx.cycle_graph(30)).with_features(torch.full((30, 3), 0.1, dtype=torch.float64))
+    certificate = certgcl.node_compactness(toy_weights(), graph, 0)
+    assert not certificate.positive_in_exact_arithmetic.any()
+
+
+def test_dead_nodes_do_not_blur_the_directions_of_the_others() -> None:
+    """A unit that a ReLU keeps at zero has no rounding error, so a zero embedding stays where it is."""
+    weights = GCNWeights(random_tensor(3, 4, seed=0), 0.0, 0.0, random_tensor(4, 3, seed=2), -0.5, 0.0)
+    graph = random_graph(40, 0.1)
+    found = CompactnessDirections.of(weights, graph)
+    dead = (found.embeddings == 0).all(dim=1)
+    assert dead.any()
+    assert float(found.shared.max()) < 1e-9  # 2 / 39 if a zero could point anywhere
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_directions_are_as_close_to_those_of_more_digits_as_they_say(seed: int) -> None:
+    """numpy's long double carries eleven more bits."""
+    graph, weights = random_graph(25, 0.2, seed=seed), toy_weights(seed=seed)
+    found = CompactnessDirections.of(weights, graph)
+    matrix = np.zeros((25, 25))
+    matrix[graph.row.numpy(), graph.col.numpy()] = 1
+    matrix = matrix.astype(np.longdouble) + np.eye(25, dtype=np.longdouble)
+    scale = 1 / np.sqrt(matrix.sum(axis=1))
+    matrix = scale[:, None] * matrix * scale
+
+    def layer(values: np.ndarray, weight: Tensor, bias: Tensor, slope: Tensor) -> np.ndarray:
+        p = matrix @ (values @ weight.numpy().astype(np.longdouble)) + bias.numpy()
+        return np.where(p >= 0, p, slope.numpy() * p)
+
+    z = layer(layer(graph.x.numpy().astype(np.longdouble), weights.w1, weights.b1, weights.slope1), weights.w2,
+              weights.b2, weights.slope2)
+    unit = z / np.maximum(np.sqrt((z * z).sum(axis=1, keepdims=True)), np.longdouble(1e-12))
+    exact = unit - (unit.sum(axis=0) - unit) / 24
+    error = np.abs(found.values.numpy() - exact)
+    assert (error <= found.own.numpy()[:, None] + found.shared.numpy()).all()
+
+
+# -- sizes ---------------------------------------------------------------------------------------------
+
+
+def test_what_underflows_is_covered() -> None:
+    """Weights and features near 1e-200: every product is lost, and the slack is at least what a product can be."""
+    weights, graph = toy_weights(), random_graph()
+    tiny = GCNWeights(weights.w1 * 1e-200, weights.b1 * 0, weights.slope1, weights.w2 * 1e-200, weights.b2 * 0,
+                      weights.slope2)
+    assert (slack(tiny, graph, random_tensor(12, 1, 3, seed=0)) >= torch.finfo(torch.float64).tiny).all()
+
+
+def test_the_smallest_size_is_what_one_rounding_changes_by_the_smallest_normal_number() -> None:
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        info = torch.finfo(dtype)
+        assert smallest_size(dtype) * info.eps / 2 == pytest.approx(info.tiny)
+
+
+def test_a_coarser_run_hardly_changes_the_slack_of_the_bound() -> None:
+    directions = random_tensor(12, 1, 3, seed=0)
+    fine, coarse = (slack(toy_weights(), random_graph(), directions, precision)
+                    for precision in (torch.float64, torch.float32))
+    torch.testing.assert_close(fine, coarse, rtol=1e-12, atol=0)
+
+
+# -- the model as it is run -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@torch.no_grad()
+def test_a_model_stays_above_its_bound_as_it_is_run(precision: torch.dtype) -> None:
+    """In half precision and in float32, its own forward pass fell below ``lower - rounding`` at half of the nodes."""
+    graph = toy_graph(nx.gnp_random_graph(400, 0.02, seed=0), features=20)
+    torch.manual_seed(0)
+    encoder = GCNEncoder(20, 16, 8).to(precision)
+    certificate = certgcl.node_compactness(encoder, graph, 0)
+    assert certificate.precision == str(precision).removeprefix("torch.")
+    value = (encoder(graph.x.to(precision), graph.edge_index).double() * certificate.directions).sum(dim=1)
+    assert (value < certificate.lower - certificate.rounding).any()
+    assert (value >= certificate.lower - certificate.rounding - certificate.run_error).all()
+    assert (value[certificate.positive] > 0).all()
+
+
+def test_float32_keeps_most_of_what_exact_arithmetic_proves() -> None:
+    graph = toy_graph(nx.gnp_random_graph(400, 0.02, seed=0), features=20)
+    torch.manual_seed(0)
+    certificate = certgcl.node_compactness(GCNEncoder(20, 16, 8), graph, 1)
+    exact, run = (int(kept.sum()) for kept in (certificate.positive_in_exact_arithmetic, certificate.positive))
+    assert 0.99 * exact <= run <= exact
+
+
+def test_a_run_that_may_overflow_is_not_certified() -> None:
+    """Hidden units near 1e5 do not fit into float16, though the embeddings would."""
+    graph = toy_graph(nx.path_graph(4), features=2).with_features(torch.ones(4, 2, dtype=torch.float16))
+    weights = GCNWeights(torch.full((2, 2), 6e4), 0.0, 0.0, torch.full((2, 2), 1e-5), 0.0, 0.0).to(torch.float16)
+    certificate = certgcl.node_compactness(weights, graph, 1)
+    assert certificate.run_error.isinf().all()
+    assert not certificate.positive.any()
+
+
+def test_degrees_that_a_format_cannot_count_are_not_certified() -> None:
+    """bfloat16 counts to 256: the hub of a star with 300 leaves has no degree there."""
+    graph = toy_graph(nx.star_graph(300))
+    certificate = certgcl.node_compactness(toy_weights().to(torch.bfloat16), graph, 0)
+    assert certificate.run_error.isinf().all()
+
+
+def test_only_features_that_are_not_zero_are_counted() -> None:
+    dense = random_graph(12)
+    sparse = dense.with_features(torch.eye(12, 100, dtype=torch.float64))
+    assert sparse.features.terms(torch.arange(3)).tolist() == [1, 1, 1]
+    assert dense.features.terms(torch.arange(3)).tolist() == [3, 3, 3]

@@ -1,0 +1,105 @@
+"""The truth in ball arithmetic: every admissible graph evaluated by Arb, with a rigorous error bound of each number.
+
+A ball holds the exact value, so a comparison that comes out true is a theorem: no tolerance is needed, or used. Floats
+enter as what they are, exactly. Nothing of certgcl, torch or PyG computes here.
+"""
+
+import networkx as nx
+from flint import arb, arb_mat, ctx
+from torch import Tensor
+
+from verification.case import Case
+from verification.oracle import admissible_drops
+
+BITS = 300
+SMALLEST_NORM = arb(1e-12)  # what normalize divides shorter rows by: that float
+
+
+def exactly(values: Tensor) -> arb_mat:
+    """A matrix of floats as exact balls; half precision is a part of float64."""
+    rows = values.double().tolist()
+    return arb_mat([[arb(value) for value in row] for row in rows])
+
+
+def gcn_matrix(graph: nx.Graph) -> arb_mat:
+    scale = [1 / arb(graph.degree[node] + 1).sqrt() for node in range(len(graph))]
+    return arb_mat([[scale[i] * scale[j] if i == j or graph.has_edge(i, j) else arb(0) for j in range(len(graph))]
+                    for i in range(len(graph))])
+
+
+def _layer(matrix: arb_mat, values: arb_mat, bias: Tensor, slope: Tensor) -> arb_mat:
+    passed, biases, slopes = matrix * values, bias.double().tolist(), slope.double().tolist()
+    return arb_mat([[_two_piece(passed[i, c] + arb(biases[c]), arb(slopes[c])) for c in range(passed.ncols())]
+                    for i in range(passed.nrows())])
+
+
+def _two_piece(p: arb, slope: arb) -> arb:
+    return p.max(arb(0)) + slope * p.min(arb(0))
+
+
+class ExactCase:
+    """The embeddings of a case on its clean graph and on every admissible one, as balls."""
+
+    def __init__(self, case: Case) -> None:
+        ctx.prec = BITS
+        self.case = case
+        self._projected, self._w2 = exactly(case.x) * exactly(case.w1), exactly(case.w2)
+        self.views = [self.embed(drops) for drops in admissible_drops(case)]  # the clean one first
+
+    def embed(self, drops: tuple[tuple[int, int], ...]) -> arb_mat:
+        graph, case = self.case.graph.copy(), self.case
+        graph.remove_edges_from(drops)
+        matrix = gcn_matrix(graph)
+        hidden = _layer(matrix, self._projected, case.b1, case.slope1)
+        return _layer(matrix, hidden * self._w2, case.b2, case.slope2)
+
+    def minimum(self, node: int, direction: list[arb]) -> arb:
+        """``min_S w · z_i(S)``."""
+        return _least([_dot(direction, row(view, node)) for view in self.views])
+
+    def minimum_over_pairs(self, node: int) -> arb:
+        """``min W^CL_i(S2) · z_i(S1)`` over all pairs."""
+        return _least([self.minimum(node, compactness_direction(view, node)) for view in self.views])
+
+
+def row(matrix: arb_mat, node: int) -> list[arb]:
+    return [matrix[node, c] for c in range(matrix.ncols())]
+
+
+def compactness_direction(embeddings: arb_mat, node: int) -> list[arb]:
+    """``z̄_i - mean_{j≠i} z̄_j``."""
+    units = [_unit(row(embeddings, i)) for i in range(embeddings.nrows())]
+    others = len(units) - 1
+    return [units[node][c] - sum((unit[c] for i, unit in enumerate(units) if i != node), arb(0)) / others
+            for c in range(embeddings.ncols())]
+
+
+def _unit(vector: list[arb]) -> list[arb]:
+    squares = sum((value * value for value in vector), arb(0))
+    norm = squares.max(arb(0)).sqrt().max(SMALLEST_NORM)
+    return [value / norm for value in vector]
+
+
+def _dot(first: list[arb], second: list[arb]) -> arb:
+    return sum((a * b for a, b in zip(first, second, strict=True)), arb(0))
+
+
+def _least(values: list[arb]) -> arb:
+    least = values[0]
+    for value in values[1:]:
+        least = least.min(value)
+    return least
+
+
+def surely_below(value: arb, limit: float) -> bool:
+    """Whether the exact value is below a float, beyond doubt."""
+    return bool(value < arb(limit))
+
+
+def surely_positive(value: arb) -> bool:
+    return bool(value > 0)
+
+
+def dot_with_floats(direction: list[arb], values: Tensor) -> arb:
+    """``w · z`` for an embedding in floats, of any precision."""
+    return _dot(direction, [arb(value) for value in values.double().tolist()])
