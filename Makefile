@@ -13,10 +13,10 @@ endif
 demo: .venv/library
 	$(VENV_PYTHON) -m certgcl demo
 
-# One thread each, for many small problems; the audit in one process, since it keeps one ledger.
+# One thread each, for many small problems.
 test: .venv/tests
 	OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest tests --numprocesses auto --dist loadfile
-	OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest verification
+	OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest verification --numprocesses auto --dist loadgroup
 
 lint: .venv/tests
 	$(VENV_PYTHON) -m ruff check .

@@ -1,4 +1,4 @@
-"""That ``positive`` also speaks of the model as it is run in float32 costs less than 1 % of the nodes of each real graph.
+"""That ``positive`` also speaks of the model as it is run in float32 costs less than 1 % of the nodes of a real graph.
 
 GRACE with the fast preset, at random weights and after some epochs, in float32; drop rates 0.1 and 0.4; bounds by
 ``degree-fast`` in float64. Counted are nodes that are positive in exact arithmetic and not as the model is run.
@@ -35,9 +35,9 @@ def nodes_lost(name: str, epochs: int) -> list[dict[str, Any]]:
     for rate in RATES:
         found = certgcl.node_compactness(model, graph, rate, method="degree-fast")
         exact, run = (int(kept.sum()) for kept in (found.positive_in_exact_arithmetic, found.positive))
-        rows.append({"graph": name, "epochs": epochs, "rate": rate, "nodes": graph.num_nodes, "exact": exact, "run": run,
-                     "precision": found.precision, "median_run_error_of_clean":
-                         float((found.run_error / found.nominal.abs()).median()),
+        rows.append({"graph": name, "epochs": epochs, "rate": rate, "nodes": graph.num_nodes, "exact": exact,
+                     "run": run, "precision": found.precision,
+                     "median_run_error_of_clean": float((found.run_error / found.nominal.abs()).median()),
                      "median_rounding_of_clean": float((found.rounding / found.nominal.abs()).median())})
     return rows
 

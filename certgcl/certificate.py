@@ -31,7 +31,7 @@ class Certificate:
         lower: the bound, ``(A,)`` or ``(A, C)`` for C directions a node. Only a bound if ``certified``.
         nominal: ``w · z`` on the graph as given, same shape.
         rounding: how far above the true minimum floating-point rounding can have put ``lower``, same shape.
-        run_error: how far below its exact value ``w · z`` can be where the model is run in its own precision, same shape.
+        run_error: how far below its exact value ``w · z`` of the model can be as it is run, same shape.
         precision: that of the model's parameters.
         method: name of the method.
         certified: whether the method proves what it says. ``paper`` and ``released`` do not.

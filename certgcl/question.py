@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds import BoundMethod, BranchAndBound, DropProblem, get_method
-from certgcl.bounds.memory import default_limit, parts_that_fit
 from certgcl.bounds.direction_error import CompactnessDirections
+from certgcl.bounds.memory import default_limit, parts_that_fit
 from certgcl.bounds.rounding import Sizes
 from certgcl.bounds.two_views import LINES, TwoViews
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.certificate import Certificate
-from certgcl.directions import check_directions, compactness_directions
+from certgcl.directions import check_directions
 from certgcl.encoder import GCNWeights
 from certgcl.errors import BoundError, InputError, MethodError
 from certgcl.graph import Graph, GraphLike

@@ -1,11 +1,11 @@
-"""What rounding can do to a bound, to W^CL and to the model as it is run; ball arithmetic checks it in verification/."""
+"""What rounding can do to a bound, to W^CL and to the model as it is run. The audit checks it in ball arithmetic."""
 
 import networkx as nx
 import numpy as np
 import pytest
 import torch
-from toys import drop_problem, random_graph, random_tensor, toy_graph, toy_weights
 from torch import Tensor
+from toys import drop_problem, random_graph, random_tensor, toy_graph, toy_weights
 
 import certgcl
 from certgcl.bounds.direction_error import CompactnessDirections

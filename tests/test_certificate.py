@@ -17,7 +17,8 @@ from certgcl.errors import CertificateError
 # By hand: three of five nodes. Node 4 is above zero but not above its rounding.
 BY_HAND = Certificate(
     nodes=torch.tensor([3, 0, 4]), lower=torch.tensor([0.5, -1.0, 1e-9]), nominal=torch.tensor([0.75, -0.5, 0.25]),
-    rounding=torch.tensor([1e-8, 1e-8, 1e-8]), run_error=torch.zeros(3), precision="float64", method="degree", certified=True,
+    rounding=torch.tensor([1e-8, 1e-8, 1e-8]), run_error=torch.zeros(3), precision="float64",
+    method="degree", certified=True,
     local_budget=torch.tensor([2, 1, 0, 1, 3]), total_budget=4, directions=torch.ones(3, 2),
 )
 

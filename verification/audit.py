@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,27 @@ class Ledger:
 
     def note(self, name: str, value: Any) -> None:
         self.notes[name] = value
+
+    def count(self, name: str, *counts: int) -> None:
+        """Add to the counts of a note."""
+        self.notes[name] = [one + other for one, other in zip(self.notes.get(name, [0] * len(counts)), counts,
+                                                              strict=True)]
+
+    def plain(self) -> dict[str, Any]:
+        """All of it as JSON can hold it, for :meth:`add` in another process."""
+        return {"tallies": {name: asdict(tally) for name, tally in self.tallies.items()}, "notes": self.notes}
+
+    def add(self, other: dict[str, Any]) -> None:
+        """What another process saw."""
+        for name, values in other["tallies"].items():
+            tally = self.tallies[name]
+            for part, value in values.items():
+                setattr(tally, part, getattr(tally, part) + value)
+        for name, value in other["notes"].items():
+            if isinstance(value, list):
+                self.count(name, *value)
+            else:
+                self.note(name, value)
 
     def lines(self) -> list[str]:
         wide = max(map(len, ("method", *self.tallies)))

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,6 +23,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("thorough"):
             item.add_marker(pytest.mark.skip(reason="not in the quick profile"))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist hands over what it saw."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["ledger"] = LEDGER.plain()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A worker that crashed has nothing to hand over; its test is a failure all the same."""
+    LEDGER.add(getattr(node, "workeroutput", {}).get("ledger", {"tallies": {}, "notes": {}}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -15,7 +15,7 @@ from verification.oracle import enumerated_minimum, nominal
 from verification.strategies import smooth_cases
 
 lirpa = pytest.importorskip("verification.lirpa", reason="auto_LiRPA is not installed; `make test` installs it")
-
+pytestmark = pytest.mark.xdist_group("comparison with auto_LiRPA")
 
 
 def bounded(case: Case) -> "lirpa.LirpaGCN":

@@ -11,6 +11,8 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv
 
 import certgcl
+import certgcl.bounds.rounding
+from certgcl.bounds.rounding import Sizes
 from verification.audit import LEDGER, weights
 from verification.case import Case
 from verification.exact_arithmetic import (
@@ -34,7 +36,7 @@ NARROW_SCALES = tuple(scale for scale in SCALES if 1e-38 < scale < 1e38)
 
 
 def collapsed(case: Case) -> Case:
-    """Every embedding is ``σ2(b2)``: the hidden units are off, as the issue of collapse in contrastive learning has it."""
+    """Every embedding is ``σ2(b2)``, as all hidden units are off: the best-known failure of contrastive learning."""
     return replace(case, b1=torch.full_like(case.b1, -1e6), slope1=torch.zeros_like(case.slope1),
                    b2=case.b2.abs() + 0.1)
 
@@ -77,6 +79,11 @@ CYCLE = gaussian_case(nx.cycle_graph(5), seed=0).with_budget(1)
 TINY = replace(CYCLE, **{name: getattr(CYCLE, name) * 1e-200 for name in ("x", "w1", "b1", "w2", "b2")})
 
 
+# Embeddings of rank one and of size 1e-330, so that float64 has none of their digits.
+UNDERFLOW = replace(rank_one(CYCLE).with_budget(0), w1=CYCLE.w1 * 1e-30, w2=CYCLE.w2 * 1e-300)
+OVERFLOW = replace(CYCLE, x=CYCLE.x * 10, w1=CYCLE.w1 * 3e4, w2=CYCLE.w2 * 1e-4)  # hidden units above 65504
+
+
 def node_compactness(case: Case, dtype: torch.dtype, method: str = "degree", views: str = "one",
                      run_in: torch.dtype = torch.float64) -> certgcl.Certificate | None:
     """The library's answer; None where it says that numbers overflow."""
@@ -100,6 +107,14 @@ def check(name: str, certificate: certgcl.Certificate, minima: list[object]) -> 
         assert not wrong, f"{name}: node {place} certified at {lower} - {rounding}, the exact minimum is {least}"
 
 
+def check_compactness(name: str, case: Case, dtype: torch.dtype, method: str = "degree") -> None:
+    certificate = node_compactness(case, dtype, method)
+    if certificate is not None:
+        exact = ExactCase(case)
+        check(name, certificate, [exact.minimum(node, compactness_direction(exact.views[0], node))
+                                  for node in range(case.nodes)])
+
+
 @FEWER
 @given(degenerate_cases(), st.sampled_from(["degree", "degree-fast", "crown", "interval"]))
 @example(collapsed(CYCLE), "degree")
@@ -109,11 +124,7 @@ def check(name: str, certificate: certgcl.Certificate, minima: list[object]) -> 
 @example(TINY, "degree")
 @example(rank_one(TINY), "crown")
 def test_in_exact_arithmetic_nothing_false_is_positive(case: Case, method: str) -> None:
-    certificate = node_compactness(case, torch.float64, method)
-    if certificate is not None:
-        exact = ExactCase(case)
-        check("exact arithmetic", certificate, [exact.minimum(node, compactness_direction(exact.views[0], node))
-                                                for node in range(case.nodes)])
+    check_compactness("exact arithmetic", case, torch.float64, method)
 
 
 @FEWER
@@ -122,11 +133,7 @@ def test_in_exact_arithmetic_nothing_false_is_positive(case: Case, method: str) 
 @example(TINY)
 @example(collapsed(CYCLE))
 def test_nor_where_the_bound_is_computed_in_float32(case: Case) -> None:
-    certificate = node_compactness(case, torch.float32)
-    if certificate is not None:
-        exact = ExactCase(case)
-        check("exact arithmetic, bounds in float32", certificate, [
-            exact.minimum(node, compactness_direction(exact.views[0], node)) for node in range(case.nodes)])
+    check_compactness("exact arithmetic, bounds in float32", case, torch.float32)
 
 
 @settings(max_examples=max(4, settings().max_examples // 4))
@@ -138,7 +145,8 @@ def test_nor_with_both_views_free(case: Case) -> None:
     certificate = node_compactness(case, torch.float64, views="both")
     if certificate is not None:
         exact = ExactCase(case)
-        check("exact arithmetic, both views", certificate, [exact.minimum_over_pairs(node) for node in range(case.nodes)])
+        minima = [exact.minimum_over_pairs(node) for node in range(case.nodes)]
+        check("exact arithmetic, both views", certificate, minima)
 
 
 @FEWER
@@ -184,15 +192,18 @@ def in_precision(case: Case, precision: torch.dtype) -> Case:
 @example(case=CYCLE.with_budget(0))
 @example(case=CYCLE)
 @example(case=collapsed(CYCLE))
-@torch.no_grad()
 def test_positive_holds_of_the_model_as_it_is_run(precision: torch.dtype, case: Case) -> None:
+    check_run(f"as run in {str(precision).removeprefix('torch.')}", case, precision)
+
+
+@torch.no_grad()
+def check_run(name: str, case: Case, precision: torch.dtype) -> None:
     case = in_precision(case, precision)
     if not all(torch.isfinite(getattr(case, name)).all() for name in ("w1", "b1", "w2", "b2")):
         return
     certificate = node_compactness(case, torch.float64, run_in=precision)
     if certificate is None:
         return
-    name = f"as run in {str(precision).removeprefix('torch.')}"
     tally, order = LEDGER.tallies[name], torch.Generator().manual_seed(0)
     tally.cases += 1
     tally.nodes += case.nodes
@@ -209,7 +220,8 @@ def test_positive_holds_of_the_model_as_it_is_run(precision: torch.dtype, case: 
             value = dot_with_floats(directions[node], output[node])
             wrong = surely_below(value + rounding + error, lower) or (positive and not surely_positive(value))
             tally.violations += wrong
-            assert not wrong, f"{name}: node {node} without {drops} is {value}, certified at {lower} - {rounding} - {error}"
+            assert not wrong, (f"{name}: node {node} without {drops} is {value}, "
+                               f"certified at {lower} - {rounding} - {error}")
 
 
 def test_a_model_in_float32_can_be_certified_as_it_is_run() -> None:
@@ -217,3 +229,44 @@ def test_a_model_in_float32_can_be_certified_as_it_is_run() -> None:
                                    run_in=torch.float32)
     assert certificate is not None
     assert certificate.positive.any()
+
+
+# -- mutants -----------------------------------------------------------------------------------------
+
+
+def collapse() -> None:
+    for nodes in range(5, 20):  # which of them leave noise above zero is the processor's choice
+        case = collapsed(gaussian_case(nx.cycle_graph(nodes), seed=0)).with_budget(0)
+        check_compactness("mutants", case, torch.float64)
+
+
+def underflow() -> None:
+    check_compactness("mutants", UNDERFLOW, torch.float64)
+
+
+def run_of_float32() -> None:
+    check_run("mutants", CYCLE.with_budget(0), torch.float32)
+
+
+def overflow_of_float16() -> None:
+    check_run("mutants", OVERFLOW, torch.float16)
+
+
+MUTANTS = {
+    "W^CL taken as exact": (Sizes, "direction_slack", lambda self, own, shared: self.output.new_zeros(()), collapse),
+    "a product taken to be never too small": (certgcl.bounds.rounding, "smallest_size", lambda dtype: 0.0, underflow),
+    "the run taken as exact": (Sizes, "run_error", lambda self, magnitude, _: 0 * magnitude, run_of_float32),
+    "a run taken to be never too large": (Sizes, "run_error", lambda self, magnitude, _: 0.3 * magnitude,
+                                          overflow_of_float16),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, attribute, wrong, audit = MUTANTS[name]
+    audit()
+    monkeypatch.setattr(owner, attribute, wrong)
+    before = replace(LEDGER.tallies["mutants"])
+    with pytest.raises(AssertionError):
+        audit()
+    LEDGER.tallies["mutants"] = before  # what a mutant does is no violation of the library

@@ -59,9 +59,7 @@ def test_a_bound_for_a_larger_budget_holds_for_the_smaller_one(case: Case, data:
         bound = certify(larger, name).lower
         assert not len(violations(case, bound, truth)), name
         raised = int((bound > certify(case, name).lower + tolerance(case)).sum())
-        note = f"nodes (of all) where a larger budget raised {name}"
-        seen, nodes = LEDGER.notes.get(note, (0, 0))
-        LEDGER.note(note, (seen + raised, nodes + case.nodes))
+        LEDGER.count(f"nodes (of all) where a larger budget raised {name}", raised, case.nodes)
 
 
 @given(cases())

@@ -116,8 +116,8 @@ def _ranges(bound: BoundMethod, weights: GCNWeights, problem: DropProblem, unit:
     here.release()
     least, negative_most = values.chunk(2, dim=1)
     # Directions are rounded too, hence the sizes of their terms before these cancel.
-    sizes = torch.cat([frame.abs() + share.abs(), unit[:, None].abs()], dim=1)
-    room = (sizes @ slack[..., None])[..., 0]
+    terms = torch.cat([frame.abs() + share.abs(), unit[:, None].abs()], dim=1)
+    room = (terms @ slack[..., None])[..., 0]
     return Span(least - room, room - negative_most), Span(*box)
 
 

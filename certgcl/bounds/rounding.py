@@ -37,7 +37,7 @@ class Sizes:
         hidden: at least ``Σ |Â_ij h_jc|`` over all j and c: what an underflowing factor is multiplied by, ``(A,)``.
         smallest: the floor of all sizes.
         terms: of the longest sums of all layers and of ``w · z`` together.
-        roundings: on the longest way from a feature to the embedding of each anchor, of the terms really summed, ``(A,)``.
+        roundings: on the longest way from a feature to the embedding of an anchor, of terms really summed, ``(A,)``.
         largest: at least the largest number on that way, ``(A,)``.
     """
 

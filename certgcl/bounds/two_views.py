@@ -110,8 +110,8 @@ class TwoViews:
         return lower.to(dtype), slack.to(dtype), run_error
 
     def _largest_directions(self, anchors: Tensor) -> Tensor:
-        """At least ``|W^CL_ic(S2)|`` for every S2, ``(A, d)``: of the clean graph and of both turns, with room for their
-        rounding; never above 2, as it is a difference of vectors no longer than one."""
+        """At least ``|W^CL_ic(S2)|`` for every S2, ``(A, d)``: of the clean graph and of both turns, with room for
+        their rounding; never above 2, as it is a difference of vectors no longer than one."""
         turns = self.turns.largest()
         clean = compactness_directions(self.ranges.clean)[anchors].abs()
         others = (turns.sum(dim=0) - turns[anchors]) / (len(turns) - 1)
