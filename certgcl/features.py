@@ -43,10 +43,11 @@ class Features:
         return self._matrices[dtype]
 
     def terms(self, nodes: Tensor) -> Tensor:
-        """At least the number of features of some nodes that are not zero, ``(nodes,)``."""
-        if self.sparse is None:
-            return torch.full_like(nodes, self.x.shape[1])
-        return self.sparse.crow_indices().diff()[nodes]
+        """The number of features of some nodes that are not zero, ``(nodes,)``; stored zeros may count."""
+        if self.sparse is not None:
+            return self.sparse.crow_indices().diff()[nodes]
+        return torch.cat([torch.count_nonzero(self.x[nodes[part]], dim=1)
+                          for part in row_ranges(nodes.numel(), self.x.shape[1])])
 
     def project(self, weight: Tensor, nodes: Tensor | None = None, *, absolute: bool = False) -> Tensor:
         """``X W`` (or ``|X| W``) in the dtype of ``weight``, for ``nodes`` or all, ``(nodes, outputs)``.

@@ -127,7 +127,7 @@ class Question:
         weights, directions, bound, anchors = self.weights, self.directions, self.bound, problem.anchors
         upper, witnesses, name = None, None, bound.name
         if second is not None:
-            lower, rounding, run_error = second.bound(bound, weights, problem, self.precision)
+            lower, rounding, run_error = second.bound(bound, self.encoder, problem, self.dtype)
             name = f"{name}, both views"
         else:
             rounding, run_error = self._slack(problem)
@@ -153,14 +153,11 @@ class Question:
     def _slack(self, problem: DropProblem) -> tuple[Tensor, Tensor]:
         """How far rounding can have put the bounds above the truth, and how far a run of the model can fall below it:
         ``(A, C)`` both."""
-        sizes = Sizes.of(self.weights, problem, self.precision)
-        magnitude = sizes.magnitude(problem.at_anchors(self.directions))
-        rounding = sizes.bound_slack(magnitude)
-        if self.given is None:
-            moved = sizes.direction_slack(problem.at_anchors(self.compactness_directions.own),
-                                          self.compactness_directions.shared)
-            rounding, magnitude = rounding + moved, magnitude + moved
-        return rounding, sizes.run_error(magnitude, self.precision)
+        sizes, directions = Sizes.of(self.encoder, problem, self.dtype), problem.at_anchors(self.directions)
+        if self.given is not None:
+            return sizes.bound_slack(directions), sizes.run_error(directions)
+        moved = problem.at_anchors(self.compactness_directions.own), self.compactness_directions.shared
+        return sizes.bound_slack(directions) + sizes.direction_slack(*moved), sizes.run_error(directions, *moved)
 
 
 def _check(lower: Tensor, nominal: Tensor, rounding: Tensor, anchors: Tensor, bound: BoundMethod) -> None:

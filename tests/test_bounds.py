@@ -106,8 +106,7 @@ def test_float32_differs_by_rounding_only(method: str | BoundMethod) -> None:
     double = values_of(method, weights.to(torch.float64), graph, BUDGETS["mixed"], directions.double())
     assert single.dtype == torch.float32
     assert double.dtype == torch.float64
-    sizes = Sizes.of(weights, drop_problem(graph, BUDGETS["mixed"]), torch.float32)
-    slack = sizes.bound_slack(sizes.magnitude(directions))
+    slack = Sizes.of(weights, drop_problem(graph, BUDGETS["mixed"]), torch.float32).bound_slack(directions)
     assert ((single - double).abs() <= slack).all()
     assert (slack < 1e-1).all()
 

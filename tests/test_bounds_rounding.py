@@ -14,9 +14,8 @@ from certgcl.encoder import GCNEncoder, GCNWeights
 from certgcl.graph import Graph
 
 
-def slack(weights: GCNWeights, graph: Graph, directions: Tensor, precision: torch.dtype = torch.float64) -> Tensor:
-    sizes = Sizes.of(weights, drop_problem(graph, 1), precision)
-    return sizes.bound_slack(sizes.magnitude(directions))
+def slack(weights: GCNWeights, graph: Graph, directions: Tensor) -> Tensor:
+    return Sizes.of(weights, drop_problem(graph, 1), torch.float64).bound_slack(directions)
 
 
 # -- collapse: nothing is left of W^CL but noise --------------------------------------------------------
@@ -98,11 +97,13 @@ def test_the_smallest_size_is_what_one_rounding_changes_by_the_smallest_normal_n
         assert smallest_size(dtype) * info.eps / 2 == pytest.approx(info.tiny)
 
 
-def test_a_coarser_run_hardly_changes_the_slack_of_the_bound() -> None:
-    directions = random_tensor(12, 1, 3, seed=0)
-    fine, coarse = (slack(toy_weights(), random_graph(), directions, precision)
+def test_a_model_in_float32_hardly_changes_the_slack_of_the_bound() -> None:
+    """Its sizes are computed in float32, with room for that."""
+    directions, weights = random_tensor(12, 1, 3, seed=0), toy_weights().to(torch.float32)
+    fine, coarse = (slack(weights.to(precision), random_graph(), directions)
                     for precision in (torch.float64, torch.float32))
-    torch.testing.assert_close(fine, coarse, rtol=1e-12, atol=0)
+    assert (coarse >= fine).all()
+    torch.testing.assert_close(fine, coarse, rtol=1e-3, atol=0)
 
 
 # -- the model as it is run -----------------------------------------------------------------------------

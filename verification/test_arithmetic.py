@@ -255,8 +255,8 @@ def overflow_of_float16() -> None:
 MUTANTS = {
     "W^CL taken as exact": (Sizes, "direction_slack", lambda self, own, shared: self.output.new_zeros(()), collapse),
     "a product taken to be never too small": (certgcl.bounds.rounding, "smallest_size", lambda dtype: 0.0, underflow),
-    "the run taken as exact": (Sizes, "run_error", lambda self, magnitude, _: 0 * magnitude, run_of_float32),
-    "a run taken to be never too large": (Sizes, "run_error", lambda self, magnitude, _: 0.3 * magnitude,
+    "the run taken as exact": (Sizes, "run_error", lambda self, w, *_: 0 * w[..., 0], run_of_float32),
+    "a run taken to be never too large": (Sizes, "run_error", lambda self, w, *_: 1e6 + w[..., 0],
                                           overflow_of_float16),
 }
 

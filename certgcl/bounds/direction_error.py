@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from certgcl.bounds.rounding import RUN, smallest_size
+from certgcl.bounds.rounding import ACTIVATION, MESSAGE, smallest_size
 from certgcl.chunks import row_ranges
 from certgcl.directions import SMALLEST_NORM, compactness_directions
 from certgcl.encoder import GCNWeights
@@ -66,7 +66,8 @@ class _PreActivationErrors(NamedTuple):
         """The forward pass over absolute values, with one number a node in the place of each channel's: the largest
         there can be. So it takes no more than products with a vector; float64 leaves room for what it gives away."""
         smallest, (features, hidden) = smallest_size(torch.float64), weights.w1.shape
-        rounding = 2 * (features + hidden + 2 * int(view.degree.max()) + RUN) * _EPS  # twice: sizes are rounded too
+        terms = features + hidden + 2 * (int(view.degree.max()) + MESSAGE + ACTIVATION)
+        rounding = 2 * terms * _EPS  # four times what is needed: sizes are rounded too
         w1 = weights.w1.abs()
         largest = view.project(w1.amax(dim=1, keepdim=True) + smallest, absolute=True)
         largest = view.propagate(largest + smallest * (1 + w1.sum(dim=0).max()))

@@ -105,8 +105,7 @@ def _ranges(bound: BoundMethod, weights: GCNWeights, problem: DropProblem, unit:
     here = DropProblem(problem.graph, problem.drops, torch.arange(len(unit), device=unit.device))
     here.neighbourhoods[dtype] = hood
     channels = torch.eye(unit.shape[1], dtype=dtype, device=unit.device).expand(len(unit), -1, -1)
-    sizes = Sizes.of(weights, here, dtype)
-    slack = sizes.bound_slack(sizes.magnitude(channels)).double()
+    slack = Sizes.of(weights, here, dtype).bound_slack(channels).double()
     lower, upper = layer2_on_box(weights, problem.projected(weights), hood)
     box = weights.activation2.interval(lower.double() - slack, upper.double() + slack)
 

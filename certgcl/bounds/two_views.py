@@ -89,11 +89,11 @@ class TwoViews:
         on_axis = turn(ranges.across_on_axis, unit @ axis, cosine, norm).meet(turns.times(axis).sum())
         return cls(ranges, cosine, norm, turns, on_axis)
 
-    def bound(self, bound: BoundMethod, weights: GCNWeights, problem: DropProblem,
-              precision: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-        """Lower bounds at the anchors over both views, how far above the truth rounding can have put them, and how far
-        below it the value is where the first view's embedding is that of a run in ``precision``."""
-        ranges, anchors, dtype = self.ranges, problem.anchors, weights.w1.dtype
+    def bound(self, bound: BoundMethod, encoder: GCNWeights, problem: DropProblem,
+              dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+        """Lower bounds at the anchors over both views, computed in ``dtype``; how far above the truth rounding can have
+        put them; and how far below it the value can be for the first view's embedding as the encoder is run."""
+        ranges, anchors, weights = self.ranges, problem.anchors, encoder.to(dtype)
         pairs = list(product(self._own_turn(anchors), self._turn_of_others(anchors)))
         directions = compactness_directions(ranges.clean)[:, None].repeat(1, LINES, 1)
         directions[anchors] += torch.stack([own.slope + others.slope for own, others in pairs], dim=1)
@@ -102,12 +102,11 @@ class TwoViews:
         lower, best = (bound(weights, problem, directions).double() + constant).max(dim=1, keepdim=True)
         # Beside the method's own rounding: sums over nodes and channels of turns, at most 2, times z; and the result.
         terms = sum(ranges.unit.shape) + 32
-        sizes = Sizes.of(weights, problem, precision)
-        slack = sizes.bound_slack(sizes.magnitude(problem.at_anchors(directions))).gather(1, best)
+        sizes = Sizes.of(encoder, problem, dtype)
+        slack = sizes.bound_slack(problem.at_anchors(directions)).gather(1, best)
         slack = (slack + torch.finfo(dtype).eps * lower.abs()
                  + 32 * terms * torch.finfo(torch.float64).eps * ranges.box.largest()[anchors].sum(dim=1, keepdim=True))
-        run_error = sizes.run_error(sizes.magnitude(self._largest_directions(anchors).to(dtype)[:, None]), precision)
-        return lower.to(dtype), slack.to(dtype), run_error
+        return lower.to(dtype), slack.to(dtype), sizes.run_error(self._largest_directions(anchors).to(dtype)[:, None])
 
     def _largest_directions(self, anchors: Tensor) -> Tensor:
         """At least ``|W^CL_ic(S2)|`` for every S2, ``(A, d)``: of the clean graph and of both turns, with room for
