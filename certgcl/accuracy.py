@@ -13,6 +13,7 @@ from certgcl.compactness import linear_bounds
 from certgcl.encoder import GCNWeights
 from certgcl.errors import InputError
 from certgcl.graph import Graph, GraphLike
+from certgcl.out_of_memory import told_when_out_of_memory
 from certgcl.reading import ModelLike, read_encoder
 from certgcl.search import ReceptiveField, Search
 
@@ -53,6 +54,7 @@ class CertifiedAccuracy:
                 f"{100 * self.upper:.1f} % ({len(self.nodes)} nodes)")
 
 
+@told_when_out_of_memory()
 def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: Tensor, budgets: BudgetLike, *,
                        nodes: Tensor | Sequence[int] | None = None, method: str | BoundMethod = "degree",
                        search: bool = True) -> CertifiedAccuracy:

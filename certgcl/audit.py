@@ -15,6 +15,7 @@ from certgcl.encoder import GCNWeights
 from certgcl.errors import InputError
 from certgcl.graph import Graph, GraphLike
 from certgcl.methods.views import EdgeDropper
+from certgcl.out_of_memory import told_when_out_of_memory
 from certgcl.reading import ModelLike, read_encoder
 from certgcl.search import ReceptiveField, greedy_drop
 
@@ -75,6 +76,7 @@ class AuditReport:
 
 
 @torch.no_grad()
+@told_when_out_of_memory()
 def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: str | BoundMethod = "degree",
           nodes: Tensor | Sequence[int] | None = None, samples: int = 200, searches: int = 16, seed: int = 0,
           progress: Callable[[int, int], object] | None = None) -> AuditReport:

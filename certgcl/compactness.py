@@ -10,12 +10,14 @@ from certgcl.budget import BudgetLike
 from certgcl.certificate import Certificate
 from certgcl.directions import compactness_directions
 from certgcl.graph import GraphLike
+from certgcl.out_of_memory import told_when_out_of_memory
 from certgcl.question import Question, Views
 from certgcl.reading import ModelLike
 
 __all__ = ["compactness_directions", "linear_bounds", "node_compactness"]
 
 
+@told_when_out_of_memory()
 def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
                      method: str | BoundMethod = "degree", view: GraphLike | None = None, views: Views = "one",
                      nodes: Tensor | Sequence[int] | None = None, dtype: torch.dtype = torch.float64,
@@ -57,6 +59,7 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
     return question.certify(question.anchors(nodes), memory_limit)
 
 
+@told_when_out_of_memory()
 def linear_bounds(model: ModelLike, graph: GraphLike, budgets: BudgetLike, directions: Tensor, *,
                   method: str | BoundMethod = "degree", nodes: Tensor | Sequence[int] | None = None,
                   dtype: torch.dtype = torch.float64, memory_limit: int | None = None) -> Certificate:

@@ -82,3 +82,7 @@ class TrainingError(CertgclError, ArithmeticError):
 
 class WorkerError(CertgclError):
     """A process of a search that ended before it had an answer."""
+
+
+class OutOfMemoryError(CertgclError, MemoryError):
+    """More memory than there is, or than the process may have."""

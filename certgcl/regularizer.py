@@ -15,6 +15,7 @@ from certgcl.directions import compactness_directions
 from certgcl.encoder import GCNEncoder, GCNWeights
 from certgcl.errors import InputError
 from certgcl.graph import Graph, GraphLike
+from certgcl.out_of_memory import LESS_AT_A_TIME, told_when_out_of_memory
 from certgcl.reading import ModelLike, read_encoder
 from certgcl.schedules import Ramp, value_at
 
@@ -103,6 +104,7 @@ class CompactnessRegularizer:
         """κ at this epoch."""
         return value_at(self.kappa, self.epoch)
 
+    @told_when_out_of_memory(LESS_AT_A_TIME)
     def __call__(self, encoder: ModelLike, graph: GraphLike, view1: ViewLike, view2: ViewLike, *,
                  embeddings: tuple[Tensor, Tensor] | None = None) -> Tensor:
         """The term, differentiable in the encoder.

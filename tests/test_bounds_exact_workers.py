@@ -1,17 +1,21 @@
 """Many anchors: passes over them, what time and size leave out, and processes that share them."""
 
+import importlib
 import shutil
+import subprocess
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from toys import drop_problem, random_graph, random_tensor, toy_weights
 
 from certgcl.bounds import BranchAndBound, Degree, DropProblem
 from certgcl.bounds.exact import Brackets
 from certgcl.bounds.exact.anchors import AnchorSearch
-from certgcl.errors import MethodError, WorkerError
+from certgcl.errors import BoundError, MethodError, OutOfMemoryError, WorkerError
 from certgcl.search import ReceptiveField
 
 WEIGHTS, GRAPH, DIRECTIONS = toy_weights(), random_graph(nodes=9, density=0.5), random_tensor(9, 3, seed=5)
@@ -104,11 +108,54 @@ def test_workers_give_the_same_as_one_process(alone: Brackets) -> None:
     assert [finished for finished, _ in seen] == sorted(finished for finished, _ in seen)
 
 
-def test_an_error_of_a_worker_is_shown(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("certgcl.bounds.exact.workers.COMMAND", "raise MemoryError('too large')")
-    with pytest.raises(WorkerError, match="a worker that ended with exit code 1 "):
+@dataclass(frozen=True)
+class Failing(Degree):
+    """A bound that ends in an error where it is asked for."""
+
+    error: Exception = field(default_factory=Exception)
+
+    def __call__(self, *_: Any) -> Tensor:
+        raise self.error
+
+
+def test_an_error_of_a_worker_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(WorkerError, match="a worker with KeyError: 'what'"):
+        brackets(workers=2, bound=Failing(error=KeyError("what")))
+    assert "KeyError: 'what'" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("error", [MemoryError("too large"), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_a_worker_without_memory_says_so(error: Exception) -> None:
+    with pytest.raises(OutOfMemoryError, match="a worker of a search without enough memory"):
+        brackets(workers=2, bound=Failing(error=error))
+
+
+def test_an_error_of_the_bound_is_the_same_from_a_worker() -> None:
+    with pytest.raises(BoundError, match="found: rule. remedy"):
+        brackets(workers=2, bound=Failing(error=BoundError("found", "rule", "remedy")))
+
+
+def test_a_worker_that_imports_from_the_current_folder_is_told_why_not(tmp_path: Path,
+                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_bound.py").write_text("from certgcl.bounds import Degree\nclass Own(Degree): pass\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = importlib.import_module("own_bound").Own()
+    with pytest.raises(WorkerError, match=r"ModuleNotFoundError: .*own_bound.*nothing from the current folder"):
+        brackets(workers=2, bound=own)
+
+
+def test_a_killed_worker_may_have_been_short_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("certgcl.bounds.exact.workers.processes.start", lambda *_, **__: subprocess.Popen(
+        ["sh", "-c", "kill -9 $$"], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+    with pytest.raises(WorkerError, match=r"-9 \(killed, .* memory runs out\).*fewer workers"):
         brackets(workers=2)
-    assert "MemoryError: too large" in capfd.readouterr().err
+
+
+def test_a_worker_that_cannot_be_started_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("certgcl.processes.sys.executable", "/none")
+    with pytest.raises(WorkerError, match=r"could not be started \(.*/none"):
+        brackets(workers=2)
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("cat > /dev/null; exit 4", 4), ("kill -9 $$", -9),
@@ -118,22 +165,22 @@ def test_a_worker_that_dies_says_so(script: str, code: int, tmp_path: Path, monk
     command = tmp_path / "python"
     command.write_text(f"#!{shutil.which('sh')}\n{script}\n")
     command.chmod(0o755)
-    monkeypatch.setattr("certgcl.bounds.exact.workers.sys.executable", str(command))
+    monkeypatch.setattr("certgcl.processes.sys.executable", str(command))
     with pytest.raises(WorkerError, match=f"a worker that ended with exit code {code} "):
         brackets(workers=2)
 
 
-def test_a_search_that_cannot_be_sent_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_cannot_be_sent_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     class Local(Degree):
         pass
 
-    monkeypatch.setattr("certgcl.bounds.exact.workers.COMMAND", "pass")
-    with pytest.raises(WorkerError, match=r"a worker that ended with exit code 0 \(.*Local"):
+    with pytest.raises(WorkerError, match=r"a search that cannot be sent to another process \(.*Local"):
         brackets(workers=2, bound=Local())
+    assert capfd.readouterr().err == ""
 
 
 def test_one_anchor_takes_one_process(alone: Brackets, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("certgcl.bounds.exact.workers.sys.executable", "none")
+    monkeypatch.setattr("certgcl.processes.sys.executable", "none")
     assert same(brackets([4], workers=3), alone.at(torch.tensor([4])))
 
 

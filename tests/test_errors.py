@@ -32,6 +32,7 @@ TREE = {
     "BoundError": ("CertgclError", "ArithmeticError"),
     "TrainingError": ("CertgclError", "ArithmeticError"),
     "WorkerError": ("CertgclError",),
+    "OutOfMemoryError": ("CertgclError", "MemoryError"),
 }
 
 

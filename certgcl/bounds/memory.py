@@ -2,7 +2,6 @@
 
 import os
 
-import psutil
 import torch
 from torch import Tensor
 
@@ -11,6 +10,8 @@ from certgcl.bounds.backward import MIN_CHANNELS
 from certgcl.bounds.neighbourhood import reached
 from certgcl.bounds.problem import BoundMethod, DropProblem
 from certgcl.encoder import GCNWeights
+from certgcl.errors import InputError
+from certgcl.free_memory import free_memory
 from certgcl.ordering import nearby_order
 
 SHARE_OF_FREE = 0.75
@@ -21,8 +22,12 @@ BYTES_OF_BLOCKS = 512  # or of the blocks of all partitions
 
 def default_limit(device: torch.device) -> int:
     """Three quarters of the memory that is free now, in bytes; shared with the other processes of torchrun here."""
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else psutil.virtual_memory().available
-    return int(SHARE_OF_FREE * free) // int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory().bytes
+    sharing = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    if not sharing.isdecimal() or not int(sharing):
+        raise InputError(f"LOCAL_WORLD_SIZE={sharing!r} in the environment", "torchrun counts its processes there",
+                         "Unset it")
+    return int(SHARE_OF_FREE * free) // int(sharing)
 
 
 def estimated_bytes(method: BoundMethod, weights: GCNWeights, problem: DropProblem, directions: int) -> int:

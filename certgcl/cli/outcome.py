@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from certgcl.errors import CertgclError
+from certgcl.out_of_memory import SMALLER, out_of_memory
 
 FAILED, INTERRUPTED = 1, 130
 
@@ -16,7 +17,8 @@ FAILED, INTERRUPTED = 1, 130
 def outcome(as_json: bool, after_interrupt: str) -> Iterator[None]:
     """Turn an error of certgcl or of the file system into a message without a traceback, Ctrl-C into advice."""
     try:
-        yield
+        with out_of_memory("the command", SMALLER):
+            yield
     except KeyboardInterrupt:
         _fail(as_json, INTERRUPTED, {"type": "KeyboardInterrupt", "found": "interrupted", "remedy": after_interrupt})
     except CertgclError as error:

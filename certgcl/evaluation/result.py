@@ -9,6 +9,7 @@ import numpy as np
 from certgcl.errors import EvaluationError
 from certgcl.evaluation.inputs import Masks, check_embeddings, check_labels, check_seeds
 from certgcl.evaluation.protocols import PROTOCOLS
+from certgcl.out_of_memory import SMALLER, told_when_out_of_memory
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ def _std(values: Sequence[float]) -> float:
     return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
+@told_when_out_of_memory(SMALLER)
 def evaluate(embeddings: Any, y: Any, protocol: str = "random-10-10-80", *, masks: Masks = None,
              seeds: int | Sequence[int] = 5) -> Evaluation:
     """Fit a logistic regression to frozen embeddings and report its F1 on nodes it has not seen.

@@ -15,6 +15,7 @@ from certgcl.graph import Graph, GraphLike
 from certgcl.methods.infonce import check_temperature, info_nce
 from certgcl.methods.session import Session
 from certgcl.methods.storage import load_method, save_method
+from certgcl.out_of_memory import LESS_AT_A_TIME, SMALLER, told_when_out_of_memory
 from certgcl.regularizer import CompactnessRegularizer
 from certgcl.training import History, Progress, train
 
@@ -91,6 +92,7 @@ class ContrastiveMethod:
             setattr(self, name, value)
         return self
 
+    @told_when_out_of_memory(LESS_AT_A_TIME)
     def fit(self, data: GraphLike, *, folder: str | Path | None = None, resume: bool = False,
             progress: Callable[[Progress], None] | None = None, **options: Any) -> Self:
         """Train on a graph; with a ``folder``, checkpoints and the history are kept there and ``resume`` goes on.
@@ -103,6 +105,7 @@ class ContrastiveMethod:
         self.encoder_ = session.encoder.eval()
         return self
 
+    @told_when_out_of_memory(SMALLER)
     def transform(self, data: GraphLike) -> Tensor:
         """The embeddings of all nodes on the graph as given, ``(N, h)``: the encoder's output, not the projector's."""
         with torch.no_grad():

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from certgcl._version import __version__
 from certgcl.certificate import Certificate
+from certgcl.out_of_memory import SMALLER, told_when_out_of_memory
 from certgcl.report import computed
 from certgcl.report.computed import Progress
 from certgcl.report.content import (
@@ -39,6 +40,7 @@ _NO_CERTIFICATE = "There is no certificate."
 _NO_GRAPH = "The graph is not at hand: pass --dataset or --graph."
 
 
+@told_when_out_of_memory(SMALLER)
 def gather(subject: Subject, *, sample: int = 200, progress: Progress = lambda *_: None) -> Report:
     """The report on a subject.
 

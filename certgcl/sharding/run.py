@@ -19,6 +19,7 @@ from certgcl.certificate import Certificate
 from certgcl.errors import CertificateError, InputError, ShardError
 from certgcl.files import remove_leftovers
 from certgcl.graph import GraphLike
+from certgcl.out_of_memory import SMALLER, told_when_out_of_memory
 from certgcl.question import Question
 from certgcl.reading import ModelLike
 from certgcl.sharding.manifest import MANIFEST, Manifest, ShardOrder, ShardPlan
@@ -59,6 +60,7 @@ class ShardRun:
                 if not (self.folder / self.manifest.file_name(shard)).exists()]
 
 
+@told_when_out_of_memory()
 def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out: str | Path, *,
                    method: str | BoundMethod = "degree", view: GraphLike | None = None,
                    directions: Tensor | None = None, nodes: Tensor | Sequence[int] | None = None,
@@ -149,6 +151,7 @@ def _in_its_time(question: Question, share: float) -> Question:
     return replace(question, bound=replace(bound, time_limit=share * bound.time_limit))
 
 
+@told_when_out_of_memory(SMALLER)
 def merge_shards(out: str | Path) -> Certificate:
     """One certificate of all shards in a folder, anchors in the order asked for; it is written there too.
 

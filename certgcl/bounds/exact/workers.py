@@ -1,13 +1,12 @@
 """The anchors of a search shared out to processes, each with one thread.
 
-They are started afresh, not forked, so that threads and devices of this process do not matter; and by a command of
-their own, so that scripts need no guard around their main part.
+They are started afresh, not forked, so that threads and devices of this process do not matter.
 """
 
-import os
 import pickle
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from queue import Queue
 from threading import Thread
@@ -15,29 +14,39 @@ from typing import Any
 
 import torch
 
+from certgcl import processes
 from certgcl.bounds.exact.anchors import AnchorSearch, Brackets
-from certgcl.errors import WorkerError
+from certgcl.errors import CertgclError, WorkerError
+from certgcl.out_of_memory import out_of_memory
 
-COMMAND = f"from {__name__} import work; work()"
+RULE = "each one sends the brackets of its anchors"
+ALONE = "A search without processes has workers=1"
+KILLED = 9  # a signal; the exit code of a process that it ends is its negative
 
 
 def in_processes(searches: list[AnchorSearch], progress: Callable[[int, int], object] | None = None) -> list[Brackets]:
     """The brackets of several searches that run at the same time."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     messages: Queue[tuple[int, Any]] = Queue()
-    processes = [subprocess.Popen([sys.executable, "-c", COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                  env=environment) for _ in searches]
-    threads = [Thread(target=_converse, args=(process, search, number, messages), daemon=True)
-               for number, (process, search) in enumerate(zip(processes, searches, strict=True))]
+    started: list[tuple[subprocess.Popen[bytes], Thread]] = []
     try:
-        for thread in threads:
+        for number, search in enumerate(searches):
+            process = _started()
+            thread = Thread(target=_converse, args=(process, search, number, messages), daemon=True)
+            started.append((process, thread))
             thread.start()
         return _results(messages, len(searches), sum(len(search.anchors) for search in searches), progress)
     finally:
-        for process, thread in zip(processes, threads, strict=True):
+        for process, thread in started:
             process.kill()
             process.wait()
             thread.join()
+
+
+def _started() -> "subprocess.Popen[bytes]":
+    try:
+        return processes.start(__name__, work.__name__, OMP_NUM_THREADS="1")
+    except OSError as error:
+        raise WorkerError(f"a worker that could not be started ({error})", RULE, ALONE) from error
 
 
 def _converse(process: "subprocess.Popen[bytes]", search: AnchorSearch, number: int,
@@ -47,14 +56,28 @@ def _converse(process: "subprocess.Popen[bytes]", search: AnchorSearch, number: 
         with process:
             assert process.stdin is not None
             assert process.stdout is not None
-            pickle.dump(search, process.stdin)
+            try:
+                pickle.dump(search, process.stdin)
+            except BaseException:
+                process.kill()  # it would wait for the rest
+                raise
             process.stdin.close()
             while True:
                 messages.put((number, pickle.load(process.stdout)))
-    except Exception as error:  # whatever it is: a search that cannot be sent, an answer that is none, the end of all
-        messages.put((number, WorkerError(f"a worker that ended with exit code {process.wait()} ({error})",
-                                          "each one sends the brackets of its anchors",
-                                          "Look for its own message above, or search without processes: workers=1")))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        messages.put((number, WorkerError(f"a search that cannot be sent to another process ({error})",
+                                          "methods are classes of modules that can be imported", ALONE)))
+    except Exception as error:  # whatever it is: an answer that is none, the end of all
+        messages.put((number, _ended(process.wait(), error)))
+
+
+def _ended(code: int, error: Exception) -> WorkerError:
+    """What became of a worker that said nothing about it."""
+    if code == -KILLED:
+        return WorkerError(f"a worker that ended with exit code {code} (killed, as the system does when memory runs "
+                           "out)", RULE, "Give it more memory: fewer workers, or fewer nodes at a time")
+    return WorkerError(f"a worker that ended with exit code {code} ({error})", RULE,
+                       f"Look for its own message above. {ALONE}")
 
 
 def _results(messages: "Queue[tuple[int, Any]]", number: int, anchors: int,
@@ -83,5 +106,16 @@ def work() -> None:
         answer.flush()
 
     torch.set_num_threads(1)
-    search: AnchorSearch = pickle.load(sys.stdin.buffer)
-    say(search.run(lambda finished, _: say(finished)))
+    try:
+        with out_of_memory("a worker of a search"):
+            search: AnchorSearch = pickle.load(sys.stdin.buffer)
+            found = search.run(lambda finished, _: say(finished))
+    except CertgclError as error:
+        say(error)
+    except Exception as error:
+        traceback.print_exc()
+        say(WorkerError(f"a worker with {type(error).__name__}: {error}", RULE,
+                        f"Workers import nothing from the current folder: install what they need. {ALONE}"
+                        if isinstance(error, ImportError) else f"Look for its own message above. {ALONE}"))
+    else:
+        say(found)

@@ -1,14 +1,24 @@
 """How kernels are compiled, and the larger and smaller of two numbers as processors have them."""
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numba
 import numpy as np
-from numba.extending import intrinsic
+
+# Numba takes settings from a file in the current folder too, and unpickles what it finds where they say that compiled
+# code is kept. What the environment says comes before the file: here, numba's defaults.
+for _setting in ("NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES"):
+    os.environ.setdefault(_setting, "")
+
+import numba  # noqa: E402
+from numba.core.config import reload_config  # noqa: E402
+from numba.extending import intrinsic  # noqa: E402
+
+reload_config()  # if it was imported before
 
 Array = np.ndarray[Any, Any]
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
