@@ -58,7 +58,7 @@ def _along(root: Path, path: str, most: str, held: str, reclaimable: str) -> lis
             limit = int((group / most).read_text())
             stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
             used = int((group / held).read_text()) - int(stat.get(reclaimable, 0))
-            found.append(Room(max(0, limit - used), f"the {gigabytes(limit)} of its control group (a container's, say)"))
+            found.append(Room(max(0, limit - used), f"the {gigabytes(limit)} of its control group (a container)"))
         if group == root:
             break
     return found

@@ -17,13 +17,13 @@ import torch
 from certgcl.errors import CertgclError, OutOfMemoryError
 from certgcl.free_memory import free_memory, gigabytes
 
-SMALLER_PARTS = ("Pass a smaller memory_limit= (--memory-limit), which bounds nodes in smaller parts, or fewer nodes=; certify_shards "
-                 "keeps what is finished, method='degree-cheap' and dtype=torch.float32 take less")
+SMALLER_PARTS = ("Pass a smaller memory_limit= (--memory-limit), which bounds nodes in smaller parts, or fewer nodes=; "
+                 "certify_shards keeps what is finished, method='degree-cheap' and dtype=torch.float32 take less")
 LESS_AT_A_TIME = "Train with a smaller batch=, fewer anchors= of the regularizer, or a smaller hidden="
 SMALLER = "Free memory, or take a smaller graph"
 
-_SIGNS = re.compile(r"can't allocate memory|not enough memory: you tried to allocate|out of memory|_STATUS_ALLOC_FAILED|"
-                    r"std::bad_alloc|cannot allocate memory|failed to map segment", re.IGNORECASE)
+_SIGNS = re.compile(r"can't allocate memory|cannot allocate memory|not enough memory: you tried to allocate|"
+                    r"out of memory|std::bad_alloc|_STATUS_ALLOC_FAILED|failed to map segment", re.IGNORECASE)
 
 Parameters, Result = ParamSpec("Parameters"), TypeVar("Result")
 

@@ -124,14 +124,14 @@ def test_an_error_of_a_worker_is_shown(capfd: pytest.CaptureFixture[str]) -> Non
     assert "KeyError: 'what'" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("error", [MemoryError("too large"), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+@pytest.mark.parametrize("error", [MemoryError("too large"), RuntimeError("can't allocate memory")])
 def test_a_worker_without_memory_says_so(error: Exception) -> None:
     with pytest.raises(OutOfMemoryError, match="a worker of a search without enough memory"):
         brackets(workers=2, bound=Failing(error=error))
 
 
 def test_an_error_of_the_bound_is_the_same_from_a_worker() -> None:
-    with pytest.raises(BoundError, match="found: rule. remedy"):
+    with pytest.raises(BoundError, match=r"found: rule\. remedy"):
         brackets(workers=2, bound=Failing(error=BoundError("found", "rule", "remedy")))
 
 

@@ -75,3 +75,10 @@ def test_by_default_most_of_the_free_memory_may_be_used(monkeypatch: pytest.Monk
     assert default_limit(torch.device("cpu")) == 750
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")  # torchrun says so
     assert default_limit(torch.device("cpu")) == 375
+
+
+@pytest.mark.parametrize("number", ["", "0", "two", "-1"])
+def test_the_processes_of_torchrun_are_counted(number: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", number)
+    with pytest.raises(InputError, match=f"LOCAL_WORLD_SIZE='{number}'"):
+        default_limit(torch.device("cpu"))
