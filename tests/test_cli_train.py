@@ -141,7 +141,7 @@ def test_wrong_usage_ends_with_2(change: tuple[str, ...], message: str) -> None:
     (("--set", "width=3"), "InputError", "setting 'width'"),
     (("--set", "variant=mix"), "InputError", "setting 'variant'"),
     (("--set", "method=crown"), "InputError", "setting 'method'"),
-    (("--set", "drop_rates=0.3"), "InputError", "a value must be of its setting's type"),
+    (("--set", "drop_rates=0.3"), "InputError", "there is one rate in [0, 1) for each of the two views"),
     (("--set", "temperature=0"), "InputError", "temperature"),
     (("--regularizer", "none", "--kappa", "0.1"), "InputError", "setting 'kappa'"),
     (("--anchors", "0"), "InputError", "anchors=0"),

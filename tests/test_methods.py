@@ -5,13 +5,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
 import certgcl
-from certgcl.errors import CheckpointError, EncoderError, InputError, NotFittedError
+from certgcl.errors import CheckpointError, GraphError, InputError, NotFittedError
 from certgcl.graph import Graph
 from certgcl.methods import COSTA, GCA, GRACE, METHODS, ContrastiveMethod, ProGCL
 from certgcl.methods.infonce import info_nce, log_denominators
@@ -238,9 +239,40 @@ def test_settings_of_one_method_are_checked(method: type[ContrastiveMethod], set
         method(**settings)
 
 
-def test_a_random_activation_cannot_be_trained(small_graph: Graph) -> None:
-    with pytest.raises(EncoderError, match="RReLU"):
-        GRACE(**SMALL, activation="rrelu").fit(small_graph)
+def test_a_random_activation_cannot_be_trained() -> None:
+    with pytest.raises(InputError, match="activation='rrelu'"):
+        GRACE(**SMALL, activation="rrelu")
+
+
+def test_settings_of_numpy_become_plain_ones_that_a_file_can_hold(small_graph: Graph, tmp_path: Path) -> None:
+    method = GRACE(**SMALL | {"epochs": np.int64(1)}, seed=np.uint8(3), drop_rates=[np.float32(0.5), 0])
+    assert method.drop_rates == (0.5, 0.0)
+    assert {type(value) for value in (method.epochs, method.seed)} == {int}
+    assert GRACE.load(method.fit(small_graph).save(tmp_path / "method.pt")).seed == 3
+
+
+@pytest.mark.parametrize("setting", [
+    {"hidden": True}, {"hidden": 2.0}, {"hidden": 2**40}, {"epochs": "3"}, {"seed": -1}, {"seed": 0.0},
+    {"seed": True}, {"batch": 2.0}, {"batch": True}, {"drop_rates": "12"}, {"drop_rates": (True, False)},
+    {"drop_rates": (0.1, float("nan"))}, {"drop_rates": {0.1: 0, 0.2: 0}}, {"mask_rates": (0.1, 1.0)},
+    {"temperature": True}, {"temperature": "0.5"}, {"learning_rate": float("inf")}, {"weight_decay": -1e-9},
+    {"weight_decay": float("nan")}, {"inside_budget": 1}, {"inside_budget": "no"}, {"regularizer": 0.4},
+    {"device": "meta"}, {"device": "gpu"}, {"device": 0}])
+def test_no_setting_is_read_as_something_else(setting: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(setting))):
+        GRACE(**setting)
+
+
+def test_a_device_that_is_not_there_is_refused_when_it_is_needed(small_graph: Graph) -> None:
+    method = GRACE(**SMALL, device="cuda:99")  # a file of another machine may name it
+    with pytest.raises(InputError, match="cuda:99"):
+        method.fit(small_graph)
+
+
+@pytest.mark.parametrize("method", [GRACE, GCA, ProGCL, COSTA])
+def test_one_node_has_nothing_to_be_contrasted_with(method: type[ContrastiveMethod]) -> None:
+    with pytest.raises(GraphError, match="1 node"):
+        method(**SMALL).fit((torch.ones(1, 3), torch.empty(2, 0, dtype=torch.long)))
 
 
 def test_a_method_that_is_not_fitted_says_so(small_graph: Graph) -> None:

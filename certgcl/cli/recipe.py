@@ -42,8 +42,4 @@ def build_method(name: str, preset: Preset | None, regularizer: str, given: Mapp
     settings = (preset.settings() if preset else {}) | {setting: given[setting] for setting in own if setting in given}
     terms = (preset.regularizer_settings() if preset else {}) | {
         setting: given[setting] for setting in term if setting in given}
-    try:
-        return kind(**settings, regularizer=None if plain else CompactnessRegularizer(method=regularizer, **terms))
-    except TypeError as reason:
-        raise InputError(f"settings {dict(given)} ({reason})", "a value must be of its setting's type",
-                         f"See the documentation of certgcl.{kind.__name__}") from reason
+    return kind(**settings, regularizer=None if plain else CompactnessRegularizer(method=regularizer, **terms))

@@ -8,16 +8,21 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from certgcl import values
 from certgcl.digest import digest, stored_parts
 from certgcl.encoder import GCNEncoder
 from certgcl.errors import InputError, NotFittedError
 from certgcl.graph import Graph, GraphLike
 from certgcl.methods.infonce import check_temperature, info_nce
-from certgcl.methods.session import Session
+from certgcl.methods.session import Session, check_contrast
 from certgcl.methods.storage import load_method, save_method
 from certgcl.out_of_memory import LESS_AT_A_TIME, SMALLER, told_when_out_of_memory
 from certgcl.regularizer import CompactnessRegularizer
 from certgcl.training import History, Progress, train
+from certgcl.values import WIDEST
+
+MOST = torch.finfo(torch.float32).max
+FIXED_ACTIVATIONS = ("relu", "prelu", "leaky_relu", "identity")  # an RReLU is random while it is trained
 
 
 @dataclass(kw_only=True, eq=False)
@@ -58,19 +63,30 @@ class ContrastiveMethod:
     history_: History | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_temperature(self.temperature)
-        for name, rates in (("drop_rates", self.drop_rates), ("mask_rates", self.mask_rates)):
-            if len(rates) != 2 or not all(0 <= rate < 1 for rate in rates):
-                raise InputError(f"{name}={rates!r}", "there is one rate in [0, 1) for each of the two views",
-                                 "Pass two numbers, as (0.4, 0.3)")
-        for name, least in (("hidden", 1), ("epochs", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InputError(f"{name}={value!r}", f"it must be an int of at least {least}", "Mend it")
-        if self.batch is not None and self.batch < 2:
-            raise InputError(f"batch={self.batch!r}", "a node is compared with others: at least 2", "Try 2048, or None")
-        if not self.learning_rate > 0:
-            raise InputError(f"learning_rate={self.learning_rate!r}", "it must be positive", "Try 5e-4")
+        width = f"it must be an int from 1 to {WIDEST}"
+        self.hidden = values.whole(self.hidden, "hidden", 1, width, "Try 128", most=WIDEST)
+        if self.projection is not None:
+            self.projection = values.whole(self.projection, "projection", 1, f"{width}, or None",
+                                           "Leave it out for the width of the embeddings", most=WIDEST)
+        self.activation = values.choice(self.activation, "activation", FIXED_ACTIVATIONS)
+        self.drop_rates = _rates(self.drop_rates, "drop_rates")
+        self.mask_rates = _rates(self.mask_rates, "mask_rates")
+        self.temperature = check_temperature(self.temperature)
+        self.learning_rate = values.real(self.learning_rate, "learning_rate", lambda rate: 0 < rate <= MOST,
+                                         "it must be positive, and finite in float32", "Try 5e-4")
+        self.weight_decay = values.real(self.weight_decay, "weight_decay", lambda decay: 0 <= decay <= MOST,
+                                        "it must not be negative, and finite in float32", "Try 1e-5, or 0")
+        self.epochs = values.whole(self.epochs, "epochs", 0, "it must be an int of at least 0", "Try 200")
+        if self.batch is not None:
+            self.batch = values.whole(self.batch, "batch", 2, "a node is compared with others: an int of at least 2",
+                                      "Try 2048, or None")
+        if self.regularizer is not None and not isinstance(self.regularizer, CompactnessRegularizer):
+            raise InputError(f"regularizer={values.shown(self.regularizer)}", "it is a CompactnessRegularizer, or None",
+                             "Pass regularizer=certgcl.CompactnessRegularizer(...)")
+        self.inside_budget = values.flag(self.inside_budget, "inside_budget")
+        self.seed = values.seed(self.seed)
+        device = values.device(self.device)
+        self.device = self.device if isinstance(self.device, str) or device is None else str(device)
         if self.inside_budget and self.regularizer is None:
             raise InputError("inside_budget=True without a regularizer", "its budget is what the views stay inside",
                              "Pass regularizer=certgcl.CompactnessRegularizer(...)")
@@ -86,10 +102,10 @@ class ContrastiveMethod:
         known = self.get_params()
         for name in settings:
             if name not in known:
-                raise InputError(f"setting {name!r}", f"{type(self).__name__} has {', '.join(known)}", "Mend the name")
-        type(self)(**{**known, **settings})  # raises what the constructor would
-        for name, value in settings.items():
-            setattr(self, name, value)
+                raise InputError(f"setting {name!r}", f"{type(self).__name__} has {', '.join(known)}", "Fix the name")
+        checked = type(self)(**{**known, **settings})  # raises what the constructor would
+        for name in settings:
+            setattr(self, name, getattr(checked, name))
         return self
 
     @told_when_out_of_memory(LESS_AT_A_TIME)
@@ -100,8 +116,8 @@ class ContrastiveMethod:
         Further options are those of :func:`certgcl.training.train`.
         """
         session = self.session(data)
-        self.history_ = train(session, self.epochs, folder=None if folder is None else Path(folder), resume=resume,
-                              progress=progress, config=self.run_config(session.graph), **options)
+        self.history_ = train(session, self.epochs, folder=folder, resume=resume, progress=progress,
+                              config=self.run_config(session.graph), **options)
         self.encoder_ = session.encoder.eval()
         return self
 
@@ -130,18 +146,19 @@ class ContrastiveMethod:
 
     def run_config(self, graph: Graph) -> dict[str, Any]:
         """What a run depends on; the number of epochs is left out, for it may grow when a run is resumed."""
+        graph = Graph.of(graph)
         settings = {name: value for name, value in self.settings().items() if name != "epochs"}
         return {"method": type(self).__name__, "settings": settings, "graph": repr(graph),
                 "graph_sha256": digest(graph.rowptr, graph.col, *stored_parts(graph.x))}
 
     def save(self, path: str | Path) -> Path:
         """Write settings and encoder to one file, which ``load`` and ``torch.load(weights_only=True)`` read."""
-        return save_method(Path(path), self)
+        return save_method(values.path(path), self)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """A fitted method from a file of :meth:`save`; on ``ContrastiveMethod`` itself, of whichever method it is."""
-        return load_method(Path(path), cls)
+        return load_method(values.path(path), cls)
 
     # -- what the methods differ in ----------------------------------------------------------------
 
@@ -159,4 +176,14 @@ class ContrastiveMethod:
 
     def contrast(self, session: Session, z1: Tensor, z2: Tensor, epoch: int) -> Tensor:
         """The contrastive loss of two views' embeddings."""
+        check_contrast(session, Session, z1, z2, epoch)
         return info_nce(session.projector(z1), session.projector(z2), self.temperature).mean()
+
+
+def _rates(rates: Any, name: str) -> tuple[float, float]:
+    rule, remedy = "there is one rate in [0, 1) for each of the two views", "Pass two numbers, as (0.4, 0.3)"
+    given = values.items(rates, name, rule, remedy)
+    if len(given) != 2:
+        raise InputError(f"{name}={values.shown(rates)}", rule, remedy)
+    first, second = (values.real(rate, name, lambda rate: 0 <= rate < 1, rule, remedy) for rate in given)
+    return (first, second) if type(rates) is not tuple or rates != (first, second) else rates

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from certgcl.errors import InputError
+from certgcl import values
 from certgcl.methods.base import ContrastiveMethod
 from certgcl.methods.infonce import info_nce
-from certgcl.methods.session import Session
+from certgcl.methods.session import Session, check_contrast
 
 
 @dataclass(kw_only=True, eq=False)
@@ -27,10 +27,11 @@ class COSTA(ContrastiveMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.ratio <= 1:
-            raise InputError(f"ratio={self.ratio!r}", "it is a share of the nodes, above 0 and at most 1", "Try 0.5")
+        self.ratio = values.real(self.ratio, "ratio", lambda ratio: 0 < ratio <= 1,
+                                 "it is a share of the nodes, above 0 and at most 1", "Try 0.5")
 
     def contrast(self, session: Session, z1: Tensor, z2: Tensor, epoch: int) -> Tensor:
+        check_contrast(session, Session, z1, z2, epoch)
         rows = max(2, round(self.ratio * len(z1)))
         mixing = torch.randn(rows, len(z1), dtype=z1.dtype, device=z1.device) / rows**0.5
         p, q = (session.projector(mixing @ z) for z in (z1, z2))

@@ -5,7 +5,7 @@ from typing import get_args
 
 from torch import Tensor
 
-from certgcl.errors import InputError
+from certgcl import values
 from certgcl.graph import Graph
 from certgcl.methods.base import ContrastiveMethod
 from certgcl.methods.centrality import Centrality, edge_drop_probabilities, feature_mask_probabilities
@@ -26,16 +26,16 @@ class GCA(ContrastiveMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.centrality not in get_args(Centrality):
-            raise InputError(f"centrality {self.centrality!r}", f"it is one of {', '.join(get_args(Centrality))}",
-                             "Pick one")
+        values.choice(self.centrality, "centrality", get_args(Centrality))
 
     def drop_probabilities(self, graph: Graph) -> tuple[float | Tensor, float | Tensor]:
+        graph = Graph.of(graph)
         first, second = (edge_drop_probabilities(graph, rate, self.centrality) for rate in self.drop_rates)
         return first, second
 
     def mask_probabilities(self, graph: Graph) -> tuple[float | Tensor, float | Tensor]:
         if not any(self.mask_rates):
             return self.mask_rates
+        graph = Graph.of(graph)
         first, second = (feature_mask_probabilities(graph, rate, self.centrality) for rate in self.mask_rates)
         return first, second

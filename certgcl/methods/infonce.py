@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from certgcl.errors import InputError
+from certgcl.values import real
 
 KEPT = 1 << 25  # pairs of nodes up to which the exponentials are kept for the gradient
 CHUNK = 1 << 20  # pairs of nodes treated at a time: what fits in the cache
@@ -53,11 +53,11 @@ def log_denominators(p: Tensor, q: Tensor, temperature: float, *, intra: bool = 
     return first, second
 
 
-def check_temperature(temperature: float) -> None:
+def check_temperature(temperature: float) -> float:
     """Exponentials are taken of ``(s - 1) / τ``, which lies in [-2/τ, 0]: none is zero in float32 from 0.024 on."""
-    if not 0.024 <= temperature < float("inf"):
-        raise InputError(f"temperature {temperature!r}", "exponentials of similarities must not underflow: at least "
-                         "0.024", "The methods use 0.05 to 0.9")
+    return real(temperature, "temperature", lambda given: 0.024 <= given < float("inf"),
+                "exponentials of similarities must not underflow: a finite number of at least 0.024",
+                "The methods use 0.05 to 0.9")
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from certgcl.errors import InputError
+from certgcl import values
 from certgcl.graph import Graph, GraphLike
 from certgcl.methods.centrality import Centrality
 from certgcl.methods.gca import GCA
 from certgcl.methods.infonce import info_nce, log_denominators
 from certgcl.methods.mixture import BetaMixture
-from certgcl.methods.session import Session
+from certgcl.methods.session import Session, check_contrast
 
 PAIRS = 100  # sampled similarities a node, to which the mixture is fitted
 HARDEST = 64  # negatives of a node that are mixed with each other
+MOST_MIXED = 1 << 16  # combinations that a node may get
 
 
 @dataclass(kw_only=True, eq=False)
@@ -41,12 +42,11 @@ class ProGCL(GCA):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.variant not in ("weight", "mix"):
-            raise InputError(f"variant {self.variant!r}", "variants are weight and mix", "Pick one")
-        if not 0 <= self.start <= 1:
-            raise InputError(f"start={self.start!r}", "it is a share of the epochs, between 0 and 1", "Try 0.4")
-        if self.mixed < 1:
-            raise InputError(f"mixed={self.mixed!r}", "it is a number of negatives, at least 1", "Try 32")
+        values.choice(self.variant, "variant", ("weight", "mix"))
+        self.start = values.real(self.start, "start", lambda start: 0 <= start <= 1,
+                                 "it is a share of the epochs, between 0 and 1", "Try 0.4")
+        self.mixed = values.whole(self.mixed, "mixed", 1, f"it is a number of negatives, from 1 to {MOST_MIXED}",
+                                  "Try 32", most=MOST_MIXED)
 
     @property
     def plain_epochs(self) -> int:
@@ -59,6 +59,7 @@ class ProGCL(GCA):
         return ProGCLSession(self, Graph.of(data))
 
     def contrast(self, session: Session, z1: Tensor, z2: Tensor, epoch: int) -> Tensor:
+        check_contrast(session, ProGCLSession, z1, z2, epoch)
         assert isinstance(session, ProGCLSession)
         p, q = (functional.normalize(session.projector(z)) for z in (z1, z2))
         if epoch < self.plain_epochs:

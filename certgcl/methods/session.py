@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from certgcl import values
 from certgcl.budget import EdgeDropBudget
 from certgcl.encoder import GCNEncoder, GCNWeights
+from certgcl.errors import GraphError, InputError
 from certgcl.graph import Graph
 from certgcl.methods.views import EdgeDropper, feature_mask
 from certgcl.regularizer import CompactnessRegularizer
@@ -25,9 +27,13 @@ class Session:
     """
 
     def __init__(self, method: "ContrastiveMethod", graph: Graph) -> None:
+        if graph.num_nodes < 2:
+            raise GraphError(f"a graph with {graph.num_nodes} node", "a node is contrasted with others",
+                             "Give a graph of two nodes or more")
+        device = values.usable_device(method.device)
         torch.manual_seed(method.seed)
         self.method = method
-        self.graph = graph.to(method.device, torch.float32)
+        self.graph = graph.to(device, torch.float32)
         self.encoder = GCNEncoder(graph.num_features, 2 * method.hidden, method.hidden, method.activation)
         width = method.projection or method.hidden
         self.projector = nn.Sequential(nn.Linear(method.hidden, width), nn.ELU(), nn.Linear(width, method.hidden))
@@ -81,6 +87,22 @@ class Session:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.modules.load_state_dict(state["modules"])
         self.optimizer.load_state_dict(state["optimizer"])
+
+
+def check_contrast(session: Any, kind: type[Session], z1: Any, z2: Any, epoch: Any) -> None:
+    """Refuse what no step of a session gives: embeddings that are no pair of matrices of the encoder's width."""
+    if not isinstance(session, kind):
+        raise InputError(f"session={values.shown(session)}", f"it is a {kind.__name__}", "Use method.session(data)")
+    width = session.method.hidden
+    for name, z in (("z1", z1), ("z2", z2)):
+        matrix = isinstance(z, Tensor) and not (z.is_nested or z.is_meta) and z.dim() == 2
+        if not matrix or z.shape[1] != width or z.dtype != torch.float32:
+            raise InputError(f"{name}={values.shown(z)}", f"embeddings are (nodes, {width}), in float32",
+                             "Pass those of the session's encoder")
+    if z1.shape != z2.shape or len(z1) < 2:
+        raise InputError(f"embeddings of shapes {tuple(z1.shape)} and {tuple(z2.shape)}",
+                         "both views have the same nodes, two or more", "Pass both views' embeddings of the same nodes")
+    values.whole(epoch, "epoch", 0, "epochs are counted from 0", "Pass an int")
 
 
 def _with_budget(method: "ContrastiveMethod") -> CompactnessRegularizer | None:

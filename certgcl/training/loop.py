@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
+from certgcl import values
 from certgcl.errors import InputError, TrainingError
 from certgcl.training.checkpoint import device_of, first_non_finite
 from certgcl.training.history import History, record_of
@@ -77,9 +80,12 @@ def train(session: Session, epochs: int, *, folder: str | Path | None = None, re
         TrainingError: the loss or the session's state is not finite; the last good checkpoint stays.
         CheckpointError: the folder holds another run, or damaged files.
     """
+    values.callback(progress, "progress")
+    resume, tensorboard = values.flag(resume, "resume"), values.flag(tensorboard, "tensorboard")
+    folder = None if folder is None else values.path(folder, "folder")
     _check(epochs, checkpoint_every, folder, resume or tensorboard)
     run = Run(History()) if folder is None else RunFolder.open(
-        Path(folder), epochs, config or {}, device=device_of(session.state_dict()), resume=resume,
+        folder, epochs, config or {}, device=device_of(session.state_dict()), resume=resume,
         tensorboard=tensorboard)
     with run, DeferredInterrupt() as interrupt:
         run.restore(session.load_state_dict)
@@ -99,11 +105,9 @@ def train(session: Session, epochs: int, *, folder: str | Path | None = None, re
 
 
 def _check(epochs: int, checkpoint_every: int | float, folder: str | Path | None, needs_folder: bool) -> None:
-    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
-        raise InputError(f"epochs={epochs!r}", "it counts epochs", "Give an integer, 0 or more")
-    if isinstance(checkpoint_every, bool) or not isinstance(checkpoint_every, (int, float)) or not checkpoint_every > 0:
-        raise InputError(f"checkpoint_every={checkpoint_every!r}", "an int counts epochs, a float seconds",
-                         "Give a positive number")
+    values.whole(epochs, "epochs", 0, "it counts epochs", "Give an integer, 0 or more")
+    values.real(checkpoint_every, "checkpoint_every", lambda every: every > 0,
+                "an int counts epochs, a float seconds", "Give a positive number")
     if needs_folder and folder is None:
         raise InputError("resume or tensorboard without a folder", "both are about files", "Pass folder=")
 
@@ -143,7 +147,7 @@ class _Cadence:
         self._last, self._cost = clock(), 0.0
 
     def due(self, epochs_done: int) -> bool:
-        if isinstance(self._every, int):
+        if not isinstance(self._every, (float, np.floating)):
             return epochs_done % self._every == 0
         return self._clock() - self._last >= max(self._every, self._cost / _LARGEST_SHARE)
 
