@@ -8,15 +8,19 @@ import torch
 from torch import Tensor
 
 from certgcl.errors import MethodError
+from certgcl.values import items, shown
 
 SlopeRule = Literal["parallel", "adaptive", "flat"]
 
 
-def check_slopes(rules: Sequence[str]) -> None:
-    """Refuse an empty list of slope rules, and unknown ones."""
-    unknown = [rule for rule in rules if rule not in get_args(SlopeRule)]
-    if unknown or not rules:
-        raise MethodError(f"slopes={tuple(rules)!r}", f"rules are {', '.join(get_args(SlopeRule))}", "Name one or more")
+def check_slopes(rules: Sequence[str]) -> tuple[SlopeRule, ...]:
+    """The slope rules as a tuple; an empty one and unknown rules are refused."""
+    known: tuple[SlopeRule, ...] = get_args(SlopeRule)
+    rule, remedy = f"it is a tuple of rules, which are {', '.join(known)}", "Name one or more"
+    given = items(rules, "slopes", rule, remedy, error=MethodError)
+    if not given or not all(isinstance(each, str) and each in known for each in given):
+        raise MethodError(f"slopes={shown(rules)}", rule, remedy)
+    return given
 
 
 class Lines(NamedTuple):

@@ -394,7 +394,13 @@ def test_a_manifest_says_what_is_certified(folder: Path) -> None:
 
 def test_a_method_must_say_what_it_is(tmp_path: Path) -> None:
     class Nameless:
-        name, certified = "nameless", True
+        name, certified, resolution = "nameless", True, 1
+
+        def line_resolution(self, hidden_channels: int) -> int:
+            return 1
+
+        def rules(self, hidden_channels: int) -> tuple[str, ...]:
+            return ()
 
         def __call__(self, *_: Any) -> Tensor:
             return torch.zeros(40, 1)

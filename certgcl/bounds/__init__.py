@@ -11,6 +11,7 @@ from certgcl.bounds.paper import Paper
 from certgcl.bounds.problem import BoundMethod, DropProblem
 from certgcl.bounds.released import Released
 from certgcl.errors import MethodError
+from certgcl.values import flag, shown
 
 METHODS: dict[str, BoundMethod] = {
     "interval": Interval(),
@@ -37,21 +38,23 @@ def get_method(method: "str | BoundMethod", **limits: Any) -> BoundMethod:
     if not given:
         return found
     if not isinstance(found, BranchAndBound):
-        shown = ", ".join(f"{name}={limit!r}" for name, limit in given.items())
-        raise MethodError(f"{shown} with method {found.name!r}", "only a search can be cut short",
+        listed = ", ".join(f"{name}={shown(limit)}" for name, limit in given.items())
+        raise MethodError(f"{listed} with method {found.name!r}", "only a search can be cut short",
                           f"Use {' or '.join(SEARCHES)}, or leave it out")
     return replace(found, **given)
 
 
 def _named(method: "str | BoundMethod") -> BoundMethod:
     if not isinstance(method, str):
-        if callable(method) and hasattr(method, "certified") and not isinstance(method, type):
-            return method
-        raise MethodError(f"method {method!r}", "a method is a name or an instance from certgcl.bounds",
-                          f"Names are {', '.join(METHODS)}")
+        parts = ("name", "certified", "resolution", "line_resolution", "rules")
+        if not callable(method) or isinstance(method, type) or not all(hasattr(method, part) for part in parts):
+            raise MethodError(f"method {shown(method)}", "a method is a name, an instance from certgcl.bounds, or "
+                              f"one's own with {', '.join(parts)}", f"Names are {', '.join(METHODS)}")
+        flag(method.certified, "certified", MethodError)
+        return method
     known = METHODS | SEARCHES
     if method not in known:
-        raise MethodError(f"method {method!r}", f"methods are {', '.join(known)}", "Pick one, or pass an instance")
+        raise MethodError(f"method {shown(method)}", f"methods are {', '.join(known)}", "Pick one, or pass an instance")
     return known[method]
 
 

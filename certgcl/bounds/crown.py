@@ -14,7 +14,7 @@ from certgcl.bounds.functional import Functionals, RowTerms
 from certgcl.bounds.gather import take
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
 from certgcl.bounds.plan import DropPlan
-from certgcl.bounds.problem import DropProblem
+from certgcl.bounds.problem import DropProblem, check_call
 from certgcl.encoder import GCNWeights
 
 
@@ -41,9 +41,10 @@ class Crown:
         return self.slopes
 
     def __post_init__(self) -> None:
-        check_slopes(self.slopes)
+        object.__setattr__(self, "slopes", check_slopes(self.slopes))
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+        check_call(weights, problem, directions)
         plan = problem.plan(weights.w1.dtype, resolution=1, lines="shared")
         hood, minimum = plan.hood, BoxMinimum(plan)
         layer1 = layer1_on_box(weights, problem.projected(weights), hood)

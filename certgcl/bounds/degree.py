@@ -19,12 +19,13 @@ from certgcl.bounds.gather import Table, joined, take
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.memory import values_for_channels
 from certgcl.bounds.plan import DropPlan, LineSharing
-from certgcl.bounds.problem import DropProblem
+from certgcl.bounds.problem import DropProblem, check_call, check_width
 from certgcl.bounds.recompute import recomputed
 from certgcl.bounds.rows import Terms, case_minima, largest_gain, least_terms, ways_to_bound
 from certgcl.bounds.single_drop import least_over_single_drops
 from certgcl.encoder import GCNWeights
 from certgcl.errors import MethodError
+from certgcl.values import choice, whole
 
 NARROW = 64  # hidden channels up to which a choice of slopes and lines for every neighbour and count pays
 
@@ -64,20 +65,20 @@ class Degree:
         return "degree" if self.resolution > 1 else "degree-fast"
 
     def __post_init__(self) -> None:
+        choice(self.preactivations, "preactivations", ("functional", "interval"), MethodError)
         if self.slopes is not None:
-            check_slopes(self.slopes)
-        if self.preactivations not in ("functional", "interval"):
-            raise MethodError(f"preactivations={self.preactivations!r}", "it is 'functional' or 'interval'", "Pick one")
-        if self.lines is not None and self.lines not in get_args(LineSharing):
-            raise MethodError(f"lines={self.lines!r}", f"it is one of {', '.join(get_args(LineSharing))}", "Pick one")
-        if not isinstance(self.resolution, int) or self.resolution < 1:
-            raise MethodError(f"resolution={self.resolution!r}", "it is an integer of at least 1", "Try 6")
-        if self.hubs is not None and (not isinstance(self.hubs, int) or self.hubs < 1):
-            raise MethodError(f"hubs={self.hubs!r}", "it is a degree of at least 1, or None", "Try 256")
+            object.__setattr__(self, "slopes", check_slopes(self.slopes))
+        if self.lines is not None:
+            choice(self.lines, "lines", get_args(LineSharing), MethodError)
+        object.__setattr__(self, "resolution", whole(self.resolution, "resolution", 1, "it is an integer of at least 1",
+                                                     "Try 6", error=MethodError))
+        if self.hubs is not None:
+            object.__setattr__(self, "hubs", whole(self.hubs, "hubs", 1, "it is a degree of at least 1, or None",
+                                                   "Try 256", error=MethodError))
 
     def line_sharing(self, hidden_channels: int) -> LineSharing:
         """Whether cases share lines at this width."""
-        return self.lines or ("by-count" if hidden_channels <= NARROW else "mixed")
+        return self.lines or ("by-count" if check_width(hidden_channels) <= NARROW else "mixed")
 
     def line_resolution(self, hidden_channels: int) -> int:
         return 1 if self.line_sharing(hidden_channels) == "shared" else self.resolution
@@ -86,9 +87,10 @@ class Degree:
         """The slope rules that are used at this width."""
         if self.slopes is not None:
             return self.slopes
-        return ("adaptive", "flat", "parallel") if hidden_channels <= NARROW else ("adaptive",)
+        return ("adaptive", "flat", "parallel") if check_width(hidden_channels) <= NARROW else ("adaptive",)
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+        check_call(weights, problem, directions)
         width = weights.w1.shape[1]
         plan = problem.plan(weights.w1.dtype, self.resolution, self.line_sharing(width), self.hubs)
         steps, rules = _steps(plan), self.rules(width)

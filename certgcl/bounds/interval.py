@@ -9,7 +9,7 @@ from certgcl.activation import SlopeRule, TwoPieceLinear
 from certgcl.bounds.box import signed_parts
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.neighbourhood import Neighbourhood
-from certgcl.bounds.problem import DropProblem
+from certgcl.bounds.problem import DropProblem, check_call
 from certgcl.encoder import GCNWeights
 
 MAX_WHOLE = 1 << 23  # values of ``X W1`` up to which all hidden channels are treated at once,
@@ -76,6 +76,7 @@ class Interval:
         return ()
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+        check_call(weights, problem, directions)
         hood = problem.neighbourhood(weights.w1.dtype)
         layer2 = layer2_on_box(weights, problem.projected(weights), hood)
         return output_interval(weights.activation2, problem.at_anchors(directions), *layer2)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.printed import PrintedScore
-from certgcl.bounds.problem import DropProblem
+from certgcl.bounds.problem import DropProblem, check_call
 from certgcl.encoder import GCNWeights
 
 
@@ -17,6 +17,7 @@ class Paper(PrintedScore):
     name: str = field(default="paper", init=False)
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+        check_call(weights, problem, directions, everywhere=True)
         graph = problem.graph
         projected, views = graph.project(weights.w1), self.views(graph, directions.shape[1])
         terms = self.terms(weights, problem, directions, projected)

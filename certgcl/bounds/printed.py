@@ -21,9 +21,10 @@ from certgcl.bounds.layer1 import Range
 from certgcl.bounds.neighbourhood import inverse_sqrt_degree
 from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
-from certgcl.errors import GraphError
+from certgcl.errors import GraphError, MethodError
 from certgcl.graph import Graph
 from certgcl.sparse import ConstantMatrix, csr_matrix
+from certgcl.values import shown
 
 
 class PrintedTerms(NamedTuple):
@@ -74,6 +75,16 @@ class PrintedScore:
     at: Graph | tuple[Graph, ...] | None = field(default=None, repr=False)
     certified: bool = field(default=False, init=False)
     resolution: int = field(default=1, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        at: Any = self.at
+        if at is None:
+            return
+        views = tuple(at) if isinstance(at, (list, tuple)) else (at,)
+        if not views or not all(isinstance(view, Graph) for view in views):
+            raise MethodError(f"at={shown(at)}", "it is a view as a certgcl.Graph, or one for each direction",
+                              "Convert each with certgcl.Graph.of, or leave it out for the graph itself")
+        object.__setattr__(self, "at", at if isinstance(at, Graph) else views)
 
     def line_resolution(self, hidden_channels: int) -> int:
         return 1

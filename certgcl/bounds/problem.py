@@ -13,7 +13,9 @@ from certgcl.bounds.neighbourhood import Neighbourhood
 from certgcl.bounds.plan import DropPlan, LineSharing
 from certgcl.budget import AdmissibleDrops
 from certgcl.encoder import GCNWeights
+from certgcl.errors import DirectionError, MethodError
 from certgcl.graph import Graph
+from certgcl.values import shown, whole
 
 LATEST = "latest problem"
 MAX_KEPT = 1 << 18  # slots of a graph up to which it is kept; each takes about half a kilobyte there
@@ -36,6 +38,25 @@ class DropProblem:
     memory_limit: int | None = None
     neighbourhoods: dict[torch.dtype, Neighbourhood] = field(default_factory=dict, init=False, repr=False)
     _plans: dict[tuple[Any, ...], DropPlan] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.graph, Graph) or not isinstance(self.drops, AdmissibleDrops):
+            raise MethodError(f"a problem of graph {shown(self.graph)} and drops {shown(self.drops)}",
+                              "it has a certgcl.Graph and the drops that a budget allows on it",
+                              "Pass certgcl.Graph.of(graph) and EdgeDropBudget(...).on(graph)")
+        nodes, slots = self.graph.num_nodes, self.graph.col.numel()
+        if (self.drops.local.numel(), self.drops.droppable.numel()) != (nodes, slots):
+            raise MethodError(f"drops for {self.drops.local.numel()} nodes with a {self.graph!r}",
+                              "they must be those of this graph", "Pass EdgeDropBudget(...).on(graph)")
+        anchors = self.anchors
+        if not isinstance(anchors, Tensor) or anchors.is_nested or anchors.is_meta or anchors.layout != (
+                torch.strided) or anchors.dim() != 1 or anchors.dtype != torch.long or not anchors.numel() or (
+                int(anchors.min()) < 0 or int(anchors.max()) >= nodes):
+            raise MethodError(f"anchors {shown(anchors)}", f"they are a tensor of node numbers from 0 to {nodes - 1}",
+                              "Pass torch.tensor([...]) of at least one")
+        if self.memory_limit is not None:
+            whole(self.memory_limit, "memory_limit", 1, "it is a positive number of bytes", "Leave it out",
+                  error=MethodError)
 
     @classmethod
     def on(cls, graph: Graph, drops: AdmissibleDrops, anchors: Tensor,
@@ -84,6 +105,36 @@ class DropProblem:
         """``Y = X W1`` for the nodes within two hops, in the order of the inner hop's targets."""
         nodes = self.neighbourhood(weights.w1.dtype).inner.targets
         return self.graph.project(weights.w1, nodes)
+
+
+def check_call(weights: GCNWeights, problem: DropProblem, directions: Tensor, *, everywhere: bool = False) -> None:
+    """Refuse what a method cannot be called with: weights, problem and directions that do not fit each other.
+
+    Args:
+        everywhere: whether directions are needed at every node, not only up to the last anchor.
+    """
+    if not isinstance(weights, GCNWeights) or weights.w1.dtype not in (torch.float32, torch.float64):
+        raise MethodError(f"weights {shown(weights)}", "a method is called with GCNWeights in float32 or float64",
+                          "Use certgcl.read_encoder(model, graph).to(torch.float64)")
+    if not isinstance(problem, DropProblem):
+        raise MethodError(f"problem {shown(problem)}", "a method is called with a DropProblem",
+                          "Use certgcl.node_compactness, or make one of graph, drops and anchors")
+    nodes, width = problem.graph.num_nodes, weights.w2.shape[1]
+    if weights.w1.shape[0] != problem.graph.num_features:
+        raise MethodError(f"weights for {weights.w1.shape[0]} features with a graph of {problem.graph.num_features}",
+                          "both must belong together", "Pass the graph that the model was made for")
+    dense = isinstance(directions, Tensor) and not directions.is_nested and directions.layout == torch.strided
+    least = nodes if everywhere else int(problem.anchors.max()) + 1
+    if not dense or directions.dim() != 3 or not least <= directions.shape[0] <= nodes or (
+            directions.shape[2] != width) or not directions.numel() or (
+            directions.dtype, directions.device) != (weights.w1.dtype, weights.w1.device):
+        raise DirectionError(f"directions {shown(directions)}", f"a method takes ({nodes}, C, {width}) directions in "
+                             "the dtype and on the device of the weights", "Use certgcl.linear_bounds, or convert them")
+
+
+def check_width(hidden_channels: int) -> int:
+    return whole(hidden_channels, "hidden_channels", 1, "it is the width of the first layer", "Pass a positive int",
+                 error=MethodError)
 
 
 class BoundMethod(Protocol):

@@ -5,6 +5,7 @@ witness, and best-first search brings them together: it can be stopped at any ti
 exact. See :mod:`certgcl.bounds.exact.case` for how a branch is bounded.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,9 +16,10 @@ from certgcl.activation import SlopeRule
 from certgcl.bounds.degree import Degree
 from certgcl.bounds.exact.anchors import AnchorSearch, Brackets
 from certgcl.bounds.exact.workers import in_processes
-from certgcl.bounds.problem import DropProblem
+from certgcl.bounds.problem import DropProblem, check_call
 from certgcl.encoder import GCNWeights
 from certgcl.errors import MethodError
+from certgcl.values import callback, real, shown, whole
 
 ANCHORS_PER_WORKER = 128  # at least, as a process takes some seconds to start
 
@@ -48,12 +50,25 @@ class BranchAndBound:
     certified: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
-        for name in ("time_limit", "branch_limit", "tolerance"):
-            limit = getattr(self, name)
-            if limit is not None and not limit >= 0:
-                raise MethodError(f"{name}={limit!r}", "a limit is not negative", "Leave it out for the default")
-        if self.workers is not None and (type(self.workers) is not int or self.workers < 1):
-            raise MethodError(f"workers={self.workers!r}", "it counts processes", "Leave it out for the default")
+        if not isinstance(self.bound, Degree):
+            raise MethodError(f"bound={shown(self.bound)}", "a search begins with a bound of certgcl.bounds.Degree",
+                              "Leave it out for the default")
+        remedy = "Leave it out for the default"
+        if self.time_limit is not None:
+            object.__setattr__(self, "time_limit", real(self.time_limit, "time_limit", lambda limit: limit >= 0,
+                                                        "it is a number of seconds, 0 or more", remedy,
+                                                        error=MethodError))
+        if self.branch_limit is not None:
+            object.__setattr__(self, "branch_limit", whole(self.branch_limit, "branch_limit", 0,
+                                                           "it is a number of branches, 0 or more", remedy,
+                                                           error=MethodError))
+        object.__setattr__(self, "tolerance", real(self.tolerance, "tolerance", lambda share: 0 <= share < math.inf,
+                                                   "it is a share of the value, 0 or more and finite", remedy,
+                                                   error=MethodError))
+        if self.workers is not None:
+            object.__setattr__(self, "workers", whole(self.workers, "workers", 1, "it counts processes", remedy,
+                                                      error=MethodError))
+        callback(self.progress, "progress", MethodError)
 
     @property
     def name(self) -> str:
@@ -70,6 +85,7 @@ class BranchAndBound:
         return self.bound.rules(hidden_channels)
 
     def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+        check_call(weights, problem, directions)
         brackets = [self.brackets(weights, problem, each) for each in directions.unbind(1)]
         return torch.stack([bracket.lower for bracket in brackets], dim=1)
 
