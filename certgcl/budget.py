@@ -12,6 +12,7 @@ from certgcl.coverage import binomial_quantile, jointly_covering_level, poisson_
 from certgcl.errors import BudgetError
 from certgcl.graph import Graph
 from certgcl.validation import check_edge_index
+from certgcl.values import INTEGERS, choice, dense, flag, numbers, shown
 
 BudgetLike: TypeAlias = Union["EdgeDropBudget", int, float, Sequence[int], Tensor]
 Rule = Literal["expected", "coverage"]
@@ -63,10 +64,11 @@ class EdgeDropBudget:
 
     def __init__(self, local: int | Sequence[int] | Tensor | None = None, total: int | None = None) -> None:
         self._local: Tensor | DropRate | DropProbabilities | None = None if local is None else _counts(local, "local")
-        if total is not None and _counts(total, "total").dim() != 0:
-            raise BudgetError(f"total={total!r}", "it is one integer for the whole graph",
+        whole = None if total is None else _counts(total, "total")
+        if whole is not None and whole.dim() != 0:
+            raise BudgetError(f"total={shown(total)}", "it is one integer for the whole graph",
                               "Use local= for a budget per node")
-        self.total = None if total is None else int(total)
+        self.total = None if whole is None else int(whole)
 
     @classmethod
     def from_drop_rate(cls, rate: float, rule: Rule | None = None, coverage: float | None = None,
@@ -116,6 +118,7 @@ class EdgeDropBudget:
         An edge is droppable when both ends have ``q >= 1`` and ``Q >= 1``; then ``q_i <- min(q_i, Q, droppable edges
         at i)``, until nothing changes. No admissible set is lost, and bounds get tighter.
         """
+        graph = Graph.of(graph)
         total = graph.num_edges if self.total is None else min(self.total, graph.num_edges)
         requested = self._requested(graph).minimum(graph.degree)
         local = requested.clamp(max=total)
@@ -157,7 +160,7 @@ class DropRate:
 
     def __post_init__(self) -> None:
         if not _is_share(self.rate):
-            raise BudgetError(f"drop rate {self.rate!r}", "a rate lies strictly between 0 and 1",
+            raise BudgetError(f"drop rate {shown(self.rate)}", "a rate lies strictly between 0 and 1",
                               "Use EdgeDropBudget(local=...) for counts")
 
     def on(self, graph: Graph) -> Tensor:
@@ -183,11 +186,16 @@ class DropProbabilities:
             if not isinstance(value, Tensor):
                 raise BudgetError(f"{name} of type {type(value).__name__}", "it must be a torch.Tensor",
                                   "Convert with torch.as_tensor")
+            dense(value, name, BudgetError)
+        if not self.probability.dtype.is_floating_point:
+            raise BudgetError(f"probabilities of dtype {self.probability.dtype}", "they are floating-point numbers",
+                              "Convert with probability.float()")
         if self.edge_index.dim() != 2 or self.probability.shape != self.edge_index.shape[1:]:
             raise BudgetError(f"probabilities of shape {tuple(self.probability.shape)} for an edge_index of shape "
                               f"{tuple(self.edge_index.shape)}", "there must be one per column of edge_index",
                               "Repeat the value for both directions")
-        outside = self.probability[~((self.probability >= 0) & (self.probability <= 1))]
+        given = self.probability.double()
+        outside = given[~((given >= 0) & (given <= 1))]
         if outside.numel():
             raise BudgetError(f"drop probability {float(outside[0]):g}", "probabilities lie in [0, 1]", "Clamp them")
 
@@ -231,16 +239,17 @@ def _is_share(value: Any) -> bool:
 
 
 def _rule(rule: Rule | None, coverage: float | None, jointly: bool) -> tuple[Rule, float]:
+    if rule is not None:
+        choice(rule, "rule", ("expected", "coverage"), BudgetError)
+    flag(jointly, "jointly", BudgetError)
     chosen: Rule = rule or ("expected" if coverage is None and not jointly else "coverage")
-    if chosen not in ("expected", "coverage"):
-        raise BudgetError(f"rule {rule!r}", "rules are 'expected' and 'coverage'", "Pick one")
     if chosen == "expected" and (coverage is not None or jointly):
-        found = "jointly=True" if coverage is None else f"coverage={coverage!r}"
+        found = "jointly=True" if coverage is None else f"coverage={shown(coverage)}"
         raise BudgetError(f"{found} with rule='expected'", "the expected number of drops covers no stated share of the "
                           "views", "Use rule='coverage'")
     level = 0.99 if coverage is None else coverage
     if not _is_share(level):
-        raise BudgetError(f"coverage={coverage!r}", "a coverage lies strictly between 0 and 1", "Try 0.99")
+        raise BudgetError(f"coverage={shown(coverage)}", "a coverage lies strictly between 0 and 1", "Try 0.99")
     return chosen, level
 
 
@@ -248,19 +257,17 @@ def _counts(value: Any, name: str) -> Tensor:
     """``value`` as non-negative integers: a scalar, or one per node."""
     rule = "a budget is a number of edges, one integer or one per node"
     way_out = "Use from_drop_rate(...) for a share of the edges"
-    try:
-        counts = torch.as_tensor(value)
-    except (TypeError, ValueError, RuntimeError):
-        raise BudgetError(f"{name}={value!r}", rule, way_out) from None
-    if counts.dtype == torch.bool or counts.dtype.is_complex or counts.dim() > 1:
-        shown = f"={value!r}" if counts.dim() == 0 else f" of dtype {counts.dtype} and shape {tuple(counts.shape)}"
-        raise BudgetError(f"{name}{shown}", rule, way_out)
+    counts = numbers(value, name, rule, way_out, error=BudgetError)
+    if not (counts.dtype.is_floating_point or counts.dtype in INTEGERS) or counts.dim() > 1:
+        words = f"={shown(value)}" if counts.dim() == 0 else f" of dtype {counts.dtype} and shape {tuple(counts.shape)}"
+        raise BudgetError(f"{name}{words}", rule, way_out)
     if counts.dtype.is_floating_point:
-        flat = counts.flatten()
+        flat = counts.double().flatten()
         worst = torch.cat([flat[flat != flat.floor()], flat])  # a fraction if there is one, else 2.0 and the like
         found = f"the value {float(worst[0]):.6}" if worst.numel() else f"dtype {counts.dtype}"
         raise BudgetError(f"{name} with {found}", "budgets must be integers", way_out)
+    counts = counts.long()  # an unsigned number beyond all counts turns negative
     if counts.numel() and int(counts.min()) < 0:
         raise BudgetError(f"{name} with the value {int(counts.min())}", "budgets must not be negative",
                           "Use 0 to forbid drops, None for no limit")
-    return counts.long().clone()  # the caller's own may change
+    return counts.clone()  # the caller's own may change

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
-from certgcl.errors import InputError
+from certgcl.values import real, whole
+
+FURTHEST = 1e300  # from zero, so that differences stay finite
 
 
 @dataclass(frozen=True)
@@ -18,13 +20,21 @@ class Ramp:
     first: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, epochs in (("start", self.start), ("length", self.length)):
-            if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 0:
-                raise InputError(f"{name}={epochs!r} of a ramp", "epochs are counted from 0", "Pass an int")
+        for name in ("first", "last"):
+            object.__setattr__(self, name, real(getattr(self, name), name, lambda value: abs(value) <= FURTHEST,
+                                                "a ramp leads from one finite number to another", "Pass two numbers"))
+        for name in ("start", "length"):
+            object.__setattr__(self, name, whole(getattr(self, name), name, 0, "epochs of a ramp are counted from 0",
+                                                 "Pass an int"))
 
     def at(self, epoch: int) -> float:
+        epoch = check_epoch(epoch)
         done = 1.0 if epoch >= self.start + self.length else max(0, epoch - self.start) / max(1, self.length)
         return self.first + done * (self.last - self.first)
+
+
+def check_epoch(epoch: int) -> int:
+    return whole(epoch, "epoch", 0, "epochs are counted from 0", "Pass an int")
 
 
 def value_at(schedule: float | Ramp, epoch: int) -> float:

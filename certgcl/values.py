@@ -164,10 +164,11 @@ def numbers(value: Any, name: str, rule: str, remedy: str, *, error: Kind = Inpu
         dense(value, name, error)
     elif isinstance(value, (str, bytes, dict)):
         raise error(f"{name}={shown(value)}", rule, remedy)
-    # Arrays that are read-only are copied: torch would warn that it can write to them all the same.
-    copied = isinstance(value, np.ndarray) and not value.flags.writeable
+    array = np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else None
+    if array is not None and not array.flags.writeable:  # torch would warn that it can write to it all the same
+        array = array.copy()
     try:
-        given = torch.as_tensor(value.copy() if copied else value, device=device)
+        given = torch.as_tensor(value if array is None else array, device=device)
     except (TypeError, ValueError, RuntimeError, OverflowError) as reason:
         raise error(f"{name}={shown(value)} ({_first_line(reason)})", rule, remedy) from reason
     return dense(given, name, error)

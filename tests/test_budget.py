@@ -295,7 +295,8 @@ def test_a_coverage_lies_between_0_and_1(coverage: Any) -> None:
 
 
 @pytest.mark.parametrize(("settings", "message"), [
-    ({"rule": "mean"}, "rule 'mean'.*'expected' and 'coverage'"),
+    ({"rule": "mean"}, "rule='mean'.*expected, coverage"),
+    ({"rule": ""}, "rule=''"), ({"rule": []}, r"rule=\[\]"), ({"jointly": 1}, "jointly=1"), ({"jointly": "no"}, "'no'"),
     ({"rule": "expected", "coverage": 0.9}, "coverage=0.9 with rule='expected'"),
     ({"rule": "expected", "jointly": True}, "jointly=True with rule='expected'"),
 ])
@@ -338,3 +339,19 @@ def test_probabilities_are_for_the_edges_of_the_graph(graph: Graph) -> None:
     outside = EdgeDropBudget.from_drop_probabilities(graph.edge_index + 3, torch.full((10,), 0.4))
     with pytest.raises(GraphError, match="node index 6"):
         outside.on(graph)
+
+
+@pytest.mark.parametrize("budget", [
+    True, np.True_, [True] * 6, "1", b"1", "111111", {0: 1}, None, -0.0, 0.0, 1.0, 2.0, float(np.nextafter(1, 2)),
+    float("nan"), np.float32("nan"), np.array(0.5), torch.tensor(2.0), np.array([1.0] * 6), 2**70,
+    np.array([2**64 - 1] * 6, dtype=np.uint64), torch.ones(6, dtype=torch.long, device="meta"),
+    torch.ones(6, dtype=torch.long).to_sparse(), [[1] * 6], (number for number in range(6))])
+def test_no_budget_is_read_as_something_else(budget: Any) -> None:
+    with pytest.raises(BudgetError):
+        EdgeDropBudget.of(budget) if budget is not None else EdgeDropBudget.from_drop_rate(budget)
+
+
+@pytest.mark.parametrize("budget", [1, np.int8(1), np.uint64(1), np.array(1), torch.tensor(1), [1] * 6, (1,) * 6,
+                                    np.ones(6, dtype=np.uint64), torch.ones(6, dtype=torch.uint8)])
+def test_counts_of_any_integer_type_are_counts(graph: Graph, budget: Any) -> None:
+    assert EdgeDropBudget.of(budget).on(graph).same(EdgeDropBudget(local=1).on(graph))

@@ -1,5 +1,7 @@
 """Ramps."""
 
+from typing import Any
+
 import pytest
 
 from certgcl.errors import InputError
@@ -28,3 +30,17 @@ def test_a_number_is_its_own_schedule() -> None:
 def test_epochs_are_counted(settings: dict[str, int]) -> None:
     with pytest.raises(InputError, match="of a ramp"):
         Ramp(0.4, **settings)
+
+
+@pytest.mark.parametrize("settings", [
+    {"last": float("nan")}, {"last": float("inf")}, {"last": True}, {"last": "0.4"}, {"last": None}, {"last": 1e308},
+    {"last": 0.4, "first": float("nan")}, {"last": 0.4, "start": 2.0}, {"last": 0.4, "length": "3"}])
+def test_a_ramp_leads_from_number_to_number(settings: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        Ramp(**settings)
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.0, True, None, "1", float("nan")])
+def test_a_ramp_is_asked_about_epochs(epoch: Any) -> None:
+    with pytest.raises(InputError, match="epoch="):
+        Ramp(0.4).at(epoch)
