@@ -1,6 +1,6 @@
 """Simple undirected graphs with node features, validated once and then trusted by every other module."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
@@ -11,7 +11,16 @@ from torch_geometric.data import Data
 from certgcl.errors import GraphError
 from certgcl.features import Features
 from certgcl.sparse import ConstantMatrix, csr_matrix
-from certgcl.validation import CLEAN, check_features, check_parts, features_and_edges, is_networkx, networkx_parts
+from certgcl.validation import (
+    CLEAN,
+    check_features,
+    check_parts,
+    check_rows,
+    features_and_edges,
+    is_networkx,
+    networkx_parts,
+)
+from certgcl.values import INTEGERS, flag, floating, shown, usable_device
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -31,12 +40,34 @@ class Graph:
         rowptr: start of each node's slots, ``(N + 1,)``.
         col: neighbour of each slot, ``(2 |E|,)``.
 
-    Build one with :meth:`of`, which validates; the constructor trusts its arguments.
+    Build one with :meth:`of`, which says what is wrong with edges; the constructor checks that its rows are those of
+    a graph.
     """
 
     x: Tensor
     rowptr: Tensor
     col: Tensor
+
+    def __post_init__(self) -> None:
+        check_rows(self.x, self.rowptr, self.col)
+        x, start, slots = check_features(self.x), self.rowptr.cpu(), self.col.numel()
+        if int(start[0]) or int(start[-1]) != slots or bool((start.diff() < 0).any()):
+            raise GraphError(f"rowptr {shown(self.rowptr)} for {slots} slots", "it must grow from 0 to the number of "
+                             "slots", "Build graphs with Graph.of or Graph.from_edges")
+        again = Graph.from_edges(x, self.edge_index)
+        if not torch.equal(again.col, self.col):
+            raise GraphError("neighbours out of order", "those of a node are in increasing order",
+                             "Build graphs with Graph.of or Graph.from_edges")
+        object.__setattr__(self, "x", x)
+
+    @classmethod
+    def trusted(cls, x: Tensor, rowptr: Tensor, col: Tensor) -> "Graph":
+        """A graph from parts of one that was validated: only types and shapes are checked."""
+        check_rows(x, rowptr, col)
+        graph = object.__new__(cls)
+        for name, part in (("x", x), ("rowptr", rowptr), ("col", col)):
+            object.__setattr__(graph, name, part)
+        return graph
 
     # -- construction ------------------------------------------------------------------------------
 
@@ -79,7 +110,7 @@ class Graph:
                 f"{CLEAN}, as does torch_geometric.utils.to_undirected for this alone",
             )
         row, col = edge_index[:, order]
-        return cls(x, _row_pointer(row, n), col.contiguous())
+        return cls.trusted(x, _row_pointer(row, n), col.contiguous())
 
     @classmethod
     def from_networkx(cls, graph: "nx.Graph", x: Any = None) -> "Graph":
@@ -153,10 +184,35 @@ class Graph:
 
     def has_edge(self, i: Tensor, j: Tensor) -> Tensor:
         """Whether nodes are joined, pair by pair."""
+        i, j = self._nodes(i, "i"), self._nodes(j, "j")
+        if i.shape != j.shape and 0 not in (i.dim(), j.dim()):
+            raise GraphError(f"nodes of shapes {tuple(i.shape)} and {tuple(j.shape)}", "they are compared pair by pair",
+                             "Pass as many of the one as of the other, or one for all")
         if not self.col.numel():
-            return torch.zeros_like(i, dtype=torch.bool)
+            return torch.zeros_like(i + j, dtype=torch.bool)
         slots, wanted = self.row * self.num_nodes + self.col, i * self.num_nodes + j
         return slots[torch.searchsorted(slots, wanted).clamp(max=len(slots) - 1)] == wanted
+
+    def _nodes(self, nodes: Any, name: str) -> Tensor:
+        """Node numbers as int64, each of them that of a node."""
+        if not isinstance(nodes, Tensor) or nodes.is_nested or nodes.is_meta or nodes.layout != torch.strided or (
+                nodes.dtype not in INTEGERS):
+            raise GraphError(f"{name} {shown(nodes)}", "it is a tensor of node numbers", "Pass torch.tensor([...])")
+        nodes = nodes.long()
+        if nodes.numel() and (int(nodes.min()) < 0 or int(nodes.max()) >= self.num_nodes):
+            raise GraphError(f"{name} with nodes from {int(nodes.min())} to {int(nodes.max())}",
+                             f"nodes are numbered 0 to {self.num_nodes - 1}", "Leave the others out")
+        return nodes
+
+    def _matrix(self, values: Any, name: str, rows: int) -> None:
+        """Refuse what cannot be multiplied: torch knows sparse products in float32 and float64 alone."""
+        if not isinstance(values, Tensor) or values.is_nested or values.is_meta or values.layout != torch.strided or (
+                values.dim() != 2 or values.shape[0] != rows or values.dtype not in (torch.float32, torch.float64)):
+            raise GraphError(f"{name} {shown(values)}", f"it is a dense matrix of {rows} rows in float32 or float64",
+                             "Convert it, for example with .to(torch.float32)")
+        if values.device != self.col.device:
+            raise GraphError(f"{name} on {values.device} for a graph on {self.col.device}",
+                             "both must be on one device", f"Move it with .to({str(self.col.device)!r})")
 
     @property
     def edge_index(self) -> Tensor:
@@ -165,6 +221,8 @@ class Graph:
 
     def gcn_matrix(self, dtype: torch.dtype = torch.float64) -> Tensor:
         """``Â = D^(-1/2) (A + I) D^(-1/2)`` with ``D_i = d_i + 1``, as PyG's ``gcn_norm`` has it; sparse CSR."""
+        if floating(dtype, "dtype", GraphError) is None:
+            raise GraphError("dtype=None", "a matrix has a dtype", "Leave it out for torch.float64")
         n, device = self.num_nodes, self.col.device
         loop = torch.arange(n, device=device)
         row, col = torch.cat([self.row, loop]), torch.cat([self.col, loop])
@@ -180,10 +238,15 @@ class Graph:
 
     def project(self, weight: Tensor, nodes: Tensor | None = None, *, absolute: bool = False) -> Tensor:
         """``X W`` (or ``|X| W``) in the dtype of ``weight``, for ``nodes`` or all, ``(nodes, outputs)``."""
-        return self.features.project(weight, nodes, absolute=absolute)
+        self._matrix(weight, "weight", self.num_features)
+        nodes = None if nodes is None else self._nodes(nodes, "nodes")
+        if nodes is not None and nodes.dim() != 1:
+            raise GraphError(f"nodes {shown(nodes)}", "they are a list of node numbers", "Pass a vector")
+        return self.features.project(weight, nodes, absolute=flag(absolute, "absolute", GraphError))
 
     def propagate(self, values: Tensor) -> Tensor:
         """``Â V`` with the matrix of :meth:`gcn_matrix`, ``(N, C)``; its gradient uses that Â is symmetric."""
+        self._matrix(values, "values", self.num_nodes)
         dtype = values.dtype
         if dtype not in self._neighbour_weights:
             scale = (self.degree + 1).to(dtype).rsqrt()
@@ -198,13 +261,17 @@ class Graph:
 
     def with_edges(self, rowptr: Tensor, col: Tensor) -> "Graph":
         """The same nodes and features with other edges, which are trusted: the way views are made."""
-        view = Graph(self.x, rowptr, col)
+        view = Graph.trusted(self.x, rowptr, col)
         view.__dict__["features"] = self.features
         return view
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Graph":
         """The same graph on another device, or with features of another dtype."""
-        return Graph(self.x.to(device=device, dtype=dtype), self.rowptr.to(device), self.col.to(device))
+        place, dtype = usable_device(device, error=GraphError), floating(dtype, "dtype", GraphError)
+        x = self.x.to(device=place, dtype=dtype)
+        if dtype is not None and dtype != self.x.dtype:
+            x = check_features(x)  # a number may be beyond a smaller type
+        return Graph.trusted(x, self.rowptr.to(place), self.col.to(place))
 
     def with_features(self, x: Tensor) -> "Graph":
         """The same edges with other features."""
@@ -215,7 +282,7 @@ class Graph:
         if x.device != self.col.device:
             raise GraphError(f"features on {x.device} for a graph on {self.col.device}", "both must be on one device",
                              f"Move them with x.to({str(self.col.device)!r})")
-        return replace(self, x=x)
+        return Graph.trusted(x, self.rowptr, self.col)
 
     def view(self, source: "GraphLike | Tensor") -> "Graph":
         """A validated graph with the same nodes and features; an ``edge_index`` alone gets the features of this one."""

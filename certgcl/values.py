@@ -22,6 +22,7 @@ LARGEST = (1 << 63) - 1  # whole number that torch and files can hold
 WIDEST = 1 << 20  # channels of a layer, far above what memory can hold twice
 INTEGERS = frozenset({torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32,
                       torch.uint64})
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _LONGEST = 100  # characters of a value in a message
 
 
@@ -170,19 +171,19 @@ def numbers(value: Any, name: str, rule: str, remedy: str, *, error: Kind = Inpu
     try:
         given = torch.as_tensor(value if array is None else array, device=device)
     except (TypeError, ValueError, RuntimeError, OverflowError) as reason:
-        raise error(f"{name}={shown(value)} ({_first_line(reason)})", rule, remedy) from reason
+        raise error(f"{name}={shown(value)} ({first_line(reason)})", rule, remedy) from reason
     return dense(given, name, error)
 
 
-def _first_line(reason: Exception) -> str:
+def first_line(reason: Exception) -> str:
+    """What an error of another library says, cut to a line."""
     return (str(reason).splitlines() or [""])[0][:_LONGEST]
 
 
 def floating(value: Any, name: str, error: Kind = InputError) -> torch.dtype | None:
     """A floating-point dtype of torch that can be computed with, or None."""
-    known = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-    if value is not None and not (isinstance(value, torch.dtype) and value in known):
-        raise error(f"{name}={shown(value)}", f"it is one of {', '.join(map(str, known))}", "Try torch.float64")
+    if value is not None and not (isinstance(value, torch.dtype) and value in FLOATS):
+        raise error(f"{name}={shown(value)}", f"it is one of {', '.join(map(str, FLOATS))}", "Try torch.float64")
     return value
 
 
@@ -208,6 +209,6 @@ def usable_device(value: Any, name: str = "device", error: Kind = InputError) ->
         try:
             torch.empty(0, device=found)
         except (RuntimeError, AssertionError, ModuleNotFoundError) as reason:  # by which torch says that it is not
-            raise error(f"{name}={shown(value)} ({_first_line(reason)})", "the device must be there",
+            raise error(f"{name}={shown(value)} ({first_line(reason)})", "the device must be there",
                         "Use another, or 'cpu'") from reason
     return found

@@ -300,7 +300,7 @@ def test_cleaned_mends_edges_only(case: str) -> None:
 
 
 def test_other_features_must_be_on_the_device_of_the_edges(graph: Graph) -> None:
-    elsewhere = Graph(graph.x, graph.rowptr.to("meta"), graph.col.to("meta"))
+    elsewhere = Graph.trusted(graph.x, graph.rowptr.to("meta"), graph.col.to("meta"))
     with pytest.raises(GraphError, match="features on cpu for a graph on meta"):
         elsewhere.with_features(graph.x)
 
