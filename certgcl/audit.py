@@ -1,4 +1,4 @@
-"""Bounds put to the test on one's own encoder and graph: no admissible view that is tried may fall below them."""
+"""Bounds put to the test on one's own model and graph: no admissible view that is tried may fall below them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from certgcl.graph import Graph, GraphLike
 from certgcl.methods.views import EdgeDropper
 from certgcl.out_of_memory import told_when_out_of_memory
 from certgcl.reading import ModelLike, read_encoder
+from certgcl.running import Runner
 from certgcl.search import ReceptiveField, greedy_drop
 
 DROP_PROBABILITY = 0.9  # of the sampled views, which then are as far from the graph as the budget lets them
@@ -31,33 +32,51 @@ class AuditReport:
         lowest: the least value that any view gave, for each anchor of the certificate, ``(A,)``.
         sampled: how many random views there were.
         searched: the anchors that drops were searched for, as positions in ``certificate.nodes``.
+        ran: what was run on every view, in words.
     """
 
     certificate: Certificate
     lowest: Tensor
     sampled: int
     searched: Tensor
+    ran: str
+
+    @property
+    def gap(self) -> Tensor:
+        """How far the least value is above the bound, ``(A,)``: an upper limit of how loose the bound is.
+
+        Zero where the value is below the bound by no more than rounding explains.
+        """
+        gap = self.lowest - self.certificate.lower
+        return torch.where(self.slack >= 0, gap.clamp(min=0), gap)
+
+    @property
+    def allowance(self) -> Tensor:
+        """What rounding explains, in the bound and in the run of the model, ``(A,)``."""
+        run_error: Tensor | float = getattr(self.certificate, "run_error", 0.0)
+        return self.certificate.rounding + run_error
 
     @property
     def slack(self) -> Tensor:
-        """How far the least value is above the bound, ``(A,)``."""
-        return self.lowest - self.certificate.lower
+        """How far the least value is above what rounding explains, ``(A,)``: below zero is a violation."""
+        return self.lowest - self.certificate.lower + self.allowance
 
     @property
     def violations(self) -> Tensor:
         """The nodes with a value below their bound by more than rounding explains; none, if the bound is one."""
-        return self.certificate.nodes[~(self.slack >= -self.certificate.rounding)]
+        return self.certificate.nodes[~(self.slack >= 0)]
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, as JSON can hold them."""
-        searched = self.slack[self.searched]
+        searched = self.gap[self.searched]
         return {
-            "method": self.certificate.method, "certified": self.certificate.certified,
+            "method": self.certificate.method, "certified": self.certificate.certified, "ran": self.ran,
             "nodes": len(self.lowest), "views_sampled": self.sampled, "views_searched": len(searched),
             "violations": len(self.violations), "violated_nodes": self.violations.tolist(),
-            "smallest_slack": float(self.slack.min()), "mean_gap": float(self.slack.mean()),
+            "smallest_slack": float(self.slack.min()), "largest_allowance": float(self.allowance.max()),
+            "mean_gap": float(self.gap.mean()),
             "mean_gap_searched": float(searched.mean()) if len(searched) else None,
-            "mean_drop_searched": float((self.certificate.nominal - self.lowest)[self.searched].mean())
+            "mean_drop_searched": float((self.certificate.nominal - self.lowest)[self.searched].clamp(min=0).mean())
             if len(searched) else None,
         }
 
@@ -66,8 +85,10 @@ class AuditReport:
         lines = [
             f"{found['method']}: {found['violations']} violations at {found['nodes']} nodes in "
             f"{found['views_sampled']} sampled and {found['views_searched']} searched views",
-            f"  smallest slack  {found['smallest_slack']:.4g}  (lowest value found - bound)",
-            f"  mean gap        {found['mean_gap']:.4g}",
+            f"  run on each     {self.ran}",
+            f"  smallest slack  {found['smallest_slack']:.4g}  (lowest value found - bound + what rounding explains, "
+            f"{found['largest_allowance']:.2g} at most)",
+            f"  mean gap        {found['mean_gap']:.4g}  (lowest value found - bound)",
         ]
         if len(self.searched):
             lines.append(f"  where searched  {found['mean_gap_searched']:.4g}  (the lowest value found there is "
@@ -83,8 +104,10 @@ def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: st
     """Certify nodes, then look for views that break the certificate.
 
     Every other sampled view drops as much as fits everywhere, the others exactly the budget of one anchor around it.
-    Searched views drop what lowers the value of one anchor most (:func:`certgcl.search.greedy_drop`). The encoder is
-    run on each view as a whole, and all anchors are checked in it. No violation is no proof; one is a counterexample.
+    Searched views drop what lowers the value of one anchor most (:func:`certgcl.search.greedy_drop`), by the weights
+    that were read out of the model. The model itself, in its own precision, is run on each view as a whole and on the
+    graph as it is, and all anchors are checked in it: so a model that was misread shows, too. Where ``model`` is
+    weights alone, they are run. No violation is no proof; one is a counterexample.
 
     Args:
         samples: how many random views.
@@ -103,20 +126,25 @@ def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: st
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
             raise InputError(f"{name}={count!r}", "it counts views", "Give an integer, 0 or more")
     graph = Graph.of(graph)
-    weights = read_encoder(model, graph).to(torch.float64)
-    budget = EdgeDropBudget.of(budgets)
-    certificate = node_compactness(weights, graph, budget, method=method, nodes=nodes)
-    views = _Views(graph, budget.on(graph), weights, certificate)
-    lowest, searched = certificate.nominal.clone(), []
+    read, budget = read_encoder(model, graph), EdgeDropBudget.of(budgets)
+    runner, weights = Runner.of(model, read, graph), read.to(torch.float64)
+    certificate = node_compactness(model, graph, budget, method=method, nodes=nodes)
+    views, searched = _Views(graph, budget.on(graph), weights, certificate), []
     with torch.random.fork_rng(devices=[graph.col.device] if graph.col.is_cuda else []):
         torch.manual_seed(seed)
+        lowest = _values(runner, graph, certificate)
         for done, (view, position) in enumerate(views.drawn(samples, searches), start=1):
-            values = (weights.embed(view)[certificate.nodes] * certificate.directions).sum(dim=1)
-            lowest = lowest.minimum(values)
+            lowest = lowest.minimum(_values(runner, view, certificate))
             searched += [] if position is None else [position]
             if progress is not None:
                 progress(done, samples + searches)
-    return AuditReport(certificate, lowest, samples, torch.tensor(searched, dtype=torch.long, device=graph.col.device))
+    positions = torch.tensor(searched, dtype=torch.long, device=graph.col.device)
+    return AuditReport(certificate, lowest, samples, positions, str(runner))
+
+
+def _values(runner: Runner, view: Graph, certificate: Certificate) -> Tensor:
+    """``w · z`` of every anchor on a view, ``(A,)``."""
+    return (runner.embed(view)[certificate.nodes] * certificate.directions).sum(dim=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,6 +40,27 @@ def test_options_reach_the_audit() -> None:
                           searches=2).to_dict()
 
 
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    trained = run("train", "--dataset", "karate", "--regularizer", "none", "--epochs", "2", "--out", str(folder))
+    assert trained.exit_code == 0, trained.stderr
+    return folder
+
+
+def test_a_run_is_audited_by_its_module(run_folder: Path) -> None:
+    found = json_of("audit", "--run", str(run_folder), "--budget", "1", "--samples", "4", "--searches", "2")
+    assert found["ran"] == "the module itself, a GCNEncoder in float32"
+    assert "the weights, in float64" in run(*AUDIT).stdout
+
+
+def test_a_run_whose_two_encoders_differ_is_refused(run_folder: Path) -> None:
+    WEIGHTS.save(run_folder / "encoder.npz")
+    refused = run("audit", "--run", str(run_folder), "--budget", "1")
+    assert refused.exit_code == 1
+    assert "with another w1 in encoder.npz than in method.pt" in plain(refused.stderr)
+
+
 def test_many_nodes_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(command.__globals__, "MOST_NODES", 7)
     assert json_of(*AUDIT)["nodes"] == 7

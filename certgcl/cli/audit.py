@@ -1,5 +1,6 @@
-"""``certgcl audit``: the bounds put to the test on one's own encoder and graph."""
+"""``certgcl audit``: the bounds put to the test on one's own model and graph."""
 
+from pathlib import Path
 from typing import Annotated
 
 import torch
@@ -23,8 +24,12 @@ from certgcl.cli.arguments import (
 )
 from certgcl.cli.outcome import FAILED, outcome, show
 from certgcl.cli.progress import Bar
+from certgcl.cli.source import ENCODER, METHOD, method_of
 from certgcl.encoder import GCNWeights
+from certgcl.errors import CheckpointError
 from certgcl.graph import Graph
+from certgcl.methods import ContrastiveMethod
+from certgcl.reading import ModelLike
 
 MOST_NODES = 1000  # unless the user names them
 
@@ -48,8 +53,9 @@ def audit(
 ) -> None:
     """Look for admissible views in which a node falls below its bound.
 
-    Nodes are certified; then the encoder is run on random views inside the budget, and on views that a greedy search
-    makes for single nodes. Exit code 1 if any value is below its bound by more than rounding explains.
+    Nodes are certified; then the model is run on random views inside the budget, and on views that a greedy search
+    makes for single nodes: the trained module itself with --run, the weights with --weights, which are all that their
+    file holds. Exit code 1 if any value is below its bound by more than rounding explains.
 
     **Examples**
 
@@ -65,13 +71,27 @@ def audit(
         with Bar("auditing", words="certifying") as bar:
             loaded = Graph.of(source.load(data_root))
             report = audits.audit(
-                GCNWeights.load(encoder), loaded, drops, method=method, samples=samples, searches=searches, seed=seed,
+                _model(run, encoder), loaded, drops, method=method, samples=samples, searches=searches, seed=seed,
                 nodes=_drawn(loaded, seed) if chosen is None else chosen,
                 progress=lambda done, whole: bar.show(done, whole, f"{done:,}/{whole:,} views"),
             )
         show(as_json, report.to_dict(), str(report))
     if len(report.violations):
         raise typer.Exit(FAILED)
+
+
+def _model(run: Path | None, encoder: Path) -> ModelLike:
+    """What is run: the module of a run, which must have the weights that ``certgcl certify`` reads."""
+    weights = GCNWeights.load(encoder)
+    if run is None:
+        return weights
+    method = ContrastiveMethod.load(method_of(run))
+    of_module = method.fitted_encoder().weights()
+    for (name, one), (_, other) in zip(weights.named_tensors(), of_module.named_tensors(), strict=True):
+        if not torch.equal(one.double(), other.double()):
+            raise CheckpointError(f"{run} with another {name} in {ENCODER} than in {METHOD}",
+                                  "both files hold the trained encoder", "Bring both back from one copy of the run")
+    return method
 
 
 def _drawn(graph: Graph, seed: int) -> Tensor:
