@@ -88,15 +88,20 @@ class Ledger:
 
         Drops are measured in units of ``scale``, by default the :func:`size` of the case.
         """
-        tally = self.tallies[method]
         wrong = violations(case, lower, truth)
-        tally.cases += 1
-        tally.nodes += case.nodes
-        tally.violations += len(wrong)
         scale = scale or size(case)
-        tally.drop += float((clean - lower).sum()) / scale
-        tally.true_drop += float((clean - truth).sum()) / scale
+        self.record(method, case.nodes, len(wrong), float((clean - lower).sum()) / scale,
+                    float((clean - truth).sum()) / scale)
         return wrong
+
+    def record(self, row: str, nodes: int, violated: int, drop: float, true_drop: float) -> None:
+        """Add a case to a row of the table; drops summed over its nodes."""
+        tally = self.tallies[row]
+        tally.cases += 1
+        tally.nodes += nodes
+        tally.violations += violated
+        tally.drop += drop
+        tally.true_drop += true_drop
 
     def note(self, name: str, value: Any) -> None:
         self.notes[name] = value
