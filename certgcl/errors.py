@@ -40,6 +40,10 @@ class DirectionError(InputError):
     """Directions whose shape or values do not fit the encoder and the anchors."""
 
 
+class ClassifierError(InputError):
+    """A classifier whose prediction is not known to be the class of the largest linear score."""
+
+
 class MethodError(InputError):
     """A bound method that does not exist or does not apply."""
 
