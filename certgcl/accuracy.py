@@ -4,18 +4,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from certgcl.bounds import BoundMethod
-from certgcl.budget import BudgetLike, EdgeDropBudget
+from certgcl.bounds.magnitude import largest_embeddings
+from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
+from certgcl.classifier import LinearClassifier, read_classifier
 from certgcl.compactness import linear_bounds
 from certgcl.encoder import GCNWeights
 from certgcl.errors import InputError
 from certgcl.graph import Graph, GraphLike
 from certgcl.out_of_memory import told_when_out_of_memory
+from certgcl.question import check_anchors
 from certgcl.reading import ModelLike, read_encoder
 from certgcl.search import ReceptiveField, Search
+
+_RULE = "there is one integer or string class for each of {} nodes"
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +61,7 @@ class CertifiedAccuracy:
 
 
 @told_when_out_of_memory()
-def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: Tensor, budgets: BudgetLike, *,
+def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: Any, budgets: BudgetLike, *,
                        nodes: Tensor | Sequence[int] | None = None, method: str | BoundMethod = "degree",
                        search: bool = True) -> CertifiedAccuracy:
     """How much of the accuracy of a linear classifier on the embeddings no admissible drop can take away.
@@ -63,12 +69,18 @@ def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: T
     The prediction of node i stays y if every margin ``(v_y - v_c) · z_i(S) + (a_y - a_c)`` stays above zero, for each
     other class c with weights v and intercept a: linear functionals of the embedding, which are bounded one by one.
 
+    ``certified`` says: for every admissible drop set S the classifier's own ``predict`` returns y at the embedding
+    ``z_i(S)`` of the model in exact arithmetic, rounded to the coarser of the model's and the classifier's precision,
+    and in that precision, whatever the order of its sums. A tie certifies nothing.
+
     Args:
         model: the encoder, as in :func:`certgcl.node_compactness`.
-        classifier: fitted on the embeddings as they are (not normalised): scikit-learn's ``LogisticRegression`` or
-            anything with ``coef_``, ``intercept_`` and ``classes_``; or a weight matrix ``(classes, d)``; or a pair of
-            that and intercepts ``(classes,)``.
-        y: the true class of every node, ``(N,)``.
+        classifier: fitted on the embeddings as they are (not normalised): one of scikit-learn's linear classifiers, or
+            a ``Pipeline`` that scales first; an ``nn.Linear``, whose classes are 0, 1, …; a weight matrix
+            ``(classes, d)``; or a pair of that and intercepts ``(classes,)``. What is not known to predict the class of
+            the largest linear score, or differs from it where it is tried, raises ``ClassifierError``.
+        y: the true class of every node, ``(N,)``: integers, or strings if those are the classifier's labels. Only those
+            of ``nodes`` must be labels the classifier knows.
         nodes: those that count, a mask or numbers; all by default.
         search: look for drops that change the predictions that are not certified; without it, ``upper`` is ``clean``.
 
@@ -78,29 +90,32 @@ def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: T
         print(certgcl.certified_accuracy(encoder, probe, data, data.y, budgets=0.2, nodes=test))
     """
     graph = Graph.of(graph)
-    weights = read_encoder(model, graph).to(torch.float64)
-    vectors, intercepts, classes = _linear(classifier, weights)
-    y = _labels(y, graph, classes)
+    weights = read_encoder(model, graph)
+    exact, drops, anchors = weights.to(torch.float64), EdgeDropBudget.of(budgets).on(graph), check_anchors(nodes, graph)
     with torch.no_grad():
-        scores = weights.embed(graph) @ vectors.T + intercepts
-    correct = scores.argmax(dim=1) == y
-    directions = vectors[y][:, None] - vectors  # (N, classes, d)
-    offsets = intercepts[y][:, None] - intercepts
-    bounds = linear_bounds(weights, graph, budgets, directions, method=method, nodes=nodes)
-    anchors = bounds.nodes
-    others = torch.arange(len(vectors), device=y.device) != y[anchors, None]
-    margins = torch.where(others, bounds.lower + offsets[anchors], torch.inf)
-    stays = ((margins > bounds.rounding) | ~others).all(dim=1) & bounds.certified
-    correct = correct[anchors]
+        embeddings = exact.embed(graph)
+    linear = read_classifier(classifier, embeddings, weights.w1.dtype)
+    own = _places(y, linear, anchors, graph)
+    directions, offsets = linear.differences(own)
+    bounds = linear_bounds(weights, graph, budgets, directions, method=method, nodes=anchors)
+    own, directions, offsets = own[anchors], directions[anchors], offsets[anchors]
+    slack = bounds.rounding + linear.margin_slack(largest_embeddings(exact, graph, drops)[anchors], own)
+    others = torch.arange(offsets.shape[1], device=own.device) != own[:, None]
+    margins = torch.where(others, bounds.lower + offsets, torch.inf)
+    correct = linear.predict(embeddings[anchors]) == own
+    stays = ((margins > slack) | ~others).all(dim=1) & bounds.certified
     broken = torch.zeros_like(correct)
     if search:
         open_ones = (correct & ~stays).nonzero()[:, 0]
-        broken[open_ones] = _breakable(weights, graph, budgets, directions, offsets, anchors[open_ones],
-                                       margins[open_ones])
+        rivals = margins[open_ones].argmin(dim=1)
+        here = anchors[open_ones]
+        reached = _lowest(exact, graph, drops, here, embeddings[here], directions[open_ones, rivals])
+        wrong = linear.margins(reached, own[open_ones]) < -slack[open_ones]
+        broken[open_ones] = wrong.any(dim=1) & (linear.predict(reached) != own[open_ones])
     return CertifiedAccuracy(anchors, correct, correct & stays, broken)
 
 
-def certified_accuracy_curve(model: ModelLike, classifier: Any, graph: GraphLike, y: Tensor,
+def certified_accuracy_curve(model: ModelLike, classifier: Any, graph: GraphLike, y: Any,
                              budgets: Sequence[int | float], *, nodes: Tensor | Sequence[int] | None = None,
                              method: str | BoundMethod = "degree",
                              search: bool = True) -> dict[int | float, CertifiedAccuracy]:
@@ -118,49 +133,35 @@ def certified_accuracy_curve(model: ModelLike, classifier: Any, graph: GraphLike
             for budget in budgets}
 
 
-def _breakable(weights: GCNWeights, graph: Graph, budgets: BudgetLike, directions: Tensor, offsets: Tensor,
-               anchors: Tensor, margins: Tensor) -> Tensor:
-    """Whether drops are found that bring the least certain margin of a node below zero."""
-    rival, drops = margins.argmin(dim=1), EdgeDropBudget.of(budgets).on(graph)
+@torch.no_grad()
+def _lowest(weights: GCNWeights, graph: Graph, drops: AdmissibleDrops, anchors: Tensor, embeddings: Tensor,
+            directions: Tensor) -> Tensor:
+    """Embeddings of the anchors at which a search over admissible drops ends, with a low ``w · z``; ``(A, d)``.
+
+    The given ``embeddings``, which no drop leads to, where a node is too large to be searched.
+    """
     around = [ReceptiveField.around(graph, drops, weights, anchor) for anchor in anchors.tolist()]
-    fields = [(place, field) for place, field in enumerate(around) if field is not None]
-    places = [place for place, _ in fields]
-    chosen = directions[anchors, rival]
-    found = Search()([field for _, field in fields], drops, chosen[places])
-    least = torch.full_like(chosen[:, 0], torch.inf)
-    for (place, field), dropped in zip(fields, found, strict=True):
-        least[place] = field.embeddings(dropped[None])[0] @ chosen[place]
-    return least + offsets[anchors, rival] < 0
+    fields = {place: field for place, field in enumerate(around) if field is not None}
+    dropped = Search()(list(fields.values()), drops, directions[list(fields)])
+    reached = embeddings.clone()
+    for (place, field), edges in zip(fields.items(), dropped, strict=True):
+        reached[place] = field.embeddings(edges[None])[0]
+    return reached
 
 
-def _linear(classifier: Any, weights: GCNWeights) -> tuple[Tensor, Tensor, Tensor]:
-    """Weights ``(classes, d)``, intercepts and class labels of a linear classifier."""
-    if hasattr(classifier, "coef_"):
-        vectors, intercepts = torch.as_tensor(classifier.coef_), torch.as_tensor(classifier.intercept_)
-        classes = torch.as_tensor(classifier.classes_)
-        if len(classes) == 2 and len(vectors) == 1:  # scikit-learn keeps the one margin of two classes
-            vectors, intercepts = torch.cat([-vectors, vectors]) / 2, torch.cat([-intercepts, intercepts]) / 2
-    else:
-        vectors, intercepts = classifier if isinstance(classifier, tuple) else (classifier, None)
-        vectors = torch.as_tensor(vectors)
-        intercepts = torch.zeros(len(vectors)) if intercepts is None else torch.as_tensor(intercepts)
-        classes = torch.arange(len(vectors))
-    width = weights.w2.shape[1]
-    if vectors.dim() != 2 or vectors.shape[1] != width or intercepts.shape != vectors.shape[:1] or len(vectors) < 2:
-        raise InputError(f"a classifier with weights {tuple(vectors.shape)} and intercepts {tuple(intercepts.shape)}",
-                         f"it needs (classes, {width}) and (classes,)", "Fit it on the embeddings of this model")
-    return vectors.to(weights.w1), intercepts.to(weights.w1), classes.to(weights.w1.device)
-
-
-def _labels(y: Any, graph: Graph, classes: Tensor) -> Tensor:
-    """The position of every label among the classes."""
-    labels = torch.as_tensor(y, device=classes.device)
-    if labels.shape != (graph.num_nodes,) or labels.dtype.is_floating_point:
+def _places(y: Any, linear: LinearClassifier, anchors: Tensor, graph: Graph) -> Tensor:
+    """The position of every label among the classes; 0 at nodes that do not count and have none of them."""
+    try:
+        labels = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"labels of type {type(y).__name__} ({error})", _RULE.format(graph.num_nodes),
+                         "Pass data.y") from error
+    if labels.shape != (graph.num_nodes,) or labels.dtype.kind not in "iubUTO":
         raise InputError(f"labels of shape {tuple(labels.shape)} and dtype {labels.dtype}",
-                         f"there is one integer class for each of {graph.num_nodes} nodes", "Pass data.y")
-    place = (labels[:, None] == classes).int()
-    if not bool(place.any(dim=1).all()):
-        unknown = labels[~place.any(dim=1)]
-        raise InputError(f"label {int(unknown[0])}", f"the classifier knows {classes.tolist()}",
-                         "Fit it on nodes of every class, or leave such nodes out")
-    return place.argmax(dim=1)
+                         _RULE.format(graph.num_nodes), "Pass data.y")
+    places = [linear.place.get(label) if isinstance(label, (int, str)) else None for label in labels.tolist()]
+    for anchor in anchors.tolist():
+        if places[anchor] is None:
+            raise InputError(f"label {labels[anchor]!s} of node {anchor}", f"the classifier knows {linear.labels}",
+                             "Fit it on nodes of every class, or leave such nodes out of nodes=")
+    return torch.tensor([place or 0 for place in places], device=anchors.device)

@@ -104,7 +104,7 @@ class Question:
 
     def anchors(self, nodes: Tensor | Sequence[int] | None) -> Tensor:
         """``nodes`` as checked node numbers; all by default."""
-        return _anchors(nodes, self.graph)
+        return check_anchors(nodes, self.graph)
 
     @torch.no_grad()
     def certify(self, anchors: Tensor, memory_limit: int | None = None) -> Certificate:
@@ -201,7 +201,8 @@ def _limit(memory_limit: int) -> int:
     return int(memory_limit)
 
 
-def _anchors(nodes: Tensor | Sequence[int] | None, graph: Graph) -> Tensor:
+def check_anchors(nodes: Tensor | Sequence[int] | None, graph: Graph) -> Tensor:
+    """``nodes`` as checked node numbers; all by default."""
     device = graph.col.device
     if nodes is None:
         return torch.arange(graph.num_nodes, device=device)
