@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from certgcl.bounds import BoundMethod
-from certgcl.bounds.magnitude import largest_embeddings
+from certgcl.bounds import BoundMethod, DropProblem
+from certgcl.bounds.rounding import Sizes
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.classifier import LinearClassifier, read_classifier
 from certgcl.compactness import linear_bounds
@@ -70,8 +70,8 @@ def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: A
     other class c with weights v and intercept a: linear functionals of the embedding, which are bounded one by one.
 
     ``certified`` says: for every admissible drop set S the classifier's own ``predict`` returns y at the embedding
-    ``z_i(S)`` of the model in exact arithmetic, rounded to the coarser of the model's and the classifier's precision,
-    and in that precision, whatever the order of its sums. A tie certifies nothing.
+    ``z_i(S)``, in exact arithmetic and of the model as it is run in its own precision, rounded to the coarser of that
+    and the classifier's, whatever the order of its sums. A tie certifies nothing.
 
     Args:
         model: the encoder, as in :func:`certgcl.node_compactness`.
@@ -99,7 +99,8 @@ def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: A
     directions, offsets = linear.differences(own)
     bounds = linear_bounds(weights, graph, budgets, directions, method=method, nodes=anchors)
     own, directions, offsets = own[anchors], directions[anchors], offsets[anchors]
-    slack = bounds.rounding + linear.margin_slack(largest_embeddings(exact, graph, drops)[anchors], own)
+    sizes = Sizes.of(weights, DropProblem.on(graph, drops, anchors), torch.float64)
+    slack = bounds.rounding + bounds.run_error + linear.margin_slack(sizes.output + sizes.run, own)
     others = torch.arange(offsets.shape[1], device=own.device) != own[:, None]
     margins = torch.where(others, bounds.lower + offsets, torch.inf)
     correct = linear.predict(embeddings[anchors]) == own

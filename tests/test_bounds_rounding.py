@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from toys import drop_problem, random_graph, random_tensor, toy_graph, toy_weights
+from toys import admissible_sets, drop_problem, random_graph, random_tensor, toy_graph, toy_weights, without
 
 import certgcl
 from certgcl.bounds.direction_error import CompactnessDirections
@@ -153,3 +153,10 @@ def test_only_features_that_are_not_zero_are_counted() -> None:
     sparse = dense.with_features(torch.eye(12, 100, dtype=torch.float64))
     assert sparse.features.terms(torch.arange(3)).tolist() == [1, 1, 1]
     assert dense.features.terms(torch.arange(3)).tolist() == [3, 3, 3]
+
+
+def test_no_embedding_is_larger_than_its_size() -> None:
+    graph, weights = random_graph(8), toy_weights()
+    sizes = Sizes.of(weights, drop_problem(graph, 1), torch.float64).output
+    for dropped in admissible_sets(graph, local=1):
+        assert (weights.embed(without(graph, dropped)).abs() <= sizes).all()

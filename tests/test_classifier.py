@@ -21,17 +21,14 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, RobustScaler, StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils import all_estimators
-from torch import Tensor, nn
+from torch import nn
+from toys import admissible_sets, random_graph, random_tensor, without
 
 from certgcl.accuracy import CertifiedAccuracy, certified_accuracy
-from certgcl.bounds.magnitude import largest_embeddings
-from certgcl.budget import EdgeDropBudget
 from certgcl.classifier import read_classifier
 from certgcl.classifier.affine import Affine, composed, composition_error
 from certgcl.encoder import GCNEncoder
 from certgcl.errors import ClassifierError, InputError
-from certgcl.graph import Graph
-from tests.toys import admissible_sets, random_graph, random_tensor, without
 
 NODES = 9
 LINEAR = {"LogisticRegression", "LogisticRegressionCV", "RidgeClassifier", "RidgeClassifierCV", "SGDClassifier",
@@ -417,12 +414,3 @@ def test_what_may_overflow_is_never_certain() -> None:
     big = (case(torch.float32).graph.x * 1e10, case().graph.edge_index)
     found = certified_accuracy(case(torch.float32).encoder, vectors, big, torch.zeros(NODES, dtype=torch.long), 0)
     assert not found.certified.any()
-
-
-def test_no_embedding_is_larger_than_the_largest() -> None:
-    budget = EdgeDropBudget.of(1).on(case().graph)
-    largest: Tensor = largest_embeddings(case().encoder.weights(), case().graph, budget)
-    assert bool((case().views.abs() <= largest).all())
-    graph: Graph = case().graph
-    clean = largest_embeddings(case().encoder.weights(), graph, EdgeDropBudget.of(0).on(graph))
-    assert bool((clean <= largest).all())
