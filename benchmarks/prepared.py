@@ -59,7 +59,7 @@ def bound(name: str, inputs: Inputs) -> Callable[[], Tensor]:
 
         def call() -> Tensor:
             if name == FIRST:
-                graph.beside.clear()
+                graph.private().beside.clear()
             return certgcl.linear_bounds(weights, graph, budget, inputs.directions, method=CERTGCL[name]).lower
 
         return call

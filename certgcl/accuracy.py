@@ -89,7 +89,7 @@ def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: A
         probe = LogisticRegression().fit(embeddings[train], y[train])
         print(certgcl.certified_accuracy(encoder, probe, data, data.y, budgets=0.2, nodes=test))
     """
-    graph = Graph.of(graph)
+    graph = Graph.of(graph).private()
     weights = read_encoder(model, graph)
     exact, drops, anchors = weights.to(torch.float64), EdgeDropBudget.of(budgets).on(graph), check_anchors(nodes, graph)
     with torch.no_grad():
@@ -128,7 +128,7 @@ def certified_accuracy_curve(model: ModelLike, classifier: Any, graph: GraphLike
         for rate, accuracy in curve.items():
             print(rate, accuracy.lower, accuracy.upper)
     """
-    graph = Graph.of(graph)
+    graph = Graph.of(graph).private()
     weights = read_encoder(model, graph)
     return {budget: certified_accuracy(weights, classifier, graph, y, budget, nodes=nodes, method=method, search=search)
             for budget in budgets}

@@ -125,7 +125,7 @@ def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: st
     for name, count in (("samples", samples), ("searches", searches)):
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
             raise InputError(f"{name}={count!r}", "it counts views", "Give an integer, 0 or more")
-    graph = Graph.of(graph)
+    graph = Graph.of(graph).private()
     read, budget = read_encoder(model, graph), EdgeDropBudget.of(budgets)
     runner, weights = Runner.of(model, read, graph), read.to(torch.float64)
     certificate = node_compactness(model, graph, budget, method=method, nodes=nodes)

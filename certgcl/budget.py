@@ -1,7 +1,7 @@
 """How many edges a view may drop: at every node, and in all."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, Union
 
 import numpy as np
@@ -11,6 +11,7 @@ from torch import Tensor
 from certgcl.coverage import binomial_quantile, jointly_covering_level, poisson_binomial_quantiles
 from certgcl.errors import BudgetError
 from certgcl.graph import Graph
+from certgcl.kept import PRIVATE
 from certgcl.validation import check_edge_index
 from certgcl.values import INTEGERS, choice, dense, flag, numbers, shown
 
@@ -41,6 +42,15 @@ class AdmissibleDrops:
         """Whether the total is a limit at all: fewer than the edges that can be dropped one by one."""
         return self.total < int(self.droppable_degree.sum()) // 2
 
+    def private(self) -> "AdmissibleDrops":
+        """A copy that no one else holds; this itself, if it is one."""
+        if PRIVATE in vars(self):
+            return self
+        copy = replace(self, local=self.local.clone(), requested=self.requested.clone(),
+                       droppable=self.droppable.clone(), droppable_degree=self.droppable_degree.clone())
+        vars(copy)[PRIVATE] = True
+        return copy
+
     def same(self, other: "AdmissibleDrops") -> bool:
         """Whether both allow the same, on the same graph."""
         return self is other or (self.total == other.total and all(
@@ -68,7 +78,12 @@ class EdgeDropBudget:
         if whole is not None and whole.dim() != 0:
             raise BudgetError(f"total={shown(total)}", "it is one integer for the whole graph",
                               "Use local= for a budget per node")
-        self.total = None if whole is None else int(whole)
+        self._total = None if whole is None else int(whole)
+
+    @property
+    def total(self) -> int | None:
+        """The most edges in the whole graph. A budget does not change once it is made."""
+        return self._total
 
     @classmethod
     def from_drop_rate(cls, rate: float, rule: Rule | None = None, coverage: float | None = None,
@@ -198,6 +213,8 @@ class DropProbabilities:
         outside = given[~((given >= 0) & (given <= 1))]
         if outside.numel():
             raise BudgetError(f"drop probability {float(outside[0]):g}", "probabilities lie in [0, 1]", "Clamp them")
+        for name in ("edge_index", "probability"):
+            object.__setattr__(self, name, getattr(self, name).detach().clone())  # the caller's own may change
 
     def on(self, graph: Graph) -> Tensor:
         probability = self._per_slot(graph)

@@ -107,6 +107,10 @@ class GCNWeights:
     def to(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> "GCNWeights":
         return GCNWeights(*(tensor.to(dtype=dtype, device=device) for _, tensor in self.named_tensors()))
 
+    def copied(self) -> "GCNWeights":
+        """A copy, which does not change when the model is trained on."""
+        return GCNWeights(*(tensor.detach().clone() for _, tensor in self.named_tensors()))
+
     def embed(self, graph: Graph) -> Tensor:
         """Node embeddings ``Z`` on ``graph``, ``(N, d2)``."""
         return self.activation2(self.last_pre_activation(graph))

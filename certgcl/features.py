@@ -1,17 +1,54 @@
 """Node features as the bounds and encoders use them: multiplied by a matrix, at some nodes or at all."""
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from certgcl.chunks import row_ranges
+from certgcl.digest import stored_parts
+from certgcl.imprint import Imprint
+from certgcl.kept import kept
 from certgcl.sparse import ConstantMatrix, csr_rows
 
 MOST_FILLED = 0.05  # share of non-zero features up to which they are multiplied as a sparse matrix
 MAX_SEARCHED = 1 << 28  # features that are looked through for that; larger ones may lie on disk
 FEW = 8  # with gradients, the product at fewer than one node in so many is made for them alone
+
+
+@dataclass(frozen=True, eq=False)
+class SparseForm:
+    """Features as a CSR matrix of their own, to be multiplied from either side.
+
+    Args:
+        csr: a copy, which does not change with the features.
+        imprint: of the dense features it was made of; None for those that are CSR themselves.
+    """
+
+    csr: Tensor
+    imprint: Imprint | None
+    _matrices: dict[torch.dtype, ConstantMatrix] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def of(cls, x: Tensor) -> "SparseForm | None":
+        """Where products are faster with it; None for features that are well filled, or large."""
+        if x.layout != torch.strided:
+            return cls(x.detach().clone(), None)
+        if x.numel() > MAX_SEARCHED or int(torch.count_nonzero(x)) > MOST_FILLED * x.numel():
+            return None
+        return cls(x.detach().to_sparse_csr(), Imprint.of(x))
+
+    def is_of(self, x: Tensor) -> bool:
+        """Whether the features are, bit by bit, what they were when this was made."""
+        if self.imprint is not None:
+            return self.imprint.is_of(x)
+        return all(torch.equal(mine, theirs) for mine, theirs in zip(stored_parts(self.csr), stored_parts(x),
+                                                                     strict=True))
+
+    def matrix(self, dtype: torch.dtype) -> ConstantMatrix:
+        if dtype not in self._matrices:
+            self._matrices[dtype] = ConstantMatrix(self.csr.to(dtype))
+        return self._matrices[dtype]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,23 +61,19 @@ class Features:
 
     x: Tensor
 
-    @cached_property
+    @kept("x")
+    def form(self) -> SparseForm | None:
+        """The sparse form, if there is one, of ``x`` as it is now."""
+        return SparseForm.of(self.x)
+
+    @property
     def sparse(self) -> Tensor | None:
-        """``x`` as CSR where that makes products faster; None for features that are well filled, or large."""
-        if self.x.layout != torch.strided:
-            return self.x
-        if self.x.numel() > MAX_SEARCHED or int(torch.count_nonzero(self.x)) > MOST_FILLED * self.x.numel():
-            return None
-        return self.x.detach().to_sparse_csr()
+        """``x`` as CSR where that makes products faster."""
+        return None if self.form is None else self.form.csr
 
-    @cached_property
-    def _matrices(self) -> dict[torch.dtype, ConstantMatrix]:
-        return {}
-
-    def _matrix(self, sparse: Tensor, dtype: torch.dtype) -> ConstantMatrix:
-        if dtype not in self._matrices:
-            self._matrices[dtype] = ConstantMatrix(sparse.to(dtype))
-        return self._matrices[dtype]
+    def unchanged(self) -> bool:
+        """Whether what is kept is right by the contents of ``x``, for writes may have gone round torch."""
+        return self.form is None or self.form.is_of(self.x)
 
     def terms(self, nodes: Tensor) -> Tensor:
         """The number of features of some nodes that are not zero, ``(nodes,)``; stored zeros may count."""
@@ -58,13 +91,13 @@ class Features:
             x = x.to(weight.dtype)
             return (x.abs() if absolute else x) @ weight
 
-        sparse = self.sparse
-        if sparse is not None:
+        form = self.form
+        if form is not None:
             trained = torch.is_grad_enabled() and weight.requires_grad and not absolute
             if trained and (nodes is None or FEW * nodes.numel() >= self.x.shape[0]):
-                everywhere = self._matrix(sparse, weight.dtype) @ weight
+                everywhere = form.matrix(weight.dtype) @ weight
                 return everywhere if nodes is None else everywhere.index_select(0, nodes)
-            return times_weight(sparse if nodes is None else csr_rows(sparse, nodes))
+            return times_weight(form.csr if nodes is None else csr_rows(form.csr, nodes))
         ranges = row_ranges(self.x.shape[0] if nodes is None else nodes.numel(), max(weight.shape))
         products = [times_weight(self.x[part] if nodes is None else self.x[nodes[part]]) for part in ranges]
         return products[0] if len(products) == 1 else torch.cat(products)

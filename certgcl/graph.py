@@ -1,6 +1,6 @@
 """Simple undirected graphs with node features, validated once and then trusted by every other module."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
@@ -10,6 +10,7 @@ from torch_geometric.data import Data
 
 from certgcl.errors import GraphError
 from certgcl.features import Features
+from certgcl.kept import PRIVATE, kept, stamp
 from certgcl.sparse import ConstantMatrix, csr_matrix
 from certgcl.validation import (
     CLEAN,
@@ -24,6 +25,8 @@ from certgcl.values import INTEGERS, flag, floating, shown, usable_device
 
 if TYPE_CHECKING:
     import networkx as nx
+
+_COPY = "_copy"  # the private copy, in the ``__dict__`` of its graph
 
 GraphLike: TypeAlias = Union["Graph", Data, tuple[Tensor, Tensor], "nx.Graph"]
 
@@ -110,7 +113,9 @@ class Graph:
                 f"{CLEAN}, as does torch_geometric.utils.to_undirected for this alone",
             )
         row, col = edge_index[:, order]
-        return cls.trusted(x, _row_pointer(row, n), col.contiguous())
+        graph = cls.trusted(x, _row_pointer(row, n), col.contiguous())
+        graph._take_copy()
+        return graph
 
     @classmethod
     def from_networkx(cls, graph: "nx.Graph", x: Any = None) -> "Graph":
@@ -165,19 +170,19 @@ class Graph:
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "beside"}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    @cached_property
+    @kept("rowptr")
     def degree(self) -> Tensor:
         """``d_i``, without the self-loop, ``(N,)``."""
         return self.rowptr.diff()
 
-    @cached_property
+    @kept("rowptr")
     def row(self) -> Tensor:
         """The node that owns each slot, ``(2 |E|,)``."""
         return torch.repeat_interleave(torch.arange(self.num_nodes, device=self.col.device), self.degree)
 
-    @cached_property
+    @kept("rowptr", "col")
     def reverse(self) -> Tensor:
         """The slot of ``(j, i)`` for every slot ``(i, j)``, ``(2 |E|,)``."""
         return torch.argsort(self.col * self.num_nodes + self.row)
@@ -255,9 +260,43 @@ class Graph:
         neighbours, own = self._neighbour_weights[dtype]
         return torch.addcmul(neighbours @ values, own, values)
 
-    @cached_property
+    @kept("rowptr", "col")
     def _neighbour_weights(self) -> dict[torch.dtype, tuple[ConstantMatrix, Tensor]]:
         return {}
+
+    # -- copies ------------------------------------------------------------------------------------
+
+    def private(self) -> "Graph":
+        """This graph as it is now, checked, in a copy that no one else holds; the same one until this one changes.
+
+        Whoever holds a graph may write to its tensors, through torch or round it (``.data``, numpy, a mapped file). So
+        what is kept from one certificate to the next belongs to the copy, and edges and sparse features are compared
+        with it, bit by bit, before it is used again. Dense features are not copied: nothing is kept of them.
+
+        Raises:
+            GraphError: what was written makes no graph.
+        """
+        if PRIVATE in vars(self):
+            return self
+        copy: Graph | None = vars(self).get(_COPY)
+        if copy is None or not copy._is_of(self):
+            for name in [name for name in vars(self) if name not in {field.name for field in fields(self)}]:
+                del vars(self)[name]
+            Graph(self.x, self.rowptr, self.col)  # says what is wrong
+            copy = self._take_copy()
+        return copy
+
+    def _take_copy(self) -> "Graph":
+        copy = Graph.trusted(self.x, self.rowptr.clone(), self.col.clone())
+        vars(copy).update({PRIVATE: stamp(self.x), "features": self.features})
+        vars(self)[_COPY] = copy
+        return copy
+
+    def _is_of(self, graph: "Graph") -> bool:
+        """Whether this private copy says what ``graph`` says now."""
+        return (torch.equal(self.rowptr, graph.rowptr) and torch.equal(self.col, graph.col)
+                and len(graph.x) == self.num_nodes and vars(self)[PRIVATE] == stamp(graph.x)
+                and graph.features.unchanged())
 
     def with_edges(self, rowptr: Tensor, col: Tensor) -> "Graph":
         """The same nodes and features with other edges, which are trusted: the way views are made."""

@@ -1,7 +1,7 @@
 """A question about every node of a graph, prepared once and answered for any of its nodes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -17,8 +17,9 @@ from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.certificate import Certificate
 from certgcl.directions import check_directions
 from certgcl.encoder import GCNWeights
-from certgcl.errors import BoundError, InputError, MethodError
+from certgcl.errors import BoundError, GraphError, InputError, MethodError
 from certgcl.graph import Graph, GraphLike
+from certgcl.kept import stamp
 from certgcl.reading import ModelLike, read_encoder
 
 Views = Literal["one", "both"]
@@ -48,6 +49,10 @@ class Question:
     view: Graph
     given: Tensor | None = None
     views: Views = "one"
+    features: object = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", self._features())
 
     @classmethod
     @torch.no_grad()
@@ -57,18 +62,18 @@ class Question:
         """What :func:`certgcl.node_compactness` asks."""
         bound = get_method(method)
         _check_views(views, view, bound)
-        graph = Graph.of(graph)
-        other = graph if view is None else graph.view(view)
-        return cls(read_encoder(model, graph), _precision(dtype), graph, EdgeDropBudget.of(budgets).on(graph), bound,
-                   other, views=views)
+        graph = Graph.of(graph).private()
+        other = graph if view is None else graph.view(view).private()
+        encoder = read_encoder(model, graph).copied()
+        return cls(encoder, _precision(dtype), graph, EdgeDropBudget.of(budgets).on(graph), bound, other, views=views)
 
     @classmethod
     @torch.no_grad()
     def linear(cls, model: ModelLike, graph: GraphLike, budgets: BudgetLike, directions: Tensor, *,
                method: str | BoundMethod, dtype: torch.dtype) -> "Question":
         """What :func:`certgcl.linear_bounds` asks."""
-        graph = Graph.of(graph)
-        encoder = read_encoder(model, graph)
+        graph = Graph.of(graph).private()
+        encoder = read_encoder(model, graph).copied()
         given = check_directions(directions, graph, encoder.to(_precision(dtype)))
         return cls(encoder, dtype, graph, EdgeDropBudget.of(budgets).on(graph), get_method(method), graph, given)
 
@@ -102,6 +107,11 @@ class Question:
         """``W^CL`` of the fixed view, with its error; in float64, as unit vectors may cancel."""
         return CompactnessDirections.of(self.encoder, self.view)
 
+    def _features(self) -> object:
+        """Where the features stand, as far as torch can say: unlike edges and weights, they are not copied."""
+        tensors = [view.x for view in (self.graph, self.view) if not view.x.is_inference()]
+        return stamp(*tensors)
+
     def anchors(self, nodes: Tensor | Sequence[int] | None) -> Tensor:
         """``nodes`` as checked node numbers; all by default."""
         return check_anchors(nodes, self.graph)
@@ -109,6 +119,9 @@ class Question:
     @torch.no_grad()
     def certify(self, anchors: Tensor, memory_limit: int | None = None) -> Certificate:
         """The bounds at some anchors, in as many parts as the memory limit (in bytes) asks for."""
+        if self.features != self._features():
+            raise GraphError("features that were written to while they were certified",
+                             "all parts of a certificate are about the same features", "Pass a copy of them")
         limit = default_limit(anchors.device) if memory_limit is None else _limit(memory_limit)
         problem = DropProblem.on(self.graph, self.drops, anchors.contiguous(), limit)
         second, number = None, self.directions.shape[1]
@@ -144,10 +157,11 @@ class Question:
             lower, nominal, rounding, run_error, chosen = (
                 values[:, 0] for values in (lower, nominal, rounding, run_error, chosen))
             upper = None if upper is None else upper[:, 0]
+        # Copies of what the problem keeps: a certificate is the user's own, to write to as well.
         return Certificate(
-            nodes=anchors, lower=lower, nominal=nominal, rounding=rounding, run_error=run_error,
+            nodes=anchors.clone(), lower=lower, nominal=nominal, rounding=rounding, run_error=run_error,
             precision=str(self.precision).removeprefix("torch."), method=name, certified=bound.certified,
-            local_budget=self.drops.local, total_budget=self.drops.total, directions=chosen, upper=upper,
+            local_budget=self.drops.local.clone(), total_budget=self.drops.total, directions=chosen, upper=upper,
             witnesses=witnesses)
 
     def _slack(self, problem: DropProblem) -> tuple[Tensor, Tensor]:

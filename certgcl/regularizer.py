@@ -114,7 +114,7 @@ class CompactnessRegularizer:
             graph: the graph whose edges may be dropped.
             embeddings: of the two views, where the loop has them already.
         """
-        graph = Graph.of(graph)
+        graph = Graph.of(graph).private()
         views = graph.view(view1), graph.view(view2)
         weights = _weights(encoder, graph)
         z1, z2 = embeddings or (weights.embed(views[0]), weights.embed(views[1]))

@@ -25,7 +25,8 @@ MAX_KEPT = 1 << 18  # slots of a graph up to which it is kept; each takes about 
 class DropProblem:
     """Some anchors of a graph, and the edges that may be dropped.
 
-    It holds what depends on graph and budget alone, built when first needed: keep it to bound many encoders.
+    It holds what depends on graph and budget alone, built when first needed: keep it to bound many encoders. Edges,
+    drops and anchors are copies, so that they stay what they were when it was made; features are those of the graph.
 
     Args:
         anchors: distinct node ids, ``(A,)``.
@@ -57,12 +58,16 @@ class DropProblem:
         if self.memory_limit is not None:
             whole(self.memory_limit, "memory_limit", 1, "it is a positive number of bytes", "Leave it out",
                   error=MethodError)
+        for name, copy in (("graph", self.graph.private()), ("drops", self.drops.private()),
+                           ("anchors", self.anchors.clone())):
+            object.__setattr__(self, name, copy)
 
     @classmethod
     def on(cls, graph: Graph, drops: AdmissibleDrops, anchors: Tensor,
            memory_limit: int | None = None) -> "DropProblem":
         """The last problem on this graph, with all that was built for it, if this is the same one; else a new one. It
         is small, so that its limit does not matter."""
+        graph = graph.private()
         latest = graph.beside.get(LATEST)
         if latest is not None and latest.drops.same(drops) and torch.equal(latest.anchors, anchors):
             return latest

@@ -40,6 +40,11 @@ class EdgeDropper:
             raise BudgetError(f"a set of drops for {inside.local.numel()} nodes and {inside.droppable.numel() // 2} "
                               f"edges with a {self.graph!r}", "it must be one of this graph",
                               "Pass budget.on(graph)")
+        # Copies, for all that is drawn follows from what these are now.
+        object.__setattr__(self, "graph", self.graph.private())
+        object.__setattr__(self, "inside", None if inside is None else inside.private())
+        if isinstance(self.probability, Tensor):
+            object.__setattr__(self, "probability", self.probability.clone())
 
     def sample(self) -> Graph:
         """A new view, with the features of the graph themselves."""

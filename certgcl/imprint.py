@@ -1,0 +1,45 @@
+"""Whether a tensor still holds what it held, bit by bit, at the cost of one look at its memory."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+WORD = 8  # bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Imprint:
+    """The memory of a dense tensor that is mostly zero: its words of 8 bytes that are not, and the bytes after them.
+
+    Args:
+        places, words: of the words that are not zero, ``(W,)``.
+        rest: the bytes after the last whole word.
+    """
+
+    places: Tensor
+    words: Tensor
+    rest: Tensor
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> "Imprint":
+        words, rest = _memory(tensor)
+        places = words.nonzero()[:, 0]
+        return cls(places, words[places], rest.clone())
+
+    def is_of(self, tensor: Tensor) -> bool:
+        """Exact: as many words are not zero as were then, and those that were not are what they were."""
+        words, rest = _memory(tensor)
+        if len(self.places) and int(self.places[-1]) >= len(words):
+            return False
+        return (int(torch.count_nonzero(words)) == len(self.places) and torch.equal(words[self.places], self.words)
+                and torch.equal(rest, self.rest))
+
+
+def _memory(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """The values in their order as 64-bit words, and the bytes that are left over."""
+    data = tensor.detach().contiguous().view(-1).view(torch.uint8)
+    if data.storage_offset() % WORD:
+        data = data.clone()
+    whole = data.numel() // WORD * WORD
+    return data[:whole].view(torch.int64), data[whole:]
