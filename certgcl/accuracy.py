@@ -18,7 +18,7 @@ from certgcl.errors import InputError
 from certgcl.graph import Graph, GraphLike
 from certgcl.out_of_memory import told_when_out_of_memory
 from certgcl.question import check_anchors
-from certgcl.reading import ModelLike, read_encoder
+from certgcl.reading import ModelLike, Reading, read_encoder
 from certgcl.search import ReceptiveField, Search
 
 _RULE = "there is one integer or string class for each of {} nodes"
@@ -63,7 +63,7 @@ class CertifiedAccuracy:
 @told_when_out_of_memory()
 def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: Any, budgets: BudgetLike, *,
                        nodes: Tensor | Sequence[int] | None = None, method: str | BoundMethod = "degree",
-                       search: bool = True) -> CertifiedAccuracy:
+                       search: bool = True, reading: Reading = "traced") -> CertifiedAccuracy:
     """How much of the accuracy of a linear classifier on the embeddings no admissible drop can take away.
 
     The prediction of node i stays y if every margin ``(v_y - v_c) · z_i(S) + (a_y - a_c)`` stays above zero, for each
@@ -83,6 +83,7 @@ def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: A
             of ``nodes`` must be labels the classifier knows.
         nodes: those that count, a mask or numbers; all by default.
         search: look for drops that change the predictions that are not certified; without it, ``upper`` is ``clean``.
+        reading: how the model is read, as in :func:`certgcl.node_compactness`.
 
     Example::
 
@@ -90,7 +91,7 @@ def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: A
         print(certgcl.certified_accuracy(encoder, probe, data, data.y, budgets=0.2, nodes=test))
     """
     graph = Graph.of(graph).private()
-    weights = read_encoder(model, graph)
+    weights = read_encoder(model, graph, reading, budgets=budgets)
     exact, drops, anchors = weights.to(torch.float64), EdgeDropBudget.of(budgets).on(graph), check_anchors(nodes, graph)
     with torch.no_grad():
         embeddings = exact.embed(graph)
@@ -119,7 +120,7 @@ def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: A
 def certified_accuracy_curve(model: ModelLike, classifier: Any, graph: GraphLike, y: Any,
                              budgets: Sequence[int | float], *, nodes: Tensor | Sequence[int] | None = None,
                              method: str | BoundMethod = "degree",
-                             search: bool = True) -> dict[int | float, CertifiedAccuracy]:
+                             search: bool = True, reading: Reading = "traced") -> dict[int | float, CertifiedAccuracy]:
     """:func:`certified_accuracy` under each of several budgets: drop rates, or numbers of edges at each node.
 
     Example::
@@ -129,7 +130,7 @@ def certified_accuracy_curve(model: ModelLike, classifier: Any, graph: GraphLike
             print(rate, accuracy.lower, accuracy.upper)
     """
     graph = Graph.of(graph).private()
-    weights = read_encoder(model, graph)
+    weights = read_encoder(model, graph, reading)
     return {budget: certified_accuracy(weights, classifier, graph, y, budget, nodes=nodes, method=method, search=search)
             for budget in budgets}
 

@@ -12,7 +12,7 @@ from certgcl.directions import compactness_directions
 from certgcl.graph import GraphLike
 from certgcl.out_of_memory import told_when_out_of_memory
 from certgcl.question import Question, Views
-from certgcl.reading import ModelLike
+from certgcl.reading import ModelLike, Reading
 
 __all__ = ["compactness_directions", "linear_bounds", "node_compactness"]
 
@@ -22,7 +22,8 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
                      method: str | BoundMethod = "degree", view: GraphLike | None = None, views: Views = "one",
                      nodes: Tensor | Sequence[int] | None = None, dtype: torch.dtype = torch.float64,
                      time_limit: float | None = None, branch_limit: int | None = None,
-                     tolerance: float | None = None, memory_limit: int | None = None) -> Certificate:
+                     tolerance: float | None = None, memory_limit: int | None = None,
+                     reading: Reading = "traced") -> Certificate:
     """Certified lower bounds of node compactness: ``W^CL_i · z_i(S) >= lower_i`` for every admissible drop set S.
 
     A bound above the certificate's ``rounding`` proves: in every view of ``graph`` that the budget allows, the node is
@@ -48,6 +49,8 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
         tolerance: of a search, which ends for a node when its bracket is narrower than this share of its value; 1e-9.
         memory_limit: about how many bytes the computation may take; three quarters of what is free by default.
             Anchors are bounded in as many parts as that asks for.
+        reading: how the model is read: ``"traced"`` proves what it computes from its source; ``"probed"`` measures a
+            model that cannot be traced, which proves nothing of it. See :func:`certgcl.read_encoder`.
 
     Example::
 
@@ -55,14 +58,16 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
         print(certificate)
     """
     method = get_method(method, time_limit=time_limit, branch_limit=branch_limit, tolerance=tolerance)
-    question = Question.compactness(model, graph, budgets, method=method, view=view, dtype=dtype, views=views)
+    question = Question.compactness(model, graph, budgets, method=method, view=view, dtype=dtype, views=views,
+                                    reading=reading)
     return question.certify(question.anchors(nodes), memory_limit)
 
 
 @told_when_out_of_memory()
 def linear_bounds(model: ModelLike, graph: GraphLike, budgets: BudgetLike, directions: Tensor, *,
                   method: str | BoundMethod = "degree", nodes: Tensor | Sequence[int] | None = None,
-                  dtype: torch.dtype = torch.float64, memory_limit: int | None = None) -> Certificate:
+                  dtype: torch.dtype = torch.float64, memory_limit: int | None = None,
+                  reading: Reading = "traced") -> Certificate:
     """Certified lower bounds of ``w · z_i(S)`` for directions of your own, over every admissible drop set S.
 
     With a model that ends in class scores, ``w = e_y - e_c`` for each other class c bounds the margins of a
@@ -73,5 +78,5 @@ def linear_bounds(model: ModelLike, graph: GraphLike, budgets: BudgetLike, direc
         directions: one per node ``(N, d)``, or C per node ``(N, C, d)``. Other arguments as in
             :func:`node_compactness`.
     """
-    question = Question.linear(model, graph, budgets, directions, method=method, dtype=dtype)
+    question = Question.linear(model, graph, budgets, directions, method=method, dtype=dtype, reading=reading)
     return question.certify(question.anchors(nodes), memory_limit)

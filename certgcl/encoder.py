@@ -14,8 +14,14 @@ from certgcl.activation import TwoPieceLinear
 from certgcl.errors import EncoderError
 from certgcl.files import load_arrays, refusing, save_arrays
 from certgcl.graph import Graph
+from certgcl.layers.activations import slope_of
+from certgcl.layers.gcn import gcn_parameters
+from certgcl.layers.lookup import instance_dict
+from certgcl.layers.modules import check_call, check_unshadowed
+from certgcl.layers.trusted import TRUSTED, check_surroundings
 
 _FORMAT = "certgcl-weights-1"
+READINGS = ("given", "traced", "probed")
 ACTIVATIONS = ("relu", "leaky_relu", "prelu", "rrelu", "identity")
 
 
@@ -33,6 +39,8 @@ class GCNWeights:
         w2: ``(d1, d2)``.
         b2: ``(d2,)``.
         slope2: γ of σ2 per channel, ``(d2,)``; all ones when there is no last activation.
+        reading: where they come from: ``"given"`` as they are, ``"traced"`` from a model whose program was read, or
+            ``"probed"`` from a model that was only measured. See :func:`certgcl.read_encoder`.
 
     Example::
 
@@ -45,8 +53,12 @@ class GCNWeights:
     w2: Tensor
     b2: Tensor
     slope2: Tensor
+    reading: str = "given"
 
     def __post_init__(self) -> None:
+        if self.reading not in READINGS:
+            raise EncoderError(f"reading={self.reading!r}", f"it is one of {', '.join(READINGS)}",
+                               "Leave it out for weights of your own")
         for name, matrix in (("w1", self.w1), ("w2", self.w2)):
             if not isinstance(matrix, Tensor) or matrix.dim() != 2 or not matrix.dtype.is_floating_point:
                 raise EncoderError(f"{name} {_described(matrix)}", "weights are floating-point matrices",
@@ -82,8 +94,8 @@ class GCNWeights:
         return TwoPieceLinear(self.slope2)
 
     def named_tensors(self) -> Iterator[tuple[str, Tensor]]:
-        for field in fields(self):
-            yield field.name, getattr(self, field.name)
+        for name in _TENSORS:
+            yield name, getattr(self, name)
 
     def save(self, path: str | Path) -> Path:
         """Write the weights to one ``.npz`` file (no pickle inside); returns its path."""
@@ -91,25 +103,26 @@ class GCNWeights:
         if self.w1.dtype not in (torch.float16, torch.float32, torch.float64):
             raise EncoderError(f"weights of dtype {self.w1.dtype}", "a file holds float16, float32 or float64",
                                "Convert with weights.to(torch.float32)")
-        save_arrays(path, {"format": _FORMAT},
+        save_arrays(path, {"format": _FORMAT, "reading": self.reading},
                     {name: tensor.detach().cpu().numpy() for name, tensor in self.named_tensors()})
         return path
 
     @classmethod
     def load(cls, path: str | Path) -> "GCNWeights":
         """Read weights written by :meth:`save`; a file that holds none raises ``EncoderError``."""
-        names = tuple(field.name for field in fields(cls))
         with refusing(Path(path), EncoderError, f"it must be a whole file in the format {_FORMAT}",
                       "Write one with certgcl.read_encoder(model, graph).save(path)"):
-            _, arrays = load_arrays(Path(path), _FORMAT, names)
-            return cls(**{name: torch.from_numpy(array) for name, array in arrays.items()})
+            meta, arrays = load_arrays(Path(path), _FORMAT, _TENSORS)
+            return cls(**{name: torch.from_numpy(array) for name, array in arrays.items()}, reading=meta["reading"])
 
     def to(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> "GCNWeights":
-        return GCNWeights(*(tensor.to(dtype=dtype, device=device) for _, tensor in self.named_tensors()))
+        moved = {name: tensor.to(dtype=dtype, device=device) for name, tensor in self.named_tensors()}
+        return GCNWeights(**moved, reading=self.reading)
 
     def copied(self) -> "GCNWeights":
         """A copy, which does not change when the model is trained on."""
-        return GCNWeights(*(tensor.detach().clone() for _, tensor in self.named_tensors()))
+        return GCNWeights(**{name: tensor.detach().clone() for name, tensor in self.named_tensors()},
+                          reading=self.reading)
 
     def embed(self, graph: Graph) -> Tensor:
         """Node embeddings ``Z`` on ``graph``, ``(N, d2)``."""
@@ -180,10 +193,22 @@ class GCNEncoder(nn.Module):
         return encoder
 
     def weights(self) -> GCNWeights:
-        """The encoder's weights with their gradients, without running it as :func:`certgcl.read_encoder` does."""
-        first, second = self.conv1, self.conv2
-        return GCNWeights(first.lin.weight.T, first.bias, _slope(self.activation, first.bias), second.lin.weight.T,
-                          second.bias, _slope(self.out_activation, first.bias))
+        """The encoder's weights with their gradients, without a run of it.
+
+        Its layers and activations are checked as :func:`certgcl.read_encoder` checks them: what is returned is what
+        ``forward`` computes, or an ``EncoderError``.
+        """
+        check_surroundings()
+        check_call(self, "encoder")
+        check_unshadowed(self, "encoder")
+        if type(self) is not GCNEncoder and type(self).forward is not GCNEncoder.forward:
+            raise EncoderError(f"a {type(self).__name__} with a forward of its own",
+                               "the weights must be what forward computes",
+                               "Use certgcl.read_encoder(model, graph)")
+        parts = instance_dict(self)["_modules"]
+        (w1, b1), (w2, b2) = (gcn_parameters(parts[name], name) for name in ("conv1", "conv2"))
+        slope1, slope2 = (slope_of(parts[name], name) for name in ("activation", "out_activation"))
+        return GCNWeights(w1, b1, slope1, w2, b2, slope2, reading="traced")  # type: ignore[arg-type]  # or a number
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         hidden = self.activation(self.conv1(x, edge_index))
@@ -191,27 +216,14 @@ class GCNEncoder(nn.Module):
         return embeddings
 
 
+_TENSORS = tuple(field.name for field in fields(GCNWeights) if field.name != "reading")
+TRUSTED.add_class(GCNEncoder)
+
+
 def _described(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"of shape {tuple(value.shape)}, {value.dtype} on {value.device}"
     return f"of type {type(value).__name__}"
-
-
-def _slope(module: nn.Module, like: Tensor) -> Tensor:
-    """γ of a two-piece linear activation: one value, or one for each channel."""
-    match module:
-        case nn.PReLU():
-            return module.weight if module.num_parameters > 1 else module.weight[0]
-        case nn.ReLU():
-            return like.new_zeros(())
-        case nn.LeakyReLU():
-            return like.new_tensor(module.negative_slope)
-        case nn.Identity():
-            return like.new_ones(())
-        case nn.RReLU() if not module.training:
-            return like.new_tensor((module.lower + module.upper) / 2)
-    raise EncoderError(f"activation {module}", "its slope must be a fixed number", "Use ReLU, LeakyReLU or PReLU, or "
-                       "call eval() first if it is an RReLU")
 
 
 def _activation_module(activation: str | nn.Module | None) -> nn.Module:

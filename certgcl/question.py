@@ -20,7 +20,7 @@ from certgcl.encoder import GCNWeights
 from certgcl.errors import BoundError, GraphError, InputError, MethodError
 from certgcl.graph import Graph, GraphLike
 from certgcl.kept import stamp
-from certgcl.reading import ModelLike, read_encoder
+from certgcl.reading import ModelLike, Reading, read_encoder
 
 Views = Literal["one", "both"]
 
@@ -58,22 +58,22 @@ class Question:
     @torch.no_grad()
     def compactness(cls, model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
                     method: str | BoundMethod, view: GraphLike | None, dtype: torch.dtype,
-                    views: Views = "one") -> "Question":
+                    views: Views = "one", reading: Reading = "traced") -> "Question":
         """What :func:`certgcl.node_compactness` asks."""
         bound = get_method(method)
         _check_views(views, view, bound)
         graph = Graph.of(graph).private()
         other = graph if view is None else graph.view(view).private()
-        encoder = read_encoder(model, graph).copied()
+        encoder = read_encoder(model, graph, reading, budgets=budgets).copied()
         return cls(encoder, _precision(dtype), graph, EdgeDropBudget.of(budgets).on(graph), bound, other, views=views)
 
     @classmethod
     @torch.no_grad()
     def linear(cls, model: ModelLike, graph: GraphLike, budgets: BudgetLike, directions: Tensor, *,
-               method: str | BoundMethod, dtype: torch.dtype) -> "Question":
+               method: str | BoundMethod, dtype: torch.dtype, reading: Reading = "traced") -> "Question":
         """What :func:`certgcl.linear_bounds` asks."""
         graph = Graph.of(graph).private()
-        encoder = read_encoder(model, graph).copied()
+        encoder = read_encoder(model, graph, reading, budgets=budgets).copied()
         given = check_directions(directions, graph, encoder.to(_precision(dtype)))
         return cls(encoder, dtype, graph, EdgeDropBudget.of(budgets).on(graph), get_method(method), graph, given)
 

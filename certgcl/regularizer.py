@@ -12,11 +12,11 @@ from certgcl.bounds import BoundMethod, DropProblem, get_method
 from certgcl.bounds.printed import PrintedScore
 from certgcl.budget import BudgetLike, EdgeDropBudget
 from certgcl.directions import compactness_directions
-from certgcl.encoder import GCNEncoder, GCNWeights
+from certgcl.encoder import GCNWeights
 from certgcl.errors import InputError
 from certgcl.graph import Graph, GraphLike
 from certgcl.out_of_memory import LESS_AT_A_TIME, told_when_out_of_memory
-from certgcl.reading import ModelLike, read_encoder
+from certgcl.reading import ModelLike, encoder_of, traced
 from certgcl.schedules import Ramp, value_at
 
 ViewLike: TypeAlias = GraphLike | Tensor
@@ -170,4 +170,4 @@ class CompactnessRegularizer:
 def _weights(encoder: ModelLike, graph: Graph) -> GCNWeights:
     if isinstance(encoder, GCNWeights):
         return encoder
-    return encoder.weights() if type(encoder) is GCNEncoder else read_encoder(encoder, graph)
+    return traced(encoder_of(encoder))

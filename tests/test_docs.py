@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import inspect
 import io
+import linecache
 import os
 import re
 import shlex
@@ -79,8 +80,10 @@ def test_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, monkeypatch:
     printed = ""
     for block in blocks(page):
         if block.language == "python":
+            file, lines = f"{_name(page)}: {block.code.splitlines()[0]}", block.code.splitlines(keepends=True)
+            linecache.cache[file] = len(block.code), None, lines, file  # as a notebook does: models are read by source
             with contextlib.redirect_stdout(io.StringIO()) as output:
-                exec(compile(block.code, f"{_name(page)}: {block.code.splitlines()[0]}", "exec"), names)
+                exec(compile(block.code, file, "exec"), names)
             printed = output.getvalue()
         elif block.language == "sh":
             for line in block.code.replace("\\\n", " ").splitlines():

@@ -21,7 +21,7 @@ from certgcl.files import remove_leftovers
 from certgcl.graph import GraphLike
 from certgcl.out_of_memory import SMALLER, told_when_out_of_memory
 from certgcl.question import Question
-from certgcl.reading import ModelLike
+from certgcl.reading import ModelLike, Reading
 from certgcl.sharding.manifest import MANIFEST, Manifest, ShardOrder, ShardPlan
 from certgcl.sharding.pace import Pace
 
@@ -66,7 +66,7 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
                    directions: Tensor | None = None, nodes: Tensor | Sequence[int] | None = None,
                    dtype: torch.dtype = torch.float64, shards: int | None = None, order: ShardOrder = "near",
                    only: Sequence[int] | None = None, worker: tuple[int, int] | None = None,
-                   memory_limit: int | None = None,
+                   memory_limit: int | None = None, reading: Reading = "traced",
                    progress: Callable[[ShardProgress], object] | None = None) -> ShardRun:
     """:func:`certgcl.node_compactness` in shards, each a certificate in a file of its own in the folder ``out``.
 
@@ -94,9 +94,10 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
         raise InputError("directions= beside view=", "a view is where the directions of compactness come from",
                          "Leave one out")
     if directions is None:
-        question = Question.compactness(model, graph, budgets, method=method, view=view, dtype=dtype)
+        question = Question.compactness(model, graph, budgets, method=method, view=view, dtype=dtype,
+                                        reading=reading)
     else:
-        question = Question.linear(model, graph, budgets, directions, method=method, dtype=dtype)
+        question = Question.linear(model, graph, budgets, directions, method=method, dtype=dtype, reading=reading)
     folder, anchors = Path(out), question.anchors(nodes)
     if shards is None and (folder / MANIFEST).exists():
         shards = Manifest.read(folder).shards

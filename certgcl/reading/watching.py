@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
-from certgcl.errors import EncoderError
 from certgcl.graph import Graph
+from certgcl.reading.checks import output_of
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Run:
 def watch(model: nn.Module, graph: Graph, replacements: tuple[Tensor, ...] = ()) -> Run:
     """Run ``model`` on ``graph``; the k-th layer called returns ``replacements[k]`` if there are any.
 
-    Hooks are removed even on error, and buffers are copies, so that running statistics stay as they were.
+    Hooks are removed even on error.
     """
     run = Run([], [], None)
 
@@ -60,17 +59,7 @@ def watch(model: nn.Module, graph: Graph, replacements: tuple[Tensor, ...] = ())
         # Copies, because what follows may work in place.
         return replacements[len(run.layers) - 1].clone() if replacements else None
 
-    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     with ExitStack() as hooks:
         for name, module in model.named_modules():
             hooks.enter_context(module.register_forward_hook(partial(note, name), with_kwargs=True))
-        try:
-            output = torch.func.functional_call(model, buffers, (graph.x.clone(), graph.edge_index))
-        except Exception as error:
-            raise EncoderError(
-                f"{type(model).__name__}.forward failed on {graph} with {type(error).__name__}: {error}",
-                "the model must run as model(x, edge_index) on any graph with its number of features",
-                "Wrap it in a module with that forward, or pass its layers: "
-                "certgcl.GCNEncoder.from_layers(conv1, conv2, activation, out_activation)",
-            ) from error
-    return replace(run, output=output)
+        return replace(run, output=output_of(model, graph))

@@ -1,0 +1,53 @@
+"""Attributes of objects and classes, found as Python finds them but without running any code of theirs."""
+
+from collections.abc import Mapping
+from types import GetSetDescriptorType
+from typing import Any, Final
+
+from certgcl.errors import EncoderError
+
+MISSING: Final = object()
+_MRO, _DICT = type.__dict__["__mro__"], type.__dict__["__dict__"]  # which no metaclass can put others before
+
+
+def bases(cls: type) -> tuple[type, ...]:
+    """The class and its bases, in the order in which they are asked."""
+    found: tuple[type, ...] = _MRO.__get__(cls)
+    return found
+
+
+def class_dict(cls: type) -> Mapping[str, Any]:
+    """What the class itself holds: a view that follows it."""
+    found: Mapping[str, Any] = _DICT.__get__(cls)
+    return found
+
+
+def class_attribute(cls: type, name: str) -> Any:
+    """What the class or the first of its bases holds under a name, as it is stored; ``MISSING`` if none does."""
+    for base in bases(cls):
+        if name in class_dict(base):
+            return class_dict(base)[name]
+    return MISSING
+
+
+def instance_dict(value: Any) -> dict[str, Any]:
+    """The attributes an object holds itself; none for one without such a store."""
+    slot = class_attribute(type(value), "__dict__")
+    if slot is MISSING:
+        return {}
+    held = slot.__get__(value) if type(slot) is GetSetDescriptorType else None
+    if type(held) is not dict:
+        raise EncoderError(f"a {type(value).__name__} whose attributes are not kept in a plain __dict__",
+                           "what a model holds must be readable without running its code",
+                           "Remove the __dict__ property or the attribute store of its own")
+    return held
+
+
+def is_data_descriptor(value: Any) -> bool:
+    """Whether a class attribute takes precedence over what an object holds, as a property does."""
+    return any(class_attribute(type(value), name) is not MISSING for name in ("__set__", "__delete__"))
+
+
+def is_descriptor(value: Any) -> bool:
+    """Whether reading the class attribute through an object runs code."""
+    return class_attribute(type(value), "__get__") is not MISSING

@@ -1,0 +1,99 @@
+"""Modules that do what their class says: nothing hooked in, nothing replaced on the instance."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from types import FunctionType
+from typing import Any
+
+from torch import Tensor, nn
+
+from certgcl.errors import EncoderError
+from certgcl.layers.lookup import MISSING, class_attribute, instance_dict
+
+_STORES = ("_parameters", "_buffers", "_modules")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+# The ways into a module and out of it, which no class may replace and no instance may shadow.
+_MACHINERY = ("__call__", "_call_impl", "__getattr__", "__getattribute__", "_slow_forward", "_wrapped_call_impl")
+_OWN = {name: class_attribute(nn.Module, name) for name in _MACHINERY}
+_WRAPPERS = {"OptimizedModule": "model._orig_mod", "DataParallel": "model.module",
+             "DistributedDataParallel": "model.module"}
+
+
+def is_module(value: Any) -> bool:
+    """Whether it is one by its type, whatever its ``__class__`` says."""
+    return issubclass(type(value), nn.Module)
+
+
+def held(module: nn.Module, name: str) -> Any:
+    """What ``module.name`` is, for an attribute that the instance holds; ``MISSING`` if it holds none."""
+    attributes = instance_dict(module)
+    if name in attributes:
+        return attributes[name]
+    for store in _STORES:
+        found: Any = attributes.get(store)
+        if type(found) not in (dict, OrderedDict):
+            raise EncoderError(f"{store} of a {type(module).__name__} of type {type(found).__name__}",
+                               "it must be a plain dict, as torch makes it", "Call super().__init__() first")
+        if name in found:
+            return found[name]
+    return MISSING
+
+
+def modules_in(container: nn.Module) -> tuple[nn.Module, ...]:
+    """The modules of a ``Sequential`` or ``ModuleList`` in their order."""
+    return tuple(instance_dict(container)["_modules"].values())
+
+
+def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The model and all modules in it by their paths, each once, without asking the model itself."""
+    seen: set[int] = set()
+    waiting = [("", model)]
+    while waiting:
+        path, module = waiting.pop(0)
+        if id(module) in seen or not is_module(module):
+            continue
+        seen.add(id(module))
+        yield path, module
+        children = instance_dict(module).get("_modules") or {}
+        waiting[:0] = [(f"{path}.{name}" if path else name, child) for name, child in children.items()]
+
+
+def named_parameters(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Every parameter by its path."""
+    for path, module in named_modules(model):
+        for name, parameter in (instance_dict(module).get("_parameters") or {}).items():
+            if parameter is not None:
+                yield f"{path}.{name}" if path else name, parameter
+
+
+def check_call(module: nn.Module, name: str) -> None:
+    """Calling the module must run its class's forward on the arguments as given, and return what that returns."""
+    cls, attributes = type(module), instance_dict(module)
+    for part, own in _OWN.items():
+        if class_attribute(cls, part) is not own:
+            remedy = f"Pass {_WRAPPERS[cls.__name__]}" if cls.__name__ in _WRAPPERS else "Write a forward instead"
+            raise EncoderError(f"{described(module, name)} with a {part} of its own",
+                               "a module must be called and hold its parts as torch.nn.Module does", remedy)
+        if part in attributes:
+            raise EncoderError(f"{part} replaced on {described(module, name)}",
+                               "an instance must do what its class says", "Write it into the class")
+    if attributes.get("_compiled_call_impl") is not None:
+        raise EncoderError(f"{described(module, name)} compiled in place", "what runs must be what is read",
+                           "Certify a model on which compile() was not called")
+    for hooks in _HOOKS:
+        if attributes.get(hooks):
+            raise EncoderError(f"a forward hook on {described(module, name)}",
+                               "nothing may come between a module and its forward",
+                               "Remove it with its handle; spectral and weight norms by torch.nn.utils.remove_*")
+
+
+def check_unshadowed(module: nn.Module, name: str, allowed: tuple[str, ...] = ()) -> None:
+    """No method of the class may be replaced on the instance."""
+    for attribute in instance_dict(module):
+        if attribute not in allowed and type(class_attribute(type(module), attribute)) is FunctionType:
+            raise EncoderError(f"{attribute} replaced on {described(module, name)}",
+                               "an instance must do what its class says", "Write it into a class of your own")
+
+
+def described(module: nn.Module, name: str) -> str:
+    return f"{name or 'model'} ({type(module).__name__})"

@@ -1,0 +1,107 @@
+"""Python's own functions that a forward may call, on values whose types are Python's own."""
+
+import builtins
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+from torch_geometric import EdgeIndex
+from torch_geometric.typing import SparseTensor
+
+from certgcl.layers.lookup import MISSING, bases, class_attribute, instance_dict
+from certgcl.layers.modules import modules_in
+from certgcl.reading.attributes import attribute, unwrapped
+from certgcl.reading.iteration import MODULE_LISTS, SEQUENCES, iterate
+from certgcl.reading.known import Handler, absolute
+from certgcl.reading.nodes import Place
+from certgcl.reading.refusals import refusal
+from certgcl.reading.values import Built, Opaque, Stream, Super, Symbol
+
+if TYPE_CHECKING:
+    from certgcl.reading.tracer import Tracer
+
+_NO_TENSORS = (tuple, list, dict, str, int, float, SparseTensor, EdgeIndex)
+
+
+def _len(tracer: "Tracer", place: Place, value: Any) -> Any:
+    if isinstance(value, (Symbol, Opaque)):
+        return Opaque(place.text)
+    if type(value) in (*MODULE_LISTS, nn.ModuleDict):
+        return len(instance_dict(value)["_modules"])
+    if type(value) in (tuple, list, dict, str, range, Built):
+        return len(value)
+    raise refusal(f"len of a {type(value).__name__}", place)
+
+
+def _range(tracer: "Tracer", place: Place, *ends: Any) -> range:
+    if not 1 <= len(ends) <= 3 or any(type(end) is not int for end in ends):
+        raise refusal("a range whose ends are not known", place)
+    return range(*ends)
+
+
+def _zip(tracer: "Tracer", place: Place, *values: Any, strict: Any = False) -> Stream:
+    if strict is not False:
+        lengths = {_len(tracer, place, value) for value in values}
+        if strict is not True or len(lengths) > 1:
+            raise refusal("zip of different lengths", place)
+    return Stream(zip(*(iterate(value, place) for value in values), strict=False))
+
+
+def _enumerate(tracer: "Tracer", place: Place, iterable: Any, start: Any = 0) -> Stream:
+    if type(start) is not int:
+        raise refusal("enumerate from something that is no integer", place)
+    return Stream(enumerate(iterate(iterable, place), start))
+
+
+def _reversed(tracer: "Tracer", place: Place, value: Any) -> Stream:
+    value = modules_in(value) if type(value) in MODULE_LISTS else value
+    if type(value) not in SEQUENCES:
+        raise refusal(f"reversed of a {type(value).__name__}", place)
+    return Stream(reversed(value))
+
+
+def _list(tracer: "Tracer", place: Place, value: Any = ()) -> Built:
+    return Built(iterate(value, place))
+
+
+def _tuple(tracer: "Tracer", place: Place, value: Any = ()) -> tuple[Any, ...]:
+    return tuple(iterate(value, place))
+
+
+def _isinstance(tracer: "Tracer", place: Place, value: Any, classes: Any) -> bool:
+    classes = classes if type(classes) is tuple else (classes,)
+    if isinstance(value, Symbol) and all(cls is Tensor or cls in _NO_TENSORS for cls in classes):
+        return Tensor in classes
+    lies = class_attribute(type(value), "__class__") is not object.__dict__["__class__"]
+    if isinstance(value, (Symbol, Opaque, Super, Stream)) or lies or any(
+            not isinstance(cls, type) or type(cls) not in (type, type(Tensor)) for cls in classes):
+        raise refusal("isinstance of something that is not known here", place)
+    own = bases(list if type(value) is Built else type(value))
+    return any(cls in own for cls in classes)
+
+
+def _hasattr(tracer: "Tracer", place: Place, value: Any, name: Any) -> bool:
+    return _getattr(tracer, place, value, name, MISSING) is not MISSING
+
+
+def _getattr(tracer: "Tracer", place: Place, value: Any, name: Any, default: Any = refusal) -> Any:
+    if type(name) is not str:
+        raise refusal("an attribute whose name is no text", place)
+    found = attribute(value, name, place)
+    if found is MISSING and default is refusal:
+        raise refusal(f"the attribute {name}, which is not there", place)
+    return default if found is MISSING else unwrapped(found)
+
+
+def _super(tracer: "Tracer", place: Place, cls: Any, owner: Any) -> Super:
+    if not isinstance(cls, type) or cls not in bases(type(owner)):
+        raise refusal("super of another object", place)
+    return Super(cls, owner)
+
+
+BUILTINS: list[tuple[Callable[..., Any], Handler]] = [
+    (builtins.len, _len), (builtins.range, _range), (builtins.zip, _zip), (builtins.enumerate, _enumerate),
+    (builtins.reversed, _reversed), (builtins.list, _list), (builtins.tuple, _tuple),
+    (builtins.isinstance, _isinstance), (builtins.hasattr, _hasattr), (builtins.getattr, _getattr),
+    (builtins.super, _super), (builtins.abs, absolute),
+]

@@ -1,0 +1,130 @@
+"""Reading a model by its source: its forward is followed on symbols, line by line, and no code of it is run."""
+
+import ast
+import functools
+from collections.abc import Callable
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
+from types import FunctionType
+from typing import Any
+
+from torch import nn
+from torch_geometric.nn.models.basic_gnn import BasicGNN
+
+from certgcl.errors import EncoderError
+from certgcl.layers.lookup import class_attribute
+from certgcl.layers.modules import is_module, named_modules
+from certgcl.layers.trusted import LEAVES, check_surroundings
+from certgcl.reading.attributes import unwrapped
+from certgcl.reading.binding import bind
+from certgcl.reading.builtins import BUILTINS
+from certgcl.reading.frame import Frame
+from certgcl.reading.known import FUNCTIONS, METHODS, Handler, handle, on_what
+from certgcl.reading.leaves import call_module
+from certgcl.reading.nodes import Convolution, Input, Node, Place, words
+from certgcl.reading.refusals import FORMULA, LAYERS, ONLY, refusal
+from certgcl.reading.source import source_of
+from certgcl.reading.values import Bound, Built, Method, Stream, Symbol
+
+_MOST_STEPS, _MOST_CALLS = 100_000, 64
+_LAZY = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
+_LIBRARIES = ("torch", "torch_geometric", "torch_sparse", "torch_scatter")
+# Functions of the libraries that are followed like a user's own; the others are refused by their names.
+_FOLLOWED = {BasicGNN.forward, *(leaf.forward for leaf in LEAVES if leaf.__module__.startswith("torch.nn."))}
+_KNOWN: dict[int, tuple[Any, Handler]] = {id(function): (function, handler)
+                                          for function, handler in (*FUNCTIONS, *BUILTINS)}
+
+
+class Tracer:
+    """Follows one run of a model. Whatever it does not know, it refuses."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.paths = {id(module): path for path, module in named_modules(model)}
+        self.layers: list[Convolution] = []
+        self.steps = self.depth = 0
+
+    def step(self, place: Callable[[Any], Place], node: ast.AST) -> None:
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise refusal(f"more than {_MOST_STEPS} steps", place(node))
+
+    def call(self, called: Any, arguments: list[Any], keywords: dict[str, Any], place: Place) -> Any:
+        """What a call returns: of a known function, of a module, or of a function that is followed in turn."""
+        called = unwrapped(called)
+        if isinstance(called, Method):
+            return self._call_method(called, arguments, keywords, place)
+        if isinstance(called, Bound):
+            return self.call(called.function, [called.owner, *arguments], keywords, place)
+        if id(called) in _KNOWN:
+            return handle(_KNOWN[id(called)][1], self, arguments, keywords, place)
+        if type(called) is functools.partial:
+            return self.call(called.func, [*called.args, *arguments], {**called.keywords, **keywords}, place)
+        if is_module(called):
+            return call_module(self, called, arguments, keywords, place)
+        if type(called) is FunctionType:
+            return self._call_function(called, arguments, keywords, place)
+        if isinstance(called, type):
+            raise refusal(f"a {called.__name__} made in forward", place, remedy="Make it in __init__")
+        raise self.unknown(getattr(called, "__name__", None) or type(called).__name__, arguments, place)
+
+    def _call_method(self, method: Method, arguments: list[Any], keywords: dict[str, Any], place: Place) -> Any:
+        owner, name = method.owner, method.name
+        if isinstance(owner, Symbol) and name in METHODS:
+            return handle(METHODS[name], self, [owner, *arguments], keywords, place)
+        if type(owner) is Built and name == "append" and len(arguments) == 1 and not keywords:
+            return owner.append(arguments[0])
+        if type(owner) is dict and not arguments and not keywords:
+            return Stream(iter(tuple(getattr(owner, name)())))
+        raise self.unknown(name, [owner, *arguments], place)
+
+    def _call_function(self, function: FunctionType, arguments: list[Any], keywords: dict[str, Any],
+                       place: Place) -> Any:
+        owner: Any = arguments[0] if arguments else None
+        if is_module(owner) and type(owner) in LEAVES and function is class_attribute(type(owner), "forward"):
+            return call_module(self, owner, arguments[1:], keywords, place)
+        if not self.follows(function):
+            raise self.unknown(f"{function.__globals__['__name__']}.{function.__name__}", arguments, place)
+        return self.follow(function, arguments, keywords, place)
+
+    def follows(self, function: FunctionType) -> bool:
+        """Whether a function is followed into its source: a user's, and a few of the libraries'."""
+        library = str(function.__globals__.get("__name__")).split(".")[0] in _LIBRARIES
+        return not library or function in _FOLLOWED
+
+    def follow(self, function: FunctionType, arguments: list[Any], keywords: dict[str, Any], place: Place) -> Any:
+        """The value a function returns, found in its source."""
+        if function.__code__.co_flags & _LAZY:
+            raise refusal(f"{function.__qualname__}, a generator or coroutine", place)
+        if self.depth >= _MOST_CALLS:
+            raise refusal(f"more than {_MOST_CALLS} calls inside each other", place)
+        self.depth += 1
+        value = Frame(self, function, source_of(function), bind(function, arguments, keywords, place)).run()
+        self.depth -= 1
+        return value
+
+    def check_changeable(self, symbol: Symbol, place: Place) -> None:
+        """A tensor that is changed in place must be one of the run's own, whose every name is known."""
+        if isinstance(symbol.node, Input) or symbol.view:
+            raise refusal(f"{words(symbol.node)} changed in place", place,
+                          remedy="A forward must leave the model and its inputs as they are")
+
+    def unknown(self, name: str, arguments: list[Any], place: Place) -> EncoderError:
+        """The refusal of a function that is not among those certgcl knows."""
+        return refusal(f"{name}{on_what(arguments)}", place, ONLY)
+
+
+def trace(model: nn.Module) -> tuple[Node, list[Convolution]]:
+    """What ``model(x, edge_index)`` computes, and the layers it calls in their order.
+
+    Sound because every value is either a symbol for a tensor of the run, which only functions that are known by their
+    identity and modules that are known by their exact type may touch, or an object that the model already holds. The
+    source that is followed is proved to be what runs, decisions that depend on a symbol are refused, and so are stores:
+    every run, on any graph, takes the same steps.
+    """
+    check_surroundings()
+    tracer, place = Tracer(model), Place("certgcl", 0, "model(x, edge_index)")
+    output = tracer.call(model, [Symbol(Input("x")), Symbol(Input("edge_index"))], {}, place)
+    if not isinstance(output, Symbol):
+        raise EncoderError(f"a {type(output).__name__} as output", f"the model must return a tensor; {FORMULA}", LAYERS)
+    return output.node, tracer.layers
+
+
