@@ -1,73 +1,18 @@
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.nn import GAT, GCN, GATConv, GCNConv, SAGEConv, Sequential
+from torch_geometric.nn import GCN, GCNConv, Sequential
 from torch_geometric.utils import add_self_loops
 
-from certgcl.encoder import ACTIVATIONS, GCNEncoder, GCNWeights
-from certgcl.errors import EncoderError
+from certgcl.encoder import ACTIVATIONS, GCNEncoder
 from certgcl.graph import Graph
 from certgcl.reading import read_encoder
-
-
-def identity(x: Tensor) -> Tensor:
-    return x
-
-
-class Net(nn.Module):
-    """Two layers as users write them, with a function of the caller's choice in every place."""
-
-    def __init__(self, between: Callable[[Tensor], Tensor] = torch.relu, after: Callable[[Tensor], Any] = identity,
-                 before: Callable[[Tensor], Tensor] = identity, **settings: Any) -> None:
-        super().__init__()
-        self.second = GCNConv(4, 3, **settings)  # registered before the first on purpose
-        self.first = GCNConv(5, 4, **settings)
-        self.before, self.between, self.after = before, between, after
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Any:
-        hidden = self.between(self.first(self.before(x), edge_index))
-        return self.after(self.second(hidden, edge_index))
-
-
-class Layers(nn.Module):
-    """Named layers and a forward given as a function of them."""
-
-    def __init__(self, forward: Callable[..., Any], **layers: nn.Module) -> None:
-        super().__init__()
-        for name, layer in layers.items():
-            self.add_module(name, layer)
-        self.run = forward
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Any:
-        return self.run(self, x, edge_index)
-
-
-def prepared(model: nn.Module) -> nn.Module:
-    """The model in float64 and eval mode, with biases that are not zero."""
-    for module in model.modules():
-        if isinstance(module, GCNConv) and module.bias is not None:
-            nn.init.normal_(module.bias)
-    return model.double().eval()
-
-
-def assert_reads(model: nn.Module, graph: Graph, tolerance: float = 1e-12) -> GCNWeights:
-    weights = read_encoder(model, graph)
-    dtype = next(model.parameters()).dtype
-    output = model(graph.x.to(dtype), graph.edge_index)
-    assert {tensor.dtype for _, tensor in weights.named_tensors()} == {dtype}
-    torch.testing.assert_close(weights.embed(graph), output, rtol=tolerance, atol=tolerance)
-    return weights
-
-
-def refusal(model: Any, graph: Graph) -> str:
-    with pytest.raises(EncoderError) as caught:
-        read_encoder(model, graph)
-    return str(caught.value)
-
+from tests.encoders import Layers, Net, assert_reads, identity, prepared, refusal
 
 # -- what can be read ------------------------------------------------------------------------------
 
@@ -96,7 +41,8 @@ def test_reads_a_pyg_gcn(options: dict[str, Any], either_graph: Graph) -> None:
 
 @pytest.mark.parametrize(("activation", "slope"), [
     (torch.relu, 0.0), (F.leaky_relu, 0.01), (nn.ReLU(inplace=True), 0.0), (nn.LeakyReLU(0.5, inplace=True), 0.5),
-    (identity, 1.0), (torch.abs, -1.0), (lambda p: 0.6 * p + 0.4 * p.abs(), 0.2), (nn.RReLU(0.1, 0.3), 0.2),
+    (identity, 1.0), (torch.abs, -1.0), (lambda p: p.clamp(min=0), 0.0), (nn.RReLU(0.1, 0.3), 0.2),
+    (partial(F.leaky_relu, negative_slope=0.5), 0.5), (nn.Sequential(nn.LeakyReLU(0.5), nn.ReLU()), 0.0),
 ])
 def test_reads_activations_whatever_they_are_written_in(activation: Callable[[Tensor], Tensor], slope: float,
                                                         graph: Graph) -> None:
@@ -132,6 +78,11 @@ def test_modules_that_are_not_called_do_not_matter(graph: Graph) -> None:
     model.projection = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Dropout(0.5)).double()
     model.target = GCNConv(4, 3).double()
     assert_reads(model, graph)
+
+
+def test_reads_a_layer_that_is_used_twice(graph: Graph) -> None:
+    model = Layers(lambda net, x, e: net.conv(net.conv(x, e).relu(), e), conv=GCNConv(5, 5))
+    assert_reads(prepared(model), graph)
 
 
 def test_zero_bias_stands_for_none(graph: Graph) -> None:
@@ -229,207 +180,7 @@ def test_refusing_leaves_the_model_as_it_was(model: nn.Module, graph: Graph) -> 
 
 def test_a_model_that_works_in_place_does_not_reach_the_graph(graph: Graph) -> None:
     x = graph.x.clone()
-    assert "does not get the features" in refusal(prepared(Net(before=lambda x: x.mul_(2))), graph)
+    assert "mul_ on x" in refusal(prepared(Net(before=lambda x: x.mul_(2))), graph)
+    assert "x changed in place" in refusal(prepared(Net(before=lambda x: x.relu_())), graph)
+    assert "does not get the features" in refusal(prepared(Net(before=lambda x: x.mul_(2))), graph, "probed")
     assert torch.equal(graph.x, x)
-
-
-# -- what cannot be read ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("model", [None, "gcn", lambda x, edge_index: x])
-def test_refuses_what_is_no_module(model: Any, graph: Graph) -> None:
-    assert "torch.nn.Module" in refusal(model, graph)
-
-
-@pytest.mark.parametrize(("model", "message"), [
-    (nn.Linear(5, 3), "Linear with no message passing and no GCNConv"),
-    (GAT(5, 4, 2, 3), "GAT with GATConv and no GCNConv"),
-    (GCNConv(5, 3), "1 GCNConv call"),
-    (GCN(5, 4, num_layers=3, out_channels=3), "3 GCNConv call(s) in forward: convs.0, convs.1, convs.2"),
-])
-def test_refuses_another_number_of_layers(model: nn.Module, message: str, graph: Graph) -> None:
-    assert message in refusal(prepared(model), graph)
-
-
-def test_refuses_a_layer_used_twice(graph: Graph) -> None:
-    model = Layers(lambda net, x, e: net.conv(net.conv(x, e).relu(), e), conv=GCNConv(5, 5))
-    assert "conv, conv: two different layers" in refusal(prepared(model), graph)
-
-
-@pytest.mark.parametrize("layer", [GATConv(4, 4), SAGEConv(4, 4)])
-def test_refuses_other_message_passing(layer: nn.Module, graph: Graph) -> None:
-    model = Layers(lambda net, x, e: net.c(net.b(net.a(x, e), e).relu(), e), a=GCNConv(5, 4), b=layer, c=GCNConv(4, 3))
-    assert f"b ({type(layer).__name__}) in the model: GCNConv must be its only" in refusal(prepared(model), graph)
-
-
-@pytest.mark.parametrize(("settings", "found"), [
-    ({"improved": True}, "improved=True"), ({"normalize": False}, "normalize=False"),
-    ({"add_self_loops": False}, "add_self_loops=False"), ({"cached": True}, "cached=True"),
-    ({"aggr": "mean"}, "aggr='mean'"), ({"flow": "target_to_source"}, "flow='target_to_source'"),
-])
-def test_refuses_other_settings_before_running(settings: dict[str, Any], found: str, graph: Graph) -> None:
-    model = prepared(Net(before=lambda x: pytest.fail("the model was run"), **settings))
-    assert f"{found} in second" in refusal(model, graph)
-
-
-@pytest.mark.parametrize("call", [
-    lambda conv, x, e: conv(x, e, torch.ones(e.shape[1], dtype=x.dtype)),
-    lambda conv, x, e: conv(x, e, edge_weight=torch.ones(e.shape[1], dtype=x.dtype)),
-])
-def test_refuses_edge_weights(call: Callable[..., Tensor], graph: Graph) -> None:
-    model = Layers(lambda net, x, e: net.b(call(net.a, x, e).relu(), e), a=GCNConv(5, 4), b=GCNConv(4, 3))
-    assert "edge weights passed to a" in refusal(prepared(model), graph)
-
-
-@pytest.mark.parametrize("model", [
-    GCN(5, 4, num_layers=2, out_channels=3, dropout=0.5), Net(between=nn.Sequential(nn.ReLU(), nn.Dropout(0.1))),
-    GCNEncoder(5, 4, 3, "rrelu"),
-], ids=["PyG dropout", "nn.Dropout", "RReLU"])
-def test_refuses_randomness_in_training_mode_and_reads_it_in_eval_mode(model: nn.Module, graph: Graph) -> None:
-    assert "in training mode: a model must not be random. Call model.eval()" in refusal(model.double().train(), graph)
-    assert_reads(prepared(model), graph)
-
-
-@pytest.mark.parametrize("place", ["before", "between", "after"])
-def test_refuses_a_functional_dropout(place: str, graph: Graph) -> None:
-    message = refusal(prepared(Net(**{place: lambda p: F.dropout(p, 0.5)})), graph)
-    assert "two runs of the model on the same input that differ" in message
-    assert "training=self.training" in message
-
-
-@pytest.mark.parametrize("norm", ["batch_norm", "layer_norm", "graph_norm", "pair_norm"])
-def test_refuses_normalization_by_name(norm: str, graph: Graph) -> None:
-    message = refusal(prepared(GCN(5, 4, num_layers=2, out_channels=3, norm=norm)), graph)
-    assert "norms.0" in message
-    assert "without normalization" in message
-    assert "GCNEncoder.from_layers" in message
-
-
-@pytest.mark.parametrize("activation", [
-    F.elu, torch.tanh, F.gelu, F.silu, F.softplus, torch.sigmoid, F.relu6, F.hardtanh, F.softshrink,
-    torch.tanh_, lambda p: p.clamp(min=-10), lambda p: F.hardshrink(p, 0.01),
-    lambda p: p + 1, lambda p: 2 * p, lambda p: p - p.mean(0), F.normalize, lambda p: p.log_softmax(-1),
-    lambda p: p.flip(0), lambda p: p.roll(1, 1), lambda p: p * torch.nan,
-])
-@pytest.mark.parametrize("place", ["between", "after"])
-def test_refuses_other_activations(place: str, activation: Callable[[Tensor], Tensor], graph: Graph) -> None:
-    message = refusal(prepared(Net(**{place: activation})), graph)
-    assert ("between first and second" if place == "between" else "after second") in message
-    assert "GCNEncoder.from_layers" in message
-
-
-def test_refusal_of_an_activation_says_what_was_measured(graph: Graph) -> None:
-    message = refusal(prepared(Net(between=nn.ReLU6())), graph)
-    assert "between first and second turns 16384 into 6 (and -1 into 0)" in message
-    assert "the model calls between (ReLU6)" in message
-
-
-def test_refuses_one_wrong_channel_among_many(graph: Graph) -> None:
-    def wrong_in_one(p: Tensor) -> Tensor:
-        return torch.stack([p[:, 0].relu(), p[:, 1].relu(), F.elu(p[:, 2])], dim=1)
-
-    assert "channel 2 after second" in refusal(prepared(Net(after=wrong_in_one)), graph)
-
-
-@pytest.mark.parametrize("jk", ["cat", "max", "last"])
-def test_refuses_jumping_knowledge(jk: str, graph: Graph) -> None:
-    message = refusal(prepared(GCN(5, 4, num_layers=2, out_channels=4, jk=jk)), graph)
-    assert "jumping knowledge" in message
-    assert "lin (Linear)" in message
-
-
-def test_refuses_residuals(graph: Graph) -> None:
-    def forward(net: Layers, x: Tensor, edge_index: Tensor) -> Tensor:
-        return net.b(net.a(x, edge_index).relu() + x, edge_index)
-
-    assert "residual" in refusal(prepared(Layers(forward, a=GCNConv(5, 5), b=GCNConv(5, 3))), graph)
-
-
-def test_refuses_layers_side_by_side(graph: Graph) -> None:
-    model = Layers(lambda net, x, e: net.a(x, e) + net.b(x, e), a=GCNConv(5, 3), b=GCNConv(5, 3))
-    assert "between a and b" in refusal(prepared(model), graph)
-
-
-@pytest.mark.parametrize(("after", "found"), [
-    (nn.Linear(3, 3), "after second turns"), (nn.Linear(3, 2), "a tensor of shape (6, 2) as output"),
-    (lambda z: (z, z), "a tuple as output"), (lambda z: z.mean(0), "a tensor of shape (3,) as output"),
-])
-def test_refuses_a_head(after: Callable[[Tensor], Any], found: str, graph: Graph) -> None:
-    assert found in refusal(prepared(Net(after=after)), graph)
-
-
-@pytest.mark.parametrize("before", [torch.relu, F.normalize, lambda x: x + 1])
-def test_refuses_prepared_features(before: Callable[[Tensor], Tensor], graph: Graph) -> None:
-    assert "first layer (first) that does not get the features" in refusal(prepared(Net(before=before)), graph)
-
-
-def test_wraps_the_error_of_a_forward_with_other_arguments(graph: Graph) -> None:
-    class TakesData(Net):
-        def forward(self, data: Any) -> Tensor:
-            return super().forward(data.x, data.edge_index)
-
-    with pytest.raises(EncoderError, match=r"TakesData.forward failed .*TypeError.*model\(x, edge_index\)") as caught:
-        read_encoder(prepared(TakesData()), graph)
-    assert isinstance(caught.value.__cause__, TypeError)
-
-
-@pytest.mark.parametrize("stored", [torch.tensor([[0, 1], [1, 0]]), torch.tensor([[0, 40], [40, 0]])])
-def test_refuses_a_model_with_edges_of_its_own(stored: Tensor) -> None:
-    def forward(net: Layers, x: Tensor, _: Tensor) -> Tensor:
-        return net.b(net.a(x, stored).relu(), stored)
-
-    graph = Graph.of((torch.randn(41, 5).double(), stored))
-    refusal(prepared(Layers(forward, a=GCNConv(5, 4), b=GCNConv(4, 3))), graph)
-
-
-def test_refuses_overridden_layers(graph: Graph) -> None:
-    class Doubled(GCNConv):
-        def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
-            return 2 * super().forward(x, edge_index, edge_weight)
-
-    model = Layers(lambda net, x, e: net.b(net.a(x, e).relu(), e), a=Doubled(5, 4), b=GCNConv(4, 3))
-    message = refusal(prepared(model), graph)
-    assert "embedding values" in message
-    assert "overridden layers" in message
-
-
-def test_refuses_an_effect_that_only_the_real_graph_shows(graph: Graph) -> None:
-    def forward(net: Layers, x: Tensor, edge_index: Tensor) -> Tensor:
-        kept = edge_index[:, 1:-1] if len(x) == 6 else edge_index
-        return net.b(net.a(x, kept).relu(), kept)
-
-    model = Layers(forward, a=GCNConv(5, 4), b=GCNConv(4, 3))
-    assert "Graph(6 nodes, 5 edges, 5 features)" in refusal(prepared(model), graph)
-
-
-def test_refuses_another_number_of_features(graph: Graph) -> None:
-    assert "5 features per node: the model's layers take 4 or 7" in refusal(GCNEncoder(7, 4, 3), graph)
-    weights = read_encoder(GCNEncoder(5, 4, 3), graph)
-    assert "2 features per node" in refusal(weights, graph.with_features(torch.ones(6, 2)))
-
-
-def test_refuses_another_device(graph: Graph) -> None:
-    message = refusal(GCNEncoder(5, 4, 3).to("meta"), graph)
-    assert "a model on meta and a graph on cpu" in message
-
-
-@pytest.mark.parametrize("name", ["first.lin.weight", "second.bias", "between.weight"])
-@pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_refuses_weights_that_are_not_finite(name: str, value: float, graph: Graph) -> None:
-    model = prepared(Net(between=nn.PReLU()))
-    model.get_parameter(name).data.view(-1)[0] = value
-    assert f"1 NaN or infinite value(s) in {name}" in refusal(model, graph)
-
-
-def test_refuses_given_weights_that_are_not_finite(graph: Graph) -> None:
-    weights = read_encoder(GCNEncoder(5, 4, 3), graph)
-    with torch.no_grad():
-        weights.b2[1] = torch.nan
-    assert "1 NaN or infinite value(s) in b2" in refusal(weights, graph)
-
-
-def test_refuses_parameters_without_a_shape(graph: Graph) -> None:
-    model = GCN(-1, 4, num_layers=2, out_channels=3).double()
-    assert "convs.0.lin.weight without a shape" in refusal(model, graph)
-    model(graph.x, graph.edge_index)
-    assert_reads(model, graph)

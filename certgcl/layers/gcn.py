@@ -13,12 +13,12 @@ from torch_geometric.nn.dense import Linear
 
 from certgcl.errors import EncoderError
 from certgcl.layers.lookup import MISSING, class_attribute, instance_dict
-from certgcl.layers.modules import check_call, check_unshadowed, described, held
+from certgcl.layers.modules import check_call, check_unshadowed, described, held, store
 
 _SETTINGS: dict[str, tuple[Any, ...]] = {
     "improved": (False,), "normalize": (True,), "add_self_loops": (True,), "cached": (False,),
     "aggr": ("add", "sum"), "flow": ("source_to_target",), "node_dim": (-2, 0), "_cached_edge_index": (None,),
-    "_cached_adj_t": (None,), "_explain": (None, False), "_decomposed_layers": (1,),
+    "_cached_adj_t": (None,), "fuse": (True, False), "_explain": (None, False), "_decomposed_layers": (1,),
 }
 _HOOKS = re.compile(r"_(propagate|message|aggregate|message_and_aggregate|edge_update)_forward(_pre)?_hooks")
 _DEFAULTS = "Build the GCNConv with its defaults"
@@ -50,8 +50,8 @@ def gcn_parameters(conv: nn.Module, name: str) -> tuple[Tensor, Tensor]:
     if "propagate" in attributes and not _is_own_propagate(conv, attributes["propagate"]):
         raise EncoderError(f"propagate replaced on {described(conv, name)}", "an instance must do what its class says",
                            _DEFAULTS)
-    for hooks, value in attributes.items():
-        if _HOOKS.fullmatch(hooks) and value:
+    for hooks in filter(_HOOKS.fullmatch, attributes):
+        if store(conv, hooks):
             raise EncoderError(f"a message passing hook on {described(conv, name)}",
                                "nothing may come between a layer and its messages", "Remove it with its handle")
     _check_part(conv, "aggr_module", SumAggregation, name)
@@ -89,7 +89,7 @@ def _check_part(conv: nn.Module, part: str, expected: type, name: str) -> nn.Mod
                            "itself, without parametrizations", _DEFAULTS)
     if expected is not SumAggregation:  # whose class has a __call__ of its own, compared with the rest of PyG
         check_call(module, f"{name}.{part}")
-    elif any(instance_dict(module).get(hooks) for hooks in ("_forward_hooks", "_forward_pre_hooks")):
+    elif any(store(module, hooks) for hooks in ("_forward_hooks", "_forward_pre_hooks")):
         raise EncoderError(f"a forward hook on {described(module, f'{name}.{part}')}",
                            "nothing may come between a module and its forward", "Remove it with its handle")
     check_unshadowed(module, f"{name}.{part}")

@@ -43,6 +43,11 @@ def instance_dict(value: Any) -> dict[str, Any]:
     return held
 
 
+def is_class(value: Any) -> bool:
+    """Whether it is a class by its type, whatever its ``__class__`` says."""
+    return issubclass(type(value), type)
+
+
 def is_data_descriptor(value: Any) -> bool:
     """Whether a class attribute takes precedence over what an object holds, as a property does."""
     return any(class_attribute(type(value), name) is not MISSING for name in ("__set__", "__delete__"))

@@ -10,11 +10,14 @@ from torch import Tensor, nn
 from certgcl.errors import EncoderError
 from certgcl.layers.lookup import MISSING, class_attribute, instance_dict
 
+_Store = dict[str, Any]
 _STORES = ("_parameters", "_buffers", "_modules")
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-# The ways into a module and out of it, which no class may replace and no instance may shadow.
-_MACHINERY = ("__call__", "_call_impl", "__getattr__", "__getattribute__", "_slow_forward", "_wrapped_call_impl")
-_OWN = {name: class_attribute(nn.Module, name) for name in _MACHINERY}
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+# The ways into a module, and all they look at there, which no class may replace.
+_MACHINERY = ("__call__", "_call_impl", "_wrapped_call_impl", "__getattr__", "__getattribute__", *_STORES)
+_LOOKED_AT = {name for method in (nn.Module._call_impl, nn.Module._wrapped_call_impl)
+              for name in method.__code__.co_names if name.startswith("_")}
+_OWN = {name: class_attribute(nn.Module, name) for name in sorted({*_MACHINERY, *_LOOKED_AT})}
 _WRAPPERS = {"OptimizedModule": "model._orig_mod", "DataParallel": "model.module",
              "DistributedDataParallel": "model.module"}
 
@@ -29,19 +32,26 @@ def held(module: nn.Module, name: str) -> Any:
     attributes = instance_dict(module)
     if name in attributes:
         return attributes[name]
-    for store in _STORES:
-        found: Any = attributes.get(store)
-        if type(found) not in (dict, OrderedDict):
-            raise EncoderError(f"{store} of a {type(module).__name__} of type {type(found).__name__}",
-                               "it must be a plain dict, as torch makes it", "Call super().__init__() first")
+    for part in _STORES:
+        found = store(module, part)
         if name in found:
             return found[name]
     return MISSING
 
 
+def store(module: nn.Module, name: str) -> _Store:
+    """One of the dicts in which a module keeps its parts and hooks: one of Python's own, which does as it says."""
+    found: Any = instance_dict(module).get(name)
+    if type(found) not in (dict, OrderedDict):
+        raise EncoderError(f"{name} of a {type(module).__name__} of type {type(found).__name__}",
+                           "it must be a plain dict, as torch makes it", "Call super().__init__() first")
+    plain: _Store = found
+    return plain
+
+
 def modules_in(container: nn.Module) -> tuple[nn.Module, ...]:
     """The modules of a ``Sequential`` or ``ModuleList`` in their order."""
-    return tuple(instance_dict(container)["_modules"].values())
+    return tuple(store(container, "_modules").values())
 
 
 def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -54,14 +64,14 @@ def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             continue
         seen.add(id(module))
         yield path, module
-        children = instance_dict(module).get("_modules") or {}
+        children = store(module, "_modules")
         waiting[:0] = [(f"{path}.{name}" if path else name, child) for name, child in children.items()]
 
 
 def named_parameters(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Every parameter by its path."""
     for path, module in named_modules(model):
-        for name, parameter in (instance_dict(module).get("_parameters") or {}).items():
+        for name, parameter in store(module, "_parameters").items():
             if parameter is not None:
                 yield f"{path}.{name}" if path else name, parameter
 
@@ -74,14 +84,14 @@ def check_call(module: nn.Module, name: str) -> None:
             remedy = f"Pass {_WRAPPERS[cls.__name__]}" if cls.__name__ in _WRAPPERS else "Write a forward instead"
             raise EncoderError(f"{described(module, name)} with a {part} of its own",
                                "a module must be called and hold its parts as torch.nn.Module does", remedy)
-        if part in attributes:
+        if part in attributes and own is not MISSING and part != "_compiled_call_impl":
             raise EncoderError(f"{part} replaced on {described(module, name)}",
                                "an instance must do what its class says", "Write it into the class")
     if attributes.get("_compiled_call_impl") is not None:
         raise EncoderError(f"{described(module, name)} compiled in place", "what runs must be what is read",
                            "Certify a model on which compile() was not called")
     for hooks in _HOOKS:
-        if attributes.get(hooks):
+        if store(module, hooks) and hooks.startswith("_forward"):  # others change gradients alone
             raise EncoderError(f"a forward hook on {described(module, name)}",
                                "nothing may come between a module and its forward",
                                "Remove it with its handle; spectral and weight norms by torch.nn.utils.remove_*")

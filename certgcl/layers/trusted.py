@@ -84,12 +84,15 @@ class Snapshot:
 
     def _add_names(self, function: FunctionType, names: set[str]) -> None:
         found = function.__globals__
-        modules = [value for name in names if isinstance(value := found.get(name), ModuleType)]
-        for held in (found, *(vars(module) for module in modules)):
+        spaces: list[dict[str, Any]] = [found]
+        for held in spaces:  # which grows by the modules that are found: torch, torch._C, torch._C._nn
             for name in names & held.keys():
-                if callable(held[name]) or isinstance(held[name], ModuleType):
+                value = held[name]
+                if isinstance(value, ModuleType) and all(vars(value) is not space for space in spaces):
+                    spaces.append(vars(value))
+                if callable(value) or isinstance(value, ModuleType):
                     self._note(held, held, held.get("__name__", "a module"), name)
-                    self._follow(held[name])
+                    self._follow(value)
         for cell in function.__closure__ or ():
             self._follow(cell.cell_contents)
         for name in names:

@@ -1,6 +1,6 @@
 """``value.name``, without running code: as Python finds it, or refused."""
 
-from types import FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
 
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from certgcl.layers.lookup import (
     class_attribute,
     class_dict,
     instance_dict,
+    is_class,
     is_data_descriptor,
     is_descriptor,
 )
@@ -19,7 +20,7 @@ from certgcl.reading.nodes import Place
 from certgcl.reading.refusals import refusal
 from certgcl.reading.values import Bound, Built, Method, Opaque, Stream, Super, Symbol
 
-_GETATTRIBUTE = object.__dict__["__getattribute__"]
+_GETATTRIBUTE = (object.__dict__["__getattribute__"], SimpleNamespace.__dict__["__getattribute__"])
 _MODULE_GETATTR = class_attribute(nn.Module, "__getattr__")
 _DESCRIPTIONS = ("shape", "dtype", "device", "ndim", "layout", "is_cuda", "is_sparse", "requires_grad")
 _LIST_METHODS = ("append",)
@@ -30,16 +31,16 @@ def attribute(value: Any, name: str, place: Place) -> Any:
     """The attribute, or ``MISSING`` where Python would raise AttributeError."""
     if name.startswith("__"):
         raise refusal(f"the attribute {name}", place)
-    if isinstance(value, Opaque):
+    if type(value) is Opaque:
         return Opaque(place.text)
-    if isinstance(value, Symbol):
+    if type(value) is Symbol:
         if name in _DESCRIPTIONS:
             return Opaque(place.text)
         found = class_attribute(Tensor, name)
         if found is not MISSING and is_data_descriptor(found):  # such as .data or .T, which share the tensor's memory
             raise refusal(f"{name} of a tensor", place)
         return MISSING if found is MISSING else Method(value, name)
-    if isinstance(value, Super):
+    if type(value) is Super:
         order = bases(type(value.owner))
         for base in order[order.index(value.after) + 1:]:
             if name in class_dict(base):
@@ -51,9 +52,9 @@ def attribute(value: Any, name: str, place: Place) -> Any:
         return Method(value, name)
     if type(value) is ModuleType:
         return vars(value).get(name, MISSING)
-    if isinstance(value, type):
+    if is_class(value):
         return _of_class(value, name, place)
-    if isinstance(value, (Tensor, Built, Bound, Method, Stream)):
+    if issubclass(type(value), Tensor) or type(value) in (Built, Bound, Method, Stream):
         raise refusal(f"{name} of a {type(value).__name__}", place)
     return _of_object(value, name, place)
 
@@ -63,7 +64,7 @@ def _of_object(value: Any, name: str, place: Place) -> Any:
     cls = type(value)
     if cls.__module__ == "builtins":
         raise refusal(f"{name} of a {cls.__name__} that the model holds", place)
-    if class_attribute(cls, "__getattribute__") is not _GETATTRIBUTE:
+    if class_attribute(cls, "__getattribute__") not in _GETATTRIBUTE:
         raise refusal(f"an attribute of a {cls.__name__}, which has a __getattribute__ of its own", place)
     fallback = class_attribute(cls, "__getattr__")
     if fallback is not MISSING and not (is_module(value) and fallback is _MODULE_GETATTR):

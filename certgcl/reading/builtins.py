@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch_geometric import EdgeIndex
 from torch_geometric.typing import SparseTensor
 
-from certgcl.layers.lookup import MISSING, bases, class_attribute, instance_dict
-from certgcl.layers.modules import modules_in
+from certgcl.layers.lookup import MISSING, bases, class_attribute, is_class
+from certgcl.layers.modules import modules_in, store
 from certgcl.reading.attributes import attribute, unwrapped
 from certgcl.reading.iteration import MODULE_LISTS, SEQUENCES, iterate
 from certgcl.reading.known import Handler, absolute
@@ -24,10 +24,10 @@ _NO_TENSORS = (tuple, list, dict, str, int, float, SparseTensor, EdgeIndex)
 
 
 def _len(tracer: "Tracer", place: Place, value: Any) -> Any:
-    if isinstance(value, (Symbol, Opaque)):
+    if type(value) in (Symbol, Opaque):
         return Opaque(place.text)
     if type(value) in (*MODULE_LISTS, nn.ModuleDict):
-        return len(instance_dict(value)["_modules"])
+        return len(store(value, "_modules"))
     if type(value) in (tuple, list, dict, str, range, Built):
         return len(value)
     raise refusal(f"len of a {type(value).__name__}", place)
@@ -70,11 +70,11 @@ def _tuple(tracer: "Tracer", place: Place, value: Any = ()) -> tuple[Any, ...]:
 
 def _isinstance(tracer: "Tracer", place: Place, value: Any, classes: Any) -> bool:
     classes = classes if type(classes) is tuple else (classes,)
-    if isinstance(value, Symbol) and all(cls is Tensor or cls in _NO_TENSORS for cls in classes):
+    if type(value) is Symbol and all(cls is Tensor or cls in _NO_TENSORS for cls in classes):
         return Tensor in classes
     lies = class_attribute(type(value), "__class__") is not object.__dict__["__class__"]
-    if isinstance(value, (Symbol, Opaque, Super, Stream)) or lies or any(
-            not isinstance(cls, type) or type(cls) not in (type, type(Tensor)) for cls in classes):
+    if type(value) in (Symbol, Opaque, Super, Stream) or lies or any(
+            not is_class(cls) or type(cls) not in (type, type(Tensor)) for cls in classes):
         raise refusal("isinstance of something that is not known here", place)
     own = bases(list if type(value) is Built else type(value))
     return any(cls in own for cls in classes)
@@ -94,7 +94,7 @@ def _getattr(tracer: "Tracer", place: Place, value: Any, name: Any, default: Any
 
 
 def _super(tracer: "Tracer", place: Place, cls: Any, owner: Any) -> Super:
-    if not isinstance(cls, type) or cls not in bases(type(owner)):
+    if not is_class(cls) or cls not in bases(type(owner)):
         raise refusal("super of another object", place)
     return Super(cls, owner)
 

@@ -7,9 +7,10 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
+from torch.nn import Parameter
 
-from certgcl.layers.lookup import MISSING, instance_dict
-from certgcl.layers.modules import modules_in
+from certgcl.layers.lookup import MISSING, is_class
+from certgcl.layers.modules import modules_in, store
 from certgcl.reading.attributes import attribute, unwrapped
 from certgcl.reading.iteration import MODULE_LISTS, iterate
 from certgcl.reading.nodes import Operation, Place
@@ -98,7 +99,7 @@ class Expressions:
 
     def _super(self, node: ast.Call) -> Any:
         cls, first = self.closed_over("__class__"), self.function.__code__.co_varnames[:1]
-        if not isinstance(cls, type) or not first or first[0] not in self.names:
+        if not is_class(cls) or not first or first[0] not in self.names:
             raise refusal("super() outside a method", self.place(node))
         return self.tracer.call(super, [cls, self.names[first[0]]], {}, self.place(node))
 
@@ -120,7 +121,7 @@ class Expressions:
         for operator, following in zip(node.ops, node.comparators, strict=True):
             right = self.value(following)
             result = self._compare(left, operator, right, node)
-            if isinstance(result, Opaque):
+            if type(result) is Opaque:
                 if len(node.ops) > 1:
                     raise refusal("a decision on the inputs", self.place(node))
                 return result
@@ -144,9 +145,9 @@ class Expressions:
         if isinstance(node.op, ast.Not):
             return not self.decide(node.operand)
         operand, place = self.value(node.operand), self.place(node)
-        if isinstance(operand, Symbol):
+        if type(operand) is Symbol:
             return Symbol(Operation(type(node.op).__name__, (operand.node,), place))
-        if isinstance(operand, Opaque):
+        if type(operand) is Opaque:
             return Opaque(place.text)
         if type(operand) not in (int, float) or not isinstance(node.op, (ast.USub, ast.UAdd)):
             raise refusal(f"{type(node.op).__name__} of a {type(operand).__name__}", place)
@@ -159,12 +160,12 @@ class Expressions:
         """A tensor operation where tensors are involved, else Python's own arithmetic."""
         name = BINARY.get(type(operator), type(operator).__name__)
         sides = (left, right)
-        if any(isinstance(side, Symbol) for side in sides):
-            if not all(isinstance(side, (Symbol, Tensor, Opaque)) or type(side) in (bool, int, float)
+        if any(type(side) is Symbol for side in sides):
+            if not all(type(side) in (Symbol, Tensor, Parameter, Opaque, bool, int, float)
                        for side in sides):
                 raise refusal(f"{name} with a {type(right).__name__}", place)
-            return Symbol(Operation(name, tuple(side.node for side in sides if isinstance(side, Symbol)), place))
-        if any(isinstance(side, Opaque) for side in sides):
+            return Symbol(Operation(name, tuple(side.node for side in sides if type(side) is Symbol), place))
+        if any(type(side) is Opaque for side in sides):
             return Opaque(place.text)
         return guarded(place, binary_on_plain, left, operator, right, place)
 
@@ -186,17 +187,17 @@ class Expressions:
 
     def _Subscript(self, node: ast.Subscript) -> Any:
         container, index, place = self.value(node.value), self.value(node.slice), self.place(node)
-        if isinstance(container, Symbol):
+        if type(container) is Symbol:
             return Symbol(Operation("[]", (container.node,), place), view=True)
-        if isinstance(container, Opaque):
+        if type(container) is Opaque:
             return Opaque(place.text)
         if type(container) in MODULE_LISTS:
             container = modules_in(container)
         if type(container) in (tuple, list, Built) and _is_position(index):
             found = guarded(place, type(container).__getitem__, container, index)
-            return Built(found) if type(container) is Built and isinstance(index, slice) else unwrapped(found)
+            return Built(found) if type(container) is Built and type(index) is slice else unwrapped(found)
         if type(container) is nn.ModuleDict and type(index) is str:
-            container = dict(instance_dict(container)["_modules"])
+            container = dict(store(container, "_modules"))
         if type(container) is dict and type(index) in (str, int) and all(type(key) in (str, int) for key in container):
             return unwrapped(guarded(place, dict.__getitem__, container, index))
         raise refusal(f"an index into a {type(container).__name__}", place)
@@ -239,5 +240,5 @@ class Expressions:
 
 
 def _is_position(index: Any) -> bool:
-    ends = (index.start, index.stop, index.step) if isinstance(index, slice) else (index,)
-    return all(type(end) is int or (end is None and isinstance(index, slice)) for end in ends)
+    ends = (index.start, index.stop, index.step) if type(index) is slice else (index,)
+    return all(type(end) is int or (end is None and type(index) is slice) for end in ends)

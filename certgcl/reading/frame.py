@@ -79,11 +79,11 @@ class Frame(Expressions):
                           remedy="A forward must leave the model and its inputs as they are")
         place = self.place(node)
         old, new = self.value(ast.copy_location(ast.Name(node.target.id, ast.Load()), node)), self.value(node.value)
-        if isinstance(old, Symbol):
+        if type(old) is Symbol:
             self.tracer.check_changeable(old, place)
-            inputs = (old.node, new.node) if isinstance(new, Symbol) else (old.node,)
+            inputs = (old.node, new.node) if type(new) is Symbol else (old.node,)
             old.node = Operation(BINARY.get(type(node.op), type(node.op).__name__), inputs, place)
-        elif type(old) in (int, float, str, tuple) or isinstance(old, Opaque):
+        elif type(old) in (int, float, str, tuple) or type(old) is Opaque:
             self.names[node.target.id] = self.combined(old, node.op, new, place)
         else:
             raise refusal(f"a {type(old).__name__} changed in place", place)

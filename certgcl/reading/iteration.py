@@ -16,7 +16,7 @@ SEQUENCES = (tuple, list, Built, range)
 
 def iterate(value: Any, place: Place) -> Iterator[Any]:
     """An iterator over a sequence, a list of modules, or the rest of an iterator that the run itself made."""
-    if isinstance(value, Stream):
+    if type(value) is Stream:
         return value.items
     if type(value) in MODULE_LISTS:
         return iter(modules_in(value))

@@ -37,7 +37,7 @@ def handle(handler: Handler, tracer: "Tracer", arguments: list[Any], keywords: d
 
 def activated(tracer: "Tracer", place: Place, x: Any, slope: Any, inplace: Any = False) -> Symbol:
     """``σ(x)`` with slope γ below zero, in place or as a new tensor."""
-    if not isinstance(x, Symbol) or type(inplace) is not bool:
+    if type(x) is not Symbol or type(inplace) is not bool:
         raise refusal("an activation of something that is no tensor of the run", place)
     node = Activation(x.node, slope, place)
     if not inplace:
@@ -112,7 +112,7 @@ def edge_dropout(tracer: "Tracer", place: Place, edge_index: Any, p: Any = 0.5, 
 def loops(tracer: "Tracer", place: Place, edge_index: Any, edge_attr: Any = None, fill_value: Any = None,
           num_nodes: Any = None) -> tuple[Symbol, None]:
     """A ``GCNConv`` takes all self-loops away before it adds its own, so that any are the same to it."""
-    if not isinstance(edge_index, Symbol) or edge_attr is not None:
+    if type(edge_index) is not Symbol or edge_attr is not None:
         raise refusal("self-loops with weights, or of other edges", place)
     return Symbol(SelfLoops(edge_index.node)), None
 
@@ -145,5 +145,5 @@ assert all(class_attribute(Tensor, name) is not MISSING for name in METHODS)
 
 def on_what(arguments: list[Any]) -> str:
     """The first tensor of the run among some arguments, in words."""
-    found = [argument for argument in arguments if isinstance(argument, Symbol)]
+    found = [argument for argument in arguments if type(argument) is Symbol]
     return f" on {words(found[0].node)}" if found else ""

@@ -47,11 +47,11 @@ def guarded(place: Place, function: Callable[..., Any], *arguments: Any) -> Any:
 
 def truth(value: Any, place: Place) -> bool:
     """What ``if value`` decides, for a value that does not depend on the inputs."""
-    if isinstance(value, (Symbol, Opaque)):
+    if type(value) in (Symbol, Opaque):
         raise refusal("a decision on the inputs", place, remedy="Write a forward that does the same on every graph")
     if type(value) in PLAIN or type(value) in (tuple, list, dict, Built, range):
         return bool(value)
-    if isinstance(value, (FunctionType, BuiltinFunctionType, Bound, Method)):
+    if type(value) in (FunctionType, BuiltinFunctionType, Bound, Method):
         return True
     if all(class_attribute(type(value), name) is MISSING for name in ("__bool__", "__len__")):
         return True
@@ -61,10 +61,10 @@ def truth(value: Any, place: Place) -> bool:
 def same_object(left: Any, right: Any, place: Place) -> bool:
     """``left is right``, where that is the same on every run: not for numbers and texts, nor for two tensors."""
     constants = (None, True, False, ...)
-    if any(one is constant for constant in constants for one in (left, right)) and not isinstance(left, Opaque) and (
-            not isinstance(right, Opaque)):
+    if any(one is constant for constant in constants for one in (left, right)) and type(left) is not Opaque and (
+            type(right) is not Opaque):
         return left is right
-    if isinstance(left, (Symbol, Opaque)) or isinstance(right, (Symbol, Opaque)) or (
-            type(left) in PLAIN or type(right) in PLAIN or isinstance(left, (Bound, Method))):
+    if type(left) in (Symbol, Opaque) or type(right) in (Symbol, Opaque) or (
+            type(left) in PLAIN or type(right) in PLAIN or type(left) in (Bound, Method)):
         raise refusal("a comparison by identity", place)
     return left is right

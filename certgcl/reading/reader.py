@@ -80,9 +80,8 @@ def read_encoder(model: ModelLike, graph: GraphLike, reading: Reading = "traced"
 
 def encoder_of(model: ModelLike) -> Any:
     """The module itself, or the one inside a trained method."""
-    if not is_module(model) and hasattr(model, "fitted_encoder"):
-        return model.fitted_encoder()
-    return model
+    method: Any = model
+    return method.fitted_encoder() if not is_module(model) and hasattr(model, "fitted_encoder") else model
 
 
 def traced(module: Any) -> GCNWeights:

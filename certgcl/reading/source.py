@@ -6,7 +6,6 @@ import ast
 import linecache
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -20,6 +19,10 @@ for _name in __future__.all_feature_names:
 _COMPARED = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags", "co_argcount",
              "co_posonlyargcount", "co_kwonlyargcount", "co_name", "co_firstlineno", "co_linetable",
              "co_exceptiontable")
+
+
+# By identity and not by equality, which leaves out some of a code; the code is held, so that its id stays its own.
+_PROVED: dict[int, tuple[CodeType, "Source"]] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,18 +42,21 @@ def source_of(function: FunctionType) -> Source:
     """
     code = function.__code__
     found = f"{function.__qualname__} in {code.co_filename}, line {code.co_firstlineno}"
+    if id(code) in _PROVED:
+        return _PROVED[id(code)][1]
     try:
-        return _proved(code.co_filename, code)
+        source = _proved(code.co_filename, code)
     except _UnprovedError as reason:
         raise EncoderError(f"{found}: {reason}", "a model is read by its source, which must be there and be what runs",
                            f"Put the class in a file, unedited since it was imported. {LAYERS}. {PROBED}") from None
+    _PROVED[id(code)] = code, source
+    return source
 
 
 class _UnprovedError(Exception):
     pass
 
 
-@lru_cache(maxsize=4096)
 def _proved(file: str, code: CodeType) -> Source:
     linecache.checkcache(file)
     text = "".join(linecache.getlines(file))

@@ -4,14 +4,14 @@ import ast
 import functools
 from collections.abc import Callable
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from torch import nn
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from certgcl.errors import EncoderError
-from certgcl.layers.lookup import class_attribute
+from certgcl.layers.lookup import class_attribute, is_class
 from certgcl.layers.modules import is_module, named_modules
 from certgcl.layers.trusted import LEAVES, check_surroundings
 from certgcl.reading.attributes import unwrapped
@@ -21,7 +21,7 @@ from certgcl.reading.frame import Frame
 from certgcl.reading.known import FUNCTIONS, METHODS, Handler, handle, on_what
 from certgcl.reading.leaves import call_module
 from certgcl.reading.nodes import Convolution, Input, Node, Place, words
-from certgcl.reading.refusals import FORMULA, LAYERS, ONLY, refusal
+from certgcl.reading.refusals import FORMULA, LAYERS, ONLY, READABLE, refusal
 from certgcl.reading.source import source_of
 from certgcl.reading.values import Bound, Built, Method, Stream, Symbol
 
@@ -50,9 +50,9 @@ class Tracer:
     def call(self, called: Any, arguments: list[Any], keywords: dict[str, Any], place: Place) -> Any:
         """What a call returns: of a known function, of a module, or of a function that is followed in turn."""
         called = unwrapped(called)
-        if isinstance(called, Method):
+        if type(called) is Method:
             return self._call_method(called, arguments, keywords, place)
-        if isinstance(called, Bound):
+        if type(called) is Bound:
             return self.call(called.function, [called.owner, *arguments], keywords, place)
         if id(called) in _KNOWN:
             return handle(_KNOWN[id(called)][1], self, arguments, keywords, place)
@@ -62,13 +62,14 @@ class Tracer:
             return call_module(self, called, arguments, keywords, place)
         if type(called) is FunctionType:
             return self._call_function(called, arguments, keywords, place)
-        if isinstance(called, type):
+        if is_class(called):
             raise refusal(f"a {called.__name__} made in forward", place, remedy="Make it in __init__")
-        raise self.unknown(getattr(called, "__name__", None) or type(called).__name__, arguments, place)
+        name = called.__name__ if type(called) is BuiltinFunctionType else f"a call of a {type(called).__name__}"
+        raise self.unknown(name, arguments, place)
 
     def _call_method(self, method: Method, arguments: list[Any], keywords: dict[str, Any], place: Place) -> Any:
         owner, name = method.owner, method.name
-        if isinstance(owner, Symbol) and name in METHODS:
+        if type(owner) is Symbol and name in METHODS:
             return handle(METHODS[name], self, [owner, *arguments], keywords, place)
         if type(owner) is Built and name == "append" and len(arguments) == 1 and not keywords:
             return owner.append(arguments[0])
@@ -109,7 +110,8 @@ class Tracer:
 
     def unknown(self, name: str, arguments: list[Any], place: Place) -> EncoderError:
         """The refusal of a function that is not among those certgcl knows."""
-        return refusal(f"{name}{on_what(arguments)}", place, ONLY)
+        what = on_what(arguments)
+        return refusal(f"{name}{what}", place, ONLY if what else READABLE)
 
 
 def trace(model: nn.Module) -> tuple[Node, list[Convolution]]:
@@ -123,7 +125,7 @@ def trace(model: nn.Module) -> tuple[Node, list[Convolution]]:
     check_surroundings()
     tracer, place = Tracer(model), Place("certgcl", 0, "model(x, edge_index)")
     output = tracer.call(model, [Symbol(Input("x")), Symbol(Input("edge_index"))], {}, place)
-    if not isinstance(output, Symbol):
+    if type(output) is not Symbol:
         raise EncoderError(f"a {type(output).__name__} as output", f"the model must return a tensor; {FORMULA}", LAYERS)
     return output.node, tracer.layers
 

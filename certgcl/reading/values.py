@@ -68,5 +68,5 @@ def is_plain(value: Any) -> bool:
 
 
 def depends_on_inputs(value: Any) -> bool:
-    return isinstance(value, (Symbol, Opaque)) or (
+    return type(value) in (Symbol, Opaque) or (
         type(value) in (tuple, Built) and any(map(depends_on_inputs, value)))

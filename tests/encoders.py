@@ -1,0 +1,70 @@
+"""Two-layer GCNs as users write them, for the tests of the reader."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import GCNConv
+
+from certgcl.encoder import GCNWeights
+from certgcl.errors import EncoderError
+from certgcl.graph import Graph
+from certgcl.reading import read_encoder
+
+
+def identity(x: Tensor) -> Tensor:
+    return x
+
+
+class Net(nn.Module):
+    """Two layers as users write them, with a function of the caller's choice in every place."""
+
+    def __init__(self, between: Callable[[Tensor], Tensor] = torch.relu, after: Callable[[Tensor], Any] = identity,
+                 before: Callable[[Tensor], Tensor] = identity, **settings: Any) -> None:
+        super().__init__()
+        self.second = GCNConv(4, 3, **settings)  # registered before the first on purpose
+        self.first = GCNConv(5, 4, **settings)
+        self.before, self.between, self.after = before, between, after
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Any:
+        hidden = self.between(self.first(self.before(x), edge_index))
+        return self.after(self.second(hidden, edge_index))
+
+
+class Layers(nn.Module):
+    """Named layers and a forward given as a function of them."""
+
+    def __init__(self, forward: Callable[..., Any], **layers: nn.Module) -> None:
+        super().__init__()
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+        self.run = forward
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Any:
+        return self.run(self, x, edge_index)
+
+
+def prepared(model: nn.Module) -> nn.Module:
+    """The model in float64 and eval mode, with biases that are not zero."""
+    for module in model.modules():
+        if isinstance(module, GCNConv) and module.bias is not None:
+            nn.init.normal_(module.bias)
+    return model.double().eval()
+
+
+def assert_reads(model: nn.Module, graph: Graph, tolerance: float = 1e-12, reading: Any = "traced") -> GCNWeights:
+    weights = read_encoder(model, graph, reading)
+    assert weights.reading == reading
+    dtype = next(model.parameters()).dtype
+    output = model(graph.x.to(dtype), graph.edge_index)
+    assert {tensor.dtype for _, tensor in weights.named_tensors()} == {dtype}
+    torch.testing.assert_close(weights.embed(graph), output, rtol=tolerance, atol=tolerance)
+    return weights
+
+
+def refusal(model: Any, graph: Graph, reading: Any = "traced") -> str:
+    with pytest.raises(EncoderError) as caught:
+        read_encoder(model, graph, reading)
+    return str(caught.value)
