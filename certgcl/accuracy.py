@@ -20,6 +20,7 @@ from certgcl.out_of_memory import told_when_out_of_memory
 from certgcl.question import check_anchors
 from certgcl.reading import ModelLike, Reading, read_encoder
 from certgcl.search import ReceptiveField, Search
+from certgcl.words import percent
 
 _RULE = "there is one integer or string class for each of {} nodes"
 
@@ -56,8 +57,8 @@ class CertifiedAccuracy:
         return float((self.correct & ~self.broken).double().mean())
 
     def __str__(self) -> str:
-        return (f"accuracy {100 * self.clean:.1f} %, certified {100 * self.lower:.1f} %, at most "
-                f"{100 * self.upper:.1f} % ({len(self.nodes)} nodes)")
+        return (f"accuracy {percent(self.clean)}, certified {percent(self.lower)}, at most {percent(self.upper)} "
+                f"({len(self.nodes)} nodes)")
 
 
 @told_when_out_of_memory()

@@ -18,6 +18,7 @@ from certgcl.datasets import load_dataset
 from certgcl.evaluation import Evaluation, evaluate
 from certgcl.methods import GRACE
 from certgcl.regularizer import CompactnessRegularizer
+from certgcl.words import percent
 
 DATASET, DROP_RATE, ANCHORS = "digits", 0.3, 64
 
@@ -87,7 +88,7 @@ def _text(results: list[Result]) -> str:
     rows = [{
         "method": result.name,
         "accuracy": f"{100 * result.evaluation.micro_mean:.1f} ± {100 * result.evaluation.micro_std:.1f} %",
-        "certified share": f"{100 * result.certificate.share_positive:.1f} %",
+        "certified share": percent(result.certificate.share_positive),
         "mean certified compactness": f"{result.compactness:.3f}",
         "over mean norm": f"{result.compactness / result.norm:.3f}",
         "time": f"{result.seconds:.0f} s",

@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 _GAP = "  "
 _WIDTH = 9  # of a column's name, which is folded to that; its cells are not
-_NUMBER = re.compile(r"[−+-]?[\d.,]+(e[+-]\d+)?( ± [\d.]+)?( (%|s))?|[–?]")
+_NUMBER = re.compile(r"([<>] )?[−+-]?[\d.,]+(e[+-]\d+)?( ± [\d.]+)?( (%|s))?|[–?]")
 
 
 def aligned(rows: Sequence[Mapping[str, str]], title: str = "") -> str:

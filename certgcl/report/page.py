@@ -8,6 +8,7 @@ from markupsafe import Markup
 from certgcl._version import __version__
 from certgcl.report.content import Drawing, Missing, Report
 from certgcl.report.figures import draw_all
+from certgcl.words import percent
 
 
 def render(report: Report) -> str:
@@ -30,15 +31,6 @@ def _untold(report: Report) -> set[str]:
 def number(value: float | None, digits: int = 4) -> str:
     """So many significant digits, with a real minus sign; a dash for nothing."""
     return "–" if value is None else f"{value:#.{digits}g}".rstrip(".").replace("-", "−")
-
-
-def percent(share: float) -> str:
-    """One decimal, and never 100 % or 0 % for a share that only nearly is."""
-    if 0 < share < 0.0005:
-        return "< 0.1 %"
-    if 0.9995 <= share < 1:
-        return "> 99.9 %"
-    return f"{100 * share:.1f}".removesuffix(".0") + " %"
 
 
 def moment(text: str) -> str:

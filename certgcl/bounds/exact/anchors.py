@@ -9,6 +9,7 @@ from torch import Tensor
 
 from certgcl.bounds.degree import Degree
 from certgcl.bounds.exact.tree import Tree
+from certgcl.bounds.finite import check_finite
 from certgcl.bounds.problem import DropProblem
 from certgcl.budget import AdmissibleDrops
 from certgcl.encoder import GCNWeights
@@ -101,6 +102,7 @@ class AnchorSearch:
         problem = DropProblem(self.graph, self.drops, self.anchors)
         lower = self.bound(self.weights, problem, self.directions[:, None])[:, 0]
         clean = (self.directions * self.weights.embed(self.graph)).sum(dim=1)[self.anchors]
+        check_finite(self.anchors, lower, clean)  # a tree grows from finite values
         none = self.graph.col.new_empty(2, 0)
         number = len(self.anchors)
         found = Brackets(lower.clone(), clean.clone(), torch.zeros_like(lower, dtype=torch.bool),
