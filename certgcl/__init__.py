@@ -10,6 +10,7 @@ from certgcl.datasets import load_dataset
 from certgcl.directions import compactness_directions
 from certgcl.encoder import GCNEncoder, GCNWeights
 from certgcl.evaluation import Evaluation, compare, evaluate
+from certgcl.evidence import Evidence
 from certgcl.graph import Graph
 from certgcl.methods import COSTA, GCA, GRACE, ContrastiveMethod, ProGCL
 from certgcl.reading import read_encoder
@@ -17,6 +18,7 @@ from certgcl.regularizer import CompactnessRegularizer
 from certgcl.schedules import Ramp
 from certgcl.sharding import certify_shards, merge_shards
 from certgcl.storage import load_graph, save_graph
+from certgcl.verify import Verification
 
 __all__ = [
     "COSTA",
@@ -28,11 +30,13 @@ __all__ = [
     "ContrastiveMethod",
     "EdgeDropBudget",
     "Evaluation",
+    "Evidence",
     "GCNEncoder",
     "GCNWeights",
     "Graph",
     "ProGCL",
     "Ramp",
+    "Verification",
     "__version__",
     "bounds",
     "certified_accuracy",

@@ -8,17 +8,24 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from certgcl import certificate_file
+from certgcl.certificate_checks import check_certificate
 from certgcl.errors import CertificateError
-from certgcl.files import load_arrays, refusing, save_arrays
+from certgcl.evidence import Evidence, differences
+from certgcl.words import percent, spread
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_FORMAT = "certgcl-certificate-1"
+    from certgcl.graph import GraphLike
+    from certgcl.reading import ModelLike
+    from certgcl.verify import Verification
+
 _PER_ANCHOR = ("nodes", "lower", "nominal", "rounding", "run_error", "directions")
-_ARRAYS = (*_PER_ANCHOR, "local_budget")
-_BRACKET = ("upper", "witness_edges", "witness_sizes")
-EXACT = 1e-9  # a bracket no wider than this share of its value, and rounding, is a value
+_FOR_ALL = ("method", "certified", "total_budget", "precision", "reading")
+EXACT = 1e-9  # a bracket no wider than this share of its larger end, and rounding, is a value
+HALF = ("float16", "bfloat16")
+_READ = {"given": "weights as given", "traced": "read from its program", "probed": "read by trying inputs"}
 _ONE_QUESTION = "parts of one certificate answer one question"
 
 
@@ -31,13 +38,17 @@ class Certificate:
         lower: the bound, ``(A,)`` or ``(A, C)`` for C directions a node. Only a bound if ``certified``.
         nominal: ``w · z`` on the graph as given, same shape.
         rounding: how far above the true minimum floating-point rounding can have put ``lower``, same shape.
-        run_error: how far below its exact value ``w · z`` of the model can be as it is run, same shape.
-        precision: that of the model's parameters.
+        run_error: how far below its exact value ``w · z`` of the model as it is run, in its own precision, can lie on
+            any admissible view, same shape.
         method: name of the method.
         certified: whether the method proves what it says. ``paper`` and ``released`` do not.
         local_budget: the tightened ``q`` of every node of the graph, ``(N,)``.
         total_budget: the tightened ``Q``.
+        requested_budget: ``q`` as it was asked for, at most the degree, ``(N,)``.
         directions: ``w``, ``(A, d)`` or ``(A, C, d)``.
+        precision: of the model's parameters, such as ``"float32"``.
+        reading: how the model was read: ``"given"`` as weights, ``"traced"`` from its program, or ``"probed"``.
+        evidence: what it is about: digests of weights, graph, budget and directions, and the method's settings.
         upper: a value that some admissible drop reaches, same shape as ``lower``; None where none was searched for.
         witnesses: those drops, ``(2, k)`` edges for every anchor; see :meth:`witness`.
     """
@@ -47,12 +58,15 @@ class Certificate:
     nominal: Tensor
     rounding: Tensor
     run_error: Tensor
-    precision: str
     method: str
     certified: bool
     local_budget: Tensor
+    requested_budget: Tensor
     total_budget: int
     directions: Tensor
+    precision: str
+    reading: str
+    evidence: Evidence
     upper: Tensor | None = None
     witnesses: tuple[Tensor, ...] | None = None
 
@@ -64,7 +78,7 @@ class Certificate:
 
     @property
     def positive_in_exact_arithmetic(self) -> Tensor:
-        """The same in exact arithmetic alone."""
+        """Where it is proved of these weights in exact arithmetic, which the model is not run in."""
         return (self.lower > self.rounding) & self.certified
 
     @property
@@ -74,17 +88,18 @@ class Certificate:
 
     @property
     def negative(self) -> Tensor:
-        """Where an admissible drop with ``w · z < 0`` is known."""
+        """Where an admissible drop with ``w · z < 0`` (in exact arithmetic) is known."""
         if self.upper is None:
             return torch.zeros_like(self.positive)
         return self.upper < -self.rounding
 
     @property
     def exact(self) -> Tensor:
-        """Where ``lower`` is the minimum itself, up to 1e-9 of its size and rounding: a witness reaches it."""
+        """Where ``lower`` is the minimum itself, up to 1e-9 of the bracket's larger end and rounding: a witness reaches
+        it."""
         if self.upper is None:
             return torch.zeros_like(self.positive)
-        return self.upper - self.lower <= EXACT * self.nominal.abs().maximum(self.upper.abs()) + self.rounding
+        return self.upper - self.lower <= EXACT * self.lower.abs().maximum(self.upper.abs()) + self.rounding
 
     @property
     def status(self) -> list[str]:
@@ -103,13 +118,17 @@ class Certificate:
         return self.witnesses[int(place[0])]
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """One list per column: node, budget, nominal, lower, positive; upper and exact where there are any."""
+        """One list per column: node, budget, nominal, lower, the two errors, what is positive; upper and exact where
+        there are any."""
         columns: dict[str, list[Any]] = {
             "node": self.nodes.tolist(),
             "budget": self.local_budget[self.nodes].tolist(),
             "nominal": self.nominal.tolist(),
             "lower": self.lower.tolist(),
+            "rounding": self.rounding.tolist(),
+            "run_error": self.run_error.tolist(),
             "positive": self.positive.tolist(),
+            "positive_in_exact_arithmetic": self.positive_in_exact_arithmetic.tolist(),
         }
         if self.upper is not None:
             columns |= {"upper": self.upper.tolist(), "exact": self.exact.tolist()}
@@ -123,17 +142,16 @@ class Certificate:
 
     @classmethod
     def joined(cls, parts: Sequence["Certificate"]) -> "Certificate":
-        """One certificate of several that answer the same question at different anchors, in the order of the parts."""
+        """One certificate of several that answer the same question at different anchors, in the order of the parts.
+
+        Parts of different questions, by what they are about, and parts that cannot be certificates are refused.
+        """
+        if not parts:
+            raise CertificateError("no certificates", "there is at least one to join", "Pass the parts")
         first = parts[0]
-        for part in parts[1:]:
-            for name in ("method", "certified", "total_budget"):
-                if getattr(part, name) != getattr(first, name):
-                    raise CertificateError(f"certificates with {name} {getattr(first, name)!r} and "
-                                           f"{getattr(part, name)!r}", _ONE_QUESTION, "Certify all alike")
-            if (not torch.equal(part.local_budget, first.local_budget)
-                    or part.directions.shape[1:] != first.directions.shape[1:]):
-                raise CertificateError("certificates with different local budgets or directions", _ONE_QUESTION,
-                                       "Certify all alike")
+        for part in parts:
+            _check_same_question(first, part)
+            check_certificate(part)
         together: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in parts]) for name in _PER_ANCHOR}
         if all(part.upper is not None and part.witnesses is not None for part in parts):
             together["upper"] = torch.cat([part.upper for part in parts if part.upper is not None])
@@ -156,58 +174,60 @@ class Certificate:
     def save(self, path: str | Path, notes: Mapping[str, Any] | None = None) -> Path:
         """Write everything to one ``.npz`` file (no pickle inside), with JSON ``notes`` if any; returns its path."""
         path = Path(path)
-        meta = {"format": _FORMAT, "method": self.method, "precision": self.precision, "certified": self.certified,
-                "total_budget": self.total_budget} | ({} if notes is None else {"notes": dict(notes)})
-        tensors = {name: getattr(self, name) for name in _ARRAYS}
-        if self.upper is not None and self.witnesses is not None:
-            tensors |= {"upper": self.upper, "witness_edges": torch.cat(self.witnesses, dim=1),
-                        "witness_sizes": torch.tensor([witness.shape[1] for witness in self.witnesses])}
-        save_arrays(path, meta, {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()})
+        check_certificate(self)
+        certificate_file.write(self, path, notes or {})
         return path
 
     @classmethod
     def load(cls, path: str | Path) -> "Certificate":
-        """Read a certificate written by :meth:`save`; a file that is not one raises ``CertificateError``."""
+        """Read a certificate written by :meth:`save`.
+
+        A file that is not one, or is no longer what was written, raises ``CertificateError``, as do values that no
+        certification gives. That finds accidents, not forgers: only :meth:`verify` holds it against model and graph.
+        """
         return cls.load_with_notes(path)[0]
 
     @classmethod
     def load_with_notes(cls, path: str | Path) -> tuple["Certificate", dict[str, Any]]:
         """The same, with the notes it was saved with."""
-        path = Path(path)
-        with refusing(path, CertificateError, f"it must be a whole file in the format {_FORMAT}",
-                      "Write one with Certificate.save"):
-            meta, arrays = load_arrays(path, _FORMAT, _ARRAYS, _BRACKET)
-            tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-            edges, sizes = (tensors.pop(name, None) for name in _BRACKET[1:])
-            found = None if edges is None or sizes is None else edges.split(sizes.tolist(), dim=1)
-            certificate = cls(**tensors, witnesses=found, method=str(meta["method"]), precision=str(meta["precision"]),
-                              certified=meta["certified"] is True, total_budget=int(meta["total_budget"]))
-            certificate._check_shapes()
-            return certificate, dict(meta.get("notes", {}))
+        fields, notes = certificate_file.read(Path(path))
+        certificate = cls(**fields)
+        check_certificate(certificate, f"{path} with ")
+        return certificate, notes
 
-    def _check_shapes(self) -> None:
-        """A file may be put together from parts of several: what is read must at least fit together."""
-        shape = self.directions.shape[:-1]
-        if (shape[:1] != self.nodes.shape or any(values.shape != shape for values in
-                                                 (self.lower, self.nominal, self.rounding))
-                or (self.upper is not None and (self.upper.shape != shape or self.witnesses is None
-                                                or len(self.witnesses) != len(self.nodes)))
-                or self.local_budget.dim() != 1 or bool((self.nodes >= len(self.local_budget)).any())):
-            raise ValueError("arrays that do not fit each other")
+    def verify(self, model: "ModelLike", graph: "GraphLike", *, nodes: "Tensor | Sequence[int] | None" = None,
+               view: "GraphLike | None" = None, directions: Tensor | None = None) -> "Verification":
+        """Whether this is a certificate of that model and graph, and its clean values, directions, budgets and
+        witnesses are right. The bound itself is not proved again.
+
+        Args:
+            nodes: whose values to check, some of the certificate's; all by default.
+            view: the fixed second view, for a certificate that was made with one.
+            directions: those that were given, of all nodes, for a certificate of directions of one's own; without them
+                what it says is taken to be about the directions that it holds.
+
+        Example::
+
+            assert certificate.verify(encoder, data).ok
+        """
+        from certgcl.verify import verify
+
+        return verify(self, model, graph, nodes=nodes, view=view, directions=directions)
 
     def __str__(self) -> str:
         what = "certified lower bounds" if self.certified else "scores that are NOT bounds"
-        shown = self.lower.double()
+        shown, settings = self.lower.double(), self.evidence.special_settings
         lines = [
             f"{what} at {len(self.nodes)} of {len(self.local_budget)} nodes, method {self.method}",
+            *([] if settings is None else [f"  settings  {settings}"]),
+            f"  model     {self.precision}, {_READ[self.reading]}",
             f"  budget    local {spread(self.local_budget)}, total {self.total_budget} edges",
             f"  nominal   mean {float(self.nominal.double().mean()):.4g}",
             f"  {'lower' if self.certified else 'score'}     mean {float(shown.mean()):.4g}, "
             f"min {float(shown.min()):.4g}, median {float(shown.median()):.4g}, max {float(shown.max()):.4g}",
         ]
         if self.certified:
-            lines.append(f"  positive  {int(self.positive.sum())} of {self.positive.numel()} "
-                         f"({100 * self.share_positive:.1f} %) proved to stay above zero")
+            lines += self._positive_lines()
         if self.upper is not None:
             lines.append(f"  upper     mean {float(self.upper.double().mean()):.4g}; {int(self.exact.sum())} exact, "
                          f"{int(self.negative.sum())} known to fall below zero")
@@ -215,8 +235,28 @@ class Certificate:
 
     __repr__ = __str__
 
+    def _positive_lines(self) -> list[str]:
+        """What is proved of the model as it is run; and of its weights in exact arithmetic where that is more, or the
+        precision so low that nobody should take one for the other."""
+        proved, exactly = int(self.positive.sum()), int(self.positive_in_exact_arithmetic.sum())
+        whole, run = self.positive.numel(), f"as run in {self.precision}"
+        lines = [f"  positive  {proved} of {whole} ({percent(self.share_positive)}) proved to stay above zero, {run}"]
+        if exactly != proved or self.precision in HALF:
+            lines.append(f"            {exactly} of {whole} in exact arithmetic, which is not what holds {run}")
+        return lines
 
-def spread(counts: Tensor) -> str:
-    """The range of integers in words."""
-    low, high = int(counts.min()), int(counts.max())
-    return f"{low}" if low == high else f"{low} … {high} (mean {float(counts.double().mean()):.2f})"
+
+def _check_same_question(first: Certificate, part: Certificate) -> None:
+    """Refuse a part that is about something else than the first."""
+    for name in _FOR_ALL:
+        if getattr(part, name) != getattr(first, name):
+            raise CertificateError(f"certificates with {name} {getattr(first, name)!r} and {getattr(part, name)!r}",
+                                   _ONE_QUESTION, "Certify all alike")
+    different = differences(first.evidence.parts, part.evidence.parts)
+    if different:
+        raise CertificateError(f"certificates that differ in {', '.join(different)}", _ONE_QUESTION,
+                               "Certify all alike")
+    if (any(not torch.equal(getattr(part, name), getattr(first, name)) for name in ("local_budget", "requested_budget"))
+            or part.directions.shape[1:] != first.directions.shape[1:]):
+        raise CertificateError("certificates with different local budgets or directions", _ONE_QUESTION,
+                               "Certify all alike")

@@ -14,7 +14,8 @@ def digest(*tensors: Tensor) -> str:
     for tensor in tensors:
         state.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
         for part in row_chunks(tensor.detach()[None] if tensor.dim() == 0 else tensor.detach()):
-            state.update(part.contiguous().cpu().reshape(-1).view(torch.uint8).numpy().data)
+            if part.numel():  # the strides of nothing may be anything, which ``view`` does not take
+                state.update(part.contiguous().cpu().reshape(-1).view(torch.uint8).numpy().data)
     return state.hexdigest()
 
 

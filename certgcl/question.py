@@ -10,6 +10,7 @@ from torch import Tensor
 
 from certgcl.bounds import BoundMethod, BranchAndBound, DropProblem, get_method
 from certgcl.bounds.direction_error import CompactnessDirections
+from certgcl.bounds.finite import check_finite
 from certgcl.bounds.memory import default_limit, parts_that_fit
 from certgcl.bounds.rounding import Sizes
 from certgcl.bounds.two_views import LINES, TwoViews
@@ -18,6 +19,7 @@ from certgcl.certificate import Certificate
 from certgcl.directions import check_directions
 from certgcl.encoder import GCNWeights
 from certgcl.errors import BoundError, GraphError, InputError, MethodError
+from certgcl.evidence import Evidence, dtype_name
 from certgcl.graph import Graph, GraphLike
 from certgcl.kept import stamp
 from certgcl.reading import ModelLike, Reading, read_encoder
@@ -82,11 +84,6 @@ class Question:
         """The encoder in the precision of the computation."""
         return self.encoder.to(self.dtype)
 
-    @property
-    def precision(self) -> torch.dtype:
-        """What the encoder itself is run in."""
-        return self.encoder.w1.dtype
-
     @cached_property
     def embeddings(self) -> Tensor:
         """``Z`` on the graph as given, ``(N, d)``."""
@@ -94,6 +91,16 @@ class Question:
             return self.compactness_directions.embeddings.to(self.dtype)
         with torch.no_grad():
             return self.weights.embed(self.graph)
+
+    @property
+    def precision(self) -> str:
+        """Of the encoder's parameters, in which it is run."""
+        return dtype_name(self.encoder.w1.dtype)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """What the answer is about, by the digests of this moment."""
+        return Evidence.of(self)
 
     @cached_property
     def directions(self) -> Tensor:
@@ -123,19 +130,20 @@ class Question:
             raise GraphError("features that were written to while they were certified",
                              "all parts of a certificate are about the same features", "Pass a copy of them")
         limit = default_limit(anchors.device) if memory_limit is None else _limit(memory_limit)
+        evidence = self.evidence  # before the computation, of the values it begins with
         problem = DropProblem.on(self.graph, self.drops, anchors.contiguous(), limit)
         second, number = None, self.directions.shape[1]
         if self.views == "both":
             second, number = TwoViews.of(self.bound, self.weights, self.graph, self.drops, limit), LINES
         parts = parts_that_fit(self.bound, self.weights, problem, number, limit)
         if len(parts) == 1 or isinstance(self.bound, BranchAndBound):  # whose limits are for all anchors together
-            return self._certify(problem, second)
+            return self._certify(problem, second, evidence)
         problem.release()
-        certificates = [self._certify(DropProblem(self.graph, self.drops, anchors[places], limit), second)
+        certificates = [self._certify(DropProblem(self.graph, self.drops, anchors[places], limit), second, evidence)
                         for places in parts]
         return Certificate.joined(certificates).at(torch.argsort(torch.cat(parts)))
 
-    def _certify(self, problem: DropProblem, second: TwoViews | None) -> Certificate:
+    def _certify(self, problem: DropProblem, second: TwoViews | None, evidence: Evidence) -> Certificate:
         """The bounds at the anchors of a problem, checked before they are called a certificate."""
         weights, directions, bound, anchors = self.weights, self.directions, self.bound, problem.anchors
         upper, witnesses, name = None, None, bound.name
@@ -145,6 +153,7 @@ class Question:
         else:
             rounding, run_error = self._slack(problem)
             if isinstance(bound, BranchAndBound) and directions.shape[1] == 1:
+                check_finite(anchors, rounding)  # so that no drop overflows: it covers the largest sums of all
                 brackets = bound.brackets(weights, problem, directions[:, 0])
                 lower, upper, witnesses = brackets.lower[:, None], brackets.upper[:, None], brackets.witnesses
             else:
@@ -159,9 +168,10 @@ class Question:
             upper = None if upper is None else upper[:, 0]
         # Copies of what the problem keeps: a certificate is the user's own, to write to as well.
         return Certificate(
-            nodes=anchors.clone(), lower=lower, nominal=nominal, rounding=rounding, run_error=run_error,
-            precision=str(self.precision).removeprefix("torch."), method=name, certified=bound.certified,
-            local_budget=self.drops.local.clone(), total_budget=self.drops.total, directions=chosen, upper=upper,
+            nodes=anchors.clone(), lower=lower, nominal=nominal, rounding=rounding, run_error=run_error, method=name,
+            certified=bound.certified, local_budget=self.drops.local.clone(),
+            requested_budget=self.drops.requested.clone(), total_budget=self.drops.total, directions=chosen,
+            precision=self.precision, reading=self.encoder.reading, evidence=evidence, upper=upper,
             witnesses=witnesses)
 
     def _slack(self, problem: DropProblem) -> tuple[Tensor, Tensor]:
@@ -175,10 +185,7 @@ class Question:
 
 
 def _check(lower: Tensor, nominal: Tensor, rounding: Tensor, anchors: Tensor, bound: BoundMethod) -> None:
-    finite = (torch.isfinite(lower) & torch.isfinite(nominal)).all(dim=1)
-    if not bool(finite.all()):
-        raise BoundError(f"a non-finite value at node {int(anchors[~finite][0])}", "bounds must be finite",
-                         "Look for weights or features so large that they overflow; float64 reaches further")
+    check_finite(anchors, lower, nominal)
     crossed = (lower > nominal + rounding).any(dim=1) & bound.certified
     if bool(crossed.any()):
         raise BoundError(f"a lower bound above the clean value at node {int(anchors[crossed][0])}",
@@ -238,4 +245,4 @@ def check_anchors(nodes: Tensor | Sequence[int] | None, graph: Graph) -> Tensor:
     if distinct.numel() != anchors.numel():
         raise InputError(f"node {int(distinct[count > 1][0])} listed {int(count[count > 1][0])} times",
                          "every anchor is bounded once", "Use torch.unique")
-    return anchors.long()
+    return anchors.long().clone()  # the caller's own may change

@@ -1,6 +1,9 @@
 """Branch and bound through the public calls: brackets, witnesses, limits, files."""
 
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,9 +12,9 @@ from certgcl.bounds import BranchAndBound, Degree
 from certgcl.certificate import Certificate
 from certgcl.compactness import linear_bounds, node_compactness
 from certgcl.encoder import GCNEncoder
-from certgcl.errors import CertificateError, MethodError
+from certgcl.errors import BoundError, CertificateError, MethodError
 from certgcl.graph import Graph
-from tests.toys import admissible_sets, random_graph, random_tensor, without
+from tests.toys import admissible_sets, drop_problem, random_graph, random_tensor, toy_weights, without
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +117,24 @@ def test_progress_counts_closed_anchors(setting) -> None:
     seen: list[tuple[int, int]] = []
     node_compactness(*setting, 1, method=BranchAndBound(Degree(resolution=1), progress=lambda *p: seen.append(p)))
     assert seen[-1] == (7, 7)
+
+
+@pytest.mark.parametrize("scale", [1e160, 1e300])
+@pytest.mark.parametrize("method", ["degree", "exact", "optimized", BranchAndBound(workers=2)])
+def test_overflow_is_the_error_of_the_closed_forms(method: Any, scale: float) -> None:
+    small, graph = toy_weights(), random_graph(nodes=9, density=0.4)
+    large = replace(small, w1=scale * small.w1, w2=scale * small.w2)
+    with pytest.raises(BoundError, match="a non-finite value at node"):
+        node_compactness(large, graph, 1, method=method)
+    with pytest.raises(BoundError, match="a non-finite value at node"):
+        BranchAndBound().brackets(large, drop_problem(graph, 1), random_tensor(9, 3, seed=0))
+
+
+@pytest.mark.parametrize("exponent", [151, 152, 152.5, 153, 153.25, 153.5, 153.75, 154, 154.25])
+def test_close_to_overflow_a_search_has_a_bracket_or_says_so(exponent: float) -> None:
+    small, graph = toy_weights(), random_graph(nodes=9, density=0.4)
+    large = replace(small, w1=10.0**exponent * small.w1, w2=10.0**exponent * small.w2)
+    with suppress(BoundError):
+        certificate = node_compactness(large, graph, 2, method="exact")
+        assert torch.isfinite(certificate.lower).all()
+        assert (certificate.lower <= certificate.upper + certificate.rounding).all()

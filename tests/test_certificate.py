@@ -6,21 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from certificates import certificate_by_hand
 from torch import Tensor
 from toys import random_graph, random_tensor, toy_weights
 
+from certgcl.bounds import Degree
 from certgcl.budget import EdgeDropBudget
 from certgcl.certificate import Certificate
 from certgcl.compactness import linear_bounds
 from certgcl.errors import CertificateError
+from certgcl.evidence import Part
 
-# By hand: three of five nodes. Node 4 is above zero but not above its rounding.
-BY_HAND = Certificate(
-    nodes=torch.tensor([3, 0, 4]), lower=torch.tensor([0.5, -1.0, 1e-9]), nominal=torch.tensor([0.75, -0.5, 0.25]),
-    rounding=torch.tensor([1e-8, 1e-8, 1e-8]), run_error=torch.zeros(3), precision="float64",
-    method="degree", certified=True,
-    local_budget=torch.tensor([2, 1, 0, 1, 3]), total_budget=4, directions=torch.ones(3, 2),
-)
+BY_HAND = certificate_by_hand()
 
 
 def computed(*shape: int, method: str = "degree", dtype: torch.dtype = torch.float64) -> Certificate:
@@ -36,9 +33,18 @@ def test_positive_means_proved_beyond_rounding() -> None:
     assert BY_HAND.share_positive == pytest.approx(1 / 3)
 
 
+def test_positive_is_said_of_the_model_as_it_is_run() -> None:
+    coarse = replace(BY_HAND, run_error=torch.tensor([0.5, 0.0, 0.0]))
+    assert coarse.positive.tolist() == [False, False, False]
+    assert coarse.positive_in_exact_arithmetic.tolist() == BY_HAND.positive.tolist()
+    assert replace(BY_HAND, run_error=torch.tensor([0.49, 0.0, 0.0])).positive.tolist() == [True, False, False]
+    assert not replace(BY_HAND, run_error=torch.full((3,), torch.inf)).positive.any()
+
+
 def test_nothing_is_positive_without_a_proof() -> None:
     uncertified = replace(BY_HAND, certified=False)
     assert not uncertified.positive.any()
+    assert not uncertified.positive_in_exact_arithmetic.any()
     assert uncertified.share_positive == 0
     assert not any(uncertified.to_dict()["positive"])
 
@@ -54,18 +60,67 @@ def test_the_printed_formulas_prove_nothing(method: str) -> None:
 def test_a_bound_that_is_not_a_number_is_not_positive() -> None:
     assert not replace(BY_HAND, lower=torch.full((3,), torch.nan)).positive.any()
     assert not replace(BY_HAND, rounding=torch.full((3,), torch.nan)).positive.any()
+    assert not replace(BY_HAND, run_error=torch.full((3,), torch.nan)).positive.any()
+
+
+@pytest.mark.parametrize(("lower", "upper", "nominal", "exact"), [
+    (-0.4, 0.5, 1e9, False), (-0.4, 0.5, 0.6, False), (0.5, 0.5, 1e9, True), (1e9, 1e9 + 0.5, 1e9 + 1, True),
+    (-1e-10, 1e-10, 1.0, False), (0.0, 0.0, 1.0, True),
+])
+def test_exact_scales_with_the_bracket(lower: float, upper: float, nominal: float, exact: bool) -> None:
+    values = {"lower": lower, "upper": upper, "nominal": nominal, "rounding": 0.0}
+    bracket = replace(BY_HAND, **{name: torch.full((3,), value, dtype=torch.float64) for name, value in values.items()})
+    assert bracket.exact.tolist() == [exact] * 3
+    assert bracket.status == ["exact" if exact else "bracketed"] * 3
 
 
 def test_str_shows_what_matters() -> None:
     assert str(BY_HAND).splitlines() == [
         "certified lower bounds at 3 of 5 nodes, method degree",
+        "  model     float32, weights as given",
         "  budget    local 0 … 3 (mean 1.40), total 4 edges",
         "  nominal   mean 0.1667",
         "  lower     mean -0.1667, min -1, median 1e-09, max 0.5",
-        "  positive  1 of 3 (33.3 %) proved to stay above zero",
+        "  positive  1 of 3 (33.3 %) proved to stay above zero, as run in float32",
     ]
     assert repr(BY_HAND) == str(BY_HAND)
     assert "local 2, total" in str(replace(BY_HAND, local_budget=torch.full((5,), 2)))
+
+
+def test_str_says_what_holds_in_which_arithmetic() -> None:
+    coarse = replace(BY_HAND, run_error=torch.ones(3), reading="traced")
+    assert "  model     float32, read from its program" in str(coarse)
+    assert str(coarse).splitlines()[-2:] == [
+        "  positive  0 of 3 (0.0 %) proved to stay above zero, as run in float32",
+        "            1 of 3 in exact arithmetic, which is not what holds as run in float32"]
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_of_a_model_in_half_precision_the_exact_statement_never_stands_alone(precision: str) -> None:
+    shown = str(replace(BY_HAND, precision=precision, reading="probed"))
+    assert f"  model     {precision}, read by trying inputs" in shown
+    assert f"1 of 3 (33.3 %) proved to stay above zero, as run in {precision}" in shown
+    assert f"1 of 3 in exact arithmetic, which is not what holds as run in {precision}" in shown
+
+
+def test_str_shows_settings_that_no_name_stands_for() -> None:
+    usual, special = (linear_bounds(toy_weights(), random_graph(), 2, random_tensor(12, 3, seed=9), method=method)
+                      for method in (Degree(), Degree(hubs=1)))
+    assert usual.method == special.method == "degree"
+    assert "settings" not in str(usual)
+    assert f"  settings  {Degree(hubs=1)!r}" in str(special)
+
+
+def test_a_share_of_nearly_all_is_not_printed_as_all() -> None:
+    n = 2708
+    many = replace(BY_HAND, nodes=torch.arange(n), lower=torch.ones(n), nominal=torch.ones(n), rounding=torch.zeros(n),
+                   run_error=torch.zeros(n), local_budget=torch.ones(n).long(), directions=torch.ones(n, 2))
+    assert "2708 of 2708 (100.0 %)" in str(many)
+    many.lower[5] = -1.0
+    assert "2707 of 2708 (> 99.9 %)" in str(many)
+    many.lower.fill_(-1.0)
+    many.lower[5] = 1.0
+    assert "1 of 2708 (< 0.1 %)" in str(many)
 
 
 def test_str_of_a_score_never_calls_it_a_bound() -> None:
@@ -82,7 +137,8 @@ def test_str_of_a_score_never_calls_it_a_bound() -> None:
 def test_to_dict_has_a_list_per_column() -> None:
     assert BY_HAND.to_dict() == {
         "node": [3, 0, 4], "budget": [1, 2, 3], "nominal": [0.75, -0.5, 0.25], "lower": BY_HAND.lower.tolist(),
-        "positive": [True, False, False],
+        "rounding": BY_HAND.rounding.tolist(), "run_error": [0.0, 0.0, 0.0], "positive": [True, False, False],
+        "positive_in_exact_arithmetic": [True, False, False],
     }
     assert json.loads(json.dumps(BY_HAND.to_dict())) == BY_HAND.to_dict()
 
@@ -92,7 +148,8 @@ def test_to_frame_has_a_row_per_anchor(shape: tuple[int, ...]) -> None:
     pytest.importorskip("pandas")
     certificate = computed(*shape)
     frame = certificate.to_frame()
-    assert list(frame.columns) == ["node", "budget", "nominal", "lower", "positive"]
+    assert list(frame.columns) == ["node", "budget", "nominal", "lower", "rounding", "run_error", "positive",
+                                   "positive_in_exact_arithmetic"]
     assert frame["node"].tolist() == [5, 2, 7]
     assert frame["lower"].tolist() == certificate.lower.tolist()
 
@@ -123,11 +180,27 @@ def test_parts_can_be_joined(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(("change", "message"), [
     ({"method": "crown"}, "method 'degree' and 'crown'"), ({"certified": False}, "certified True and False"),
     ({"total_budget": 5}, "total_budget 4 and 5"), ({"local_budget": torch.zeros(5)}, "different local budgets"),
+    ({"requested_budget": torch.full((5,), 4)}, "different local budgets"),
+    ({"precision": "float16"}, "precision 'float32' and 'float16'"), ({"reading": "probed"}, "reading 'given' and"),
+    *(({"evidence": replace(BY_HAND.evidence, **{name: Part("other", 64 * "d")})}, rf"differ in {name} \(.* other here")
+      for name in ("weights", "edges", "features", "budget")),
+    ({"evidence": replace(BY_HAND.evidence, method=Part("Degree(hubs=1)"))}, r"differ in method \("),
+    ({"evidence": replace(BY_HAND.evidence, certgcl=Part("0"))}, r"differ in certgcl \("),
     ({"directions": torch.ones(3, 3)}, "local budgets or directions"), ({}, "node 0 in 2 certificates"),
 ])
 def test_parts_of_different_questions_are_not_joined(change: dict[str, object], message: str) -> None:
     with pytest.raises(CertificateError, match=message):
         Certificate.joined([BY_HAND, replace(BY_HAND, **change)])
+
+
+def test_a_damaged_part_is_not_joined() -> None:
+    other = replace(BY_HAND, nodes=torch.tensor([1, 2]), **{
+        name: getattr(BY_HAND, name)[:2] for name in ("lower", "nominal", "rounding", "run_error", "directions")})
+    assert len(Certificate.joined([BY_HAND, other]).nodes) == 5
+    with pytest.raises(CertificateError, match=r"a lower bound above the clean value at node 1"):
+        Certificate.joined([BY_HAND, replace(other, lower=other.lower + 100)])
+    with pytest.raises(CertificateError, match=r"no certificates"):
+        Certificate.joined([])
 
 
 # -- files -----------------------------------------------------------------------------------------
@@ -174,41 +247,7 @@ def test_a_certificate_with_gradients_can_be_saved(tmp_path: Path) -> None:
 
 def test_no_pickle_is_needed(tmp_path: Path) -> None:
     with np.load(BY_HAND.save(tmp_path / "c.npz"), allow_pickle=False) as file:
-        assert {name: file[name].dtype.hasobject for name in file.files} == dict.fromkeys(
-            ["meta", "nodes", "lower", "nominal", "rounding", "local_budget", "directions"], False)
-        assert json.loads(str(file["meta"])) == {
-            "format": "certgcl-certificate-1", "method": "degree", "certified": True, "total_budget": 4}
-
-
-def rewritten(path: Path, **changes: np.ndarray | None) -> Path:
-    """The file with some arrays replaced, or left out where the change is None."""
-    with np.load(path) as file:
-        arrays = {name: file[name] for name in file.files} | changes
-    np.savez(path, **{name: array for name, array in arrays.items() if array is not None})
-    return path
-
-
-def meta(**changes: object) -> np.ndarray:
-    whole = {"format": "certgcl-certificate-1", "method": "degree", "certified": True, "total_budget": 4} | changes
-    return np.array(json.dumps({key: value for key, value in whole.items() if value is not None}))
-
-
-@pytest.mark.parametrize("changes", [
-    {"lower": None}, {"meta": None}, {"meta": np.array("[]")}, {"meta": np.array("no json")}, {"meta": np.zeros(3)},
-    {"meta": meta(format="certgcl-certificate-2")}, {"meta": meta(format=None)}, {"meta": meta(certified=None)},
-    {"meta": meta(total_budget="many")}, {"lower": np.zeros(2)}, {"nominal": np.zeros((3, 1))},
-    {"rounding": np.zeros(())}, {"nodes": np.array([0, 1, 9])}, {"directions": np.zeros(3)},
-    {"lower": np.array(["a", "b", "c"])},
-], ids=str)
-def test_a_file_with_other_contents_is_refused(tmp_path: Path, changes: dict[str, np.ndarray | None]) -> None:
-    path = rewritten(BY_HAND.save(tmp_path / "c.npz"), **changes)
-    with pytest.raises(CertificateError, match=r"c\.npz.*certgcl-certificate-1.*Certificate\.save"):
-        Certificate.load(path)
-
-
-def test_only_true_is_certified(tmp_path: Path) -> None:
-    path = rewritten(BY_HAND.save(tmp_path / "c.npz"), meta=meta(certified="no"))
-    assert not Certificate.load(path).certified
+        assert not any(file[name].dtype.hasobject for name in file.files)
 
 
 @pytest.mark.parametrize("damage", [

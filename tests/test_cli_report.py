@@ -152,14 +152,14 @@ def test_wrong_input_is_refused_by_name(folder: Path, tmp_path: Path, monkeypatc
     (tmp_path / "text.npz").write_text("no certificate")
     for path, kind, words in ((tmp_path / "empty", "ReportError", "neither config.json nor certificate.npz"),
                               (tmp_path / "text.npz", "CertificateError", "it must be a whole file"),
-                              (target / "encoder.npz", "CertificateError", "certgcl-certificate-1")):
+                              (target / "encoder.npz", "CertificateError", "certgcl-certificate-2")):
         result = run("report", str(path), "--json")
         assert result.exit_code == 1
         assert kind in result.stderr
         assert words in result.stderr
         assert json.loads(result.stdout)["error"]["type"] == kind
     other = run("report", str(target), "--dataset", "les-miserables", "--sample", "0")
-    assert (other.exit_code, "34 nodes beside a graph with 77" in other.stderr) == (1, True)
+    assert (other.exit_code, "edges (34 nodes, 78 edges there, 77 nodes" in other.stderr) == (1, True)
     (tmp_path / "empty" / "manifest.json").write_text("{}")
     shards = run("report", str(tmp_path / "empty"))
     assert (shards.exit_code, "certgcl merge" in shards.stderr) == (1, True)

@@ -183,7 +183,7 @@ def test_few_nodes_have_few_bins() -> None:
 def test_numbers_are_rounded_for_readers() -> None:
     assert [number(value) for value in (None, 0.5, -1.23456, 1234.5)] == ["–", "0.5000", "−1.235", "1234"]
     assert [percent(share) for share in (0, 0.0001, 0.5, 0.1234, 0.9999, 1)] == [
-        "0 %", "< 0.1 %", "50 %", "12.3 %", "> 99.9 %", "100 %"]
+        "0.0 %", "< 0.1 %", "50.0 %", "12.3 %", "> 99.9 %", "100.0 %"]
 
 
 # -- the page --------------------------------------------------------------------------------------
@@ -263,12 +263,13 @@ def test_a_hub_is_drawn_without_losing_its_witness() -> None:
 
 
 @pytest.mark.parametrize(("others", "message"), [
-    ({"data": data_of(random_graph(12))}, "a graph with 20 nodes beside a graph with 12"),
-    ({"data": data_of(toy_graph(nx.path_graph(20)))}, "a budget of 32 edges in all beside a graph with 19"),
-    ({"data": data_of(toy_graph(nx.disjoint_union(nx.complete_graph(10), nx.empty_graph(10))))},
-     "a budget of 1 edges at node 10, which has 0 in this graph"),
-    ({"weights": toy_weights(seed=7)}, "a clean value of .* at node 0 in the certificate"),
-    ({"weights": toy_weights(outputs=2)}, "directions of length 3 beside embeddings of 2"),
+    ({"data": data_of(random_graph(12))}, r"other edges \(20 nodes, 32 edges there, 12 nodes, .* and features"),
+    ({"data": data_of(toy_graph(nx.path_graph(20)))}, r"other edges \(20 nodes, 32 edges there, 20 nodes, 19 edges"),
+    ({"data": data_of(random_graph(20, 0.2).with_features(random_graph(20, 0.2).x.nextafter(torch.tensor(9.0))))},
+     "other features:"),
+    ({"weights": toy_weights(seed=7)}, "other weights:"),
+    ({"weights": toy_weights(seed=7), "data": None}, "other weights:"),
+    ({"weights": toy_weights(outputs=2)}, r"other weights \(3 -> 4 -> 3 channels"),
 ])
 def test_another_graph_or_encoder_is_refused(others: dict[str, Any], message: str) -> None:
     with pytest.raises(ReportError, match=message):

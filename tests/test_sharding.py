@@ -314,7 +314,7 @@ def test_a_folder_needs_its_manifest_and_nodes(folder: Path, tmp_path_factory: p
 
 @pytest.mark.parametrize("change", [
     lambda text: "", lambda text: "[]", lambda text: text[:-30], lambda text: text.replace("float64", "float32"),
-    lambda text: text.replace("certgcl-shards-1", "certgcl-shards-2"), lambda text: text.replace('"parts"', '"part"'),
+    lambda text: text.replace("certgcl-shards-2", "certgcl-shards-1"), lambda text: text.replace('"parts"', '"part"'),
 ])
 def test_a_changed_manifest_is_refused(folder: Path, change: Any) -> None:
     path = folder / "manifest.json"
@@ -346,7 +346,7 @@ def test_a_changed_manifest_is_refused(folder: Path, change: Any) -> None:
     (WEIGHTS, GRAPH, 2, {"nodes": range(39, -1, -1)}, r"differs in nodes:"),
     (WEIGHTS, GRAPH, 2, {"shards": 5}, r"differs in shards \(4, .* there, 5, .* here\)"),
     (WEIGHTS, GRAPH, 2, {"order": "given"}, r"differs in shards \(4, neighbours together there, 4, in the order given"),
-    (WEIGHTS, GRAPH, 1, {"dtype": torch.float32, "shards": 2}, r"budget .*, dtype .*, shards .*, weights:"),
+    (WEIGHTS, GRAPH, 1, {"dtype": torch.float32, "shards": 2}, r"budget .*, dtype .*, shards .*:"),
 ])
 def test_a_folder_of_another_question_is_refused(folder: Path, model: Any, graph: Graph, budgets: Any,
                                                  settings: dict[str, Any], difference: str) -> None:
@@ -357,7 +357,7 @@ def test_a_folder_of_another_question_is_refused(folder: Path, model: Any, graph
 
 
 def test_results_of_another_release_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("certgcl.sharding.fingerprint.__version__", "99")
+    monkeypatch.setattr("certgcl.evidence.__version__", "99")
     with pytest.raises(ShardError, match=r"differs in certgcl \(.* there, 99 here\)"):
         certify_shards(WEIGHTS, GRAPH, 2, folder)
 
@@ -383,11 +383,11 @@ def test_of_two_questions_at_once_one_gets_the_folder(tmp_path: Path, monkeypatc
 def test_a_manifest_says_what_is_certified(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {name: part["shown"] for name, part in manifest["parts"].items()} == {
-        "weights": "3 -> 4 -> 3 channels", "edges": "40 nodes, 91 edges", "features": "3 per node, float64",
+        "weights": "3 -> 4 -> 3 channels, float64", "edges": "40 nodes, 91 edges", "features": "3 per node, float64",
         "directions": "compactness, the graph itself as view",
         "budget": "local 1 … 2 (mean 1.95), total 91 edges",
         "method": repr(Degree()), "dtype": "float64", "nodes": "40 of 40", "certgcl": certgcl.__version__,
-        "shards": "4, neighbours together",
+        "precision": "float64", "reading": "given", "shards": "4, neighbours together",
     }
     assert manifest["versions"]["torch"] == torch.__version__
 

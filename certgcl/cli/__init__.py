@@ -12,10 +12,11 @@ from certgcl.cli.merge import merge
 from certgcl.cli.report import report
 from certgcl.cli.reproduce import app as reproduce
 from certgcl.cli.train import train
+from certgcl.cli.verify import verify
 
 app = typer.Typer(name="certgcl", no_args_is_help=True, add_completion=False, rich_markup_mode="markdown",
                   pretty_exceptions_show_locals=False)
-for _command in (train, evaluate, certify, merge, audit, report, datasets, demo):
+for _command in (train, evaluate, certify, merge, verify, audit, report, datasets, demo):
     app.command()(_command)
 app.add_typer(reproduce)
 

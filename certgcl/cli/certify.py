@@ -118,8 +118,10 @@ def summary(folder: Path, certificate: Certificate) -> dict[str, Any]:
         "upper_mean": float(certificate.upper.double().mean()), "exact": int(certificate.exact.sum()),
         "negative": int(certificate.negative.sum())}
     return {
-        "path": str(folder / MERGED), "method": certificate.method, "certified": certificate.certified,
+        "path": str(folder / MERGED), "method": certificate.method, "settings": certificate.evidence.method.shown,
+        "certified": certificate.certified, "precision": certificate.precision, "reading": certificate.reading,
         "nodes": len(certificate.nodes), "positive": int(certificate.positive.sum()),
+        "positive_in_exact_arithmetic": int(certificate.positive_in_exact_arithmetic.sum()),
         "nominal_mean": float(certificate.nominal.double().mean()), "lower_mean": float(lower.mean()),
         "lower_min": float(lower.min()), "lower_max": float(lower.max()), **bracket,
     }

@@ -61,7 +61,9 @@ def certify_command(certificate: Certificate, path: Path, run: Path | None, grap
         budget: what gives the certificate's budgets, if anything does.
         encoder: the options that name encoder and graph.
     """
-    if budget is None or certificate.method not in BOUNDS | SEARCHES or len(certificate.nodes) < graph.num_nodes:
+    settings = certificate.evidence.special_settings
+    if (budget is None or settings is not None or certificate.method not in BOUNDS | SEARCHES
+            or len(certificate.nodes) < graph.num_nodes):
         return None
     total = ["--total", str(certificate.total_budget)] if certificate.total_budget < graph.num_edges else []
     usual = run is not None and path.parent in (run, run / CERTIFICATES / f"{certificate.method}-{budget}")
@@ -77,8 +79,10 @@ def certify_lines(certificate: Certificate, path: Path, *, compactness: bool) ->
         compactness: whether the directions are those of node compactness on the graph itself.
     """
     method, *both = certificate.method.split(", ")
-    old = (f"old = certgcl.Certificate.load({str(path)!r})\n"
-           "budget = certgcl.EdgeDropBudget(old.local_budget, old.total_budget)\n")
+    settings = certificate.evidence.special_settings
+    old = ("" if settings is None else f"# the settings of the method were {settings}\n") + (
+        f"old = certgcl.Certificate.load({str(path)!r})\n"
+        "budget = certgcl.EdgeDropBudget(old.requested_budget, old.total_budget)\n")
     if compactness or both:
         views = ", views='both'" if both else ""
         return f"{old}certgcl.node_compactness(model, graph, budget, method={method!r}, nodes=old.nodes{views})"

@@ -11,14 +11,13 @@ from torch_geometric.data import Data
 
 from certgcl.budget import EdgeDropBudget
 from certgcl.certificate import Certificate
-from certgcl.directions import compactness_directions
 from certgcl.encoder import GCNWeights
 from certgcl.errors import ReportError
+from certgcl.evidence import differences, edges_part, features_part, weights_part
 from certgcl.graph import Graph
 from certgcl.reading import read_encoder
 from certgcl.training import History
 
-_TOLERANCE = 1e-4  # of |w| |z|: float32 embeddings are well within, those of another encoder or graph are not
 _SAME = "Pass the graph and the encoder that it was made with, or certify again"
 
 
@@ -90,10 +89,7 @@ class Subject:
     @cached_property
     def is_compactness(self) -> bool:
         """Whether the directions are those of node compactness on the graph itself."""
-        if self.certificate is None or self.embeddings is None or self.certificate.directions.dim() != 2:
-            return False
-        expected = compactness_directions(self.embeddings)[self.certificate.nodes]
-        return torch.allclose(self.certificate.directions.double(), expected, rtol=_TOLERANCE, atol=_TOLERANCE)
+        return self.certificate is not None and self.certificate.evidence.direction_source in ("graph", "both views")
 
     @property
     def budget(self) -> EdgeDropBudget:
@@ -102,12 +98,16 @@ class Subject:
         return EdgeDropBudget(self.certificate.local_budget, self.certificate.total_budget)
 
     def check(self) -> None:
-        """Refuse a graph or an encoder that the certificate was not made with."""
-        if self.certificate is None or self.graph is None:
+        """Refuse a graph or an encoder that the certificate was not made with, by the digests in it."""
+        if self.certificate is None:
             return
-        _check_graph(self.certificate, self.graph)
-        if self.embeddings is not None:
-            _check_values(self.certificate, self.embeddings)
+        here = {} if self.graph is None else {"edges": edges_part(self.graph), "features": features_part(self.graph)}
+        if self.weights is not None:
+            here["weights"] = weights_part(self.weights)
+        different = differences({name: self.certificate.evidence.parts[name] for name in here}, here)
+        if different:
+            raise ReportError(f"a certificate that was made with other {' and '.join(different)}",
+                              "certificate, encoder and graph must belong together", _SAME)
 
 
 def deciding(certificate: Certificate) -> Certificate:
@@ -115,43 +115,9 @@ def deciding(certificate: Certificate) -> Certificate:
     if certificate.directions.dim() == 2:
         return certificate
     silent = (certificate.directions == 0).all(dim=2)
-    above = (certificate.lower - certificate.rounding).masked_fill(silent, torch.inf)
+    above = (certificate.lower - certificate.rounding - certificate.run_error).masked_fill(silent, torch.inf)
     least = above.argmin(dim=1)
     rows = torch.arange(len(least))
     chosen: dict[str, Any] = {name: getattr(certificate, name)[rows, least]
-                              for name in ("lower", "nominal", "rounding", "directions")}
+                              for name in ("lower", "nominal", "rounding", "run_error", "directions")}
     return replace(certificate, **chosen, upper=None, witnesses=None)
-
-
-def _check_graph(certificate: Certificate, graph: Graph) -> None:
-    nodes = len(certificate.local_budget)
-    if nodes != graph.num_nodes:
-        raise ReportError(f"a certificate of a graph with {nodes} nodes beside a graph with {graph.num_nodes}",
-                          "both must be about the same graph", _SAME)
-    over = (certificate.local_budget > graph.degree).nonzero()[:, 0]
-    if len(over):
-        node = int(over[0])
-        raise ReportError(f"a budget of {int(certificate.local_budget[node])} edges at node {node}, which has "
-                          f"{int(graph.degree[node])} in this graph", "both must be about the same graph", _SAME)
-    if certificate.total_budget > graph.num_edges:
-        raise ReportError(f"a budget of {certificate.total_budget} edges in all beside a graph with {graph.num_edges}",
-                          "both must be about the same graph", _SAME)
-
-
-def _check_values(certificate: Certificate, embeddings: Tensor) -> None:
-    """The clean value is in the certificate and can be computed anew: the two must agree."""
-    directions = certificate.directions.double()
-    if directions.shape[-1] != embeddings.shape[1]:
-        raise ReportError(f"directions of length {directions.shape[-1]} beside embeddings of {embeddings.shape[1]}",
-                          "certificate and encoder must belong together", _SAME)
-    z = embeddings[certificate.nodes]
-    z = z if directions.dim() == 2 else z[:, None]
-    allowed = _TOLERANCE * directions.norm(dim=-1) * z.norm(dim=-1) + certificate.rounding
-    values = (directions * z).sum(dim=-1)
-    wrong = ((values - certificate.nominal).abs() > allowed).reshape(len(z), -1).any(dim=1).nonzero()[:, 0]
-    if len(wrong):
-        place = int(wrong[0])
-        there, here = certificate.nominal.reshape(len(z), -1)[place, 0], values.reshape(len(z), -1)[place, 0]
-        raise ReportError(f"a clean value of {float(there):.4g} at node {int(certificate.nodes[place])} in the "
-                          f"certificate, {float(here):.4g} by this encoder on this graph",
-                          "certificate, encoder and graph must belong together", _SAME)

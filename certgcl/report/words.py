@@ -50,6 +50,8 @@ def _method(certificate: Certificate) -> str:
     name, _, views = certificate.method.partition(", ")
     known = _METHODS.get(name)
     words = f"{name}: {known}" if known else name
+    settings = certificate.evidence.special_settings
+    words += "" if settings is None else f"; settings {settings}"
     return f"{words}; both views may drop edges" if views == "both views" else words
 
 
@@ -86,9 +88,9 @@ def budget_rule(certificate: Certificate, graph: Graph, hints: Sequence[Budget] 
 
     Several may: those in ``hints`` come first.
     """
-    most = int(certificate.local_budget.max())
+    most = int(certificate.requested_budget.max())
     for budget in (*hints, most, *_RATES):
-        if torch.equal(total_too(budget, certificate.total_budget).on(graph).local, certificate.local_budget):
+        if torch.equal(total_too(budget, certificate.total_budget).on(graph).requested, certificate.requested_budget):
             return budget
     return None
 

@@ -13,17 +13,18 @@ import torch
 from torch import Tensor
 
 from certgcl._version import __version__
+from certgcl.certificate import Certificate
 from certgcl.digest import digest
-from certgcl.errors import InputError, ShardError
+from certgcl.errors import InputError, MethodError, ShardError
+from certgcl.evidence import Part, differences, fingerprint, has_repr
 from certgcl.files import refusing, write_atomically
 from certgcl.graph import Graph
 from certgcl.ordering import nearby_order
 from certgcl.question import Question
-from certgcl.sharding.fingerprint import Part, fingerprint, question_parts
 
 MANIFEST, NODES = "manifest.json", "nodes.npy"
 ShardOrder = Literal["near", "given"]
-_FORMAT = "certgcl-shards-1"
+_FORMAT = "certgcl-shards-2"
 _NODES_PER_SHARD = 2048  # unless the user says how many shards
 
 
@@ -93,8 +94,14 @@ class Manifest:
     @classmethod
     def of(cls, question: Question, anchors: Tensor, plan: ShardPlan) -> "Manifest":
         """The manifest of a plan for anchors in the order the user wants them back."""
-        shards = Part(f"{plan.shards}, {'neighbours together' if plan.order == 'near' else 'in the order given'}")
-        return cls(question_parts(question, anchors) | {"shards": shards}, plan.shards)
+        if not has_repr(question.bound):
+            raise MethodError(f"a method of type {type(question.bound).__name__} without a repr of its own",
+                              "results are told apart by the repr of their method", "Make it a dataclass")
+        return cls(question.evidence.parts | {
+            "reading": Part(question.encoder.reading), "precision": Part(question.precision),
+            "nodes": Part(f"{len(anchors)} of {question.graph.num_nodes}", digest(anchors)),
+            "shards": Part(f"{plan.shards}, {'neighbours together' if plan.order == 'near' else 'in the order given'}"),
+        }, plan.shards)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -115,18 +122,18 @@ class Manifest:
             content = {"format": _FORMAT, "fingerprint": self.fingerprint, **asdict(self), "versions": versions}
             text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
             write_atomically(path, lambda stream: stream.write(text.encode()), replace=False)
-        there = Manifest.read(folder)
-        different = [self._difference(name, there) for name in sorted({*self.parts, *there.parts})
-                     if _identity(self.parts, name) != _identity(there.parts, name)]
+        different = differences(Manifest.read(folder).parts, self.parts)
         if different:
             raise ShardError(f"{folder} with the shards of another question, which differs in {', '.join(different)}",
                              "a folder holds the answer to one question", "Choose another folder, or delete this one")
         if not (folder / NODES).exists():
             write_atomically(folder / NODES, lambda stream: np.save(stream, anchors.cpu().numpy()))
 
-    def _difference(self, name: str, there: "Manifest") -> str:
-        shown = [parts[name].shown if name in parts else "nothing" for parts in (there.parts, self.parts)]
-        return name if shown[0] == shown[1] else f"{name} ({shown[0]} there, {shown[1]} here)"
+    def is_about(self, certificate: Certificate) -> bool:
+        """Whether a certificate answers the question of this manifest, at whatever nodes."""
+        parts = certificate.evidence.parts | {"reading": Part(certificate.reading),
+                                              "precision": Part(certificate.precision)}
+        return parts == {name: self.parts.get(name) for name in parts}
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
@@ -153,7 +160,3 @@ class Manifest:
             if digest(anchors) != self.parts["nodes"].sha256:
                 raise ValueError("other nodes")
         return anchors
-
-
-def _identity(parts: dict[str, Part], name: str) -> str | None:
-    return parts[name].identity if name in parts else None

@@ -145,11 +145,13 @@ def _certificates(question: Question, shards: Mapping[int, Tensor], anchors: int
 
 
 def _in_its_time(question: Question, share: float) -> Question:
-    """The question with a share of the time that all shards of a search have together."""
+    """The question with a share of the time that all shards of a search have together; the answer is to the whole."""
     bound = question.bound
     if not isinstance(bound, BranchAndBound) or bound.time_limit is None:
         return question
-    return replace(question, bound=replace(bound, time_limit=share * bound.time_limit))
+    timed = replace(question, bound=replace(bound, time_limit=share * bound.time_limit))
+    timed.__dict__["evidence"] = question.evidence
+    return timed
 
 
 @told_when_out_of_memory(SMALLER)
@@ -197,8 +199,9 @@ def _notes(manifest: Manifest, shard: int) -> dict[str, Any]:
 def _load(folder: Path, manifest: Manifest, shard: int) -> Certificate:
     path = folder / manifest.file_name(shard)
     certificate, notes = Certificate.load_with_notes(path)
-    if notes != _notes(manifest, shard):
-        raise ShardError(f"{path} with another fingerprint", "a shard belongs to its manifest", "Certify again")
+    if notes != _notes(manifest, shard) or not manifest.is_about(certificate):
+        raise ShardError(f"{path} with the answer to another question", "a shard belongs to its manifest",
+                         "Certify again")
     return certificate
 
 

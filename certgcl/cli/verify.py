@@ -1,0 +1,58 @@
+"""``certgcl verify``: a certificate held against its encoder and graph."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from certgcl.certificate import Certificate
+from certgcl.cli.arguments import (
+    DataRootOption,
+    DatasetOption,
+    GraphOption,
+    JsonFlag,
+    RunOption,
+    WeightsOption,
+    choose_encoder,
+    read_nodes,
+)
+from certgcl.cli.outcome import FAILED, outcome, show
+from certgcl.encoder import GCNWeights
+from certgcl.sharding import MERGED
+from certgcl.storage import load_graph
+
+
+def verify(
+    certificate: Annotated[Path, typer.Argument(
+        exists=True, help="The file of a certificate, or a folder of certgcl certify.")],
+    run: RunOption = None,
+    graph: GraphOption = None,
+    dataset: DatasetOption = None,
+    weights: WeightsOption = None,
+    view: Annotated[Path | None, typer.Option(exists=True, help="The fixed second view, for a certificate that was "
+                                              "made with one.")] = None,
+    nodes: Annotated[str | None, typer.Option(help="The nodes whose values to check: 0:1000, or a file of numbers "
+                                              "(.npy or text); all of the certificate by default.")] = None,
+    data_root: DataRootOption = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check that a certificate is of this encoder and graph, and that what it says of them is right.
+
+    Weights, edges and features are compared by their digests; budgets, directions, clean values and the values of
+    witnesses are computed again. The bounds themselves are not proved again. Exit code 1 if anything is wrong.
+
+    **Examples**
+
+        certgcl verify result --graph cora --weights encoder.npz
+
+        certgcl verify runs/Cora-grace-none-0/certificates/degree-0.4 --run runs/Cora-grace-none-0
+    """
+    chosen = read_nodes(nodes)
+    with outcome(as_json, "Nothing is lost; run the same command again"):
+        encoder, source = choose_encoder(run, weights, dataset, graph, data_root)
+        found = Certificate.load(certificate / MERGED if certificate.is_dir() else certificate).verify(
+            GCNWeights.load(encoder), source.load(data_root), nodes=chosen,
+            view=None if view is None else load_graph(view))
+        show(as_json, found.to_dict(), str(found))
+    if not found.ok:
+        raise typer.Exit(FAILED)
