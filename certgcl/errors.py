@@ -76,6 +76,14 @@ class ReportError(InputError):
     """A folder with nothing to report on, or parts of a report that do not belong together."""
 
 
+class FileSizeError(InputError):
+    """A file that would take more memory than it may; nothing of it is unpacked."""
+
+
+class LockedError(CertgclError):
+    """A run, a shard or a graph that another process or thread is writing at this moment."""
+
+
 class BoundError(CertgclError, ArithmeticError):
     """A computed bound that is not finite, or lies above a value it should bound. Never returned as certified."""
 

@@ -157,14 +157,14 @@ def set_to(**values: Any) -> Callable[[dict[str, Any]], None]:
     ({"meta": lambda content: content["evidence"]["directions"].update(shown="somewhere")}, "directions 'somewhere'"),
     ({"witness_sizes": lambda array: array + 1}, r"c\.npz \("), ({"witness_sizes": lambda array: None}, "whole brackets"),
     ({"lower": lambda array: None}, "no lower"), ({"lower": lambda array: array.astype(complex)}, "lower of dtype"),
-], ids=str)
+], ids=_named)
 def test_a_checksum_that_fits_does_not_make_it_true(path: Path, changes: dict[str, Any], message: str) -> None:
     with np.load(path) as file:
         made = {name: change if name == "meta" else change(file[name]) for name, change in changes.items()}
     refused(rewritten(path, honest=True, **made), message)
 
 
-@pytest.mark.parametrize("changes", [{"lower": lambda array: array + 100}, {"meta": set_to(method="paper")}], ids=str)
+@pytest.mark.parametrize("changes", [{"lower": lambda array: array + 100}, {"meta": set_to(method="paper")}], ids=", ".join)
 def test_no_report_is_made_of_it(path: Path, changes: dict[str, Any]) -> None:
     with np.load(path) as file:
         made = {name: change if name == "meta" else change(file[name]) for name, change in changes.items()}

@@ -29,10 +29,12 @@ TREE = {
     "ShardError": ("InputError",),
     "CheckpointError": ("InputError",),
     "ReportError": ("InputError",),
+    "FileSizeError": ("InputError",),
     "BoundError": ("CertgclError", "ArithmeticError"),
     "TrainingError": ("CertgclError", "ArithmeticError"),
     "WorkerError": ("CertgclError",),
     "OutOfMemoryError": ("CertgclError", "MemoryError"),
+    "LockedError": ("CertgclError",),
 }
 
 
