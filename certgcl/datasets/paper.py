@@ -11,15 +11,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.datasets import Amazon, AttributedGraphDataset, Planetoid, WikiCS
+from torch_geometric.datasets import Amazon, AttributedGraphDataset, WikiCS
 from torch_geometric.transforms import NormalizeFeatures
 
 from certgcl.datasets.catalogue import DatasetInfo
+from certgcl.datasets.planetoid import SafePlanetoid
 from certgcl.errors import DatasetError
 from certgcl.sparse import csr_matrix
 
 _CLASSES: dict[str, Callable[[str, str], list[Data]]] = {
-    "Planetoid": Planetoid,
+    "Planetoid": SafePlanetoid,
     "Amazon": Amazon,
     "AttributedGraph": AttributedGraphDataset,
     "WikiCS": lambda root, name: WikiCS(root, is_undirected=True),
@@ -68,7 +69,7 @@ def _read_from(root: Path, info: DatasetInfo) -> Data:
         link = Path(scratch, info.folder, "raw")
         link.parent.mkdir(parents=True)
         link.symlink_to(raw.resolve(), target_is_directory=True)
-        with _refusing(str(raw), f"it must hold {info.name} as PyG reads it", "Fetch its files anew"):
+        with _refusing(str(raw), f"it must hold {info.name} as PyG reads it", "Fetch its files again"):
             return _read_with_pyg(Path(scratch), info)
 
 
