@@ -17,7 +17,7 @@ from certgcl.reading import read_encoder
 from certgcl.regularizer import CompactnessRegularizer
 from certgcl.schedules import Ramp
 from certgcl.sharding import certify_shards, merge_shards
-from certgcl.storage import load_graph, save_graph
+from certgcl.storage import load_graph, save_graph, seal_graph
 from certgcl.verify import Verification
 
 __all__ = [
@@ -54,4 +54,5 @@ __all__ = [
     "presets",
     "read_encoder",
     "save_graph",
+    "seal_graph",
 ]

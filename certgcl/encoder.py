@@ -20,7 +20,7 @@ from certgcl.layers.lookup import instance_dict
 from certgcl.layers.modules import check_call, check_unshadowed
 from certgcl.layers.trusted import TRUSTED, check_surroundings
 
-_FORMAT = "certgcl-weights-1"
+_FORMAT = "certgcl-weights-2"
 READINGS = ("given", "traced", "probed")
 ACTIVATIONS = ("relu", "leaky_relu", "prelu", "rrelu", "identity")
 

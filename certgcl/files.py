@@ -3,12 +3,9 @@
 import io
 import json
 import os
-import pickle
 import socket
 import time
 import tokenize
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
@@ -19,9 +16,13 @@ from typing import Any, BinaryIO
 import numpy as np
 import torch
 
-from certgcl.errors import CertgclError
+from certgcl.declared import USUAL, array_in, check_tree, open_regular, packed, unpacked
+from certgcl.errors import CertgclError, FileSizeError, InputError
+from certgcl.sealed import check_seal, seal
+from certgcl.strict_json import parse_json, sealed_text
 
-_HOST = socket.gethostname().replace(".", "-")
+_LONGEST = 32  # characters of a name in that of its temporary file: a file system takes 255 bytes
+_HOST = socket.gethostname().replace(".", "-")[:_LONGEST]
 _TOKEN, _COUNT = token_hex(4), count()  # the process, beyond its number; and the file within it
 _FOREIGN_LEFTOVER = 24 * 3600.0  # seconds after which a temporary file of another machine counts as left over
 
@@ -31,9 +32,10 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, replace
 
     Returns whether it is the new one; with ``replace=False`` a file that is there already stays.
     """
-    temporary = path.with_name(f".{path.name}.{_HOST}.{os.getpid()}.{_TOKEN}-{next(_COUNT)}.tmp")
+    short = path.name[:_LONGEST]  # what comes after it must fit into the name too
+    temporary = path.with_name(f".{short}.{_HOST}.{os.getpid()}.{_TOKEN}-{next(_COUNT)}.tmp")
     try:
-        with temporary.open("wb") as stream:
+        with temporary.open("x+b") as stream:
             write(stream)
             stream.flush()
             os.fsync(stream.fileno())
@@ -45,7 +47,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, replace
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     write_atomically(path, lambda stream: stream.write(text.encode()))
 
 
@@ -105,48 +107,102 @@ def _alive(process: int) -> bool:
     return True
 
 
+# -- what is in them -------------------------------------------------------------------------------
+
+
+def save_sealed_json(path: Path, content: dict[str, Any], *, replace: bool = True) -> None:
+    """Write an object with a ``format`` and a checksum, which :func:`certgcl.strict_json.read_sealed` compares."""
+    text = sealed_text(content)
+    write_atomically(path, lambda stream: stream.write(text.encode()), replace=replace)
+
+
 def save_arrays(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays and what they mean (JSON) to one ``.npz`` file."""
-    members: dict[str, Any] = {"meta": np.array(json.dumps(meta)), **arrays}
-    write_atomically(path, lambda stream: np.savez_compressed(stream, **members))
+    """Write arrays and what they mean (JSON) to one ``.npz`` file, sealed by a checksum."""
+    try:
+        members: dict[str, Any] = {"meta": np.array(json.dumps(meta, allow_nan=False)), **arrays}
+    except (TypeError, ValueError) as reason:
+        raise InputError(f"notes that are not JSON ({reason})", "they are written with the arrays",
+                         "Use finite numbers, strings, lists and dicts") from reason
+    # A large file that packs well would look like a bomb when it is read.
+    save = np.savez_compressed if sum(array.nbytes for array in members.values()) <= USUAL else np.savez
+
+    def write(stream: BinaryIO) -> None:
+        save(stream, **members)
+        seal(stream)
+
+    write_atomically(path, write)
 
 
-def load_arrays(path: Path, format: str, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> tuple[
-        dict[str, Any], dict[str, np.ndarray]]:
-    """What :func:`save_arrays` wrote, if its meta has that format; see :func:`refusing` for what is raised."""
-    arrays = read_members(path, ("meta", *names), optional)
-    meta = json.loads(str(arrays.pop("meta")))
+def load_arrays(path: Path, format: str, names: tuple[str, ...], optional: tuple[str, ...] = (),
+                limit: int | None = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What :func:`save_arrays` wrote, if its meta has that format; see :func:`refusing` for what is raised.
+
+    Args:
+        limit: the most bytes it may unpack to; see :mod:`certgcl.declared` for the usual one.
+    """
+    arrays = read_members(path, ("meta", *names), optional, limit=limit, sealed=True)
+    meta = parse_json(str(arrays.pop("meta")))
     if meta["format"] != format:
         raise ValueError(f"format {meta['format']!r}")
     return meta, arrays
 
 
-def read_members(path: Path, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
-    """Arrays of an ``.npz`` file; each is read to its end before it is looked at, so that its checksum is compared."""
-    with zipfile.ZipFile(io.BytesIO(path.read_bytes())) as archive:
-        there = [name for name in optional if f"{name}.npy" in archive.namelist()]
-        return {name: np.lib.format.read_array(io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False)
-                for name in (*names, *there)}
+def read_members(path: Path, names: tuple[str, ...], optional: tuple[str, ...] = (), *, limit: int | None = None,
+                 sealed: bool = False) -> dict[str, np.ndarray]:
+    """Arrays of an ``.npz`` file; each is read to its end before it is looked at, so that its checksum is compared.
+
+    Args:
+        sealed: whether the file must be one of :func:`save_arrays`.
+    """
+    with open_regular(path) as stream:
+        if sealed:
+            check_seal(stream)
+        members = unpacked(path, stream, limit)
+    there = [name for name in optional if f"{name}.npy" in members]
+    return {name: array_in(members.pop(f"{name}.npy")) for name in (*names, *there)}
 
 
-def load_tensors(path: Path) -> Any:
-    """What ``torch.save`` wrote: tensors, numbers, text, lists and dicts alone, on the CPU, its checksums compared."""
-    whole = path.read_bytes()
-    with zipfile.ZipFile(io.BytesIO(whole)) as archive:  # torch itself compares no checksums
-        damaged = archive.testzip()
-    if damaged is not None:
-        raise ValueError(f"damaged at {damaged}")
+def save_tensors(path: Path, content: Any) -> None:
+    """Write tensors, numbers, text, lists and dicts as ``torch.save`` does, sealed by a checksum."""
+
+    def write(stream: BinaryIO) -> None:
+        torch.save(content, stream)
+        seal(stream)
+
+    write_atomically(path, write)
+
+
+def load_tensors(path: Path, *, limit: int | None = None, sealed: bool = True) -> Any:
+    """What :func:`save_tensors` wrote, on the CPU; nothing but tensors, numbers, text, lists and dicts is built.
+
+    torch compares no checksums, and finds the members of an archive in its own way: it is given an archive of those
+    that were checked.
+
+    Args:
+        limit: the most bytes it may unpack to; see :mod:`certgcl.declared` for the usual one.
+        sealed: whether it must have a checksum of its own; one that a user wrote with ``torch.save`` has none.
+    """
+    with open_regular(path) as stream:
+        if sealed:
+            check_seal(stream)
+        size = stream.seek(0, io.SEEK_END)
+        archive = packed(unpacked(path, stream, limit))
     try:
-        return torch.load(io.BytesIO(whole), map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as reason:
-        raise ValueError(f"not tensors alone: {reason}".splitlines()[0]) from reason
+        content = torch.load(archive, map_location="cpu", weights_only=True)
+    except Exception as reason:  # torch's reader of tensors alone ends in any of them when it meets something else
+        raise ValueError(f"not tensors alone: {type(reason).__name__} {reason}".splitlines()[0]) from reason
+    check_tree(path, content, size, limit)
+    return content
 
 
 @contextmanager
 def refusing(path: Path, error: type[CertgclError], rule: str, remedy: str) -> Iterator[None]:
-    """Whatever the contents of a file can raise while it is read, as one error; a missing file stays missing."""
+    """Whatever the contents of a file can raise while it is read, as one error; a missing file stays missing, and one
+    that is too large is a :class:`certgcl.errors.FileSizeError`."""
     try:
         yield
-    except (KeyError, ValueError, TypeError, AttributeError, EOFError, RuntimeError, OverflowError, MemoryError,
-            tokenize.TokenError, SyntaxError, zipfile.BadZipFile, zlib.error) as reason:
+    except FileSizeError:
+        raise
+    except (KeyError, ValueError, TypeError, AttributeError, IndexError, EOFError, RuntimeError, OverflowError,
+            MemoryError, tokenize.TokenError, SyntaxError) as reason:
         raise error(f"{path} ({reason})", rule, remedy) from reason

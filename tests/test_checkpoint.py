@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from certgcl.errors import CheckpointError
+from certgcl.files import save_tensors
 from certgcl.training.checkpoint import (
     Checkpoint,
     check_plain,
@@ -126,16 +127,16 @@ def test_the_device_is_that_of_the_tensors() -> None:
 @pytest.mark.parametrize("content", [b"", b"not a checkpoint", b"PK\x03\x04" + b"\0" * 100])
 def test_another_file_is_no_checkpoint(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "c").write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"whole file in the format certgcl-checkpoint-1.*start anew"):
+    with pytest.raises(CheckpointError, match=r"whole file in the format certgcl-checkpoint-2.*start again"):
         Checkpoint.load(tmp_path / "c")
 
 
 def test_other_content_is_no_checkpoint(tmp_path: Path) -> None:
     for content in ({"format": "other"}, {"epochs_done": 1}, [1, 2], torch.zeros(3)):
-        torch.save(content, tmp_path / "c")
+        save_tensors(tmp_path / "c", content)
         with pytest.raises(CheckpointError):
             Checkpoint.load(tmp_path / "c")
-    torch.save(nn.Linear(1, 1), tmp_path / "c")
+    save_tensors(tmp_path / "c", nn.Linear(1, 1))
     with pytest.raises(CheckpointError, match="not tensors alone"):
         Checkpoint.load(tmp_path / "c")
     with zipfile.ZipFile(tmp_path / "c", "w") as archive:

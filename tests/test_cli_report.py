@@ -10,6 +10,8 @@ import torch
 
 import certgcl
 from certgcl import Certificate, Graph
+from certgcl.cli.source import Source
+from certgcl.storage import load_data
 from tests.cli import json_of, plain, run
 from tests.report_pages import Page, data_of
 
@@ -135,7 +137,8 @@ def test_a_run_that_is_not_finished_and_one_without_its_graph(folder: Path, tmp_
     assert run("report", str(tmp_path)).stdout.count("certgcl certify --run") == 1
     for name in ("encoder.npz", "certificate.npz"):
         (tmp_path / name).write_bytes((target / name).read_bytes())
-    (tmp_path / "source.json").write_text(json.dumps({"graph": str(tmp_path / "gone.pt")}))
+    data = load_data(folder / "graph.pt")
+    Source(graph=str(tmp_path / "gone.pt")).save(tmp_path, data)
     moved = json_of("report", str(tmp_path))
     assert "could not be loaded" in moved["missing"]["degrees"]
     there = json_of("report", str(tmp_path), "--graph", str(folder / "graph.pt"), "--sample", "2")

@@ -1,4 +1,3 @@
-import json
 import os
 import socket
 import time
@@ -10,7 +9,7 @@ import pytest
 
 from certgcl import files
 from certgcl.errors import CertgclError, CertificateError
-from certgcl.files import load_arrays, refusing, remove_leftovers, save_arrays, write_atomically
+from certgcl.files import load_arrays, read_members, refusing, remove_leftovers, save_arrays, write_atomically
 
 
 def writes(content: bytes) -> Any:
@@ -83,31 +82,24 @@ def test_arrays_and_their_meaning_come_back(tmp_path: Path) -> None:
 
 
 def test_a_changed_header_is_noticed_though_fewer_bytes_are_read(tmp_path: Path) -> None:
-    """The checksum covers whole members: a shape that lost a digit must not read as fewer values."""
+    """The checksum of an archive that a user made covers whole members: a shape must not read as fewer values."""
     path = tmp_path / "f.npz"
-    np.savez(path, meta=np.array(json.dumps({"format": "x-1"})), a=np.arange(100))
+    np.savez(path, a=np.arange(100))
     whole = path.read_bytes()
     assert whole.count(b"(100,)") == 1
     path.write_bytes(whole.replace(b"(100,)", b"(10,) "))
     with pytest.raises(CertificateError, match="CRC"), refusing(path, CertificateError, "rule", "remedy"):
-        load_arrays(path, "x-1", ("a",))
+        read_members(path, ("a",))
 
 
-def test_any_changed_byte_is_refused_or_harmless(tmp_path: Path) -> None:
+def test_any_changed_byte_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "f.npz"
     save_arrays(path, {"format": "x-1"}, {"a": np.linspace(0, 1, 20)})
     whole = path.read_bytes()
-    refused = 0
-    for place in range(0, len(whole), 3):
+    for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x41]) + whole[place + 1:])
-        try:
-            with refusing(path, CertgclError, "rule", "remedy"):
-                _, arrays = load_arrays(path, "x-1", ("a",))
-        except CertgclError:
-            refused += 1
-        else:
-            assert np.array_equal(arrays["a"], np.linspace(0, 1, 20))
-    assert refused > len(whole) // 6
+        with pytest.raises(CertgclError, match="checksum"), refusing(path, CertgclError, "rule", "remedy"):
+            load_arrays(path, "x-1", ("a",))
 
 
 def test_a_missing_file_is_missing(tmp_path: Path) -> None:

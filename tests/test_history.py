@@ -50,7 +50,9 @@ def test_a_line_is_an_epoch_and_there_at_once(tmp_path: Path) -> None:
     writer = HistoryWriter(path, History())
     for done, record in enumerate(RECORDS, start=1):
         writer.append(record)
-        assert [json.loads(line) for line in path.read_text().splitlines()] == RECORDS[:done]
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert [{name: line[name] for name in RECORDS[0]} for line in lines] == RECORDS[:done]
+        assert all(len(line["checksum"]) == 16 for line in lines)
     writer.close()
     assert History.read(str(path)) == History(RECORDS)
     assert path.read_text().startswith('{"epoch": 0, "seconds": 0.25, "loss": 0.3333333333333333, "compactness": ')

@@ -93,9 +93,9 @@ def test_a_config_is_json(value: Any, tmp_path: Path) -> None:
 def test_damaged_and_missing_files_are_refused(name: str, tmp_path: Path) -> None:
     run(tmp_path)
     (tmp_path / name).write_bytes(b"damaged\n")
-    refused(tmp_path, f"{name}.*start anew in another folder", resume=True)
+    refused(tmp_path, f"{name}.*start again in another folder", resume=True)
     (tmp_path / name).unlink()
-    refused(tmp_path, f"{name}.*start anew in another folder", resume=True)
+    refused(tmp_path, f"{name}.*start again in another folder", resume=True)
 
 
 def test_a_history_that_reaches_further_is_cut_back(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from toys import random_graph, toy_weights
 import certgcl
 from certgcl import chunks
 from certgcl.errors import EncoderError, GraphError
+from certgcl.files import save_arrays, save_sealed_json
 from certgcl.graph import Graph
-from certgcl.storage import load_data, load_graph, save_graph
+from certgcl.storage import load_data, load_graph, save_graph, seal_graph
 
 
 def same(one: Graph, other: Graph) -> bool:
@@ -25,7 +27,7 @@ def same(one: Graph, other: Graph) -> bool:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
 def test_a_folder_gives_back_the_graph(graph: Graph, tmp_path: Path, dtype: torch.dtype) -> None:
     folder = save_graph(tmp_path / "deep" / "folder", graph.to(dtype=dtype))
-    assert sorted(path.name for path in folder.iterdir()) == ["edge_index.npy", "x.npy"]
+    assert sorted(path.name for path in folder.iterdir()) == ["edge_index.npy", "graph.json", "x.npy"]
     assert load_graph(str(folder)).x.dtype == dtype
     assert same(load_graph(folder), graph.to(dtype=dtype))
 
@@ -69,7 +71,7 @@ def test_an_unfinished_folder_is_no_graph(graph: Graph, tmp_path: Path, monkeypa
     monkeypatch.setattr(np, "save", full)
     with pytest.raises(OSError, match="no space left"):
         save_graph(tmp_path, graph.with_features(2 * graph.x))
-    with pytest.raises(GraphError, match="without edge_index"):
+    with pytest.raises(GraphError, match=r"without graph\.json.*not finished"):
         load_graph(tmp_path)
 
 
@@ -106,8 +108,8 @@ class Code:
     ("g.pt", Code(), r"g\.pt \(not tensors alone"),
     ("g.pt", [1, 2], r"g\.pt with a list"),
     ("g.pt", {"x": torch.ones(2, 1)}, r"g\.pt without edge_index"),
-    ("g.pt", b"text", r"g\.pt \(not tensors alone"),
-    ("g.npz", b"text", r"g\.npz \(File is not a zip file"),
+    ("g.pt", b"text", r"g\.pt \(damaged: File is not a zip file"),
+    ("g.npz", b"text", r"g\.npz \(damaged: File is not a zip file"),
     ("g.csv", b"1,2", r"g\.csv \(a name that ends in '\.csv'"),
     ("g", b"", r"g \(no folder"),
 ])
@@ -128,21 +130,71 @@ def test_other_files_are_refused(tmp_path: Path, name: str, content: Any, messag
 def test_arrays_must_make_a_graph(graph: Graph, tmp_path: Path, x: np.ndarray, message: str) -> None:
     save_graph(tmp_path, graph)
     np.save(tmp_path / "x.npy", x)
-    with pytest.raises(GraphError, match=message):
+    with pytest.raises(GraphError, match=r"x\.npy \(changed.*seal_graph"):
         load_graph(tmp_path)
+    with pytest.raises(GraphError, match=message):
+        load_graph(seal_graph(tmp_path))
 
 
 def test_a_file_cut_short_is_refused(graph: Graph, tmp_path: Path) -> None:
     path = save_graph(tmp_path, graph) / "x.npy"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(GraphError, match="mmap length"):
+    for check in (True, False):
+        with pytest.raises(GraphError, match="changed since" if check else r"shape \(6, 5\).* 240 bytes, in 239"):
+            load_graph(tmp_path, check=check)
+
+
+def test_a_changed_byte_goes_unnoticed_only_if_asked_for(graph: Graph, tmp_path: Path) -> None:
+    path = save_graph(tmp_path, graph) / "x.npy"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(GraphError, match=r"x\.npy \(changed since it was written"):
         load_graph(tmp_path)
+    assert not same(load_graph(tmp_path, check=False), graph)
 
 
 def test_edge_weights_are_not_overlooked(graph: Graph, tmp_path: Path) -> None:
     np.save(save_graph(tmp_path, graph) / "edge_weight.npy", np.ones(10))
-    with pytest.raises(GraphError, match="edge_weight"):
+    for folder in (lambda: tmp_path, lambda: seal_graph(tmp_path)):
+        with pytest.raises(GraphError, match="edge_weight"):
+            load_graph(folder())
+
+
+def test_an_array_that_is_gone_is_missed(graph: Graph, tmp_path: Path) -> None:
+    save_graph(tmp_path, Data(x=graph.x, edge_index=graph.edge_index, y=torch.arange(6)))
+    (tmp_path / "y.npy").unlink()
+    with pytest.raises(GraphError, match=r"without y\.npy"):
         load_graph(tmp_path)
+    assert load_data(seal_graph(tmp_path)).y is None
+
+
+def test_a_folder_of_ones_own_arrays_is_sealed_once(graph: Graph, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", graph.x.numpy())
+    with pytest.raises(GraphError, match="without edge_index"):
+        seal_graph(tmp_path)
+    np.save(tmp_path / "edge_index.npy", graph.edge_index.numpy())
+    with pytest.raises(GraphError, match=r"without graph\.json.*seal_graph"):
+        load_graph(tmp_path)
+    assert same(load_graph(seal_graph(tmp_path)), graph)
+
+
+@pytest.mark.parametrize("names", [["../x.npy"], ["/etc/passwd"], ["x.npy", "edge_index.npy", "z.npy"], "x.npy", [1]])
+def test_a_folder_names_its_own_arrays_alone(graph: Graph, tmp_path: Path, names: Any) -> None:
+    save_graph(tmp_path, graph)
+    save_sealed_json(tmp_path / "graph.json", {
+        "format": "certgcl-graph-2", "files": dict.fromkeys(names, "0") if isinstance(names, list) else names})
+    with pytest.raises(GraphError, match=r"graph\.json \("):
+        load_graph(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+@pytest.mark.parametrize("name", ["x.npy", "graph.json", "g.npz", "g.pt"])
+def test_a_pipe_is_not_waited_for(graph: Graph, tmp_path: Path, name: str) -> None:
+    folder = save_graph(tmp_path, graph)
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(GraphError, match=r"no regular file|without graph\.json"):
+        load_graph(folder / name if name.startswith("g.") else folder)
 
 
 def test_a_missing_file_is_missing(tmp_path: Path) -> None:
@@ -224,8 +276,9 @@ def test_weights_that_numpy_does_not_have_are_refused(tmp_path: Path) -> None:
 def test_a_file_without_weights_is_refused(graph: Graph, tmp_path: Path) -> None:
     other = certgcl.node_compactness(toy_weights(features=5), graph, 1).save(tmp_path / "certificate.npz")
     (tmp_path / "model.pt").write_bytes(b"PK\x03\x04")
-    np.savez(tmp_path / "misfit.npz", meta=np.array('{"format": "certgcl-weights-1"}'), w1=np.ones((2, 3)), b1=0.0,
-             slope1=0.0, w2=np.ones((2, 3)), b2=0.0, slope2=0.0)
+    one = np.array(0.0)
+    save_arrays(tmp_path / "misfit.npz", {"format": "certgcl-weights-2"}, {
+        "w1": np.ones((2, 3)), "b1": one, "slope1": one, "w2": np.ones((2, 3)), "b2": one, "slope2": one})
     for path in (other, tmp_path / "model.pt", tmp_path / "misfit.npz"):
-        with pytest.raises(EncoderError, match=rf"{path.name}.*certgcl-weights-1.*read_encoder"):
+        with pytest.raises(EncoderError, match=rf"{path.name}.*certgcl-weights-2.*read_encoder"):
             certgcl.GCNWeights.load(path)

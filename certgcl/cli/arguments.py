@@ -15,6 +15,7 @@ from certgcl.bounds import METHODS, SEARCHES
 from certgcl.budget import EdgeDropBudget
 from certgcl.cli.source import Source, encoder_of
 from certgcl.datasets import find_dataset
+from certgcl.declared import mapped_array
 
 # -- options that several commands have ------------------------------------------------------------
 
@@ -50,9 +51,10 @@ def choose_encoder(run: Path | None, weights: Path | None, dataset: str | None, 
         raise typer.BadParameter("pass one of the two", param_hint="--run, --weights")
     if weights is not None:
         return weights, choose_source(dataset, graph, root)
-    if run is None or dataset is not None or graph is not None:
-        raise typer.BadParameter("a run has its own graph", param_hint="--dataset, --graph")
-    return encoder_of(run), Source.of_run(run)
+    if run is None or dataset is not None:
+        raise typer.BadParameter("a run has its own graph; --graph says where it is now", param_hint="--dataset")
+    encoder, source = encoder_of(run), Source.of_run(run)
+    return encoder, source if graph is None else source.found_at(choose_source(None, graph, None))
 
 
 # -- options that are more than a number or a name -------------------------------------------------
@@ -89,7 +91,7 @@ def read_nodes(text: str | None) -> Tensor | None:
         return torch.arange(int(span[1]), max(int(span[1]), int(span[2])))
     path = Path(text)
     try:
-        numbers = np.load(path, allow_pickle=False) if path.suffix == ".npy" else np.array(
+        numbers = mapped_array(path).copy() if path.suffix == ".npy" else np.array(
             [int(word) for word in path.read_text().split()], dtype=np.int64)
         return torch.from_numpy(numbers)
     except (OSError, ValueError, TypeError) as error:

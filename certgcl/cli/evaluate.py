@@ -13,6 +13,7 @@ from certgcl.cli.arguments import DataRootOption, JsonFlag, check_name, read_see
 from certgcl.cli.outcome import outcome, show
 from certgcl.cli.progress import Bar
 from certgcl.cli.source import Source, method_of
+from certgcl.declared import mapped_array
 from certgcl.errors import EvaluationError
 from certgcl.evaluation import PROTOCOLS, Evaluation, PairedTest, compare
 from certgcl.files import refusing
@@ -80,7 +81,7 @@ def _evaluated(run: Path, protocol: str | None, seeds: int | list[int], root: Pa
 
 def _array(path: Path) -> np.ndarray:
     with refusing(path, EvaluationError, "it must be an array of numbers", "Write one with numpy.save"):
-        return np.asarray(np.load(path, allow_pickle=False))
+        return mapped_array(path)
 
 
 def _result(found: Evaluation, other: Evaluation | None, test: PairedTest | None) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The files that a report is made from: where they are, and what is in them."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,17 +7,16 @@ from typing import Any
 
 from certgcl.certificate import Certificate
 from certgcl.cli.commands import certify_command, certify_lines, encoder_words, report_command, train_command
-from certgcl.cli.source import CERTIFICATES, Source, encoder_of
+from certgcl.cli.source import CERTIFICATES, ENCODER, SOURCE, Source, encoder_of
 from certgcl.encoder import GCNWeights
-from certgcl.errors import CertgclError, ReportError, ShardError
-from certgcl.files import refusing
+from certgcl.errors import CertgclError, ReportError
 from certgcl.report import Subject
 from certgcl.report.words import budget_rule
 from certgcl.sharding import MERGED
-from certgcl.sharding.manifest import MANIFEST
+from certgcl.sharding.manifest import MANIFEST, read_versions
 from certgcl.training import History
 from certgcl.training.run_config import read_config
-from certgcl.training.run_folder import CONFIG, HISTORY
+from certgcl.training.run_folder import CONFIG, HISTORY, read_history
 
 
 @dataclass(frozen=True)
@@ -96,10 +94,11 @@ def read_subject(found: Found, source: Source | None, weights: Path | None, root
             absent["certificate"] = ("The run has no certificate yet: "
                                      f"certgcl certify --run {found.run} --budget 0.4 makes one.")
         parts |= {"config": read_config(found.run / CONFIG)} | _history(found.run)
-        try:
+        missing = [name for name in (SOURCE, ENCODER) if not (found.run / name).exists()]
+        if missing:
+            absent["weights"] = f"The training is not finished: {found.run} without {' and '.join(missing)}."
+        else:
             source, weights = source or Source.of_run(found.run), weights or encoder_of(found.run)
-        except CertgclError as error:
-            absent["weights"] = f"The training is not finished: {error.found}."
     if source is not None:
         try:
             data = source.load(root)
@@ -115,16 +114,12 @@ def read_subject(found: Found, source: Source | None, weights: Path | None, root
 
 
 def _history(run: Path) -> dict[str, History]:
-    return {"history": History.read(run / HISTORY)} if (run / HISTORY).exists() else {}
+    return {"history": read_history(run)} if (run / HISTORY).exists() else {}
 
 
 def _shard_notes(folder: Path) -> dict[str, Any]:
     """The versions that a folder of shards was made with."""
-    path = folder / MANIFEST
-    if not path.exists():
-        return {}
-    with refusing(path, ShardError, "it must say what the shards are", "Certify again: shards that fit are kept"):
-        return {"versions": dict(json.loads(path.read_text(encoding="utf-8"))["versions"])}
+    return {"versions": read_versions(folder)} if (folder / MANIFEST).exists() else {}
 
 
 def _hints(certificate: Path | None, config: Mapping[str, Any] | None) -> list[int | float]:

@@ -26,6 +26,7 @@ from certgcl.cli.source import ENCODER, METHOD, RESULT, Source
 from certgcl.compactness import node_compactness
 from certgcl.evaluation import Evaluation, evaluate
 from certgcl.files import write_json
+from certgcl.locks import locked
 from certgcl.methods import METHODS, ContrastiveMethod
 from certgcl.sharding import MERGED
 
@@ -89,15 +90,17 @@ def train(
                                  regularizer, given)
         folder = out or Path("runs", f"{source}-{method}-{regularizer}-{estimator.seed}")
         data = source.load()
-        with TrainingBar() as bar:
-            estimator.fit(data, folder=folder, resume=resume, progress=bar, tensorboard=tensorboard)
-        source.save(folder)
-        estimator.save(folder / METHOD)
-        estimator.fitted_encoder().weights().save(folder / ENCODER)
-        certificate = _certified(estimator, data, folder) if certify else None
-        evaluation = _evaluated(estimator, data, source.protocol(data))
-        result = _result(estimator, source, folder, evaluation, certificate)
-        write_json(folder / RESULT, result)
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder, "train", remedy="Wait until it is through, end it, or choose another --out"):
+            with TrainingBar() as bar:
+                estimator.fit(data, folder=folder, resume=resume, progress=bar, tensorboard=tensorboard)
+            source.save(folder, data)
+            estimator.save(folder / METHOD)
+            estimator.fitted_encoder().weights().save(folder / ENCODER)
+            certificate = _certified(estimator, data, folder) if certify else None
+            evaluation = _evaluated(estimator, data, source.protocol(data))
+            result = _result(estimator, source, folder, evaluation, certificate)
+            write_json(folder / RESULT, result)
         show(as_json, result, _text(estimator, source, folder, evaluation, certificate))
 
 

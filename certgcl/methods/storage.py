@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import torch
-
 from certgcl.encoder import GCNEncoder
 from certgcl.errors import CheckpointError
-from certgcl.files import load_tensors, refusing, write_atomically
+from certgcl.files import load_tensors, refusing, save_tensors
 from certgcl.regularizer import CompactnessRegularizer
 
 if TYPE_CHECKING:
@@ -15,16 +13,15 @@ if TYPE_CHECKING:
 
     Method = TypeVar("Method", bound=ContrastiveMethod)
 
-_FORMAT = "certgcl-method-1"
+_FORMAT = "certgcl-method-2"
 
 
 def save_method(path: Path, method: "ContrastiveMethod") -> Path:
     """Write a fitted method; settings that a file cannot hold are refused before anything is written."""
     encoder, settings = method.fitted_encoder(), method.settings()
     rebuilt(type(method), settings)
-    content = {"format": _FORMAT, "method": type(method).__name__, "settings": settings,
-               "features": encoder.conv1.in_channels, "encoder": encoder.state_dict()}
-    write_atomically(path, lambda stream: torch.save(content, stream))
+    save_tensors(path, {"format": _FORMAT, "method": type(method).__name__, "settings": settings,
+                        "features": encoder.conv1.in_channels, "encoder": encoder.state_dict()})
     return path
 
 

@@ -1,8 +1,8 @@
 """What a folder of shards is about: the question, how its anchors are shared out, and the files that say so."""
 
-import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,13 +14,15 @@ from torch import Tensor
 
 from certgcl._version import __version__
 from certgcl.certificate import Certificate
+from certgcl.declared import mapped_array
 from certgcl.digest import digest
 from certgcl.errors import InputError, MethodError, ShardError
 from certgcl.evidence import Part, differences, fingerprint, has_repr
-from certgcl.files import refusing, write_atomically
+from certgcl.files import refusing, save_sealed_json, write_atomically
 from certgcl.graph import Graph
 from certgcl.ordering import nearby_order
 from certgcl.question import Question
+from certgcl.strict_json import read_sealed
 
 MANIFEST, NODES = "manifest.json", "nodes.npy"
 ShardOrder = Literal["near", "given"]
@@ -120,8 +122,7 @@ class Manifest:
             versions = {"certgcl": __version__, "torch": torch.__version__, "numpy": np.__version__,
                         "python": platform.python_version()}
             content = {"format": _FORMAT, "fingerprint": self.fingerprint, **asdict(self), "versions": versions}
-            text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-            write_atomically(path, lambda stream: stream.write(text.encode()), replace=False)
+            save_sealed_json(path, content, replace=False)
         different = differences(Manifest.read(folder).parts, self.parts)
         if different:
             raise ShardError(f"{folder} with the shards of another question, which differs in {', '.join(different)}",
@@ -137,16 +138,11 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        path = folder / MANIFEST
-        if not path.exists():
-            raise ShardError(f"{folder} without {MANIFEST}", "a folder of shards says what they are",
-                             "Make one with certgcl.certify_shards or `certgcl certify`")
-        with refusing(path, ShardError, f"it must be a file in the format {_FORMAT}",
-                      "Delete it and certify again: shards that fit are kept"):
-            content = json.loads(path.read_text(encoding="utf-8"))
+        with _reading(folder) as path:
+            content = read_sealed(path, _FORMAT)
             manifest = cls({name: Part(**part) for name, part in content["parts"].items()}, int(content["shards"]))
-            if content["format"] != _FORMAT or content["fingerprint"] != manifest.fingerprint:
-                raise ValueError("another format, or a changed file")
+            if content["fingerprint"] != manifest.fingerprint:
+                raise ValueError("another fingerprint")
         return manifest
 
     def read_anchors(self, folder: Path) -> Tensor:
@@ -156,7 +152,25 @@ class Manifest:
         if not path.exists():
             raise ShardError(f"{folder} without {NODES}", "a folder of shards names their nodes", remedy)
         with refusing(path, ShardError, "it must be the nodes the manifest speaks of", remedy):
-            anchors = torch.from_numpy(np.load(path, allow_pickle=False))
+            anchors = torch.from_numpy(mapped_array(path).copy())
             if digest(anchors) != self.parts["nodes"].sha256:
                 raise ValueError("other nodes")
         return anchors
+
+
+def read_versions(folder: Path) -> dict[str, str]:
+    """The versions that a folder of shards was begun with."""
+    with _reading(folder) as path:
+        return {str(name): str(version) for name, version in read_sealed(path, _FORMAT)["versions"].items()}
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[Path]:
+    """The manifest of a folder; whatever is wrong with it is one error."""
+    path = folder / MANIFEST
+    if not path.exists():
+        raise ShardError(f"{folder} without {MANIFEST}", "a folder of shards says what they are",
+                         "Make one with certgcl.certify_shards or `certgcl certify`")
+    with refusing(path, ShardError, f"it must be a file in the format {_FORMAT}",
+                  "Delete it and certify again: shards that fit are kept"):
+        yield path

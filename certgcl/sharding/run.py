@@ -6,6 +6,7 @@ time (:mod:`certgcl.sharding.pace`); each is a file of its own all the same.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from torch import Tensor
 from certgcl.bounds import BoundMethod, BranchAndBound
 from certgcl.budget import BudgetLike
 from certgcl.certificate import Certificate
-from certgcl.errors import CertificateError, InputError, ShardError
+from certgcl.errors import CertificateError, InputError, LockedError, ShardError
 from certgcl.files import remove_leftovers
 from certgcl.graph import GraphLike
+from certgcl.locks import locked
 from certgcl.out_of_memory import SMALLER, told_when_out_of_memory
 from certgcl.question import Question
 from certgcl.reading import ModelLike, Reading
@@ -73,6 +75,9 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
     A shard is written whole or not at all, and one that is there is kept: after a kill, call again with the same
     arguments. Processes on several machines may share the folder. ``merge_shards(out)`` makes one certificate of it.
 
+    A shard is computed by one process at a time. One that another process is at is left for last; if it is not
+    finished then, ``LockedError`` says who is at it, and all other shards are done.
+
     Args:
         out: the folder; made if needed. One that holds shards of another question is refused.
         directions: if given, what is bounded instead of compactness, as in :func:`certgcl.linear_bounds`.
@@ -111,22 +116,52 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
     report = progress or (lambda _: None)
     state = ShardProgress(0, len(chosen), 0, sum(map(plan.size, chosen)), 0)
     report(state)
-    waiting, pace = chosen, Pace()
-    while waiting:
-        batch = {shard: plan.nodes(shard) for shard in waiting[: pace.at_once]}
-        waiting = waiting[pace.at_once :]
-        missing = {shard: here for shard, here in batch.items() if not _is_finished(folder, manifest, shard, here)}
-        begun = time.monotonic()
-        made = _certificates(question, missing, len(anchors), memory_limit)
-        if made:
-            pace.after(len(made), time.monotonic() - begun)
-        for shard, here in batch.items():
-            if shard in made:
-                made[shard].save(folder / manifest.file_name(shard), _notes(manifest, shard))
-            (run.computed if shard in made else run.kept).append(shard)
-            state = state.after(len(here), shard not in made)
-            report(state)
+    waiting, elsewhere, pace = chosen, list[int](), Pace()
+    while waiting or elsewhere:
+        last = not waiting  # all others are done
+        batch = {shard: plan.nodes(shard) for shard in (elsewhere[:1] if last else waiting[: pace.at_once])}
+        waiting, elsewhere = waiting[pace.at_once :], elsewhere[1:] if last else elsewhere
+        with ExitStack() as claims:
+            missing, held = _claimed(claims, folder, manifest, batch, last)
+            elsewhere += held
+            begun = time.monotonic()
+            made = _certificates(question, missing, len(anchors), memory_limit)
+            if made:
+                pace.after(len(made), time.monotonic() - begun)
+            for shard, here in batch.items():
+                if shard in held:
+                    continue
+                if shard in made:
+                    made[shard].save(folder / manifest.file_name(shard), _notes(manifest, shard))
+                (run.computed if shard in made else run.kept).append(shard)
+                state = state.after(len(here), shard not in made)
+                report(state)
     return run
+
+
+def _claimed(claims: ExitStack, folder: Path, manifest: Manifest, batch: Mapping[int, Tensor],
+             last: bool) -> tuple[dict[int, Tensor], list[int]]:
+    """Of a batch, the shards that are missing and locked for us now, and those that another process is computing.
+
+    Raises:
+        LockedError: there are such shards, and nothing else is left to do.
+    """
+    missing, held = {}, []
+    for shard, here in batch.items():
+        if _is_finished(folder, manifest, shard, here):
+            continue
+        name = manifest.file_name(shard)
+        try:
+            claims.enter_context(locked(folder, name, what=f"{folder / name}", needed=False, remedy="Run the same "
+                                        "again when it is through; finished shards are kept"))
+        except LockedError:
+            if last:
+                raise
+            held.append(shard)
+            continue
+        if not _is_finished(folder, manifest, shard, here):  # it may be since the lock was free
+            missing[shard] = here
+    return missing, held
 
 
 def _certificates(question: Question, shards: Mapping[int, Tensor], anchors: int,
@@ -160,9 +195,15 @@ def merge_shards(out: str | Path) -> Certificate:
 
     Raises:
         ShardError: shards are missing, damaged, or made for another question; all are named.
+        LockedError: another process is merging them at this moment.
     """
     folder = Path(out)
     manifest = Manifest.read(folder)
+    with locked(folder, MERGED, what=f"{folder / MERGED}", needed=False):
+        return _merged(folder, manifest)
+
+
+def _merged(folder: Path, manifest: Manifest) -> Certificate:
     anchors = manifest.read_anchors(folder)
     remove_leftovers(folder)
     parts: list[Certificate] = []

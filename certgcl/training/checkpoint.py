@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from certgcl.errors import CheckpointError
-from certgcl.files import load_tensors, refusing, write_atomically
+from certgcl.files import load_tensors, refusing, save_tensors
 
-_FORMAT = "certgcl-checkpoint-1"
+_FORMAT = "certgcl-checkpoint-2"
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -26,22 +26,24 @@ class Checkpoint:
         epochs_done: how many epochs are complete.
         session: the state of the session after them.
         random: the state of the global generators after them.
+        history: the checksum of their records, see :meth:`certgcl.training.history.History.checksum`.
     """
 
     epochs_done: int
     session: dict[str, Any]
     random: dict[str, Any]
+    history: str = ""
 
     @classmethod
-    def of(cls, epochs_done: int, session: dict[str, Any]) -> "Checkpoint":
+    def of(cls, epochs_done: int, session: dict[str, Any], history: str = "") -> "Checkpoint":
         """The state of a session, and of the generators as they are now."""
-        return cls(epochs_done, session, random_state())
+        return cls(epochs_done, session, random_state(), history)
 
     def save(self, path: Path) -> None:
         """Replace ``path`` by this state; whatever happens, the old file or the new one is there."""
         check_plain(self.session)
-        content = {"format": _FORMAT, "epochs_done": self.epochs_done, "session": self.session, "random": self.random}
-        write_atomically(path, lambda stream: torch.save(content, stream))
+        save_tensors(path, {"format": _FORMAT, "epochs_done": self.epochs_done, "session": self.session,
+                            "random": self.random, "history": self.history})
 
     @classmethod
     def load(cls, path: Path) -> "Checkpoint":
@@ -51,11 +53,11 @@ class Checkpoint:
             CheckpointError: the file is damaged, or no checkpoint.
         """
         with refusing(path, CheckpointError, f"it must be a whole file in the format {_FORMAT}",
-                      "Bring it back from a copy, or start anew in another folder"):
+                      "Bring it back from a copy, or start again in another folder"):
             content = load_tensors(path)
             if not isinstance(content, dict) or content["format"] != _FORMAT:
                 raise ValueError("another format")
-            return cls(content["epochs_done"], content["session"], content["random"])
+            return cls(content["epochs_done"], content["session"], content["random"], content["history"])
 
 
 # -- what may be in it -----------------------------------------------------------------------------

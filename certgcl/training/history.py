@@ -1,5 +1,6 @@
 """What every epoch gave: in memory, as JSON lines and, if wanted, for TensorBoard."""
 
+import hashlib
 import json
 import math
 import os
@@ -7,11 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from certgcl.declared import open_regular
 from certgcl.errors import CheckpointError, InputError
 from certgcl.files import refusing, write_atomically
+from certgcl.strict_json import parse_json
 
 TENSORBOARD = "tensorboard"  # a folder beside the history
 _RECENT = 100  # epochs
+_SEAL, _DIGITS = "checksum", 16  # the last entry of a line
+_BEGINNING = "certgcl-history-2"  # what the checksum of the first line follows on
 
 
 @dataclass
@@ -43,28 +48,59 @@ class History:
         recent = self.records[-_RECENT:]
         return sum(record["seconds"] for record in recent) / len(recent)
 
+    def checksum(self) -> str:
+        """That of the last line, which depends on all lines."""
+        link = _BEGINNING
+        for record in self.records:
+            link = _next_link(link, record)
+        return link
+
     @classmethod
     def read(cls, path: str | Path, epochs: int | None = None) -> "History":
         """The whole lines of a file, or the first of them: a last one that was cut short by a kill does not count.
 
+        The checksum of every line depends on all lines before it. That lines are missing at the end can be told by the
+        checkpoint alone: see :func:`certgcl.training.run_folder.read_history`.
+
         Raises:
-            CheckpointError: a line is no record, or not that of its epoch.
+            CheckpointError: a line is no record, not that of its epoch, or has changed.
         """
         path = Path(path)
-        *lines, _ = path.read_bytes().split(b"\n")  # a whole line ends in a newline
-        with refusing(path, CheckpointError, "line k must be the record of epoch k - 1",
-                      "Bring it back from a copy, or start anew in another folder"):
-            records = [json.loads(line) for line in lines[:epochs]]
-            for epoch, record in enumerate(records):
-                if record["epoch"] != epoch:
-                    raise ValueError(f"epoch {record['epoch']} in line {epoch + 1}")
-        return cls(records)
+        with refusing(path, CheckpointError, "line k must be the record of epoch k - 1, as it was written",
+                      "Bring it back from a copy, or start again in another folder"):
+            with open_regular(path) as stream:
+                *lines, _ = stream.read().split(b"\n")  # a whole line ends in a newline
+            return cls(_records(lines[:epochs]))
 
 
 def record_of(epoch: int, seconds: float, metrics: dict[str, float]) -> dict[str, Any]:
     """A record; JSON has no NaN and no infinity, so that such a metric is None."""
     finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
     return {"epoch": epoch, "seconds": seconds, **finite}
+
+
+def _records(lines: list[bytes]) -> list[dict[str, Any]]:
+    records, link = [], _BEGINNING
+    for epoch, line in enumerate(lines):
+        record = parse_json(line)
+        if not isinstance(record, dict) or record.pop(_SEAL, None) is None:
+            raise ValueError(f"line {epoch + 1} without a checksum, or of another version of certgcl")
+        link = _next_link(link, record)
+        if _line(record, link).encode() != line + b"\n":
+            raise ValueError(f"line {epoch + 1} has changed, or one before it")
+        if record["epoch"] != epoch:
+            raise ValueError(f"epoch {record['epoch']} in line {epoch + 1}")
+        records.append(record)
+    return records
+
+
+def _next_link(link: str, record: dict[str, Any]) -> str:
+    """The checksum of a record that follows on a line with the checksum ``link``."""
+    return hashlib.sha256(f"{link}\n{json.dumps(record)}".encode()).hexdigest()[:_DIGITS]
+
+
+def _line(record: dict[str, Any], link: str) -> str:
+    return json.dumps(record | {_SEAL: link}, allow_nan=False) + "\n"
 
 
 class HistoryWriter:
@@ -76,14 +112,19 @@ class HistoryWriter:
         Args:
             board: what :func:`board_class` returns, to write to the folder ``tensorboard`` beside the file too.
         """
-        text = "".join(map(_line, history.records)).encode()
-        if (path.read_bytes() if path.exists() else b"") != text:
+        self.checksum, lines = _BEGINNING, []
+        for record in history.records:
+            self.checksum = _next_link(self.checksum, record)
+            lines.append(_line(record, self.checksum))
+        text = "".join(lines).encode()
+        if path.is_symlink() or not path.is_file() or path.read_bytes() != text:  # nothing is appended through a link
             write_atomically(path, lambda stream: stream.write(text))
         self._stream = path.open("a", encoding="utf-8", newline="\n")
         self._board = board and board(path.parent / TENSORBOARD, purge_step=len(history))
 
     def append(self, record: dict[str, Any]) -> None:
-        self._stream.write(_line(record))
+        self.checksum = _next_link(self.checksum, record)
+        self._stream.write(_line(record, self.checksum))
         self._stream.flush()
         if self._board is not None:
             for name, value in record.items():
@@ -98,10 +139,6 @@ class HistoryWriter:
         self._stream.close()
         if self._board is not None:
             self._board.close()
-
-
-def _line(record: dict[str, Any]) -> str:
-    return json.dumps(record) + "\n"
 
 
 def board_class() -> type[Any]:

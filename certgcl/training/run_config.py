@@ -13,11 +13,12 @@ import torch_geometric
 
 from certgcl._version import __version__
 from certgcl.errors import CheckpointError, InputError
-from certgcl.files import refusing, write_json
+from certgcl.files import refusing, save_sealed_json
+from certgcl.strict_json import read_sealed
 from certgcl.training.checkpoint import leaves
 
-_FORMAT = "certgcl-run-1"
-_MEND = "Bring it back from a copy, or start anew in another folder"
+_FORMAT = "certgcl-run-2"
+_MEND = "Bring it back from a copy, or start again in another folder"
 _EPOCHS = "epochs"  # the one setting that may change: a run may go on for longer
 
 
@@ -34,9 +35,9 @@ def write_config(path: Path, config: dict[str, Any], device: str) -> None:
     """Note the settings of a run that begins now, with the versions and the machine it runs on."""
     versions = {"certgcl": __version__, "python": platform.python_version(), "torch": torch.__version__,
                 "torch-geometric": torch_geometric.__version__, "numpy": np.__version__}
-    write_json(path, {"format": _FORMAT, "config": config, "versions": versions,
-                  "started": datetime.now(UTC).isoformat(timespec="seconds"),
-                  "machine": {"threads": torch.get_num_threads(), "device": device}})
+    save_sealed_json(path, {"format": _FORMAT, "config": config, "versions": versions,
+                            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+                            "machine": {"threads": torch.get_num_threads(), "device": device}})
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -48,10 +49,10 @@ def read_config(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise CheckpointError(f"{path.parent} without {path.name}", "a run folder says what was asked for", _MEND)
     with refusing(path, CheckpointError, f"it must be a file in the format {_FORMAT}", _MEND):
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content["format"] != _FORMAT or not isinstance(content["config"], dict):
-            raise ValueError(f"format {content['format']!r}")
-    return dict(content)
+        content = read_sealed(path, _FORMAT)
+        if not isinstance(content["config"], dict):
+            raise ValueError("a config that is no object")
+    return content
 
 
 def compare_config(path: Path, config: dict[str, Any]) -> None:
@@ -67,9 +68,9 @@ def compare_config(path: Path, config: dict[str, Any]) -> None:
     if different:
         raise CheckpointError(f"{path.parent} with a run of another config, which differs in {', '.join(different)}",
                               "a run is resumed with the settings it began with, but for epochs",
-                              "Use those, or start anew in another folder")
+                              "Use those, or start again in another folder")
     if _shown(there, _EPOCHS) != _shown(here, _EPOCHS):
-        write_json(path, {**content, "config": config})
+        save_sealed_json(path, {**content, "config": config})
 
 
 def _shown(settings: dict[str, Any], name: str) -> str:
