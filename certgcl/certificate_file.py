@@ -1,11 +1,10 @@
-"""The file of a certificate: arrays, what they mean, what they are about, and a checksum of all of it.
+"""The file of a certificate: arrays, what they mean and what they are about, sealed by a checksum.
 
 The checksum finds accidents: a changed byte, arrays of two certificates in one file, an edited number. It is no
 signature, as anyone can compute it for numbers of their own; what a certificate says of a model and a graph at hand is
 checked by :meth:`certgcl.Certificate.verify`.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,21 +13,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from certgcl.digest import digest
 from certgcl.errors import CertificateError
 from certgcl.evidence import Evidence
-from certgcl.files import read_members, refusing, save_arrays
+from certgcl.files import load_arrays, refusing, save_arrays
 
 if TYPE_CHECKING:
     from certgcl.certificate import Certificate
 
 FORMAT = "certgcl-certificate-2"
-_FAMILY = "certgcl-certificate-"
 _ARRAYS = ("nodes", "lower", "nominal", "rounding", "run_error", "directions", "local_budget", "requested_budget")
 _BRACKET = ("upper", "witness_edges", "witness_sizes")
 _WORDS = ("method", "precision", "reading")
 _RULE = f"it must be a whole file in the format {FORMAT}"
-_REMEDY = "Write one with Certificate.save, or bring it back from a copy"
+_REMEDY = "Certify again and write one with Certificate.save, or bring it back from a copy"
 
 
 def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> None:
@@ -41,8 +38,7 @@ def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> N
     meta: dict[str, Any] = {name: getattr(certificate, name) for name in _WORDS} | {
         "format": FORMAT, "certified": certificate.certified, "total_budget": certificate.total_budget,
         "evidence": certificate.evidence.to_dict(), "notes": _as_json(notes)}
-    save_arrays(path, meta | {"sha256": checksum(meta, tensors)},
-                {name: tensor.numpy() for name, tensor in tensors.items()})
+    save_arrays(path, meta, {name: tensor.numpy() for name, tensor in tensors.items()})
 
 
 def _as_json(notes: Mapping[str, Any]) -> Any:
@@ -61,22 +57,10 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         CertificateError: it is not what :func:`write` wrote.
     """
     with refusing(path, CertificateError, _RULE, _REMEDY):
-        members = read_members(path, ("meta",), (*_ARRAYS, *_BRACKET))
-        meta = json.loads(str(members.pop("meta")))
-        form = str(meta["format"])
-    if form != FORMAT and form.startswith(_FAMILY):
-        raise CertificateError(f"{path} in the format {form}, of another release of certgcl",
-                               f"this release reads {FORMAT}, which names what a certificate is about",
-                               "Certify again and save that")
-    with refusing(path, CertificateError, _RULE, _REMEDY):
-        if form != FORMAT:
-            raise ValueError(f"format {form!r}")
-        tensors = {name: torch.from_numpy(array) for name, array in members.items()}
-        if meta.pop("sha256") != checksum(meta, tensors):
-            raise ValueError("a changed file: its checksum is that of other contents")
-        missing = [name for name in _ARRAYS if name not in tensors]
-        if missing or 0 < sum(name in tensors for name in _BRACKET) < len(_BRACKET):
-            raise ValueError(f"no {', '.join(missing) or 'whole brackets'}")
+        meta, arrays = load_arrays(path, FORMAT, _ARRAYS, _BRACKET)
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        if 0 < sum(name in tensors for name in _BRACKET) < len(_BRACKET):
+            raise ValueError("no whole brackets")
         return _fields(meta, tensors), dict(meta["notes"])
 
 
@@ -85,9 +69,3 @@ def _fields(meta: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, An
     witnesses = None if edges is None or sizes is None else edges.split(sizes.tolist(), dim=1)
     words: dict[str, Any] = {name: meta[name] for name in (*_WORDS, "certified", "total_budget")}
     return {**tensors, **words, "witnesses": witnesses, "evidence": Evidence.from_dict(meta["evidence"])}
-
-
-def checksum(meta: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of the names and contents of all arrays, and of all else as JSON."""
-    content = {"meta": meta, "arrays": {name: digest(tensor) for name, tensor in tensors.items()}}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -181,7 +181,8 @@ class Question:
         if self.given is not None:
             return sizes.bound_slack(directions), sizes.run_error(directions)
         moved = problem.at_anchors(self.compactness_directions.own), self.compactness_directions.shared
-        return sizes.bound_slack(directions) + sizes.direction_slack(*moved), sizes.run_error(directions, *moved)
+        rounding = sizes.bound_slack(directions) + sizes.direction_slack(*moved)
+        return rounding.to(self.dtype), sizes.run_error(directions, *moved).to(self.dtype)
 
 
 def _check(lower: Tensor, nominal: Tensor, rounding: Tensor, anchors: Tensor, bound: BoundMethod) -> None:

@@ -60,7 +60,8 @@ def test_both_views_and_several_directions_pass() -> None:
     ({"requested_budget": torch.ones(4).long()}, r"requested_budget of shape \(4,\)"),
     # shapes and types
     ({"lower": torch.zeros(2)}, r"lower of shape \(2,\)"), ({"nominal": torch.zeros(3, 1)}, r"nominal of shape"),
-    ({"rounding": torch.zeros(())}, r"rounding of shape \(\)"), ({"run_error": torch.zeros(3, 2)}, "run_error of shape"),
+    ({"rounding": torch.zeros(())}, r"rounding of shape \(\)"),
+    ({"run_error": torch.zeros(3, 2)}, "run_error of shape"),
     ({"directions": torch.zeros(3)}, r"directions of shape \(3,\)"),
     ({"directions": torch.zeros(3, 0)}, r"directions of shape \(3, 0\)"),
     ({"nodes": torch.zeros(2).long()}, r"nodes of shape \(2,\)"), ({"nodes": torch.ones(3)}, "nodes of dtype float32"),
@@ -69,7 +70,8 @@ def test_both_views_and_several_directions_pass() -> None:
     ({"upper": BY_HAND.nominal}, "upper values or witnesses alone"),
     # words
     ({"certified": "yes"}, "certified 'yes'"), ({"certified": 1}, "certified 1"), ({"method": None}, "method None"),
-    ({"precision": "float8"}, "precision 'float8': it is one of float16"), ({"reading": "guessed"}, "reading 'guessed'"),
+    ({"precision": "float8"}, "precision 'float8': it is one of float16"),
+    ({"reading": "guessed"}, "reading 'guessed'"),
     ({"precision": 32}, "precision 32"),
     ({"method": "paper"}, "certified by paper: that method proves nothing"),
     ({"method": "released"}, "certified by released"),

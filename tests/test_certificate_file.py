@@ -9,16 +9,22 @@ import numpy as np
 import pytest
 import torch
 from certificates import certificate_by_hand, certificate_of_a_search, fields_of, rewritten
+from cli import run
 from toys import random_graph, toy_weights
 
 import certgcl
 from certgcl.certificate import Certificate
 from certgcl.errors import CertificateError
-from tests.cli import run
+from certgcl.sealed import seal
 
 NOTES = {"shard": 3}
 ARRAYS = ("nodes", "lower", "nominal", "rounding", "run_error", "directions", "local_budget", "requested_budget",
           "upper", "witness_edges", "witness_sizes")
+
+
+def _named(value: Any) -> str:
+    """A name for a case that is the same in every process: those of functions are not."""
+    return value if isinstance(value, str) else ", ".join(value)
 
 
 @pytest.fixture
@@ -36,14 +42,15 @@ def refused(path: Path, message: str) -> None:
 
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("change", [
-    lambda array: np.frombuffer(bytes([array.tobytes()[0] ^ 1]) + array.tobytes()[1:], array.dtype).reshape(array.shape),
+    lambda array: np.frombuffer(bytes([array.tobytes()[0] ^ 1]) + array.tobytes()[1:],
+                                array.dtype).reshape(array.shape),
     lambda array: array + 1, lambda array: array[:0], lambda array: array.reshape(1, *array.shape), lambda array: None,
     lambda array: array.astype(np.float32),
 ], ids=["one bit", "plus one", "emptied", "reshaped", "left out", "rounded"])
 def test_any_change_of_an_array_is_refused(path: Path, name: str, change: Callable[[np.ndarray], Any]) -> None:
     with np.load(path) as file:
         array = change(file[name])
-    refused(rewritten(path, **{name: array}), r"c\.npz \(a changed file: its checksum")
+    refused(rewritten(path, **{name: array}), r"c\.npz \(no checksum at its end")
 
 
 @pytest.mark.parametrize("name", ARRAYS)
@@ -119,15 +126,12 @@ def test_no_flipped_byte_gives_another_certificate(tmp_path: Path, make: Callabl
 
 
 def test_no_file_that_is_cut_short_or_grown_gives_another_certificate(path: Path) -> None:
-    whole, expected = path.read_bytes(), fields_of(certificate_of_a_search())
+    whole = path.read_bytes()
     for length in range(0, len(whole), max(1, len(whole) // 100)):
         path.write_bytes(whole[:length])
         refused(path, r"c\.npz")
     path.write_bytes(whole + b"more")
-    try:
-        assert fields_of(Certificate.load(path)) == expected
-    except CertificateError:
-        pass
+    refused(path, r"c\.npz")
 
 
 # -- what it says ----------------------------------------------------------------------------------
@@ -155,8 +159,10 @@ def set_to(**values: Any) -> Callable[[dict[str, Any]], None]:
     ({"meta": lambda content: content["evidence"]["edges"].update(sha256=None)}, "without the SHA-256 of edges"),
     ({"meta": lambda content: content["evidence"]["edges"].update(sha256="12")}, "the SHA-256 '12'"),
     ({"meta": lambda content: content["evidence"]["directions"].update(shown="somewhere")}, "directions 'somewhere'"),
-    ({"witness_sizes": lambda array: array + 1}, r"c\.npz \("), ({"witness_sizes": lambda array: None}, "whole brackets"),
-    ({"lower": lambda array: None}, "no lower"), ({"lower": lambda array: array.astype(complex)}, "lower of dtype"),
+    ({"witness_sizes": lambda array: array + 1}, r"c\.npz \("),
+    ({"witness_sizes": lambda array: None}, "whole brackets"),
+    ({"lower": lambda array: None}, r"c\.npz \('lower"),
+    ({"lower": lambda array: array.astype(complex)}, "lower of dtype"),
 ], ids=_named)
 def test_a_checksum_that_fits_does_not_make_it_true(path: Path, changes: dict[str, Any], message: str) -> None:
     with np.load(path) as file:
@@ -164,7 +170,8 @@ def test_a_checksum_that_fits_does_not_make_it_true(path: Path, changes: dict[st
     refused(rewritten(path, honest=True, **made), message)
 
 
-@pytest.mark.parametrize("changes", [{"lower": lambda array: array + 100}, {"meta": set_to(method="paper")}], ids=", ".join)
+@pytest.mark.parametrize("changes", [{"lower": lambda array: array + 100}, {"meta": set_to(method="paper")}],
+                         ids=_named)
 def test_no_report_is_made_of_it(path: Path, changes: dict[str, Any]) -> None:
     with np.load(path) as file:
         made = {name: change if name == "meta" else change(file[name]) for name, change in changes.items()}
@@ -179,8 +186,8 @@ def test_an_old_file_is_refused_with_the_way_out(tmp_path: Path) -> None:
     arrays = {name: np.zeros(3) for name in ("lower", "nominal", "rounding")}
     np.savez(tmp_path / "c.npz", meta=np.array(json.dumps(meta)), nodes=np.arange(3), directions=np.ones((3, 2)),
              local_budget=np.ones(5, dtype=int), **arrays)
-    refused(tmp_path / "c.npz", r"c\.npz in the format certgcl-certificate-1, of another release.*"
-                                r"reads certgcl-certificate-2.*Certify again")
+    refused(tmp_path / "c.npz",
+            r"c\.npz \(no checksum.*of another version of certgcl\).*certgcl-certificate-2.*Certify again")
 
 
 @pytest.mark.parametrize("meta", [np.array("[]"), np.array("no json"), np.zeros(3), np.array("3"), np.array('{"a": 1}'),
@@ -189,6 +196,8 @@ def test_a_file_with_other_contents_is_refused(path: Path, meta: np.ndarray) -> 
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
     np.savez(path, **{**arrays, "meta": meta})
+    with path.open("r+b") as stream:
+        seal(stream)
     refused(path, r"c\.npz.*certgcl-certificate-2.*Certificate\.save")
 
 
