@@ -40,7 +40,7 @@ def check_module(model: Any, graph: Graph) -> Tensor:
     if first is None:
         raise EncoderError(f"a {type(model).__name__} whose GCNConv have no parameters", "layers need weights",
                            "Remove parametrizations of the layers")
-    check_finite(parameters.items())
+    check_finite((name, value) for name, value in parameters.items() if type(value) in (Tensor, nn.Parameter))
     return first
 
 

@@ -26,9 +26,11 @@ def probed_views(weights: GCNWeights, graph: Graph, drops: AdmissibleDrops, chan
 
 
 def random_view(graph: Graph, drops: AdmissibleDrops, chance: torch.Generator) -> Graph:
-    """Edges in a random order: each is dropped if it is among the first ``q_i`` at both its ends, up to Q in all."""
+    """Any number of edges, in a random order: each is dropped if it is among the first ``q_i`` at both its ends, up to
+    Q in all."""
     slots = ((graph.row < graph.col) & drops.droppable).nonzero()[:, 0]
-    slots = slots[torch.randperm(len(slots), generator=chance).to(slots.device)]
+    number = int(torch.randint(len(slots) + 1, (), generator=chance))
+    slots = slots[torch.randperm(len(slots), generator=chance)[:number].to(slots.device)]
     ends = graph.edge_index[:, slots].T.flatten()  # both ends of the first edge, of the second, …
     order = torch.argsort(ends, stable=True)
     first = torch.searchsorted(ends[order], ends[order])  # where the node of each begins

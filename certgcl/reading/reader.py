@@ -10,6 +10,7 @@ from certgcl.encoder import GCNEncoder, GCNWeights
 from certgcl.errors import InputError
 from certgcl.graph import Graph, GraphLike
 from certgcl.layers.modules import is_module
+from certgcl.layers.trusted import check_surroundings
 from certgcl.reading.checks import check_finite, check_fit, check_module, check_output, output_of, some_views
 from certgcl.reading.matching import match
 from certgcl.reading.probing import probe
@@ -63,6 +64,7 @@ def read_encoder(model: ModelLike, graph: GraphLike, reading: Reading = "traced"
         check_fit({model.w1.shape[0]}, model.w1.device, graph)
         check_finite(model.named_tensors())
         return model
+    check_surroundings()
     module = encoder_of(model)
     parameter = check_module(module, graph)
     if reading == "probed":
