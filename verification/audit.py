@@ -16,6 +16,7 @@ from verification.case import Case
 
 CERTIFIED: Mapping[str, BoundMethod] = {name: method for name, method in METHODS.items() if method.certified}
 KERNELS = [name for name in CERTIFIED if name.startswith("degree")]  # which have compiled kernels beside torch
+MODULES = "modules, end to end"  # the row of whole modules, whatever their bounds
 UNCERTIFIED: Mapping[str, BoundMethod] = {name: method for name, method in METHODS.items() if not method.certified}
 
 

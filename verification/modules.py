@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import networkx as nx
@@ -10,13 +11,11 @@ from torch import Tensor, nn
 
 import certgcl
 from certgcl.errors import EncoderError
-from verification.audit import LEDGER, size
+from verification.audit import LEDGER, MODULES, size
 from verification.case import Case
 from verification.oracle import admissible_drops
 from verification.strategies import gaussian_case
 from verification.zoo import Entry
-
-ROW = "modules, end to end"
 
 Certify = Callable[[nn.Module, certgcl.Graph, certgcl.EdgeDropBudget], certgcl.Certificate]
 
@@ -46,6 +45,10 @@ class Verdict:
 def certify_as_read(module: nn.Module, graph: certgcl.Graph, budget: certgcl.EdgeDropBudget) -> certgcl.Certificate:
     """What a user gets."""
     return certgcl.node_compactness(module, graph, budget)
+
+
+certify_as_probed: Certify = partial(certgcl.node_compactness, reading="probed")
+"""What a user gets on request for a module whose program cannot be read: measured, not proved."""
 
 
 def certify_as_believed(entry: Entry) -> Certify:
@@ -79,7 +82,7 @@ def recorded(entry: Entry, case: Case) -> Verdict | None:
     if verdict is not None:
         certificate = verdict.certificate
         scale = size(replace(case, directions=certificate.directions))
-        LEDGER.record(ROW, case.nodes, len(verdict.violated),
+        LEDGER.record(MODULES, case.nodes, len(verdict.violated),
                       float((certificate.nominal - certificate.lower).sum()) / scale,
                       float((certificate.nominal - verdict.lowest).sum()) / scale)
     return verdict

@@ -1,5 +1,7 @@
 """Whole modules, end to end: each of the zoo is refused, or what its certificate says is true of its own forward."""
 
+from itertools import islice
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,11 +9,11 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from verification.audit import LEDGER
 from verification.case import Case
-from verification.modules import Verdict, certify_as_believed, judged, recorded, showcase
+from verification.modules import Verdict, certify_as_believed, certify_as_probed, judged, recorded, showcase
 from verification.strategies import cases
 from verification.zoo import HONEST, MALICIOUS, ODD
 
-FEW = settings(max_examples=max(2, settings().max_examples // 10))
+FEW = settings(max_examples=max(2, settings().max_examples // 20))
 FEWER = settings(max_examples=max(1, settings().max_examples // 50))
 LIARS_CASES = cases().filter(lambda case: case.graph.number_of_edges() > 0)
 LEDGER.note("modules", f"{len(HONEST)} honest, {len(ODD)} odd and {len(MALICIOUS)} malicious ones")
@@ -55,6 +57,24 @@ def test_a_malicious_module_is_refused(name: str, case: Case) -> None:
 def test_a_malicious_module_is_refused_where_it_would_show(name: str) -> None:
     for case in showcase(MALICIOUS[name]):
         assert recorded(MALICIOUS[name], case) is None
+
+
+# What measuring need not show, and tracing does: lies by chance and by the clock, ...
+UNMEASURED = {"ChanceOfTorch", "ChanceOfPython", "ChanceOfNumpy", "ByTheClock", "ByAnAddress", "EmptyMemory",
+              "DropEdgeByChance",
+              "CountsInABuffer",  # ... in a buffer, which is put back after every run,
+              "LooksWhoIsCalling",  # ... to others than certgcl,
+              "BranchOnTheSize"}  # ... and at one number of missing edges alone.
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", MALICIOUS)
+def test_a_malicious_module_that_is_probed_is_refused_or_sound_but_for_known_limits(name: str) -> None:
+    torch.manual_seed(0)
+    for case in islice(showcase(MALICIOUS[name]), 4):
+        verdict = judged(MALICIOUS[name], case, certify_as_probed)
+        if verdict is not None and name not in UNMEASURED:
+            assert_sound(verdict, name)
 
 
 def test_hooks_on_all_modules_are_refused() -> None:
