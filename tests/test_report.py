@@ -10,6 +10,7 @@ import torch
 
 import certgcl
 from certgcl import Certificate, EdgeDropBudget, Graph
+from certgcl.accuracy import certified_accuracy
 from certgcl.errors import ReportError
 from certgcl.report import Report, Subject, gather
 from certgcl.report.content import BREAKS, OPEN, PROVED, UNPROVED, BudgetCurve, Fragile, Missing, Summary, Values
@@ -121,6 +122,30 @@ def test_certified_accuracy_accounts_for_every_test_node() -> None:
     assert (found.nodes, found.of, found.train) == (5, 5, 10)
     assert found.lower <= found.upper <= found.clean
     assert found.certified + found.unknown + found.broken + found.wrong == found.nodes
+
+
+def test_nodes_without_a_label_are_no_class_of_their_own() -> None:
+    about = subject()
+    assert about.data is not None
+    about.data.y = about.data.y.clone()
+    about.data.y[3] = -1
+    found = gather(about, sample=100).accuracy
+    assert isinstance(found, Missing)
+    assert "label -1" in found.reason
+
+
+def test_certified_accuracy_is_that_of_the_model_in_its_own_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    about, seen = subject(), []
+
+    def watched(model: Any, *rest: Any, **options: Any) -> Any:
+        seen.append(model)
+        return certified_accuracy(model, *rest, **options)
+
+    monkeypatch.setattr("certgcl.report.computed.certified_accuracy", watched)
+    assert about.weights is not None
+    about = replace(about, weights=about.weights.to(torch.float32))
+    assert not isinstance(gather(about, sample=100).accuracy, Missing)
+    assert seen[0].w1.dtype == torch.float32
 
 
 def test_of_several_directions_the_one_that_decides_is_shown() -> None:

@@ -12,7 +12,7 @@ from certgcl.certificate import Certificate
 from certgcl.compactness import linear_bounds
 from certgcl.directions import compactness_directions
 from certgcl.errors import EvaluationError, InputError
-from certgcl.evaluation.inputs import masked_nodes
+from certgcl.evaluation.inputs import check_labels, masked_nodes
 from certgcl.evaluation.protocols import random_splits
 from certgcl.report.content import Accuracy, BudgetCurve, BudgetPoint, Missing
 from certgcl.report.subject import Subject, deciding
@@ -67,8 +67,8 @@ def budget_curve(subject: Subject, sample: int, progress: Progress) -> BudgetCur
 def accuracy(subject: Subject, sample: int, progress: Progress) -> Accuracy | Missing:
     """Certified accuracy under the budget of the certificate, by the split of the graph's protocol."""
     absent = why_not(subject, sample)
-    graph, encoder, embeddings = subject.graph, subject.encoder, subject.embeddings
-    if absent or graph is None or encoder is None or embeddings is None:
+    graph, weights, embeddings = subject.graph, subject.weights, subject.embeddings
+    if absent or graph is None or weights is None or embeddings is None:
         return absent or Missing(_NO_ENCODER)
     if subject.certificate is None:
         return Missing("There is no certificate, and so no budget to certify an accuracy under.")
@@ -77,6 +77,7 @@ def accuracy(subject: Subject, sample: int, progress: Progress) -> Accuracy | Mi
     progress(0, 1, "certified accuracy")
     labels, method = subject.labels, bound_method(subject.certificate)
     try:
+        check_labels(labels, graph.num_nodes)
         public = subject.protocol == "public"
         splits = masked_nodes(subject.data, len(labels)) if public else random_splits(len(labels), (SEED,))[0]
         train, validation, test = (torch.as_tensor(part) for part in splits)
@@ -84,7 +85,7 @@ def accuracy(subject: Subject, sample: int, progress: Progress) -> Accuracy | Mi
         probe = _probe(embeddings.numpy(), labels.numpy(), train.numpy(), validation.numpy())
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(SEED)
-            found = certified_accuracy(encoder, probe, graph, labels, subject.budget, nodes=nodes, method=method)
+            found = certified_accuracy(weights, probe, graph, labels, subject.budget, nodes=nodes, method=method)
     except InputError as error:
         return Missing(f"Not computed: {error.found}, but {error.rule}.")
     certified, broken, correct = (int(mask.sum()) for mask in (found.certified, found.broken, found.correct))
