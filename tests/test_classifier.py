@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 from sklearn import base, linear_model, naive_bayes, neighbors, svm
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -57,7 +58,7 @@ class Case:
         order = np.argsort(self.z @ np.array([1.0, -0.5, 0.7, 0.3]))
         y = np.empty(NODES, dtype=np.int64)
         y[order] = np.arange(NODES) * classes // NODES
-        return self.views.flatten(0, 1).numpy(), np.tile(y, len(self.views))
+        return self.views.flatten(0, 1).numpy().copy(), np.tile(y, len(self.views))
 
     def fit(self, classifier: Any, classes: int = 3, names: list[Any] | None = None) -> Any:
         x, y = self.data(classes)
@@ -170,6 +171,28 @@ def test_labels_that_the_classifier_does_not_know_may_stand_at_nodes_that_do_not
             certified_accuracy(case().encoder, probe, case().graph, wrong, 1)
 
 
+class Turned(np.ndarray):
+    """Entries that say one thing and products that say another."""
+
+    def __matmul__(self, other: Any) -> Any:
+        return -np.asarray(self) @ other
+
+
+def test_a_scaler_that_writes_to_its_input_writes_to_a_copy() -> None:
+    probes = [case().fit(make_pipeline(StandardScaler(copy=copy), LogisticRegression(C=100))) for copy in (True, False)]
+    y = probes[0].predict(case().z)
+    one, other = (certified_accuracy(case().encoder, probe, case().graph, y, 1) for probe in probes)
+    assert one.certified.tolist() == other.certified.tolist()
+    assert one.broken.tolist() == other.broken.tolist()
+    assert other.correct.all()
+
+
+def test_sparse_coefficients_are_filled_up() -> None:
+    case().check(case().fit(linear_model.SGDClassifier(penalty="l1", random_state=0)).sparsify())
+    x, y = case().data(2)
+    case().check(SVC(kernel="linear").fit(csr_array(x), y))
+
+
 # -- what predicts otherwise -----------------------------------------------------------------------
 
 
@@ -259,6 +282,10 @@ REFUSED = {
     "repeated class": lambda: edited("classes_", np.array([0, 1, 1])),
     "too few classes": lambda: edited("classes_", np.array([0, 1])),
     "NaN": lambda: edited("coef_", np.full((3, 4), np.nan)),
+    "array of another class": lambda: edited("coef_", np.ones((3, 4)).view(Turned)),
+    "labels of another class": lambda: edited("classes_", np.arange(3).view(Turned)),
+    "masked array": lambda: np.ma.masked_array(np.ones((3, 4)), mask=np.eye(3, 4)),
+    "lists of classes": lambda: edited("classes_", [np.arange(2), np.arange(3), np.arange(2)]),
     "intercepts": lambda: edited("intercept_", np.zeros(2)),
     "width": lambda: edited("coef_", np.zeros((3, 5))),
     "text": lambda: edited("coef_", np.full((3, 4), "a")),

@@ -45,7 +45,7 @@ def read_classifier(classifier: Any, embeddings: Tensor, dtype: torch.dtype) -> 
     else:
         steps = read_tensors(classifier)
         matrix, shift = steps[0].matrix, steps[0].shift
-        read = _checked(steps, None, embeddings, lambda z: (z @ matrix.T.to(z) + shift.to(z)).argmax(dim=1), inputs)
+        read = _checked(steps, None, embeddings, lambda z: (z.double() @ matrix.T + shift).argmax(dim=1), inputs)
     hold_to_predict(read, embeddings.cpu())
     return read
 
@@ -60,11 +60,15 @@ def _checked(steps: tuple[Affine, ...], labels: Any, embeddings: Tensor, own: An
         raise ClassifierError(f"a classifier with weights {shapes}",
                               f"it needs (classes, {widths[0]}), with two classes or more",
                               "Fit it on the embeddings of this model")
-    names = np.asarray(range(widths[-1]) if labels is None else labels)
-    if names.ndim != 1 or len(set(names.tolist())) != widths[-1]:
-        raise ClassifierError(f"the classes {names.tolist()} for {widths[-1]} scores",
-                              "there is one label for each score, all different", "Fit it again")
-    return LinearClassifier(steps, names.tolist(), own, coarsest(dtype, *(step.dtype for step in steps)))
+    names = list(range(widths[-1])) if labels is None else labels.tolist() if type(labels) is np.ndarray else labels
+    if not isinstance(names, list) or not all(map(_is_label, names)) or len(set(names)) != widths[-1]:
+        raise ClassifierError(f"the classes {names!r} for {widths[-1]} scores",
+                              "there is one number or string for each score, all different", "Fit it again")
+    return LinearClassifier(steps, names, own, coarsest(dtype, *(step.dtype for step in steps)))
+
+
+def _is_label(label: Any) -> bool:
+    return isinstance(label, (int, float, str))
 
 
 def _quietly(classifier: Any, z: Tensor) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from certgcl.errors import ClassifierError
 
@@ -75,13 +75,20 @@ def composed(steps: Sequence[Affine]) -> tuple[Tensor, Tensor]:
 def composition_error(steps: Sequence[Affine], magnitudes: Tensor, dtype: torch.dtype) -> Tensor:
     """How far rounding can move each output from the exact one, for inputs of at most these sizes; ``(n, out)``.
 
-    Twice a running error bound in ``dtype``: once for the program, whatever the order of its sums, on inputs rounded to
-    ``dtype``; once for ``composed`` and differences of its rows, in float64, which sum the same terms. A sum of n terms
-    is computed to within ``n ε Σ |terms|`` (the usual bound has u = ε / 2, and holds where ``n u <= 1 / 2``), and each
-    rounding may lose the smallest normal number to underflow. Infinite where the program may overflow.
+    The error of the program in ``dtype``, and that of ``composed`` and differences of its rows in float64, which sum
+    the same terms. Infinite where the program may overflow.
 
     Args:
         magnitudes: at least |x|, entry by entry, ``(n, in)``, float64.
+    """
+    return _running_error(steps, magnitudes, dtype) + _running_error(steps, magnitudes, torch.float64)
+
+
+def _running_error(steps: Sequence[Affine], magnitudes: Tensor, dtype: torch.dtype) -> Tensor:
+    """The same of one program on inputs rounded to ``dtype``, step by step, whatever the order of its sums.
+
+    A sum of n terms is computed to within ``n ε Σ |terms|`` (the usual bound has u = ε / 2, and holds where
+    ``n u <= 1 / 2``), and each rounding may lose the smallest normal number to underflow.
     """
     info = torch.finfo(dtype)
     size, error = magnitudes, info.eps * magnitudes + info.tiny
@@ -94,20 +101,25 @@ def composition_error(steps: Sequence[Affine], magnitudes: Tensor, dtype: torch.
         error = error @ gain + step.length * (info.eps * terms + info.tiny)
         size = terms + error
         lost |= ~(size < info.max / 8).all(dim=1, keepdim=True) | (step.length * info.eps > 1)
-    return torch.where(lost, torch.inf, 2 * error)
+    return torch.where(lost, torch.inf, error)
 
 
 def float64(values: Any, name: str) -> Tensor:
     """Finite real numbers, exactly or rounded once; sparse ones are filled up."""
     try:
         if isinstance(values, Tensor):
+            if type(values) not in (Tensor, nn.Parameter):
+                raise ClassifierError(f"{name} in a {type(values).__name__}", "they must be plain tensors",
+                                      "Convert with torch.tensor")
             found = values.detach().cpu()
             numbers = not (found.dtype.is_complex or found.dtype == torch.bool)
             found = found.to_dense().double() if numbers else found
         else:
-            array = np.asarray(values.toarray() if hasattr(values, "toarray") else values)
+            array = dense(values)
             numbers = array.dtype.kind in "fiu"
             found = torch.tensor(array.astype(np.float64)) if numbers else torch.empty(0)
+    except ClassifierError:
+        raise
     except (TypeError, ValueError, RuntimeError) as error:
         raise ClassifierError(f"{name} of type {type(values).__name__} ({error})", "they must be real numbers",
                               "Pass a tensor or an array") from error
@@ -119,6 +131,17 @@ def float64(values: Any, name: str) -> Tensor:
         raise ClassifierError(f"{bad} NaN or infinite value(s) among the {name} of the classifier",
                               "they must be finite", "Look at how it was fitted")
     return found
+
+
+def dense(values: Any) -> np.ndarray:
+    """A list or a plain array of numpy; one of scipy's sparse matrices filled up. Arrays of other classes are refused:
+    their products need not be what their entries say."""
+    if type(values).__module__.startswith("scipy.sparse"):
+        values = values.toarray()
+    if isinstance(values, np.ndarray) and type(values) not in (np.ndarray, np.memmap):
+        raise ClassifierError(f"numbers in a {type(values).__name__}", "they must be plain arrays",
+                              "Convert with numpy.array")
+    return np.asarray(values)
 
 
 def precision(values: Any) -> torch.dtype:

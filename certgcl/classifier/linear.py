@@ -71,7 +71,7 @@ class LinearClassifier:
             return torch.zeros(0, dtype=torch.long, device=embeddings.device)
         name = "the classifier's own predict"
         try:
-            found = self.own(embeddings.cpu().to(self.dtype))
+            found = self.own(embeddings.to("cpu", self.dtype, copy=True))  # which a scaler may write to
             labels = np.asarray(found.cpu() if isinstance(found, Tensor) else found).tolist()
             places = [self.place[label] for label in labels]
         except Exception as error:  # anything may come out of a program that is not ours

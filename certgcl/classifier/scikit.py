@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from certgcl.classifier.affine import Affine, stacked
+from certgcl.classifier.affine import Affine, dense, stacked
 from certgcl.errors import ClassifierError
 
 _PAIR = ("If its prediction is the class of the largest linear score all the same, pass the weights (classes, d) and "
@@ -155,11 +155,11 @@ def _nearest_centroid(estimator: Any) -> Linear:
         raise ClassifierError(f"NearestCentroid(metric={estimator.metric!r})",
                               "only euclidean distances compare linearly", 'Use metric="euclidean"')
     centroids, labels = dense(fitted(estimator, "centroids_")), fitted(estimator, "classes_")
-    priors = np.asarray(getattr(estimator, "class_prior_", 1 / len(labels)))
+    priors = dense(getattr(estimator, "class_prior_", 1 / len(labels)))
     steps: tuple[Affine, ...] = ()
     logarithms = np.zeros(len(centroids))
     if not np.isclose(priors, 1 / len(labels)).all():
-        deviation = np.asarray(estimator.within_class_std_dev_)
+        deviation = dense(estimator.within_class_std_dev_)
         scale = np.where(deviation != 0, deviation, 1.0)
         steps, centroids = (scaling(1 / scale, np.zeros(len(scale))),), centroids / scale
         with np.errstate(divide="ignore"):
@@ -220,22 +220,22 @@ def _transformer(step: Any) -> Affine:
 def _centred(step: Any, centre: str | None, scale: str | None) -> Affine:
     """``(x - centre) / scale``, either of which may be missing."""
     width = fitted(step, "n_features_in_")
-    middle = np.zeros(width) if centre is None else np.asarray(fitted(step, centre))
-    divisor = np.ones(width) if scale is None else np.asarray(fitted(step, scale))
+    middle = np.zeros(width) if centre is None else dense(fitted(step, centre))
+    divisor = np.ones(width) if scale is None else dense(fitted(step, scale))
     with np.errstate(divide="ignore", invalid="ignore"):
         return scaling(1 / divisor, -middle / divisor)
 
 
 def scaling(factor: Any, shift: Any) -> Affine:
     """``factor * x + shift``, entry by entry."""
-    return Affine.of(np.diag(np.asarray(factor)), shift, terms=1)
+    return Affine.of(np.diag(dense(factor)), shift, terms=1)
 
 
 def _principal_components(step: Any) -> Affine:
-    components, mean = np.asarray(fitted(step, "components_")), np.asarray(step.mean_)
+    components, mean = dense(fitted(step, "components_")), dense(step.mean_)
     matrix = components.astype(np.float64)
     if step.whiten:
-        deviation = np.sqrt(step.explained_variance_)  # not less than this, as in scikit-learn
+        deviation = np.sqrt(dense(step.explained_variance_))  # not less than this, as in scikit-learn
         matrix = matrix / np.maximum(deviation, np.finfo(deviation.dtype).eps)[:, None].astype(np.float64)
     return Affine.of(matrix, -matrix @ mean, shift_size=np.abs(matrix) @ np.abs(mean), like=(components, mean))
 
@@ -250,10 +250,6 @@ def fitted(estimator: Any, name: str) -> Any:
         raise ClassifierError(f"a {type(estimator).__name__} without {name}", "it must have been fitted",
                               "Call fit on embeddings and classes first")
     return value
-
-
-def dense(array: Any) -> np.ndarray:
-    return np.asarray(array.toarray() if hasattr(array, "toarray") else array, dtype=np.float64)
 
 
 def _check_one_label(estimator: Any, kind: str) -> None:
