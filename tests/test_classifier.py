@@ -126,6 +126,7 @@ def test_every_classifier_of_scikit_learn_is_refused_or_keeps_what_is_certified(
     neighbors.NearestCentroid(shrink_threshold=0.1), neighbors.NearestCentroid(priors="empirical"),
     naive_bayes.MultinomialNB(fit_prior=False), naive_bayes.ComplementNB(norm=True),
     OneVsRestClassifier(SVC(kernel="linear")), OneVsRestClassifier(svm.LinearSVC()),
+    OneVsRestClassifier(linear_model.RidgeClassifier()), OneVsRestClassifier(LinearDiscriminantAnalysis()),
     GridSearchCV(LogisticRegression(), {"C": [1.0, 10.0]}, cv=2),
     RandomizedSearchCV(make_pipeline(StandardScaler(), svm.LinearSVC()), {"linearsvc__C": [1.0, 10.0]}, n_iter=2, cv=2),
     make_pipeline(StandardScaler(), LogisticRegression(C=100)), make_pipeline(MinMaxScaler((-3, 7)), svm.LinearSVC()),

@@ -51,13 +51,11 @@ def check_plain(program: Any) -> None:
 @cache
 def _readers() -> dict[type, Reader]:
     """How each type is read. scikit-learn is imported here, where it is used."""
-    from sklearn import discriminant_analysis, linear_model, model_selection, multiclass, naive_bayes, neighbors, svm
+    from sklearn import linear_model, model_selection, multiclass, naive_bayes, neighbors
     from sklearn.pipeline import Pipeline
 
     readers: dict[type, Reader] = {
         **dict.fromkeys(_margin_types(), _by_margins),
-        svm.SVC: _by_margins, svm.NuSVC: _by_margins,
-        discriminant_analysis.LinearDiscriminantAnalysis: _by_margins,
         linear_model.RidgeClassifier: _ridge, linear_model.RidgeClassifierCV: _ridge,
         neighbors.NearestCentroid: _nearest_centroid,
         naive_bayes.MultinomialNB: _naive_bayes, naive_bayes.ComplementNB: _naive_bayes,
@@ -70,11 +68,13 @@ def _readers() -> dict[type, Reader]:
 
 @cache
 def _margin_types() -> tuple[type, ...]:
-    """Where ``decision_function`` is ``coef_ · x + intercept_`` and ``predict`` takes the largest, or its sign."""
-    from sklearn import linear_model, svm
+    """Where ``decision_function`` is ``coef_ · x + intercept_`` and ``predict`` goes by the largest, or the sign."""
+    from sklearn import discriminant_analysis, linear_model, svm
 
-    names = ("LogisticRegression", "LogisticRegressionCV", "SGDClassifier", "Perceptron", "PassiveAggressiveClassifier")
-    return *(getattr(linear_model, name) for name in names if hasattr(linear_model, name)), svm.LinearSVC
+    names = ("LogisticRegression", "LogisticRegressionCV", "RidgeClassifier", "RidgeClassifierCV", "SGDClassifier",
+             "Perceptron", "PassiveAggressiveClassifier")  # the last is on its way out of scikit-learn
+    return (*(getattr(linear_model, name) for name in names if hasattr(linear_model, name)), svm.LinearSVC, svm.SVC,
+            svm.NuSVC, discriminant_analysis.LinearDiscriminantAnalysis)
 
 
 # -- the last step ---------------------------------------------------------------------------------
@@ -129,13 +129,11 @@ def _ridge(estimator: Any) -> Linear:
 
 def _one_vs_rest(estimator: Any) -> Linear:
     """The class whose own classifier has the largest ``decision_function``."""
-    from sklearn import svm
-
     parts, labels = fitted(estimator, "estimators_"), fitted(estimator, "classes_")
     _check_one_label(estimator, estimator.label_binarizer_.y_type_)
     rows = []
     for part in parts:
-        if type(part) not in (*_margin_types(), svm.SVC, svm.NuSVC):
+        if type(part) not in _margin_types():
             raise ClassifierError(f"a OneVsRestClassifier of {type(part).__name__}",
                                   "each of its parts must be a linear classifier of scikit-learn",
                                   f"Use OneVsRestClassifier(LogisticRegression()) or the like. {_PAIR}")
