@@ -70,9 +70,8 @@ def test_both_views_and_several_directions_pass() -> None:
     ({"upper": BY_HAND.nominal}, "upper values or witnesses alone"),
     # words
     ({"certified": "yes"}, "certified 'yes'"), ({"certified": 1}, "certified 1"), ({"method": None}, "method None"),
-    ({"precision": "float8"}, "precision 'float8': it is one of float16"),
+    ({"precision": "float8"}, "precision 'float8': it is one of float16"), ({"precision": 32}, "precision 32"),
     ({"reading": "guessed"}, "reading 'guessed'"),
-    ({"precision": 32}, "precision 32"),
     ({"method": "paper"}, "certified by paper: that method proves nothing"),
     ({"method": "released"}, "certified by released"),
     ({"evidence": replace(BY_HAND.evidence, method=Part(repr(Paper())))}, "certified by Paper"),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from certificates import rewritten
 from torch import Tensor
 from toys import random_graph, random_tensor, toy_weights, without
 
@@ -291,6 +292,37 @@ def test_a_shard_of_other_nodes_is_refused_and_done_again(folder: Path) -> None:
     with pytest.raises(ShardError, match="shards of other nodes"):
         merge_shards(folder)
     assert certify_shards(WEIGHTS, GRAPH, 2, folder).computed == [2]
+
+
+@pytest.mark.parametrize("change", [
+    {"weights": toy_weights(seed=1)}, {"graph": GRAPH.with_features(GRAPH.x + 1e-12)}, {"method": Degree(hubs=1)},
+])
+def test_a_shard_of_another_question_is_refused_whatever_its_notes_say(folder: Path, change: dict[str, Any]) -> None:
+    """The same nodes, budgets, method and notes: only what it is about differs."""
+    path = folder / "shard-00002-of-00004.npz"
+    shard, notes = Certificate.load_with_notes(path)
+    other = {"weights": WEIGHTS, "graph": GRAPH, "method": "degree"} | change
+    foreign = certgcl.node_compactness(other["weights"], other["graph"], 2, method=other["method"], nodes=shard.nodes)
+    assert (foreign.method, foreign.total_budget) == (shard.method, shard.total_budget)
+    foreign.save(path, notes)
+    with pytest.raises(ShardError, match=r"1 damaged or foreign \(2\) of 4 shards"):
+        merge_shards(folder)
+    assert certify_shards(WEIGHTS, GRAPH, 2, folder).computed == [2]
+
+
+def test_a_shard_with_changed_bounds_is_refused(folder: Path) -> None:
+    path = folder / "shard-00002-of-00004.npz"
+    for honest in (False, True):
+        rewritten(path, honest=honest, lower=Certificate.load(path).lower.numpy() + 100)
+        with pytest.raises(ShardError, match=r"1 damaged or foreign \(2\) of 4 shards"):
+            merge_shards(folder)
+        certify_shards(WEIGHTS, GRAPH, 2, folder)
+
+
+def test_all_shards_of_a_timed_search_are_about_one_question(tmp_path: Path) -> None:
+    graph = random_graph(nodes=9, density=0.4)
+    certify_shards(WEIGHTS, graph, 1, tmp_path, method=BranchAndBound(time_limit=90.0), shards=2)
+    assert "time_limit=90.0" in merge_shards(tmp_path).evidence.method.shown
 
 
 def test_many_missing_shards_are_named_in_short(tmp_path: Path) -> None:
