@@ -68,9 +68,11 @@ def seal_graph(folder: str | Path) -> Path:
 
     Example::
 
-        x = numpy.lib.format.open_memmap("big/x.npy", mode="w+", dtype="float32", shape=(nodes, features))
-        ...                                       # fill it piece by piece, and save edge_index.npy
-        certgcl.seal_graph("big")
+        import numpy
+
+        numpy.save("x.npy", data.x)  # or piece by piece, with numpy.lib.format.open_memmap
+        numpy.save("edge_index.npy", data.edge_index)
+        certgcl.load_graph(certgcl.seal_graph("."))
     """
     folder = Path(folder)
     missing = [name for name in ("x", "edge_index") if not (folder / f"{name}.npy").is_file()]

@@ -1,6 +1,5 @@
 """What is measured at a trained encoder; each measurement is kept in the folder of its training."""
 
-import json
 from dataclasses import dataclass
 
 import torch
@@ -8,14 +7,17 @@ from torch import Tensor
 
 from certgcl.certificate import Certificate
 from certgcl.compactness import node_compactness
+from certgcl.errors import CheckpointError
 from certgcl.evaluation import Evaluation, evaluate
-from certgcl.files import load_arrays, save_arrays, write_atomically
+from certgcl.files import load_arrays, refusing, save_arrays, save_sealed_json
 from certgcl.methods.infonce import info_nce
 from certgcl.reproduce.runs import TrainedRun
 from certgcl.reproduce.tables import Row
+from certgcl.strict_json import read_sealed
 
 SPLITS = 3  # random splits of the graphs without a public one
-_INFONCE = "certgcl-infonce-1"
+_EVALUATION, _INFONCE = "certgcl-evaluation-2", "certgcl-infonce-2"
+_DELETE = "Delete it: it is made again"
 
 
 def labels(run: TrainedRun) -> Row:
@@ -31,13 +33,14 @@ def evaluation(run: TrainedRun) -> Evaluation:
     """Micro- and Macro-F1 of a linear probe, under the protocol of the graph."""
     path, data = run.folder / "evaluation.json", run.study.data
     if path.exists():
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return Evaluation(found["protocol"], tuple(found["micro"]), tuple(found["macro"]))
+        with refusing(path, CheckpointError, f"it must be a whole file in the format {_EVALUATION}", _DELETE):
+            found = read_sealed(path, _EVALUATION)
+            return Evaluation(found["protocol"], tuple(found["micro"]), tuple(found["macro"]))
     with torch.no_grad():
         embeddings = run.weights().embed(run.study.graph)
     protocol = run.study.preset(run.recipe.method).protocol
     made = evaluate(embeddings, data.y, protocol, masks=data, seeds=SPLITS)
-    write_atomically(path, lambda stream: stream.write(json.dumps(made.to_dict()).encode()))
+    save_sealed_json(path, {"format": _EVALUATION, **made.to_dict()})
     return made
 
 
@@ -105,7 +108,8 @@ def node_infonce(run: TrainedRun) -> tuple[Tensor, Tensor]:
         losses = _sampled_losses(run, pairs)
         mean, error = losses.mean(dim=0), losses.std(dim=0) / pairs**0.5
         save_arrays(path, {"format": _INFONCE}, {"mean": mean.numpy(), "error": error.numpy()})
-    arrays = load_arrays(path, _INFONCE, ("mean", "error"))[1]
+    with refusing(path, CheckpointError, f"it must be a whole file in the format {_INFONCE}", _DELETE):
+        arrays = load_arrays(path, _INFONCE, ("mean", "error"))[1]
     return torch.from_numpy(arrays["mean"]), torch.from_numpy(arrays["error"])
 
 

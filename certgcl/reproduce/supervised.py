@@ -1,7 +1,6 @@
 """The supervised baselines of the paper: PyG's GCN and GAT, with the settings their papers made usual."""
 
 import copy
-import json
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -11,15 +10,18 @@ from torch.nn import functional
 from torch_geometric.nn.models import GAT, GCN
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
+from certgcl.errors import CheckpointError
 from certgcl.evaluation.inputs import masked_nodes
 from certgcl.evaluation.protocols import f1, random_splits
 from certgcl.features import Features
-from certgcl.files import write_atomically
+from certgcl.files import refusing, save_sealed_json
 from certgcl.reproduce.measures import SPLITS
 from certgcl.reproduce.runs import Study
 from certgcl.reproduce.tables import Row
 from certgcl.sparse import csr_matrix
+from certgcl.strict_json import read_sealed
 
+_FORMAT = "certgcl-supervised-2"
 WEIGHT_DECAY = 5e-4
 EPOCHS, PATIENCE = 1000, 100  # at most; and without a better validation loss or accuracy
 
@@ -50,16 +52,18 @@ def supervised_f1(study: Study, name: str, seed: int) -> Row:
     path = study.cache / f"{study.dataset}-{name}-supervised-{seed}-{epochs}-epochs.json"
     question = {"settings": asdict(baseline), "patience": PATIENCE, "splits": SPLITS}
     if path.exists():
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept["question"] == question:
-            return kept["found"]
+        with refusing(path, CheckpointError, f"it must be a whole file in the format {_FORMAT}",
+                      "Delete it: it is made again"):
+            kept = read_sealed(path, _FORMAT)
+            if kept["question"] == question:
+                return {str(column): float(value) for column, value in kept["found"].items()}
     y = study.data.y.numpy()
     scores = [f1(y[test], _predicted(study, baseline, seed, epochs, train, validation)[test])
               for train, validation, test in _splits(study)]
     micro, macro = np.mean(scores, axis=0).tolist()
     found: Row = {"micro": micro, "macro": macro}
     study.cache.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lambda stream: stream.write(json.dumps({"question": question, "found": found}).encode()))
+    save_sealed_json(path, {"format": _FORMAT, "question": question, "found": found})
     return found
 
 
