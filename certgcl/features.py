@@ -89,6 +89,7 @@ class Features:
         """
         def times_weight(x: Tensor) -> Tensor:
             x = x.to(weight.dtype)
+            x = x.contiguous() if x.layout == torch.strided else x  # another layout may be summed in another order
             return (x.abs() if absolute else x) @ weight
 
         form = self.form

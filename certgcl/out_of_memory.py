@@ -25,7 +25,8 @@ SMALLER = "Free memory, or take a smaller graph"
 _SIGNS = re.compile(r"can't allocate memory|cannot allocate memory|not enough memory: you tried to allocate|"
                     r"out of memory|std::bad_alloc|_STATUS_ALLOC_FAILED|failed to map segment", re.IGNORECASE)
 
-Parameters, Result = ParamSpec("Parameters"), TypeVar("Result")
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -1,8 +1,9 @@
 """A question about every node of a graph, prepared once and answered for any of its nodes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from typing import Literal, get_args
 
 import torch
@@ -11,18 +12,20 @@ from torch import Tensor
 from certgcl.bounds import BoundMethod, BranchAndBound, DropProblem, get_method
 from certgcl.bounds.direction_error import CompactnessDirections
 from certgcl.bounds.finite import check_finite
-from certgcl.bounds.memory import default_limit, parts_that_fit
+from certgcl.bounds.memory import default_limit, estimated_bytes, parts_that_fit
 from certgcl.bounds.rounding import Sizes
 from certgcl.bounds.two_views import LINES, TwoViews
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.certificate import Certificate
 from certgcl.directions import check_directions
 from certgcl.encoder import GCNWeights
-from certgcl.errors import BoundError, GraphError, InputError, MethodError
+from certgcl.errors import BoundError, GraphError, InputError, MethodError, OutOfMemoryError
 from certgcl.evidence import Evidence, dtype_name
+from certgcl.free_memory import gigabytes
 from certgcl.graph import Graph, GraphLike
 from certgcl.kept import stamp
 from certgcl.reading import ModelLike, Reading, read_encoder
+from certgcl.reproducible import PART, one_thread, packed
 
 Views = Literal["one", "both"]
 
@@ -39,6 +42,8 @@ class Question:
         view: what gives ``W^CL`` when there are no directions of one's own.
         given: ``(N, d)`` or ``(N, C, d)`` directions of one's own.
         views: whether the second view is the given one, or any admissible view like the first.
+        reproducible: whether the answer is the same to the last bit in every process of one
+            :func:`~certgcl.reproducible.arithmetic`; set by :meth:`made_reproducible`.
 
     Build one with :meth:`compactness` or :meth:`linear`, which validate.
     """
@@ -51,6 +56,7 @@ class Question:
     view: Graph
     given: Tensor | None = None
     views: Views = "one"
+    reproducible: bool = False
     features: object = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -123,12 +129,30 @@ class Question:
         """``nodes`` as checked node numbers; all by default."""
         return check_anchors(nodes, self.graph)
 
+    def made_reproducible(self) -> "Question":
+        """The same question, answered to the last bit alike by every process; see :mod:`certgcl.reproducible`."""
+        device, bound = self.graph.col.device, self.bound
+        if device.type != "cpu":
+            raise InputError(f"reproducible=True for a graph on {device}", "sums on other devices have no fixed order",
+                             "Move it with graph.to('cpu')")
+        if isinstance(bound, BranchAndBound):
+            if bound.time_limit is not None:
+                raise MethodError(f"reproducible=True with time_limit={bound.time_limit!r}",
+                                  "what a search has found by a time is never the same twice", "Use branch_limit=")
+            bound = replace(bound, workers=1)  # their anchors begin with a bound of all that a worker has
+        encoder = replace(self.encoder, **{name: packed(tensor) for name, tensor in self.encoder.named_tensors()})
+        given = None if self.given is None else packed(self.given)
+        return replace(self, encoder=encoder, bound=bound, given=given, reproducible=True)
+
     @torch.no_grad()
     def certify(self, anchors: Tensor, memory_limit: int | None = None) -> Certificate:
         """The bounds at some anchors, in as many parts as the memory limit (in bytes) asks for."""
         if self.features != self._features():
             raise GraphError("features that were written to while they were certified",
                              "all parts of a certificate are about the same features", "Pass a copy of them")
+        if self.reproducible:
+            with one_thread():
+                return self._certify_in_fixed_parts(anchors, None if memory_limit is None else _limit(memory_limit))
         limit = default_limit(anchors.device) if memory_limit is None else _limit(memory_limit)
         evidence = self.evidence  # before the computation, of the values it begins with
         problem = DropProblem.on(self.graph, self.drops, anchors.contiguous(), limit)
@@ -141,6 +165,28 @@ class Question:
         problem.release()
         certificates = [self._certify(DropProblem(self.graph, self.drops, anchors[places], limit), second, evidence)
                         for places in parts]
+        return Certificate.joined(certificates).at(torch.argsort(torch.cat(parts)))
+
+    def _certify_in_fixed_parts(self, anchors: Tensor, memory_limit: int | None) -> Certificate:
+        """The same in parts that depend on the question and the anchors alone; a limit is kept to or refused."""
+        evidence = self.evidence
+
+        def problem(places: Tensor | slice) -> DropProblem:  # not the one that a graph may keep, and without a limit
+            return DropProblem(self.graph, self.drops, anchors[places].contiguous())
+
+        number = LINES if self.views == "both" else self.directions.shape[1]
+        second = TwoViews.of(self.bound, self.weights, self.graph, self.drops, PART) if self.views == "both" else None
+        parts = parts_that_fit(self.bound, self.weights, problem(slice(None)), number, PART)
+        if isinstance(self.bound, BranchAndBound):
+            parts = [torch.arange(len(anchors), device=anchors.device)]
+        certificates = []
+        for part in map(problem, parts):
+            needed = estimated_bytes(self.bound, self.weights, part, number)
+            if memory_limit is not None and needed > memory_limit:
+                raise OutOfMemoryError(f"{len(part.anchors)} nodes that take about {gigabytes(needed)}",
+                                       f"memory_limit={memory_limit} is less, and cannot change the parts of a "
+                                       "reproducible result", "Pass more shards=, or a larger limit")
+            certificates.append(self._certify(part, second, evidence))
         return Certificate.joined(certificates).at(torch.argsort(torch.cat(parts)))
 
     def _certify(self, problem: DropProblem, second: TwoViews | None, evidence: Evidence) -> Certificate:
@@ -217,7 +263,7 @@ def _precision(dtype: torch.dtype) -> torch.dtype:
 
 
 def _limit(memory_limit: int) -> int:
-    if isinstance(memory_limit, bool) or not isinstance(memory_limit, (int, float)) or not memory_limit > 0:
+    if isinstance(memory_limit, bool) or not isinstance(memory_limit, (int, float)) or not 0 < memory_limit < inf:
         raise InputError(f"memory_limit={memory_limit!r}", "it is a positive number of bytes",
                          "Try 4 * 1024**3, or leave it out for three quarters of what is free")
     return int(memory_limit)

@@ -207,8 +207,8 @@ def usable_device(value: Any, name: str = "device", error: Kind = InputError) ->
     found = device(value, name, error)
     if found is not None and found.type != "cpu":
         try:
-            torch.empty(0, device=found)
-        except (RuntimeError, AssertionError, ModuleNotFoundError) as reason:  # by which torch says that it is not
+            torch.zeros(1, device=found).item()  # not on "meta"
+        except (RuntimeError, AssertionError, NotImplementedError, ModuleNotFoundError) as reason:  # by which torch says that it is not
             raise error(f"{name}={shown(value)} ({first_line(reason)})", "the device must be there",
                         "Use another, or 'cpu'") from reason
     return found

@@ -63,7 +63,7 @@ def test_a_certificate_in_parts_is_that_in_one(nodes: list[int] | None) -> None:
     assert torch.equal(one.nominal, parts.nominal)
 
 
-@pytest.mark.parametrize("limit", [0, -1, "4GB", True, float("nan")])
+@pytest.mark.parametrize("limit", [0, -1, "4GB", True, float("nan"), float("inf")])
 def test_a_limit_is_a_positive_number_of_bytes(limit: object) -> None:
     with pytest.raises(InputError, match="memory_limit"):
         certgcl.node_compactness(toy_weights(), random_graph(), 1, memory_limit=limit)  # type: ignore[arg-type]

@@ -43,7 +43,8 @@ OUT_OF_MEMORY: list[BaseException] = [
 OTHERS: list[BaseException] = [
     RuntimeError("mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)"), RuntimeError("memory format"),
     RuntimeError("Expected all tensors to be on the same device"), ValueError("out of memory"),
-    KeyError("out of memory"), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), ImportError("No module named 'memory'"), KeyboardInterrupt(),
+    KeyError("out of memory"), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+    ImportError("No module named 'memory'"), KeyboardInterrupt(),
     BoundError("a bound", "CUDA out of memory", "none"),
 ]
 

@@ -1,6 +1,7 @@
 """``certgcl certify``: lower bounds of node compactness, shard by shard."""
 
 import time
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -61,6 +62,9 @@ def certify(
     dtype: Annotated[Literal["float64", "float32"], typer.Option(help="The precision of the computation.")] = "float64",
     memory_limit: Annotated[float | None, typer.Option(min=0.01, metavar="GB", help="About how much memory to use; "
                                                        "three quarters of what is free by default.")] = None,
+    reproducible: Annotated[bool | None, typer.Option(
+        "--reproducible/--not-reproducible", help="Every shard by itself and by one thread: its file is the same to "
+        "the last bit whichever process writes it. By default as the folder was made, else not.")] = None,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -95,12 +99,18 @@ def certify(
             done = certify_shards(
                 GCNWeights.load(encoder), source.load(data_root), edges, out, method=bound,
                 view=None if view is None else load_graph(view), nodes=chosen, dtype=getattr(torch, dtype),
-                shards=shards, order=order, worker=worker, progress=bar,
-                memory_limit=None if memory_limit is None else int(memory_limit * 1024**3),
+                shards=shards, order=order, worker=worker, reproducible=reproducible, progress=bar,
+                memory_limit=None if memory_limit is None else _bytes(memory_limit),
             )
         alone = worker is None or worker[1] == 1
         certificate = merge_shards(out) if alone else None
         show(as_json, _result(done, certificate, time.monotonic() - start), _text(done, certificate))
+
+
+def _bytes(gigabytes: float) -> int:
+    if not gigabytes < inf:
+        raise typer.BadParameter(f"{gigabytes!r} is not a number of gigabytes", param_hint="--memory-limit")
+    return int(gigabytes * 1024**3)
 
 
 def _result(run: ShardRun, certificate: Certificate | None, seconds: float) -> dict[str, Any]:

@@ -22,9 +22,11 @@ from certgcl.files import refusing, save_sealed_json, write_atomically
 from certgcl.graph import Graph
 from certgcl.ordering import nearby_order
 from certgcl.question import Question
+from certgcl.reproducible import arithmetic
 from certgcl.strict_json import read_sealed
 
 MANIFEST, NODES = "manifest.json", "nodes.npy"
+ARITHMETIC = "arithmetic"  # the part that reproducible shards alone have
 ShardOrder = Literal["near", "given"]
 _FORMAT = "certgcl-shards-2"
 _NODES_PER_SHARD = 2048  # unless the user says how many shards
@@ -99,11 +101,17 @@ class Manifest:
         if not has_repr(question.bound):
             raise MethodError(f"a method of type {type(question.bound).__name__} without a repr of its own",
                               "results are told apart by the repr of their method", "Make it a dataclass")
+        last_digits = {ARITHMETIC: Part(arithmetic())} if question.reproducible else {}
         return cls(question.evidence.parts | {
             "reading": Part(question.encoder.reading), "precision": Part(question.precision),
             "nodes": Part(f"{len(anchors)} of {question.graph.num_nodes}", digest(anchors)),
             "shards": Part(f"{plan.shards}, {'neighbours together' if plan.order == 'near' else 'in the order given'}"),
-        }, plan.shards)
+        } | last_digits, plan.shards)
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether every process writes the same files."""
+        return ARITHMETIC in self.parts
 
     @cached_property
     def fingerprint(self) -> str:

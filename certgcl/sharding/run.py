@@ -68,7 +68,7 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
                    directions: Tensor | None = None, nodes: Tensor | Sequence[int] | None = None,
                    dtype: torch.dtype = torch.float64, shards: int | None = None, order: ShardOrder = "near",
                    only: Sequence[int] | None = None, worker: tuple[int, int] | None = None,
-                   memory_limit: int | None = None, reading: Reading = "traced",
+                   memory_limit: int | None = None, reproducible: bool | None = None, reading: Reading = "traced",
                    progress: Callable[[ShardProgress], object] | None = None) -> ShardRun:
     """:func:`certgcl.node_compactness` in shards, each a certificate in a file of its own in the folder ``out``.
 
@@ -86,6 +86,10 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
             stand. The merged certificate has the nodes as given in either case.
         only: the shards to do; all by default.
         worker: ``(k, n)`` to do only the shards with ``shard % n == k``.
+        reproducible: compute every shard by itself and by one thread, so that its file is the same to the last bit
+            whichever process writes it (same kind of processor, same versions; the manifest names them, and others are
+            refused). By default as the folder was made, else not: then several shards are computed at a time, by
+            all threads, and what stood together shows in the last bits.
         progress: called when the run starts and after every shard.
 
     Other arguments as in :func:`certgcl.node_compactness`.
@@ -104,8 +108,11 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
     else:
         question = Question.linear(model, graph, budgets, directions, method=method, dtype=dtype, reading=reading)
     folder, anchors = Path(out), question.anchors(nodes)
-    if shards is None and (folder / MANIFEST).exists():
-        shards = Manifest.read(folder).shards
+    there = Manifest.read(folder) if (folder / MANIFEST).exists() else None
+    if shards is None and there is not None:
+        shards = there.shards
+    if reproducible or (reproducible is None and there is not None and there.reproducible):
+        question = question.made_reproducible()
     plan = ShardPlan.of(question.graph, anchors, shards, order)
     chosen = plan.choose(only, worker)
     manifest = Manifest.of(question, anchors, plan)
@@ -119,8 +126,9 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
     waiting, elsewhere, pace = chosen, list[int](), Pace()
     while waiting or elsewhere:
         last = not waiting  # all others are done
-        batch = {shard: plan.nodes(shard) for shard in (elsewhere[:1] if last else waiting[: pace.at_once])}
-        waiting, elsewhere = waiting[pace.at_once :], elsewhere[1:] if last else elsewhere
+        at_once = 1 if question.reproducible else pace.at_once
+        batch = {shard: plan.nodes(shard) for shard in (elsewhere[:1] if last else waiting[:at_once])}
+        waiting, elsewhere = waiting[at_once:], elsewhere[1:] if last else elsewhere
         with ExitStack() as claims:
             missing, held = _claimed(claims, folder, manifest, batch, last)
             elsewhere += held

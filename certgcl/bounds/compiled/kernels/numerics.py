@@ -15,10 +15,10 @@ for _setting in ("NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES"):
     os.environ.setdefault(_setting, "")
 
 import numba  # noqa: E402
-from numba.core.config import reload_config  # noqa: E402
+from numba.core import config  # noqa: E402
 from numba.extending import intrinsic  # noqa: E402
 
-reload_config()  # if it was imported before
+config.reload_config()  # type: ignore[no-untyped-call]  # if it was imported before
 
 Array = np.ndarray[Any, Any]
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])

@@ -1,0 +1,63 @@
+"""Results that are the same to the last bit in every process, whatever else it computes.
+
+The order of a sum decides its last digits. It depends on how many rows a matrix product has, on which anchors stand
+together (they come first in the rows of their neighbours), on how memory is laid out, on the number of threads, and on
+the processor and the libraries. Here all of it is fixed or named: the anchors of a call are bounded together or in
+parts that no setting of the process has a say in, by one thread, from arrays of one layout; and :func:`arithmetic`
+names the rest, so that results of another arithmetic are told apart.
+"""
+
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds import compiled
+
+PART = 1 << 32  # bytes that a part of the anchors may be estimated to take
+_CPU = Path("/proc/cpuinfo")
+_FACTS = ("model name", "cpu family", "model", "stepping", "cache size")  # of it there
+_VARIABLES = ("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE", "NUMBA_CPU_NAME",
+              "NUMBA_CPU_FEATURES")
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def packed(values: Tensor) -> Tensor:
+    """The same in row-major order, in memory of its own: how products are summed depends on that. Zero has one sign."""
+    return values.detach().clone(memory_format=torch.contiguous_format).add_(0.0)
+
+
+def arithmetic() -> str:
+    """What decides the last digits of one thread."""
+    kernels = f"numba {version('numba')}" if compiled.usable(torch.device("cpu")) else "no kernels"
+    subnormal = torch.tensor([1e-310], dtype=torch.float64)
+    settings = [f"float32 products {torch.get_float32_matmul_precision()}",
+                *([] if bool(subnormal + subnormal > 0) else ["subnormals are zero"]),
+                *(f"{name}={os.environ[name]}" for name in _VARIABLES if os.environ.get(name))]
+    return ", ".join([f"one thread, parts of up to {PART >> 30} GB", f"torch {torch.__version__}",
+                      torch.backends.cpu.get_cpu_capability(), kernels, _processor(), *settings])
+
+
+def _processor() -> str:
+    """As precisely as libraries look at it when they choose how to sum."""
+    with suppress(OSError, ValueError):
+        first = _CPU.read_text().split("\n\n")[0]
+        facts = {name.strip(): fact.strip() for name, _, fact in (line.partition(":") for line in first.splitlines())}
+        named = [facts[name] for name in _FACTS if name in facts]
+        if named:
+            return f"{platform.machine()} {' / '.join(named)}"
+    return f"{platform.machine()} {platform.processor()}".strip()
