@@ -16,6 +16,7 @@ from certgcl.errors import InputError
 from certgcl.graph import Graph, GraphLike
 from certgcl.methods.views import EdgeDropper
 from certgcl.out_of_memory import told_when_out_of_memory
+from certgcl.randomness import generator_on
 from certgcl.reading import ModelLike, read_encoder
 from certgcl.running import Runner
 from certgcl.search import ReceptiveField, greedy_drop
@@ -129,15 +130,13 @@ def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: st
     read, budget = read_encoder(model, graph), EdgeDropBudget.of(budgets)
     runner, weights = Runner.of(model, read, graph), read.to(torch.float64)
     certificate = node_compactness(model, graph, budget, method=method, nodes=nodes)
-    views, searched = _Views(graph, budget.on(graph), weights, certificate), []
-    with torch.random.fork_rng(devices=[graph.col.device] if graph.col.is_cuda else []):
-        torch.manual_seed(seed)
-        lowest = _values(runner, graph, certificate)
-        for done, (view, position) in enumerate(views.drawn(samples, searches), start=1):
-            lowest = lowest.minimum(_values(runner, view, certificate))
-            searched += [] if position is None else [position]
-            if progress is not None:
-                progress(done, samples + searches)
+    views = _Views(graph, budget.on(graph), weights, certificate, generator_on(graph.col.device, seed))
+    lowest, searched = _values(runner, graph, certificate), []
+    for done, (view, position) in enumerate(views.drawn(samples, searches), start=1):
+        lowest = lowest.minimum(_values(runner, view, certificate))
+        searched += [] if position is None else [position]
+        if progress is not None:
+            progress(done, samples + searches)
     positions = torch.tensor(searched, dtype=torch.long, device=graph.col.device)
     return AuditReport(certificate, lowest, samples, positions, str(runner))
 
@@ -155,14 +154,15 @@ class _Views:
     drops: AdmissibleDrops
     weights: GCNWeights
     certificate: Certificate
+    generator: torch.Generator
 
     def drawn(self, samples: int, searches: int) -> Iterator[tuple[Graph, int | None]]:
         """Sampled views, then searched ones with the position of the anchor they are for."""
         everywhere = EdgeDropper(self.graph, DROP_PROBABILITY, self.drops)
         for number in range(samples):
-            yield everywhere.sample() if number % 2 == 0 else self._around_one_anchor(), None
+            yield everywhere.sample(self.generator) if number % 2 == 0 else self._around_one_anchor(), None
         found = 0
-        for position in torch.randperm(len(self.certificate.nodes)).tolist():
+        for position in self._shuffled(len(self.certificate.nodes)).tolist():
             if found == searches:
                 return
             view = self._searched(position)
@@ -170,12 +170,15 @@ class _Views:
                 found += 1
                 yield view, position
 
+    def _shuffled(self, count: int) -> Tensor:
+        return torch.randperm(count, device=self.graph.col.device, generator=self.generator)
+
     def _around_one_anchor(self) -> Graph:
         """A random anchor loses exactly as many edges as it may, and nothing else is dropped."""
         nodes = self.certificate.nodes
-        anchor = int(nodes[torch.randint(len(nodes), ())])
+        anchor = int(nodes[torch.randint(len(nodes), (), device=nodes.device, generator=self.generator)])
         slots = ((self.graph.row == anchor) & self.drops.droppable).nonzero()[:, 0]
-        chosen = slots[torch.randperm(len(slots), device=slots.device)[: int(self.drops.local[anchor])]]
+        chosen = slots[self._shuffled(len(slots))[: int(self.drops.local[anchor])]]
         return self._without(self.graph.edge_index[:, chosen])
 
     def _searched(self, position: int) -> Graph | None:

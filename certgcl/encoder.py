@@ -19,6 +19,7 @@ from certgcl.layers.gcn import gcn_parameters
 from certgcl.layers.lookup import instance_dict
 from certgcl.layers.modules import check_call, check_unshadowed
 from certgcl.layers.trusted import TRUSTED, check_surroundings
+from certgcl.randomness import Drawing, generator_on
 
 _FORMAT = "certgcl-weights-2"
 READINGS = ("given", "traced", "probed")
@@ -186,8 +187,9 @@ class GCNEncoder(nn.Module):
         if conv2.lin.in_channels not in (-1, conv1.out_channels):
             raise EncoderError(f"conv1 with {conv1.out_channels} outputs and conv2 with {conv2.lin.in_channels} inputs",
                                "the second layer must take what the first gives", "Pass the layers in forward order")
-        encoder = cls(conv1.in_channels if conv1.in_channels > 0 else 1, conv1.out_channels, conv2.out_channels,
-                      activation, out_activation)
+        with Drawing(generator_on("cpu", 0)):  # for layers that are replaced at once
+            encoder = cls(conv1.in_channels if conv1.in_channels > 0 else 1, conv1.out_channels, conv2.out_channels,
+                          activation, out_activation)
         encoder.to(conv1.lin.weight.device, conv1.lin.weight.dtype)
         encoder.conv1, encoder.conv2 = conv1, conv2
         return encoder

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from certgcl.bounds import BoundMethod, DropProblem, get_method
 from certgcl.bounds.printed import PrintedScore
-from certgcl.budget import BudgetLike, EdgeDropBudget
+from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.directions import compactness_directions
 from certgcl.encoder import GCNWeights
 from certgcl.errors import InputError
@@ -25,13 +25,28 @@ ViewLike: TypeAlias = GraphLike | Tensor
 BUDGET_STEPS = 20  # a ramp of the drop rate goes up in so many steps, for the budgets are prepared anew at each
 
 
-@dataclass(kw_only=True, eq=False)
+class _Step:
+    """What a regularizer knows of the step it is in. It stays behind when the regularizer is copied."""
+
+    epoch: int = 0
+    score: float = float("nan")
+    term: Tensor | None = None
+    kept: tuple[float | None, DropProblem] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class CompactnessRegularizer:
     """``mean softplus(-score)``, the binary cross-entropy of compactness scores against 1; both directions averaged.
 
     The score of a node is a lower bound, over all admissible drops, of ``w · z``: the embedding z in the view that
     varies against the directions ``W^CL`` of the other view. A batch of anchors is bounded in its full two-hop
     neighbourhood, with W^CL over all nodes.
+
+    Settings are fixed, so that nothing made of them can be out of date; ``dataclasses.replace(regularizer, budget=2)``
+    is one with another.
 
     Args:
         kappa: the share κ of this term in :meth:`combine`, or a :class:`certgcl.Ramp` of it.
@@ -57,15 +72,14 @@ class CompactnessRegularizer:
     budget: BudgetLike | Ramp | None = None
     scale: float | None = 2.5
     every: int = 1
-    epoch: int = field(default=0, init=False, repr=False)
-    score: float = field(default=float("nan"), init=False, repr=False)
-    _term: Tensor | None = field(default=None, init=False, repr=False)
-    _problem: tuple[object, DropProblem] | None = field(default=None, init=False, repr=False)
+    _step: _Step = field(default_factory=_Step, init=False, repr=False)
 
     def __post_init__(self) -> None:
         get_method(self.method)
         if self.budget is not None and not isinstance(self.budget, Ramp):
-            EdgeDropBudget.of(self.budget)
+            fixed = EdgeDropBudget.of(self.budget)
+            if not isinstance(self.budget, (int, float)):
+                object.__setattr__(self, "budget", fixed)  # lists and tensors may change
         for kappa in (self.kappa.first, self.kappa.last) if isinstance(self.kappa, Ramp) else (self.kappa,):
             if not 0 <= kappa <= 1:
                 raise InputError(f"kappa {kappa!r}", "it is a share of the loss, between 0 and 1", "Try 0.4")
@@ -91,8 +105,17 @@ class CompactnessRegularizer:
 
     def at(self, epoch: int) -> "CompactnessRegularizer":
         """Move the schedules to an epoch."""
-        self.epoch = epoch
+        self._step.epoch = epoch
         return self
+
+    @property
+    def epoch(self) -> int:
+        return self._step.epoch
+
+    @property
+    def score(self) -> float:
+        """The mean score in the last call."""
+        return self._step.score
 
     @property
     def due(self) -> bool:
@@ -106,13 +129,15 @@ class CompactnessRegularizer:
 
     @told_when_out_of_memory(LESS_AT_A_TIME)
     def __call__(self, encoder: ModelLike, graph: GraphLike, view1: ViewLike, view2: ViewLike, *,
-                 embeddings: tuple[Tensor, Tensor] | None = None) -> Tensor:
+                 embeddings: tuple[Tensor, Tensor] | None = None,
+                 generator: torch.Generator | None = None) -> Tensor:
         """The term, differentiable in the encoder.
 
         Args:
             encoder: what ``node_compactness`` takes as model; a ``GCNEncoder`` or ``GCNWeights`` costs no extra passes.
             graph: the graph whose edges may be dropped.
             embeddings: of the two views, where the loop has them already.
+            generator: draws the anchors; torch's global one by default, as in torch.
         """
         graph = Graph.of(graph).private()
         views = graph.view(view1), graph.view(view2)
@@ -122,32 +147,40 @@ class CompactnessRegularizer:
         if isinstance(method, PrintedScore):
             method = replace(method, at=views)
         directions = torch.stack([compactness_directions(z2), compactness_directions(z1)], dim=1)  # (N, 2, d2)
-        scores = method(weights, self._problem_on(graph), directions)
+        scores = method(weights, self._problem_on(graph, generator), directions)
         if self.scale is not None:
             norms = torch.stack([z.detach().norm(dim=1).mean() for z in (z1, z2)])
             scores = scores * (self.scale / norms.clamp(min=1e-12))
-        self.score = float(scores.detach().mean())
-        self._term = functional.softplus(-scores).mean()
-        return self._term
+        self._step.score = float(scores.detach().mean())
+        self._step.term = term = functional.softplus(-scores).mean()
+        return term
 
     def combine(self, infonce: Tensor) -> Tensor:
         """``(1 - κ) InfoNCE + κ`` times the term of the last call, which is then forgotten."""
-        if self._term is None:
+        term, self._step.term = self._step.term, None
+        if term is None:
             raise InputError("combine before a call", "there is no term to combine with",
                              "Call the regularizer with encoder, graph and views first")
-        term, self._term = self._term, None
         return (1 - self.share) * infonce + self.share * term
 
-    def _problem_on(self, graph: Graph) -> DropProblem:
-        """The problem of this step: kept while graph and budget stay and all nodes are anchors."""
-        key = id(graph), self._rate()
-        if self._problem is None or self._problem[0] != key:
-            drops = self._edge_drops().on(graph)
-            self._problem = key, DropProblem(graph, drops, torch.arange(graph.num_nodes, device=graph.col.device))
-        problem = self._problem[1]
+    def drops_on(self, graph: Graph) -> AdmissibleDrops:
+        """What may be dropped at this epoch; the same object while graph and budget stay."""
+        return self._whole_problem(graph).drops
+
+    def _whole_problem(self, graph: Graph) -> DropProblem:
+        """The problem of all nodes at this epoch, kept while graph and budget stay."""
+        graph, rate, kept = graph.private(), self._rate(), self._step.kept
+        if kept is None or kept[0] != rate or kept[1].graph is not graph:
+            everyone = torch.arange(graph.num_nodes, device=graph.col.device)
+            self._step.kept = kept = rate, DropProblem(graph, self._edge_drops().on(graph), everyone)
+        return kept[1]
+
+    def _problem_on(self, graph: Graph, generator: torch.Generator | None) -> DropProblem:
+        """The problem of this step."""
+        problem = self._whole_problem(graph)
         if self.anchors == -1 or self.anchors >= graph.num_nodes:
             return problem
-        chosen = torch.randperm(graph.num_nodes, device=graph.col.device)[: self.anchors]
+        chosen = torch.randperm(graph.num_nodes, device=graph.col.device, generator=generator)[: self.anchors]
         return DropProblem(graph, problem.drops, chosen.sort().values)
 
     def _rate(self) -> float | None:

@@ -1,5 +1,9 @@
 """The loss term: what it is made of, its gradient, its schedules, and its use in a loop of one's own."""
 
+import copy
+import pickle
+from dataclasses import FrozenInstanceError, replace
+
 import networkx as nx
 import pytest
 import torch
@@ -181,3 +185,67 @@ def test_a_view_with_other_nodes_is_refused(setting) -> None:
     encoder, graph, view, _ = setting
     with pytest.raises(GraphError, match="a view with 12 nodes"):
         CompactnessRegularizer(budget=1)(encoder, graph, view, random_graph(nodes=12))
+
+
+# -- what it keeps ---------------------------------------------------------------------------------
+
+
+def test_settings_are_fixed(setting) -> None:
+    regularizer = CompactnessRegularizer(budget=1)
+    before = regularizer(*setting).detach()
+    for name, value in (("budget", 3), ("kappa", 7.0), ("anchors", 0), ("method", "interval")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(regularizer, name, value)
+    changed = replace(regularizer.at(4), budget=3)
+    torch.testing.assert_close(changed(*setting), CompactnessRegularizer(budget=3)(*setting))
+    assert torch.equal(regularizer(*setting).detach(), before)
+    assert changed.epoch == 0
+
+
+@pytest.mark.parametrize("budget", [[1] * 14, torch.ones(14, dtype=torch.long)])
+def test_a_budget_that_can_be_written_to_is_copied(setting, budget: list[int] | Tensor) -> None:
+    regularizer = CompactnessRegularizer(budget=budget)
+    budget[0] = budget[1] = 3
+    torch.testing.assert_close(regularizer(*setting), CompactnessRegularizer(budget=1)(*setting))
+
+
+@pytest.mark.parametrize("anchors", [-1, 5])
+def test_edges_and_features_that_were_written_to_count(setting, anchors: int) -> None:
+    encoder, graph, *views = setting
+    other = random_graph(nodes=14, seed=8)
+    regularizer = CompactnessRegularizer(budget=2, anchors=anchors)
+
+    def term(graph: Graph, regularizer: CompactnessRegularizer) -> Tensor:
+        return regularizer(encoder, graph, *views, generator=torch.Generator().manual_seed(1))
+
+    before = term(graph, regularizer).detach()
+    graph.x.mul_(-3)
+    fresh = term(Graph.of((graph.x.clone(), graph.edge_index)), CompactnessRegularizer(budget=2, anchors=anchors))
+    assert torch.equal(term(graph, regularizer), fresh)
+    assert not torch.equal(fresh, before)
+    rewired = Graph(graph.x, graph.rowptr.clone(), graph.col.clone())
+    rewired.rowptr.set_(other.rowptr.clone())
+    rewired.col.set_(other.col.clone())
+    fresh = term(Graph.of((graph.x.clone(), other.edge_index)), CompactnessRegularizer(budget=2, anchors=anchors))
+    assert torch.equal(term(rewired, regularizer), fresh)
+
+
+def test_graphs_one_after_the_other_at_the_same_address_are_told_apart(setting) -> None:
+    encoder, graph, *views = setting
+    regularizer = CompactnessRegularizer(budget=1)
+    for seed in range(20):
+        other = random_graph(nodes=14, seed=seed)
+        found = regularizer(encoder, Graph.of((graph.x, other.edge_index)), *views)
+        del other
+        other = random_graph(nodes=14, seed=seed)
+        assert torch.equal(found, CompactnessRegularizer(budget=1)(encoder, (graph.x, other.edge_index), *views))
+
+
+def test_copies_begin_at_the_first_step(setting) -> None:
+    regularizer = CompactnessRegularizer(budget=1).at(3)
+    regularizer(*setting)
+    for twin in (copy.deepcopy(regularizer), pickle.loads(pickle.dumps(regularizer))):
+        assert twin.to_dict() == regularizer.to_dict()
+        assert twin.epoch == 0
+        with pytest.raises(InputError, match="combine before a call"):
+            twin.combine(torch.tensor(1.0))

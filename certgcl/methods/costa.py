@@ -33,6 +33,6 @@ class COSTA(ContrastiveMethod):
     def contrast(self, session: Session, z1: Tensor, z2: Tensor, epoch: int) -> Tensor:
         check_contrast(session, Session, z1, z2, epoch)
         rows = max(2, round(self.ratio * len(z1)))
-        mixing = torch.randn(rows, len(z1), dtype=z1.dtype, device=z1.device) / rows**0.5
+        mixing = torch.randn(rows, len(z1), dtype=z1.dtype, device=z1.device, generator=session.generator) / rows**0.5
         p, q = (session.projector(mixing @ z) for z in (z1, z2))
         return info_nce(p, q, self.temperature, intra=False).mean()

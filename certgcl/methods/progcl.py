@@ -65,11 +65,12 @@ class ProGCL(GCA):
         if epoch < self.plain_epochs:
             return info_nce(p, q, self.temperature).mean()
         if session.mixture is None:
-            session.mixture = BetaMixture.fit((sampled_similarities(p.detach(), q.detach()) + 1) / 2)
+            sampled = sampled_similarities(p.detach(), q.detach(), session.generator)
+            session.mixture = BetaMixture.fit((sampled + 1) / 2)
         hardness = Hardness(session.mixture)
         if self.variant == "weight":
             return info_nce(p, q, self.temperature, weighting=hardness).mean()
-        return mixed_info_nce(p, q, self.temperature, hardness, self.mixed).mean()
+        return mixed_info_nce(p, q, self.temperature, hardness, self.mixed, session.generator).mean()
 
 
 class ProGCLSession(Session):
@@ -97,23 +98,25 @@ class Hardness:
         return self.mixture.posterior_low(u).mul_(u)
 
 
-def sampled_similarities(p: Tensor, q: Tensor) -> Tensor:
+def sampled_similarities(p: Tensor, q: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Similarities of every node with ``PAIRS`` random others in the other view."""
     n = len(p)
     node = torch.arange(n, device=p.device)[:, None]
-    other = (node + torch.randint(1, n, (n, PAIRS), device=p.device)) % n
+    other = (node + torch.randint(1, n, (n, PAIRS), device=p.device, generator=generator)) % n
     return torch.cat([(p[rows, None] * q[other[rows]]).sum(dim=2) for rows in node[:, 0].split(1024)])
 
 
-def mixed_info_nce(p: Tensor, q: Tensor, temperature: float, hardness: Hardness, mixed: int) -> Tensor:
+def mixed_info_nce(p: Tensor, q: Tensor, temperature: float, hardness: Hardness, mixed: int,
+                   generator: torch.Generator | None = None) -> Tensor:
     """InfoNCE whose denominators have ``mixed`` more negatives, combined from the hardest of the other view."""
     first, second = log_denominators(p, q, temperature)
-    first = torch.logaddexp(first, _mixed_negatives(p, q, temperature, hardness, mixed))
-    second = torch.logaddexp(second, _mixed_negatives(q, p, temperature, hardness, mixed))
+    first = torch.logaddexp(first, _mixed_negatives(p, q, temperature, hardness, mixed, generator))
+    second = torch.logaddexp(second, _mixed_negatives(q, p, temperature, hardness, mixed, generator))
     return (first + second) / 2 - (p * q).sum(dim=1) / temperature
 
 
-def _mixed_negatives(p: Tensor, q: Tensor, temperature: float, hardness: Hardness, mixed: int) -> Tensor:
+def _mixed_negatives(p: Tensor, q: Tensor, temperature: float, hardness: Hardness, mixed: int,
+                     generator: torch.Generator | None = None) -> Tensor:
     """``log Σ exp((α s_a + (1 - α) s_b) / τ)`` over random pairs a, b of a node's hardest, α by their hardness."""
     n = len(p)
     hardest = min(HARDEST, n - 1)
@@ -123,7 +126,7 @@ def _mixed_negatives(p: Tensor, q: Tensor, temperature: float, hardness: Hardnes
             hard = hardness(p[rows] @ q.T)
             hard[torch.arange(len(rows), device=p.device), rows] = -1.0
             value, index = hard.topk(hardest, dim=1)
-            pick = torch.randint(hardest, (2, len(rows), mixed), device=p.device)
+            pick = torch.randint(hardest, (2, len(rows), mixed), device=p.device, generator=generator)
             value_a, value_b = value.gather(1, pick[0]), value.gather(1, pick[1])
             share = value_a / (value_a + value_b).clamp(min=1e-12)
         near = (p[rows, None] * q[index]).sum(dim=2)

@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from certgcl import values
-from certgcl.budget import EdgeDropBudget
+from certgcl.budget import AdmissibleDrops
 from certgcl.encoder import GCNEncoder, GCNWeights
 from certgcl.errors import GraphError, InputError
 from certgcl.graph import Graph
 from certgcl.methods.views import EdgeDropper, feature_mask
+from certgcl.randomness import Drawing, generator_on
 from certgcl.regularizer import CompactnessRegularizer
-from certgcl.schedules import Ramp
 
 if TYPE_CHECKING:
     from certgcl.methods.base import ContrastiveMethod
@@ -23,40 +23,57 @@ class Session:
     """One training in progress, as :func:`certgcl.training.train` wants it.
 
     Views share the features of the graph, and go through the weights of the encoder directly: sparse features and the
-    symmetric Â are multiplied with gradients of their own, which a ``GCNConv`` does not know of.
+    symmetric Â are multiplied with gradients of their own, which a ``GCNConv`` does not know of. All draws are from a
+    generator of its own.
     """
+
+    global_generators = False
 
     def __init__(self, method: "ContrastiveMethod", graph: Graph) -> None:
         if graph.num_nodes < 2:
             raise GraphError(f"a graph with {graph.num_nodes} node", "a node is contrasted with others",
                              "Give a graph of two nodes or more")
-        device = values.usable_device(method.device)
-        torch.manual_seed(method.seed)
         self.method = method
-        self.graph = graph.to(device, torch.float32)
-        self.encoder = GCNEncoder(graph.num_features, 2 * method.hidden, method.hidden, method.activation)
-        width = method.projection or method.hidden
-        self.projector = nn.Sequential(nn.Linear(method.hidden, width), nn.ELU(), nn.Linear(width, method.hidden))
-        self.modules = nn.ModuleDict({"encoder": self.encoder, "projector": self.projector}).to(self.graph.x.device)
+        self.graph = graph.to(values.usable_device(method.device), torch.float32).private()
+        device = self.graph.x.device
+        weights = generator_on("cpu", method.seed)  # drawn there, so that they are the same on every device
+        with Drawing(weights):
+            self.encoder = GCNEncoder(graph.num_features, 2 * method.hidden, method.hidden, method.activation)
+            width = method.projection or method.hidden
+            self.projector = nn.Sequential(nn.Linear(method.hidden, width), nn.ELU(), nn.Linear(width, method.hidden))
+        self.generator = weights if device.type == "cpu" else generator_on(device, method.seed)
+        self.modules = nn.ModuleDict({"encoder": self.encoder, "projector": self.projector}).to(device, torch.float32)
         self.optimizer = torch.optim.Adam(self.modules.parameters(), method.learning_rate,
                                           weight_decay=method.weight_decay)
         self.regularizer = _with_budget(method)
-        inside = None
-        if method.inside_budget and self.regularizer is not None:
-            budget = self.regularizer.budget
-            widest = budget.last if isinstance(budget, Ramp) else budget
-            inside = EdgeDropBudget.of(widest).on(self.graph)  # type: ignore[arg-type]
-        self.views = [EdgeDropper(self.graph, p, inside) for p in method.drop_probabilities(self.graph)]
+        self._drop_probabilities = method.drop_probabilities(self.graph)
+        self._droppers: tuple[AdmissibleDrops | None, list[EdgeDropper]] | None = None
         self.masks = method.mask_probabilities(self.graph)
 
+    def at(self, epoch: int) -> "Session":
+        """Move the schedules to an epoch."""
+        if self.regularizer is not None:
+            self.regularizer.at(epoch)
+        return self
+
+    @property
+    def views(self) -> list[EdgeDropper]:
+        """What draws the views of this epoch, inside its budget if that is asked for."""
+        inside = None
+        if self.method.inside_budget and self.regularizer is not None:
+            inside = self.regularizer.drops_on(self.graph)
+        if self._droppers is None or self._droppers[0] is not inside:
+            self._droppers = inside, [EdgeDropper(self.graph, p, inside) for p in self._drop_probabilities]
+        return self._droppers[1]
+
     def step(self, epoch: int) -> dict[str, float]:
-        weights = self.encoder.weights()
+        weights = self.at(epoch).encoder.weights()
         views, (z1, z2) = self.sampled_views(weights)
         loss = infonce = self.method.contrast(self, *self._batch(z1, z2), epoch)
         metrics = {"infonce": float(infonce.detach())}
         regularizer = self.regularizer
-        if regularizer is not None and regularizer.at(epoch).due:
-            term = regularizer(weights, self.graph, *views, embeddings=(z1, z2))
+        if regularizer is not None and regularizer.due:
+            term = regularizer(weights, self.graph, *views, embeddings=(z1, z2), generator=self.generator)
             loss = regularizer.combine(infonce)
             metrics |= {"pot": float(term.detach()), "compactness": regularizer.score, "kappa": regularizer.share}
         self.optimizer.zero_grad()
@@ -66,9 +83,9 @@ class Session:
 
     def sampled_views(self, weights: GCNWeights) -> tuple[list[Graph], list[Tensor]]:
         """A pair of views, features masked by way of the weights, and the embeddings of each."""
-        views, embeddings = [dropper.sample() for dropper in self.views], []
+        views, embeddings = [dropper.sample(self.generator) for dropper in self.views], []
         for view, probability in zip(views, self.masks, strict=True):
-            mask = feature_mask(probability, self.graph.num_features, weights.w1)
+            mask = feature_mask(probability, self.graph.num_features, weights.w1, self.generator)
             masked = weights if mask is None else replace(weights, w1=mask[:, None] * weights.w1)
             embeddings.append(masked.embed(view))
         return views, embeddings
@@ -78,15 +95,17 @@ class Session:
         batch = self.method.batch
         if batch is None or batch >= len(z1):
             return z1, z2
-        nodes = torch.randperm(len(z1), device=z1.device)[:batch]
+        nodes = torch.randperm(len(z1), device=z1.device, generator=self.generator)[:batch]
         return z1[nodes], z2[nodes]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"modules": self.modules.state_dict(), "optimizer": self.optimizer.state_dict()}
+        return {"modules": self.modules.state_dict(), "optimizer": self.optimizer.state_dict(),
+                "generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.modules.load_state_dict(state["modules"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self.generator.set_state(state["generator"])
 
 
 def check_contrast(session: Any, kind: type[Session], z1: Any, z2: Any, epoch: Any) -> None:
@@ -106,9 +125,9 @@ def check_contrast(session: Any, kind: type[Session], z1: Any, z2: Any, epoch: A
 
 
 def _with_budget(method: "ContrastiveMethod") -> CompactnessRegularizer | None:
-    """The regularizer with a budget: where none is given, the expected drops of the view that drops more."""
+    """A regularizer of its own for every training: where no budget is given, for the expected drops of the view that
+    drops more."""
     regularizer = method.regularizer
-    if regularizer is None or regularizer.budget is not None:
-        return regularizer
-    return replace(regularizer, budget=max(method.drop_rates))
-
+    if regularizer is None:
+        return None
+    return replace(regularizer, budget=max(method.drop_rates) if regularizer.budget is None else regularizer.budget)

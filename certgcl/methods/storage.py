@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from certgcl.encoder import GCNEncoder
 from certgcl.errors import CheckpointError
 from certgcl.files import load_tensors, refusing, save_tensors
+from certgcl.randomness import Drawing, generator_on
 from certgcl.regularizer import CompactnessRegularizer
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def load_method(path: Path, kind: "type[Method]") -> "Method":
             raise CheckpointError(f"{path} with a {content['method']}", f"a {kind.__name__} was asked for",
                                   f"Use certgcl.{content['method']}.load(path)")
         method = rebuilt(names[content["method"]], content["settings"])
-        encoder = GCNEncoder(content["features"], 2 * method.hidden, method.hidden, method.activation)
+        with Drawing(generator_on("cpu", 0)):  # weights that are replaced at once
+            encoder = GCNEncoder(content["features"], 2 * method.hidden, method.hidden, method.activation)
         encoder.load_state_dict(content["encoder"])
         method.encoder_ = encoder.eval()
         return method

@@ -1,4 +1,4 @@
-"""Views of a graph: some edges dropped, some features masked. All randomness is torch's global one."""
+"""Views of a graph: some edges dropped, some features masked; from a generator of one's own, or torch's global one."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,9 +46,9 @@ class EdgeDropper:
         if isinstance(self.probability, Tensor):
             object.__setattr__(self, "probability", self.probability.clone())
 
-    def sample(self) -> Graph:
+    def sample(self, generator: torch.Generator | None = None) -> Graph:
         """A new view, with the features of the graph themselves."""
-        dropped = self._draw() if self.inside is None else self._draw_inside(self.inside)
+        dropped = self._draw(generator) if self.inside is None else self._draw_inside(self.inside, generator)
         kept = ~self._per_slot(dropped)
         return self.graph.with_edges(self._pointer(kept), self.graph.col[kept])
 
@@ -73,9 +73,10 @@ class EdgeDropper:
         rate = rate.expand(self.graph.num_edges)
         return rate if self.inside is None else rate * self.inside.droppable[self._forward]
 
-    def _draw(self) -> Tensor:
+    def _draw(self, generator: torch.Generator | None) -> Tensor:
         """Whether each edge is dropped, ``(|E|,)``."""
-        return torch.rand(self.graph.num_edges, device=self.graph.col.device) < self._rate
+        return torch.rand(self.graph.num_edges, dtype=torch.float32, device=self.graph.col.device,
+                          generator=generator) < self._rate
 
     def _per_slot(self, dropped: Tensor) -> Tensor:
         return dropped.index_select(0, self._edge_of_slot)
@@ -91,22 +92,22 @@ class EdgeDropper:
         """The two nodes of every edge, ``(2, |E|)``."""
         return torch.stack([self.graph.row[self._forward], self.graph.col[self._forward]])
 
-    def _draw_inside(self, inside: AdmissibleDrops) -> Tensor:
+    def _draw_inside(self, inside: AdmissibleDrops, generator: torch.Generator | None) -> Tensor:
         # The budgets as requested: with droppable edges only, and at most Q of them, the tightened ones hold as well.
         # To enforce those at the nodes would put back more, and a total alone would not fall on all edges alike.
-        dropped, local = self._draw(), inside.requested
+        dropped, local = self._draw(generator), inside.requested
         for _ in range(REDRAWS):
             over = self._drops(dropped) > local
             if not over.any():
                 break
             first, second = (over.index_select(0, end) for end in self._ends)
-            dropped = torch.where(first | second, self._draw(), dropped)
+            dropped = torch.where(first | second, self._draw(generator), dropped)
         else:
-            dropped = self._put_back(dropped, local)
+            dropped = self._put_back(dropped, local, generator)
         excess = int(dropped.sum()) - inside.total
         if excess > 0:
             candidates = dropped.nonzero()[:, 0]
-            order = torch.randperm(candidates.numel(), device=candidates.device)
+            order = torch.randperm(candidates.numel(), device=candidates.device, generator=generator)
             dropped[candidates[order[:excess]]] = False
         return dropped
 
@@ -114,7 +115,7 @@ class EdgeDropper:
         """How many edges each node loses, ``(N,)``."""
         return self._pointer(self._per_slot(dropped)).diff()
 
-    def _put_back(self, dropped: Tensor, local: Tensor) -> Tensor:
+    def _put_back(self, dropped: Tensor, local: Tensor, generator: torch.Generator | None) -> Tensor:
         """Of the dropped edges at node i only the first ``q_i`` stay dropped, in one random order of all edges.
 
         An edge stays dropped only if both its ends agree, so afterwards no node is over its budget: one pass is enough.
@@ -122,7 +123,7 @@ class EdgeDropper:
         slots = self._per_slot(dropped)
         place, pointer = slots.nonzero()[:, 0], self._pointer(slots)
         node, edge = self.graph.row.index_select(0, place), self._edge_of_slot.index_select(0, place)
-        shuffled = torch.randperm(self.graph.num_edges, device=edge.device).index_select(0, edge)
+        shuffled = torch.randperm(self.graph.num_edges, device=edge.device, generator=generator).index_select(0, edge)
         order = torch.argsort(node * self.graph.num_edges + shuffled)
         # Slots are in the order of their nodes, before and after: a node's ranks count from its first slot.
         rank = torch.arange(edge.numel(), device=edge.device) - pointer.index_select(0, node)
@@ -130,7 +131,8 @@ class EdgeDropper:
         return dropped.index_fill(0, edge[order[beyond]], False)
 
 
-def feature_mask(probability: float | Tensor, columns: int, like: Tensor) -> Tensor | None:
+def feature_mask(probability: float | Tensor, columns: int, like: Tensor,
+                 generator: torch.Generator | None = None) -> Tensor | None:
     """A factor 0 (with the probability given, one for all or one per column) or 1 for every feature, ``(columns,)``.
 
     In the dtype and on the device of ``like``; None when the probability is zero and there is nothing to mask.
@@ -139,7 +141,8 @@ def feature_mask(probability: float | Tensor, columns: int, like: Tensor) -> Ten
     rate = torch.as_tensor(probability, device=like.device)
     if not rate.any():
         return None
-    return (torch.rand(columns, device=like.device) >= rate).to(like.dtype)
+    drawn = torch.rand(columns, dtype=torch.float32, device=like.device, generator=generator)
+    return (drawn >= rate).to(like.dtype)
 
 
 def _check_probability(probability: float | Tensor, count: int, what: str) -> None:

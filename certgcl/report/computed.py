@@ -83,9 +83,7 @@ def accuracy(subject: Subject, sample: int, progress: Progress) -> Accuracy | Mi
         train, validation, test = (torch.as_tensor(part) for part in splits)
         nodes = drawn(test.sort().values, sample)
         probe = _probe(embeddings.numpy(), labels.numpy(), train.numpy(), validation.numpy())
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(SEED)
-            found = certified_accuracy(weights, probe, graph, labels, subject.budget, nodes=nodes, method=method)
+        found = certified_accuracy(weights, probe, graph, labels, subject.budget, nodes=nodes, method=method)
     except InputError as error:
         return Missing(f"Not computed: {error.found}, but {error.rule}.")
     certified, broken, correct = (int(mask.sum()) for mask in (found.certified, found.broken, found.correct))
@@ -103,10 +101,8 @@ def searched(subject: Subject, nodes: Tensor) -> Certificate | None:
         return certificate.at(torch.tensor([places[node] for node in nodes.tolist()]))
     if subject.encoder is None or subject.graph is None:
         return None
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
-        return linear_bounds(subject.encoder, subject.graph, subject.budget, _spread(worst, subject.graph.num_nodes),
-                             method="optimized", nodes=nodes)
+    return linear_bounds(subject.encoder, subject.graph, subject.budget, _spread(worst, subject.graph.num_nodes),
+                         method="optimized", nodes=nodes)
 
 
 def bound_method(certificate: Certificate | None) -> str:

@@ -116,13 +116,12 @@ def node_infonce(run: TrainedRun) -> tuple[Tensor, Tensor]:
 @torch.no_grad()
 def _sampled_losses(run: TrainedRun, pairs: int) -> Tensor:
     """``(pairs, N)``, float64."""
-    with torch.random.fork_rng(devices=[]):
-        session = run.session()
-        weights = session.encoder.weights()
-        losses = []
-        for pair in range(pairs):
-            _, embeddings = session.sampled_views(weights)
-            p, q = map(session.projector, embeddings)
-            losses.append(info_nce(p, q, run.estimator.temperature).double())
-            run.study.say(f"{run.recipe}: {pair + 1}/{pairs} pairs of views")
+    session = run.session()
+    weights = session.encoder.weights()
+    losses = []
+    for pair in range(pairs):
+        _, embeddings = session.sampled_views(weights)
+        p, q = map(session.projector, embeddings)
+        losses.append(info_nce(p, q, run.estimator.temperature).double())
+        run.study.say(f"{run.recipe}: {pair + 1}/{pairs} pairs of views")
     return torch.stack(losses)

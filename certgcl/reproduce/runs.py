@@ -116,5 +116,7 @@ class TrainedRun:
     def session(self) -> Session:
         """The training as it was at its end, with the projector and the views of its loss."""
         session = self.estimator.session(self.study.graph)
+        drawn = session.generator.get_state()  # views as at the start, however long the training was
         session.load_state_dict(Checkpoint.load(self.folder / CHECKPOINT).session)
-        return session
+        session.generator.set_state(drawn)
+        return session.at(self.estimator.epochs)

@@ -15,6 +15,7 @@ from certgcl.evaluation.inputs import masked_nodes
 from certgcl.evaluation.protocols import f1, random_splits
 from certgcl.features import Features
 from certgcl.files import refusing, save_sealed_json
+from certgcl.randomness import Drawing, generator_on
 from certgcl.reproduce.measures import SPLITS
 from certgcl.reproduce.runs import Study
 from certgcl.reproduce.tables import Row
@@ -78,8 +79,7 @@ def _predicted(study: Study, baseline: Baseline, seed: int, epochs: int, train: 
     """The classes by the model of the epoch with the best validation accuracy, and the least loss among equals."""
     y, edges, features = study.data.y, study.data.edge_index, Features(study.data.x)
     x = features.x if features.sparse is None else features.sparse
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with Drawing(generator_on("cpu", seed)):
         model = baseline.model(x.shape[1], int(y.max()) + 1)
         optimizer = torch.optim.Adam(model.parameters(), baseline.learning_rate, weight_decay=WEIGHT_DECAY)
         best, state, waited = (-1.0, -float("inf")), copy.deepcopy(model.state_dict()), 0

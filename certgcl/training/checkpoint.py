@@ -25,7 +25,7 @@ class Checkpoint:
     Args:
         epochs_done: how many epochs are complete.
         session: the state of the session after them.
-        random: the state of the global generators after them.
+        random: the state of the global generators after them; empty where the session has its own.
         history: the checksum of their records, see :meth:`certgcl.training.history.History.checksum`.
     """
 
@@ -35,9 +35,10 @@ class Checkpoint:
     history: str = ""
 
     @classmethod
-    def of(cls, epochs_done: int, session: dict[str, Any], history: str = "") -> "Checkpoint":
-        """The state of a session, and of the generators as they are now."""
-        return cls(epochs_done, session, random_state(), history)
+    def of(cls, epochs_done: int, session: dict[str, Any], history: str = "",
+           global_generators: bool = True) -> "Checkpoint":
+        """The state of a session, and of the global generators as they are now, if it draws from them."""
+        return cls(epochs_done, session, random_state() if global_generators else {}, history)
 
     def save(self, path: Path) -> None:
         """Replace ``path`` by this state; whatever happens, the old file or the new one is there."""

@@ -21,7 +21,11 @@ _LARGEST_SHARE = 0.05  # of the time, for checkpoints that go by the clock
 
 
 class Session(Protocol):
-    """One training in progress: all that changes from step to step."""
+    """One training in progress: all that changes from step to step.
+
+    The global generators of torch, numpy and Python are kept in checkpoints and restored for it. A session that draws
+    from generators of its own, and has them in its state, says ``global_generators = False``: they are left alone then.
+    """
 
     def step(self, epoch: int) -> dict[str, float]:
         """One optimisation step, that of epoch ``epoch`` (from 0); returns metrics by name, ``"loss"`` among them."""
@@ -59,7 +63,7 @@ def train(session: Session, epochs: int, *, folder: str | Path | None = None, re
     In a folder the run leaves ``config.json``, ``history.jsonl`` and ``checkpoint.pt``. The checkpoint is whole
     whatever happens: after a kill, call again with ``resume=True`` and the same arguments. On the same machine with as
     many threads the result is that of a run that was never stopped, bit by bit: the session's state and the global
-    generators of torch, numpy and Python go on where they were.
+    generators of torch, numpy and Python go on where they were (these only if the session draws from them).
 
     Ctrl-C ends the run after the epoch it comes in, with a checkpoint, by ``KeyboardInterrupt``; a second one ends it
     at once, and the checkpoint before stays.
@@ -86,7 +90,7 @@ def train(session: Session, epochs: int, *, folder: str | Path | None = None, re
     _check(epochs, checkpoint_every, folder, resume or tensorboard)
     run = Run(History()) if folder is None else RunFolder.open(
         folder, epochs, config or {}, device=device_of(session.state_dict()), resume=resume,
-        tensorboard=tensorboard)
+        tensorboard=tensorboard, global_generators=getattr(session, "global_generators", True))
     with run, DeferredInterrupt() as interrupt:
         run.restore(session.load_state_dict)
         _save(session, run)

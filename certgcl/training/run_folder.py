@@ -63,17 +63,19 @@ class RunFolder(Run):
         resumed: the checkpoint to go on from; None for a new run.
         board: TensorBoard's writer, see :func:`certgcl.training.history.board_class`.
         lock: of the folder.
+        global_generators: whether the session draws from them.
     """
 
     def __init__(self, path: Path, history: History, resumed: Checkpoint | None, board: type[Any] | None,
-                 lock: Lock) -> None:
+                 lock: Lock, global_generators: bool) -> None:
         super().__init__(history, -1 if resumed is None else resumed.epochs_done)
         self._path, self._resumed, self._lock, self._held = path, resumed, lock, ExitStack()
+        self._global_generators = global_generators
         self._writer = HistoryWriter(path / HISTORY, history, board)
 
     @classmethod
     def open(cls, path: Path, epochs: int, config: Mapping[str, Any], *, device: str, resume: bool,
-             tensorboard: bool) -> "RunFolder":
+             tensorboard: bool, global_generators: bool) -> "RunFolder":
         """A folder for a new run, or with all that is needed to go on with the one in it.
 
         Raises:
@@ -92,7 +94,7 @@ class RunFolder(Run):
                 checkpoint, history = _read(path, epochs)
                 compare_config(path / CONFIG, settings)
             remove_leftovers(path)
-            run = cls(path, history, checkpoint, board, lock)
+            run = cls(path, history, checkpoint, board, lock, global_generators)
             held.callback(run._writer.close)
             run._held = held.pop_all()  # until the run is left
         return run
@@ -107,7 +109,8 @@ class RunFolder(Run):
         with refusing(self._path / CHECKPOINT, CheckpointError, "it must fit the session that is resumed",
                       "Make the session as that of the run was made, or start again in another folder"):
             load(self._resumed.session)
-            restore_random_state(self._resumed.random)
+            if self._global_generators:
+                restore_random_state(self._resumed.random)
         self._resumed = None  # its tensors may be large
 
     def append(self, record: dict[str, Any]) -> None:
@@ -118,7 +121,8 @@ class RunFolder(Run):
     def save(self, state: dict[str, Any]) -> None:
         self._lock.check()
         self._writer.sync()
-        Checkpoint.of(len(self.history), state, self._writer.checksum).save(self._path / CHECKPOINT)
+        Checkpoint.of(len(self.history), state, self._writer.checksum,
+                      self._global_generators).save(self._path / CHECKPOINT)
         super().save(state)
 
     def __str__(self) -> str:
