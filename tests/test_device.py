@@ -1,4 +1,4 @@
-"""Devices by their names, in Python and on the command line."""
+"""Devices by their names, in Python and on the command line; and other settings of the machine there."""
 
 from typing import Any
 
@@ -44,3 +44,10 @@ def test_a_memory_limit_that_is_none_is_wrong_usage(limit: str, tmp_path: Any) -
                  str(tmp_path / "out"), "--memory-limit", limit)
     assert result.exit_code == 2
     assert "--memory-limit" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["train", "audit", "demo"])
+def test_a_seed_that_no_generator_takes_is_wrong_usage(command: str) -> None:
+    result = run(command, "--seed", "9" * 30)
+    assert result.exit_code == 2
+    assert "--seed" in result.stderr

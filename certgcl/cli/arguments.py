@@ -21,6 +21,8 @@ from certgcl.declared import mapped_array
 
 _GRAPH = "a folder with x.npy and edge_index.npy (features stay on disk), an .npz or a .pt file"
 
+MAX_SEED = 2**63 - 1  # what generators of torch take
+
 JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 RunOption: TypeAlias = Annotated[Path | None, typer.Option(
     "--run", exists=True, file_okay=False, help="A folder of certgcl train: its encoder on its graph.")]
