@@ -9,6 +9,7 @@ from torch.nn import functional
 from certgcl.encoder import GCNWeights
 from certgcl.errors import DirectionError, GraphError
 from certgcl.graph import Graph
+from certgcl.values import FLOATS, INTEGERS, numbers, shown
 
 SMALLEST_NORM = 1e-12  # what torch.nn.functional.normalize divides shorter rows by
 
@@ -18,6 +19,10 @@ def compactness_directions(embeddings: Tensor) -> Tensor:
     Rows of (almost) zero norm are treated as ``torch.nn.functional.normalize`` does: divided by 1e-12, so that a zero
     row stays zero and says nothing about its own node.
     """
+    if not isinstance(embeddings, Tensor) or embeddings.is_nested or embeddings.is_meta or (
+            embeddings.layout != torch.strided or embeddings.dim() != 2 or embeddings.dtype not in FLOATS):
+        raise DirectionError(f"embeddings {shown(embeddings)}", "they are a dense matrix of floats, a row per node",
+                             "Pass what the encoder gives")
     count = embeddings.shape[0]
     if count < 2:
         raise GraphError(f"a graph with {count} node", "node compactness compares a node with others",
@@ -29,12 +34,9 @@ def compactness_directions(embeddings: Tensor) -> Tensor:
 def check_directions(directions: Any, graph: Graph, weights: GCNWeights) -> Tensor:
     """``(N, d)`` or ``(N, C, d)`` directions in the dtype and on the device of the weights."""
     width = weights.w2.shape[1]
-    try:
-        given = torch.as_tensor(directions)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DirectionError(f"directions of type {type(directions).__name__} ({error})", "they must be numbers",
-                             "Pass a tensor or an array") from error
-    if given.dtype.is_complex or given.dtype == torch.bool:
+    given = numbers(directions, "directions", "they must be numbers", "Pass a tensor or an array",
+                    error=DirectionError)
+    if given.dtype not in INTEGERS and given.dtype not in FLOATS:
         raise DirectionError(f"directions of dtype {given.dtype}", "they must be real numbers", "Pass floats")
     given = given.to(weights.w2)
     if given.dim() not in (2, 3) or given.shape[0] != graph.num_nodes or given.shape[-1] != width or not given.numel():

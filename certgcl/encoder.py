@@ -1,5 +1,6 @@
 """The two-layer GCN encoder: as a trainable module, and as the plain weights that every bound works on."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -20,10 +21,13 @@ from certgcl.layers.lookup import instance_dict
 from certgcl.layers.modules import check_call, check_unshadowed
 from certgcl.layers.trusted import TRUSTED, check_surroundings
 from certgcl.randomness import Drawing, generator_on
+from certgcl.values import FLOATS, WIDEST, floating, real, shown, usable_device, whole
+from certgcl.values import path as checked_path
 
 _FORMAT = "certgcl-weights-2"
 READINGS = ("given", "traced", "probed")
-ACTIVATIONS = ("relu", "leaky_relu", "prelu", "rrelu", "identity")
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "leaky_relu": nn.LeakyReLU, "prelu": nn.PReLU,
+                                           "rrelu": nn.RReLU, "identity": nn.Identity}
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +65,10 @@ class GCNWeights:
             raise EncoderError(f"reading={self.reading!r}", f"it is one of {', '.join(READINGS)}",
                                "Leave it out for weights of your own")
         for name, matrix in (("w1", self.w1), ("w2", self.w2)):
-            if not isinstance(matrix, Tensor) or matrix.dim() != 2 or not matrix.dtype.is_floating_point:
-                raise EncoderError(f"{name} {_described(matrix)}", "weights are floating-point matrices",
+            usable = isinstance(matrix, Tensor) and not (matrix.is_nested or matrix.is_meta)
+            if not usable or matrix.layout != torch.strided or matrix.dim() != 2 or matrix.dtype not in FLOATS or (
+                    not matrix.numel()):
+                raise EncoderError(f"{name} {_described(matrix)}", "weights are floating-point matrices that hold values",
                                    "Give w1 as (features, d1) and w2 as (d1, d2)")
         if self.w1.shape[1] != self.w2.shape[0]:
             raise EncoderError(f"w1 of shape {tuple(self.w1.shape)} and w2 of shape {tuple(self.w2.shape)}",
@@ -80,8 +86,10 @@ class GCNWeights:
         """One number becomes ``width`` of them; anything else must have that many already."""
         value = getattr(self, name)
         if isinstance(value, (int, float, np.number)):
-            value = self.w1.new_tensor(float(value))
-        if not isinstance(value, Tensor) or value.shape not in ((), (width,)):
+            value = self.w1.new_tensor(real(value, name, math.isfinite, "it is a finite number, or a tensor",
+                                            f"Give a tensor of shape ({width},)", error=EncoderError))
+        usable = isinstance(value, Tensor) and not value.is_nested and value.layout == torch.strided
+        if not usable or value.shape not in ((), (width,)):
             raise EncoderError(f"{name} {_described(value)}", f"it needs one value for all channels or one for each of "
                                f"{width}", f"Give a tensor of shape ({width},)")
         object.__setattr__(self, name, value.expand(width))
@@ -100,7 +108,7 @@ class GCNWeights:
 
     def save(self, path: str | Path) -> Path:
         """Write the weights to one ``.npz`` file (no pickle inside); returns its path."""
-        path = Path(path)
+        path = checked_path(path, error=EncoderError)
         if self.w1.dtype not in (torch.float16, torch.float32, torch.float64):
             raise EncoderError(f"weights of dtype {self.w1.dtype}", "a file holds float16, float32 or float64",
                                "Convert with weights.to(torch.float32)")
@@ -111,12 +119,14 @@ class GCNWeights:
     @classmethod
     def load(cls, path: str | Path) -> "GCNWeights":
         """Read weights written by :meth:`save`; a file that holds none raises ``EncoderError``."""
-        with refusing(Path(path), EncoderError, f"it must be a whole file in the format {_FORMAT}",
+        path = checked_path(path, error=EncoderError)
+        with refusing(path, EncoderError, f"it must be a whole file in the format {_FORMAT}",
                       "Write one with certgcl.read_encoder(model, graph).save(path)"):
-            meta, arrays = load_arrays(Path(path), _FORMAT, _TENSORS)
+            meta, arrays = load_arrays(path, _FORMAT, _TENSORS)
             return cls(**{name: torch.from_numpy(array) for name, array in arrays.items()}, reading=meta["reading"])
 
     def to(self, dtype: torch.dtype | None = None, device: torch.device | None = None) -> "GCNWeights":
+        dtype, device = floating(dtype, "dtype", EncoderError), usable_device(device, error=EncoderError)
         moved = {name: tensor.to(dtype=dtype, device=device) for name, tensor in self.named_tensors()}
         return GCNWeights(**moved, reading=self.reading)
 
@@ -131,6 +141,10 @@ class GCNWeights:
 
     def last_pre_activation(self, graph: Graph) -> Tensor:
         """``Â σ1(Â X W1 + b1) W2 + b2``, which σ2 makes the embeddings of, ``(N, d2)``."""
+        graph = Graph.of(graph)
+        if graph.num_features != self.w1.shape[0]:
+            raise EncoderError(f"{graph.num_features} features per node", f"the first layer takes {self.w1.shape[0]}",
+                               "Pass the graph the model was made for")
         hidden = self.activation1(graph.propagate(graph.project(self.w1)) + self.b1)
         return graph.propagate(hidden @ self.w2) + self.b2
 
@@ -156,16 +170,17 @@ class GCNEncoder(nn.Module):
     def __init__(self, in_channels: int, hidden_channels: int, out_channels: int,
                  activation: str | nn.Module = "relu", out_activation: str | nn.Module | None = "same") -> None:
         super().__init__()
-        for name, width in (("in_channels", in_channels), ("hidden_channels", hidden_channels),
-                            ("out_channels", out_channels)):
-            if isinstance(width, bool) or not isinstance(width, (int, np.integer)) or width < 1:
-                raise EncoderError(f"{name}={width!r}", "widths are positive integers", "Pass an int of at least 1")
         # Integers of numpy become plain ones, which torch's own checks of sizes expect.
-        in_channels, hidden_channels, out_channels = int(in_channels), int(hidden_channels), int(out_channels)
+        in_channels, hidden_channels, out_channels = (
+            whole(width, name, 1, f"widths are positive integers, at most {WIDEST}", "Pass an int of at least 1",
+                  most=WIDEST, error=EncoderError)
+            for name, width in (("in_channels", in_channels), ("hidden_channels", hidden_channels),
+                                ("out_channels", out_channels)))
         self.conv1 = GCNConv(in_channels, hidden_channels)
         self.conv2 = GCNConv(hidden_channels, out_channels)
         self.activation = _activation_module(activation)
-        self.out_activation = self.activation if out_activation == "same" else _activation_module(out_activation)
+        same = isinstance(out_activation, str) and out_activation == "same"
+        self.out_activation = self.activation if same else _activation_module(out_activation)
         for name, module, width in (("activation", self.activation, hidden_channels),
                                     ("out_activation", self.out_activation, out_channels)):
             if isinstance(module, nn.PReLU) and module.num_parameters not in (1, width):
@@ -223,7 +238,7 @@ TRUSTED.add_class(GCNEncoder)
 
 
 def _described(value: Any) -> str:
-    if isinstance(value, Tensor):
+    if isinstance(value, Tensor) and not value.is_nested:
         return f"of shape {tuple(value.shape)}, {value.dtype} on {value.device}"
     return f"of type {type(value).__name__}"
 
@@ -231,16 +246,9 @@ def _described(value: Any) -> str:
 def _activation_module(activation: str | nn.Module | None) -> nn.Module:
     if isinstance(activation, nn.Module):
         return activation
-    match activation:
-        case "relu":
-            return nn.ReLU()
-        case "leaky_relu":
-            return nn.LeakyReLU()
-        case "prelu":
-            return nn.PReLU()
-        case "rrelu":
-            return nn.RReLU()
-        case "identity" | None:
-            return nn.Identity()
-    raise EncoderError(f"activation {activation!r}", f"names are {', '.join(ACTIVATIONS)}",
+    if activation is None:
+        return nn.Identity()
+    if isinstance(activation, str) and activation in ACTIVATIONS:
+        return ACTIVATIONS[activation]()
+    raise EncoderError(f"activation {shown(activation)}", f"names are {', '.join(ACTIVATIONS)}",
                        "Pass one of them or a module such as nn.PReLU(channels)")

@@ -223,8 +223,8 @@ def test_one_node_is_enough_for_a_linear_bound(encoder: GCNEncoder) -> None:
     (torch.tensor([[1.0] * 3] * 4 + [[torch.nan] * 3] * 2), "NaN or infinite direction at node 4"),
     (torch.full((6, 2, 3), torch.inf), "NaN or infinite direction at node 0"),
     (torch.ones(6, 3, dtype=torch.complex64), "dtype torch.complex64"),
-    ("up", "directions of type str"),
-    (None, "directions of type NoneType"),
+    ("up", "directions='up'"),
+    (None, "directions=None"),
 ])
 def test_directions_must_fit(encoder: GCNEncoder, graph: Graph, directions: Any, message: str) -> None:
     with pytest.raises(DirectionError, match=message):

@@ -159,7 +159,7 @@ W1, W2 = torch.ones(5, 4), torch.ones(4, 3)
     ((W1, 0.0, 0.0, W2, torch.zeros(4), 0.0), r"b2 of shape \(4,\).*each of 3"),
     ((W1, 0.0, 0.0, W2, 0.0, None), "slope2 of type NoneType"),
     ((W1, torch.zeros(4).double(), 0.0, W2, 0.0, 0.0), r"b1 .*float64 .*w1 .*float32.*b1\.to\(w1\)"),
-    ((W1, 0.0, 0.0, W2.to("meta"), 0.0, 0.0), "w2 .*meta beside w1 .*cpu"),
+    ((W1, 0.0, 0.0, W2.to("meta"), 0.0, 0.0), "w2 .*meta.*hold values"),
 ])
 def test_weights_must_fit_each_other(tensors: tuple[Any, ...], message: str) -> None:
     with pytest.raises(EncoderError, match=message):
