@@ -9,6 +9,7 @@ from typing import Any
 
 from certgcl.datasets.catalogue import DatasetInfo, Protocol, find_dataset
 from certgcl.errors import InputError
+from certgcl.values import flag, shown
 
 # -- the tables, one column per graph --------------------------------------------------------------
 
@@ -134,10 +135,10 @@ def get(method: str, dataset: str, *, fast: bool = False) -> Preset:
     Args:
         fast: fewer epochs, anchors and channels, for two CPU cores. Embedded graphs are small and stay as they are.
     """
-    name = str(method).lower()
+    name = method.lower() if isinstance(method, str) else ""
     if name not in METHODS:
-        raise InputError(f"method {method!r}", f"presets are for {', '.join(METHODS)}", "Pick one")
-    info = find_dataset(dataset)
+        raise InputError(f"method {shown(method)}", f"presets are for {', '.join(METHODS)}", "Pick one")
+    info, fast = find_dataset(dataset), flag(fast, "fast")
     if info.kind == "embedded":
         return _embedded(name, info)
     preset = _from_tables(name, info)

@@ -9,6 +9,8 @@ from torch_geometric.utils import remove_self_loops, to_undirected
 from certgcl.datasets.catalogue import DATASETS, DatasetInfo, dataset_names, find_dataset
 from certgcl.datasets.embedded import EMBEDDED
 from certgcl.datasets.paper import read, row_normalised
+from certgcl.errors import DatasetError
+from certgcl.values import path
 
 
 def load_dataset(name: str, root: str | Path | None = None) -> Data:
@@ -27,9 +29,10 @@ def load_dataset(name: str, root: str | Path | None = None) -> Data:
     ``WikiCS/raw``. Nothing is written there.
     """
     info = find_dataset(name)
+    folder = None if root is None else path(root, "root", DatasetError).expanduser()
     if info.kind == "embedded":
         return _simple(*EMBEDDED[info.name]())
-    raw = read(info, None if root is None else Path(root).expanduser())
+    raw = read(info, folder)
     data = _simple(row_normalised(raw.x), raw.edge_index, raw.y)
     if info.protocol == "public":
         for mask in ("train_mask", "val_mask", "test_mask"):

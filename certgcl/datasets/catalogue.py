@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from certgcl.errors import DatasetError
+from certgcl.values import shown
 
+LONGEST = 100  # characters of a name that others are compared with
 Protocol: TypeAlias = Literal["public", "random-10-10-80"]
 
 
@@ -85,9 +87,9 @@ def dataset_names() -> list[str]:
 def find_dataset(name: str) -> DatasetInfo:
     """What is known of the graph of that name; upper and lower case are alike."""
     by_lower = {known.lower(): info for known, info in DATASETS.items()}
-    asked = str(name).lower()
+    asked = name.lower() if isinstance(name, str) else ""
     if asked not in by_lower:
-        near = difflib.get_close_matches(asked, by_lower, n=1)
-        raise DatasetError(f"dataset {name!r}", f"datasets are {', '.join(DATASETS)}",
+        near = difflib.get_close_matches(asked[:LONGEST], by_lower, n=1)
+        raise DatasetError(f"dataset {shown(name)}", f"datasets are {', '.join(DATASETS)}",
                            f"Did you mean {by_lower[near[0]].name!r}?" if near else "Pick one")
     return by_lower[asked]

@@ -1,6 +1,5 @@
 """What may be evaluated: the checks behind :func:`certgcl.evaluate`, each with the way out in its message."""
 
-import operator
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -9,9 +8,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from certgcl.errors import EvaluationError
+from certgcl.values import first_line, is_whole, items, seed, shown, whole
 
 Masks: TypeAlias = Data | Sequence[Any] | None
 
+MOST_SEEDS = 100_000
 _MASKS = ("train", "val", "test")
 
 
@@ -50,13 +51,17 @@ def check_labels(y: Any, nodes: int) -> np.ndarray:
 
 def check_seeds(seeds: Any) -> tuple[int, ...]:
     """``seeds`` one by one; a number n stands for 0 … n - 1."""
-    try:
-        chosen = tuple(map(operator.index, seeds)) if np.iterable(seeds) else tuple(range(operator.index(seeds)))
-    except TypeError:
-        chosen = ()
-    if not chosen or min(chosen) < 0 or len(set(chosen)) < len(chosen):
-        raise EvaluationError(f"seeds={seeds!r}", "seeds are a positive number of them, or distinct integers from 0 on",
-                              "Try seeds=5")
+    rule, remedy = (f"seeds are a number of them, from 1 to {MOST_SEEDS}, or distinct integers from 0 on",
+                    "Try seeds=5")
+    if is_whole(seeds):
+        return tuple(range(whole(seeds, "seeds", 1, rule, remedy, most=MOST_SEEDS, error=EvaluationError)))
+    listed = list(seeds) if isinstance(seeds, range) and len(seeds) <= MOST_SEEDS else seeds
+    if isinstance(seeds, (np.ndarray, Tensor)):
+        listed = as_array(seeds, "seeds").tolist()
+    chosen = tuple(seed(each, "seeds", EvaluationError) for each in
+                   items(listed, "seeds", rule, remedy, error=EvaluationError))
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise EvaluationError(f"seeds={shown(seeds)}", rule, remedy)
     return chosen
 
 
@@ -66,7 +71,8 @@ def masked_nodes(masks: Masks, nodes: int) -> tuple[np.ndarray, np.ndarray, np.n
     remedy = "Pass masks=data, or masks=(train, validation, test)"
     if masks is None:
         raise EvaluationError("no masks", rule, remedy)
-    parts = [masks.get(f"{name}_mask") for name in _MASKS] if isinstance(masks, Data) else list(masks)
+    parts = [masks.get(f"{name}_mask") for name in _MASKS] if isinstance(masks, Data) else list(
+        items(masks, "masks", rule, remedy, error=EvaluationError))
     if len(parts) != len(_MASKS):
         raise EvaluationError(f"{len(parts)} masks", rule, remedy)
     arrays = []
@@ -94,6 +100,6 @@ def as_array(value: Any, name: str) -> np.ndarray:
             value = value.detach().cpu()
             value = (value.double() if value.is_floating_point() else value).numpy()  # numpy has no bfloat16
         return np.asarray(value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise EvaluationError(f"{name} of type {type(value).__name__} ({error})", "only dense arrays can be used",
-                              "Pass a tensor or an array") from error
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise EvaluationError(f"{name} of type {type(value).__name__} ({first_line(error)})",
+                              "only dense arrays can be used", "Pass a tensor or an array") from error

@@ -10,6 +10,7 @@ from certgcl.errors import EvaluationError
 from certgcl.evaluation.inputs import Masks, check_embeddings, check_labels, check_seeds
 from certgcl.evaluation.protocols import PROTOCOLS
 from certgcl.out_of_memory import SMALLER, told_when_out_of_memory
+from certgcl.values import items, real, shown
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,17 @@ class Evaluation:
     protocol: str
     micro: tuple[float, ...]
     macro: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.protocol, str):
+            raise EvaluationError(f"protocol {shown(self.protocol)}", "it is a name", "Use certgcl.evaluate")
+        rule, remedy = "values are shares from 0 to 1, as many of each and at least one", "Use certgcl.evaluate"
+        for name in ("micro", "macro"):
+            given = items(getattr(self, name), name, rule, remedy, error=EvaluationError)
+            object.__setattr__(self, name, tuple(real(value, name, lambda share: 0 <= share <= 1, rule, remedy,
+                                                      error=EvaluationError) for value in given))
+        if not self.micro or len(self.micro) != len(self.macro):
+            raise EvaluationError(f"{len(self.micro)} and {len(self.macro)} values", rule, remedy)
 
     @property
     def micro_mean(self) -> float:
@@ -47,6 +59,10 @@ class Evaluation:
     @classmethod
     def pooled(cls, evaluations: Sequence["Evaluation"]) -> "Evaluation":
         """The values of several evaluations in their order: of several trained encoders, say."""
+        rule, remedy = "they are a list of Evaluation", "Use certgcl.evaluate"
+        if not all(isinstance(one, Evaluation) for one in items(evaluations, "evaluations", rule, remedy,
+                                                                error=EvaluationError)):
+            raise EvaluationError(f"evaluations={shown(evaluations)}", rule, remedy)
         protocols = {evaluation.protocol for evaluation in evaluations}
         if len(protocols) != 1:
             raise EvaluationError(f"{len(evaluations)} evaluations under {sorted(protocols)}",
@@ -93,8 +109,8 @@ def evaluate(embeddings: Any, y: Any, protocol: str = "random-10-10-80", *, mask
 
         certgcl.evaluate(z, data.y, "public", masks=data)
     """
-    if protocol not in PROTOCOLS:
-        raise EvaluationError(f"protocol {protocol!r}", f"protocols are {', '.join(PROTOCOLS)}", "Pick one")
+    if not isinstance(protocol, str) or protocol not in PROTOCOLS:
+        raise EvaluationError(f"protocol {shown(protocol)}", f"protocols are {', '.join(PROTOCOLS)}", "Pick one")
     x = check_embeddings(embeddings)
     scores = PROTOCOLS[protocol](x, check_labels(y, len(x)), masks, check_seeds(seeds))
     return Evaluation(protocol, tuple(micro for micro, _ in scores), tuple(macro for _, macro in scores))
