@@ -68,7 +68,8 @@ class GCNWeights:
             usable = isinstance(matrix, Tensor) and not (matrix.is_nested or matrix.is_meta)
             if not usable or matrix.layout != torch.strided or matrix.dim() != 2 or matrix.dtype not in FLOATS or (
                     not matrix.numel()):
-                raise EncoderError(f"{name} {_described(matrix)}", "weights are floating-point matrices that hold values",
+                raise EncoderError(f"{name} {_described(matrix)}",
+                                   "weights are floating-point matrices that hold values",
                                    "Give w1 as (features, d1) and w2 as (d1, d2)")
         if self.w1.shape[1] != self.w2.shape[0]:
             raise EncoderError(f"w1 of shape {tuple(self.w1.shape)} and w2 of shape {tuple(self.w2.shape)}",

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import inf
 from typing import Literal, get_args
 
 import torch
@@ -26,6 +25,7 @@ from certgcl.graph import Graph, GraphLike
 from certgcl.kept import stamp
 from certgcl.reading import ModelLike, Reading, read_encoder
 from certgcl.reproducible import PART, one_thread, packed
+from certgcl.values import INTEGERS, LARGEST, choice, numbers, real, shown
 
 Views = Literal["one", "both"]
 
@@ -243,8 +243,7 @@ def _check(lower: Tensor, nominal: Tensor, rounding: Tensor, anchors: Tensor, bo
 
 
 def _check_views(views: Views, view: GraphLike | None, bound: BoundMethod) -> None:
-    if views not in get_args(Views):
-        raise InputError(f"views={views!r}", "it is 'one' or 'both'", "Leave it out for one")
+    choice(views, "views", get_args(Views))
     if views == "one":
         return
     if view is not None:
@@ -256,17 +255,16 @@ def _check_views(views: Views, view: GraphLike | None, bound: BoundMethod) -> No
 
 
 def _precision(dtype: torch.dtype) -> torch.dtype:
-    if dtype not in (torch.float32, torch.float64):
-        raise InputError(f"dtype={dtype!r}", "bounds are computed in torch.float32 or torch.float64",
+    if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
+        raise InputError(f"dtype={shown(dtype)}", "bounds are computed in torch.float32 or torch.float64",
                          "Leave it out for float64")
     return dtype
 
 
 def _limit(memory_limit: int) -> int:
-    if isinstance(memory_limit, bool) or not isinstance(memory_limit, (int, float)) or not 0 < memory_limit < inf:
-        raise InputError(f"memory_limit={memory_limit!r}", "it is a positive number of bytes",
-                         "Try 4 * 1024**3, or leave it out for three quarters of what is free")
-    return int(memory_limit)
+    limit = real(memory_limit, "memory_limit", lambda given: given > 0, "it is a positive number of bytes",
+                 "Try 4 * 1024**3, or leave it out for three quarters of what is free")
+    return max(1, int(min(limit, LARGEST // 2)))
 
 
 def check_anchors(nodes: Tensor | Sequence[int] | None, graph: Graph) -> Tensor:
@@ -274,22 +272,19 @@ def check_anchors(nodes: Tensor | Sequence[int] | None, graph: Graph) -> Tensor:
     device = graph.col.device
     if nodes is None:
         return torch.arange(graph.num_nodes, device=device)
-    try:
-        anchors = torch.as_tensor(nodes, device=device)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"nodes={nodes!r} ({error})", "they must be node numbers or a mask over all nodes",
-                         "Leave out for all") from error
+    anchors = numbers(nodes, "nodes", "they must be node numbers or a mask over all nodes", "Leave out for all",
+                      device=device)
     if anchors.dtype == torch.bool and anchors.shape == (graph.num_nodes,):
         anchors = anchors.nonzero()[:, 0]
-    whole = not (anchors.dtype.is_floating_point or anchors.dtype.is_complex or anchors.dtype == torch.bool)
-    if anchors.dim() != 1 or not whole or not anchors.numel():
+    if anchors.dim() != 1 or anchors.dtype not in INTEGERS or not anchors.numel():
         raise InputError(f"nodes of dtype {anchors.dtype} and shape {tuple(anchors.shape)}",
                          "they must be a non-empty list of node numbers or a mask over all nodes", "Leave out for all")
+    anchors = anchors.long()
     if int(anchors.min()) < 0 or int(anchors.max()) >= graph.num_nodes:
         outside = anchors[(anchors < 0) | (anchors >= graph.num_nodes)]
-        raise InputError(f"node {int(outside[0])}", f"nodes are numbered 0 to {graph.num_nodes - 1}", "Mend the list")
+        raise InputError(f"node {int(outside[0])}", f"nodes are numbered 0 to {graph.num_nodes - 1}", "Fix the list")
     distinct, count = torch.unique(anchors, return_counts=True)
     if distinct.numel() != anchors.numel():
         raise InputError(f"node {int(distinct[count > 1][0])} listed {int(count[count > 1][0])} times",
                          "every anchor is bounded once", "Use torch.unique")
-    return anchors.long().clone()  # the caller's own may change
+    return anchors.clone()  # the caller's own may change
