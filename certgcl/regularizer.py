@@ -17,11 +17,13 @@ from certgcl.errors import InputError
 from certgcl.graph import Graph, GraphLike
 from certgcl.out_of_memory import LESS_AT_A_TIME, told_when_out_of_memory
 from certgcl.reading import ModelLike, encoder_of, traced
-from certgcl.schedules import Ramp, value_at
+from certgcl.schedules import Ramp, check_epoch, value_at
+from certgcl.values import FLOATS, items, real, shown, whole
 
 ViewLike: TypeAlias = GraphLike | Tensor
 """A view: a graph with the same nodes, or its ``edge_index``."""
 
+LARGEST_SCALE = 1e6  # far beyond what any loss can tell apart
 BUDGET_STEPS = 20  # a ramp of the drop rate goes up in so many steps, for the budgets are prepared anew at each
 
 
@@ -76,19 +78,27 @@ class CompactnessRegularizer:
 
     def __post_init__(self) -> None:
         get_method(self.method)
-        if self.budget is not None and not isinstance(self.budget, Ramp):
+        if isinstance(self.budget, Ramp):
+            for rate in (self.budget.first, self.budget.last):
+                real(rate, "budget", lambda rate: 0 <= rate < 1, "a ramp of the budget is one of drop rates, from 0 to "
+                     "below 1", "Try Ramp(0.4, length=100)")
+        elif self.budget is not None:
             fixed = EdgeDropBudget.of(self.budget)
             if not isinstance(self.budget, (int, float)):
                 object.__setattr__(self, "budget", fixed)  # lists and tensors may change
+        share = "it is a share of the loss, between 0 and 1"
         for kappa in (self.kappa.first, self.kappa.last) if isinstance(self.kappa, Ramp) else (self.kappa,):
-            if not 0 <= kappa <= 1:
-                raise InputError(f"kappa {kappa!r}", "it is a share of the loss, between 0 and 1", "Try 0.4")
-        if self.anchors != -1 and (isinstance(self.anchors, bool) or self.anchors < 1):
-            raise InputError(f"anchors={self.anchors!r}", "it is a number of nodes, or -1 for all", "Try 256")
-        if self.scale is not None and not 0 < self.scale < float("inf"):
-            raise InputError(f"scale {self.scale!r}", "it must be positive", "Try 2.5, or None for no scaling")
-        if isinstance(self.every, bool) or not isinstance(self.every, int) or self.every < 1:
-            raise InputError(f"every={self.every!r}", "it is a number of epochs, at least 1", "Try 1")
+            real(kappa, "kappa", lambda kappa: 0 <= kappa <= 1, share, "Try 0.4")
+        anchors = whole(self.anchors, "anchors", -1, "it is a number of nodes, or -1 for all", "Try 256")
+        if anchors == 0:
+            raise InputError("anchors=0", "it is a number of nodes, or -1 for all", "Try 256")
+        scale = None if self.scale is None else real(
+            self.scale, "scale", lambda scale: 0 < scale <= LARGEST_SCALE,
+            f"it must be positive, at most {LARGEST_SCALE:g}", "Try 2.5, or None for no scaling")
+        every = whole(self.every, "every", 1, "it is a number of epochs, at least 1", "Try 1")
+        plain = {"anchors": anchors, "scale": scale, "every": every}  # numbers of numpy become Python's
+        for name, value in plain.items() if isinstance(self.kappa, Ramp) else {**plain, "kappa": float(self.kappa)}.items():
+            object.__setattr__(self, name, value)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as JSON can hold them; a bound or budget that is neither name nor number becomes text."""
@@ -99,13 +109,17 @@ class CompactnessRegularizer:
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> "CompactnessRegularizer":
         """A regularizer from :meth:`to_dict`; what it could only write as text is refused."""
-        given: dict[str, Any] = {name: Ramp(**value["ramp"]) if isinstance(value, Mapping) else value
+        known = [setting.name for setting in fields(cls) if setting.init]
+        rule, remedy = f"settings are a dict with some of {', '.join(known)}", "Pass what to_dict gives"
+        if not isinstance(settings, Mapping) or not all(isinstance(name, str) and name in known for name in settings):
+            raise InputError(f"settings={shown(settings)}", rule, remedy)
+        given: dict[str, Any] = {name: _ramp(value) if isinstance(value, Mapping) else value
                                  for name, value in settings.items()}
         return cls(**given)
 
     def at(self, epoch: int) -> "CompactnessRegularizer":
         """Move the schedules to an epoch."""
-        self._step.epoch = epoch
+        self._step.epoch = check_epoch(epoch)
         return self
 
     @property
@@ -142,7 +156,7 @@ class CompactnessRegularizer:
         graph = Graph.of(graph).private()
         views = graph.view(view1), graph.view(view2)
         weights = _weights(encoder, graph)
-        z1, z2 = embeddings or (weights.embed(views[0]), weights.embed(views[1]))
+        z1, z2 = _pair(tuple(map(weights.embed, views)) if embeddings is None else embeddings, weights)
         method = get_method(self.method)
         if isinstance(method, PrintedScore):
             method = replace(method, at=views)
@@ -157,10 +171,14 @@ class CompactnessRegularizer:
 
     def combine(self, infonce: Tensor) -> Tensor:
         """``(1 - κ) InfoNCE + κ`` times the term of the last call, which is then forgotten."""
-        term, self._step.term = self._step.term, None
+        term = self._step.term
         if term is None:
             raise InputError("combine before a call", "there is no term to combine with",
                              "Call the regularizer with encoder, graph and views first")
+        if not isinstance(infonce, Tensor) or infonce.is_nested or infonce.numel() != 1 or (
+                infonce.dtype not in FLOATS or infonce.is_meta or infonce.layout != torch.strided):
+            raise InputError(f"infonce={shown(infonce)}", "it is the loss, a tensor of one number", "Pass its mean")
+        self._step.term = None
         return (1 - self.share) * infonce + self.share * term
 
     def drops_on(self, graph: Graph) -> AdmissibleDrops:
@@ -198,6 +216,28 @@ class CompactnessRegularizer:
             raise InputError("budget None", "a regularizer of one's own loop needs to know which drops are admissible",
                              "Pass budget=0.4 for a drop rate, an int, or an EdgeDropBudget")
         return EdgeDropBudget.of(self.budget)
+
+
+def _ramp(settings: Mapping[str, Any]) -> Ramp:
+    """A ramp from its settings under the name ``ramp``."""
+    ramp = settings.get("ramp")
+    names = [setting.name for setting in fields(Ramp)]
+    if not isinstance(ramp, Mapping) or "last" not in ramp or not all(
+            isinstance(name, str) and name in names for name in ramp):
+        raise InputError(f"a schedule {shown(settings)}", f"it is a dict of ramp with {', '.join(names)}",
+                         "Pass what to_dict gives")
+    return Ramp(**ramp)
+
+
+def _pair(embeddings: Any, weights: GCNWeights) -> tuple[Tensor, Tensor]:
+    """The embeddings of two views, as the encoder gives them."""
+    rule, remedy = "they are those of both views, as the encoder gives them", "Leave them out to have them computed"
+    given = items(embeddings, "embeddings", rule, remedy)
+    if len(given) != 2 or not all(isinstance(z, Tensor) and not z.is_nested and z.dtype == weights.w1.dtype and
+                                  z.device == weights.w1.device and z.layout == torch.strided and z.dim() == 2
+                                  for z in given) or given[0].shape != given[1].shape:
+        raise InputError(f"embeddings={shown(embeddings)}", rule, remedy)
+    return given[0], given[1]
 
 
 def _weights(encoder: ModelLike, graph: Graph) -> GCNWeights:
