@@ -20,6 +20,7 @@ from certgcl.out_of_memory import told_when_out_of_memory
 from certgcl.question import check_anchors
 from certgcl.reading import ModelLike, Reading, read_encoder
 from certgcl.search import ReceptiveField, Search
+from certgcl.values import flag, items, shown
 from certgcl.words import percent
 
 _RULE = "there is one integer or string class for each of {} nodes"
@@ -40,6 +41,15 @@ class CertifiedAccuracy:
     correct: Tensor
     certified: Tensor
     broken: Tensor
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "correct", "certified", "broken"):
+            value = getattr(self, name)
+            kinds = INTEGERS if name == "nodes" else {torch.bool}
+            if not isinstance(value, Tensor) or value.is_nested or value.is_meta or value.layout != torch.strided or (
+                    value.dim() != 1 or value.dtype not in kinds or value.shape != self.nodes.shape):
+                raise InputError(f"{name} {shown(value)}", "there are node numbers, and three masks of their length",
+                                 "Use certgcl.certified_accuracy")
 
     @property
     def clean(self) -> float:
@@ -91,7 +101,7 @@ def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: A
         probe = LogisticRegression().fit(embeddings[train], y[train])
         print(certgcl.certified_accuracy(encoder, probe, data, data.y, budgets=0.2, nodes=test))
     """
-    graph = Graph.of(graph).private()
+    graph, search = Graph.of(graph).private(), flag(search, "search")
     weights = read_encoder(model, graph, reading, budgets=budgets)
     exact, drops, anchors = weights.to(torch.float64), EdgeDropBudget.of(budgets).on(graph), check_anchors(nodes, graph)
     with torch.no_grad():
@@ -132,6 +142,10 @@ def certified_accuracy_curve(model: ModelLike, classifier: Any, graph: GraphLike
     """
     graph = Graph.of(graph).private()
     weights = read_encoder(model, graph, reading)
+    for budget in items(budgets, "budgets", "they are a list of drop rates or numbers of edges", "Try (0.1, 0.2)"):
+        if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer, np.floating)):
+            raise InputError(f"budget {shown(budget)}", "a curve is over drop rates or numbers of edges",
+                             "Use certified_accuracy for other budgets")
     return {budget: certified_accuracy(weights, classifier, graph, y, budget, nodes=nodes, method=method, search=search)
             for budget in budgets}
 
