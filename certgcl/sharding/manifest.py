@@ -24,6 +24,7 @@ from certgcl.ordering import nearby_order
 from certgcl.question import Question
 from certgcl.reproducible import arithmetic
 from certgcl.strict_json import read_sealed
+from certgcl.values import choice, is_whole, items, shown, whole
 
 MANIFEST, NODES = "manifest.json", "nodes.npy"
 ARITHMETIC = "arithmetic"  # the part that reproducible shards alone have
@@ -56,11 +57,11 @@ class ShardPlan:
         """
         count = len(anchors)
         shards = -(-count // _NODES_PER_SHARD) if shards is None else shards
-        if isinstance(shards, bool) or not isinstance(shards, int) or not 1 <= shards <= count:
-            raise InputError(f"shards={shards!r} for {count} anchors", "a shard has at least one anchor",
+        if not is_whole(shards) or not 1 <= int(shards) <= count:
+            raise InputError(f"shards={shown(shards)} for {count} anchors", "a shard has at least one anchor",
                              f"Give a number from 1 to {count}, or none")
-        if order not in ("near", "given"):
-            raise InputError(f"order={order!r}", "orders are 'near' and 'given'", "Pick one")
+        shards = int(shards)
+        choice(order, "order", ("near", "given"))
         if order == "near":
             rank = torch.argsort(nearby_order(graph))
             anchors = anchors[torch.argsort(rank[anchors])]
@@ -77,14 +78,21 @@ class ShardPlan:
 
     def choose(self, only: Sequence[int] | None = None, worker: tuple[int, int] | None = None) -> list[int]:
         """The shards in ``only`` (all by default) that worker k of n does: those with ``shard % n == k``."""
-        chosen = range(self.shards) if only is None else only
-        for shard in chosen:
-            if shard not in range(self.shards):
-                raise InputError(f"shard {shard!r}", f"shards are numbered 0 to {self.shards - 1}", "Mend the list")
-        k, n = (0, 1) if worker is None else worker
+        numbered = f"shards are numbered 0 to {self.shards - 1}"
+        listed = list(only) if isinstance(only, range) and len(only) <= self.shards else only
+        chosen = range(self.shards) if listed is None else tuple(
+            whole(shard, "shard", 0, numbered, "Fix the list", most=self.shards - 1)
+            for shard in items(listed, "only", f"it is a list of shards, and {numbered}", "Leave it out for all"))
+        if len(set(chosen)) < len(chosen):
+            raise InputError(f"only={shown(only)}", "every shard is done once", "Fix the list")
+        rule = "workers are numbered from 0, as torchrun's RANK: k of n"
+        numbers = (0, 1) if worker is None else items(worker, "worker", rule, "Pass (0, 2) for the first of two")
+        if len(numbers) != 2 or not all(map(is_whole, numbers)):
+            raise InputError(f"worker={shown(worker)}", rule, "Pass (0, 2) for the first of two")
+        k, n = map(int, numbers)
         if not 0 <= k < n:
-            raise InputError(f"worker {k} of {n}", "workers are numbered from 0, as torchrun's RANK",
-                             f"The last of {n} is {n - 1}" if n > 0 else "There is at least one")
+            raise InputError(f"worker {shown(k)} of {shown(n)}", rule,
+                             f"The last of {shown(n)} is {shown(n - 1)}" if n > 0 else "There is at least one")
         return [shard for shard in chosen if shard % n == k]
 
 
@@ -149,6 +157,8 @@ class Manifest:
         with _reading(folder) as path:
             content = read_sealed(path, _FORMAT)
             manifest = cls({name: Part(**part) for name, part in content["parts"].items()}, int(content["shards"]))
+            if manifest.shards < 1:
+                raise ValueError(f"{manifest.shards} shards")
             if content["fingerprint"] != manifest.fingerprint:
                 raise ValueError("another fingerprint")
         return manifest

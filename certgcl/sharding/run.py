@@ -26,6 +26,7 @@ from certgcl.question import Question
 from certgcl.reading import ModelLike, Reading
 from certgcl.sharding.manifest import MANIFEST, Manifest, ShardOrder, ShardPlan
 from certgcl.sharding.pace import Pace
+from certgcl.values import callback, path
 
 MERGED = "certificate.npz"
 
@@ -99,6 +100,8 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
         run = certgcl.certify_shards(encoder, data, 2, "out")
         certificate = certgcl.merge_shards("out")
     """
+    folder = path(out, "out", ShardError)
+    callback(progress, "progress")
     if directions is not None and view is not None:
         raise InputError("directions= beside view=", "a view is where the directions of compactness come from",
                          "Leave one out")
@@ -107,7 +110,7 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
                                         reading=reading)
     else:
         question = Question.linear(model, graph, budgets, directions, method=method, dtype=dtype, reading=reading)
-    folder, anchors = Path(out), question.anchors(nodes)
+    anchors = question.anchors(nodes)
     there = Manifest.read(folder) if (folder / MANIFEST).exists() else None
     if shards is None and there is not None:
         shards = there.shards
@@ -205,7 +208,7 @@ def merge_shards(out: str | Path) -> Certificate:
         ShardError: shards are missing, damaged, or made for another question; all are named.
         LockedError: another process is merging them at this moment.
     """
-    folder = Path(out)
+    folder = path(out, "out", ShardError)
     manifest = Manifest.read(folder)
     with locked(folder, MERGED, what=f"{folder / MERGED}", needed=False):
         return _merged(folder, manifest)
@@ -246,10 +249,10 @@ def _notes(manifest: Manifest, shard: int) -> dict[str, Any]:
 
 
 def _load(folder: Path, manifest: Manifest, shard: int) -> Certificate:
-    path = folder / manifest.file_name(shard)
-    certificate, notes = Certificate.load_with_notes(path)
+    file = folder / manifest.file_name(shard)
+    certificate, notes = Certificate.load_with_notes(file)
     if notes != _notes(manifest, shard) or not manifest.is_about(certificate):
-        raise ShardError(f"{path} with the answer to another question", "a shard belongs to its manifest",
+        raise ShardError(f"{file} with the answer to another question", "a shard belongs to its manifest",
                          "Certify again")
     return certificate
 
