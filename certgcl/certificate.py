@@ -12,6 +12,8 @@ from certgcl import certificate_file
 from certgcl.certificate_checks import check_certificate
 from certgcl.errors import CertificateError
 from certgcl.evidence import Evidence, differences
+from certgcl.values import INTEGERS, numbers, shown, whole
+from certgcl.values import path as checked_path
 from certgcl.words import percent, spread
 
 if TYPE_CHECKING:
@@ -111,6 +113,7 @@ class Certificate:
 
     def witness(self, node: int) -> Tensor:
         """The edges, ``(2, k)``, without which ``w · z`` of a node is its ``upper``."""
+        node = whole(node, "node", 0, "it is the number of a node", "Pass an int", error=CertificateError)
         place = (self.nodes == node).nonzero()[:, 0]
         if self.witnesses is None or not len(place):
             raise CertificateError(f"a witness of node {node}", "this certificate has none",
@@ -146,8 +149,9 @@ class Certificate:
 
         Parts of different questions, by what they are about, and parts that cannot be certificates are refused.
         """
-        if not parts:
-            raise CertificateError("no certificates", "there is at least one to join", "Pass the parts")
+        if not isinstance(parts, (list, tuple)) or not parts or not all(isinstance(part, cls) for part in parts):
+            raise CertificateError(f"parts={shown(parts)}", "they are a list of certificates, at least one",
+                                   "Pass [first, second]")
         first = parts[0]
         for part in parts:
             _check_same_question(first, part)
@@ -165,17 +169,33 @@ class Certificate:
 
     def at(self, positions: Tensor) -> "Certificate":
         """The certificate of the anchors at some positions in ``nodes``, in that order; or of those in a mask."""
+        positions = self._positions(positions)
         chosen: dict[str, Any] = {name: getattr(self, name)[positions] for name in _PER_ANCHOR}
         if self.upper is not None and self.witnesses is not None:
             places = torch.arange(len(self.nodes), device=self.nodes.device)[positions].tolist()
             chosen |= {"upper": self.upper[positions], "witnesses": tuple(self.witnesses[place] for place in places)}
         return replace(self, **chosen)
 
+    def _positions(self, positions: Any) -> Tensor:
+        """Places in ``nodes``, each once; a mask becomes those where it is true."""
+        count = len(self.nodes)
+        rule = f"they are distinct positions from 0 to {count - 1}, or a mask over all"
+        given = numbers(positions, "positions", rule, "Pass a tensor", error=CertificateError, device=self.nodes.device)
+        if given.dtype == torch.bool and given.shape == (count,):
+            given = given.nonzero()[:, 0]
+        if given.dim() != 1 or given.dtype not in INTEGERS or not given.numel():
+            raise CertificateError(f"positions {shown(positions)}", rule, "Pass a tensor of at least one")
+        given = given.long()
+        if int(given.min()) < 0 or int(given.max()) >= count or len(given.unique()) < len(given):
+            raise CertificateError(f"positions from {int(given.min())} to {int(given.max())}, {len(given)} of them",
+                                   rule, "Leave out those that are no anchors, or come twice")
+        return given
+
     def save(self, path: str | Path, notes: Mapping[str, Any] | None = None) -> Path:
         """Write everything to one ``.npz`` file (no pickle inside), with JSON ``notes`` if any; returns its path."""
-        path = Path(path)
+        path = checked_path(path, error=CertificateError)
         check_certificate(self)
-        certificate_file.write(self, path, notes or {})
+        certificate_file.write(self, path, {} if notes is None else notes)
         return path
 
     @classmethod
@@ -190,7 +210,8 @@ class Certificate:
     @classmethod
     def load_with_notes(cls, path: str | Path) -> tuple["Certificate", dict[str, Any]]:
         """The same, with the notes it was saved with."""
-        fields, notes = certificate_file.read(Path(path))
+        path = checked_path(path, error=CertificateError)
+        fields, notes = certificate_file.read(path)
         certificate = cls(**fields)
         check_certificate(certificate, f"{path} with ")
         return certificate, notes

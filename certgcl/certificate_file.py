@@ -16,6 +16,7 @@ from torch import Tensor
 from certgcl.errors import CertificateError
 from certgcl.evidence import Evidence
 from certgcl.files import load_arrays, refusing, save_arrays
+from certgcl.values import shown
 
 if TYPE_CHECKING:
     from certgcl.certificate import Certificate
@@ -44,9 +45,9 @@ def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> N
 def _as_json(notes: Mapping[str, Any]) -> Any:
     """Notes as a file gives them back."""
     try:
-        return json.loads(json.dumps(dict(notes)))
-    except (TypeError, ValueError) as reason:
-        raise CertificateError(f"notes {notes!r} ({reason})", "notes are what JSON can hold",
+        return json.loads(json.dumps(dict(notes), allow_nan=False).encode())
+    except (TypeError, ValueError, RecursionError) as reason:
+        raise CertificateError(f"notes={shown(notes)} ({reason})", "notes are what JSON can hold",
                                "Use text, numbers, lists and dicts") from reason
 
 
