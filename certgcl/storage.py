@@ -18,6 +18,7 @@ from certgcl.graph import Graph, GraphLike
 from certgcl.locks import locked
 from certgcl.sealed import digest_of
 from certgcl.strict_json import read_sealed
+from certgcl.values import path as checked_path
 
 SEAL = "graph.json"
 _FORMAT = "certgcl-graph-2"
@@ -37,7 +38,7 @@ def save_graph(folder: str | Path, graph: GraphLike) -> Path:
     Raises:
         LockedError: another process is writing to the folder.
     """
-    folder = Path(folder)
+    folder = checked_path(folder, "folder", GraphError)
     y = graph.y if isinstance(graph, Data) else None
     graph = Graph.of(graph)
     if graph.x.layout != torch.strided:
@@ -114,7 +115,7 @@ def load_graph(path: str | Path, *, check: bool = True, limit: int | None = None
 
 def load_data(path: str | Path, *, check: bool = True, limit: int | None = None) -> Data:
     """The same, not yet validated as a graph, with labels ``y`` if there are any."""
-    path = Path(path)
+    path = checked_path(path, error=GraphError)
     if path.is_dir():
         return _data(_folder(path, check), path)
     with refusing(path, GraphError, _FORMATS, _WRITE):

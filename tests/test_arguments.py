@@ -10,7 +10,17 @@ import torch
 import certgcl
 from certgcl import presets
 from certgcl.encoder import GCNEncoder, GCNWeights
-from certgcl.errors import DatasetError, DirectionError, EncoderError, EvaluationError, InputError
+from certgcl.errors import (
+    CertificateError,
+    DatasetError,
+    DirectionError,
+    EncoderError,
+    EvaluationError,
+    InputError,
+    ShardError,
+)
+from certgcl.schedules import Ramp
+from tests.toys import random_graph, toy_weights
 
 W1, W2 = torch.ones(3, 4), torch.ones(4, 2)
 EMBEDDINGS, LABELS = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
@@ -93,3 +103,106 @@ def test_a_preset_is_known_by_names(asked: tuple[Any, Any, Any]) -> None:
     method, dataset, fast = asked
     with pytest.raises(InputError):
         presets.get(method, dataset, fast=fast)
+
+
+# -- questions and certificates --------------------------------------------------------------------
+
+GRAPH, WEIGHTS = random_graph(nodes=8), toy_weights()
+
+
+@pytest.fixture(scope="module")
+def certificate() -> certgcl.Certificate:
+    return certgcl.node_compactness(WEIGHTS, GRAPH, 1, method="optimized", branch_limit=2)
+
+
+@pytest.mark.parametrize("nodes", ["01", b"01", {0: 1}, {0, 1}, [True, False], [0.0], [[0]], [], 0, True, [8], [-1],
+                                   [0, 0], torch.ones(7, dtype=torch.bool), torch.zeros(8, dtype=torch.bool),
+                                   np.array([2**64 - 1], dtype=np.uint64), torch.tensor([0], device="meta")])
+def test_nodes_are_distinct_numbers_or_a_mask(nodes: Any) -> None:
+    with pytest.raises(InputError):
+        certgcl.node_compactness(WEIGHTS, GRAPH, 1, method="interval", nodes=nodes)
+
+
+@pytest.mark.parametrize("settings", [
+    {"dtype": "float64"}, {"dtype": np.float64}, {"dtype": torch.float16}, {"views": None}, {"views": ["one"]},
+    {"memory_limit": True}, {"memory_limit": float("nan")}, {"memory_limit": "1GB"}, {"memory_limit": 0},
+    {"time_limit": True, "method": "exact"}, {"branch_limit": 1.0, "method": "exact"}])
+def test_settings_of_a_question_are_what_they_say(settings: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(settings))):
+        certgcl.node_compactness(WEIGHTS, GRAPH, 1, **settings)
+
+
+def test_memory_without_end_is_as_good_as_much() -> None:
+    assert certgcl.node_compactness(WEIGHTS, GRAPH, 1, memory_limit=float("inf")).certified
+
+
+@pytest.mark.parametrize("node", [True, 1.0, "1", None, -1, 99, torch.tensor(1), np.array([1, 2])])
+def test_a_witness_is_that_of_an_anchor(certificate: certgcl.Certificate, node: Any) -> None:
+    assert certificate.witness(np.int64(1)).shape[0] == 2
+    with pytest.raises(CertificateError):
+        certificate.witness(node)
+
+
+@pytest.mark.parametrize("positions", [[-1], [8], [0, 0], [], [0.0], 0, "0", None, slice(2), torch.ones(7, dtype=bool),
+                                       [True]])
+def test_positions_are_places_of_anchors(certificate: certgcl.Certificate, positions: Any) -> None:
+    with pytest.raises(CertificateError, match="positions"):
+        certificate.at(positions)
+
+
+@pytest.mark.parametrize("parts", [[], None, "parts", [None], (part for part in ())])
+def test_certificates_alone_are_joined(parts: Any) -> None:
+    with pytest.raises(CertificateError, match="parts"):
+        certgcl.Certificate.joined(parts)
+
+
+@pytest.mark.parametrize("notes", [[], "a", {"a": torch.ones(2)}, {"a": float("nan")}, {(1, 2): 3}])
+def test_notes_are_what_json_can_hold(certificate: certgcl.Certificate, tmp_path: Path, notes: Any) -> None:
+    with pytest.raises(CertificateError, match="notes"):
+        certificate.save(tmp_path / "certificate.npz", notes)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("settings", [
+    {"shards": True}, {"shards": 2.0}, {"shards": 0}, {"only": "0"}, {"only": [True]}, {"only": [0, 0]},
+    {"only": {0: 1}}, {"worker": "01"}, {"worker": (0, 1, 2)}, {"worker": (False, True)}, {"worker": (0.0, 1)},
+    {"worker": (1, 1)}, {"order": ["near"]}, {"progress": 1}])
+def test_shards_are_counted(tmp_path: Path, settings: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        certgcl.certify_shards(WEIGHTS, GRAPH, 1, tmp_path / "out", **{"shards": 2, **settings})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("path", ["", 0, b"out", None, "a\0b"])
+def test_the_folder_of_shards_is_a_path(path: Any) -> None:
+    with pytest.raises(ShardError, match="out="):
+        certgcl.merge_shards(path)
+    with pytest.raises(ShardError, match="out="):
+        certgcl.certify_shards(WEIGHTS, GRAPH, 1, path)
+
+
+@pytest.mark.parametrize("settings", [
+    {"kappa": True}, {"kappa": float("nan")}, {"kappa": float(np.nextafter(1, 2))}, {"kappa": "0.4"},
+    {"kappa": Ramp(1.5)}, {"anchors": 2.0}, {"anchors": True}, {"anchors": 0}, {"anchors": -2}, {"scale": True},
+    {"scale": float("inf")}, {"every": 0}, {"every": 1.0}, {"budget": Ramp(2.0)}, {"budget": Ramp(-0.1)},
+    {"budget": True}, {"budget": "0.4"}, {"method": None}])
+def test_settings_of_a_regularizer_are_what_they_say(settings: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        certgcl.CompactnessRegularizer(**settings)
+
+
+@pytest.mark.parametrize("settings", [None, [], "kappa", {"kapa": 0.4}, {1: 2}, {"kappa": {}}, {"kappa": {"ramp": 1}},
+                                      {"kappa": {"ramp": {}}}, {"kappa": {"ramp": {"last": "a"}}}])
+def test_a_regularizer_is_made_of_its_settings(settings: Any) -> None:
+    with pytest.raises(InputError):
+        certgcl.CompactnessRegularizer.from_dict(settings)
+
+
+@pytest.mark.parametrize("settings", [
+    {"search": 1}, {"y": "01010101"}, {"y": [True, False] * 4}, {"y": torch.zeros(8)}, {"classifier": "svm"},
+    {"classifier": torch.full((2, 3), torch.nan)}, {"classifier": (torch.eye(3), torch.zeros(3), 1)},
+    {"classifier": torch.eye(3).bool()}, {"classifier": torch.eye(3, device="meta")}])
+def test_an_accuracy_is_that_of_a_linear_classifier(settings: dict[str, Any]) -> None:
+    asked = {"classifier": torch.eye(3), "y": torch.arange(8) % 3, "search": False, **settings}
+    with pytest.raises(InputError):
+        certgcl.certified_accuracy(WEIGHTS, asked["classifier"], GRAPH, asked["y"], 1, search=asked["search"])
