@@ -48,7 +48,8 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, replace
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_atomically(path, lambda stream: stream.write(text.encode()))
+    # The name of a file may be no UTF-8: what replaces its bytes is JSON's own escape of them.
+    write_atomically(path, lambda stream: stream.write(text.encode(errors="backslashreplace")))
 
 
 def _move(temporary: Path, path: Path, replace: bool) -> bool:
@@ -113,7 +114,7 @@ def _alive(process: int) -> bool:
 def save_sealed_json(path: Path, content: dict[str, Any], *, replace: bool = True) -> None:
     """Write an object with a ``format`` and a checksum, which :func:`certgcl.strict_json.read_sealed` compares."""
     text = sealed_text(content)
-    write_atomically(path, lambda stream: stream.write(text.encode()), replace=replace)
+    write_atomically(path, lambda stream: stream.write(text.encode(errors="backslashreplace")), replace=replace)
 
 
 def save_arrays(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:

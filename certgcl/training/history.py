@@ -73,6 +73,10 @@ class History:
             return cls(_records(lines[:epochs]))
 
 
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def record_of(epoch: int, seconds: float, metrics: dict[str, float]) -> dict[str, Any]:
     """A record; JSON has no NaN and no infinity, so that such a metric is None."""
     finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
@@ -88,6 +92,8 @@ def _records(lines: list[bytes]) -> list[dict[str, Any]]:
         link = _next_link(link, record)
         if _line(record, link).encode() != line + b"\n":
             raise ValueError(f"line {epoch + 1} has changed, or one before it")
+        if not all(value is None or is_number(value) for value in record.values()) or record["seconds"] is None:
+            raise ValueError(f"values that are no numbers in line {epoch + 1}")
         if record["epoch"] != epoch:
             raise ValueError(f"epoch {record['epoch']} in line {epoch + 1}")
         records.append(record)

@@ -50,8 +50,10 @@ def read_config(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path.parent} without {path.name}", "a run folder says what was asked for", _MEND)
     with refusing(path, CheckpointError, f"it must be a file in the format {_FORMAT}", _MEND):
         content = read_sealed(path, _FORMAT)
-        if not isinstance(content["config"], dict):
-            raise ValueError("a config that is no object")
+        for part in ("config", "versions", "machine"):
+            if not isinstance(content[part], dict):
+                raise ValueError(f"{part} {content[part]!r}")
+        datetime.fromisoformat(content["started"])
     return content
 
 
