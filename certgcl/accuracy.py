@@ -20,7 +20,7 @@ from certgcl.out_of_memory import told_when_out_of_memory
 from certgcl.question import check_anchors
 from certgcl.reading import ModelLike, Reading, read_encoder
 from certgcl.search import ReceptiveField, Search
-from certgcl.values import flag, items, shown
+from certgcl.values import INTEGERS, flag, items, shown
 from certgcl.words import percent
 
 _RULE = "there is one integer or string class for each of {} nodes"

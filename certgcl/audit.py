@@ -12,7 +12,6 @@ from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.certificate import Certificate
 from certgcl.compactness import node_compactness
 from certgcl.encoder import GCNWeights
-from certgcl.errors import InputError
 from certgcl.graph import Graph, GraphLike
 from certgcl.methods.views import EdgeDropper
 from certgcl.out_of_memory import told_when_out_of_memory
@@ -20,6 +19,8 @@ from certgcl.randomness import generator_on
 from certgcl.reading import ModelLike, read_encoder
 from certgcl.running import Runner
 from certgcl.search import ReceptiveField, greedy_drop
+from certgcl.values import callback, whole
+from certgcl.values import seed as checked_seed
 
 DROP_PROBABILITY = 0.9  # of the sampled views, which then are as far from the graph as the budget lets them
 
@@ -124,8 +125,9 @@ def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: st
         assert not len(report.violations)
     """
     for name, count in (("samples", samples), ("searches", searches)):
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            raise InputError(f"{name}={count!r}", "it counts views", "Give an integer, 0 or more")
+        whole(count, name, 0, "it counts views", "Give an integer, 0 or more")
+    seed = checked_seed(seed)
+    callback(progress, "progress")
     graph = Graph.of(graph).private()
     read, budget = read_encoder(model, graph), EdgeDropBudget.of(budgets)
     runner, weights = Runner.of(model, read, graph), read.to(torch.float64)

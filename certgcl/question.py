@@ -140,7 +140,8 @@ class Question:
                 raise MethodError(f"reproducible=True with time_limit={bound.time_limit!r}",
                                   "what a search has found by a time is never the same twice", "Use branch_limit=")
             bound = replace(bound, workers=1)  # their anchors begin with a bound of all that a worker has
-        encoder = replace(self.encoder, **{name: packed(tensor) for name, tensor in self.encoder.named_tensors()})
+        encoder = GCNWeights(**{name: packed(tensor) for name, tensor in self.encoder.named_tensors()},
+                             reading=self.encoder.reading)
         given = None if self.given is None else packed(self.given)
         return replace(self, encoder=encoder, bound=bound, given=given, reproducible=True)
 

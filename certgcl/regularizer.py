@@ -87,8 +87,8 @@ class CompactnessRegularizer:
             if not isinstance(self.budget, (int, float)):
                 object.__setattr__(self, "budget", fixed)  # lists and tensors may change
         share = "it is a share of the loss, between 0 and 1"
-        for kappa in (self.kappa.first, self.kappa.last) if isinstance(self.kappa, Ramp) else (self.kappa,):
-            real(kappa, "kappa", lambda kappa: 0 <= kappa <= 1, share, "Try 0.4")
+        for one in (self.kappa.first, self.kappa.last) if isinstance(self.kappa, Ramp) else (self.kappa,):
+            real(one, "kappa", lambda kappa: 0 <= kappa <= 1, share, "Try 0.4")
         anchors = whole(self.anchors, "anchors", -1, "it is a number of nodes, or -1 for all", "Try 256")
         if anchors == 0:
             raise InputError("anchors=0", "it is a number of nodes, or -1 for all", "Try 256")
@@ -96,9 +96,9 @@ class CompactnessRegularizer:
             self.scale, "scale", lambda scale: 0 < scale <= LARGEST_SCALE,
             f"it must be positive, at most {LARGEST_SCALE:g}", "Try 2.5, or None for no scaling")
         every = whole(self.every, "every", 1, "it is a number of epochs, at least 1", "Try 1")
-        plain = {"anchors": anchors, "scale": scale, "every": every}  # numbers of numpy become Python's
-        for name, value in plain.items() if isinstance(self.kappa, Ramp) else {**plain, "kappa": float(self.kappa)}.items():
-            object.__setattr__(self, name, value)
+        kappa = self.kappa if isinstance(self.kappa, Ramp) else float(self.kappa)
+        for name, value in (("kappa", kappa), ("anchors", anchors), ("scale", scale), ("every", every)):
+            object.__setattr__(self, name, value)  # numbers of numpy become Python's
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as JSON can hold them; a bound or budget that is neither name nor number becomes text."""

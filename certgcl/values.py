@@ -208,7 +208,7 @@ def usable_device(value: Any, name: str = "device", error: Kind = InputError) ->
     if found is not None and found.type != "cpu":
         try:
             torch.zeros(1, device=found).item()  # not on "meta"
-        except (RuntimeError, AssertionError, NotImplementedError, ModuleNotFoundError) as reason:  # by which torch says that it is not
+        except (RuntimeError, AssertionError, NotImplementedError, ModuleNotFoundError) as reason:
             raise error(f"{name}={shown(value)} ({first_line(reason)})", "the device must be there",
                         "Use another, or 'cpu'") from reason
     return found

@@ -54,12 +54,13 @@ certify_as_probed: Certify = partial(certgcl.node_compactness, reading="probed")
 def certify_as_believed(entry: Entry) -> Certify:
     """What a user would get of a reader that takes two layers and their activations for what they seem."""
     def certify(module: nn.Module, graph: certgcl.Graph, budget: certgcl.EdgeDropBudget) -> certgcl.Certificate:
-        parts: list[Tensor] = []
-        for name, slope in zip(("conv1", "conv2"), entry.seems, strict=True):
-            conv: Any = getattr(module, name)
-            weight, bias = conv.lin.weight.detach().clone(), conv.bias.detach().clone()
-            parts += [weight.T, bias, torch.full_like(bias, slope)]
-        return certgcl.node_compactness(certgcl.GCNWeights(*parts), graph, budget)
+        parts: dict[str, Tensor] = {}
+        for layer, slope in enumerate(entry.seems, start=1):
+            conv: Any = getattr(module, f"conv{layer}")
+            bias = conv.bias.detach().clone()
+            parts |= {f"w{layer}": conv.lin.weight.detach().clone().T, f"b{layer}": bias,
+                      f"slope{layer}": torch.full_like(bias, slope)}
+        return certgcl.node_compactness(certgcl.GCNWeights(**parts), graph, budget)  # type: ignore[arg-type]
 
     return certify
 

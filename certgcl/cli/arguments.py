@@ -16,12 +16,15 @@ from certgcl.budget import EdgeDropBudget
 from certgcl.cli.source import Source, encoder_of
 from certgcl.datasets import find_dataset
 from certgcl.declared import mapped_array
+from certgcl.errors import BudgetError
+from certgcl.evaluation.inputs import MOST_SEEDS
+from certgcl.values import first_line, shown
 
 # -- options that several commands have ------------------------------------------------------------
 
+NUMBER = r"[0-9]{1,18}"  # such as int64 holds
+MOST_NODES = 100_000_000  # in a range; graphs have fewer
 _GRAPH = "a folder with x.npy and edge_index.npy (features stay on disk), an .npz or a .pt file"
-
-MAX_SEED = 2**63 - 1  # what generators of torch take
 
 JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 RunOption: TypeAlias = Annotated[Path | None, typer.Option(
@@ -65,22 +68,25 @@ def choose_encoder(run: Path | None, weights: Path | None, dataset: str | None, 
 def read_budget(text: str, total: int | None = None) -> EdgeDropBudget:
     """``2`` is edges at each node, ``0.4`` a drop rate."""
     drops = read_drops(text)
-    if isinstance(drops, int):
-        return EdgeDropBudget(local=drops, total=total)
-    return EdgeDropBudget.from_drop_rate(drops, total=total)
+    try:
+        if isinstance(drops, int):
+            return EdgeDropBudget(local=drops, total=total)
+        return EdgeDropBudget.from_drop_rate(drops, total=total)
+    except BudgetError as error:
+        raise typer.BadParameter(f"{error.found}: {error.rule}", param_hint="--budget, --total") from error
 
 
 def read_drops(text: str) -> int | float:
     """The same as a number."""
-    if re.fullmatch(r"\d+", text):
+    if re.fullmatch(NUMBER, text):
         return int(text)
     try:
         rate = float(text)
     except ValueError:
         rate = -1.0
     if not 0 < rate < 1:
-        raise typer.BadParameter(f"{text!r} is neither a number of edges (2) nor a drop rate between 0 and 1 (0.4)",
-                                 param_hint="--budget")
+        raise typer.BadParameter(f"{shown(text)} is neither a number of edges (2) nor a drop rate between 0 and 1 "
+                                 "(0.4)", param_hint="--budget")
     return rate
 
 
@@ -88,16 +94,20 @@ def read_nodes(text: str | None) -> Tensor | None:
     """A range ``0:1000``, or a file with node numbers: ``.npy``, or text with white space between them."""
     if text is None:
         return None
-    span = re.fullmatch(r"(\d+):(\d+)", text)
+    span = re.fullmatch(rf"({NUMBER}):({NUMBER})", text)
     if span:
-        return torch.arange(int(span[1]), max(int(span[1]), int(span[2])))
+        start, stop = int(span[1]), max(int(span[1]), int(span[2]))
+        if stop - start > MOST_NODES:
+            raise typer.BadParameter(f"{text!r} is more than {MOST_NODES:,} nodes", param_hint="--nodes")
+        return torch.arange(start, stop)
     path = Path(text)
     try:
         numbers = mapped_array(path).copy() if path.suffix == ".npy" else np.array(
             [int(word) for word in path.read_text().split()], dtype=np.int64)
         return torch.from_numpy(numbers)
-    except (OSError, ValueError, TypeError) as error:
-        raise typer.BadParameter(f"{text!r} is neither a range 0:1000 nor a file of node numbers ({error})",
+    except (OSError, ValueError, TypeError, OverflowError) as error:
+        raise typer.BadParameter(f"{shown(text)} is neither a range 0:1000 nor a file of node numbers "
+                                 f"({first_line(error)})",
                                  param_hint="--nodes") from error
 
 
@@ -108,17 +118,17 @@ def read_worker(text: str | None, environment: Mapping[str, str] = os.environ) -
         found = f"{environment['RANK']}/{environment['WORLD_SIZE']}"
     if found is None:
         return None
-    share = re.fullmatch(r"(\d+)/(\d+)", found)
+    share = re.fullmatch(rf"({NUMBER})/({NUMBER})", found)
     if share is None or int(share[1]) >= int(share[2]):
-        raise typer.BadParameter(f"{found!r} is not k/n with k from 0 to n - 1",
+        raise typer.BadParameter(f"{shown(found)} is not k/n with k from 0 to n - 1",
                                  param_hint="--shard" if text else "RANK and WORLD_SIZE")
     return int(share[1]), int(share[2])
 
 
 def read_seeds(text: str) -> int | list[int]:
     """``5`` is how many, ``0,3,7`` are the seeds themselves."""
-    if not re.fullmatch(r"\d+(,\d+)*", text):
-        raise typer.BadParameter(f"{text!r} is neither a number of seeds (5) nor a list of them (0,1,2)",
+    if not re.fullmatch(rf"{NUMBER}(,{NUMBER})*", text) or ("," not in text and int(text) > MOST_SEEDS):
+        raise typer.BadParameter(f"{shown(text)} is neither a number of seeds (5) nor a list of them (0,1,2)",
                                  param_hint="--seeds")
     seeds = [int(seed) for seed in text.split(",")]
     return seeds if "," in text else seeds[0]
@@ -134,5 +144,5 @@ def check_method_or_search(name: str) -> str:
 
 def check_name(name: str, names: Iterable[str]) -> str:
     if name not in names:
-        raise typer.BadParameter(f"{name!r} is not one of {', '.join(names)}")
+        raise typer.BadParameter(f"{shown(name)} is not one of {', '.join(names)}")
     return name

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from certgcl import audit as audits
 from certgcl.cli.arguments import (
-    MAX_SEED,
     BudgetOption,
     DataRootOption,
     DatasetOption,
@@ -31,6 +30,7 @@ from certgcl.errors import CheckpointError
 from certgcl.graph import Graph
 from certgcl.methods import ContrastiveMethod
 from certgcl.reading import ModelLike
+from certgcl.values import LARGEST
 
 MOST_NODES = 1000  # unless the user names them
 
@@ -48,7 +48,7 @@ def audit(
                                               f"at most {MOST_NODES:,} drawn at random by default.")] = None,
     samples: Annotated[int, typer.Option(min=0, help="How many random views.")] = 200,
     searches: Annotated[int, typer.Option(min=0, help="For how many nodes to search the worst drops.")] = 16,
-    seed: Annotated[int, typer.Option(min=-MAX_SEED, max=MAX_SEED, help="Of the nodes, the views and the search.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="Of the nodes, the views and the search.")] = 0,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
 ) -> None:

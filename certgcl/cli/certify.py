@@ -1,7 +1,6 @@
 """``certgcl certify``: lower bounds of node compactness, shard by shard."""
 
 import time
-from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -31,6 +30,8 @@ from certgcl.cli.source import CERTIFICATES
 from certgcl.encoder import GCNWeights
 from certgcl.sharding import MERGED, ShardRun, certify_shards, merge_shards
 from certgcl.storage import load_graph
+
+MOST_MEMORY = 1e9  # gigabytes
 
 
 def certify(
@@ -100,16 +101,17 @@ def certify(
                 GCNWeights.load(encoder), source.load(data_root), edges, out, method=bound,
                 view=None if view is None else load_graph(view), nodes=chosen, dtype=getattr(torch, dtype),
                 shards=shards, order=order, worker=worker, reproducible=reproducible, progress=bar,
-                memory_limit=None if memory_limit is None else _bytes(memory_limit),
+                memory_limit=None if memory_limit is None else bytes_of(memory_limit),
             )
         alone = worker is None or worker[1] == 1
         certificate = merge_shards(out) if alone else None
         show(as_json, _result(done, certificate, time.monotonic() - start), _text(done, certificate))
 
 
-def _bytes(gigabytes: float) -> int:
-    if not gigabytes < inf:
-        raise typer.BadParameter(f"{gigabytes!r} is not a number of gigabytes", param_hint="--memory-limit")
+def bytes_of(gigabytes: float) -> int:
+    if not gigabytes < MOST_MEMORY:
+        raise typer.BadParameter(f"{gigabytes} is not a number of gigabytes below {MOST_MEMORY:g}",
+                                 param_hint="--memory-limit")
     return int(gigabytes * 1024**3)
 
 

@@ -30,16 +30,18 @@ def _source_words(source: Source) -> list[str]:
 def train_command(config: Mapping[str, Any], source: Source, out: str) -> str | None:
     """``certgcl train`` with the settings in a run's config; None where options cannot say them."""
     name = next((name for name, kind in METHODS.items() if kind.__name__ == config.get("method")), None)
-    if name is None:
+    if name is None or not {"settings", "epochs"} <= config.keys():
         return None
     settings = {**config["settings"], "epochs": config["epochs"]}
-    term = settings.pop("regularizer")
-    regularizer = NO_REGULARIZER if term is None else term["method"]
-    if regularizer not in (NO_REGULARIZER, *BOUNDS):
+    term = settings.pop("regularizer", None)
+    regularizer = NO_REGULARIZER if term is None else term.get("method")
+    if not isinstance(regularizer, str) or regularizer not in (NO_REGULARIZER, *BOUNDS):
         return None
     preset = presets.get(name, source.dataset) if source.dataset else None
     usual = build_method(name, preset, regularizer, {}).settings()
     usual_term = usual.pop("regularizer") or {}
+    if settings.keys() != usual.keys() or (term or {}).keys() != usual_term.keys():  # of another version
+        return None
     given = {setting: value for setting, value in settings.items() if value != usual[setting]}
     given |= {setting: value for setting, value in (term or {}).items() if value != usual_term[setting]}
     given |= {setting: settings[setting] for setting in ("epochs", "seed")}

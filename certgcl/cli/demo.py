@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from certgcl import presets
 from certgcl.certificate import Certificate
-from certgcl.cli.arguments import MAX_SEED, JsonFlag
+from certgcl.cli.arguments import JsonFlag
 from certgcl.cli.layout import aligned
 from certgcl.cli.outcome import outcome, show
 from certgcl.cli.progress import Bar, TrainingBar
@@ -18,6 +18,7 @@ from certgcl.datasets import load_dataset
 from certgcl.evaluation import Evaluation, evaluate
 from certgcl.methods import GRACE
 from certgcl.regularizer import CompactnessRegularizer
+from certgcl.values import LARGEST
 from certgcl.words import percent
 
 DATASET, DROP_RATE, ANCHORS = "digits", 0.3, 64
@@ -25,7 +26,7 @@ DATASET, DROP_RATE, ANCHORS = "digits", 0.3, 64
 
 def demo(
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of each training.")] = 50,
-    seed: Annotated[int, typer.Option(min=-MAX_SEED, max=MAX_SEED, help="Of both trainings.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="Of both trainings.")] = 0,
     as_json: JsonFlag = False,
 ) -> None:
     """Train GRACE on scikit-learn's digits with and without the certified regularizer, certify both, and compare.

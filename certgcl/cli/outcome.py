@@ -31,7 +31,7 @@ def outcome(as_json: bool, after_interrupt: str) -> Iterator[None]:
 def _fail(as_json: bool, code: int, error: dict[str, str]) -> None:
     shown = dict(error)
     kind = shown.pop("type")
-    typer.echo("\n".join([f"{kind}", *(f"  {name + ':':<8} {text}" for name, text in shown.items())]), err=True)
+    typer.echo(printable("\n".join([kind, *(f"  {name + ':':<8} {text}" for name, text in shown.items())])), err=True)
     if as_json:
         typer.echo(json.dumps({"error": error}))
     raise typer.Exit(code)
@@ -39,4 +39,9 @@ def _fail(as_json: bool, code: int, error: dict[str, str]) -> None:
 
 def show(as_json: bool, result: Mapping[str, Any], text: str) -> None:
     """The result, as one JSON object or in words."""
-    typer.echo(json.dumps(result) if as_json else text)
+    typer.echo(json.dumps(result) if as_json else printable(text))
+
+
+def printable(text: str) -> str:
+    """The text with names of files that are no UTF-8 spelled out."""
+    return text.encode(errors="backslashreplace").decode()

@@ -60,7 +60,7 @@ def report(
             bar.show(0, 1, "drawing")
             text = render(content)
         page = out or found.page
-        write_atomically(page, lambda stream: stream.write(text.encode()))
+        write_atomically(page, lambda stream: stream.write(text.encode(errors="backslashreplace")))
         show(as_json, _result(page, found.certificate, about.certificate, content),
              _text(page, about.certificate, content))
 

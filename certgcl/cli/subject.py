@@ -9,12 +9,14 @@ from certgcl.certificate import Certificate
 from certgcl.cli.commands import certify_command, certify_lines, encoder_words, report_command, train_command
 from certgcl.cli.source import CERTIFICATES, ENCODER, SOURCE, Source, encoder_of
 from certgcl.encoder import GCNWeights
-from certgcl.errors import CertgclError, ReportError
+from certgcl.errors import CertgclError, CheckpointError, ReportError
+from certgcl.files import refusing
 from certgcl.report import Subject
 from certgcl.report.words import budget_rule
 from certgcl.sharding import MERGED
 from certgcl.sharding.manifest import MANIFEST, read_versions
 from certgcl.training import History
+from certgcl.training.history import is_number
 from certgcl.training.run_config import read_config
 from certgcl.training.run_folder import CONFIG, HISTORY, read_history
 
@@ -93,7 +95,7 @@ def read_subject(found: Found, source: Source | None, weights: Path | None, root
         if found.certificate is None:
             absent["certificate"] = ("The run has no certificate yet: "
                                      f"certgcl certify --run {found.run} --budget 0.4 makes one.")
-        parts |= {"config": read_config(found.run / CONFIG)} | _history(found.run)
+        parts |= {"config": _config(found.run / CONFIG)} | _history(found.run)
         missing = [name for name in (SOURCE, ENCODER) if not (found.run / name).exists()]
         if missing:
             absent["weights"] = f"The training is not finished: {found.run} without {' and '.join(missing)}."
@@ -111,6 +113,19 @@ def read_subject(found: Found, source: Source | None, weights: Path | None, root
         parts["weights"] = GCNWeights.load(weights)
     subject = Subject(found.name, absent=absent, hints=_hints(found.certificate, parts.get("config")), **parts)
     return replace(subject, **_commands(subject, found, source, weights))
+
+
+def _config(path: Path) -> dict[str, Any]:
+    """The config of a run; of its settings, what a report makes use of is checked."""
+    content = read_config(path)
+    with refusing(path, CheckpointError, "its settings must be those of a training", "Bring it back from a copy"):
+        settings = content["config"].get("settings", {})
+        term, rates = settings.get("regularizer"), settings.get("drop_rates") or [0]
+        if not isinstance(rates, list) or not all(map(is_number, rates)):
+            raise ValueError(f"drop_rates {rates!r}")
+        if term is not None and not isinstance(term, dict):
+            raise ValueError(f"regularizer {term!r}")
+    return content
 
 
 def _history(run: Path) -> dict[str, History]:

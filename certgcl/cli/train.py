@@ -10,7 +10,6 @@ from certgcl import presets
 from certgcl.bounds import METHODS as BOUNDS
 from certgcl.certificate import Certificate
 from certgcl.cli.arguments import (
-    MAX_SEED,
     DataRootOption,
     DatasetOption,
     GraphOption,
@@ -30,6 +29,7 @@ from certgcl.files import write_json
 from certgcl.locks import locked
 from certgcl.methods import METHODS, ContrastiveMethod
 from certgcl.sharding import MERGED
+from certgcl.values import LARGEST
 
 
 def train(
@@ -52,7 +52,7 @@ def train(
     budget: Annotated[str | None, typer.Option(help="The drops it bounds: edges at each node (2) or a drop rate (0.4); "
                                                "the larger of the two views' rates by default.")] = None,
     epochs: Annotated[int | None, typer.Option(min=0, help="The preset's by default.")] = None,
-    seed: Annotated[int, typer.Option(min=-MAX_SEED, max=MAX_SEED, help="Of the weights and the views.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="Of the weights and the views.")] = 0,
     changes: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the "
                        "method or of the regularizer, as often as needed: --set drop_rates=0.3,0.1.")] = None,
     out: Annotated[Path | None, typer.Option(file_okay=False, help="The run folder; "
