@@ -16,7 +16,7 @@ from certgcl.encoder import GCNWeights
 from certgcl.errors import InputError
 from certgcl.graph import Graph, GraphLike
 from certgcl.out_of_memory import LESS_AT_A_TIME, told_when_out_of_memory
-from certgcl.reading import ModelLike, encoder_of, traced
+from certgcl.reading import ModelLike, traced
 from certgcl.schedules import Ramp, check_epoch, value_at
 from certgcl.values import FLOATS, items, real, shown, whole
 
@@ -148,7 +148,7 @@ class CompactnessRegularizer:
         """The term, differentiable in the encoder.
 
         Args:
-            encoder: what ``node_compactness`` takes as model; a ``GCNEncoder`` or ``GCNWeights`` costs no extra passes.
+            encoder: what ``node_compactness`` takes as model, read by its program; ``GCNWeights`` may be probed ones.
             graph: the graph whose edges may be dropped.
             embeddings: of the two views, where the loop has them already.
             generator: draws the anchors; torch's global one by default, as in torch.
@@ -243,4 +243,4 @@ def _pair(embeddings: Any, weights: GCNWeights) -> tuple[Tensor, Tensor]:
 def _weights(encoder: ModelLike, graph: Graph) -> GCNWeights:
     if isinstance(encoder, GCNWeights):
         return encoder
-    return traced(encoder_of(encoder))
+    return traced(encoder, graph)

@@ -1,5 +1,5 @@
 """Reading a two-layer GCN out of a model."""
 
-from certgcl.reading.reader import ModelLike, Reading, encoder_of, read_encoder, traced
+from certgcl.reading.reader import ModelLike, Reading, read_encoder, traced
 
-__all__ = ["ModelLike", "Reading", "encoder_of", "read_encoder", "traced"]
+__all__ = ["ModelLike", "Reading", "read_encoder", "traced"]

@@ -17,7 +17,7 @@ from certgcl.layers.modules import is_module, named_modules, named_parameters
 from certgcl.reading.refusals import CALLED, FORMULA, LAYERS, WRAP
 
 
-def check_module(model: Any, graph: Graph) -> Tensor:
+def check_module(model: Any) -> Tensor:
     """A parameter of the model (for its dtype and device), after all that can be said without its forward."""
     if not is_module(model):
         raise EncoderError(f"a model of type {type(model).__name__}", "it must be a torch.nn.Module",

@@ -64,31 +64,33 @@ def read_encoder(model: ModelLike, graph: GraphLike, reading: Reading = "traced"
         check_fit({model.w1.shape[0]}, model.w1.device, graph)
         check_finite(model.named_tensors())
         return model
-    check_surroundings()
-    module = encoder_of(model)
-    parameter = check_module(module, graph)
     if reading == "probed":
-        return probe(module, graph.to(dtype=parameter.dtype), EdgeDropBudget.of(budgets).on(graph)
-                     if budgets is not None else EdgeDropBudget().on(graph))
-    weights = traced(module)
-    check_fit({weights.w1.shape[0]}, weights.w1.device, graph)
+        module = _encoder_of(model)
+        check_surroundings()
+        dtype = check_module(module).dtype
+        budget = EdgeDropBudget() if budgets is None else EdgeDropBudget.of(budgets)
+        return probe(module, graph.to(dtype=dtype), budget.on(graph))
+    weights, module = traced(model, graph), _encoder_of(model)
     check_finite(weights.named_tensors())
     graph = graph.to(dtype=weights.w1.dtype)
-    with torch.no_grad(), torch.random.fork_rng(devices=[parameter.device] if parameter.is_cuda else []):
+    with torch.no_grad(), torch.random.fork_rng(devices=[graph.x.device] if graph.x.is_cuda else []):
         for view in some_views(graph):
             check_output(weights, view, output_of(module, view))
     return weights
 
 
-def encoder_of(model: ModelLike) -> Any:
+def traced(model: nn.Module | Fitted, graph: Graph) -> GCNWeights:
+    """The weights that the program of a model computes with, if they fit the graph. Nothing of the model is run: a step of
+    training can afford it."""
+    module = _encoder_of(model)
+    check_surroundings()
+    if type(module) is not GCNEncoder:  # a subclass may have a forward of its own
+        check_module(module)
+    weights: GCNWeights = module.weights() if type(module) is GCNEncoder else match(*trace(module))
+    check_fit({weights.w1.shape[0]}, weights.w1.device, graph)
+    return weights
+
+
+def _encoder_of(model: Any) -> Any:
     """The module itself, or the one inside a trained method."""
-    method: Any = model
-    return method.fitted_encoder() if not is_module(model) and hasattr(model, "fitted_encoder") else model
-
-
-def traced(module: Any) -> GCNWeights:
-    """The weights that the program of a module computes with; nothing of it is run."""
-    if type(module) is GCNEncoder:  # a subclass may have a forward of its own
-        weights: GCNWeights = GCNEncoder.weights(module)
-        return weights
-    return match(*trace(module))
+    return model.fitted_encoder() if not is_module(model) and hasattr(model, "fitted_encoder") else model
