@@ -34,9 +34,12 @@ class Expressions:
         self.local = {*code.co_varnames, *code.co_cellvars, *names}
 
     def place(self, node: ast.AST) -> Place:
-        text = " ".join(ast.unparse(node).split())
-        text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
-        return Place(os.path.basename(self.source.file), getattr(node, "lineno", 0), text)
+        places = self.source.places
+        if node not in places:
+            text = " ".join(ast.unparse(node).split())
+            text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
+            places[node] = Place(os.path.basename(self.source.file), getattr(node, "lineno", 0), text)
+        return places[node]
 
     def value(self, node: ast.expr) -> Any:
         self.tracer.step(self.place, node)

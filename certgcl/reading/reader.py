@@ -80,8 +80,10 @@ def read_encoder(model: ModelLike, graph: GraphLike, reading: Reading = "traced"
 
 
 def traced(model: nn.Module | Fitted, graph: Graph) -> GCNWeights:
-    """The weights that the program of a model computes with, if they fit the graph. Nothing of the model is run: a step of
-    training can afford it."""
+    """The weights that the program of a model computes with, if they fit the graph.
+
+    Nothing of the model is run, so that a step of training can afford it.
+    """
     module = _encoder_of(model)
     check_surroundings()
     if type(module) is not GCNEncoder:  # a subclass may have a forward of its own

@@ -5,11 +5,12 @@ import __future__
 import ast
 import linecache
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any
 
 from certgcl.errors import EncoderError
+from certgcl.reading.nodes import Place
 from certgcl.reading.refusals import LAYERS, PROBED
 
 _FUTURES = 0
@@ -27,10 +28,11 @@ _PROVED: dict[int, tuple[CodeType, "Source"]] = {}
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """The definition of a function, and the file it is in."""
+    """The definition of a function, the file it is in, and the places of its parts that were asked for."""
 
     node: ast.FunctionDef | ast.Lambda
     file: str
+    places: dict[ast.AST, Place] = field(default_factory=dict, repr=False)
 
 
 def source_of(function: FunctionType) -> Source:
