@@ -58,7 +58,7 @@ class Evidence:
     Args:
         weights: of the model in its own precision, SHA-256.
         edges: of the graph, SHA-256.
-        features: of the graph, as they are stored, SHA-256.
+        features: of the graph, SHA-256.
         budget: as asked for and tightened, with the edges that can be dropped, SHA-256.
         directions: where they come from, with the SHA-256 of those given, or of the second view.
         method: with all its settings.
@@ -131,8 +131,14 @@ def edges_part(graph: Graph) -> Part:
 
 
 def features_part(graph: Graph) -> Part:
-    sparse = "" if graph.x.layout == torch.strided else ", sparse"
-    return Part(f"{graph.num_features} per node, {dtype_name(graph.x.dtype)}{sparse}", digest(*stored_parts(graph.x)))
+    return Part(f"{graph.num_features} per node, {dtype_name(graph.x.dtype)}", _features(graph))
+
+
+def _features(graph: Graph) -> str:
+    """Of the form that bounds are computed from: where few features are not zero, those alone, which saves most of the
+    time and makes dense and sparse ones the same."""
+    sparse = graph.features.sparse
+    return digest(*stored_parts(graph.x if sparse is None else sparse))
 
 
 def budget_part(drops: AdmissibleDrops) -> Part:
@@ -145,7 +151,11 @@ def given_part(directions: torch.Tensor) -> Part:
 
 
 def view_part(view: Graph) -> Part:
-    return Part(f"{_DIRECTIONS['view']}{_edges(view)}", digest(view.rowptr, view.col, *stored_parts(view.x)))
+    return Part(f"{_DIRECTIONS['view']}{_edges(view)}", _both(digest(view.rowptr, view.col), _features(view)))
+
+
+def _both(one: str, other: str) -> str:
+    return hashlib.sha256(f"{one} {other}".encode()).hexdigest()
 
 
 def _directions(question: "Question") -> Part:

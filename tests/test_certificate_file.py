@@ -48,8 +48,7 @@ def one_bit(array: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("change", [
     one_bit, lambda array: array + 1, lambda array: array[:0], lambda array: array.reshape(1, *array.shape),
-    lambda array: None,
-    lambda array: array.astype(np.float32),
+    lambda array: None, lambda array: array.astype(np.float32),
 ], ids=["one bit", "plus one", "emptied", "reshaped", "left out", "rounded"])
 def test_any_change_of_an_array_is_refused(path: Path, name: str, change: Callable[[np.ndarray], Any]) -> None:
     with np.load(path) as file:

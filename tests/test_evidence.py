@@ -58,6 +58,18 @@ def test_a_digest_is_sha_256_of_contents() -> None:
     assert features_part(GRAPH).sha256 == expected
 
 
+def test_few_features_are_named_alike_dense_and_sparse() -> None:
+    x = torch.zeros(12, 50)
+    x[3, 4], x[7, 0] = 1.0, 2.0
+    dense, sparse = GRAPH.with_features(x), GRAPH.with_features(x.to_sparse())
+    assert features_part(dense) == features_part(sparse)
+    for place, value in (((3, 4), 1.0000001), ((3, 4), 0.0), ((3, 5), 1e-30)):
+        changed = x.clone()
+        changed[place] = value
+        assert features_part(GRAPH.with_features(changed)).sha256 != features_part(dense).sha256
+    assert features_part(GRAPH.with_features(x.double())).sha256 != features_part(dense).sha256
+
+
 def test_a_slope_of_minus_zero_is_zero() -> None:
     zero, minus = (replace(WEIGHTS, slope1=torch.full((4,), slope, dtype=torch.float64)) for slope in (0.0, -0.0))
     assert weights_part(zero) == weights_part(minus)
