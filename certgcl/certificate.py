@@ -229,6 +229,7 @@ class Certificate:
 
         Example::
 
+            certificate = certgcl.node_compactness(encoder, data, budgets=2)
             assert certificate.verify(encoder, data).ok
         """
         from certgcl.verify import verify
