@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from certgcl.arithmetic import undisturbed
 from certgcl.bounds import BoundMethod, DropProblem
 from certgcl.bounds.rounding import Sizes
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
@@ -71,6 +72,7 @@ class CertifiedAccuracy:
                 f"({len(self.nodes)} nodes)")
 
 
+@undisturbed()
 @told_when_out_of_memory()
 def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: Any, budgets: BudgetLike, *,
                        nodes: Tensor | Sequence[int] | None = None, method: str | BoundMethod = "degree",

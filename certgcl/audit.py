@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from certgcl.arithmetic import undisturbed
 from certgcl.bounds import BoundMethod
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.certificate import Certificate
@@ -98,7 +99,7 @@ class AuditReport:
         return "\n".join(lines)
 
 
-@torch.no_grad()
+@undisturbed()
 @told_when_out_of_memory()
 def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: str | BoundMethod = "degree",
           nodes: Tensor | Sequence[int] | None = None, samples: int = 200, searches: int = 16, seed: int = 0,

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from certgcl.arithmetic import check_arithmetic, undisturbed
 from certgcl.bounds import BoundMethod, BranchAndBound, DropProblem, get_method
 from certgcl.bounds.direction_error import CompactnessDirections
 from certgcl.bounds.finite import check_finite
@@ -63,7 +64,7 @@ class Question:
         object.__setattr__(self, "features", self._features())
 
     @classmethod
-    @torch.no_grad()
+    @undisturbed()
     def compactness(cls, model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
                     method: str | BoundMethod, view: GraphLike | None, dtype: torch.dtype,
                     views: Views = "one", reading: Reading = "traced") -> "Question":
@@ -76,7 +77,7 @@ class Question:
         return cls(encoder, _precision(dtype), graph, EdgeDropBudget.of(budgets).on(graph), bound, other, views=views)
 
     @classmethod
-    @torch.no_grad()
+    @undisturbed()
     def linear(cls, model: ModelLike, graph: GraphLike, budgets: BudgetLike, directions: Tensor, *,
                method: str | BoundMethod, dtype: torch.dtype, reading: Reading = "traced") -> "Question":
         """What :func:`certgcl.linear_bounds` asks."""
@@ -145,9 +146,10 @@ class Question:
         given = None if self.given is None else packed(self.given)
         return replace(self, encoder=encoder, bound=bound, given=given, reproducible=True)
 
-    @torch.no_grad()
+    @undisturbed()
     def certify(self, anchors: Tensor, memory_limit: int | None = None) -> Certificate:
         """The bounds at some anchors, in as many parts as the memory limit (in bytes) asks for."""
+        check_arithmetic(self.weights.w1.dtype)
         if self.features != self._features():
             raise GraphError("features that were written to while they were certified",
                              "all parts of a certificate are about the same features", "Pass a copy of them")

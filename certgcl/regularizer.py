@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from certgcl.arithmetic import undisturbed
 from certgcl.bounds import BoundMethod, DropProblem, get_method
 from certgcl.bounds.printed import PrintedScore
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
@@ -153,10 +154,16 @@ class CompactnessRegularizer:
             embeddings: of the two views, where the loop has them already.
             generator: draws the anchors; torch's global one by default, as in torch.
         """
+        with undisturbed(gradients=torch.is_grad_enabled()):
+            return self._term(encoder, graph, view1, view2, embeddings, generator)
+
+    def _term(self, encoder: ModelLike, graph: GraphLike, view1: ViewLike, view2: ViewLike,
+              embeddings: tuple[Tensor, Tensor] | None, generator: torch.Generator | None) -> Tensor:
         graph = Graph.of(graph).private()
         views = graph.view(view1), graph.view(view2)
         weights = _weights(encoder, graph)
         z1, z2 = _pair(tuple(map(weights.embed, views)) if embeddings is None else embeddings, weights)
+        z1, z2 = z1.to(weights.w2.dtype), z2.to(weights.w2.dtype)  # autocast may have made them of half precision
         method = get_method(self.method)
         if isinstance(method, PrintedScore):
             method = replace(method, at=views)

@@ -173,10 +173,10 @@ def test_scores_are_those_of_the_library(study: Study) -> None:
 def test_the_loss_of_a_node_is_averaged_over_pairs_of_views(study: Study) -> None:
     run = study.trained(Recipe("grace", "plain", 0))
     mean, error = measures.node_infonce(run)
-    session = run.session()  # seeds the generator
+    session = run.session()  # with its generator as at the start
     losses = []
     for _ in range(PAIRS):
-        views = [dropper.sample() for dropper in session.views]
+        views = [dropper.sample(session.generator) for dropper in session.views]
         z1, z2 = map(session.encoder.weights().embed, views)
         losses.append(info_nce(session.projector(z1), session.projector(z2), run.estimator.temperature).double())
     together = torch.stack(losses)

@@ -83,7 +83,7 @@ class EmbeddingRanges:
         clean = weights.embed(graph).double()
         unit = functional.normalize(clean, dim=1)
         axis = functional.normalize(unit.mean(dim=0), dim=0)
-        frame = torch.cat([torch.eye(len(axis)).to(axis), axis[None]])
+        frame = torch.cat([torch.eye(len(axis), dtype=axis.dtype, device=axis.device), axis[None]])
         everyone = DropProblem(graph, drops, torch.arange(graph.num_nodes, device=axis.device))
         parts = parts_that_fit(bound, weights, everyone, 2 * len(frame) + 2, memory_limit)
         found = [_ranges(bound, weights, DropProblem(graph, drops, nodes), unit[nodes], frame) for nodes in parts]
@@ -126,7 +126,8 @@ def unit_span(box: Span, norm: Tensor) -> Span:
     ``x / max(sqrt(x² + R), n)`` never falls with x. For a positive x it is least where R, which is what the other
     channels add, is largest; for a negative one where R and n are smallest.
     """
-    others = 1 - torch.eye(box.low.shape[1]).to(box.low)  # a sum less one term would cancel
+    # A product with zeros on the diagonal, for a sum less one term would cancel.
+    others = 1 - torch.eye(box.low.shape[1], dtype=box.low.dtype, device=box.low.device)
     most, least = box.largest().square() @ others, box.least_squares() @ others
 
     def lowest(x: Tensor) -> Tensor:

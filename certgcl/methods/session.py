@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from certgcl import values
+from certgcl.arithmetic import undisturbed
 from certgcl.budget import AdmissibleDrops
 from certgcl.encoder import GCNEncoder, GCNWeights
 from certgcl.errors import GraphError, InputError
@@ -29,6 +30,7 @@ class Session:
 
     global_generators = False
 
+    @undisturbed(gradients=True)
     def __init__(self, method: "ContrastiveMethod", graph: Graph) -> None:
         if graph.num_nodes < 2:
             raise GraphError(f"a graph with {graph.num_nodes} node", "a node is contrasted with others",
@@ -66,6 +68,7 @@ class Session:
             self._droppers = inside, [EdgeDropper(self.graph, p, inside) for p in self._drop_probabilities]
         return self._droppers[1]
 
+    @undisturbed(gradients=True)
     def step(self, epoch: int) -> dict[str, float]:
         weights = self.at(epoch).encoder.weights()
         views, (z1, z2) = self.sampled_views(weights)

@@ -87,7 +87,7 @@ class Search:
             halves = []
             for node in nodes:
                 chance.manual_seed((self.seed << 12 | restart) << 32 | node)
-                halves.append(torch.rand(best.shape[1], generator=chance) < 0.5)
+                halves.append(torch.rand(best.shape[1], dtype=torch.float32, generator=chance) < 0.5)
             yield best & torch.stack(halves).to(best.device)
 
     def _descend(self, batch: FieldBatch, dropped: Tensor) -> tuple[Tensor, Tensor]:
