@@ -17,7 +17,7 @@ from certgcl.graph import Graph, GraphLike
 from certgcl.methods.views import EdgeDropper
 from certgcl.out_of_memory import told_when_out_of_memory
 from certgcl.randomness import generator_on
-from certgcl.reading import ModelLike, read_encoder
+from certgcl.reading import ModelLike, Reading, read_encoder
 from certgcl.running import Runner
 from certgcl.search import ReceptiveField, greedy_drop
 from certgcl.values import callback, whole
@@ -103,7 +103,7 @@ class AuditReport:
 @told_when_out_of_memory()
 def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: str | BoundMethod = "degree",
           nodes: Tensor | Sequence[int] | None = None, samples: int = 200, searches: int = 16, seed: int = 0,
-          progress: Callable[[int, int], object] | None = None) -> AuditReport:
+          reading: Reading = "traced", progress: Callable[[int, int], object] | None = None) -> AuditReport:
     """Certify nodes, then look for views that break the certificate.
 
     Every other sampled view drops as much as fits everywhere, the others exactly the budget of one anchor around it.
@@ -130,9 +130,10 @@ def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: st
     seed = checked_seed(seed)
     callback(progress, "progress")
     graph = Graph.of(graph).private()
-    read, budget = read_encoder(model, graph), EdgeDropBudget.of(budgets)
+    budget = EdgeDropBudget.of(budgets)
+    read = read_encoder(model, graph, reading, budgets=budget)
     runner, weights = Runner.of(model, read, graph), read.to(torch.float64)
-    certificate = node_compactness(model, graph, budget, method=method, nodes=nodes)
+    certificate = node_compactness(read, graph, budget, method=method, nodes=nodes)
     views = _Views(graph, budget.on(graph), weights, certificate, generator_on(graph.col.device, seed))
     lowest, searched = _values(runner, graph, certificate), []
     for done, (view, position) in enumerate(views.drawn(samples, searches), start=1):

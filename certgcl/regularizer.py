@@ -163,7 +163,6 @@ class CompactnessRegularizer:
         views = graph.view(view1), graph.view(view2)
         weights = _weights(encoder, graph)
         z1, z2 = _pair(tuple(map(weights.embed, views)) if embeddings is None else embeddings, weights)
-        z1, z2 = z1.to(weights.w2.dtype), z2.to(weights.w2.dtype)  # autocast may have made them of half precision
         method = get_method(self.method)
         if isinstance(method, PrintedScore):
             method = replace(method, at=views)
@@ -240,11 +239,11 @@ def _pair(embeddings: Any, weights: GCNWeights) -> tuple[Tensor, Tensor]:
     """The embeddings of two views, as the encoder gives them."""
     rule, remedy = "they are those of both views, as the encoder gives them", "Leave them out to have them computed"
     given = items(embeddings, "embeddings", rule, remedy)
-    if len(given) != 2 or not all(isinstance(z, Tensor) and not z.is_nested and z.dtype == weights.w1.dtype and
+    if len(given) != 2 or not all(isinstance(z, Tensor) and not z.is_nested and z.dtype in FLOATS and
                                   z.device == weights.w1.device and z.layout == torch.strided and z.dim() == 2
                                   for z in given) or given[0].shape != given[1].shape:
         raise InputError(f"embeddings={shown(embeddings)}", rule, remedy)
-    return given[0], given[1]
+    return given[0].to(weights.w2.dtype), given[1].to(weights.w2.dtype)  # autocast may have made them of half precision
 
 
 def _weights(encoder: ModelLike, graph: Graph) -> GCNWeights:
