@@ -56,8 +56,7 @@ class AuditReport:
     @property
     def allowance(self) -> Tensor:
         """What rounding explains, in the bound and in the run of the model, ``(A,)``."""
-        run_error: Tensor | float = getattr(self.certificate, "run_error", 0.0)
-        return self.certificate.rounding + run_error
+        return self.certificate.rounding + self.certificate.run_error
 
     @property
     def slack(self) -> Tensor:
