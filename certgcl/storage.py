@@ -101,7 +101,7 @@ def load_graph(path: str | Path, *, check: bool = True, limit: int | None = None
     to; a program that tries is ended by the system.
 
     Args:
-        check: compare the checksums of a folder, which reads its files once, at about a gigabyte per second. Without,
+        check: compare the checksums of a folder, which reads its files once, a gigabyte in one to two seconds. Without,
             a changed byte in them goes unnoticed; only sizes and shapes are compared.
         limit: the most bytes that an ``.npz`` or ``.pt`` file may unpack to; by default 100 times its size (or 256 MB
             if that is more), and half of the free memory at the most.
