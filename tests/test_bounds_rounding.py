@@ -160,3 +160,11 @@ def test_no_embedding_is_larger_than_its_size() -> None:
     sizes = Sizes.of(weights, drop_problem(graph, 1), torch.float64).output
     for dropped in admissible_sets(graph, local=1):
         assert (weights.embed(without(graph, dropped)).abs() <= sizes).all()
+
+
+def test_the_centre_of_a_star_grows_with_every_edge_it_loses_and_its_size_covers_that() -> None:
+    star = toy_graph(nx.star_graph(3)).with_features(torch.tensor([[1.0], [0.0], [0.0], [0.0]], dtype=torch.float64))
+    weights = GCNWeights(torch.ones(1, 1).double(), 0.0, 0.0, torch.ones(1, 1).double(), 0.0, 1.0)
+    sizes = Sizes.of(weights, drop_problem(star, 3), torch.float64).output
+    for dropped in admissible_sets(star):
+        assert (weights.embed(without(star, dropped)) <= sizes).all()
