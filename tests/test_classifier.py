@@ -4,7 +4,6 @@ import contextlib
 import inspect
 import types
 import warnings
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -23,13 +22,13 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, Robust
 from sklearn.svm import SVC
 from sklearn.utils import all_estimators
 from torch import nn
-from toys import admissible_sets, random_graph, random_tensor, without
 
 from certgcl.accuracy import CertifiedAccuracy, certified_accuracy
 from certgcl.classifier import read_classifier
-from certgcl.classifier.affine import Affine, composed, composition_error
+from certgcl.classifier.affine import Affine, composition_error
 from certgcl.encoder import GCNEncoder
 from certgcl.errors import ClassifierError, InputError
+from tests.toys import admissible_sets, random_graph, random_tensor, without
 
 NODES = 9
 LINEAR = {"LogisticRegression", "LogisticRegressionCV", "RidgeClassifier", "RidgeClassifierCV", "SGDClassifier",
@@ -416,34 +415,6 @@ def test_a_classifier_in_float64_is_not_rounded_to_the_model() -> None:
     assert certified_accuracy(case().encoder, vectors, case().graph, y, 0).certified.all()
     single = case(torch.float32)  # whose embeddings its arithmetic cannot tell apart
     assert not certified_accuracy(single.encoder, vectors, single.graph, y, 0).certified.any()
-
-
-def steps(seed: int, dtype: torch.dtype) -> Iterator[Affine]:
-    for number, (rows, width) in enumerate([(6, 4), (5, 6), (3, 5)]):
-        scale = 10.0 ** random_tensor(rows, 1, seed=seed + 7 * number)
-        yield Affine.of((scale * random_tensor(rows, width, seed=seed + 20 + number)).to(dtype),
-                        (scale[:, 0] * random_tensor(rows, seed=seed + 30 + number)).to(dtype))
-
-
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_the_error_covers_a_run_in_coarse_precision(seed: int, dtype: torch.dtype) -> None:
-    maps = list(steps(100 * seed, dtype))
-    x = random_tensor(64, 4, seed=seed)
-    exact, run = x, x.to(dtype)
-    for step in maps:
-        exact = exact @ step.matrix.T + step.shift
-        products = run[:, None] * step.matrix.to(dtype)
-        total = torch.zeros_like(products[..., 0])
-        for column in products.unbind(-1):  # each sum rounded
-            total = total + column
-        run = total + step.shift.to(dtype)
-    error = composition_error(maps, x.abs(), dtype)
-    matrix, shift = composed(maps)
-    assert torch.allclose(x @ matrix.T + shift, exact, rtol=1e-10)
-    assert bool(((run.double() - exact).abs() <= error).all())
-    if dtype == torch.float32:
-        assert bool((error < 1e-3 * exact.abs().max()).all())
 
 
 def test_what_may_overflow_is_never_certain() -> None:
