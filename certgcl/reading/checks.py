@@ -1,7 +1,6 @@
 """What must hold of a model beyond its program: it fits the graph, and its own output is what the weights give."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -90,7 +89,7 @@ def check_output(weights: GCNWeights, graph: Graph, output: Any) -> None:
     z = weights.embed(graph)
     gain1, gain2 = weights.slope1.abs().clamp(min=1), weights.slope2.abs().clamp(min=1)
     size = GCNWeights(weights.w1.abs(), weights.b1.abs(), gain1, gain1[:, None] * weights.w2.abs() * gain2,
-                      weights.b2.abs() * gain2, gain2).embed(replace(graph, x=graph.x.abs()))
+                      weights.b2.abs() * gain2, gain2).embed(Graph.trusted(graph.x.abs(), graph.rowptr, graph.col))
     if not bool(torch.isfinite(output).all() & torch.isfinite(size).all()):
         raise EncoderError(f"embeddings that overflow {output.dtype}", "the model's output must be finite",
                            "Look for weights or features of enormous size")
