@@ -1,7 +1,7 @@
 """The arithmetic that bounds are computed in is the one they speak of, whatever the program around them has set."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 
@@ -15,8 +15,13 @@ def undisturbed(gradients: bool = False) -> Iterator[None]:
     Autocast would multiply in half precision. What inference mode makes could not be used for training later, and
     something of a certificate is kept with its graph. All three are settings of the thread alone.
     """
-    with torch.inference_mode(False), torch.set_grad_enabled(gradients), torch.autocast("cpu", enabled=False), \
-            torch.autocast("cuda", enabled=False):
+    with ExitStack() as settings:
+        if torch.is_inference_mode_enabled():
+            settings.enter_context(torch.inference_mode(False))
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                settings.enter_context(torch.autocast(device, enabled=False))
+        settings.enter_context(torch.set_grad_enabled(gradients))
         yield
 
 
@@ -26,8 +31,9 @@ def check_arithmetic(dtype: torch.dtype) -> None:
     These are settings of the whole process, or of threads that are not ours: to set them back here for a while would
     disturb others, and they us.
     """
-    reduced = [name for name, precision in _precisions() if precision not in ("highest", "ieee", "none")]
-    if dtype == torch.float32 and reduced:
+    precisions = _precisions() if dtype == torch.float32 else []
+    reduced = [name for name, precision in precisions if precision not in ("highest", "ieee", "none")]
+    if reduced:
         raise InputError(f"dtype=torch.float32 with {' and '.join(reduced)} below full precision",
                          "products may then be made in tf32 or bfloat16, with errors far above those of float32",
                          "Call torch.set_float32_matmul_precision('highest'), or leave dtype out for float64")

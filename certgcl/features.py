@@ -36,7 +36,9 @@ class SparseForm:
             return cls(x.detach().clone(), None)
         if x.numel() > MAX_SEARCHED or int(torch.count_nonzero(x)) > MOST_FILLED * x.numel():
             return None
-        return cls(x.detach().to_sparse_csr(), Imprint.of(x))
+        csr = x.detach().to_sparse_csr()
+        rows = torch.repeat_interleave(torch.arange(len(x), device=x.device), csr.crow_indices().diff())
+        return cls(csr, Imprint.of(x, rows * x.shape[1] + csr.col_indices()))
 
     def is_of(self, x: Tensor) -> bool:
         """Whether the features are, bit by bit, what they were when this was made."""
@@ -92,6 +94,8 @@ class Features:
             x = x.contiguous() if x.layout == torch.strided else x  # another layout may be summed in another order
             return (x.abs() if absolute else x) @ weight
 
+        if nodes is not None and len(nodes) == len(self.x) and torch.equal(nodes, torch.arange(len(nodes)).to(nodes)):
+            nodes = None
         form = self.form
         if form is not None:
             trained = torch.is_grad_enabled() and weight.requires_grad and not absolute

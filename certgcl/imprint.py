@@ -22,9 +22,13 @@ class Imprint:
     rest: Tensor
 
     @classmethod
-    def of(cls, tensor: Tensor) -> "Imprint":
+    def of(cls, tensor: Tensor, entries: Tensor) -> "Imprint":
+        """Of a tensor whose entries at these flat positions, in increasing order, are all that are not zero."""
         words, rest = _memory(tensor)
-        places = words.nonzero()[:, 0]
+        places = torch.unique_consecutive(entries * tensor.element_size() // WORD)
+        places = places[places < len(words)]
+        if int(torch.count_nonzero(words)) != len(places):  # there are zeros with a sign, whose bits are not zero
+            places = words.nonzero()[:, 0]
         return cls(places, words[places], rest.clone())
 
     def is_of(self, tensor: Tensor) -> bool:

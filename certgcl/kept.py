@@ -17,9 +17,10 @@ PRIVATE = "_private"  # in the ``__dict__`` of objects whose tensors no one else
 
 def stamp(*tensors: Tensor) -> object:
     """Equal to a later stamp of the same tensors only if none was written to in between."""
-    if any(tensor.is_inference() for tensor in tensors):
-        return object()  # their writes are not counted
-    return tuple((_address(tensor), tensor._version) for tensor in tensors)
+    try:
+        return [(_address(tensor), tensor._version) for tensor in tensors]
+    except RuntimeError:
+        return object()  # made in inference mode, where writes are not counted
 
 
 def _address(tensor: Tensor) -> int:
