@@ -243,7 +243,7 @@ class _Tired(nn.Module):
 
     def forward(self, weight: Tensor) -> Tensor:
         self.asked += 1
-        return weight if self.asked < 5 * PATIENCE else -weight
+        return weight if self.asked < PATIENCE else -weight
 
 
 @malicious()

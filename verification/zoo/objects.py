@@ -146,7 +146,7 @@ class _Store(dict[str, Any]):
 def parameters_in_a_store_of_their_own(case: Case) -> nn.Module:
     module = FunctionalRelu(case)
     store = _Store(module.conv2.lin._parameters)
-    store.ticking = Ticking(4 * PATIENCE)
+    store.ticking = Ticking()
     module.conv2.lin._parameters = store
     return module
 
@@ -163,7 +163,7 @@ class _Modules(dict[str, Any]):
 def modules_in_a_store_of_their_own(case: Case) -> nn.Module:
     module = FunctionalRelu(case)
     store = _Modules(module._modules)
-    store.ticking, store.other = Ticking(4 * PATIENCE), layer(-2 * case.w2, -case.b2)
+    store.ticking, store.other = Ticking(), layer(-2 * case.w2, -case.b2)
     module._modules = store
     return module
 
