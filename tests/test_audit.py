@@ -186,7 +186,7 @@ class DiffersInTheSign(Net):
 RING = toy_graph(nx.cycle_graph(12))  # every node keeps its edges but in dropped views
 
 
-def believed(model: Net | GCNWeights, graph: object, **_: object) -> GCNWeights:
+def believed(model: Net | GCNWeights, graph: object, *_: object, **__: object) -> GCNWeights:
     """Two layers with a ReLU between them, without a look at what else the model does."""
     if isinstance(model, GCNWeights):
         return model
