@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv, MessagePassing
+from torch_geometric.nn.dense import Linear
 
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
 from certgcl.bounds.problem import DropProblem
@@ -36,7 +37,12 @@ def probe(model: nn.Module, graph: Graph, drops: AdmissibleDrops, seed: int = 0)
     times over, without edges, on random admissible drops and on searched ones. A model that differs elsewhere only is
     not noticed.
     """
-    convs = [module for _, module in named_modules(model) if isinstance(module, GCNConv)]
+    layers = {name: module for name, module in named_modules(model) if isinstance(module, GCNConv)}
+    for name, conv in layers.items():
+        if not isinstance(conv.lin, Linear):
+            raise EncoderError(f"{name}.lin of type {type(conv.lin).__name__}", "it must be the Linear of PyG",
+                               LAYERS)
+    convs = list(layers.values())
     check_fit({conv.lin.in_channels for conv in convs}, graph.x.device if not convs else
               next(convs[0].parameters()).device, graph)
     chance = torch.Generator().manual_seed(seed)
