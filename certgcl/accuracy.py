@@ -175,7 +175,8 @@ def _places(y: Any, linear: LinearClassifier, anchors: Tensor, graph: Graph) -> 
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"labels of type {type(y).__name__} ({error})", _RULE.format(graph.num_nodes),
                          "Pass data.y") from error
-    if labels.shape != (graph.num_nodes,) or labels.dtype.kind not in "iubUTO":
+    flags = all(isinstance(label, bool) for label in linear.labels)  # True is no name of class 1
+    if labels.shape != (graph.num_nodes,) or labels.dtype.kind not in "iubUTO" or (labels.dtype.kind == "b") != flags:
         raise InputError(f"labels of shape {tuple(labels.shape)} and dtype {labels.dtype}",
                          _RULE.format(graph.num_nodes), "Pass data.y")
     places = [linear.place.get(label) if isinstance(label, (int, str)) else None for label in labels.tolist()]

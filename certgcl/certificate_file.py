@@ -44,6 +44,8 @@ def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> N
 
 def _as_json(notes: Mapping[str, Any]) -> Any:
     """Notes as a file gives them back."""
+    if not isinstance(notes, Mapping):
+        raise CertificateError(f"notes={shown(notes)}", "notes are a dict that JSON can hold", "Use a dict")
     try:
         return json.loads(json.dumps(dict(notes), allow_nan=False).encode())
     except (TypeError, ValueError, RecursionError) as reason:

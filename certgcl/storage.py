@@ -75,7 +75,7 @@ def seal_graph(folder: str | Path) -> Path:
         numpy.save("edge_index.npy", data.edge_index)
         certgcl.load_graph(certgcl.seal_graph("."))
     """
-    folder = Path(folder)
+    folder = checked_path(folder, "folder", GraphError)
     missing = [name for name in ("x", "edge_index") if not (folder / f"{name}.npy").is_file()]
     if missing:
         raise GraphError(f"{folder} without {' and '.join(missing)}", _FORMATS, _WRITE)

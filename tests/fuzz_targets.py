@@ -158,6 +158,8 @@ def _certificates(world: World) -> list[Target]:
         _of("Certificate.joined", certgcl.Certificate.joined, {"parts": halves}),
         Target("Certificate.save", lambda: certificate.save,
                lambda: {"path": world.folder / "again.npz", "notes": {"a": 1}}, files=True),
+        _of("Certificate.verify", certificate.verify, {"model": world.encoder, "graph": world.graph, "nodes": [0, 3],
+                                                       "view": None, "directions": None}),
         _of("Certificate.load", certgcl.Certificate.load, {"path": path}, files=True),
         _of("Certificate.load_with_notes", certgcl.Certificate.load_with_notes, {"path": path}, files=True),
         Target("certify_shards", lambda: certgcl.certify_shards, lambda: {
@@ -186,6 +188,7 @@ def _files(world: World) -> list[Target]:
         Target("save_graph", lambda: certgcl.save_graph, lambda: {"folder": world.fresh(), "graph": world.graph},
                files=True),
         _of("load_graph", certgcl.load_graph, {"path": world.folder / "graph"}, files=True),
+        _of("seal_graph", certgcl.seal_graph, {"folder": world.folder / "graph"}, files=True),
         _of("load_dataset", certgcl.load_dataset, {"name": "karate", "root": None}, files=True),
         _of("presets.get", presets.get, {"method": "grace", "dataset": "Cora", "fast": True}),
     ]

@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "merge": ("",),
     "audit": ("--budget", "--run", "--graph", "--dataset", "--weights", "--total", "--method", "--nodes", "--samples",
               "--searches", "--seed"),
+    "verify": ("", "--run", "--graph", "--dataset", "--weights", "--nodes", "--data-root"),
     "report": ("", "--out", "--dataset", "--graph", "--weights", "--sample", "--data-root"),
     "datasets": ("--data-root",),
     "demo": ("--epochs", "--seed"),
@@ -66,6 +67,7 @@ def valid(command: str, files: Path) -> list[str]:
         "certify": [*encoder, "--out", "out", "--method", "interval"],
         "merge": [str(files / "shards")],
         "audit": [*encoder, "--samples", "2", "--searches", "1"],
+        "verify": [str(files / "shards" / "certificate.npz"), *encoder[:4]],
         "report": [str(files / "shards"), "--sample", "0", "--out", "page.html"],
         "datasets": [],
         "reproduce": ["imbalance", "--dataset", "nowhere"],  # trains nothing

@@ -193,7 +193,7 @@ def test_refuses_another_number_of_features(graph: Graph) -> None:
 
 def test_refuses_another_device(graph: Graph) -> None:
     message = refusal(GCNEncoder(5, 4, 3).to("meta"), graph)
-    assert "a model on meta and a graph on cpu" in message
+    assert "on meta" in message
 
 
 @pytest.mark.parametrize("name", ["first.lin.weight", "second.bias", "between.weight"])

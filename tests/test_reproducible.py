@@ -84,7 +84,7 @@ def test_layouts_of_weights_and_features_do_not_matter(encoder: Any, data: Any, 
                                                        expected: dict[str, bytes]) -> None:
     weights = encoder.weights()
     other = certgcl.GCNWeights(weights.w1.T.contiguous().T, weights.b1, weights.slope1, weights.w2.T.contiguous().T,
-                               weights.b2, weights.slope2)
+                               weights.b2, weights.slope2, reading=weights.reading)
     unaligned = torch.empty(data.x.numel() + 1)[1:].view(data.x.shape).copy_(data.x)
     for number, x in enumerate((unaligned, data.x.T.contiguous().T)):
         certify_shards(other, (x, data.edge_index), 0.3, tmp_path / str(number), method=METHOD, shards=SHARDS,
@@ -159,9 +159,9 @@ def test_parts_do_not_depend_on_the_limit_which_is_kept_to_or_refused(encoder: A
     nodes, sizes = torch.randperm(data.num_nodes)[:300], []
     certify = Question._certify
 
-    def counted(self: Question, problem: Any, second: Any) -> certgcl.Certificate:
+    def counted(self: Question, problem: Any, *rest: Any) -> certgcl.Certificate:
         sizes.append(len(problem.anchors))
-        return certify(self, problem, second)
+        return certify(self, problem, *rest)
 
     monkeypatch.setattr(Question, "_certify", counted)
     one, other = question.certify(nodes), question.certify(nodes, 1 << 29)
@@ -194,7 +194,7 @@ def test_what_cannot_be_reproduced_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MethodError, match=r"reproducible=True with time_limit=5.*branch_limit="):
         certify_shards(toy_weights(), graph, 1, tmp_path, method=timed, reproducible=True)
     question = Question.compactness(toy_weights(), graph, 1, method="degree", view=None, dtype=torch.float64)
-    object.__setattr__(graph, "col", graph.col.to("meta"))
+    object.__setattr__(question.graph, "col", graph.col.to("meta"))
     with pytest.raises(InputError, match=r"a graph on meta.*graph\.to\('cpu'\)"):
         question.made_reproducible()
 

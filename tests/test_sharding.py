@@ -124,8 +124,8 @@ def test_directions_of_ones_own(tmp_path: Path) -> None:
 
 def test_what_all_shards_share_is_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    embed = certgcl.GCNWeights.embed
-    monkeypatch.setattr(certgcl.GCNWeights, "embed", lambda *args: calls.append(1) or embed(*args))
+    run = certgcl.GCNWeights.last_pre_activation
+    monkeypatch.setattr(certgcl.GCNWeights, "last_pre_activation", lambda *args: calls.append(1) or run(*args))
     certify_shards(WEIGHTS, GRAPH, 2, tmp_path, shards=5)
     assert len(calls) == 1
     certify_shards(WEIGHTS, GRAPH, 2, tmp_path, shards=5)

@@ -66,14 +66,15 @@ class Sizes:
         lift = smallest * (1 + weights.w2.abs().sum(dim=0))  # of a sum over hidden units, whose weights may be flushed
         growth = Growth(precision, most_edges)
 
-        # Layer 1: x W1 is summed to within `share` of |x| |W1|, and is itself far smaller where its terms cancel.
+        # Layer 1: subtotals of x W1 are no larger than the sum of its terms of one sign, (|x| |W1| + |x W1|) / 2.
         absolute = graph.project(w1 + smallest, targets, absolute=True).add_(smallest * (1 + w1.sum(dim=0)))
-        share = growth(graph.features.terms(targets) + 1)[:, None]
-        messages = graph.project(weights.w1, targets).abs_().addcmul_(absolute, share, value=2)
+        messages, count = graph.project(weights.w1, targets).abs_(), graph.features.terms(targets)
+        sums, all_roundings = growth(count)[:, None], growth(count + 2)[:, None]
+        error = (absolute + messages).mul_(sums / 2).addcmul_(absolute, growth.of(2) + 2 * sums * all_roundings)
+        messages.add_(error, alpha=2)
         all_terms = _row_sum(inner, absolute).mul_(room)
         size = _row_sum(inner, messages).add_(weights.b1.abs() + smallest).mul_(room)
-        error = all_terms * _largest_around(hood.inner, share[:, 0])[:, None]
-        error.addcmul_(size, growth(hood.inner.degree + MESSAGE)[:, None])
+        error = _row_sum(inner, error).mul_(room).addcmul_(size, growth(hood.inner.degree + MESSAGE)[:, None])
         largest = absolute.amax(dim=1).maximum(messages.amax(dim=1))
         largest = _largest_around(hood.inner, largest).maximum(size.amax(dim=1))
         hidden = size.add_(error).mul_(gain1)

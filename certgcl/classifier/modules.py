@@ -37,7 +37,8 @@ def read_tensors(classifier: Any) -> tuple[Affine, ...]:
         raise ClassifierError(f"a tuple of {len(classifier)} as classifier", "a pair has weights and intercepts",
                               "Pass (weights, intercepts)")
     vectors, intercepts = classifier if isinstance(classifier, tuple) else (classifier, None)
-    if not isinstance(vectors, (Tensor, np.ndarray, list)):
+    odd = any(isinstance(part, Tensor) and (part.is_nested or part.is_meta) for part in (vectors, intercepts))
+    if odd or not isinstance(vectors, (Tensor, np.ndarray, list)):
         raise ClassifierError(f"a classifier of type {type(vectors).__name__}", "its linear scores are not known",
                               "Pass a linear classifier of scikit-learn, an nn.Linear, or weights (classes, d) with "
                               "intercepts (classes,)")

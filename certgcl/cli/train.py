@@ -29,7 +29,7 @@ from certgcl.files import write_json
 from certgcl.locks import locked
 from certgcl.methods import METHODS, ContrastiveMethod
 from certgcl.sharding import MERGED
-from certgcl.values import LARGEST
+from certgcl.values import LARGEST, usable_device
 
 
 def train(
@@ -91,6 +91,7 @@ def train(
                                  regularizer, given)
         folder = out or Path("runs", f"{source}-{method}-{regularizer}-{estimator.seed}")
         data = source.load()
+        usable_device(estimator.device)  # before anything is written
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder, "train", remedy="Wait until it is through, end it, or choose another --out"):
             with TrainingBar() as bar:
