@@ -266,7 +266,8 @@ def _precision(dtype: torch.dtype) -> torch.dtype:
 
 def _limit(memory_limit: int) -> int:
     limit = real(memory_limit, "memory_limit", lambda given: 0 < given < float("inf"),
-                 "it is a positive number of bytes", "Try 4 * 1024**3, or leave it out for three quarters of what is free")
+                 "it is a positive number of bytes",
+                 "Try 4 * 1024**3, or leave it out for three quarters of what is free")
     return max(1, int(min(limit, LARGEST // 2)))
 
 
