@@ -16,7 +16,7 @@ demo: .venv/library
 # One thread each, for many small problems.
 test: .venv/tests
 	OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest tests --numprocesses auto --dist loadfile
-	OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest verification --numprocesses auto --dist loadgroup
+	OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest verification --numprocesses auto --dist worksteal
 
 lint: .venv/tests
 	$(VENV_PYTHON) -m ruff check .
