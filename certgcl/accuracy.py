@@ -176,10 +176,12 @@ def _places(y: Any, linear: LinearClassifier, anchors: Tensor, graph: Graph) -> 
         raise InputError(f"labels of type {type(y).__name__} ({error})", _RULE.format(graph.num_nodes),
                          "Pass data.y") from error
     flags = all(isinstance(label, bool) for label in linear.labels)  # True is no name of class 1
-    if labels.shape != (graph.num_nodes,) or labels.dtype.kind not in "iubUTO" or (labels.dtype.kind == "b") != flags:
+    if labels.shape != (graph.num_nodes,) or labels.dtype.kind not in "iubUTO" or (
+            labels.dtype.kind == "b" and not flags):
         raise InputError(f"labels of shape {tuple(labels.shape)} and dtype {labels.dtype}",
                          _RULE.format(graph.num_nodes), "Pass data.y")
-    places = [linear.place.get(label) if isinstance(label, (int, str)) else None for label in labels.tolist()]
+    places = [linear.place.get(label) if isinstance(label, (int, str)) and isinstance(label, bool) == flags else None
+              for label in labels.tolist()]
     for anchor in anchors.tolist():
         if places[anchor] is None:
             raise InputError(f"label {labels[anchor]!s} of node {anchor}", f"the classifier knows {linear.labels}",

@@ -132,10 +132,6 @@ def test_settings_of_a_question_are_what_they_say(settings: dict[str, Any]) -> N
         certgcl.node_compactness(WEIGHTS, GRAPH, 1, **settings)
 
 
-def test_memory_without_end_is_as_good_as_much() -> None:
-    assert certgcl.node_compactness(WEIGHTS, GRAPH, 1, memory_limit=float("inf")).certified
-
-
 @pytest.mark.parametrize("node", [True, 1.0, "1", None, -1, 99, torch.tensor(1), np.array([1, 2])])
 def test_a_witness_is_that_of_an_anchor(certificate: certgcl.Certificate, node: Any) -> None:
     assert certificate.witness(np.int64(1)).shape[0] == 2
