@@ -125,6 +125,7 @@ def test_kernels_are_not_taken_from_a_folder_that_the_current_one_names(tmp_path
     (tmp_path / ".numba_config.yaml").write_text("cache_dir: kept\ncache_locator_classes: unlucky.Locator\n")
     result = python("-P", "-c", CACHE, folder=tmp_path)
     assert result.returncode == 0, result.stderr
-    assert [line.strip() for line in result.stdout.splitlines()] == [str(HOME / "certgcl/bounds/compiled/kernels/__pycache__")]
+    kept = [line.strip() for line in result.stdout.splitlines()]
+    assert kept == [str(HOME / "certgcl/bounds/compiled/kernels/__pycache__")]
     own = python("-P", "-c", CACHE, folder=tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "mine"))
     assert own.stdout.splitlines()[-1].strip().startswith(str(tmp_path / "mine")), own.stderr
