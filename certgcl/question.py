@@ -210,6 +210,9 @@ class Question:
         problem.release()
         chosen = problem.at_anchors(directions)
         nominal = (chosen @ problem.at_anchors(self.embeddings)[..., None])[..., 0]
+        # Where sizes overflow, an error may be infinity times zero: nothing is known of it.
+        rounding, run_error = (torch.nan_to_num(error, nan=torch.inf, posinf=torch.inf)
+                               for error in (rounding, run_error))
         _check(lower, nominal, rounding, anchors, bound)
         if self.given is None or self.given.dim() == 2:
             lower, nominal, rounding, run_error, chosen = (

@@ -1,5 +1,7 @@
 """What rounding can do to a bound, to W^CL and to the model as it is run. The audit checks it in ball arithmetic."""
 
+from pathlib import Path
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -168,3 +170,12 @@ def test_the_centre_of_a_star_grows_with_every_edge_it_loses_and_its_size_covers
     sizes = Sizes.of(weights, drop_problem(star, 3), torch.float64).output
     for dropped in admissible_sets(star):
         assert (weights.embed(without(star, dropped)) <= sizes).all()
+
+
+def test_sizes_that_overflow_leave_an_infinite_error_and_a_certificate_that_can_be_kept(tmp_path: Path) -> None:
+    weights = toy_weights()
+    huge = GCNWeights(weights.w1 * 1e150, 0.0, 0.0, weights.w2 * 1e150, 0.0, 0.0)
+    certificate = certgcl.node_compactness(huge, random_graph(), 1)
+    assert certificate.rounding.isinf().all()
+    assert not certificate.positive_in_exact_arithmetic.any()
+    assert certgcl.Certificate.load(certificate.save(tmp_path / "huge.npz")).rounding.isinf().all()
