@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
-from certgcl.activation import TwoPieceLinear
 from certgcl.errors import EncoderError
 from certgcl.files import load_arrays, refusing, save_arrays
 from certgcl.graph import Graph
@@ -20,6 +19,7 @@ from certgcl.layers.gcn import gcn_parameters
 from certgcl.layers.lookup import instance_dict
 from certgcl.layers.modules import check_call, check_unshadowed
 from certgcl.layers.trusted import TRUSTED, check_surroundings
+from certgcl.models.two_piece import TwoPieceLinear
 from certgcl.randomness import Drawing, generator_on
 from certgcl.values import FLOATS, WIDEST, floating, real, shown, usable_device, whole
 from certgcl.values import path as checked_path

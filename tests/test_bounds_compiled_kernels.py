@@ -9,7 +9,6 @@ import pytest
 import torch
 from toys import drop_problem, hubs_and_others, random_tensor
 
-from certgcl.activation import SlopeRule, TwoPieceLinear
 from certgcl.bounds import printed
 from certgcl.bounds.blocks import blocks
 from certgcl.bounds.compiled import switched_off
@@ -23,6 +22,8 @@ from certgcl.bounds.counts import drop_cases
 from certgcl.bounds.layer1 import line_parts
 from certgcl.bounds.plan import FlatCases
 from certgcl.bounds.rows import case_minima, least_terms
+from certgcl.models.activations import SlopeRule
+from certgcl.models.two_piece import TwoPieceLinear
 
 RULES: list[tuple[SlopeRule, ...]] = [("parallel",), ("adaptive",), ("flat",), ("adaptive", "flat", "parallel")]
 

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 import certgcl
-from certgcl.activation import Lines, SlopeRule, TwoPieceLinear
 from certgcl.bounds import Degree, DropProblem
+from certgcl.models.activations import Lines, SlopeRule
+from certgcl.models.two_piece import TwoPieceLinear
 from verification.audit import Ledger, certify, weights
 from verification.case import Case
 from verification.oracle import enumerated_minimum, nominal

@@ -6,7 +6,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule
 from certgcl.bounds import blocks
 from certgcl.bounds.blocks import Block, Pairs
 from certgcl.bounds.functional import AnchorTerms, RowBounds, RowTerms
@@ -15,6 +14,7 @@ from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan
 from certgcl.bounds.products import range_and_line_products
 from certgcl.bounds.recompute import recomputed
+from certgcl.models.activations import SlopeRule
 
 
 class AnchorFunctionals:

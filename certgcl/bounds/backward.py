@@ -12,7 +12,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule
 from certgcl.bounds import compiled
 from certgcl.bounds.anchor_functionals import AnchorFunctionals
 from certgcl.bounds.box import signed_parts
@@ -24,6 +23,7 @@ from certgcl.bounds.interval import output_interval
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan
 from certgcl.encoder import GCNWeights
+from certgcl.models.activations import SlopeRule
 
 MAX_PAIR_VALUES = 1 << 27  # held at a time; a gigabyte in float64
 MIN_CHANNELS = 8

@@ -6,13 +6,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule
 from certgcl.bounds.blocks import Block, Pairs
 from certgcl.bounds.functional import AnchorTerms, RowBounds, RowTerms
 from certgcl.bounds.gather import Table, joined
 from certgcl.bounds.layer1 import Layer1, Range
 from certgcl.bounds.plan import DropPlan
 from certgcl.bounds.recompute import recomputed
+from certgcl.models.activations import SlopeRule
 
 
 class ChannelFunctionals:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule, check_slopes
 from certgcl.bounds.backward import MinimumOverFunctionals, bound_output, refine_layer2
 from certgcl.bounds.blocks import Block
 from certgcl.bounds.counts import Scale
@@ -16,6 +15,7 @@ from certgcl.bounds.interval import layer1_on_box, layer2_on_box
 from certgcl.bounds.plan import DropPlan
 from certgcl.bounds.problem import DropProblem, check_call
 from certgcl.encoder import GCNWeights
+from certgcl.models.activations import SlopeRule, check_slopes
 
 
 @dataclass(frozen=True)

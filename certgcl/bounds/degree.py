@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule, check_slopes
 from certgcl.bounds import compiled
 from certgcl.bounds.backward import Minimum, MinimumOverFunctionals, bound_output, refine_layer2
 from certgcl.bounds.blocks import Block, Pairs, infinite_unless
@@ -25,6 +24,7 @@ from certgcl.bounds.rows import Terms, case_minima, largest_gain, least_terms, w
 from certgcl.bounds.single_drop import least_over_single_drops
 from certgcl.encoder import GCNWeights
 from certgcl.errors import MethodError
+from certgcl.models.activations import SlopeRule, check_slopes
 from certgcl.values import choice, whole
 
 NARROW = 64  # hidden channels up to which a choice of slopes and lines for every neighbour and count pays

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule, TwoPieceLinear
 from certgcl.bounds.box import signed_parts
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.neighbourhood import Neighbourhood
 from certgcl.bounds.problem import DropProblem, check_call
 from certgcl.encoder import GCNWeights
+from certgcl.models.activations import SlopeRule
+from certgcl.models.two_piece import TwoPieceLinear
 
 MAX_WHOLE = 1 << 23  # values of ``X W1`` up to which all hidden channels are treated at once,
 CHANNELS = 64  # and beyond, so many

@@ -9,10 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule, TwoPieceLinear
 from certgcl.bounds.gather import Table
 from certgcl.bounds.rowwise import Work, rowwise
 from certgcl.encoder import GCNWeights
+from certgcl.models.activations import SlopeRule
+from certgcl.models.two_piece import TwoPieceLinear
 
 MAX_WHOLE = 1 << 22  # bounds up to which all that follows from them is computed at once
 

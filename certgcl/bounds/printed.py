@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule, TwoPieceLinear
 from certgcl.bounds import compiled
 from certgcl.bounds.box import signed_parts
 from certgcl.bounds.layer1 import Range
@@ -23,6 +22,8 @@ from certgcl.bounds.problem import DropProblem
 from certgcl.encoder import GCNWeights
 from certgcl.errors import GraphError, MethodError
 from certgcl.graph import Graph
+from certgcl.models.activations import SlopeRule
+from certgcl.models.two_piece import TwoPieceLinear
 from certgcl.sparse import ConstantMatrix, csr_matrix
 from certgcl.values import shown
 

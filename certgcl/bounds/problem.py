@@ -8,13 +8,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule
 from certgcl.bounds.neighbourhood import Neighbourhood
 from certgcl.bounds.plan import DropPlan, LineSharing
 from certgcl.budget import AdmissibleDrops
 from certgcl.encoder import GCNWeights
 from certgcl.errors import DirectionError, MethodError
 from certgcl.graph import Graph
+from certgcl.models.activations import SlopeRule
 from certgcl.values import shown, whole
 
 LATEST = "latest problem"

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule
 from certgcl.bounds.compiled.kernels import channel_products, slot_products
 from certgcl.bounds.compiled.kernels.channel_products import Bounds, ChannelValues
 from certgcl.bounds.compiled.layout import Layout, array
@@ -15,6 +14,7 @@ from certgcl.bounds.compiled.minima import shaped, zeros
 from certgcl.bounds.compiled.threads import share
 from certgcl.bounds.compiled.workspace import Workspace
 from certgcl.bounds.layer1 import Layer1
+from certgcl.models.activations import SlopeRule
 
 
 def channel_values(layout: Layout, rules: Sequence[SlopeRule], matrix: Tensor, layer1: Layer1,

@@ -6,7 +6,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule
 from certgcl.bounds.compiled.channels import channel_values
 from certgcl.bounds.compiled.chunks import RowChunk
 from certgcl.bounds.compiled.lines import products_at_entries
@@ -19,6 +18,7 @@ from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan
 from certgcl.bounds.recompute import MAX_STORED, recomputed
 from certgcl.encoder import GCNWeights
+from certgcl.models.activations import SlopeRule
 
 MAX_NUMBERS = 1 << 21  # in the table of a chunk of rows, where no gradient is wanted
 ALWAYS = MAX_STORED + 1  # elements enough to compute a chunk again for its gradient

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule
 from certgcl.bounds.compiled.kernels import line_parts, line_products
 from certgcl.bounds.compiled.kernels import output_lines as output_lines_kernels
 from certgcl.bounds.compiled.kernels.line_products import Entries, Products
@@ -16,6 +15,7 @@ from certgcl.bounds.compiled.layout import MAX_LINE_VALUES, Span
 from certgcl.bounds.compiled.minima import flat, shaped, zeros
 from certgcl.bounds.compiled.threads import share
 from certgcl.bounds.layer1 import Layer1
+from certgcl.models.activations import SlopeRule
 
 RULES: dict[SlopeRule, int] = {"parallel": line_parts.PARALLEL, "adaptive": line_parts.ADAPTIVE,
                                "flat": line_parts.FLAT}

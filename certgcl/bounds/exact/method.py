@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from certgcl.activation import SlopeRule
 from certgcl.bounds.degree import Degree
 from certgcl.bounds.exact.anchors import AnchorSearch, Brackets
 from certgcl.bounds.exact.workers import in_processes
 from certgcl.bounds.problem import DropProblem, check_call
 from certgcl.encoder import GCNWeights
 from certgcl.errors import MethodError
+from certgcl.models.activations import SlopeRule
 from certgcl.values import callback, real, shown, whole
 
 ANCHORS_PER_WORKER = 128  # at least, as a process takes some seconds to start

@@ -1,45 +1,22 @@
 """Two-piece linear activations and the straight lines that bound them on an interval."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-from certgcl.errors import MethodError
-from certgcl.values import items, shown
-
-SlopeRule = Literal["parallel", "adaptive", "flat"]
-
-
-def check_slopes(rules: Sequence[str]) -> tuple[SlopeRule, ...]:
-    """The slope rules as a tuple; an empty one and unknown rules are refused."""
-    known: tuple[SlopeRule, ...] = get_args(SlopeRule)
-    rule, remedy = f"it is a tuple of rules, which are {', '.join(known)}", "Name one or more"
-    given = items(rules, "slopes", rule, remedy, error=MethodError)
-    if not given or not all(isinstance(each, str) and each in known for each in given):
-        raise MethodError(f"slopes={shown(rules)}", rule, remedy)
-    return given
-
-
-class Lines(NamedTuple):
-    """Two lines around an activation: ``a_lo p + c_lo <= σ(p) <= a_up p + c_up`` wherever ``l <= p <= u``."""
-
-    lower_slope: Tensor
-    lower_intercept: Tensor
-    upper_slope: Tensor
-    upper_intercept: Tensor
+from certgcl.models.activations import Activation, Lines, SlopeRule, check_slopes
 
 
 @dataclass(frozen=True, eq=False)
-class TwoPieceLinear:
+class TwoPieceLinear(Activation):
     """``σ(p) = p`` for ``p >= 0`` and ``γ p`` below, with one γ or one per channel.
 
     ReLU is γ = 0, the identity γ = 1; a learned PReLU may have any γ. σ is convex for γ <= 1 and
     concave for γ >= 1; where γ < 0 it has a valley at zero.
     """
 
+    name = "two-piece linear"
     slope: Tensor  # γ, shape () or (channels,)
 
     def __call__(self, p: Tensor) -> Tensor:
@@ -90,3 +67,16 @@ class TwoPieceLinear:
             torch.where(convex, chord, free),
             torch.where(convex, offset, zero),
         )
+
+    def gain(self) -> Tensor:
+        return self.slope.abs().clamp(min=1)
+
+    def at_zero(self) -> float:
+        return 0.0
+
+    @property
+    def linear(self) -> bool:
+        return bool((self.slope == 1).all())
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"slope": self.slope}

@@ -1,8 +1,9 @@
 import pytest
 import torch
 
-from certgcl.activation import Lines, TwoPieceLinear
 from certgcl.errors import MethodError
+from certgcl.models.activations import Lines
+from certgcl.models.two_piece import TwoPieceLinear
 
 RULES = ("parallel", "adaptive", "flat")
 SLOPES = (-1.5, -0.3, 0.0, 0.01, 0.25, 1.0, 1.7, 4.0)

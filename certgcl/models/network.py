@@ -1,0 +1,299 @@
+"""A message-passing network as every bound sees it: layers that are sums of terms, and what is read out of them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from certgcl.errors import EncoderError
+from certgcl.graph import Graph
+from certgcl.models.activations import Activation
+from certgcl.models.aggregations import Aggregation, Local, SymmetricNorm
+from certgcl.models.two_piece import TwoPieceLinear
+from certgcl.sparse import ConstantMatrix, csr_matrix
+from certgcl.values import FLOATS, shown
+
+READINGS = ("given", "traced", "probed")
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """``W'`` times a layer's output, mixed over the neighbours: one summand of another layer.
+
+    Args:
+        source: the number of the layer it takes; 0 for the features.
+        weight: ``(inputs, outputs)``; or ``(channels,)``, the diagonal of a matrix that has nothing else.
+        aggregation: how nodes are mixed; not at all by default.
+    """
+
+    source: int
+    weight: Tensor
+    aggregation: Aggregation = field(default_factory=Local)
+
+    def __post_init__(self) -> None:
+        weight = self.weight
+        if not isinstance(weight, Tensor) or weight.is_nested or weight.is_meta or weight.layout != torch.strided or (
+                weight.dim() not in (1, 2) or weight.dtype not in FLOATS or not weight.numel()):
+            raise EncoderError(f"weight {shown(weight)}", "it is a floating-point matrix (inputs, outputs), or a "
+                               "vector for a diagonal one", "Give conv.lin.weight.T")
+        if not isinstance(self.aggregation, Aggregation):
+            raise EncoderError(f"aggregation {shown(self.aggregation)}", "it is one of certgcl.models.aggregations",
+                               "Leave it out for a layer of each node alone")
+
+    @property
+    def inputs(self) -> int:
+        return self.weight.shape[0]
+
+    @property
+    def outputs(self) -> int:
+        return self.weight.shape[-1]
+
+    def project(self, values: Tensor) -> Tensor:
+        """``W'`` times rows of values, ``(..., inputs)`` to ``(..., outputs)``."""
+        return values * self.weight if self.weight.dim() == 1 else values @ self.weight
+
+    def back(self, functionals: Tensor) -> Tensor:
+        """``W`` times functionals of the outputs, which are then functionals of the inputs."""
+        return functionals * self.weight if self.weight.dim() == 1 else functionals @ self.weight.T
+
+    def project_sizes(self, values: Tensor) -> Tensor:
+        """``|W|'`` times rows of values."""
+        size = self.weight.abs()
+        return values * size if size.dim() == 1 else values @ size
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """``h_i = σ( Σ_terms ( own(n_i) W' h_i + out(n_i) Σ_{present j} in(n_j) W' h_j ) + b )``.
+
+    Args:
+        terms: at least one.
+        bias: ``(channels,)``.
+        activation: σ; none by default.
+        name: what users call it, for messages.
+    """
+
+    terms: tuple[Term, ...]
+    bias: Tensor
+    activation: Activation | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.terms:
+            raise EncoderError(f"layer {self.name!r} without terms", "a layer is a sum of at least one", "Add a Term")
+        widths = {term.outputs for term in self.terms} | {self.bias.numel()}
+        if len(widths) > 1 or self.bias.dim() != 1:
+            raise EncoderError(f"layer {self.name!r} with terms of {sorted(widths)} outputs and a bias of shape "
+                               f"{tuple(self.bias.shape)}", "all have the same channels", "Look at the weights' shapes")
+
+    @property
+    def width(self) -> int:
+        return self.bias.numel()
+
+    @property
+    def mixes(self) -> bool:
+        """Whether neighbours matter."""
+        return any(term.aggregation.mixes for term in self.terms)
+
+    def activate(self, p: Tensor) -> Tensor:
+        return p if self.activation is None else self.activation(p)
+
+    @property
+    def linear(self) -> bool:
+        return self.activation is None or self.activation.linear
+
+
+@dataclass(frozen=True, eq=False)
+class GraphNetwork:
+    """A network of any depth over a graph: all that a bound needs to know of a model.
+
+    Layers are numbered from 1; number 0 is the features. A layer may take any layers before it, so that residual
+    connections, jumping knowledge, root weights and projection heads are terms like others. Tensors keep their autograd
+    history, so that a bound computed from them can be trained.
+
+    Args:
+        layers: in the order of computation.
+        readout: the numbers of the layers whose outputs, side by side, are the embeddings; the last one by default.
+        precision: the dtype in which the model is run. Tensors may be in a wider one, where they were computed from the
+            model's own (as those of a BatchNorm are).
+        reading: ``"given"`` as it is, ``"traced"`` from a model whose program was read, or ``"probed"``.
+
+    Example::
+
+        gcn = SymmetricNorm()
+        GraphNetwork((Layer((Term(0, w1, gcn),), b1, TwoPieceLinear(torch.zeros(()))), Layer((Term(1, w2, gcn),), b2)))
+    """
+
+    layers: tuple[Layer, ...]
+    readout: tuple[int, ...] = ()
+    precision: torch.dtype | None = None
+    reading: str = "given"
+
+    def __post_init__(self) -> None:
+        if self.reading not in READINGS:
+            raise EncoderError(f"reading={self.reading!r}", f"it is one of {', '.join(READINGS)}",
+                               "Leave it out for a network of your own")
+        if not self.layers:
+            raise EncoderError("a network without layers", "it has at least one", "Add a Layer")
+        object.__setattr__(self, "readout", self.readout or (len(self.layers),))
+        object.__setattr__(self, "precision", self.precision or self.dtype)
+        first = self.layers[0].terms[0].weight
+        for number, layer in enumerate(self.layers, 1):
+            for term in layer.terms:
+                if not 0 <= term.source < number:
+                    raise EncoderError(f"layer {number} of layer {term.source}", "a layer takes those before it",
+                                       "Number the features 0 and the layers from 1")
+                if term.inputs != self.width_of(term.source):
+                    raise EncoderError(f"layer {number} with a weight for {term.inputs} inputs, of layer {term.source} "
+                                       f"with {self.width_of(term.source)}", "a weight takes what its source gives",
+                                       "Look at the weights' shapes")
+        if not all(1 <= number <= len(self.layers) for number in self.readout):
+            raise EncoderError(f"readout {self.readout}", f"layers are numbered 1 to {len(self.layers)}",
+                               "Name layers of the network")
+        for name, tensor in self.named_tensors():
+            if tensor.dtype != first.dtype or tensor.device != first.device:
+                raise EncoderError(f"{name} in {tensor.dtype} on {tensor.device} and others in {first.dtype} on "
+                                   f"{first.device}", "all weights have one dtype and device", "Convert them")
+
+    # -- what it is --------------------------------------------------------------------------------
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.layers[0].terms[0].weight.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.layers[0].terms[0].weight.device
+
+    @cached_property
+    def features(self) -> int:
+        """The number of features it takes."""
+        return next(term.inputs for layer in self.layers for term in layer.terms if term.source == 0)
+
+    def width_of(self, layer: int) -> int:
+        """The number of channels of a layer, or of features."""
+        return self.features if layer == 0 else self.layers[layer - 1].width
+
+    @property
+    def width(self) -> int:
+        """The number of channels of the embeddings."""
+        return sum(map(self.width_of, self.readout))
+
+    @cached_property
+    def hops(self) -> int:
+        """How far away a node's features can matter to an embedding."""
+        reach = [0]
+        for layer in self.layers:
+            reach.append(max(reach[term.source] + term.aggregation.mixes for term in layer.terms))
+        return max(reach[number] for number in self.readout)
+
+    def named_tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """All tensors with names that say where they belong, in a fixed order."""
+        for number, layer in enumerate(self.layers, 1):
+            for place, term in enumerate(layer.terms):
+                yield f"layer{number}.term{place}", term.weight
+            yield f"layer{number}.bias", layer.bias
+            for name, tensor in ({} if layer.activation is None else layer.activation.tensors()).items():
+                yield f"layer{number}.activation.{name}", tensor
+
+    def structure(self) -> list[dict[str, Any]]:
+        """All that is no tensor, as JSON can hold it; equal for equal networks."""
+        return [{"terms": [{"source": term.source, "aggregation": term.aggregation.name,
+                            **vars(term.aggregation)} for term in layer.terms],
+                 "activation": None if layer.activation is None else
+                 {"name": layer.activation.name, **layer.activation.settings()}} for layer in self.layers]
+
+    # -- the same in other tensors -----------------------------------------------------------------
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> "GraphNetwork":
+        """The same network with each tensor changed."""
+        layers = tuple(replace(
+            layer, terms=tuple(replace(term, weight=change(term.weight)) for term in layer.terms),
+            bias=change(layer.bias), activation=None if layer.activation is None else layer.activation.with_tensors(
+                {name: change(tensor) for name, tensor in layer.activation.tensors().items()}))
+            for layer in self.layers)
+        return replace(self, layers=layers)
+
+    def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> "GraphNetwork":
+        """The same with tensors in another dtype or on another device; the precision of the model stays."""
+        return self.mapped(lambda tensor: tensor.to(device=device, dtype=dtype))
+
+    def copied(self) -> "GraphNetwork":
+        """A copy, which does not change when the model is trained on."""
+        return self.mapped(lambda tensor: tensor.detach().clone())
+
+    # -- the forward pass --------------------------------------------------------------------------
+
+    def embed(self, graph: Graph) -> Tensor:
+        """Node embeddings on a graph, ``(N, width)``."""
+        outputs = self.outputs(graph)
+        parts = [outputs[number - 1] for number in self.readout]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    def outputs(self, graph: Graph) -> list[Tensor]:
+        """The outputs of all layers at all nodes."""
+        return [layer.activate(p) for layer, p in zip(self.layers, self.pre_activations(graph), strict=True)]
+
+    def pre_activations(self, graph: Graph) -> list[Tensor]:
+        """Those of all layers at all nodes, before their activations."""
+        graph = Graph.of(graph)
+        if graph.num_features != self.features:
+            raise EncoderError(f"{graph.num_features} features per node", f"the first layer takes {self.features}",
+                               "Pass the graph the model was made for")
+        mixing, found = Mixing(graph, self.dtype), []
+        outputs: list[Tensor] = []
+        for layer in self.layers:
+            p: Tensor = layer.bias
+            for term in layer.terms:
+                values = features_times(graph, term.weight) if term.source == 0 else (
+                    term.project(outputs[term.source - 1]))
+                p = p + mixing(term.aggregation, values)
+            found.append(p)
+            outputs.append(layer.activate(p))
+        return found
+
+
+def features_times(graph: Graph, weight: Tensor, nodes: Tensor | None = None, *, absolute: bool = False) -> Tensor:
+    """``X W`` (or ``|X| W``) for a matrix, or for the diagonal of one."""
+    if weight.dim() == 2:
+        return graph.project(weight, nodes, absolute=absolute)
+    x = graph.x if graph.x.layout == torch.strided else graph.x.to_dense()
+    x = (x if nodes is None else x[nodes]).to(weight.dtype)
+    return (x.abs() if absolute else x) * weight
+
+
+class Mixing:
+    """Aggregations on one graph, with what depends on the graph alone made once."""
+
+    def __init__(self, graph: Graph, dtype: torch.dtype) -> None:
+        self.graph, self.count = graph, graph.degree.to(dtype)
+        ones = torch.ones(graph.col.numel(), dtype=dtype, device=graph.col.device)
+        self.adjacency = ConstantMatrix(csr_matrix(graph.rowptr, graph.col, ones, (graph.num_nodes,) * 2),
+                                        symmetric=True)
+
+    def __call__(self, aggregation: Aggregation, values: Tensor) -> Tensor:
+        """``own(n_i) v_i + out(n_i) Σ_j in(n_j) v_j``."""
+        if not aggregation.mixes:
+            return values
+        if isinstance(aggregation, SymmetricNorm) and aggregation.loop == 1:
+            return self.graph.propagate(values)  # kept with the graph
+        own, out, into = (scale(self.count)[:, None] for scale in (aggregation.own, aggregation.out, aggregation.into))
+        return own * values + out * (self.adjacency @ (into * values))
+
+
+def two_layer_gcn(network: GraphNetwork) -> tuple[Term, Layer, Term, Layer] | None:
+    """The parts of ``σ2(Â σ1(Â X W1 + b1) W2 + b2)`` with two-piece linear σ, if the network is one."""
+    if len(network.layers) != 2 or network.readout != (2,):
+        return None
+    for number, layer in enumerate(network.layers):
+        term = layer.terms[0]
+        if len(layer.terms) != 1 or term.source != number or term.weight.dim() != 2 or not (
+                isinstance(term.aggregation, SymmetricNorm) and term.aggregation.loop == 1):
+            return None
+        if not (layer.activation is None or isinstance(layer.activation, TwoPieceLinear)):
+            return None
+    first, second = network.layers
+    return first.terms[0], first, second.terms[0], second
