@@ -1,5 +1,5 @@
-"""Reading a two-layer GCN out of a model."""
+"""Reading a network out of a model."""
 
-from certgcl.reading.reader import ModelLike, Reading, read_encoder, traced
+from certgcl.reading.reader import ModelLike, Reading, read_encoder, read_network, traced, traced_network
 
-__all__ = ["ModelLike", "Reading", "read_encoder", "traced"]
+__all__ = ["ModelLike", "Reading", "read_encoder", "read_network", "traced", "traced_network"]

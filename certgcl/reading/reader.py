@@ -11,6 +11,7 @@ from certgcl.errors import InputError
 from certgcl.graph import Graph, GraphLike
 from certgcl.layers.modules import is_module
 from certgcl.layers.trusted import check_surroundings
+from certgcl.models import GraphNetwork, Layer, SymmetricNorm, Term
 from certgcl.reading.checks import check_finite, check_fit, check_module, check_output, output_of, some_views
 from certgcl.reading.matching import match
 from certgcl.reading.probing import probe
@@ -96,3 +97,26 @@ def traced(model: nn.Module | Fitted, graph: Graph) -> GCNWeights:
 def _encoder_of(model: Any) -> Any:
     """The module itself, or the one inside a trained method."""
     return model.fitted_encoder() if not is_module(model) and hasattr(model, "fitted_encoder") else model
+
+
+def read_network(model: "ModelLike | GraphNetwork", graph: GraphLike, reading: Reading = "traced", *,
+                 budgets: BudgetLike | None = None) -> GraphNetwork:
+    """As a network of layers; see :func:`read_encoder`."""
+    if isinstance(model, GraphNetwork):
+        graph = Graph.of(graph)
+        check_fit({model.features}, model.device, graph)
+        check_finite(model.named_tensors())
+        return model
+    return _network_of(read_encoder(model, graph, reading, budgets=budgets))
+
+
+def traced_network(model: nn.Module | Fitted, graph: Graph) -> GraphNetwork:
+    """The network that the program of a model computes, if it fits the graph; nothing of the model is run."""
+    return _network_of(traced(model, graph))
+
+
+def _network_of(weights: GCNWeights) -> GraphNetwork:
+    gcn = SymmetricNorm()
+    return GraphNetwork((Layer((Term(0, weights.w1, gcn),), weights.b1, weights.activation1, "conv1"),
+                         Layer((Term(1, weights.w2, gcn),), weights.b2, weights.activation2, "conv2")),
+                        reading=weights.reading)
