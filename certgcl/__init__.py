@@ -8,12 +8,13 @@ from certgcl.certificate import Certificate
 from certgcl.compactness import linear_bounds, node_compactness
 from certgcl.datasets import load_dataset
 from certgcl.directions import compactness_directions
-from certgcl.encoder import GCNEncoder, GCNWeights
+from certgcl.encoder import GCNEncoder
 from certgcl.evaluation import Evaluation, compare, evaluate
 from certgcl.evidence import Evidence
 from certgcl.graph import Graph
 from certgcl.methods import COSTA, GCA, GRACE, ContrastiveMethod, ProGCL
-from certgcl.reading import read_encoder
+from certgcl.models import GraphNetwork
+from certgcl.reading import read_network
 from certgcl.regularizer import CompactnessRegularizer
 from certgcl.schedules import Ramp
 from certgcl.sharding import certify_shards, merge_shards
@@ -32,8 +33,8 @@ __all__ = [
     "Evaluation",
     "Evidence",
     "GCNEncoder",
-    "GCNWeights",
     "Graph",
+    "GraphNetwork",
     "ProGCL",
     "Ramp",
     "Verification",
@@ -52,7 +53,7 @@ __all__ = [
     "merge_shards",
     "node_compactness",
     "presets",
-    "read_encoder",
+    "read_network",
     "save_graph",
     "seal_graph",
 ]

@@ -11,15 +11,16 @@ from torch import Tensor
 from certgcl.arithmetic import undisturbed
 from certgcl.bounds import BoundMethod, DropProblem
 from certgcl.bounds.rounding import Sizes
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.classifier import LinearClassifier, read_classifier
 from certgcl.compactness import linear_bounds
-from certgcl.encoder import GCNWeights
 from certgcl.errors import InputError
 from certgcl.graph import Graph, GraphLike
+from certgcl.models.network import GraphNetwork
 from certgcl.out_of_memory import told_when_out_of_memory
 from certgcl.question import check_anchors
-from certgcl.reading import ModelLike, Reading, read_encoder
+from certgcl.reading import ModelLike, Reading, read_network
 from certgcl.search import ReceptiveField, Search
 from certgcl.values import INTEGERS, flag, items, shown
 from certgcl.words import percent
@@ -104,16 +105,16 @@ def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: A
         print(certgcl.certified_accuracy(encoder, probe, data, data.y, budgets=0.2, nodes=test))
     """
     graph, search = Graph.of(graph).private(), flag(search, "search")
-    weights = read_encoder(model, graph, reading, budgets=budgets)
-    exact, drops, anchors = weights.to(torch.float64), EdgeDropBudget.of(budgets).on(graph), check_anchors(nodes, graph)
+    network = read_network(model, graph, reading, budgets=budgets)
+    exact, drops, anchors = network.to(torch.float64), EdgeDropBudget.of(budgets).on(graph), check_anchors(nodes, graph)
     with torch.no_grad():
         embeddings = exact.embed(graph)
-    linear = read_classifier(classifier, embeddings, weights.w1.dtype)
+    linear = read_classifier(classifier, embeddings, network.precision)
     own = _places(y, linear, anchors, graph)
     directions, offsets = linear.differences(own)
-    bounds = linear_bounds(weights, graph, budgets, directions, method=method, nodes=anchors)
+    bounds = linear_bounds(network, graph, budgets, directions, method=method, nodes=anchors)
     own, directions, offsets = own[anchors], directions[anchors], offsets[anchors]
-    sizes = Sizes.of(weights, DropProblem.on(graph, drops, anchors), torch.float64)
+    sizes = Sizes.of(network, DropProblem.on(graph, drops, anchors), torch.float64)
     slack = bounds.rounding + bounds.run_error + linear.margin_slack(sizes.output + sizes.run, own)
     others = torch.arange(offsets.shape[1], device=own.device) != own[:, None]
     margins = torch.where(others, bounds.lower + offsets, torch.inf)
@@ -143,23 +144,25 @@ def certified_accuracy_curve(model: ModelLike, classifier: Any, graph: GraphLike
             print(rate, accuracy.lower, accuracy.upper)
     """
     graph = Graph.of(graph).private()
-    weights = read_encoder(model, graph, reading)
+    network = read_network(model, graph, reading)
     for budget in items(budgets, "budgets", "they are a list of drop rates or numbers of edges", "Try (0.1, 0.2)"):
         if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer, np.floating)):
             raise InputError(f"budget {shown(budget)}", "a curve is over drop rates or numbers of edges",
                              "Use certified_accuracy for other budgets")
-    return {budget: certified_accuracy(weights, classifier, graph, y, budget, nodes=nodes, method=method, search=search)
+    return {budget: certified_accuracy(network, classifier, graph, y, budget, nodes=nodes, method=method, search=search)
             for budget in budgets}
 
 
 @torch.no_grad()
-def _lowest(weights: GCNWeights, graph: Graph, drops: AdmissibleDrops, anchors: Tensor, embeddings: Tensor,
+def _lowest(network: GraphNetwork, graph: Graph, drops: AdmissibleDrops, anchors: Tensor, embeddings: Tensor,
             directions: Tensor) -> Tensor:
     """Embeddings of the anchors at which a search over admissible drops ends, with a low ``w · z``; ``(A, d)``.
 
     The given ``embeddings``, which no drop leads to, where a node is too large to be searched.
     """
-    around = [ReceptiveField.around(graph, drops, weights, anchor) for anchor in anchors.tolist()]
+    weights = GCNWeights.of(network)
+    around = [] if weights is None else [ReceptiveField.around(graph, drops, weights, anchor)
+                                         for anchor in anchors.tolist()]
     fields = {place: field for place, field in enumerate(around) if field is not None}
     dropped = Search()(list(fields.values()), drops, directions[list(fields)])
     reached = embeddings.clone()

@@ -9,15 +9,15 @@ from torch import Tensor
 
 from certgcl.arithmetic import undisturbed
 from certgcl.bounds import BoundMethod
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.certificate import Certificate
 from certgcl.compactness import node_compactness
-from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph, GraphLike
 from certgcl.methods.views import EdgeDropper
 from certgcl.out_of_memory import told_when_out_of_memory
 from certgcl.randomness import generator_on
-from certgcl.reading import ModelLike, Reading, read_encoder
+from certgcl.reading import ModelLike, Reading, read_network
 from certgcl.running import Runner
 from certgcl.search import ReceptiveField, greedy_drop
 from certgcl.values import callback, whole
@@ -130,8 +130,8 @@ def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: st
     callback(progress, "progress")
     graph = Graph.of(graph).private()
     budget = EdgeDropBudget.of(budgets)
-    read = read_encoder(model, graph, reading, budgets=budget)
-    runner, weights = Runner.of(model, read, graph), read.to(torch.float64)
+    read = read_network(model, graph, reading, budgets=budget)
+    runner, weights = Runner.of(model, read, graph), GCNWeights.of(read.to(torch.float64))
     certificate = node_compactness(read, graph, budget, method=method, nodes=nodes)
     views = _Views(graph, budget.on(graph), weights, certificate, generator_on(graph.col.device, seed))
     lowest, searched = _values(runner, graph, certificate), []
@@ -155,7 +155,7 @@ class _Views:
 
     graph: Graph
     drops: AdmissibleDrops
-    weights: GCNWeights
+    weights: GCNWeights | None
     certificate: Certificate
     generator: torch.Generator
 
@@ -185,7 +185,8 @@ class _Views:
         return self._without(self.graph.edge_index[:, chosen])
 
     def _searched(self, position: int) -> Graph | None:
-        field = ReceptiveField.around(self.graph, self.drops, self.weights, int(self.certificate.nodes[position]))
+        field = None if self.weights is None else ReceptiveField.around(
+            self.graph, self.drops, self.weights, int(self.certificate.nodes[position]))
         if field is None:
             return None
         dropped = greedy_drop(field, self.drops, self.certificate.directions[position])

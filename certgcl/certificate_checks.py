@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds import METHODS
-from certgcl.encoder import READINGS
 from certgcl.errors import CertificateError
 from certgcl.evidence import dtype_name
+from certgcl.models.network import READINGS
 
 if TYPE_CHECKING:
     from certgcl.certificate import Certificate

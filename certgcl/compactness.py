@@ -50,7 +50,7 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
         memory_limit: about how many bytes the computation may take; three quarters of what is free by default.
             Anchors are bounded in as many parts as that asks for.
         reading: how the model is read: ``"traced"`` proves what it computes from its source; ``"probed"`` measures a
-            model that cannot be traced, which proves nothing of it. See :func:`certgcl.read_encoder`.
+            model that cannot be traced, which proves nothing of it. See :func:`certgcl.read_network`.
 
     Example::
 

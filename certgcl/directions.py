@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from certgcl.encoder import GCNWeights
 from certgcl.errors import DirectionError, GraphError
 from certgcl.graph import Graph
+from certgcl.models.network import GraphNetwork
 from certgcl.values import FLOATS, INTEGERS, numbers, shown
 
 SMALLEST_NORM = 1e-12  # what torch.nn.functional.normalize divides shorter rows by
@@ -31,14 +31,14 @@ def compactness_directions(embeddings: Tensor) -> Tensor:
     return unit - (unit.sum(dim=0) - unit) / (count - 1)
 
 
-def check_directions(directions: Any, graph: Graph, weights: GCNWeights) -> Tensor:
-    """``(N, d)`` or ``(N, C, d)`` directions in the dtype and on the device of the weights."""
-    width = weights.w2.shape[1]
+def check_directions(directions: Any, graph: Graph, network: GraphNetwork) -> Tensor:
+    """``(N, d)`` or ``(N, C, d)`` directions in the dtype and on the device of the network."""
+    width = network.width
     given = numbers(directions, "directions", "they must be numbers", "Pass a tensor or an array",
                     error=DirectionError)
     if given.dtype not in INTEGERS and given.dtype not in FLOATS:
         raise DirectionError(f"directions of dtype {given.dtype}", "they must be real numbers", "Pass floats")
-    given = given.to(weights.w2)
+    given = given.to(network.device, network.dtype)
     if given.dim() not in (2, 3) or given.shape[0] != graph.num_nodes or given.shape[-1] != width or not given.numel():
         raise DirectionError(f"directions of shape {tuple(given.shape)}",
                              f"they must be ({graph.num_nodes}, {width}) or ({graph.num_nodes}, C, {width})",

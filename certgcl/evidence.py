@@ -18,8 +18,8 @@ from certgcl._version import __version__
 from certgcl.bounds import METHODS, SEARCHES, BoundMethod
 from certgcl.budget import AdmissibleDrops
 from certgcl.digest import digest, stored_parts
-from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph
+from certgcl.models.network import GraphNetwork
 from certgcl.words import spread
 
 if TYPE_CHECKING:
@@ -119,11 +119,11 @@ class Evidence:
 # -- the parts -------------------------------------------------------------------------------------
 
 
-def weights_part(weights: GCNWeights) -> Part:
-    """By their values: -0.0, which a slope may be read as, is 0.0."""
-    widths = (*weights.w1.shape, weights.w2.shape[1])
-    return Part(f"{' -> '.join(map(str, widths))} channels, {dtype_name(weights.w1.dtype)}",
-                digest(*(tensor.detach() + 0 for _, tensor in weights.named_tensors())))
+def weights_part(network: GraphNetwork) -> Part:
+    """By the structure, and the tensors' values: -0.0, which a slope may be read as, is 0.0."""
+    structure = json.dumps([network.structure(), network.readout, dtype_name(network.precision)], sort_keys=True)
+    return Part(str(network), _both(hashlib.sha256(structure.encode()).hexdigest(), digest(
+        *(tensor.detach() + 0 for _, tensor in network.named_tensors()))))
 
 
 def edges_part(graph: Graph) -> Part:

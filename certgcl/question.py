@@ -18,13 +18,13 @@ from certgcl.bounds.two_views import LINES, TwoViews
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.certificate import Certificate
 from certgcl.directions import check_directions
-from certgcl.encoder import GCNWeights
 from certgcl.errors import BoundError, GraphError, InputError, MethodError, OutOfMemoryError
 from certgcl.evidence import Evidence, dtype_name
 from certgcl.free_memory import gigabytes
 from certgcl.graph import Graph, GraphLike
 from certgcl.kept import stamp
-from certgcl.reading import ModelLike, Reading, read_encoder
+from certgcl.models.network import GraphNetwork
+from certgcl.reading import ModelLike, Reading, read_network
 from certgcl.reproducible import PART, one_thread, packed
 from certgcl.values import INTEGERS, LARGEST, choice, numbers, real, shown
 
@@ -49,7 +49,7 @@ class Question:
     Build one with :meth:`compactness` or :meth:`linear`, which validate.
     """
 
-    encoder: GCNWeights
+    encoder: GraphNetwork
     dtype: torch.dtype
     graph: Graph
     drops: AdmissibleDrops
@@ -73,7 +73,7 @@ class Question:
         _check_views(views, view, bound)
         graph = Graph.of(graph).private()
         other = graph if view is None else graph.view(view).private()
-        encoder = read_encoder(model, graph, reading, budgets=budgets).copied()
+        encoder = read_network(model, graph, reading, budgets=budgets).copied()
         return cls(encoder, _precision(dtype), graph, EdgeDropBudget.of(budgets).on(graph), bound, other, views=views)
 
     @classmethod
@@ -82,13 +82,13 @@ class Question:
                method: str | BoundMethod, dtype: torch.dtype, reading: Reading = "traced") -> "Question":
         """What :func:`certgcl.linear_bounds` asks."""
         graph = Graph.of(graph).private()
-        encoder = read_encoder(model, graph, reading, budgets=budgets).copied()
+        encoder = read_network(model, graph, reading, budgets=budgets).copied()
         given = check_directions(directions, graph, encoder.to(_precision(dtype)))
         return cls(encoder, dtype, graph, EdgeDropBudget.of(budgets).on(graph), get_method(method), graph, given)
 
     @cached_property
-    def weights(self) -> GCNWeights:
-        """The encoder in the precision of the computation."""
+    def network(self) -> GraphNetwork:
+        """The encoder in the dtype of the computation."""
         return self.encoder.to(self.dtype)
 
     @cached_property
@@ -97,12 +97,12 @@ class Question:
         if self.given is None and self.view is self.graph:
             return self.compactness_directions.embeddings.to(self.dtype)
         with torch.no_grad():
-            return self.weights.embed(self.graph)
+            return self.network.embed(self.graph)
 
     @property
     def precision(self) -> str:
-        """Of the encoder's parameters, in which it is run."""
-        return dtype_name(self.encoder.w1.dtype)
+        """In which the encoder is run."""
+        return dtype_name(self.encoder.precision)
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -141,15 +141,13 @@ class Question:
                 raise MethodError(f"reproducible=True with time_limit={bound.time_limit!r}",
                                   "what a search has found by a time is never the same twice", "Use branch_limit=")
             bound = replace(bound, workers=1)  # their anchors begin with a bound of all that a worker has
-        encoder = GCNWeights(**{name: packed(tensor) for name, tensor in self.encoder.named_tensors()},
-                             reading=self.encoder.reading)
         given = None if self.given is None else packed(self.given)
-        return replace(self, encoder=encoder, bound=bound, given=given, reproducible=True)
+        return replace(self, encoder=self.encoder.mapped(packed), bound=bound, given=given, reproducible=True)
 
     @undisturbed()
     def certify(self, anchors: Tensor, memory_limit: int | None = None) -> Certificate:
         """The bounds at some anchors, in as many parts as the memory limit (in bytes) asks for."""
-        check_arithmetic(self.weights.w1.dtype)
+        check_arithmetic(self.dtype)
         if self.features != self._features():
             raise GraphError("features that were written to while they were certified",
                              "all parts of a certificate are about the same features", "Pass a copy of them")
@@ -161,8 +159,8 @@ class Question:
         problem = DropProblem.on(self.graph, self.drops, anchors.contiguous(), limit)
         second, number = None, self.directions.shape[1]
         if self.views == "both":
-            second, number = TwoViews.of(self.bound, self.weights, self.graph, self.drops, limit), LINES
-        parts = parts_that_fit(self.bound, self.weights, problem, number, limit)
+            second, number = TwoViews.of(self.bound, self.network, self.graph, self.drops, limit), LINES
+        parts = parts_that_fit(self.bound, self.network, problem, number, limit)
         if len(parts) == 1 or isinstance(self.bound, BranchAndBound):  # whose limits are for all anchors together
             return self._certify(problem, second, evidence)
         problem.release()
@@ -178,13 +176,13 @@ class Question:
             return DropProblem(self.graph, self.drops, anchors[places].contiguous())
 
         number = LINES if self.views == "both" else self.directions.shape[1]
-        second = TwoViews.of(self.bound, self.weights, self.graph, self.drops, PART) if self.views == "both" else None
-        parts = parts_that_fit(self.bound, self.weights, problem(slice(None)), number, PART)
+        second = TwoViews.of(self.bound, self.network, self.graph, self.drops, PART) if self.views == "both" else None
+        parts = parts_that_fit(self.bound, self.network, problem(slice(None)), number, PART)
         if isinstance(self.bound, BranchAndBound):
             parts = [torch.arange(len(anchors), device=anchors.device)]
         certificates = []
         for part in map(problem, parts):
-            needed = estimated_bytes(self.bound, self.weights, part, number)
+            needed = estimated_bytes(self.bound, self.network, part, number)
             if memory_limit is not None and needed > memory_limit:
                 raise OutOfMemoryError(f"{len(part.anchors)} nodes that take about {gigabytes(needed)}",
                                        f"memory_limit={memory_limit} is less, and cannot change the parts of a "
@@ -194,7 +192,7 @@ class Question:
 
     def _certify(self, problem: DropProblem, second: TwoViews | None, evidence: Evidence) -> Certificate:
         """The bounds at the anchors of a problem, checked before they are called a certificate."""
-        weights, directions, bound, anchors = self.weights, self.directions, self.bound, problem.anchors
+        network, directions, bound, anchors = self.network, self.directions, self.bound, problem.anchors
         upper, witnesses, name = None, None, bound.name
         if second is not None:
             lower, rounding, run_error = second.bound(bound, self.encoder, problem, self.dtype)
@@ -203,10 +201,10 @@ class Question:
             rounding, run_error = self._slack(problem)
             if isinstance(bound, BranchAndBound) and directions.shape[1] == 1:
                 check_finite(anchors, rounding)  # so that no drop overflows: it covers the largest sums of all
-                brackets = bound.brackets(weights, problem, directions[:, 0])
+                brackets = bound.brackets(network, problem, directions[:, 0])
                 lower, upper, witnesses = brackets.lower[:, None], brackets.upper[:, None], brackets.witnesses
             else:
-                lower = bound(weights, problem, directions)
+                lower = bound(network, problem, directions)
         problem.release()
         chosen = problem.at_anchors(directions)
         nominal = (chosen @ problem.at_anchors(self.embeddings)[..., None])[..., 0]

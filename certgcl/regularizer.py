@@ -1,11 +1,12 @@
 """The training loss on top of any bound: every node should stay compact in its worst view."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from certgcl.arithmetic import undisturbed
@@ -13,11 +14,11 @@ from certgcl.bounds import BoundMethod, DropProblem, get_method
 from certgcl.bounds.printed import PrintedScore
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.directions import compactness_directions
-from certgcl.encoder import GCNWeights
 from certgcl.errors import InputError
 from certgcl.graph import Graph, GraphLike
+from certgcl.models.network import GraphNetwork
 from certgcl.out_of_memory import LESS_AT_A_TIME, told_when_out_of_memory
-from certgcl.reading import ModelLike, traced
+from certgcl.reading import ModelLike, traced_network
 from certgcl.schedules import Ramp, check_epoch, value_at
 from certgcl.values import FLOATS, items, real, shown, whole
 
@@ -149,7 +150,9 @@ class CompactnessRegularizer:
         """The term, differentiable in the encoder.
 
         Args:
-            encoder: what ``node_compactness`` takes as model, read by its program; ``GCNWeights`` may be probed ones.
+            encoder: what ``node_compactness`` takes as model, read by its program in eval mode: of a
+                BatchNorm, the running statistics of this moment are constants of the step, and dropout is off. A
+                ``GraphNetwork`` is taken as it is, and may be a probed one.
             graph: the graph whose edges may be dropped.
             embeddings: of the two views, where the loop has them already.
             generator: draws the anchors; torch's global one by default, as in torch.
@@ -161,13 +164,13 @@ class CompactnessRegularizer:
               embeddings: tuple[Tensor, Tensor] | None, generator: torch.Generator | None) -> Tensor:
         graph = Graph.of(graph).private()
         views = graph.view(view1), graph.view(view2)
-        weights = _weights(encoder, graph)
-        z1, z2 = _pair(tuple(map(weights.embed, views)) if embeddings is None else embeddings, weights)
+        network = _network(encoder, graph)
+        z1, z2 = _pair(tuple(map(network.embed, views)) if embeddings is None else embeddings, network)
         method = get_method(self.method)
         if isinstance(method, PrintedScore):
             method = replace(method, at=views)
         directions = torch.stack([compactness_directions(z2), compactness_directions(z1)], dim=1)  # (N, 2, d2)
-        scores = method(weights, self._problem_on(graph, generator), directions)
+        scores = method(network, self._problem_on(graph, generator), directions)
         if self.scale is not None:
             norms = torch.stack([z.detach().norm(dim=1).mean() for z in (z1, z2)])
             scores = scores * (self.scale / norms.clamp(min=1e-12))
@@ -235,18 +238,35 @@ def _ramp(settings: Mapping[str, Any]) -> Ramp:
     return Ramp(**ramp)
 
 
-def _pair(embeddings: Any, weights: GCNWeights) -> tuple[Tensor, Tensor]:
+def _pair(embeddings: Any, network: GraphNetwork) -> tuple[Tensor, Tensor]:
     """The embeddings of two views, as the encoder gives them."""
     rule, remedy = "they are those of both views, as the encoder gives them", "Leave them out to have them computed"
     given = items(embeddings, "embeddings", rule, remedy)
     if len(given) != 2 or not all(isinstance(z, Tensor) and not z.is_nested and z.dtype in FLOATS and
-                                  z.device == weights.w1.device and z.layout == torch.strided and z.dim() == 2
+                                  z.device == network.device and z.layout == torch.strided and z.dim() == 2
                                   for z in given) or given[0].shape != given[1].shape:
         raise InputError(f"embeddings={shown(embeddings)}", rule, remedy)
-    return given[0].to(weights.w2.dtype), given[1].to(weights.w2.dtype)  # autocast may have made them of half precision
+    return given[0].to(network.dtype), given[1].to(network.dtype)  # autocast may have made them of half precision
 
 
-def _weights(encoder: ModelLike, graph: Graph) -> GCNWeights:
-    if isinstance(encoder, GCNWeights):
+def _network(encoder: ModelLike, graph: Graph) -> GraphNetwork:
+    """What is bounded: as a module computes it in eval mode, in its own precision."""
+    if isinstance(encoder, GraphNetwork):
         return encoder
-    return traced(encoder, graph)
+    with in_eval_mode(encoder):
+        network = traced_network(encoder, graph)
+    return network.to(network.precision)
+
+
+@contextmanager
+def in_eval_mode(model: Any) -> Iterator[None]:
+    """Within it, a module and its parts are in eval mode; each has its own mode again at the end."""
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    training = [module for module in modules if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

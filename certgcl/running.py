@@ -1,4 +1,4 @@
-"""A model as it is run: the module itself in its own precision, or weights where there is no module."""
+"""A model as it is run: the module itself in its own precision, or its network where there is no module."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,9 +6,9 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from certgcl.encoder import GCNWeights
 from certgcl.errors import EncoderError
 from certgcl.graph import Graph
+from certgcl.models.network import GraphNetwork
 from certgcl.reading import ModelLike
 
 
@@ -20,35 +20,36 @@ class Runner:
 
     Args:
         graph: whose views it is run on; they have its features.
-        weights: what was read out of the model, in its precision.
-        module: the model, or None where ``weights`` are all there is.
+        network: what was read out of the model.
+        module: the model, or None where the network is all there is.
     """
 
     graph: Graph
-    weights: GCNWeights
+    network: GraphNetwork
     module: nn.Module | None
 
     @classmethod
-    def of(cls, model: ModelLike, weights: GCNWeights, graph: Graph) -> "Runner":
-        if isinstance(model, GCNWeights):
-            return cls(graph, weights.to(torch.float64), None)
-        return cls(graph, weights, model if isinstance(model, nn.Module) else model.fitted_encoder())
+    def of(cls, model: ModelLike, network: GraphNetwork, graph: Graph) -> "Runner":
+        run = model if isinstance(model, nn.Module | GraphNetwork) else model.fitted_encoder()
+        if isinstance(run, GraphNetwork):
+            return cls(graph, network.to(torch.float64), None)
+        return cls(graph, network, run)
 
     def __str__(self) -> str:
         if self.module is None:
-            return "the weights, in float64"
+            return "the network, in float64"
         return f"the module itself, a {type(self.module).__name__} in {str(self._x.dtype).removeprefix('torch.')}"
 
     @cached_property
     def _x(self) -> Tensor:
         """The features in the precision of the model."""
-        return self.graph.x.to(dtype=self.weights.w1.dtype)
+        return self.graph.x.to(dtype=self.network.precision)
 
     @torch.no_grad()
     def embed(self, view: Graph) -> Tensor:
         """The embeddings on a view, ``(N, d)`` in float64; what the model cannot do there is an ``EncoderError``."""
         if self.module is None:
-            return self.weights.embed(view)
+            return self.network.embed(view)
         rule = "it must give embeddings on every admissible view"
         remedy = "No certificate speaks about this model; look for what its forward does with the edges"
         try:
@@ -58,7 +59,7 @@ class Runner:
         except Exception as error:
             raise EncoderError(f"{type(self.module).__name__}.forward failed on a view ({view}) with "
                                f"{type(error).__name__}: {error}", rule, remedy) from error
-        shape = (view.num_nodes, self.weights.w2.shape[1])
+        shape = (view.num_nodes, self.network.width)
         if not isinstance(output, Tensor) or output.shape != shape:
             found = f"a tensor of shape {tuple(output.shape)}" if isinstance(output, Tensor) else (
                 f"a {type(output).__name__}")

@@ -11,7 +11,6 @@ from certgcl.budget import EdgeDropBudget
 from certgcl.certificate import Certificate
 from certgcl.certificate_checks import check_certificate
 from certgcl.directions import check_directions, compactness_directions
-from certgcl.encoder import GCNWeights
 from certgcl.errors import CertgclError, CertificateError, InputError
 from certgcl.evidence import (
     Part,
@@ -24,7 +23,8 @@ from certgcl.evidence import (
     weights_part,
 )
 from certgcl.graph import Graph, GraphLike
-from certgcl.reading import ModelLike, read_encoder
+from certgcl.models.network import GraphNetwork
+from certgcl.reading import ModelLike, read_network
 from certgcl.without import DropEvaluation
 
 _SAME = "the same to the last bit"
@@ -78,19 +78,19 @@ def verify(certificate: Certificate, model: ModelLike, graph: GraphLike, *,
     Values are computed again in float64 with code of its own for the witnesses, and compared up to ``rounding``.
     """
     graph = Graph.of(graph)
-    weights = read_encoder(model, graph)
+    network = read_network(model, graph)
     other = None if view is None else graph.view(view).to("cpu")
     graph, certificate = graph.to("cpu"), _on_cpu(certificate)
     sound = _sound(certificate)
     if not sound.ok:
         return Verification((sound,))
-    same = [_same("weights", certificate.evidence.weights, weights_part(weights)),
+    same = [_same("weights", certificate.evidence.weights, weights_part(network)),
             _same("edges", certificate.evidence.edges, edges_part(graph)),
             _same("features", certificate.evidence.features, features_part(graph))]
-    weights = weights.to(torch.float64, torch.device("cpu"))
+    network = network.to(torch.float64, torch.device("cpu"))
     given = None if directions is None else given_part(
-        check_directions(directions, graph, weights).to(certificate.directions.dtype))
-    against = _Against(certificate, _chosen(certificate, nodes), weights, graph, other, given)
+        check_directions(directions, graph, network).to(certificate.directions.dtype))
+    against = _Against(certificate, _chosen(certificate, nodes), network, graph, other, given)
     return Verification((sound, *same, *against.checks(), Check(
         "bounds", None, "lower, rounding and run_error are not proved again, nor is how the model was read "
                         f"({certificate.reading})")))
@@ -145,13 +145,13 @@ class _Against:
     Args:
         certificate: the whole.
         chosen: the same at the nodes in question.
-        weights: of the model at hand, in float64.
+        network: of the model at hand, in float64.
         given: the directions at hand, if any are.
     """
 
     certificate: Certificate
     chosen: Certificate
-    weights: GCNWeights
+    network: GraphNetwork
     graph: Graph
     view: Graph | None
     given: Part | None
@@ -161,9 +161,9 @@ class _Against:
         misfit = ""
         if len(certificate.local_budget) != graph.num_nodes:
             misfit = f"the certificate is of a graph with {len(certificate.local_budget)} nodes, not {graph.num_nodes}"
-        elif certificate.directions.shape[-1] != self.weights.w2.shape[1]:
+        elif certificate.directions.shape[-1] != self.network.width:
             misfit = (f"the certificate is of a model with {certificate.directions.shape[-1]} outputs, not "
-                      f"{self.weights.w2.shape[1]}")
+                      f"{self.network.width}")
         steps: dict[str, Callable[[], Check]] = {
             "budgets": self._budgets, "directions": self._directions, "clean values": self._clean,
             "witnesses": self._witnesses}
@@ -190,7 +190,7 @@ class _Against:
         if source == "view" and (self.view is None or view_part(self.view).identity != evidence.directions.identity):
             found = "no view" if self.view is None else "another view"
             return Check(name, False, f"{found} is at hand for directions of {evidence.directions.shown}")
-        z = self.weights.embed(self.graph if source != "view" or self.view is None else self.view)
+        z = self.network.embed(self.graph if source != "view" or self.view is None else self.view)
         gap = (compactness_directions(z)[self.chosen.nodes] - self.chosen.directions).abs()
         allowed = torch.finfo(self.chosen.directions.dtype).eps ** 0.5  # unit vectors to half of their digits
         wrong = ~(gap <= allowed).all(dim=-1)
@@ -199,7 +199,7 @@ class _Against:
         return Check(name, True, f"{evidence.directions.shown}, computed again to {float(gap.max()):.1g}")
 
     def _clean(self) -> Check:
-        z = self.weights.embed(self.graph)[self.chosen.nodes]
+        z = self.network.embed(self.graph)[self.chosen.nodes]
         values = (self.chosen.directions * (z if self.chosen.directions.dim() == 2 else z[:, None])).sum(dim=-1)
         return self._compared("clean values", values, self.chosen.nominal)
 
@@ -207,7 +207,7 @@ class _Against:
         name, chosen = "witnesses", self.chosen
         if chosen.upper is None or chosen.witnesses is None:
             return Check(name, None, "none: this method searches for none")
-        evaluation, values = DropEvaluation.of(self.weights, self.graph), []
+        evaluation, values = DropEvaluation.of(self.network, self.graph), []
         for node, witness, direction in zip(chosen.nodes.tolist(), chosen.witnesses, chosen.directions, strict=True):
             try:
                 values.append(evaluation.embedding(node, witness) @ direction.double())

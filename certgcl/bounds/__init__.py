@@ -46,7 +46,7 @@ def get_method(method: "str | BoundMethod", **limits: Any) -> BoundMethod:
 
 def _named(method: "str | BoundMethod") -> BoundMethod:
     if not isinstance(method, str):
-        parts = ("name", "certified", "resolution", "line_resolution", "rules")
+        parts = ("name", "certified", "resolution", "supports", "line_resolution", "rules")
         if not callable(method) or isinstance(method, type) or not all(hasattr(method, part) for part in parts):
             raise MethodError(f"method {shown(method)}", "a method is a name, an instance from certgcl.bounds, or "
                               f"one's own with {', '.join(parts)}", f"Names are {', '.join(METHODS)}")

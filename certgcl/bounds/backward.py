@@ -22,7 +22,7 @@ from certgcl.bounds.gather import take
 from certgcl.bounds.interval import output_interval
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan
-from certgcl.encoder import GCNWeights
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.models.activations import SlopeRule
 
 MAX_PAIR_VALUES = 1 << 27  # held at a time; a gigabyte in float64

@@ -14,8 +14,9 @@ from certgcl.bounds.gather import take
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
 from certgcl.bounds.plan import DropPlan
 from certgcl.bounds.problem import DropProblem, check_call
-from certgcl.encoder import GCNWeights
+from certgcl.bounds.two_layers import two_layers, unsupported
 from certgcl.models.activations import SlopeRule, check_slopes
+from certgcl.models.network import GraphNetwork
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,9 @@ class Crown:
     certified: bool = field(default=True, init=False)
     resolution: int = field(default=1, init=False, repr=False)
 
+    def supports(self, network: GraphNetwork) -> str | None:
+        return unsupported(network)
+
     def line_resolution(self, hidden_channels: int) -> int:
         return 1
 
@@ -43,8 +47,9 @@ class Crown:
     def __post_init__(self) -> None:
         object.__setattr__(self, "slopes", check_slopes(self.slopes))
 
-    def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
-        check_call(weights, problem, directions)
+    def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+        check_call(network, problem, directions)
+        weights = two_layers(network, self.name)
         plan = problem.plan(weights.w1.dtype, resolution=1, lines="shared")
         hood, minimum = plan.hood, BoxMinimum(plan)
         layer1 = layer1_on_box(weights, problem.projected(weights), hood)

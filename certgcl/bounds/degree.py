@@ -22,9 +22,10 @@ from certgcl.bounds.problem import DropProblem, check_call, check_width
 from certgcl.bounds.recompute import recomputed
 from certgcl.bounds.rows import Terms, case_minima, largest_gain, least_terms, ways_to_bound
 from certgcl.bounds.single_drop import least_over_single_drops
-from certgcl.encoder import GCNWeights
+from certgcl.bounds.two_layers import GCNWeights, two_layers, unsupported
 from certgcl.errors import MethodError
 from certgcl.models.activations import SlopeRule, check_slopes
+from certgcl.models.network import GraphNetwork
 from certgcl.values import choice, whole
 
 NARROW = 64  # hidden channels up to which a choice of slopes and lines for every neighbour and count pays
@@ -80,6 +81,9 @@ class Degree:
         """Whether cases share lines at this width."""
         return self.lines or ("by-count" if check_width(hidden_channels) <= NARROW else "mixed")
 
+    def supports(self, network: GraphNetwork) -> str | None:
+        return unsupported(network)
+
     def line_resolution(self, hidden_channels: int) -> int:
         return 1 if self.line_sharing(hidden_channels) == "shared" else self.resolution
 
@@ -89,8 +93,9 @@ class Degree:
             return self.slopes
         return ("adaptive", "flat", "parallel") if check_width(hidden_channels) <= NARROW else ("adaptive",)
 
-    def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
-        check_call(weights, problem, directions)
+    def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+        check_call(network, problem, directions)
+        weights = two_layers(network, self.name)
         width = weights.w1.shape[1]
         plan = problem.plan(weights.w1.dtype, self.resolution, self.line_sharing(width), self.hubs)
         steps, rules = _steps(plan), self.rules(width)
@@ -101,7 +106,7 @@ class Degree:
             found = steps.layer2(layer1, plan)
             if self.preactivations == "interval":
                 return found
-            return refine_layer2(minimum, layer1, plan, rules, found, values_for_channels(self, weights, problem))
+            return refine_layer2(minimum, layer1, plan, rules, found, values_for_channels(self, network, problem))
 
         bound = bound_output(minimum, layer1, plan, rules, layer2(), problem.at_anchors(directions))
         if problem.drops.total == 1:

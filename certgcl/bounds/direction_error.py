@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.rounding import ACTIVATION, MESSAGE, smallest_size
+from certgcl.bounds.two_layers import GCNWeights, two_layers
 from certgcl.chunks import row_ranges
 from certgcl.directions import SMALLEST_NORM, compactness_directions
-from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph
+from certgcl.models.network import GraphNetwork
 
 _EPS = torch.finfo(torch.float64).eps
 
@@ -35,9 +36,9 @@ class CompactnessDirections(NamedTuple):
 
     @classmethod
     @torch.no_grad()
-    def of(cls, weights: GCNWeights, view: Graph) -> "CompactnessDirections":
+    def of(cls, network: GraphNetwork, view: Graph) -> "CompactnessDirections":
         """Those of the embeddings on a view, computed in float64."""
-        weights = weights.to(torch.float64)
+        weights = two_layers(network.to(torch.float64), "directions")
         pre_activation = weights.last_pre_activation(view)
         embeddings = weights.activation2(pre_activation)
         nodes, width = embeddings.shape

@@ -9,8 +9,9 @@ from certgcl.bounds.box import signed_parts
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.neighbourhood import Neighbourhood
 from certgcl.bounds.problem import DropProblem, check_call
-from certgcl.encoder import GCNWeights
+from certgcl.bounds.two_layers import GCNWeights, two_layers, unsupported
 from certgcl.models.activations import SlopeRule
+from certgcl.models.network import GraphNetwork
 from certgcl.models.two_piece import TwoPieceLinear
 
 MAX_WHOLE = 1 << 23  # values of ``X W1`` up to which all hidden channels are treated at once,
@@ -70,14 +71,18 @@ class Interval:
     certified: bool = field(default=True, init=False)
     resolution: int = field(default=1, init=False, repr=False)
 
+    def supports(self, network: GraphNetwork) -> str | None:
+        return unsupported(network)
+
     def line_resolution(self, hidden_channels: int) -> int:
         return 1
 
     def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
         return ()
 
-    def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
-        check_call(weights, problem, directions)
+    def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+        check_call(network, problem, directions)
+        weights = two_layers(network, self.name)
         hood = problem.neighbourhood(weights.w1.dtype)
         layer2 = layer2_on_box(weights, problem.projected(weights), hood)
         return output_interval(weights.activation2, problem.at_anchors(directions), *layer2)

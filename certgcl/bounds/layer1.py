@@ -11,7 +11,7 @@ from torch import Tensor
 
 from certgcl.bounds.gather import Table
 from certgcl.bounds.rowwise import Work, rowwise
-from certgcl.encoder import GCNWeights
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.models.activations import SlopeRule
 from certgcl.models.two_piece import TwoPieceLinear
 

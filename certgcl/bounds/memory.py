@@ -9,9 +9,9 @@ from certgcl.bounds import compiled
 from certgcl.bounds.backward import MIN_CHANNELS
 from certgcl.bounds.neighbourhood import reached
 from certgcl.bounds.problem import BoundMethod, DropProblem
-from certgcl.encoder import GCNWeights
 from certgcl.errors import InputError
 from certgcl.free_memory import free_memory
+from certgcl.models.network import GraphNetwork
 from certgcl.ordering import nearby_order
 
 SHARE_OF_FREE = 0.75
@@ -30,10 +30,10 @@ def default_limit(device: torch.device) -> int:
     return int(SHARE_OF_FREE * free) // int(sharing)
 
 
-def estimated_bytes(method: BoundMethod, weights: GCNWeights, problem: DropProblem, directions: int) -> int:
+def estimated_bytes(method: BoundMethod, network: GraphNetwork, problem: DropProblem, directions: int) -> int:
     """About the most that the bound holds at a time, for so many directions a node."""
-    needs = _Needs(method, weights, problem)
-    hidden, channels = weights.w2.shape
+    needs = _Needs(method, network, problem)
+    hidden, channels = _widths(network)
     steps = (
         2 * channels * needs.lines,  # the range of V
         min(channels, MIN_CHANNELS) * needs.each_channel,
@@ -42,19 +42,19 @@ def estimated_bytes(method: BoundMethod, weights: GCNWeights, problem: DropProbl
     return needs.kept + needs.bytes * max(steps)
 
 
-def values_for_channels(method: BoundMethod, weights: GCNWeights, problem: DropProblem) -> int:
+def values_for_channels(method: BoundMethod, network: GraphNetwork, problem: DropProblem) -> int:
     """How many numbers the memory limit of a problem leaves for the tables of layer 2's channels; none without one."""
     if problem.memory_limit is None:
         return 0
-    needs = _Needs(method, weights, problem)
+    needs = _Needs(method, network, problem)
     return max(0, problem.memory_limit - needs.kept) // needs.bytes
 
 
 class _Needs:
     """What is held throughout, in bytes, and for each channel of layer 2 while its functionals are bounded."""
 
-    def __init__(self, method: BoundMethod, weights: GCNWeights, problem: DropProblem) -> None:
-        dtype, (hidden, channels) = weights.w1.dtype, weights.w2.shape
+    def __init__(self, method: BoundMethod, network: GraphNetwork, problem: DropProblem) -> None:
+        dtype, (hidden, channels) = network.dtype, _widths(network)
         graph, anchors, budget = problem.graph, problem.anchors, problem.drops.local
         nodes, targets = reached(graph, anchors)
         by_kernels = compiled.usable(anchors.device)
@@ -70,14 +70,19 @@ class _Needs:
         self.kept = BASE + self.bytes * values + (BYTES_OF_SLOT if by_kernels else BYTES_OF_BLOCKS) * slots
 
 
-def parts_that_fit(method: BoundMethod, weights: GCNWeights, problem: DropProblem, directions: int,
+def _widths(network: GraphNetwork) -> tuple[int, int]:
+    """Of the widest layer before the embeddings, and of these."""
+    return max((layer.width for layer in network.layers[:-1]), default=network.features), network.width
+
+
+def parts_that_fit(method: BoundMethod, network: GraphNetwork, problem: DropProblem, directions: int,
                    limit: int) -> list[Tensor]:
     """The places of the anchors in the problem, in parts whose estimates stay below the limit, or of one anchor.
 
     Neighbours come to the same part, as far as that goes: parts repeat the work on what they share.
     """
     whole = torch.arange(problem.anchors.numel(), device=problem.anchors.device)
-    if estimated_bytes(method, weights, problem, directions) <= limit:
+    if estimated_bytes(method, network, problem, directions) <= limit:
         return [whole]
     rank = torch.empty_like(problem.graph.degree)
     rank[nearby_order(problem.graph)] = torch.arange(problem.graph.num_nodes, device=rank.device)
@@ -85,7 +90,7 @@ def parts_that_fit(method: BoundMethod, weights: GCNWeights, problem: DropProble
     while waiting:
         places = waiting.pop()
         part = DropProblem(problem.graph, problem.drops, problem.anchors[places])
-        if places.numel() == 1 or estimated_bytes(method, weights, part, directions) <= limit:
+        if places.numel() == 1 or estimated_bytes(method, network, part, directions) <= limit:
             parts.append(places)
         else:
             waiting.extend(reversed(places.chunk(2)))

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from certgcl.bounds.printed import PrintedScore
 from certgcl.bounds.problem import DropProblem, check_call
-from certgcl.encoder import GCNWeights
+from certgcl.bounds.two_layers import two_layers
+from certgcl.models.network import GraphNetwork
 
 
 @dataclass(frozen=True)
@@ -16,8 +17,9 @@ class Paper(PrintedScore):
 
     name: str = field(default="paper", init=False)
 
-    def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
-        check_call(weights, problem, directions, everywhere=True)
+    def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+        check_call(network, problem, directions, everywhere=True)
+        weights = two_layers(network, self.name)
         graph = problem.graph
         projected, views = graph.project(weights.w1), self.views(graph, directions.shape[1])
         terms = self.terms(weights, problem, directions, projected)

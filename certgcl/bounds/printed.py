@@ -19,10 +19,11 @@ from certgcl.bounds.box import signed_parts
 from certgcl.bounds.layer1 import Range
 from certgcl.bounds.neighbourhood import inverse_sqrt_degree
 from certgcl.bounds.problem import DropProblem
-from certgcl.encoder import GCNWeights
+from certgcl.bounds.two_layers import GCNWeights, unsupported
 from certgcl.errors import GraphError, MethodError
 from certgcl.graph import Graph
 from certgcl.models.activations import SlopeRule
+from certgcl.models.network import GraphNetwork
 from certgcl.models.two_piece import TwoPieceLinear
 from certgcl.sparse import ConstantMatrix, csr_matrix
 from certgcl.values import shown
@@ -86,6 +87,9 @@ class PrintedScore:
             raise MethodError(f"at={shown(at)}", "it is a view as a certgcl.Graph, or one for each direction",
                               "Convert each with certgcl.Graph.of, or leave it out for the graph itself")
         object.__setattr__(self, "at", at if isinstance(at, Graph) else views)
+
+    def supports(self, network: GraphNetwork) -> str | None:
+        return unsupported(network)
 
     def line_resolution(self, hidden_channels: int) -> int:
         return 1

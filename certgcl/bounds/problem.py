@@ -10,11 +10,12 @@ from torch import Tensor
 
 from certgcl.bounds.neighbourhood import Neighbourhood
 from certgcl.bounds.plan import DropPlan, LineSharing
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.budget import AdmissibleDrops
-from certgcl.encoder import GCNWeights
 from certgcl.errors import DirectionError, MethodError
 from certgcl.graph import Graph
 from certgcl.models.activations import SlopeRule
+from certgcl.models.network import GraphNetwork
 from certgcl.values import shown, whole
 
 LATEST = "latest problem"
@@ -112,29 +113,29 @@ class DropProblem:
         return self.graph.project(weights.w1, nodes)
 
 
-def check_call(weights: GCNWeights, problem: DropProblem, directions: Tensor, *, everywhere: bool = False) -> None:
-    """Refuse what a method cannot be called with: weights, problem and directions that do not fit each other.
+def check_call(network: GraphNetwork, problem: DropProblem, directions: Tensor, *, everywhere: bool = False) -> None:
+    """Refuse what a method cannot be called with: network, problem and directions that do not fit each other.
 
     Args:
         everywhere: whether directions are needed at every node, not only up to the last anchor.
     """
-    if not isinstance(weights, GCNWeights) or weights.w1.dtype not in (torch.float32, torch.float64):
-        raise MethodError(f"weights {shown(weights)}", "a method is called with GCNWeights in float32 or float64",
-                          "Use certgcl.read_encoder(model, graph).to(torch.float64)")
+    if not isinstance(network, GraphNetwork) or network.dtype not in (torch.float32, torch.float64):
+        raise MethodError(f"network {shown(network)}", "a method is called with a GraphNetwork in float32 or float64",
+                          "Use certgcl.read_network(model, graph).to(torch.float64)")
     if not isinstance(problem, DropProblem):
         raise MethodError(f"problem {shown(problem)}", "a method is called with a DropProblem",
                           "Use certgcl.node_compactness, or make one of graph, drops and anchors")
-    nodes, width = problem.graph.num_nodes, weights.w2.shape[1]
-    if weights.w1.shape[0] != problem.graph.num_features:
-        raise MethodError(f"weights for {weights.w1.shape[0]} features with a graph of {problem.graph.num_features}",
+    nodes, width = problem.graph.num_nodes, network.width
+    if network.features != problem.graph.num_features:
+        raise MethodError(f"a network for {network.features} features with a graph of {problem.graph.num_features}",
                           "both must belong together", "Pass the graph that the model was made for")
     dense = isinstance(directions, Tensor) and not directions.is_nested and directions.layout == torch.strided
     least = nodes if everywhere else int(problem.anchors.max()) + 1
     if not dense or directions.dim() != 3 or not least <= directions.shape[0] <= nodes or (
             directions.shape[2] != width) or not directions.numel() or (
-            directions.dtype, directions.device) != (weights.w1.dtype, weights.w1.device):
+            directions.dtype, directions.device) != (network.dtype, network.device):
         raise DirectionError(f"directions {shown(directions)}", f"a method takes ({nodes}, C, {width}) directions in "
-                             "the dtype and on the device of the weights", "Use certgcl.linear_bounds, or convert them")
+                             "the dtype and on the device of the network", "Use certgcl.linear_bounds, or convert them")
 
 
 def check_width(hidden_channels: int) -> int:
@@ -143,7 +144,7 @@ def check_width(hidden_channels: int) -> int:
 
 
 class BoundMethod(Protocol):
-    """Every method is ``(weights, problem, directions) -> lower``, differentiable in weights and directions."""
+    """Every method is ``(network, problem, directions) -> lower``, differentiable in the weights and directions."""
 
     @property
     def name(self) -> str: ...
@@ -158,6 +159,10 @@ class BoundMethod(Protocol):
         """The most cases of how many edges it loses that a node is treated in."""
         ...
 
+    def supports(self, network: GraphNetwork) -> str | None:
+        """Why it does not bound this network; None where it does."""
+        ...
+
     def line_resolution(self, hidden_channels: int) -> int:
         """The most of them that have bounds of layer 1 of their own, at this width."""
         ...
@@ -166,7 +171,7 @@ class BoundMethod(Protocol):
         """The slope rules that are used at this width of layer 1."""
         ...
 
-    def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+    def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         """Values ``(A, C)`` for ``w_ic · z_i``.
 
         Args:

@@ -11,10 +11,11 @@ from certgcl.bounds.interval import layer2_on_box
 from certgcl.bounds.memory import parts_that_fit
 from certgcl.bounds.problem import BoundMethod, DropProblem
 from certgcl.bounds.rounding import Sizes
+from certgcl.bounds.two_layers import two_layers
 from certgcl.budget import AdmissibleDrops
 from certgcl.directions import SMALLEST_NORM
-from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph
+from certgcl.models.network import GraphNetwork
 
 
 class Span(NamedTuple):
@@ -77,16 +78,16 @@ class EmbeddingRanges:
     box: Span
 
     @classmethod
-    def of(cls, bound: BoundMethod, weights: GCNWeights, graph: Graph, drops: AdmissibleDrops,
+    def of(cls, bound: BoundMethod, network: GraphNetwork, graph: Graph, drops: AdmissibleDrops,
            memory_limit: int) -> "EmbeddingRanges":
         """From a lower bound of ``2 (d + 2)`` directions at every node, in parts that fit the memory (in bytes)."""
-        clean = weights.embed(graph).double()
+        clean = network.embed(graph).double()
         unit = functional.normalize(clean, dim=1)
         axis = functional.normalize(unit.mean(dim=0), dim=0)
         frame = torch.cat([torch.eye(len(axis), dtype=axis.dtype, device=axis.device), axis[None]])
         everyone = DropProblem(graph, drops, torch.arange(graph.num_nodes, device=axis.device))
-        parts = parts_that_fit(bound, weights, everyone, 2 * len(frame) + 2, memory_limit)
-        found = [_ranges(bound, weights, DropProblem(graph, drops, nodes), unit[nodes], frame) for nodes in parts]
+        parts = parts_that_fit(bound, network, everyone, 2 * len(frame) + 2, memory_limit)
+        found = [_ranges(bound, network, DropProblem(graph, drops, nodes), unit[nodes], frame) for nodes in parts]
         order = torch.argsort(torch.cat(parts))
         (low, high), box = (Span(*(torch.cat(ends)[order] for ends in zip(*spans, strict=True)))
                             for spans in zip(*found, strict=True))
@@ -97,21 +98,22 @@ class EmbeddingRanges:
         return cls(clean, unit, axis, along, across, Span(low[:, -1], high[:, -1]), box.meet(together))
 
 
-def _ranges(bound: BoundMethod, weights: GCNWeights, problem: DropProblem, unit: Tensor,
+def _ranges(bound: BoundMethod, network: GraphNetwork, problem: DropProblem, unit: Tensor,
             frame: Tensor) -> tuple[Span, Span]:
     """At the anchors: of ``p`` along every vector of the frame and of a, ``(A, d + 2)``; of z by intervals."""
-    dtype, hood = weights.w1.dtype, problem.neighbourhood(weights.w1.dtype)
+    weights, dtype = two_layers(network, bound.name), network.dtype
+    hood = problem.neighbourhood(dtype)
     # The same anchors counted from zero: directions are then needed at them alone, not at every node.
     here = DropProblem(problem.graph, problem.drops, torch.arange(len(unit), device=unit.device))
     here.neighbourhoods[dtype] = hood
     channels = torch.eye(unit.shape[1], dtype=dtype, device=unit.device).expand(len(unit), -1, -1)
-    slack = Sizes.of(weights, here, dtype).bound_slack(channels).double()
+    slack = Sizes.of(network, here, dtype).bound_slack(channels).double()
     lower, upper = layer2_on_box(weights, problem.projected(weights), hood)
     box = weights.activation2.interval(lower.double() - slack, upper.double() + slack)
 
     share = (unit @ frame.T)[..., None] * unit[:, None]
     directions = torch.cat([frame - share, unit[:, None]], dim=1)
-    values = bound(weights, here, torch.cat([directions, -directions], dim=1).to(dtype)).double()
+    values = bound(network, here, torch.cat([directions, -directions], dim=1).to(dtype)).double()
     here.release()
     least, negative_most = values.chunk(2, dim=1)
     # Directions are rounded too, hence the sizes of their terms before these cancel.

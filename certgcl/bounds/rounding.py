@@ -14,7 +14,8 @@ from certgcl.bounds.box import BoxRows
 from certgcl.bounds.neighbourhood import Hop
 from certgcl.bounds.problem import DropProblem
 from certgcl.bounds.rowwise import rowwise
-from certgcl.encoder import GCNWeights
+from certgcl.bounds.two_layers import two_layers
+from certgcl.models.network import GraphNetwork
 
 BOUND = 32  # roundings (in units of eps) per term of a bound: theory.md counts 26 of half that size
 MESSAGE = 20  # of a run, for Â_ij (two inverse roots, each good to 4 ulp, and their product), its product, and the bias
@@ -47,13 +48,13 @@ class Sizes:
 
     @classmethod
     @torch.no_grad()
-    def of(cls, encoder: GCNWeights, problem: DropProblem, dtype: torch.dtype) -> "Sizes":
-        """For a model with the precision of ``encoder``, and bounds that are computed in ``dtype``.
+    def of(cls, network: GraphNetwork, problem: DropProblem, dtype: torch.dtype) -> "Sizes":
+        """For a model with the precision of ``network``, and bounds that are computed in ``dtype``.
 
         Sizes of a model in float32 or less are computed in float32, with room for their own rounding: it would
         overflow where they do.
         """
-        precision = encoder.w1.dtype
+        encoder, precision = two_layers(network, "rounding"), network.precision
         weights = encoder.to(torch.promote_types(precision, torch.float32))
         smallest = max(smallest_size(dtype), smallest_size(precision))
         hood, graph = problem.neighbourhood(dtype), problem.graph

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from certgcl.bounds.neighbourhood import Neighbourhood, inverse_sqrt_degree, row_slots
 from certgcl.bounds.problem import DropProblem
-from certgcl.encoder import GCNWeights
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.graph import Graph
 
 AT_ONCE = 1 << 12  # changes of a row next to an anchor that are held at a time

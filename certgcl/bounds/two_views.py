@@ -23,8 +23,8 @@ from certgcl.bounds.ranges import EmbeddingRanges, Span, unit_span
 from certgcl.bounds.rounding import Sizes
 from certgcl.budget import AdmissibleDrops
 from certgcl.directions import SMALLEST_NORM, compactness_directions
-from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph
+from certgcl.models.network import GraphNetwork
 
 LINES = 4  # directions that are tried at each anchor
 
@@ -65,10 +65,10 @@ class TwoViews:
     turns_on_axis: Span
 
     @classmethod
-    def of(cls, bound: BoundMethod, weights: GCNWeights, graph: Graph, drops: AdmissibleDrops,
+    def of(cls, bound: BoundMethod, network: GraphNetwork, graph: Graph, drops: AdmissibleDrops,
            memory_limit: int) -> "TwoViews":
         """With the ranges of all embeddings by the given method."""
-        return cls.within(EmbeddingRanges.of(bound, weights, graph, drops, memory_limit))
+        return cls.within(EmbeddingRanges.of(bound, network, graph, drops, memory_limit))
 
     @classmethod
     def within(cls, ranges: EmbeddingRanges) -> "TwoViews":
@@ -89,17 +89,17 @@ class TwoViews:
         on_axis = turn(ranges.across_on_axis, unit @ axis, cosine, norm).meet(turns.times(axis).sum())
         return cls(ranges, cosine, norm, turns, on_axis)
 
-    def bound(self, bound: BoundMethod, encoder: GCNWeights, problem: DropProblem,
+    def bound(self, bound: BoundMethod, encoder: GraphNetwork, problem: DropProblem,
               dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
         """Lower bounds at the anchors over both views, computed in ``dtype``; how far above the truth rounding can have
         put them; and how far below it the value can be for the first view's embedding as the encoder is run."""
-        ranges, anchors, weights = self.ranges, problem.anchors, encoder.to(dtype)
+        ranges, anchors, network = self.ranges, problem.anchors, encoder.to(dtype)
         pairs = list(product(self._own_turn(anchors), self._turn_of_others(anchors)))
         directions = compactness_directions(ranges.clean)[:, None].repeat(1, LINES, 1)
         directions[anchors] += torch.stack([own.slope + others.slope for own, others in pairs], dim=1)
         directions = directions.to(dtype)
         constant = torch.stack([own.constant + others.constant for own, others in pairs], dim=1)
-        lower, best = (bound(weights, problem, directions).double() + constant).max(dim=1, keepdim=True)
+        lower, best = (bound(network, problem, directions).double() + constant).max(dim=1, keepdim=True)
         # Beside the method's own rounding: sums over nodes and channels of turns, at most 2, times z; and the result.
         terms = sum(ranges.unit.shape) + 32
         sizes = Sizes.of(encoder, problem, dtype)

@@ -32,7 +32,7 @@ RunOption: TypeAlias = Annotated[Path | None, typer.Option(
 GraphOption: TypeAlias = Annotated[Path | None, typer.Option(exists=True, help=f"The graph: {_GRAPH}.")]
 DatasetOption: TypeAlias = Annotated[str | None, typer.Option(help="A graph by its name; certgcl datasets lists them.")]
 WeightsOption: TypeAlias = Annotated[Path | None, typer.Option(
-    exists=True, dir_okay=False, help="The encoder, as written by certgcl.read_encoder(model, graph).save(path).")]
+    exists=True, dir_okay=False, help="The encoder, as written by certgcl.read_network(model, graph).save(path).")]
 DataRootOption: TypeAlias = Annotated[Path | None, typer.Option(
     file_okay=False, help="The folder with the raw files of datasets; by default that of CERTGCL_DATA.")]
 BudgetOption: TypeAlias = Annotated[str, typer.Option(

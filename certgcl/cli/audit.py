@@ -25,10 +25,11 @@ from certgcl.cli.arguments import (
 from certgcl.cli.outcome import FAILED, outcome, show
 from certgcl.cli.progress import Bar
 from certgcl.cli.source import ENCODER, METHOD, method_of
-from certgcl.encoder import GCNWeights
 from certgcl.errors import CheckpointError
+from certgcl.evidence import weights_part
 from certgcl.graph import Graph
 from certgcl.methods import ContrastiveMethod
+from certgcl.models.network import GraphNetwork
 from certgcl.reading import ModelLike
 from certgcl.values import LARGEST
 
@@ -83,15 +84,14 @@ def audit(
 
 def _model(run: Path | None, encoder: Path) -> ModelLike:
     """What is run: the module of a run, which must have the weights that ``certgcl certify`` reads."""
-    weights = GCNWeights.load(encoder)
+    network = GraphNetwork.load(encoder)
     if run is None:
-        return weights
+        return network
     method = ContrastiveMethod.load(method_of(run))
-    of_module = method.fitted_encoder().weights()
-    for (name, one), (_, other) in zip(weights.named_tensors(), of_module.named_tensors(), strict=True):
-        if not torch.equal(one.double(), other.double()):
-            raise CheckpointError(f"{run} with another {name} in {ENCODER} than in {METHOD}",
-                                  "both files hold the trained encoder", "Bring both back from one copy of the run")
+    here, there = weights_part(network), weights_part(method.fitted_encoder().network())
+    if here.identity != there.identity:
+        raise CheckpointError(f"{run} with other weights in {ENCODER} ({here.shown}) than in {METHOD} ({there.shown})",
+                              "both files hold the trained encoder", "Bring both back from one copy of the run")
     return method
 
 

@@ -27,7 +27,7 @@ from certgcl.cli.arguments import (
 from certgcl.cli.outcome import outcome, show
 from certgcl.cli.progress import ShardBar
 from certgcl.cli.source import CERTIFICATES
-from certgcl.encoder import GCNWeights
+from certgcl.models.network import GraphNetwork
 from certgcl.sharding import MERGED, ShardRun, certify_shards, merge_shards
 from certgcl.storage import load_graph
 
@@ -98,7 +98,7 @@ def certify(
             bound = get_method(method, time_limit=time_limit, branch_limit=branch_limit,
                                progress=bar.searched if method in SEARCHES else None)
             done = certify_shards(
-                GCNWeights.load(encoder), source.load(data_root), edges, out, method=bound,
+                GraphNetwork.load(encoder), source.load(data_root), edges, out, method=bound,
                 view=None if view is None else load_graph(view), nodes=chosen, dtype=getattr(torch, dtype),
                 shards=shards, order=order, worker=worker, reproducible=reproducible, progress=bar,
                 memory_limit=None if memory_limit is None else bytes_of(memory_limit),

@@ -8,9 +8,9 @@ from typing import Any
 from certgcl.certificate import Certificate
 from certgcl.cli.commands import certify_command, certify_lines, encoder_words, report_command, train_command
 from certgcl.cli.source import CERTIFICATES, ENCODER, SOURCE, Source, encoder_of
-from certgcl.encoder import GCNWeights
 from certgcl.errors import CertgclError, CheckpointError, ReportError
 from certgcl.files import refusing
+from certgcl.models.network import GraphNetwork
 from certgcl.report import Subject
 from certgcl.report.words import budget_rule
 from certgcl.sharding import MERGED
@@ -110,7 +110,7 @@ def read_subject(found: Found, source: Source | None, weights: Path | None, root
                 raise
             absent["data"] = f"The graph of the run could not be loaded: {getattr(error, 'found', error)}."
     if weights is not None:
-        parts["weights"] = GCNWeights.load(weights)
+        parts["weights"] = GraphNetwork.load(weights)
     subject = Subject(found.name, absent=absent, hints=_hints(found.certificate, parts.get("config")), **parts)
     return replace(subject, **_commands(subject, found, source, weights))
 

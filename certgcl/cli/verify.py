@@ -17,7 +17,7 @@ from certgcl.cli.arguments import (
     read_nodes,
 )
 from certgcl.cli.outcome import FAILED, outcome, show
-from certgcl.encoder import GCNWeights
+from certgcl.models.network import GraphNetwork
 from certgcl.sharding import MERGED
 from certgcl.storage import load_graph
 
@@ -51,7 +51,7 @@ def verify(
     with outcome(as_json, "Nothing is lost; run the same command again"):
         encoder, source = choose_encoder(run, weights, dataset, graph, data_root)
         found = Certificate.load(certificate / MERGED if certificate.is_dir() else certificate).verify(
-            GCNWeights.load(encoder), source.load(data_root), nodes=chosen,
+            GraphNetwork.load(encoder), source.load(data_root), nodes=chosen,
             view=None if view is None else load_graph(view))
         show(as_json, found.to_dict(), str(found))
     if not found.ok:

@@ -125,8 +125,8 @@ class ContrastiveMethod:
     def transform(self, data: GraphLike) -> Tensor:
         """The embeddings of all nodes on the graph as given, ``(N, h)``: the encoder's output, not the projector's."""
         with torch.no_grad():
-            weights = self.fitted_encoder().weights()
-            return weights.embed(Graph.of(data).to(weights.w1.device, weights.w1.dtype))
+            network = self.fitted_encoder().network()
+            return network.embed(Graph.of(data).to(network.device, network.dtype))
 
     def fit_transform(self, data: GraphLike, **options: Any) -> Tensor:
         return self.fit(data, **options).transform(data)

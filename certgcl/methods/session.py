@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from certgcl import values
 from certgcl.arithmetic import undisturbed
 from certgcl.budget import AdmissibleDrops
-from certgcl.encoder import GCNEncoder, GCNWeights
+from certgcl.encoder import GCNEncoder
 from certgcl.errors import GraphError, InputError
 from certgcl.graph import Graph
 from certgcl.methods.views import EdgeDropper, feature_mask
+from certgcl.models.network import GraphNetwork
 from certgcl.randomness import Drawing, generator_on
 from certgcl.regularizer import CompactnessRegularizer
 
@@ -70,13 +71,13 @@ class Session:
 
     @undisturbed(gradients=True)
     def step(self, epoch: int) -> dict[str, float]:
-        weights = self.at(epoch).encoder.weights()
-        views, (z1, z2) = self.sampled_views(weights)
+        network = self.at(epoch).encoder.network()
+        views, (z1, z2) = self.sampled_views(network)
         loss = infonce = self.method.contrast(self, *self._batch(z1, z2), epoch)
         metrics = {"infonce": float(infonce.detach())}
         regularizer = self.regularizer
         if regularizer is not None and regularizer.due:
-            term = regularizer(weights, self.graph, *views, embeddings=(z1, z2), generator=self.generator)
+            term = regularizer(network, self.graph, *views, embeddings=(z1, z2), generator=self.generator)
             loss = regularizer.combine(infonce)
             metrics |= {"pot": float(term.detach()), "compactness": regularizer.score, "kappa": regularizer.share}
         self.optimizer.zero_grad()
@@ -84,13 +85,12 @@ class Session:
         self.optimizer.step()
         return {"loss": float(loss.detach()), **metrics}
 
-    def sampled_views(self, weights: GCNWeights) -> tuple[list[Graph], list[Tensor]]:
+    def sampled_views(self, network: GraphNetwork) -> tuple[list[Graph], list[Tensor]]:
         """A pair of views, features masked by way of the weights, and the embeddings of each."""
         views, embeddings = [dropper.sample(self.generator) for dropper in self.views], []
         for view, probability in zip(views, self.masks, strict=True):
-            mask = feature_mask(probability, self.graph.num_features, weights.w1, self.generator)
-            masked = weights if mask is None else replace(weights, w1=mask[:, None] * weights.w1)
-            embeddings.append(masked.embed(view))
+            mask = feature_mask(probability, self.graph.num_features, self.graph.x, self.generator)
+            embeddings.append((network if mask is None else _masked(network, mask)).embed(view))
         return views, embeddings
 
     def _batch(self, z1: Tensor, z2: Tensor) -> tuple[Tensor, Tensor]:
@@ -109,6 +109,14 @@ class Session:
         self.modules.load_state_dict(state["modules"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.generator.set_state(state["generator"])
+
+
+def _masked(network: GraphNetwork, mask: Tensor) -> GraphNetwork:
+    """The network on features times the mask, column by column."""
+    layers = (replace(layer, terms=tuple(term if term.source else replace(term, weight=(
+        mask if term.weight.dim() == 1 else mask[:, None]) * term.weight) for term in layer.terms))
+        for layer in network.layers)
+    return replace(network, layers=tuple(layers))
 
 
 def check_contrast(session: Any, kind: type[Session], z1: Any, z2: Any, epoch: Any) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -129,7 +130,7 @@ class GraphNetwork:
 
     layers: tuple[Layer, ...]
     readout: tuple[int, ...] = ()
-    precision: torch.dtype | None = None
+    precision: torch.dtype = None  # type: ignore[assignment]  # that of the tensors
     reading: str = "given"
 
     def __post_init__(self) -> None:
@@ -206,6 +207,16 @@ class GraphNetwork:
                  "activation": None if layer.activation is None else
                  {"name": layer.activation.name, **layer.activation.settings()}} for layer in self.layers]
 
+    def __str__(self) -> str:
+        """``16 -> 32 -> 8 channels, float32: symmetric, two-piece linear; symmetric``."""
+        widths = " -> ".join(str(self.width_of(number)) for number in range(len(self.layers) + 1))
+        read = "" if self.readout == (len(self.layers),) else f", of layers {', '.join(map(str, self.readout))}"
+        return f"{widths} channels{read}, {str(self.precision).removeprefix('torch.')}: " + "; ".join(
+            map(_kind, self.layers))
+
+    def __repr__(self) -> str:
+        return f"<GraphNetwork {self}>"
+
     # -- the same in other tensors -----------------------------------------------------------------
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> "GraphNetwork":
@@ -224,6 +235,21 @@ class GraphNetwork:
     def copied(self) -> "GraphNetwork":
         """A copy, which does not change when the model is trained on."""
         return self.mapped(lambda tensor: tensor.detach().clone())
+
+    # -- in files ----------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> Path:
+        """Write the network to one ``.npz`` file (no pickle inside); returns its path."""
+        from certgcl.models.storage import save_network
+
+        return save_network(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "GraphNetwork":
+        """Read a network written by :meth:`save`; a file that holds none raises ``EncoderError``."""
+        from certgcl.models.storage import load_network
+
+        return load_network(path)
 
     # -- the forward pass --------------------------------------------------------------------------
 
@@ -254,6 +280,12 @@ class GraphNetwork:
             found.append(p)
             outputs.append(layer.activate(p))
         return found
+
+
+def _kind(layer: Layer) -> str:
+    """How a layer mixes nodes, and its activation."""
+    mixed = " + ".join(dict.fromkeys(term.aggregation.name for term in layer.terms))
+    return mixed if layer.activation is None else f"{mixed}, {layer.activation.name}"
 
 
 def features_times(graph: Graph, weight: Tensor, nodes: Tensor | None = None, *, absolute: bool = False) -> Tensor:

@@ -11,11 +11,11 @@ from torch_geometric.data import Data
 
 from certgcl.budget import EdgeDropBudget
 from certgcl.certificate import Certificate
-from certgcl.encoder import GCNWeights
 from certgcl.errors import ReportError
 from certgcl.evidence import differences, edges_part, features_part, weights_part
 from certgcl.graph import Graph
-from certgcl.reading import read_encoder
+from certgcl.models.network import GraphNetwork
+from certgcl.reading import read_network
 from certgcl.training import History
 
 _SAME = "Pass the graph and the encoder that it was made with, or certify again"
@@ -41,7 +41,7 @@ class Subject:
     certificate: Certificate | None = None
     graph_name: str = ""
     data: Data | None = None
-    weights: GCNWeights | None = None
+    weights: GraphNetwork | None = None
     protocol: str = "random-10-10-80"
     history: History | None = None
     config: Mapping[str, Any] | None = None
@@ -68,11 +68,11 @@ class Subject:
         return y if y.shape == (self.data.num_nodes,) and not y.is_floating_point() else None
 
     @cached_property
-    def encoder(self) -> GCNWeights | None:
+    def encoder(self) -> GraphNetwork | None:
         """The weights in float64, checked against the graph; None without either."""
         if self.weights is None or self.graph is None:
             return None
-        return read_encoder(self.weights, self.graph).to(torch.float64)
+        return read_network(self.weights, self.graph).to(torch.float64)
 
     @cached_property
     def embeddings(self) -> Tensor | None:

@@ -37,7 +37,7 @@ def evaluation(run: TrainedRun) -> Evaluation:
             found = read_sealed(path, _EVALUATION)
             return Evaluation(found["protocol"], tuple(found["micro"]), tuple(found["macro"]))
     with torch.no_grad():
-        embeddings = run.weights().embed(run.study.graph)
+        embeddings = run.network().embed(run.study.graph)
     protocol = run.study.preset(run.recipe.method).protocol
     made = evaluate(embeddings, data.y, protocol, masks=data, seeds=SPLITS)
     save_sealed_json(path, {"format": _EVALUATION, **made.to_dict()})
@@ -79,7 +79,7 @@ def compactness(run: TrainedRun, epoch: int | None = None) -> Compactness:
     """Both scores at the drop rate of the first view, with ``W^CL`` of the graph itself; at the end by default."""
     paper, certified = (_certificate(run, method, epoch) for method in ("released", "degree"))
     with torch.no_grad():
-        norm = float(run.weights(epoch).embed(run.study.graph).norm(dim=1).mean())
+        norm = float(run.network(epoch).embed(run.study.graph).norm(dim=1).mean())
     return Compactness(certified.nominal, paper.lower, certified.lower, certified.share_positive, norm)
 
 
@@ -89,7 +89,7 @@ def _certificate(run: TrainedRun, method: str, epoch: int | None) -> Certificate
     path = run.folder / f"{method}-{rate:g}-{len(study.sample)}-nodes-epoch-{at}.npz"
     if path.exists():
         return Certificate.load(path)
-    certificate = node_compactness(run.weights(at), study.graph, rate, method=method, nodes=study.sample)
+    certificate = node_compactness(run.network(at), study.graph, rate, method=method, nodes=study.sample)
     certificate.save(path)
     return certificate
 
@@ -117,10 +117,10 @@ def node_infonce(run: TrainedRun) -> tuple[Tensor, Tensor]:
 def _sampled_losses(run: TrainedRun, pairs: int) -> Tensor:
     """``(pairs, N)``, float64."""
     session = run.session()
-    weights = session.encoder.weights()
+    network = session.encoder.network()
     losses = []
     for pair in range(pairs):
-        _, embeddings = session.sampled_views(weights)
+        _, embeddings = session.sampled_views(network)
         p, q = map(session.projector, embeddings)
         losses.append(info_nce(p, q, run.estimator.temperature).double())
         run.study.say(f"{run.recipe}: {pair + 1}/{pairs} pairs of views")

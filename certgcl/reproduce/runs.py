@@ -14,10 +14,10 @@ from torch_geometric.data import Data
 from certgcl import presets
 from certgcl._version import __version__
 from certgcl.datasets import load_dataset
-from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph
 from certgcl.methods import ContrastiveMethod
 from certgcl.methods.session import Session
+from certgcl.models.network import GraphNetwork
 from certgcl.presets import Preset
 from certgcl.reproduce.recipe import Recipe
 from certgcl.training import Progress, train
@@ -84,7 +84,7 @@ class Study:
             session = estimator.session(self.graph)
             for epoch in missing:  # each part begins with the checkpoint of the one before
                 train(session, epoch, folder=run.folder, resume=True, config=config, progress=run.say)
-                session.encoder.weights().save(run.weights_file(epoch))
+                session.encoder.network().save(run.weights_file(epoch))
         return run
 
 
@@ -109,9 +109,9 @@ class TrainedRun:
     def weights_file(self, epoch: int) -> Path:
         return self.folder / f"epoch-{epoch}.npz"
 
-    def weights(self, epoch: int | None = None) -> GCNWeights:
+    def network(self, epoch: int | None = None) -> GraphNetwork:
         """The encoder after some epochs; after all by default."""
-        return GCNWeights.load(self.weights_file(self.estimator.epochs if epoch is None else epoch))
+        return GraphNetwork.load(self.weights_file(self.estimator.epochs if epoch is None else epoch))
 
     def session(self) -> Session:
         """The training as it was at its end, with the projector and the views of its loss."""

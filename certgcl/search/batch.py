@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.budget import AdmissibleDrops
-from certgcl.encoder import GCNWeights
 from certgcl.search.field import ReceptiveField
 
 SPARE = 9  # the degree of padding, which lives through all changes

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.budget import AdmissibleDrops
-from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph
 
 LARGEST_FIELD = 1 << 20  # entries of Â in the rows of a node and its neighbours; beyond, the node is not searched

@@ -17,7 +17,7 @@ from certgcl.bounds.gather import Table, joined
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.plan import DropPlan
 from certgcl.bounds.recompute import MAX_STORED, recomputed
-from certgcl.encoder import GCNWeights
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.models.activations import SlopeRule
 
 MAX_NUMBERS = 1 << 21  # in the table of a chunk of rows, where no gradient is wanted

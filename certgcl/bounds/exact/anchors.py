@@ -11,9 +11,10 @@ from certgcl.bounds.degree import Degree
 from certgcl.bounds.exact.tree import Tree
 from certgcl.bounds.finite import check_finite
 from certgcl.bounds.problem import DropProblem
+from certgcl.bounds.two_layers import two_layers
 from certgcl.budget import AdmissibleDrops
-from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph
+from certgcl.models.network import GraphNetwork
 from certgcl.search import ReceptiveField, Search
 
 TOGETHER = 64  # anchors that are searched together
@@ -64,7 +65,7 @@ class AnchorSearch:
         end: when the time is over, in seconds since the epoch.
     """
 
-    weights: GCNWeights
+    network: GraphNetwork
     graph: Graph
     drops: AdmissibleDrops
     anchors: Tensor
@@ -75,11 +76,11 @@ class AnchorSearch:
     tolerance: float
 
     @classmethod
-    def of(cls, weights: GCNWeights, problem: DropProblem, directions: Tensor, bound: Degree, time_limit: float | None,
-           branch_limit: int | None, tolerance: float) -> "AnchorSearch":
+    def of(cls, network: GraphNetwork, problem: DropProblem, directions: Tensor, bound: Degree,
+           time_limit: float | None, branch_limit: int | None, tolerance: float) -> "AnchorSearch":
         cpu, drops = torch.device("cpu"), problem.drops
         end = float("inf") if time_limit is None else time.time() + time_limit
-        return cls(weights.to(torch.float64, cpu), problem.graph.to(cpu),
+        return cls(network.to(torch.float64, cpu), problem.graph.to(cpu),
                    replace(drops, **{name: getattr(drops, name).to(cpu) for name in
                                      ("local", "requested", "droppable", "droppable_degree")}),
                    problem.anchors.to(cpu), directions.to(cpu, torch.float64), bound, end,
@@ -100,8 +101,8 @@ class AnchorSearch:
         """The brackets. Anchors have their turn again and again, each time with a larger limit of branches; a search
         begins anew then, from the bracket it has, so that only one at a time takes memory."""
         problem = DropProblem(self.graph, self.drops, self.anchors)
-        lower = self.bound(self.weights, problem, self.directions[:, None])[:, 0]
-        clean = (self.directions * self.weights.embed(self.graph)).sum(dim=1)[self.anchors]
+        lower = self.bound(self.network, problem, self.directions[:, None])[:, 0]
+        clean = (self.directions * self.network.embed(self.graph)).sum(dim=1)[self.anchors]
         check_finite(self.anchors, lower, clean)  # a tree grows from finite values
         none = self.graph.col.new_empty(2, 0)
         number = len(self.anchors)
@@ -139,7 +140,8 @@ class AnchorSearch:
         for start in range(0, len(places), TOGETHER):
             if time.time() >= self.end:
                 return
-            fields = [(place, ReceptiveField.around(self.graph, self.drops, self.weights, int(self.anchors[place])))
+            weights = two_layers(self.network, "exact")
+            fields = [(place, ReceptiveField.around(self.graph, self.drops, weights, int(self.anchors[place])))
                       for place in places[start : start + TOGETHER]]
             here = [(place, receptive) for place, receptive in fields if receptive is not None]
             new = [(place, receptive) for place, receptive in here if place not in dropped]

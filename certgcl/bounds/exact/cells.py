@@ -14,7 +14,7 @@ from torch import Tensor
 
 from certgcl.bounds.layer1 import Range, lines_around
 from certgcl.bounds.sorted_row import largest_by_merging
-from certgcl.encoder import GCNWeights
+from certgcl.bounds.two_layers import GCNWeights
 
 FREE, DROPPED, KEPT, ABSENT = range(4)  # what is known of an edge; the last is padding
 MAX_ELEMENTS = 1 << 20  # of one intermediate tensor

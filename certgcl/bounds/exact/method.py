@@ -16,9 +16,10 @@ from certgcl.bounds.degree import Degree
 from certgcl.bounds.exact.anchors import AnchorSearch, Brackets
 from certgcl.bounds.exact.workers import in_processes
 from certgcl.bounds.problem import DropProblem, check_call
-from certgcl.encoder import GCNWeights
+from certgcl.bounds.two_layers import two_layers, unsupported
 from certgcl.errors import MethodError
 from certgcl.models.activations import SlopeRule
+from certgcl.models.network import GraphNetwork
 from certgcl.values import callback, real, shown, whole
 
 ANCHORS_PER_WORKER = 128  # at least, as a process takes some seconds to start
@@ -78,24 +79,28 @@ class BranchAndBound:
     def resolution(self) -> int:
         return self.bound.resolution
 
+    def supports(self, network: GraphNetwork) -> str | None:
+        return unsupported(network)
+
     def line_resolution(self, hidden_channels: int) -> int:
         return self.bound.line_resolution(hidden_channels)
 
     def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
         return self.bound.rules(hidden_channels)
 
-    def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
-        check_call(weights, problem, directions)
-        brackets = [self.brackets(weights, problem, each) for each in directions.unbind(1)]
+    def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+        check_call(network, problem, directions)
+        brackets = [self.brackets(network, problem, each) for each in directions.unbind(1)]
         return torch.stack([bracket.lower for bracket in brackets], dim=1)
 
     @torch.no_grad()
-    def brackets(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Brackets:
+    def brackets(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Brackets:
         """Brackets of the least ``w · z_i(S)`` for the anchors of a problem; directions of all nodes, ``(N, d)``."""
+        two_layers(network, self.name)
         anchors = problem.anchors
         most = torch.get_num_threads() if self.workers is None else self.workers
         workers = min(most, len(anchors) // (ANCHORS_PER_WORKER if self.workers is None else 1)) or 1
-        search = AnchorSearch.of(weights, problem, directions, self.bound, self.time_limit, self.branch_limit,
+        search = AnchorSearch.of(network, problem, directions, self.bound, self.time_limit, self.branch_limit,
                                  self.tolerance)
         if workers == 1:
             found = search.run(self.progress)
