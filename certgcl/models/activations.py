@@ -56,6 +56,11 @@ class Activation(ABC):
         """At least ``|σ(0)|``."""
 
     @property
+    def jump(self) -> float:
+        """What σ jumps by at most: ``|σ(p) - σ(q)| <= gain |p - q| + jump``."""
+        return 0.0
+
+    @property
     def linear(self) -> bool:
         """Whether σ is the identity, so that its lines are exact and no range matters."""
         return False

@@ -1,0 +1,114 @@
+"""Activations by the names that files know them by, and those that users add."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from certgcl.errors import EncoderError
+from certgcl.models.activations import Activation
+from certgcl.models.pieces import Function, Piece
+from certgcl.models.smooth import ELU, GELU, SiLU, Sigmoid, Smooth, Softplus, Tanh
+from certgcl.models.two_piece import TwoPieceLinear
+from certgcl.values import shown
+
+ACTIVATIONS: dict[str, Callable[..., Activation]] = {
+    kind.name: kind for kind in (TwoPieceLinear, ELU, Tanh, Sigmoid, GELU, SiLU, Softplus)}
+"""What makes an activation of its settings and tensors, by its name."""
+
+OWN: dict[Any, Activation] = {}
+"""The activations that users registered, by what stands for them in a model: a function or the class of a module."""
+
+REMEDY = "Look at the derivative: plot it, and name every point where it turns from rising to falling or jumps"
+
+
+@dataclass(frozen=True)
+class OwnActivation(Smooth):
+    """One that a user registered."""
+
+    name: str  # type: ignore[misc]  # of the object, as all of them are of this class
+    function: Function
+    parts: tuple[Piece, ...] = field(repr=False)
+    lipschitz: float
+    increasing = False
+
+    def __call__(self, p: Tensor) -> Tensor:
+        return self.function(p)
+
+    def gain(self) -> float:
+        return self.lipschitz
+
+    def at_zero(self) -> float:
+        return abs(float(self.function(torch.zeros((), dtype=torch.float64)))) * (1 + 1e-12)
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        return self.parts
+
+    def with_tensors(self, tensors: dict[str, Tensor]) -> "OwnActivation":
+        return self
+
+
+def register_activation(name: str, function: Function, derivative: Function, *, turns: Sequence[float] = (),
+                        convex_first: bool, gain: float, stands_for: Sequence[Any] = ()) -> Activation:
+    """Make an activation of your own known: to bounds, to the reader of models, and to files.
+
+    What you state is taken as it is, but for a look at many points, which refuses what is plainly wrong: bounds are as
+    sound as the statement.
+
+    Args:
+        name: for files, which can be read again where the same name is registered.
+        function: σ, of a tensor of any shape.
+        derivative: σ', computed as precisely as σ, and continuous. (An activation with kinks is a subclass of
+            :class:`certgcl.models.smooth.Smooth`, whose pieces have derivatives of their own, as ELU has.)
+        turns: where σ' turns from rising to falling or back, in rising order: between two of them σ is convex or
+            concave, in turn.
+        convex_first: whether σ' rises up to the first turn.
+        gain: at least ``|σ'|``.
+        stands_for: what else means σ in a model: the class of a module that takes no arguments, another function.
+
+    Example::
+
+        certgcl.register_activation("log cosh", lambda p: torch.logaddexp(p, -p) - math.log(2), torch.tanh,
+                                    convex_first=True, gain=1.0)
+    """
+    if not isinstance(name, str) or not name or name in ACTIVATIONS:
+        raise EncoderError(f"name {shown(name)}", "it is a string that no other activation has", "Choose another name")
+    ends = [-math.inf, *turns, math.inf]
+    if not all(low < high for low, high in zip(ends, ends[1:], strict=False)):
+        raise EncoderError(f"turns {shown(turns)}", "they are finite numbers in rising order", "Sort them")
+    if not (isinstance(gain, int | float) and math.isfinite(gain) and gain > 0):
+        raise EncoderError(f"gain {shown(gain)}", "it is a finite number above zero", "Give the largest |derivative|")
+    parts = tuple(Piece(function, derivative, convex_first == (number % 2 == 0), low, high)
+                  for number, (low, high) in enumerate(zip(ends, ends[1:], strict=False)))
+    for part in parts:
+        _look_at(part, name, gain)
+    activation = OwnActivation(name, function, parts, float(gain))
+    ACTIVATIONS[name] = lambda: activation
+    OWN.update(dict.fromkeys((function, *stands_for), activation))
+    return activation
+
+
+def _look_at(piece: Piece, name: str, gain: float) -> None:
+    """Refuse a piece whose derivative is not that of the function, not monotone, or beyond the gain."""
+    width = 1e-5
+    p = torch.linspace(max(piece.start, -piece.reach) + width, min(piece.end, piece.reach) - width, 4001,
+                       dtype=torch.float64)
+    if piece.end - piece.start <= 4 * width:
+        return
+    slope, rises = piece.derivative(p), 1 if piece.convex else -1
+    quotient = (piece.function(p + width) - piece.function(p - width)) / (2 * width)
+    where = f"activation {name!r} between {piece.start:g} and {piece.end:g}"
+    if slope.shape != p.shape or not bool(((slope - quotient).abs() <= 1e-4 * gain).all()):
+        raise EncoderError(where, "the derivative is that of the function", REMEDY)
+    ends = torch.tensor([end for end in (piece.start, piece.end) if math.isfinite(end)], dtype=torch.float64)
+    if any(not bool(((piece.derivative(ends + by) - piece.derivative(ends)).abs() <= 1e-3 * gain).all())
+           for by in (-width, width)):
+        raise EncoderError(where, "the derivative does not jump at the ends", REMEDY)
+    if not bool((rises * slope.diff() >= -1e-12 * gain).all()):
+        raise EncoderError(where, f"the derivative {'rises' if piece.convex else 'falls'} there by what is stated", REMEDY)
+    if not bool((slope.abs() <= gain * (1 + 1e-9)).all()):
+        raise EncoderError(where, f"the derivative is at most the gain, {gain:g}", REMEDY)
