@@ -1,0 +1,90 @@
+"""Which edges to change next: those that the derivatives speak for, as far as the budgets let them."""
+
+import torch
+from torch import Tensor
+
+from certgcl.attacks.batch import FieldBatch
+
+ALTERNATIVES = 3  # dropped edges of a node that may come back for another
+
+
+def room(batch: FieldBatch, dropped: Tensor) -> tuple[Tensor, Tensor]:
+    """How many more edges every node can lose, ``(U + 1,)``, and every field in all, ``(B, 1)``."""
+    return batch.budget - batch.lost(dropped), batch.space.drops.total - dropped.sum(dim=1, keepdim=True)
+
+
+def admissible_together(batch: FieldBatch, dropped: Tensor, gains: Tensor, wanted: Tensor) -> Tensor:
+    """Edges that can all be dropped at once, but for the total: those that at both ends are among the best wanted ones
+    that there is room for; ``(B, E)``."""
+    ends, (left, _) = batch.ends.flatten(1), room(batch, dropped)
+    left = left[batch.ends]
+    wanted = wanted & ~dropped & (left > 0).all(dim=2)
+    order = torch.where(wanted, gains, torch.inf).argsort(dim=1).argsort(dim=1)
+    # The rank of every edge among those at its end: its place in the order of nodes and gains, less where they start.
+    number = ends.shape[1]
+    group = ends + len(batch.count) * (~wanted).repeat_interleave(2, dim=1)
+    key, place = (group * number + order.repeat_interleave(2, dim=1)).sort(dim=1)
+    here = torch.arange(number, device=key.device).expand_as(key)
+    group = key.div(number, rounding_mode="floor")
+    start = torch.where(group == group.roll(1, dims=1), 0, here).cummax(dim=1).values
+    rank = torch.empty_like(here).scatter_(1, place, here - start)
+    return wanted & (rank.view(left.shape) < left).all(dim=2)
+
+
+def filled(batch: FieldBatch, dropped: Tensor, gains: Tensor, wanted: Tensor) -> Tensor:
+    """What is dropped with as many more of the wanted edges as fit, the least gains first; ``(B, E)``."""
+    while True:
+        chosen = admissible_together(batch, dropped, gains, wanted)
+        order = torch.where(chosen, gains, torch.inf).argsort(dim=1).argsort(dim=1)
+        chosen &= order < room(batch, dropped)[1]
+        if not bool(chosen.any()):
+            return dropped
+        dropped = dropped | chosen
+
+
+def promising_changes(batch: FieldBatch, dropped: Tensor, allowed: Tensor, number: int) -> Tensor:
+    """Sets of up to three edges to change: one that comes back, or one that goes and those that come back for it where
+    its ends, or the graph, can lose no more; ``(B, C, 3)``.
+
+    For the end nearer to the node, each of the few that it costs least to put back is considered. Half of the places
+    are for the edges of the node itself, for which derivatives say little.
+    """
+    gains, (left, total) = batch.gains(dropped), room(batch, dropped)
+    none, field = batch.nothing, batch.fields[:, None]
+    near, far = batch.ends.amin(dim=2), batch.ends.amax(dim=2)
+    cheapest = _cheapest_to_return(batch, dropped, gains)
+    for_far = torch.where((left[far] <= 0) & ~dropped, cheapest[far, 0], none)[..., None]
+    for_near = torch.where(((left[near] <= 0) & ~dropped)[..., None], cheapest[near], none)
+    of_all = torch.where(dropped, gains, torch.inf).argmin(dim=1)[:, None, None]
+    in_all = ((total <= 0) & ~dropped)[..., None] & (for_near == none) & (for_far == none)
+    for_near = torch.where(in_all, of_all, for_near)
+    edge = torch.arange(none + 1, device=near.device)[None, :, None]
+    changes = torch.stack(torch.broadcast_tensors(edge, for_near, for_far), dim=3)  # (B, E, ALTERNATIVES, 3)
+    changes_anything = (batch.budget[near] > 0) & (batch.budget[far] > 0) & allowed
+    again = (for_near == none) | in_all
+    again[..., 0] = False
+    gain = torch.where(changes == none, 0.0, gains[field[..., None, None], changes]).sum(dim=3)
+    gain = gain.masked_fill(again | ~changes_anything[..., None], torch.inf)
+    own = (batch.nearest == 0)[..., None]
+    places = torch.cat([_least(gain.masked_fill(other, torch.inf), number // 2) for other in (own, ~own)], dim=1)
+    chosen = changes.flatten(1, 2)[field, places]
+    return torch.where(gain.flatten(1).gather(1, places).isinf()[..., None], none, chosen)
+
+
+def _least(values: Tensor, number: int) -> Tensor:
+    """The places of the least values, ``(B, ...)`` to ``(B, number)`` or fewer."""
+    flat = values.flatten(1)
+    return flat.topk(min(number, flat.shape[1]), largest=False).indices
+
+
+def _cheapest_to_return(batch: FieldBatch, dropped: Tensor, gains: Tensor) -> Tensor:
+    """The dropped edges of every node that it costs least to put back, ``(U + 1, ALTERNATIVES)``."""
+    field, edge = dropped.nonzero().T
+    order = gains[field, edge].argsort(stable=True)
+    node, edge = batch.ends[field, edge][order].flatten(), edge[order].repeat_interleave(2)
+    node, order = node.sort(stable=True)
+    number = torch.bincount(node, minlength=len(batch.count))
+    at = (number.cumsum(0) - number)[:, None] + torch.arange(ALTERNATIVES, device=node.device)
+    there = torch.arange(ALTERNATIVES, device=node.device) < number[:, None]
+    edge = torch.cat([edge[order], edge.new_tensor([batch.nothing])])
+    return edge[torch.where(there, at, len(edge) - 1)]

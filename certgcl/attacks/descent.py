@@ -1,0 +1,158 @@
+"""The search: from a set of dropped edges to better ones, many fields at a time."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from certgcl.attacks.batch import FieldBatch
+from certgcl.attacks.changes import admissible_together, promising_changes, room
+from certgcl.attacks.field import Field, SearchSpace
+from certgcl.attacks.relaxed import by_relaxation
+from certgcl.attacks.single_changes import ChangedValues
+
+MAX_MESSAGES = 1 << 18  # of the fields that are searched together
+CLEARLY = 1e-12  # of its size, by which a value must be lower to be called so
+
+Improve = Callable[[FieldBatch, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""From fields, what is dropped in each and what may change, ``(B, E)``, to other drops and their values."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Looks for admissible drops with a low ``w · z``.
+
+    The first drops are those that gradients on relaxed edge masks lead to
+    (:func:`certgcl.attacks.relaxed.by_relaxation`), and none at all. From each, as many of the edges that the
+    derivatives speak for go at once as is best by the exact values of 1, 2, 4, … of them. Then single changes: an edge
+    is put back, or dropped, in the place of others where its ends can lose no more; those that look best by the
+    derivatives are tried, and the best by its exact value is made, until none lowers the value. All this first for the
+    edges at the node and its neighbours, which matter most, and then for all. Every restart puts a random half of the
+    best drops back and goes on from there.
+
+    Args:
+        relaxed: steps on relaxed masks; 0 for none.
+        restarts: for every field.
+        tried: changes tried in a step; more if the first so many lead nowhere.
+        steps: at most, of each kind from each start.
+        seed: of the restarts. The random numbers of a field are its own, and no one else's are drawn.
+    """
+
+    relaxed: int = 24
+    restarts: int = 1
+    tried: tuple[int, ...] = (24, 192)
+    steps: int = 256
+    seed: int = 0
+
+    @torch.no_grad()
+    def __call__(self, space: SearchSpace, fields: Sequence[Field], directions: Tensor,
+                 end: float = float("inf")) -> list[Tensor]:
+        """The positions of the dropped edges in each field.
+
+        Args:
+            directions: those of the fields, ``(B, d)``.
+            end: when to stop, by ``time.monotonic``; the best drops until then are given.
+        """
+        found: list[Tensor] = [space.drops.local[:0]] * len(fields)
+        for places in _batches(fields):
+            if time.monotonic() >= end:
+                break
+            batch = FieldBatch.of(space, [fields[place] for place in places], directions[places])
+            best = torch.zeros(batch.ends.shape[:2], dtype=torch.bool, device=batch.ends.device)
+            lowest = batch.values(best)
+            for start in self._starts(batch, best):
+                dropped, value = self._descend(batch, start, end)
+                better = value < lowest
+                lowest = torch.where(better, value, lowest)
+                best[better] = dropped[better]
+                if time.monotonic() >= end:
+                    break
+            for place, mask in zip(places, best, strict=True):
+                found[place] = mask.nonzero()[:, 0]
+        return found
+
+    @torch.no_grad()
+    def improved(self, space: SearchSpace, field: Field, direction: Tensor, start: Tensor) -> Tensor:
+        """The drops that a descent from admissible ones ends at, all by their positions in the field."""
+        batch = FieldBatch.of(space, [field], direction[None])
+        dropped = torch.zeros(batch.ends.shape[:2], dtype=torch.bool, device=batch.ends.device)
+        dropped[0, start] = True
+        return self._descend(batch, dropped)[0][0].nonzero()[:, 0]
+
+    def _starts(self, batch: FieldBatch, best: Tensor) -> Iterator[Tensor]:
+        """What relaxation finds, the whole graph, then random halves of the best drops so far, which the caller writes
+        to ``best``."""
+        if self.relaxed:
+            yield by_relaxation(batch, torch.zeros_like(best), self.relaxed)
+        yield torch.zeros_like(best)
+        chance = torch.Generator()
+        for restart in range(self.restarts):
+            halves = []
+            for field in batch.members:
+                chance.manual_seed((self.seed << 12 | restart) << 32 | field.anchor)
+                halves.append(torch.rand(best.shape[1], dtype=torch.float32, generator=chance) < 0.5)
+            yield best & torch.stack(halves).to(best.device)
+
+    def _descend(self, batch: FieldBatch, dropped: Tensor, end: float = float("inf")) -> tuple[Tensor, Tensor]:
+        """As low as it gets from here: what is dropped, which is changed in place, and its values."""
+        lowest = batch.values(dropped)
+        ways: list[Improve] = [_by_strides, *(partial(_by_changes, number=number) for number in self.tried)]
+        near = batch.nearest <= 1
+        for allowed in (near, torch.ones_like(near)):
+            for improve in ways:
+                active, part = batch.fields, batch
+                for _ in range(self.steps):
+                    found, value = improve(part, dropped[active], allowed[active])
+                    better = value < lowest[active] - CLEARLY * lowest[active].abs()
+                    active, found, value = active[better], found[better], value[better]
+                    if not len(active):
+                        break
+                    dropped[active], lowest[active] = found, value
+                    part = part.at(better.nonzero()[:, 0])
+                    if time.monotonic() >= end:
+                        return dropped, lowest
+        return dropped, lowest
+
+
+def _batches(fields: Sequence[Field]) -> Iterator[list[int]]:
+    """Fields of similar size together."""
+    batch: list[int] = []
+    messages = 0
+    for place in sorted(range(len(fields)), key=lambda place: len(fields[place].slots), reverse=True):
+        messages += len(fields[place].row)
+        if batch and messages > MAX_MESSAGES:
+            yield batch
+            batch, messages = [], len(fields[place].row)
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def _by_strides(batch: FieldBatch, dropped: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
+    """The best of dropping the 1, 2, 4, … most promising edges that fit together."""
+    gains = batch.gains(dropped)
+    chosen = admissible_together(batch, dropped, gains, allowed & (gains < 0))
+    order = torch.where(chosen, gains, torch.inf).argsort(dim=1).argsort(dim=1)
+    _, total = room(batch, dropped)
+    best, lowest = dropped, torch.full_like(gains[:, 0], torch.inf)
+    size, most = 1, int(chosen.sum(dim=1).max())
+    while size < 2 * most:
+        tried = dropped | (chosen & (order < total.clamp(max=size)))
+        values = batch.values(tried)
+        best = torch.where((values < lowest)[:, None], tried, best)
+        lowest = lowest.minimum(values)
+        size *= 2
+    return best, lowest
+
+
+def _by_changes(batch: FieldBatch, dropped: Tensor, allowed: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """The best of so many changes that look best."""
+    changes = promising_changes(batch, dropped, allowed, number)
+    lowest, place = ChangedValues(batch, dropped)(changes).min(dim=1)
+    found = dropped.clone()
+    found[batch.fields[:, None], changes[batch.fields, place]] ^= True
+    found[:, -1] = False
+    return found, lowest
