@@ -59,11 +59,12 @@ class Piece:
 
     def extremes(self, lower: Tensor, upper: Tensor, low_slope: Tensor, up_slope: Tensor, near: Tensor
                  ) -> tuple[Tensor, Tensor]:
-        """``min f(p) - a_lo p`` and ``max f(p) - a_up p`` over the part of [l, u] in the piece, or farther out; infinite
-        where there is no such part. ``near`` is where the root may be."""
+        """At most ``min f(p) - a_lo p`` and at least ``max f(p) - a_up p`` over the part of [l, u] in the piece; infinite
+        where there is none. ``near`` is where to look for the root first."""
         a, b, met = self.within(lower, upper)
         slope, other = (low_slope, up_slope) if self.convex else (up_slope, low_slope)
         x, missed = self._stationary(slope.detach(), a.detach(), b.detach(), near.detach(), met)
+        x = torch.where(x == a, a, torch.where(x == b, b, x))  # an end moves with the interval; a root need not
         inner = self.function(x) - slope * x
         at_a, at_b = (self.function(end) - other * end for end in (a, b))
         if self.convex:

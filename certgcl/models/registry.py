@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from certgcl.errors import EncoderError
 from certgcl.models.activations import Activation
 from certgcl.models.pieces import Function, Piece
-from certgcl.models.smooth import ELU, GELU, SiLU, Sigmoid, Smooth, Softplus, Tanh
+from certgcl.models.smooth import ELU, GELU, Sigmoid, SiLU, Smooth, Softplus, Tanh
 from certgcl.models.two_piece import TwoPieceLinear
 from certgcl.values import shown
 
@@ -78,12 +79,12 @@ def register_activation(name: str, function: Function, derivative: Function, *, 
     if not isinstance(name, str) or not name or name in ACTIVATIONS:
         raise EncoderError(f"name {shown(name)}", "it is a string that no other activation has", "Choose another name")
     ends = [-math.inf, *turns, math.inf]
-    if not all(low < high for low, high in zip(ends, ends[1:], strict=False)):
+    if not all(low < high for low, high in pairwise(ends)):
         raise EncoderError(f"turns {shown(turns)}", "they are finite numbers in rising order", "Sort them")
     if not (isinstance(gain, int | float) and math.isfinite(gain) and gain > 0):
         raise EncoderError(f"gain {shown(gain)}", "it is a finite number above zero", "Give the largest |derivative|")
     parts = tuple(Piece(function, derivative, convex_first == (number % 2 == 0), low, high)
-                  for number, (low, high) in enumerate(zip(ends, ends[1:], strict=False)))
+                  for number, (low, high) in enumerate(pairwise(ends)))
     for part in parts:
         _look_at(part, name, gain)
     activation = OwnActivation(name, function, parts, float(gain))
@@ -109,6 +110,6 @@ def _look_at(piece: Piece, name: str, gain: float) -> None:
            for by in (-width, width)):
         raise EncoderError(where, "the derivative does not jump at the ends", REMEDY)
     if not bool((rises * slope.diff() >= -1e-12 * gain).all()):
-        raise EncoderError(where, f"the derivative {'rises' if piece.convex else 'falls'} there by what is stated", REMEDY)
+        raise EncoderError(where, f"the derivative {'rises' if piece.convex else 'falls'} there, as stated", REMEDY)
     if not bool((slope.abs() <= gain * (1 + 1e-9)).all()):
         raise EncoderError(where, f"the derivative is at most the gain, {gain:g}", REMEDY)

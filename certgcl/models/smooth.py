@@ -76,10 +76,10 @@ class Smooth(Activation):
                 continue
             first, last, found = piece.tangent_points(lower.detach(), upper.detach(), self(lower.detach()),
                                                       self(upper.detach()))
-            inner = clamped(target, first, last)
+            inner = torch.where((first <= target) & (target <= last), target, clamped(target.detach(), first, last))
             # A tangent through an end has the least (or largest) slope of all chords from there: as a function of
             # the end it changes as the chord to a fixed point does.
-            tangent = piece.derivative(inner)
+            tangent = piece.derivative(inner.clamp(-piece.reach, piece.reach))  # no products of huge numbers
             before, after = found & (target < first) & (lower < first), found & (target > last) & (last < upper)
             if bool(before.any()):
                 tangent = torch.where(before, self._secant(lower, torch.maximum(first, lower)), tangent)
@@ -98,6 +98,7 @@ class Smooth(Activation):
         return torch.where(narrow, self._derivative(middle), slope).clamp(-self.gain(), self.gain())
 
     def _derivative(self, p: Tensor) -> Tensor:
+        p = p.clamp(-self.pieces[0].reach, self.pieces[0].reach)
         found = self.pieces[0].derivative(p.clamp(max=self.pieces[0].end))
         for piece in self.pieces[1:]:
             found = torch.where(p >= piece.start, piece.derivative(p.clamp(piece.start, piece.end)), found)
@@ -143,7 +144,7 @@ class ELU(Smooth):
         if self.alpha == 1:
             return (Piece(self, exponential, True, root=root),)
         return (Piece(self, exponential, True, end=0.0, root=root),
-                Piece(self, torch.ones_like, self.alpha < 1, start=0.0, root=torch.zeros_like))
+                Piece(self, torch.ones_like, self.alpha < 1, start=0.0))
 
 
 @dataclass(frozen=True)
@@ -247,7 +248,7 @@ class SiLU(Smooth):
     @property
     def pieces(self) -> tuple[Piece, ...]:
         def derivative(p: Tensor) -> Tensor:
-            return torch.sigmoid(p) * (1 + p.clamp(max=800) * torch.sigmoid(-p))
+            return torch.sigmoid(p) * (1 + p.clamp(-800, 800) * torch.sigmoid(-p))
 
         return _bowl(self, derivative, 2.3993572805154676, reach=45.0)
 
@@ -291,6 +292,10 @@ class Softplus(Smooth):
     @property
     def pieces(self) -> tuple[Piece, ...]:
         edge = self.threshold / self.beta
+
+        def root(a: Tensor) -> Tensor:
+            return torch.logit(a.clamp(0, 1)) / self.beta
+
         return (Piece(lambda p: functional.softplus(p.clamp(max=edge), self.beta, 2 * self.threshold),
-                      lambda p: torch.sigmoid(self.beta * p), True, end=edge, root=lambda a: torch.logit(a.clamp(0, 1)) / self.beta),
-                Piece(lambda p: p, torch.ones_like, False, start=edge, root=lambda a: torch.zeros_like(a) + edge))
+                      lambda p: torch.sigmoid(self.beta * p), True, end=edge, root=root),
+                Piece(lambda p: p, torch.ones_like, False, start=edge))
