@@ -59,7 +59,7 @@ class Piece:
 
     def extremes(self, lower: Tensor, upper: Tensor, low_slope: Tensor, up_slope: Tensor, near: Tensor
                  ) -> tuple[Tensor, Tensor]:
-        """At most ``min f(p) - a_lo p`` and at least ``max f(p) - a_up p`` over the part of [l, u] in the piece; infinite
+        """At most ``min f(p) - a_lo p``, at least ``max f(p) - a_up p`` over the part of [l, u] in the piece; infinite
         where there is none. ``near`` is where to look for the root first."""
         a, b, met = self.within(lower, upper)
         slope, other = (low_slope, up_slope) if self.convex else (up_slope, low_slope)
