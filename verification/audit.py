@@ -12,6 +12,7 @@ from torch import Tensor
 
 import certgcl
 from certgcl.bounds import METHODS, BoundMethod
+from certgcl.models import GraphNetwork, gcn_network
 from verification.case import Case
 
 CERTIFIED: Mapping[str, BoundMethod] = {name: method for name, method in METHODS.items() if method.certified}
@@ -20,8 +21,8 @@ MODULES = "modules, end to end"  # the row of whole modules, whatever their boun
 UNCERTIFIED: Mapping[str, BoundMethod] = {name: method for name, method in METHODS.items() if not method.certified}
 
 
-def weights(case: Case) -> certgcl.GCNWeights:
-    return certgcl.GCNWeights(case.w1, case.b1, case.slope1, case.w2, case.b2, case.slope2)
+def weights(case: Case) -> GraphNetwork:
+    return gcn_network((case.w1, case.b1, case.slope1), (case.w2, case.b2, case.slope2))
 
 
 def certify(case: Case, method: str | BoundMethod, dtype: torch.dtype = torch.float64,

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import GCNConv
 
-from verification.case import Case
+from verification.case import Case, Droppable
 
 Edge = tuple[int, int]
 
 
-def admissible_drops(case: Case) -> Iterator[tuple[Edge, ...]]:
+def admissible_drops(case: Droppable) -> Iterator[tuple[Edge, ...]]:
     """Every set of at most Q edges that takes at most q_i from node i, the empty set first."""
     budgets = case.node_budgets()
     for size in range(min(case.graph_budget(), len(case.edges)) + 1):
