@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
-from certgcl.encoder import GCNWeights
 from certgcl.errors import EncoderError
 from certgcl.graph import Graph
-from certgcl.reading import read_encoder
+from certgcl.models import GraphNetwork
+from certgcl.reading import read_network
+from certgcl.reading.checks import some_views
 
 
 def identity(x: Tensor) -> Tensor:
@@ -54,17 +55,19 @@ def prepared(model: nn.Module) -> nn.Module:
     return model.double().eval()
 
 
-def assert_reads(model: nn.Module, graph: Graph, tolerance: float = 1e-12, reading: Any = "traced") -> GCNWeights:
-    weights = read_encoder(model, graph, reading)
-    assert weights.reading == reading
+def assert_reads(model: nn.Module, graph: Graph, tolerance: float = 1e-12, reading: Any = "traced") -> GraphNetwork:
+    network = read_network(model, graph, reading)
+    assert network.reading == reading
     dtype = next(model.parameters()).dtype
-    output = model(graph.x.to(dtype), graph.edge_index)
-    assert {tensor.dtype for _, tensor in weights.named_tensors()} == {dtype}
-    torch.testing.assert_close(weights.embed(graph), output, rtol=tolerance, atol=tolerance)
-    return weights
+    assert network.precision == dtype
+    for view in some_views(graph):
+        output = model(view.x.to(dtype), view.edge_index)
+        found = network.embed(view.to(dtype=network.dtype)).to(dtype)
+        torch.testing.assert_close(found, output, rtol=tolerance, atol=tolerance)
+    return network
 
 
 def refusal(model: Any, graph: Graph, reading: Any = "traced") -> str:
     with pytest.raises(EncoderError) as caught:
-        read_encoder(model, graph, reading)
+        read_network(model, graph, reading)
     return str(caught.value)

@@ -11,7 +11,7 @@ from torch_geometric.utils import add_self_loops
 
 from certgcl.encoder import ACTIVATIONS, GCNEncoder
 from certgcl.graph import Graph
-from certgcl.reading import read_encoder
+from certgcl.reading import read_network
 from tests.encoders import Layers, Net, assert_reads, identity, prepared, refusal
 
 # -- what can be read ------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ def test_reads_activations_whatever_they_are_written_in(activation: Callable[[Te
 
 def test_uses_the_order_of_calls_not_of_registration(graph: Graph) -> None:
     model = prepared(Net())
-    weights = read_encoder(model, graph)
+    weights = read_network(model, graph)
     assert torch.equal(weights.w1, model.first.lin.weight.T)
     assert torch.equal(weights.w2, model.second.lin.weight.T)
 
@@ -106,7 +106,7 @@ def test_model_and_graph_may_differ_in_dtype(model_dtype: torch.dtype, graph_dty
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_reads_half_precision(dtype: torch.dtype, graph: Graph) -> None:
-    weights = read_encoder(GCNEncoder(5, 4, 3, "prelu").to(dtype), graph)
+    weights = read_network(GCNEncoder(5, 4, 3, "prelu").to(dtype), graph)
     assert weights.w1.dtype == dtype
     assert weights.slope1.tolist() == [0.25] * 4
 
@@ -114,7 +114,7 @@ def test_reads_half_precision(dtype: torch.dtype, graph: Graph) -> None:
 def test_rounding_at_real_sizes_is_no_reason_to_refuse() -> None:
     star = torch.stack([torch.zeros(3000, dtype=torch.long), torch.arange(1, 3001)])
     graph = Graph.of((torch.randn(3001, 300), torch.cat([star, star.flip(0)], dim=1)))
-    read_encoder(GCNEncoder(300, 64, 32, "relu"), graph)
+    read_network(GCNEncoder(300, 64, 32, "relu"), graph)
 
 
 def test_cancellation_is_no_reason_to_refuse(graph: Graph) -> None:
@@ -123,25 +123,25 @@ def test_cancellation_is_no_reason_to_refuse(graph: Graph) -> None:
         model.conv1.lin.weight[2:] = model.conv1.lin.weight[:2] * (1 + 2**-20)
         model.conv2.lin.weight[:, 2:] = -1e4
         model.conv2.lin.weight[:, :2] = 1e4
-    read_encoder(model, graph)
+    read_network(model, graph)
 
 
 def test_weights_are_returned_as_they_are(graph: Graph) -> None:
-    weights = read_encoder(GCNEncoder(5, 4, 3), graph)
-    assert read_encoder(weights, graph) is weights
+    weights = read_network(GCNEncoder(5, 4, 3), graph)
+    assert read_network(weights, graph) is weights
 
 
 def test_weights_and_slopes_can_be_trained(graph: Graph) -> None:
     model = prepared(GCNEncoder(5, 4, 3, nn.PReLU(4), "prelu"))
     parameters = list(model.parameters())
-    ours = torch.autograd.grad(read_encoder(model, graph).embed(graph).square().sum(), parameters)
+    ours = torch.autograd.grad(read_network(model, graph).embed(graph).square().sum(), parameters)
     theirs = torch.autograd.grad(model(graph.x, graph.edge_index).square().sum(), parameters)
     torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
 def test_weights_have_no_history_without_grad_mode(graph: Graph) -> None:
     with torch.no_grad():
-        weights = read_encoder(GCNEncoder(5, 4, 3, "prelu"), graph)
+        weights = read_network(GCNEncoder(5, 4, 3, "prelu"), graph)
     assert all(tensor.grad_fn is None for _, tensor in weights.named_tensors())
 
 
@@ -161,7 +161,7 @@ def assert_untouched(before: tuple[Any, ...], model: nn.Module) -> None:
 def test_reading_leaves_the_model_as_it_was(graph: Graph) -> None:
     model = GCN(5, 4, num_layers=2, out_channels=3).double().train()
     x, before = graph.x.clone(), state_of(model)
-    read_encoder(model, graph)
+    read_network(model, graph)
     assert_untouched(before, model)
     assert torch.equal(graph.x, x)
 

@@ -15,7 +15,7 @@ from certgcl.budget import EdgeDropBudget
 from certgcl.encoder import GCNEncoder
 from certgcl.errors import EncoderError, InputError
 from certgcl.graph import Graph
-from certgcl.reading import read_encoder
+from certgcl.reading import read_network
 from certgcl.reading.probed_views import probed_views, random_view
 from tests.encoders import Layers, Net, assert_reads, prepared, refusal
 
@@ -48,19 +48,19 @@ def test_what_cannot_be_traced_can_be_probed(model: nn.Module, either_graph: Gra
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_probes_reach_as_far_as_the_dtype(dtype: torch.dtype, graph: Graph) -> None:
-    assert read_encoder(GCNEncoder(5, 4, 3, "prelu").to(dtype), graph, "probed").w1.dtype == dtype
+    assert read_network(GCNEncoder(5, 4, 3, "prelu").to(dtype), graph, "probed").w1.dtype == dtype
 
 
 def test_probing_leaves_the_random_state_alone(graph: Graph) -> None:
     model, before = prepared(Net()), torch.get_rng_state()
-    read_encoder(model, graph, "probed")
+    read_network(model, graph, "probed")
     assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize("reading", ["measured", None, 1])
 def test_refuses_other_readings(reading: Any, graph: Graph) -> None:
     with pytest.raises(InputError, match=r"reading=.*'traced' or 'probed'"):
-        read_encoder(prepared(Net()), graph, reading)
+        read_network(prepared(Net()), graph, reading)
 
 
 # -- what it notices -------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def test_random_views_are_admissible_and_undirected(budget: EdgeDropBudget, grap
 
 
 def test_the_views_include_the_graph_its_nodes_alone_and_searched_drops(graph: Graph) -> None:
-    weights = read_encoder(prepared(Net()), graph)
+    weights = read_network(prepared(Net()), graph)
     views = list(probed_views(weights, graph, EdgeDropBudget(1).on(graph), torch.Generator().manual_seed(0)))
     sizes = [view.num_edges for view in views]
     assert sizes.count(graph.num_edges) >= 4

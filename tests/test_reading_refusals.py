@@ -9,7 +9,7 @@ from torch_geometric.nn import GAT, GCN, GATConv, GCNConv, SAGEConv
 
 from certgcl.encoder import GCNEncoder
 from certgcl.graph import Graph
-from certgcl.reading import read_encoder
+from certgcl.reading import read_network
 from tests.encoders import Layers, Net, assert_reads, prepared, refusal
 
 # -- what cannot be read ---------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def test_refuses_an_effect_that_only_the_real_graph_shows(graph: Graph) -> None:
 
 def test_refuses_another_number_of_features(graph: Graph) -> None:
     assert "5 features per node: the model's layers take 7" in refusal(GCNEncoder(7, 4, 3), graph)
-    weights = read_encoder(GCNEncoder(5, 4, 3), graph)
+    weights = read_network(GCNEncoder(5, 4, 3), graph)
     assert "2 features per node" in refusal(weights, graph.with_features(torch.ones(6, 2)))
 
 
@@ -205,7 +205,7 @@ def test_refuses_weights_that_are_not_finite(name: str, value: float, graph: Gra
 
 
 def test_refuses_given_weights_that_are_not_finite(graph: Graph) -> None:
-    weights = read_encoder(GCNEncoder(5, 4, 3), graph)
+    weights = read_network(GCNEncoder(5, 4, 3), graph)
     with torch.no_grad():
         weights.b2[1] = torch.nan
     assert "1 NaN or infinite value(s) in b2" in refusal(weights, graph)

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from certgcl.errors import EncoderError
 from certgcl.layers.lookup import MISSING, class_attribute, instance_dict
@@ -74,6 +76,26 @@ def named_parameters(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
         for name, parameter in store(module, "_parameters").items():
             if parameter is not None:
                 yield f"{path}.{name}" if path else name, parameter
+
+
+def parameter(module: nn.Module, attribute: str, name: str) -> Tensor:
+    """A tensor that a module holds, if it is a plain one: a subclass could change what functions do with it."""
+    return plain_tensor(held(module, attribute), f"{name}.{attribute}" if name else attribute)
+
+
+def plain_tensor(value: Any, name: str) -> Tensor:
+    """The value, if it is a dense floating-point tensor of torch's own classes."""
+    if type(value) not in (Tensor, nn.Parameter):
+        if isinstance(value, Tensor) and is_lazy(value):
+            raise EncoderError(f"{name} without a shape yet", "parameters must be initialized",
+                               "Run the model once on your data")
+        raise EncoderError(f"{name} of type {type(value).__name__}", "parameters must be plain torch tensors",
+                           "Convert with nn.Parameter(value.data)")
+    if value.layout != torch.strided or not value.dtype.is_floating_point:
+        raise EncoderError(f"{name} of dtype {value.dtype} and layout {value.layout}",
+                           "parameters must be dense floating-point tensors", "Convert it")
+    found: Tensor = value
+    return found
 
 
 def check_call(module: nn.Module, name: str) -> None:

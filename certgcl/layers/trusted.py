@@ -3,26 +3,25 @@
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import product, repeat
 from operator import is_not
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch_geometric.nn import GCNConv, MessagePassing
-from torch_geometric.nn.aggr import SumAggregation
-from torch_geometric.nn.dense import Linear
+from torch import Tensor
+from torch_geometric.nn import MessagePassing
 
 from certgcl.errors import EncoderError
 from certgcl.layers.lookup import MISSING, bases, class_attribute, class_dict
 
 _LIBRARIES = ("torch_geometric", "torch.nn")  # whose functions are followed into what they call
 _ENTRANCES = ("__call__", "forward", "__getattr__", "__getattribute__")
-_OPERATORS = ("__add__", "__radd__", "__mul__", "__rmul__", "__getitem__", "__eq__", "__ne__", "__torch_function__")
-# Written by PyG when the first GCNConv is made, which may be after certgcl is imported.
+_OPERATORS = ("__add__", "__radd__", "__iadd__", "__sub__", "__rsub__", "__isub__", "__mul__", "__rmul__", "__imul__",
+              "__truediv__", "__rtruediv__", "__itruediv__", "__neg__", "__pos__", "__matmul__", "__rmatmul__",
+              "__getitem__", "__eq__", "__ne__", "__torch_function__")
+# Written by PyG when the first convolution of a class is made, which may be after certgcl is imported.
 _GENERATED = ("propagate", "collect")
-_GENERATED_MODULE = f"{GCNConv.__module__}_{GCNConv.__name__}_propagate"
 
 
 @dataclass(eq=False)
@@ -51,16 +50,19 @@ class Snapshot:
 
     functions: dict[FunctionType, tuple[Any, ...]] = field(default_factory=dict)
     tables: dict[int, _Table] = field(default_factory=dict)
+    generated: list[type] = field(default_factory=list)
     _attributes: set[tuple[type, str]] = field(default_factory=set)
 
-    def add_class(self, cls: type) -> None:
-        """What is run when an instance is called."""
+    def add_class(self, cls: type, generated: bool = False) -> None:
+        """What is run when an instance is called; for a convolution, with the methods that PyG writes for it."""
+        if generated:
+            self.generated.append(cls)
         for name in _ENTRANCES:
             self.add_attribute(cls, name)
 
     def add_attribute(self, cls: type, name: str) -> None:
         """What a class or its bases hold under a name, and that none before them in the order holds it."""
-        if (cls, name) in self._attributes or (cls is GCNConv and name in _GENERATED):
+        if (cls, name) in self._attributes or (cls in self.generated and name in _GENERATED):
             return
         self._attributes.add((cls, name))
         for base in bases(cls):
@@ -116,16 +118,16 @@ class Snapshot:
 
     def _generated(self) -> str | None:
         """PyG's generated methods: of the module that PyG made for them, and from then on the same."""
-        for name in _GENERATED:
-            value = class_attribute(GCNConv, name)
-            written = vars(sys.modules.get(_GENERATED_MODULE, torch)).get(name)
-            if (value is not written or not isinstance(value, FunctionType)) and (
+        for cls, name in product(self.generated, _GENERATED):
+            value = class_attribute(cls, name)
+            module = sys.modules.get(f"{cls.__module__}_{cls.__name__}_propagate", torch)
+            if (value is not vars(module).get(name) or not isinstance(value, FunctionType)) and (
                     value is not class_attribute(MessagePassing, name)):
-                return f"GCNConv.{name}"
-            if isinstance(value, FunctionType) and (GCNConv, name) not in self._attributes:
-                self._attributes.add((GCNConv, name))
-                self._note(GCNConv, class_dict(GCNConv), "GCNConv", name)
-                self.add(value, GCNConv)
+                return f"{cls.__name__}.{name}"
+            if name in class_dict(cls) and (cls, name) not in self._attributes:
+                self._attributes.add((cls, name))
+                self._note(cls, class_dict(cls), cls.__name__, name)
+                self.add(value, cls)
         return None
 
 
@@ -140,14 +142,7 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-LEAVES: tuple[type[nn.Module], ...] = (
-    GCNConv, Linear, SumAggregation, nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.RReLU, nn.Identity, nn.Dropout,
-    nn.AlphaDropout, nn.FeatureAlphaDropout)
-"""The modules that are known by their exact type."""
-
 TRUSTED = Snapshot()
-for _leaf in LEAVES:
-    TRUSTED.add_class(_leaf)
 for _operator in _OPERATORS:
     TRUSTED.add_attribute(Tensor, _operator)
 

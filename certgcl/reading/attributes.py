@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from certgcl.layers.formula import Place
 from certgcl.layers.lookup import (
     MISSING,
     bases,
@@ -16,7 +17,6 @@ from certgcl.layers.lookup import (
     is_descriptor,
 )
 from certgcl.layers.modules import held, is_module
-from certgcl.reading.nodes import Place
 from certgcl.reading.refusals import refusal
 from certgcl.reading.values import Bound, Built, Method, Opaque, Stream, Super, Symbol
 

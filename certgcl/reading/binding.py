@@ -5,8 +5,8 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType
 from typing import Any
 
+from certgcl.layers.formula import Place
 from certgcl.reading.attributes import unwrapped
-from certgcl.reading.nodes import Place
 from certgcl.reading.refusals import CALLED, WRAP, refusal
 
 

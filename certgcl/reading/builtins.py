@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from torch_geometric import EdgeIndex
 from torch_geometric.typing import SparseTensor
 
+from certgcl.layers.formula import Place
 from certgcl.layers.lookup import MISSING, bases, class_attribute, is_class
 from certgcl.layers.modules import modules_in, store
 from certgcl.reading.attributes import attribute, unwrapped
 from certgcl.reading.iteration import MODULE_LISTS, SEQUENCES, iterate
 from certgcl.reading.known import Handler, absolute
-from certgcl.reading.nodes import Place
 from certgcl.reading.refusals import refusal
 from certgcl.reading.values import Built, Opaque, Stream, Super, Symbol
 

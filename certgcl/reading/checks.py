@@ -1,4 +1,4 @@
-"""What must hold of a model beyond its program: it fits the graph, and its own output is what the weights give."""
+"""What must hold of a model beyond its program: it fits the graph, and its own output is what the network gives."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,50 +6,36 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch_geometric.nn import GCNConv, MessagePassing
 
-from certgcl.encoder import GCNWeights
 from certgcl.errors import EncoderError
 from certgcl.graph import Graph
-from certgcl.layers.gcn import check_settings
-from certgcl.layers.modules import is_module, named_modules, named_parameters
-from certgcl.reading.refusals import CALLED, FORMULA, LAYERS, WRAP
+from certgcl.layers.modules import is_module, named_parameters
+from certgcl.models.network import GraphNetwork, Mixing, features_times
+from certgcl.reading.refusals import BUILD, CALLED, WRAP
 
 
 def check_module(model: Any) -> Tensor:
     """A parameter of the model (for its dtype and device), after all that can be said without its forward."""
     if not is_module(model):
         raise EncoderError(f"a model of type {type(model).__name__}", "it must be a torch.nn.Module",
-                           "Pass a certgcl.GCNEncoder, a torch_geometric.nn.GCN or your own module")
-    modules = list(named_modules(model))
-    convs = {name: module for name, module in modules if issubclass(type(module), GCNConv)}
-    if not convs:
-        others = sorted({type(module).__name__ for _, module in modules if issubclass(type(module), MessagePassing)})
-        raise EncoderError(f"a {type(model).__name__} with {', '.join(others) or 'no message passing'} and no GCNConv",
-                           "a model needs two torch_geometric.nn.GCNConv layers", "Build it with certgcl.GCNEncoder")
-    for name, conv in convs.items():
-        check_settings(conv, name)
+                           "Pass a certgcl.GCNEncoder, a model of torch_geometric.nn or your own module")
     parameters = dict(named_parameters(model))
     for name, parameter in parameters.items():
         if is_lazy(parameter):
             raise EncoderError(f"{name} without a shape yet", "parameters must be initialized",
                                "Run the model once on your data")
-    inside = {id(parameter) for conv in convs.values() for _, parameter in named_parameters(conv)}
-    first = next((parameter for parameter in parameters.values() if id(parameter) in inside), None)
-    if first is None:
-        raise EncoderError(f"a {type(model).__name__} whose GCNConv have no parameters", "layers need weights",
-                           "Remove parametrizations of the layers")
+    if not parameters:
+        raise EncoderError(f"a {type(model).__name__} without parameters", "a model needs weights", BUILD)
     check_finite((name, value) for name, value in parameters.items() if type(value) in (Tensor, nn.Parameter))
-    return first
+    return next(iter(parameters.values()))
 
 
-def check_fit(widths: set[int], device: torch.device, graph: Graph) -> None:
+def check_fit(features: int, device: torch.device, graph: Graph) -> None:
     if device != graph.x.device:
         raise EncoderError(f"a model on {device} and a graph on {graph.x.device}", "both must be on one device",
                            f"Move one, for example with graph.to({str(device)!r})")
-    if graph.num_features not in widths:
-        raise EncoderError(f"{graph.num_features} features per node",
-                           f"the model's layers take {' or '.join(map(str, sorted(widths)))}",
+    if graph.num_features != features:
+        raise EncoderError(f"{graph.num_features} features per node", f"the model's layers take {features}",
                            "Pass the graph the model was made for")
 
 
@@ -71,25 +57,23 @@ def output_of(model: nn.Module, graph: Graph) -> Any:
                            CALLED, WRAP) from error
 
 
-def check_output(weights: GCNWeights, graph: Graph, output: Any) -> None:
-    """The weights must give the model's own ``output`` on ``graph``, but for rounding.
+def check_output(network: GraphNetwork, graph: Graph, output: Any) -> None:
+    """The network must give the model's own ``output`` on ``graph``, but for rounding.
 
     Rounding is measured against the same formula with absolute values, entry by entry: the size of what is summed,
     which cancellation cannot hide. A sum of n terms in random order errs by about √n eps of it, so eps^0.7 (1.4e-5 in
     float32, 1.1e-11 in float64) leaves room for sums of 10^4 terms and still shows any change of the formula.
     """
-    shape = (graph.num_nodes, weights.w2.shape[1])
+    shape = (graph.num_nodes, network.width)
     if not isinstance(output, Tensor) or output.shape != shape:
         found = f"tensor of shape {tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-        raise EncoderError(f"a {found} as output", f"the model must return a tensor of shape {shape}, as its second "
-                           "layer does", LAYERS)
+        raise EncoderError(f"a {found} as output", f"the model must return a tensor of shape {shape}, as its program "
+                           "says", BUILD)
     tolerance = torch.finfo(output.dtype).eps ** 0.7
-    dtype = torch.promote_types(output.dtype, torch.float32)  # sparse products exist in no smaller one
-    weights, output = weights.to(dtype), output.to(dtype)
-    z = weights.embed(graph)
-    gain1, gain2 = weights.slope1.abs().clamp(min=1), weights.slope2.abs().clamp(min=1)
-    size = GCNWeights(weights.w1.abs(), weights.b1.abs(), gain1, gain1[:, None] * weights.w2.abs() * gain2,
-                      weights.b2.abs() * gain2, gain2).embed(Graph.trusted(graph.x.abs(), graph.rowptr, graph.col))
+    # Sparse products exist in no smaller one; and weights that were computed in a wider one are compared in it.
+    dtype = torch.promote_types(torch.promote_types(output.dtype, network.dtype), torch.float32)
+    network, graph, output = network.to(dtype), graph.to(dtype=dtype), output.to(dtype)
+    z, size = network.embed(graph), sizes(network, graph)
     if not bool(torch.isfinite(output).all() & torch.isfinite(size).all()):
         raise EncoderError(f"embeddings that overflow {output.dtype}", "the model's output must be finite",
                            "Look for weights or features of enormous size")
@@ -97,10 +81,24 @@ def check_output(weights: GCNWeights, graph: Graph, output: Any) -> None:
     if wrong.any():
         node, channel = wrong.nonzero()[0].tolist()
         raise EncoderError(
-            f"{int(wrong.sum())} of {wrong.numel()} embedding values on {graph} that the two layers do not give, the "
+            f"{int(wrong.sum())} of {wrong.numel()} embedding values on {graph} that the layers do not give, the "
             f"first at node {node}, channel {channel}: {output[node, channel]:g} instead of {z[node, channel]:g}",
-            FORMULA, f"Look for changed edges, stored results and overridden layers. {LAYERS}",
-        )
+            "a model must compute what its program says", f"Look for changed edges, stored results and overridden "
+            f"layers. {BUILD}")
+
+
+def sizes(network: GraphNetwork, graph: Graph) -> Tensor:
+    """At least the embeddings' sizes: the forward pass over absolute values, ``|σ(p)| <= gain |p| + |σ(0)|``."""
+    mixing, found = Mixing(graph, network.dtype), list[Tensor]()
+    for layer in network.layers:
+        p = layer.bias.abs()
+        for term in layer.terms:
+            values = features_times(graph, term.weight.abs(), absolute=True) if term.source == 0 else (
+                term.project_sizes(found[term.source - 1]))
+            p = p + mixing(term.aggregation, values)
+        sigma = layer.activation
+        found.append(p if sigma is None else sigma.gain() * p + sigma.at_zero())
+    return torch.cat([found[number - 1] for number in network.readout], dim=1)
 
 
 def some_views(graph: Graph) -> tuple[Graph, ...]:

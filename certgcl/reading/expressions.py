@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 from torch.nn import Parameter
 
+from certgcl.layers.formula import Operation, Place
 from certgcl.layers.lookup import MISSING, is_class
 from certgcl.layers.modules import modules_in, store
+from certgcl.reading.arithmetic import combine
 from certgcl.reading.attributes import attribute, unwrapped
 from certgcl.reading.iteration import MODULE_LISTS, iterate
-from certgcl.reading.nodes import Operation, Place
 from certgcl.reading.operators import BINARY, COMPARISONS, binary_on_plain, guarded, same_object, truth
 from certgcl.reading.refusals import refusal
 from certgcl.reading.source import Source
@@ -148,6 +149,8 @@ class Expressions:
         if isinstance(node.op, ast.Not):
             return not self.decide(node.operand)
         operand, place = self.value(node.operand), self.place(node)
+        if type(operand) is Symbol and isinstance(node.op, (ast.USub, ast.UAdd)):
+            return Symbol(combine(self.tracer, "*", operand, -1 if isinstance(node.op, ast.USub) else 1, place))
         if type(operand) is Symbol:
             return Symbol(Operation(type(node.op).__name__, (operand.node,), place))
         if type(operand) is Opaque:
@@ -167,7 +170,7 @@ class Expressions:
             if not all(type(side) in (Symbol, Tensor, Parameter, Opaque, bool, int, float)
                        for side in sides):
                 raise refusal(f"{name} with a {type(right).__name__}", place)
-            return Symbol(Operation(name, tuple(side.node for side in sides if type(side) is Symbol), place))
+            return Symbol(combine(self.tracer, name, left, right, place))
         if any(type(side) is Opaque for side in sides):
             return Opaque(place.text)
         return guarded(place, binary_on_plain, left, operator, right, place)

@@ -3,9 +3,9 @@
 import ast
 from typing import Any
 
+from certgcl.reading.arithmetic import combine
 from certgcl.reading.expressions import Expressions
 from certgcl.reading.iteration import iterate
-from certgcl.reading.nodes import Operation
 from certgcl.reading.operators import BINARY
 from certgcl.reading.refusals import refusal
 from certgcl.reading.values import Opaque, Symbol
@@ -79,10 +79,11 @@ class Frame(Expressions):
                           remedy="A forward must leave the model and its inputs as they are")
         place = self.place(node)
         old, new = self.value(ast.copy_location(ast.Name(node.target.id, ast.Load()), node)), self.value(node.value)
-        if type(old) is Symbol:
+        if type(old) is Symbol and isinstance(node.op, ast.MatMult):  # which torch has no way to do in place
+            self.names[node.target.id] = self.combined(old, node.op, new, place)
+        elif type(old) is Symbol:
             self.tracer.check_changeable(old, place)
-            inputs = (old.node, new.node) if type(new) is Symbol else (old.node,)
-            old.node = Operation(BINARY.get(type(node.op), type(node.op).__name__), inputs, place)
+            old.node = combine(self.tracer, BINARY.get(type(node.op), type(node.op).__name__), old, new, place)
         elif type(old) in (int, float, str, tuple) or type(old) is Opaque:
             self.names[node.target.id] = self.combined(old, node.op, new, place)
         else:

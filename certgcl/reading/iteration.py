@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import nn
 
+from certgcl.layers.formula import Place
 from certgcl.layers.modules import modules_in
-from certgcl.reading.nodes import Place
 from certgcl.reading.refusals import refusal
 from certgcl.reading.values import Built, Stream, depends_on_inputs
 

@@ -4,26 +4,32 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
-from torch_geometric.nn import GCNConv, MessagePassing, Sequential
+from torch_geometric.nn import JumpingKnowledge, MessagePassing, Sequential
 from torch_geometric.nn.sequential import Child
 
-from certgcl.layers.activations import ACTIVATION_MODULES, EVAL, slope_of
-from certgcl.layers.gcn import gcn_parameters
-from certgcl.layers.lookup import class_attribute, instance_dict
+from certgcl.errors import EncoderError
+from certgcl.layers.activations import EVAL, SLOPES, SMOOTH, activation_of
+from certgcl.layers.formula import Edges, Place, words
+from certgcl.layers.lookup import bases, class_attribute, instance_dict
 from certgcl.layers.modules import check_call, check_unshadowed, described, held, modules_in
+from certgcl.layers.site import Site
+from certgcl.layers.table import CONVOLUTIONS, DROPOUTS, PARTS
 from certgcl.layers.trusted import TRUSTED
+from certgcl.models.registry import OWN
+from certgcl.reading.arithmetic import values_of
 from certgcl.reading.attributes import attribute, unwrapped
-from certgcl.reading.known import activated, handle, on_what
-from certgcl.reading.nodes import Convolution, Place
-from certgcl.reading.refusals import FORMULA, ONLY, refusal
+from certgcl.reading.known import activated, handle, on_what, selu
+from certgcl.reading.refusals import ATTENTION, BUILD, LOGITS, NORMS, SCORES, refusal
+from certgcl.reading.refusals import CONVOLUTIONS as KNOWN
+from certgcl.reading.refusals import PARTS as RULE
 from certgcl.reading.values import Bound, Symbol
 
 if TYPE_CHECKING:
     from certgcl.reading.tracer import Tracer
 
-_DROPOUTS = (nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout)
 _NORMS = ("torch_geometric.nn.norm", "torch.nn.modules.batchnorm", "torch.nn.modules.normalization",
           "torch.nn.modules.instancenorm")
+_SOFTMAX = (nn.Softmax, nn.LogSoftmax)
 _STEPS = class_attribute(Sequential, "forward")
 TRUSTED.add(_STEPS)
 _LIBRARIES = ("torch.", "torch_geometric.")
@@ -36,51 +42,67 @@ def call_module(tracer: "Tracer", module: nn.Module, arguments: list[Any], keywo
     if id(module) in tracer.paths and not tracer.paths[id(module)]:
         name = ""  # the model itself
     check_call(module, name)
-    if cls is GCNConv:
-        return handle(_convolution, tracer, [module, name, *arguments], keywords, place)
-    if issubclass(cls, MessagePassing):
-        gcn_parameters(module, name) if issubclass(cls, GCNConv) else None
-        raise refusal(f"{described(module, name)} in the model", place, "GCNConv must be its only message passing")
-    if cls in ACTIVATION_MODULES:
-        return handle(_activation, tracer, [module, name, *arguments], keywords, place)
-    if cls in _DROPOUTS:
-        return handle(_dropout, tracer, [module, name, *arguments], keywords, place)
+    site = Site(module, name or cls.__name__, place, tracer)
+    if cls in CONVOLUTIONS:
+        return handle(_convolution, tracer, [site, *arguments], keywords, place)
+    if cls in PARTS:
+        return handle(_part, tracer, [site, *arguments], keywords, place)
+    if cls in SLOPES or cls in SMOOTH or cls is nn.SELU or cls in OWN:
+        return handle(_activation, tracer, [site, *arguments], keywords, place)
+    if cls in DROPOUTS:
+        return handle(_dropout, tracer, [site, *arguments], keywords, place)
     if cls is nn.Sequential:
-        return handle(_sequence, tracer, [module, name, *arguments], keywords, place)
+        return handle(_sequence, tracer, [site, *arguments], keywords, place)
+    if cls is Sequential:
+        return handle(_pyg_sequence, tracer, [module, name, *arguments], keywords, place)
     return _follow(tracer, module, name, arguments, keywords, place)
 
 
-def _convolution(tracer: "Tracer", place: Place, conv: nn.Module, name: str, x: Any, edge_index: Any,
-                 edge_weight: Any = None) -> Symbol:
-    weight, bias = gcn_parameters(conv, name)
-    if edge_weight is not None:
-        raise refusal(f"edge weights passed to {name}", place, "certgcl certifies unweighted graphs")
-    if type(x) is not Symbol or type(edge_index) is not Symbol:
-        raise refusal(f"{name or 'a GCNConv'} with features or edges that are not those of the run", place, FORMULA)
-    node = Convolution(name or type(conv).__name__, x.node, edge_index.node, weight, bias, place)
-    tracer.layers.append(node)
-    return Symbol(node)
+def _convolution(tracer: "Tracer", place: Place, site: Site, x: Any, edge_index: Any, edge_weight: Any = None,
+                 size: Any = None) -> Symbol:
+    if edge_weight is not None or size is not None:
+        raise refusal(f"edge weights or sizes passed to {site.name}", place, "certgcl certifies unweighted graphs",
+                      "Leave them out")
+    source = values_of(x, place, f"{site.name} on features that are not those of the run:")
+    edges = edge_index.node if type(edge_index) is Symbol else None
+    if not isinstance(edges, Edges):
+        found = "that are not those of the run" if edges is None else words(edges)
+        raise refusal(f"{site.name} with the edges {found}", place, "every layer must get edge_index as it is",
+                      "Look for changed edges")
+    return Symbol(CONVOLUTIONS[type(site.module)](site, source, edges))
 
 
-def _activation(tracer: "Tracer", place: Place, module: nn.Module, name: str, input: Any) -> Any:
-    slope = slope_of(module, name)
+def _part(tracer: "Tracer", place: Place, site: Site, input: Any) -> Symbol:
+    check_unshadowed(site.module, site.name)
+    return Symbol(PARTS[type(site.module)](site, values_of(input, place, site.name)))
+
+
+def _activation(tracer: "Tracer", place: Place, site: Site, input: Any) -> Any:
+    module = site.module
+    check_unshadowed(module, site.name)
     if type(module) is nn.Identity:
         return input
     inplace = instance_dict(module).get("inplace", False)
-    return activated(tracer, place, input, slope, inplace)
+    if type(module) is nn.SELU:
+        return selu(tracer, place, input, inplace)
+    activation = OWN[type(module)] if type(module) in OWN else activation_of(module, site.name)
+    for name, tensor in activation.tensors().items():
+        tracer.own(tensor, f"{site.name}.{name}") if type(module) is nn.PReLU else None
+    return activated(tracer, place, input, activation, inplace)
 
 
-def _dropout(tracer: "Tracer", place: Place, module: nn.Module, name: str, input: Any) -> Any:
-    check_unshadowed(module, name)
-    p = held(module, "p")
-    if held(module, "training") is not False and not (type(p) in (int, float) and p == 0):
-        raise refusal(f"{described(module, name)} in training mode", place, "a model must not be random", EVAL)
+def _dropout(tracer: "Tracer", place: Place, site: Site, input: Any) -> Any:
+    check_unshadowed(site.module, site.name)
+    p = site.setting("p")
+    if site.setting("training") is not False and not (type(p) in (int, float) and p == 0):
+        raise refusal(f"{described(site.module, site.name)} in training mode", place, "a model must not be random",
+                      EVAL)
     return input
 
 
-def _sequence(tracer: "Tracer", place: Place, module: nn.Module, name: str, input: Any) -> Any:
-    check_unshadowed(module, name)
-    for part in modules_in(module):
+def _sequence(tracer: "Tracer", place: Place, site: Site, input: Any) -> Any:
+    check_unshadowed(site.module, site.name)
+    for part in modules_in(site.module):
         input = tracer.call(part, [input], {}, place)
     return input
 
@@ -113,17 +135,33 @@ def _follow(tracer: "Tracer", module: nn.Module, name: str, arguments: list[Any]
             place: Place) -> Any:
     """The forward of a class that is not known: in its source, unless it is one of torch's or PyG's."""
     cls, forward = type(module), class_attribute(type(module), "forward")
-    if cls is Sequential:
-        return handle(_pyg_sequence, tracer, [module, name, *arguments], keywords, place)
     if "forward" in instance_dict(module):
         raise refusal(f"forward replaced on {described(module, name)}", place,
                       "an instance must do what its class says", "Write it into the class")
     if type(forward) is not FunctionType:
         raise refusal(f"the forward of {described(module, name)}, which is no plain function", place)
-    if cls.__module__.startswith(_NORMS):
-        raise refusal(f"{described(module, name)} in the model", place, f"{FORMULA}, without normalization")
-    if cls.__module__.startswith(_LIBRARIES) and not tracer.follows(forward):
-        raise refusal(f"{described(module, name)}{on_what(arguments)}", place, ONLY)
+    if issubclass(cls, MessagePassing) or (cls.__module__.startswith(_LIBRARIES) and not tracer.follows(forward)) or (
+            cls is JumpingKnowledge and held(module, "mode") != "cat"):
+        raise _not_known(module, name, arguments, place)
     return tracer.call(Bound(module, forward), arguments, keywords, place)
 
 
+def _not_known(module: nn.Module, name: str, arguments: list[Any], place: Place) -> EncoderError:
+    """The refusal of a module of torch or PyG, or of a convolution of anyone's, with what would help."""
+    cls, found = type(module), described(module, name)
+    parent = next((base for base in bases(cls) if base in CONVOLUTIONS), None)
+    if parent is not None:
+        return refusal(f"{found}, a subclass of {parent.__name__}", place,
+                       f"layers must be torch_geometric.nn.{parent.__name__} itself", f"Use {parent.__name__}")
+    if issubclass(cls, MessagePassing):
+        attends = any(part in cls.__name__ for part in ("GAT", "Transformer", "Attention", "AGNN"))
+        rule = f"{ATTENTION}; known are {KNOWN}" if attends else f"known convolutions are {KNOWN}"
+        return refusal(f"{found} in the model", place, rule, "Use one of them")
+    if cls.__module__.startswith(_NORMS):
+        return refusal(f"{found} in the model", place, NORMS, "Use BatchNorm, or none")
+    if cls is JumpingKnowledge:
+        return refusal(f"{found} with mode {held(module, 'mode')!r}", place,
+                       "jumping knowledge puts channels side by side, takes the last or sums", 'Use jk="cat" or "last"')
+    if cls in _SOFTMAX:
+        return refusal(f"{found}{on_what(arguments)}", place, SCORES, LOGITS)
+    return refusal(f"{found}{on_what(arguments)}", place, RULE, BUILD)

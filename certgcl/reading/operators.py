@@ -7,8 +7,8 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from certgcl.errors import EncoderError
+from certgcl.layers.formula import Place
 from certgcl.layers.lookup import MISSING, class_attribute
-from certgcl.reading.nodes import Place
 from certgcl.reading.refusals import refusal
 from certgcl.reading.values import NUMBERS, PLAIN, Bound, Built, Method, Opaque, Symbol
 

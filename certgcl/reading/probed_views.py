@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import torch
 
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.budget import AdmissibleDrops
-from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph
 from certgcl.reading.checks import some_views, without
 from certgcl.search import ReceptiveField, Search

@@ -7,15 +7,16 @@ from torch_geometric.nn.dense import Linear
 
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
 from certgcl.bounds.problem import DropProblem
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.budget import AdmissibleDrops
-from certgcl.encoder import GCNWeights
 from certgcl.errors import EncoderError
 from certgcl.graph import Graph
 from certgcl.layers.activations import EVAL
+from certgcl.layers.message_passing import CACHES, Settings, check_settings
 from certgcl.layers.modules import named_modules
-from certgcl.reading.checks import check_finite, check_fit, check_output
+from certgcl.models import GraphNetwork, Layer, SymmetricNorm, Term
+from certgcl.reading.checks import check_finite, check_output
 from certgcl.reading.probed_views import probed_views
-from certgcl.reading.refusals import FORMULA, LAYERS, ONLY
 from certgcl.reading.watching import Run, watch
 
 # What stands in for the output of a layer. Large values show a clipped activation (ReLU6), small ones a threshold.
@@ -23,13 +24,19 @@ _PROBES = (-16384.0, -64.0, -3.0, -1.0, -0.5, -(2.0**-10), 0.0, 2.0**-10, 0.5, 1
 _RANDOM = 128  # probes of each sign, log-uniform from _LEAST to _MOST as far as the dtype reaches
 _LEAST, _MOST = 1e-30, 1e30
 _DENSE = 512  # probes over the range of each channel
+_SETTINGS: Settings = {"improved": (False,), "normalize": (True,), "add_self_loops": (True,), "aggr": ("add", "sum"),
+                       **CACHES}
+FORMULA = "a model that is measured must compute σ2(Â σ1(Â X W1 + b1) W2 + b2)"
+ONLY = "only an activation σ(p) = p for p >= 0 and γ p below may follow a layer of a model that is measured"
+LAYERS = ("If two GCNConv and two-piece linear activations are all you need of the model, pass "
+          "certgcl.GCNEncoder.from_layers(conv1, conv2, activation, out_activation)")
 _DROPOUTS = (nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout)
 _NORMS = ("torch_geometric.nn.norm", "torch.nn.modules.batchnorm", "torch.nn.modules.normalization",
           "torch.nn.modules.instancenorm")
 
 
-def probe(model: nn.Module, graph: Graph, drops: AdmissibleDrops, seed: int = 0) -> GCNWeights:
-    """Weights that agree with everything that was measured of a model.
+def probe(model: nn.Module, graph: Graph, drops: AdmissibleDrops, seed: int = 0) -> GraphNetwork:
+    """A two-layer GCN that agrees with everything that was measured of a model.
 
     The model is run with the outputs of its layers replaced by known values; what arrives at the next layer, and at the
     output, is the activation: at fixed points, at random ones of every magnitude, and densely over the interval bounds
@@ -39,25 +46,31 @@ def probe(model: nn.Module, graph: Graph, drops: AdmissibleDrops, seed: int = 0)
     """
     layers = {name: module for name, module in named_modules(model) if isinstance(module, GCNConv)}
     for name, conv in layers.items():
+        check_settings(conv, name, _SETTINGS)
         if not isinstance(conv.lin, Linear):
             raise EncoderError(f"{name}.lin of type {type(conv.lin).__name__}", "it must be the Linear of PyG",
                                LAYERS)
-    convs = list(layers.values())
-    check_fit({conv.lin.in_channels for conv in convs}, graph.x.device if not convs else
-              next(convs[0].parameters()).device, graph)
     chance = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[graph.x.device] if graph.x.is_cuda else []):
         with torch.no_grad():
             run = watch(model, graph)
         _check_run(run, graph)
         weights = _measured(model, run, graph, chance)
+        network = _network_of(weights, run)
         with torch.no_grad():
-            check_finite(weights.named_tensors())
-            check_output(weights, graph, run.output)
+            check_finite(network.named_tensors())
+            check_output(network, graph, run.output)
             _check_ranges(model, weights, graph, drops, chance)
             for view in probed_views(weights, graph, drops, chance):
-                check_output(weights, view, watch(model, view).output)
-    return weights
+                check_output(network, view, watch(model, view).output)
+    return network
+
+
+def _network_of(weights: GCNWeights, run: Run) -> GraphNetwork:
+    first, second = run.layers
+    return GraphNetwork((Layer((Term(0, weights.w1, SymmetricNorm()),), weights.b1, weights.activation1, first.name),
+                         Layer((Term(1, weights.w2, SymmetricNorm()),), weights.b2, weights.activation2, second.name)),
+                        reading="probed")
 
 
 # -- activations -----------------------------------------------------------------------------------
@@ -83,7 +96,7 @@ def _measured(model: nn.Module, run: Run, graph: Graph, chance: torch.Generator)
     slope1, slope2 = -_same_shape(first, above.x, between, seen)[0], -_same_shape(second, seen.output, after, seen)[0]
     _check_slope(slope1, first, above.x, between, seen)
     _check_slope(slope2, second, seen.output, after, seen)
-    return GCNWeights(below.weight, below.bias, slope1, above.weight, above.bias, slope2, reading="probed")
+    return GCNWeights(below.weight, below.bias, slope1, above.weight, above.bias, slope2)
 
 
 def _watched(model: nn.Module, path: Graph, values: tuple[Tensor, Tensor]) -> Run:

@@ -10,8 +10,8 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from certgcl.errors import EncoderError
-from certgcl.reading.nodes import Place
-from certgcl.reading.refusals import LAYERS, PROBED
+from certgcl.layers.formula import Place
+from certgcl.reading.refusals import BUILD, PROBED
 
 _FUTURES = 0
 for _name in __future__.all_feature_names:
@@ -50,7 +50,7 @@ def source_of(function: FunctionType) -> Source:
         source = _proved(code.co_filename, code)
     except _UnprovedError as reason:
         raise EncoderError(f"{found}: {reason}", "a model is read by its source, which must be there and be what runs",
-                           f"Put the class in a file, unedited since it was imported. {LAYERS}. {PROBED}") from None
+                           f"Put the class in a file, unedited since it was imported. {BUILD}. {PROBED}") from None
     _PROVED[id(code)] = code, source
     return source
 

@@ -7,21 +7,25 @@ from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
+from torch_geometric.nn import MLP, JumpingKnowledge
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from certgcl.errors import EncoderError
+from certgcl.layers.formula import Edges, Features, Node, Place, Values, words
 from certgcl.layers.lookup import class_attribute, is_class
 from certgcl.layers.modules import is_module, named_modules
-from certgcl.layers.trusted import LEAVES, check_surroundings
+from certgcl.layers.table import LEAVES
+from certgcl.layers.trusted import check_surroundings
+from certgcl.models.registry import OWN
+from certgcl.reading.arithmetic import values_of
 from certgcl.reading.attributes import unwrapped
 from certgcl.reading.binding import bind
 from certgcl.reading.builtins import BUILTINS
 from certgcl.reading.frame import Frame
-from certgcl.reading.known import FUNCTIONS, METHODS, Handler, handle, on_what
+from certgcl.reading.known import FUNCTIONS, METHODS, Handler, activated, handle, on_what
 from certgcl.reading.leaves import call_module
-from certgcl.reading.nodes import Convolution, Input, Node, Place, words
-from certgcl.reading.refusals import FORMULA, LAYERS, ONLY, READABLE, refusal
+from certgcl.reading.refusals import BUILD, LOGITS, PARTS, READABLE, SCORES, refusal
 from certgcl.reading.source import source_of
 from certgcl.reading.values import Bound, Built, Method, Stream, Symbol
 
@@ -29,7 +33,9 @@ _MOST_STEPS, _MOST_CALLS = 100_000, 64
 _LAZY = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 _LIBRARIES = ("torch", "torch_geometric", "torch_sparse", "torch_scatter")
 # Functions of the libraries that are followed like a user's own; the others are refused by their names.
-_FOLLOWED = {BasicGNN.forward, *(leaf.forward for leaf in LEAVES if leaf.__module__.startswith("torch.nn."))}
+_FOLLOWED = {BasicGNN.forward, MLP.forward, JumpingKnowledge.forward,
+             *(leaf.forward for leaf in LEAVES if leaf.__module__.startswith("torch.nn."))}
+_SOFTMAX = ("softmax", "log_softmax")
 _KNOWN: dict[int, tuple[Any, Handler]] = {id(function): (function, handler)
                                           for function, handler in (*FUNCTIONS, *BUILTINS)}
 
@@ -39,7 +45,7 @@ class Tracer:
 
     def __init__(self, model: nn.Module) -> None:
         self.paths = {id(module): path for path, module in named_modules(model)}
-        self.layers: list[Convolution] = []
+        self.like: Tensor | None = None  # the first tensor of the model that was met
         self.steps = self.depth = 0
 
     def step(self, place: Callable[[Any], Place], node: ast.AST) -> None:
@@ -58,6 +64,8 @@ class Tracer:
             return handle(_KNOWN[id(called)][1], self, arguments, keywords, place)
         if type(called) is functools.partial:
             return self.call(called.func, [*called.args, *arguments], {**called.keywords, **keywords}, place)
+        if type(called) in (FunctionType, BuiltinFunctionType) and called in OWN:
+            return handle(activated, self, [*arguments, OWN[called]], keywords, place)
         if is_module(called):
             return call_module(self, called, arguments, keywords, place)
         if type(called) is FunctionType:
@@ -104,18 +112,33 @@ class Tracer:
 
     def check_changeable(self, symbol: Symbol, place: Place) -> None:
         """A tensor that is changed in place must be one of the run's own, whose every name is known."""
-        if isinstance(symbol.node, Input) or symbol.view:
+        if isinstance(symbol.node, (Features, Edges)) or symbol.view:
             raise refusal(f"{words(symbol.node)} changed in place", place,
                           remedy="A forward must leave the model and its inputs as they are")
+
+    def own(self, tensor: Tensor, name: str) -> Tensor:
+        """A tensor of the model itself. All have one precision, which is that of the run."""
+        self.like = tensor if self.like is None else self.like
+        if tensor.dtype != self.like.dtype or tensor.device != self.like.device:
+            raise EncoderError(f"{name} in {tensor.dtype} on {tensor.device} and other weights in {self.like.dtype} on "
+                               f"{self.like.device}", "a model is run in one precision on one device",
+                               "Convert it with model.to(...)")
+        return tensor
+
+    def values(self, called: Any, source: Values, place: Place) -> Values:
+        """What another part of the model makes of values."""
+        return values_of(self.call(called, [Symbol(source)], {}, place), place)
 
     def unknown(self, name: str, arguments: list[Any], place: Place) -> EncoderError:
         """The refusal of a function that is not among those certgcl knows."""
         what = on_what(arguments)
-        return refusal(f"{name}{what}", place, ONLY if what else READABLE)
+        if name.split(".")[-1] in _SOFTMAX:
+            return refusal(f"{name}{what}", place, SCORES, LOGITS)
+        return refusal(f"{name}{what}", place, PARTS if what else READABLE)
 
 
-def trace(model: nn.Module) -> tuple[Node, list[Convolution]]:
-    """What ``model(x, edge_index)`` computes, and the layers it calls in their order.
+def trace(model: nn.Module, features: int) -> tuple[Node, Tensor]:
+    """What ``model(x, edge_index)`` computes of so many features, and one of the tensors it does it with.
 
     Sound because every value is either a symbol for a tensor of the run, which only functions that are known by their
     identity and modules that are known by their exact type may touch, or an object that the model already holds. The
@@ -124,9 +147,9 @@ def trace(model: nn.Module) -> tuple[Node, list[Convolution]]:
     """
     check_surroundings()
     tracer, place = Tracer(model), Place("certgcl", 0, "model(x, edge_index)")
-    output = tracer.call(model, [Symbol(Input("x")), Symbol(Input("edge_index"))], {}, place)
+    output = tracer.call(model, [Symbol(Features(features)), Symbol(Edges())], {}, place)
     if type(output) is not Symbol:
-        raise EncoderError(f"a {type(output).__name__} as output", f"the model must return a tensor; {FORMULA}", LAYERS)
-    return output.node, tracer.layers
-
-
+        raise EncoderError(f"a {type(output).__name__} as output", f"the model must return a tensor; {PARTS}", BUILD)
+    if tracer.like is None:
+        raise EncoderError(f"a {type(model).__name__} that uses no weights", "a model needs some", BUILD)
+    return output.node, tracer.like

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
-from certgcl.reading.nodes import Node
+from certgcl.layers.formula import Node
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
 NUMBERS = (bool, int, float)

@@ -1,0 +1,68 @@
+"""Where a module is called while a model is read, and what its reader may ask for."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from certgcl.errors import EncoderError
+from certgcl.layers.formula import Combination, Part, Place, Values
+from certgcl.layers.modules import check_call, check_unshadowed, held, parameter
+
+
+class Run(Protocol):
+    """The run that a call belongs to."""
+
+    def own(self, tensor: Tensor, name: str) -> Tensor:
+        """A tensor of the model itself, which must be in the model's one precision."""
+
+    def values(self, called: Any, source: Values, place: Place) -> Values:
+        """What another part of the model makes of values."""
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """One call of a module.
+
+    Args:
+        module: which.
+        name: what users call it.
+        place: where.
+        run: the run it belongs to.
+    """
+
+    module: nn.Module
+    name: str
+    place: Place
+    run: Run
+
+    def setting(self, name: str) -> Any:
+        return held(self.module, name)
+
+    def parameter(self, name: str) -> Tensor:
+        return self.run.own(parameter(self.module, name, self.name), f"{self.name}.{name}")
+
+    def optional(self, name: str) -> Tensor | None:
+        """A parameter that may be left out, such as a bias."""
+        return None if held(self.module, name) is None else self.parameter(name)
+
+    def part(self, name: str, *kinds: type[nn.Module]) -> "Site":
+        """A module inside this one, which must be of one of the types exactly and do what its class says."""
+        inner = Site(check_type(held(self.module, name), f"{self.name}.{name}", *kinds), f"{self.name}.{name}",
+                     self.place, self.run)
+        check_call(inner.module, inner.name)
+        check_unshadowed(inner.module, inner.name)
+        return inner
+
+    def combined(self, parts: list[Part], width: int, bias: Tensor | None = None) -> Combination:
+        return Combination(width, self.name, tuple(parts), bias, self.place)
+
+
+def check_type(module: Any, name: str, *kinds: type[nn.Module]) -> nn.Module:
+    """The module, if its type is one of these exactly: subclasses and parametrizations are others."""
+    if type(module) not in kinds:
+        expected = " or ".join(kind.__name__ for kind in kinds)
+        raise EncoderError(f"{name} of type {type(module).__name__}", f"it must be {expected} itself, without "
+                           "parametrizations", "Build the layer with its defaults")
+    found: nn.Module = module
+    return found
