@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from certgcl.attacks.batch import FieldBatch
+from certgcl.attacks.field import rank
 
 ALTERNATIVES = 3  # dropped edges of a node that may come back for another
 
@@ -13,33 +14,28 @@ def room(batch: FieldBatch, dropped: Tensor) -> tuple[Tensor, Tensor]:
     return batch.budget - batch.lost(dropped), batch.space.drops.total - dropped.sum(dim=1, keepdim=True)
 
 
-def admissible_together(batch: FieldBatch, dropped: Tensor, gains: Tensor, wanted: Tensor) -> Tensor:
-    """Edges that can all be dropped at once, but for the total: those that at both ends are among the best wanted ones
-    that there is room for; ``(B, E)``."""
-    ends, (left, _) = batch.ends.flatten(1), room(batch, dropped)
-    left = left[batch.ends]
-    wanted = wanted & ~dropped & (left > 0).all(dim=2)
-    order = torch.where(wanted, gains, torch.inf).argsort(dim=1).argsort(dim=1)
-    # The rank of every edge among those at its end: its place in the order of nodes and gains, less where they start.
-    number = ends.shape[1]
-    group = ends + len(batch.count) * (~wanted).repeat_interleave(2, dim=1)
-    key, place = (group * number + order.repeat_interleave(2, dim=1)).sort(dim=1)
-    here = torch.arange(number, device=key.device).expand_as(key)
-    group = key.div(number, rounding_mode="floor")
-    start = torch.where(group == group.roll(1, dims=1), 0, here).cummax(dim=1).values
-    rank = torch.empty_like(here).scatter_(1, place, here - start)
-    return wanted & (rank.view(left.shape) < left).all(dim=2)
-
-
 def filled(batch: FieldBatch, dropped: Tensor, gains: Tensor, wanted: Tensor) -> Tensor:
-    """What is dropped with as many more of the wanted edges as fit, the least gains first; ``(B, E)``."""
+    """What is dropped with as many more of the wanted edges as fit, the least gains first; ``(B, E)``.
+
+    In rounds: all edges go at once that are, at both ends, among the first for which there is room.
+    """
+    dropped, (left, total) = dropped.clone(), room(batch, dropped)
+    total = total[:, 0]
+    field, edge = (wanted & ~dropped).nonzero().T
+    order = gains[field, edge].argsort(stable=True)
     while True:
-        chosen = admissible_together(batch, dropped, gains, wanted)
-        order = torch.where(chosen, gains, torch.inf).argsort(dim=1).argsort(dim=1)
-        chosen &= order < room(batch, dropped)[1]
-        if not bool(chosen.any()):
+        field, edge = field[order], edge[order]
+        ends = batch.ends[field, edge]
+        fits = (left[ends] > 0).all(dim=1) & (total[field] > 0)
+        if not bool(fits.any()):
             return dropped
-        dropped = dropped | chosen
+        field, edge, ends = field[fits], edge[fits], ends[fits]
+        chosen = (rank(ends.flatten()).view_as(ends) < left[ends]).all(dim=1).nonzero()[:, 0]
+        chosen = chosen[rank(field[chosen]) < total[field[chosen]]]
+        dropped[field[chosen], edge[chosen]] = True
+        left, total = room(batch, dropped)
+        total = total[:, 0]
+        order = (~dropped[field, edge]).nonzero()[:, 0]
 
 
 def promising_changes(batch: FieldBatch, dropped: Tensor, allowed: Tensor, number: int) -> Tensor:

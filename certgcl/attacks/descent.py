@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from certgcl.attacks.batch import FieldBatch
-from certgcl.attacks.changes import admissible_together, promising_changes, room
+from certgcl.attacks.changes import filled, promising_changes
 from certgcl.attacks.field import Field, SearchSpace
 from certgcl.attacks.relaxed import by_relaxation
 from certgcl.attacks.single_changes import ChangedValues
 
-MAX_MESSAGES = 1 << 18  # of the fields that are searched together
+MAX_SIZE = 1 << 16  # messages and edges of the fields that are searched together, beyond the first
 CLEARLY = 1e-12  # of its size, by which a value must be lower to be called so
 
 Improve = Callable[[FieldBatch, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -119,13 +119,14 @@ class Search:
 
 def _batches(fields: Sequence[Field]) -> Iterator[list[int]]:
     """Fields of similar size together."""
+    def size(place: int) -> int:
+        return len(fields[place].row) + len(fields[place].slots)
+
     batch: list[int] = []
-    messages = 0
-    for place in sorted(range(len(fields)), key=lambda place: len(fields[place].slots), reverse=True):
-        messages += len(fields[place].row)
-        if batch and messages > MAX_MESSAGES:
+    for place in sorted(range(len(fields)), key=size, reverse=True):
+        if batch and (len(batch) + 1) * size(batch[0]) > MAX_SIZE:
             yield batch
-            batch, messages = [], len(fields[place].row)
+            batch = []
         batch.append(place)
     if batch:
         yield batch
@@ -134,13 +135,12 @@ def _batches(fields: Sequence[Field]) -> Iterator[list[int]]:
 def _by_strides(batch: FieldBatch, dropped: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
     """The best of dropping the 1, 2, 4, … most promising edges that fit together."""
     gains = batch.gains(dropped)
-    chosen = admissible_together(batch, dropped, gains, allowed & (gains < 0))
+    chosen = filled(batch, dropped, gains, allowed & (gains < 0)) & ~dropped
     order = torch.where(chosen, gains, torch.inf).argsort(dim=1).argsort(dim=1)
-    _, total = room(batch, dropped)
     best, lowest = dropped, torch.full_like(gains[:, 0], torch.inf)
     size, most = 1, int(chosen.sum(dim=1).max())
     while size < 2 * most:
-        tried = dropped | (chosen & (order < total.clamp(max=size)))
+        tried = dropped | (chosen & (order < size))
         values = batch.values(tried)
         best = torch.where((values < lowest)[:, None], tried, best)
         lowest = lowest.minimum(values)

@@ -99,8 +99,13 @@ class SearchSpace:
         space.__dict__["tables"] = {place: table.float() for place, table in self.tables.items()}
         return space
 
-    def field(self, anchor: int) -> Field | None:
-        """The field of one node; None where it is too large to be searched."""
+    def field(self, anchor: int, all_edges: bool = False) -> Field | None:
+        """The field of one node; None where it is too large to be searched.
+
+        Args:
+            all_edges: whether it has all edges that matter. Of those that lead out of it and carry no message, only
+                their number at a node matters, so that else no more of them are taken than the node can lose.
+        """
         graph, reach, hops = self.graph, self.reach, self.reach.outputs[0]
         outside = max(hops, reach.counts) + 1
         distance = torch.full_like(graph.degree, outside)
@@ -115,6 +120,8 @@ class SearchSpace:
             return None
         counted = _slots(graph, (distance <= reach.counts).nonzero()[:, 0])
         counted = counted[self.drops.droppable[counted]]
+        if not all_edges:
+            counted = self._enough(counted, distance)
         slots = torch.where(graph.row[counted] < graph.col[counted], counted, graph.reverse[counted]).unique()
         ends = graph.edge_index[:, slots]
         inside = (distance <= hops).nonzero()[:, 0]
@@ -127,6 +134,15 @@ class SearchSpace:
         edge[slots] = edge[graph.reverse[slots]] = torch.arange(len(slots), device=slots.device)
         return Field(nodes, distance[nodes], graph.degree[nodes], place[ends], slots, place[graph.row[messages]],
                      place[graph.col[messages]], edge[messages])
+
+    def _enough(self, slots: Tensor, distance: Tensor) -> Tensor:
+        """Slots of counted nodes without those that the node has enough like of; ends that can lose more go first."""
+        graph, local = self.graph, self.drops.local
+        leads_out = (distance[graph.row[slots]] > self.reach.messages) & (distance[graph.col[slots]] > self.reach.counts)
+        outward = slots[leads_out]
+        outward = outward[torch.argsort(local[graph.col[outward]], descending=True, stable=True)]
+        enough = rank(graph.row[outward]) < local[graph.row[outward]]
+        return torch.cat([slots[~leads_out], outward[enough]])
 
     def edges(self, field: Field, dropped: Tensor) -> Tensor:
         """Edges of a field by the numbers of their nodes in the graph, ``(k,)`` to ``(2, k)``."""
@@ -142,3 +158,12 @@ def ranges(start: Tensor, count: Tensor) -> Tensor:
     """``start, …, start + count - 1`` of each, one after the other."""
     first = torch.repeat_interleave(start - count.cumsum(0) + count, count)
     return first + torch.arange(len(first), device=first.device)
+
+
+def rank(group: Tensor) -> Tensor:
+    """How many before each are of the same group."""
+    order = torch.argsort(group, stable=True)
+    number = torch.bincount(group)
+    found = torch.empty_like(group)
+    found[order] = torch.arange(len(group), device=group.device) - (number.cumsum(0) - number)[group[order]]
+    return found
