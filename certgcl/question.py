@@ -62,6 +62,9 @@ class Question:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", self._features())
+        reason = self.bound.supports(self.encoder)
+        if reason is not None:
+            raise MethodError(f"method {self.bound.name!r} for {self.encoder}", reason, "Use 'degree', the default")
 
     @classmethod
     @undisturbed()

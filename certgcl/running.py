@@ -37,7 +37,7 @@ class Runner:
 
     def __str__(self) -> str:
         if self.module is None:
-            return "the network, in float64"
+            return "the weights, in float64"
         return f"the module itself, a {type(self.module).__name__} in {str(self._x.dtype).removeprefix('torch.')}"
 
     @cached_property

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from toys import random_graph, toy_weights
+from toys import random_graph, toy_network
 
 from certgcl import __version__, node_compactness
 from certgcl.bounds import Degree
@@ -33,7 +33,7 @@ def certificate_by_hand() -> Certificate:
 
 def certificate_of_a_search() -> Certificate:
     """With brackets and witnesses."""
-    return node_compactness(toy_weights(), random_graph(9, 0.4), 2, method="exact")
+    return node_compactness(toy_network(), random_graph(9, 0.4), 2, method="exact")
 
 
 def rewritten(path: Path, *, honest: bool = False, meta: Callable[[dict[str, Any]], object] = lambda _: None,

@@ -34,7 +34,7 @@ class World:
         self.graph = Graph.from_networkx(self.networkx, x=self.x)
         self.y = torch.arange(8) % 2
         self.encoder = certgcl.GCNEncoder(3, 4, 2).double().eval()
-        self.weights = certgcl.read_encoder(self.encoder, self.graph)
+        self.weights = certgcl.read_network(self.encoder, self.graph)
         self.embeddings = self.weights.embed(self.graph).detach()
         self.certificate = certgcl.node_compactness(self.encoder, self.graph, 1, method="optimized")
         self.fitted = certgcl.GRACE(**SMALL).fit(self.graph)
@@ -103,12 +103,13 @@ def _encoders(world: World) -> list[Target]:
         _of("GCNEncoder", certgcl.GCNEncoder, {"in_channels": 3, "hidden_channels": 4, "out_channels": 2,
                                                "activation": "relu", "out_activation": "same"}),
         _of("GCNEncoder.from_layers", certgcl.GCNEncoder.from_layers, layers),
-        _of("GCNWeights", certgcl.GCNWeights, dict(weights.named_tensors())),
-        _of("GCNWeights.to", weights.to, {"dtype": torch.float32, "device": torch.device("cpu")}),
-        _of("GCNWeights.embed", weights.embed, {"graph": world.graph}),
-        Target("GCNWeights.save", lambda: weights.save, lambda: {"path": world.folder / "again.npz"}, files=True),
-        _of("GCNWeights.load", certgcl.GCNWeights.load, {"path": path}, files=True),
-        _of("read_encoder", certgcl.read_encoder, {"model": world.encoder, "graph": world.graph}),
+        _of("GraphNetwork", certgcl.GraphNetwork, {
+            "layers": weights.layers, "readout": (2,), "precision": torch.float32, "reading": "given"}),
+        _of("GraphNetwork.to", weights.to, {"dtype": torch.float32, "device": torch.device("cpu")}),
+        _of("GraphNetwork.embed", weights.embed, {"graph": world.graph}),
+        Target("GraphNetwork.save", lambda: weights.save, lambda: {"path": world.folder / "again.npz"}, files=True),
+        _of("GraphNetwork.load", certgcl.GraphNetwork.load, {"path": path}, files=True),
+        _of("read_network", certgcl.read_network, {"model": world.encoder, "graph": world.graph}),
         _of("compactness_directions", certgcl.compactness_directions, {"embeddings": world.embeddings}),
     ]
 
@@ -123,7 +124,7 @@ def _bounds(world: World) -> list[Target]:
                  "Paper": bounds.Paper(), "Released": bounds.Released(),
                  "BranchAndBound": bounds.BranchAndBound(branch_limit=2)}
     problem, directions = world.problem(), torch.ones(8, 1, 2, dtype=torch.float64)
-    called = {"weights": world.weights.to(torch.float64), "problem": problem, "directions": directions}
+    called = {"network": world.weights.to(torch.float64), "problem": problem, "directions": directions}
     return [
         _of("node_compactness", certgcl.node_compactness, search),
         _of("node_compactness, both views", certgcl.node_compactness, {**question, "views": "both"},

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 import networkx as nx
 import torch
 from torch import Tensor
-from toys import random_tensor, toy_graph, toy_weights
+from toys import gcn_weights, random_tensor, toy_graph, toy_network
 
 from certgcl.bounds.exact.case import Case, Incumbent
 from certgcl.bounds.exact.cells import ABSENT, DROPPED, FREE, KEPT, Cells
 from certgcl.bounds.exact.decisions import Decisions, Site
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
-from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph
 from certgcl.search import ReceptiveField
 
-WEIGHTS = toy_weights()
+WEIGHTS = gcn_weights(toy_network())
 ANYTHING = Incumbent(torch.inf, torch.zeros(3, dtype=torch.float64), 0.0)  # leaves nothing out
 
 
@@ -50,7 +50,7 @@ class Surroundings:
 
     @classmethod
     def of(cls, graph: Graph, anchor: int, budget: BudgetLike, seed: int = 0) -> "Surroundings":
-        weights = toy_weights(seed=seed)
+        weights = gcn_weights(toy_network(seed=seed))
         field, drops = field_of(graph, anchor, budget, weights)
         edges, nodes = field.edges.shape[1], len(field.nodes)
         incidence = torch.nn.functional.one_hot(field.edges, nodes).sum(dim=0)

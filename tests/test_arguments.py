@@ -9,7 +9,7 @@ import torch
 
 import certgcl
 from certgcl import presets
-from certgcl.encoder import GCNEncoder, GCNWeights
+from certgcl.encoder import GCNEncoder
 from certgcl.errors import (
     CertificateError,
     DatasetError,
@@ -19,8 +19,9 @@ from certgcl.errors import (
     InputError,
     ShardError,
 )
+from certgcl.models import gcn_network
 from certgcl.schedules import Ramp
-from tests.toys import random_graph, toy_weights
+from tests.toys import random_graph, toy_network
 
 W1, W2 = torch.ones(3, 4), torch.ones(4, 2)
 EMBEDDINGS, LABELS = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
@@ -42,18 +43,18 @@ def test_an_activation_is_a_name_or_a_module(activation: Any) -> None:
 @pytest.mark.parametrize("bias", [True, float("nan"), float("inf"), 1j, "0", None, torch.ones(3), torch.ones(4).long(),
                                   torch.ones(4, device="meta"), torch.ones(4).to_sparse(), np.ones(4)])
 def test_a_bias_is_a_finite_number_or_one_for_each_channel(bias: Any) -> None:
-    with pytest.raises(EncoderError, match="b1"):
-        GCNWeights(W1, bias, 0.0, W2, 0.0, 1.0)
+    with pytest.raises(EncoderError, match="bias"):
+        gcn_network((W1, bias, 0.0), (W2, 0.0, 1.0))
 
 
 @pytest.mark.parametrize("matrix", [W1.to("meta"), W1.to_sparse(), W1[:, :0], W1.to(torch.float8_e4m3fn), W1.tolist()])
 def test_weights_are_matrices_that_hold_values(matrix: Any) -> None:
-    with pytest.raises(EncoderError, match="w1"):
-        GCNWeights(matrix, 0.0, 0.0, W2, 0.0, 1.0)
+    with pytest.raises(EncoderError, match="weight"):
+        gcn_network((matrix, 0.0, 0.0), (W2, 0.0, 1.0))
 
 
 def test_weights_meet_a_graph_with_their_features() -> None:
-    weights = GCNWeights(W1, 0.0, 0.0, W2, 0.0, 1.0)
+    weights = gcn_network((W1, 0.0, 0.0), (W2, 0.0, 1.0))
     with pytest.raises(EncoderError, match="5 features per node"):
         weights.embed((torch.ones(2, 5), torch.tensor([[0, 1], [1, 0]])))
     with pytest.raises(EncoderError, match="dtype="):
@@ -107,7 +108,7 @@ def test_a_preset_is_known_by_names(asked: tuple[Any, Any, Any]) -> None:
 
 # -- questions and certificates --------------------------------------------------------------------
 
-GRAPH, WEIGHTS = random_graph(nodes=8), toy_weights()
+GRAPH, WEIGHTS = random_graph(nodes=8), toy_network()
 
 
 @pytest.fixture(scope="module")

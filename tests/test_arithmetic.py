@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import pytest
 import torch
-from toys import random_graph, toy_weights
+from toys import random_graph, run_in, toy_network
 
 from certgcl import (
     GRACE,
@@ -84,7 +84,7 @@ def state() -> tuple[object, ...]:
 @pytest.mark.parametrize("method", ["degree", "degree-fast", "crown", "interval"])
 def test_closed_forms_are_the_same_under_every_setting(setting: str, dtype: torch.dtype, method: str,
                                                        graph: Graph) -> None:
-    weights = toy_weights(5).to(torch.float32)
+    weights = run_in(toy_network(5), torch.float32)
     expected = node_compactness(weights, graph, 2, method=method, dtype=dtype)
     with SETTINGS[setting]():
         before = state()
@@ -95,7 +95,7 @@ def test_closed_forms_are_the_same_under_every_setting(setting: str, dtype: torc
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_so_are_searches_both_views_audits_and_accuracies(setting: str, graph: Graph) -> None:
     torch.manual_seed(2)
-    encoder, weights, labels = GCNEncoder(5, 4, 3).eval(), toy_weights(5), torch.arange(30) % 3
+    encoder, weights, labels = GCNEncoder(5, 4, 3).eval(), toy_network(5), torch.arange(30) % 3
 
     def ask() -> list[torch.Tensor]:
         return [node_compactness(encoder, graph, 1).lower,
@@ -122,12 +122,12 @@ def test_a_graph_certified_in_inference_mode_can_be_trained_on(graph: Graph) -> 
 
 @pytest.mark.parametrize("precision", ["high", "medium"])
 def test_float32_is_refused_where_products_may_be_less(precision: str, graph: Graph) -> None:
-    expected = node_compactness(toy_weights(5), graph, 1)
+    expected = node_compactness(toy_network(5), graph, 1)
     with matmul_precision(precision):
         with pytest.raises(InputError, match="below full precision"):
-            node_compactness(toy_weights(5), graph, 1, dtype=torch.float32)
-        assert_same(node_compactness(toy_weights(5), graph, 1), expected)
-    node_compactness(toy_weights(5), graph, 1, dtype=torch.float32)
+            node_compactness(toy_network(5), graph, 1, dtype=torch.float32)
+        assert_same(node_compactness(toy_network(5), graph, 1), expected)
+    node_compactness(toy_network(5), graph, 1, dtype=torch.float32)
 
 
 def test_a_processor_that_flushes_subnormal_numbers_is_refused(graph: Graph) -> None:
@@ -136,7 +136,7 @@ def test_a_processor_that_flushes_subnormal_numbers_is_refused(graph: Graph) -> 
     try:
         for dtype in (torch.float32, torch.float64):
             with pytest.raises(InputError, match="flush subnormal"):
-                node_compactness(toy_weights(5), graph, 1, dtype=dtype)
+                node_compactness(toy_network(5), graph, 1, dtype=dtype)
     finally:
         torch.set_flush_denormal(False)
     check_arithmetic(torch.float64)

@@ -7,18 +7,18 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 from torch_geometric.utils import degree
-from toys import admissible_sets, random_graph, toy_graph, toy_weights, without
+from toys import admissible_sets, random_graph, run_in, toy_graph, toy_network, without
 
 import certgcl
 from certgcl import audit as audits
 from certgcl import question
 from certgcl.audit import AuditReport, audit
 from certgcl.bounds import METHODS, Degree, DropProblem, get_method
-from certgcl.encoder import GCNWeights
 from certgcl.errors import EncoderError, InputError
+from certgcl.models import GraphNetwork, gcn_network
 from certgcl.search import field as receptive
 
-GRAPH, WEIGHTS = random_graph(nodes=30, density=0.1), toy_weights()
+GRAPH, WEIGHTS = random_graph(nodes=30, density=0.1), toy_network()
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Raised(Degree):
 
     share: float = 1.0
 
-    def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+    def __call__(self, weights: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         lower = super().__call__(weights, problem, directions)
         clean = (directions * weights.embed(problem.graph)[:, None]).sum(dim=2)[problem.anchors]
         return lower + self.share * (clean - lower)
@@ -186,19 +186,19 @@ class DiffersInTheSign(Net):
 RING = toy_graph(nx.cycle_graph(12))  # every node keeps its edges but in dropped views
 
 
-def believed(model: Net | GCNWeights, graph: object, *_: object, **__: object) -> GCNWeights:
+def believed(model: Net | GraphNetwork, graph: object, *_: object, **__: object) -> GraphNetwork:
     """Two layers with a ReLU between them, without a look at what else the model does."""
-    if isinstance(model, GCNWeights):
+    if isinstance(model, GraphNetwork):
         return model
     first, second = model.conv1, model.conv2
-    return GCNWeights(first.lin.weight.T, first.bias, 0.0, second.lin.weight.T, second.bias, 1.0)
+    return gcn_network((first.lin.weight.T, first.bias, 0.0), (second.lin.weight.T, second.bias, 1.0))
 
 
 @pytest.fixture
 def _believing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models are read by :func:`believed`."""
     for module in (audits, question):
-        monkeypatch.setattr(module, "read_encoder", believed)
+        monkeypatch.setattr(module, "read_network", believed)
 
 
 @pytest.mark.usefixtures("_believing")
@@ -245,7 +245,7 @@ def test_an_honest_module_is_run_and_passes(sparse: bool) -> None:
 
 
 def test_without_a_module_the_weights_are_run() -> None:
-    report = audit(WEIGHTS.to(torch.float32), GRAPH, 1, samples=4, searches=2)
+    report = audit(run_in(WEIGHTS, torch.float32), GRAPH, 1, samples=4, searches=2)
     assert report.ran == "the weights, in float64"
     assert len(report.violations) == 0
 

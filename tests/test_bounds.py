@@ -8,15 +8,27 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from toys import admissible_sets, drop_problem, random_graph, random_tensor, toy_graph, toy_weights, without
+from toys import (
+    admissible_sets,
+    drop_problem,
+    gcn_weights,
+    like,
+    random_graph,
+    random_tensor,
+    tensors_of,
+    toy_graph,
+    toy_network,
+    without,
+)
 
 from certgcl.bounds import METHODS, BoundMethod, Crown, Degree, Interval, Paper, Released, blocks, get_method
 from certgcl.bounds.compiled import degree as compiled_degree
 from certgcl.bounds.rounding import Sizes
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.budget import EdgeDropBudget
-from certgcl.encoder import GCNWeights
 from certgcl.errors import GraphError, MethodError
 from certgcl.graph import Graph
+from certgcl.models import GraphNetwork, gcn_network
 
 CERTIFIED = [name for name, method in METHODS.items() if method.certified]
 BUDGETS = {"mixed": EdgeDropBudget(local=[k % 4 for k in range(12)]), "total": EdgeDropBudget(total=2),
@@ -27,12 +39,12 @@ every_certified = pytest.mark.parametrize("method", [*CERTIFIED, *VARIANTS.value
 every_budget = pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
 
 
-def values_of(method: str | BoundMethod, weights: GCNWeights, graph: Graph, budget: EdgeDropBudget, directions: Tensor,
-              anchors: list[int] | None = None) -> Tensor:
+def values_of(method: str | BoundMethod, weights: GraphNetwork, graph: Graph, budget: EdgeDropBudget,
+              directions: Tensor, anchors: list[int] | None = None) -> Tensor:
     return get_method(method)(weights, drop_problem(graph, budget, anchors), directions)
 
 
-def nominal(weights: GCNWeights, graph: Graph, directions: Tensor) -> Tensor:
+def nominal(weights: GraphNetwork, graph: Graph, directions: Tensor) -> Tensor:
     return (directions @ weights.embed(graph)[..., None])[..., 0]
 
 
@@ -91,7 +103,7 @@ def test_a_method_says_which_setting_it_is() -> None:
 def test_dense_and_sparse_features_give_the_same(method: str | BoundMethod) -> None:
     sparse = random_graph(sparse=True)
     dense = sparse.with_features(sparse.x.to_dense())
-    weights, directions = toy_weights(), random_tensor(12, 2, 3, seed=9)
+    weights, directions = toy_network(), random_tensor(12, 2, 3, seed=9)
     for anchors in (None, [7, 2]):
         one, other = (values_of(method, weights, graph, BUDGETS["mixed"], directions, anchors)
                       for graph in (sparse, dense))
@@ -101,7 +113,7 @@ def test_dense_and_sparse_features_give_the_same(method: str | BoundMethod) -> N
 @every_method
 def test_float32_differs_by_rounding_only(method: str | BoundMethod) -> None:
     graph, directions = random_graph(), random_tensor(12, 2, 3, seed=9).float()
-    weights = toy_weights().to(torch.float32)
+    weights = toy_network().to(torch.float32)
     single = values_of(method, weights, graph, BUDGETS["mixed"], directions)
     double = values_of(method, weights.to(torch.float64), graph, BUDGETS["mixed"], directions.double())
     assert single.dtype == torch.float32
@@ -114,7 +126,7 @@ def test_float32_differs_by_rounding_only(method: str | BoundMethod) -> None:
 @every_method
 @every_budget
 def test_anchors_do_not_depend_on_each_other(method: str | BoundMethod, budget: EdgeDropBudget) -> None:
-    graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 2, 3, seed=9)
+    graph, weights, directions = random_graph(), toy_network(), random_tensor(12, 2, 3, seed=9)
     everyone = values_of(method, weights, graph, budget, directions)
     assert everyone.shape == (12, 2)
     for anchors in ([4], [11, 0, 5]):
@@ -124,7 +136,7 @@ def test_anchors_do_not_depend_on_each_other(method: str | BoundMethod, budget: 
 @every_method
 @every_budget
 def test_names_of_nodes_do_not_matter(method: str | BoundMethod, budget: EdgeDropBudget) -> None:
-    graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 2, 3, seed=9)
+    graph, weights, directions = random_graph(), toy_network(), random_tensor(12, 2, 3, seed=9)
     order = torch.randperm(12, generator=torch.Generator().manual_seed(3))  # new node k is old node order[k]
     new = torch.argsort(order)
     renamed = Graph.from_edges(graph.x[order], new[graph.edge_index])
@@ -137,7 +149,7 @@ def test_names_of_nodes_do_not_matter(method: str | BoundMethod, budget: EdgeDro
 
 @every_method
 def test_directions_do_not_depend_on_each_other(method: str | BoundMethod) -> None:
-    graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 3, 3, seed=9)
+    graph, weights, directions = random_graph(), toy_network(), random_tensor(12, 3, 3, seed=9)
     together = values_of(method, weights, graph, BUDGETS["mixed"], directions)
     for c in range(3):
         alone = values_of(method, weights, graph, BUDGETS["mixed"], directions[:, c : c + 1])
@@ -146,7 +158,7 @@ def test_directions_do_not_depend_on_each_other(method: str | BoundMethod) -> No
 
 @every_method
 def test_size_of_the_blocks_does_not_matter(monkeypatch: pytest.MonkeyPatch, method: str | BoundMethod) -> None:
-    graph, weights, directions = random_graph(density=0.5), toy_weights(), random_tensor(12, 2, 3, seed=9)
+    graph, weights, directions = random_graph(density=0.5), toy_network(), random_tensor(12, 2, 3, seed=9)
     whole = values_of(method, weights, graph, BUDGETS["mixed"], directions)
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", 1)
     assert_same(values_of(method, weights, graph, BUDGETS["mixed"], directions), whole)
@@ -154,7 +166,7 @@ def test_size_of_the_blocks_does_not_matter(monkeypatch: pytest.MonkeyPatch, met
 
 @pytest.mark.parametrize("preactivations", ["functional", "interval"])
 def test_whether_lines_are_shared_matters_where_there_are_several_cases_only(preactivations: Any) -> None:
-    graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 2, 3, seed=9)
+    graph, weights, directions = random_graph(), toy_network(), random_tensor(12, 2, 3, seed=9)
     for resolution in (1, 6):
         by_count, shared = (values_of(Degree(preactivations, lines=lines, resolution=resolution), weights, graph,
                                       BUDGETS["mixed"], directions) for lines in ("by-count", "shared"))
@@ -163,7 +175,7 @@ def test_whether_lines_are_shared_matters_where_there_are_several_cases_only(pre
 
 @every_method
 def test_a_larger_direction_gives_a_larger_value(method: str | BoundMethod) -> None:
-    graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 2, 3, seed=9)
+    graph, weights, directions = random_graph(), toy_network(), random_tensor(12, 2, 3, seed=9)
     one = values_of(method, weights, graph, BUDGETS["mixed"], directions)
     assert_same(values_of(method, weights, graph, BUDGETS["mixed"], 8 * directions), 8 * one)
     assert_same(values_of(method, weights, graph, BUDGETS["mixed"], 0 * directions), 0 * one)
@@ -175,13 +187,13 @@ def test_a_larger_direction_gives_a_larger_value(method: str | BoundMethod) -> N
 @every_certified
 @pytest.mark.parametrize("budget", [EdgeDropBudget(local=0), EdgeDropBudget(total=0)])
 def test_without_drops_the_bound_is_the_value(method: str | BoundMethod, budget: EdgeDropBudget) -> None:
-    graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 2, 3, seed=9)
+    graph, weights, directions = random_graph(), toy_network(), random_tensor(12, 2, 3, seed=9)
     assert_same(values_of(method, weights, graph, budget, directions), nominal(weights, graph, directions))
 
 
 @every_method
 def test_without_edges_the_bound_is_the_value(method: str | BoundMethod) -> None:
-    graph, weights = toy_graph(nx.empty_graph(4)), toy_weights()
+    graph, weights = toy_graph(nx.empty_graph(4)), toy_network()
     directions = random_tensor(4, 2, 3, seed=9)
     assert_same(values_of(method, weights, graph, EdgeDropBudget(), directions), nominal(weights, graph, directions))
     assert_same(values_of(method, weights, graph, EdgeDropBudget(), directions, [2]),
@@ -191,7 +203,7 @@ def test_without_edges_the_bound_is_the_value(method: str | BoundMethod) -> None
 @every_method
 def test_an_isolated_node_keeps_its_value(method: str | BoundMethod) -> None:
     graph = toy_graph(nx.disjoint_union(nx.complete_graph(4), nx.empty_graph(2)))
-    weights, directions = toy_weights(), random_tensor(6, 2, 3, seed=9)
+    weights, directions = toy_network(), random_tensor(6, 2, 3, seed=9)
     bound = values_of(method, weights, graph, EdgeDropBudget(), directions)
     assert_same(bound[4:], nominal(weights, graph, directions)[4:])
     assert not torch.isclose(bound[:4], nominal(weights, graph, directions)[:4]).any()
@@ -200,7 +212,7 @@ def test_an_isolated_node_keeps_its_value(method: str | BoundMethod) -> None:
 @every_certified
 def test_without_activations_a_single_edge_is_bounded_exactly(method: str | BoundMethod) -> None:
     graph, directions = toy_graph(nx.path_graph(2)), random_tensor(2, 1, 3, seed=1)
-    linear = GCNWeights(random_tensor(3, 4, seed=1), 0.0, 1.0, random_tensor(4, 3, seed=2), 0.0, 1.0)
+    linear = gcn_network((random_tensor(3, 4, seed=1), 0.0, 1.0), (random_tensor(4, 3, seed=2), 0.0, 1.0))
     least = torch.minimum(nominal(linear, graph, directions),
                           nominal(linear, without(graph, ((0, 1),)), directions))
     bound = values_of(method, linear, graph, EdgeDropBudget(), directions)
@@ -222,7 +234,7 @@ SETTINGS = [Interval(), Crown(), Crown(slopes=("flat",)), Degree(), Degree(preac
                                     EdgeDropBudget(total=2)], ids=repr)
 def test_bounds_hold_in_every_admissible_view(budget: EdgeDropBudget) -> None:
     graph = random_graph(nodes=6, density=0.55, seed=6)
-    weights, directions = toy_weights(), random_tensor(6, 4, 3, seed=9)
+    weights, directions = toy_network(), random_tensor(6, 4, 3, seed=9)
     drops = budget.on(graph)
     least = torch.stack([nominal(weights, without(graph, dropped), directions)
                          for dropped in admissible_sets(graph, drops.local, drops.total)]).amin(dim=0)
@@ -232,7 +244,7 @@ def test_bounds_hold_in_every_admissible_view(budget: EdgeDropBudget) -> None:
 
 @every_budget
 def test_lines_are_never_worse_than_intervals(budget: EdgeDropBudget) -> None:
-    graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 4, 3, seed=9)
+    graph, weights, directions = random_graph(), toy_network(), random_tensor(12, 4, 3, seed=9)
     interval = values_of("interval", weights, graph, budget, directions)
     for method in SETTINGS[1:]:
         assert (values_of(method, weights, graph, budget, directions) >= interval - 1e-12).all(), method
@@ -240,7 +252,7 @@ def test_lines_are_never_worse_than_intervals(budget: EdgeDropBudget) -> None:
 
 @every_budget
 def test_fewer_hubs_are_never_worse(budget: EdgeDropBudget) -> None:
-    graph, weights, directions = random_graph(), toy_weights(), random_tensor(12, 4, 3, seed=9)
+    graph, weights, directions = random_graph(), toy_network(), random_tensor(12, 4, 3, seed=9)
     least, *others = (values_of(Degree(hubs=hubs), weights, graph, budget, directions) for hubs in (1, 2, 4, 99, None))
     for lower in others:
         assert (least <= lower + 1e-12).all()
@@ -251,7 +263,7 @@ def test_fewer_hubs_are_never_worse(budget: EdgeDropBudget) -> None:
 
 @pytest.mark.parametrize(("hidden", "slopes"), [(64, ("parallel", "flat", "adaptive")), (65, ("adaptive",))])
 def test_slopes_depend_on_the_width_unless_they_are_given(hidden: int, slopes: Any) -> None:
-    graph, weights, directions = random_graph(), toy_weights(hidden=hidden), random_tensor(12, 2, 3, seed=9)
+    graph, weights, directions = random_graph(), toy_network(hidden=hidden), random_tensor(12, 2, 3, seed=9)
     default, *given = (values_of(Degree(slopes=rules), weights, graph, BUDGETS["mixed"], directions)
                        for rules in (None, slopes, ("flat",)))
     assert_same(default, given[0])
@@ -267,14 +279,13 @@ def test_slopes_depend_on_the_width_unless_they_are_given(hidden: int, slopes: A
 def test_gradients_are_those_of_finite_differences(method: str | BoundMethod) -> None:
     graph = toy_graph(nx.Graph([(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (1, 4)]))
     problem = drop_problem(graph, EdgeDropBudget(local=[2, 1, 2, 1, 2]), [0, 2, 3, 4])
-    weights = toy_weights(outputs=2, seed=3)
+    weights = toy_network(outputs=2, seed=3)
     # A slope of zero is a tie: below it an activation has a valley. So is a slope of one.
-    slope1, slope2 = (torch.where(slope == 0, 0.2, slope) for slope in (weights.slope1, weights.slope2))
-    inputs = [tensor.clone().requires_grad_() for tensor in (
-        weights.w1, weights.b1, slope1, weights.w2, weights.b2, slope2, random_tensor(5, 2, 2, seed=4))]
+    inputs = [torch.where(tensor == 0, 0.2, tensor).requires_grad_()
+              for tensor in (*tensors_of(weights), random_tensor(5, 2, 2, seed=4))]
 
     def bound(*tensors: Tensor) -> Tensor:
-        return get_method(method)(GCNWeights(*tensors[:6]), problem, tensors[6])
+        return get_method(method)(like(weights, *tensors[:6]), problem, tensors[6])
 
     # Random projections of the Jacobian: the whole one takes a minute for the slowest method.
     assert torch.autograd.gradcheck(bound, inputs, fast_mode=True)
@@ -287,7 +298,7 @@ def test_gradients_are_those_of_finite_differences(method: str | BoundMethod) ->
 def test_gradients_are_finite_at_ties(method: str | BoundMethod, source: nx.Graph) -> None:
     graph = toy_graph(source)
     graph = graph.with_features(torch.ones_like(graph.x))
-    weights = GCNWeights(*(torch.zeros_like(tensor).requires_grad_() for _, tensor in toy_weights().named_tensors()))
+    weights = toy_network().mapped(lambda tensor: torch.zeros_like(tensor).requires_grad_())
     directions = torch.ones(len(source), 1, 3, dtype=torch.float64)
     bound = values_of(method, weights, graph, EdgeDropBudget(), directions)
     assert_same(bound, torch.zeros_like(bound))
@@ -358,23 +369,23 @@ def printed(formula: str, weights: GCNWeights, graph: Graph, rate: float, direct
 def test_printed_formulas_are_computed_as_printed(formula: str, kind: type[Paper | Released], seed: int) -> None:
     graph = random_graph(nodes=7, density=0.7, seed=seed)
     view = without(graph, ((0, int(graph.col[0])),))
-    weights = toy_weights(seed=seed)
-    weights = GCNWeights(*(tensor.clamp(max=1) if name.startswith("slope") else tensor
-                           for name, tensor in weights.named_tensors()))
+    weights = toy_network(seed=seed)
+    weights = like(weights, *(tensor.clamp(max=1) if name.endswith("slope") else tensor
+                              for name, tensor in weights.named_tensors()))
     directions = random_tensor(7, 2, 3, seed=9)
     budget = EdgeDropBudget.from_drop_rate(0.4)
     assert torch.equal(budget.on(graph).local, budget._requested(graph))  # nothing to tighten here
     for at in (None, view):
         scores = values_of(kind(at=at), weights, graph, budget, directions)
         for c in range(2):
-            expected = printed(formula, weights, graph, 0.4, directions[:, c], at or graph)
+            expected = printed(formula, gcn_weights(weights), graph, 0.4, directions[:, c], at or graph)
             assert_same(scores[:, c], torch.tensor(expected, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("kind", [Paper, Released])
 def test_a_view_has_the_nodes_of_its_graph(kind: type[Paper | Released]) -> None:
     with pytest.raises(GraphError, match="a view with 5 nodes of a graph with 12"):
-        values_of(kind(at=random_graph(nodes=5)), toy_weights(), random_graph(), BUDGETS["total"],
+        values_of(kind(at=random_graph(nodes=5)), toy_network(), random_graph(), BUDGETS["total"],
                   torch.ones(12, 1, 3, dtype=torch.float64))
 
 
@@ -397,7 +408,7 @@ class LargestTensor(TorchDispatchMode):
 def largest_tensor(method: str | BoundMethod, graph: Graph, budget: EdgeDropBudget) -> int:
     directions = random_tensor(graph.num_nodes, 1, 3, seed=9)
     with torch.no_grad(), LargestTensor() as seen:
-        values_of(method, toy_weights(), graph, budget, directions)
+        values_of(method, toy_network(), graph, budget, directions)
     return seen.elements
 
 

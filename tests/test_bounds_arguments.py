@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from toys import drop_problem, random_tensor, toy_graph, toy_weights
+from toys import drop_problem, random_tensor, toy_graph, toy_network
 
 from certgcl.bounds import METHODS, BranchAndBound, Crown, Degree, DropProblem, Paper, Released, get_method
 from certgcl.budget import EdgeDropBudget
@@ -50,7 +50,7 @@ def test_settings_of_numpy_are_taken_as_plain_ones() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_is_called_with_what_belongs_together(name: str) -> None:
-    graph, weights = toy_graph(nx.path_graph(4)), toy_weights()
+    graph, weights = toy_graph(nx.path_graph(4)), toy_network()
     problem, directions = drop_problem(graph, 1), random_tensor(4, 1, 3, seed=0)
     assert METHODS[name](weights, problem, directions).shape == (4, 1)
     for given, error in (((None, problem, directions), MethodError), ((weights, graph, directions), MethodError),
@@ -58,7 +58,7 @@ def test_a_method_is_called_with_what_belongs_together(name: str) -> None:
                          ((weights, problem, directions.float()), DirectionError),
                          ((weights, problem, directions[:, 0]), DirectionError),
                          ((weights.to(torch.float16), problem, directions.half()), MethodError),
-                         ((toy_weights(features=5), problem, directions), MethodError)):
+                         ((toy_network(features=5), problem, directions), MethodError)):
         with pytest.raises(error):
             METHODS[name](*given)
 

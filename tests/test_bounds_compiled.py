@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
@@ -13,14 +12,27 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from toys import SIX_NODE_BUDGETS, drop_problem, hubs_and_others, random_graph, random_tensor, toy_graph, toy_weights
+from toys import (
+    PARTS,
+    SIX_NODE_BUDGETS,
+    changed,
+    drop_problem,
+    hubs_and_others,
+    like,
+    random_graph,
+    random_tensor,
+    scaled,
+    tensors_of,
+    toy_graph,
+    toy_network,
+)
 
 import certgcl
 from certgcl.bounds import METHODS, BoundMethod, Degree, DropProblem, compiled, plan
 from certgcl.bounds.compiled import degree, layout, threads
 from certgcl.budget import EdgeDropBudget
-from certgcl.encoder import GCNWeights
 from certgcl.errors import BoundError
+from certgcl.models import GraphNetwork
 
 SETTINGS: dict[str, BoundMethod] = {
     "degree": Degree(),
@@ -34,8 +46,9 @@ SETTINGS: dict[str, BoundMethod] = {
     "released": METHODS["released"],
     "paper": METHODS["paper"],
 }
-RELU = replace(toy_weights(), slope1=torch.zeros(4).double(), slope2=torch.zeros(3).double())
-SMOOTH = replace(toy_weights(), slope1=toy_weights().slope1 + 0.05, slope2=toy_weights().slope2 + 0.05)  # none is zero
+RELU = changed(toy_network(), slope1=torch.zeros(4).double(), slope2=torch.zeros(3).double())
+SMOOTH = like(toy_network(), *(tensor + 0.05 * name.endswith("slope")  # none is zero
+                               for name, tensor in toy_network().named_tensors()))
 
 
 @pytest.fixture(autouse=True)
@@ -48,13 +61,13 @@ every_setting = pytest.mark.parametrize("method", SETTINGS.values(), ids=SETTING
 Result = tuple[Tensor, ...]
 
 
-def bounds_and_gradients(method: BoundMethod, weights: GCNWeights, problem: DropProblem) -> Result:
+def bounds_and_gradients(method: BoundMethod, weights: GraphNetwork, problem: DropProblem) -> Result:
     """The bounds of two directions a node, and the gradients of all weights and of the directions."""
     given = {name: tensor.clone().requires_grad_(not (tensor == 0).all())  # the γ of a ReLU is a kink
              for name, tensor in weights.named_tensors()}
-    directions = random_tensor(problem.graph.num_nodes, 2, weights.w2.shape[1], seed=5).to(weights.w1)
+    directions = random_tensor(problem.graph.num_nodes, 2, weights.width, seed=5).to(weights.dtype)
     directions.requires_grad_()
-    bound = method(GCNWeights(**given), problem, directions)
+    bound = method(like(weights, *given.values()), problem, directions)
     with torch.no_grad():
         assert torch.allclose(method(weights, problem, directions), bound)
     weight = random_tensor(*bound.shape, seed=6).to(bound)
@@ -62,7 +75,7 @@ def bounds_and_gradients(method: BoundMethod, weights: GCNWeights, problem: Drop
     return bound.detach(), *torch.autograd.grad((weight * bound).sum(), inputs, allow_unused=True)
 
 
-def by_both(method: BoundMethod, weights: GCNWeights, make: Callable[[], DropProblem]) -> tuple[Result, Result]:
+def by_both(method: BoundMethod, weights: GraphNetwork, make: Callable[[], DropProblem]) -> tuple[Result, Result]:
     with compiled.switched_off():
         by_torch = bounds_and_gradients(method, weights, make())
     return bounds_and_gradients(method, weights, make()), by_torch
@@ -77,7 +90,7 @@ def assert_same(one: Result, other: Result, **tolerance: float) -> None:
 @pytest.mark.parametrize("budget", SIX_NODE_BUDGETS[:3] + SIX_NODE_BUDGETS[4:], ids=str)
 @pytest.mark.parametrize("weights", [RELU, SMOOTH], ids=["relu", "activations of every kind"])
 def test_kernels_and_torch_agree_in_bounds_and_gradients(method: BoundMethod, budget: EdgeDropBudget,
-                                                         weights: GCNWeights) -> None:
+                                                         weights: GraphNetwork) -> None:
     graph = random_graph(6, 0.6)
     assert_same(*by_both(method, weights, lambda: drop_problem(graph, budget)))
 
@@ -114,7 +127,7 @@ def test_ties_share_their_gradient_as_in_torch(method: BoundMethod) -> None:
     graph = toy_graph(nx.complete_graph(5))
     alike = graph.x[:1].expand(5, -1).clone()
     same = certgcl.Graph.from_networkx(nx.complete_graph(5), x=alike)
-    mine, yours = by_both(method, toy_weights(), lambda: drop_problem(same, 1))
+    mine, yours = by_both(method, toy_network(), lambda: drop_problem(same, 1))
     torch.testing.assert_close(mine[0], yours[0])
     assert all(torch.isfinite(part).all() for part in mine if part is not None)
 
@@ -124,13 +137,13 @@ def test_ties_share_their_gradient_as_in_torch(method: BoundMethod) -> None:
 def test_in_small_chunks_and_spans_it_is_the_same(method: BoundMethod, limit: int,
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     graph, budget = hubs_and_others()
-    whole = bounds_and_gradients(method, toy_weights(), drop_problem(graph, budget))
+    whole = bounds_and_gradients(method, toy_network(), drop_problem(graph, budget))
     for name in ("MAX_NUMBERS", "MAX_STORED"):
         monkeypatch.setattr(degree, name, limit)
     monkeypatch.setattr(layout, "MAX_LINE_VALUES", 16)
     monkeypatch.setattr(layout, "MAX_KEPT", 0)
     problem = drop_problem(graph, budget)
-    assert_same(bounds_and_gradients(method, toy_weights(), problem), whole)
+    assert_same(bounds_and_gradients(method, toy_network(), problem), whole)
     if isinstance(method, Degree):
         made = problem.plan(torch.float64, method.resolution, method.line_sharing(4), method.hubs)
         assert len(made.layout.chunks(50)) > 1
@@ -161,10 +174,10 @@ def test_whole_numbers_are_given_to_kernels_in_32_bits_if_they_fit() -> None:
 @pytest.mark.parametrize("number", [2, 3])
 def test_on_several_threads_it_is_the_same(method: BoundMethod, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, budget = hubs_and_others()
-    alone = bounds_and_gradients(method, toy_weights(), drop_problem(graph, budget))
+    alone = bounds_and_gradients(method, toy_network(), drop_problem(graph, budget))
     monkeypatch.setattr(threads, "WORTHWHILE", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: number)
-    assert_same(bounds_and_gradients(method, toy_weights(), drop_problem(graph, budget)), alone)
+    assert_same(bounds_and_gradients(method, toy_network(), drop_problem(graph, budget)), alone)
 
 
 def test_no_kernel_leaves_its_arrays(tmp_path: Path) -> None:
@@ -212,17 +225,17 @@ def test_every_part_of_a_kernel_is_called_once_and_its_errors_are_heard(monkeypa
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("method", ["degree", "degree-fast", "degree-cheap"])
 def test_what_is_not_finite_is_never_a_finite_bound(name: str, value: float, method: str) -> None:
-    graph, weights = random_graph(8, 0.5), toy_weights()
-    broken = getattr(weights, name).clone()
+    graph, weights = random_graph(8, 0.5), toy_network()
+    broken = tensors_of(weights)[PARTS.index(name)].clone()
     broken.view(-1)[0] = value
     directions = random_tensor(8, 1, 3, seed=0)
-    bound = METHODS[method](replace(weights, **{name: broken}), drop_problem(graph, 1), directions)
+    bound = METHODS[method](changed(weights, **{name: broken}), drop_problem(graph, 1), directions)
     assert not torch.isfinite(bound).any()
 
 
 def test_numbers_that_overflow_are_refused() -> None:
-    weights = toy_weights()
-    huge = replace(weights, w1=1e200 * weights.w1, w2=1e200 * weights.w2)
+    weights = toy_network()
+    huge = scaled(weights, 1e200)
     for kernels in (nullcontext, compiled.switched_off):
         with kernels(), pytest.raises(BoundError):
             certgcl.node_compactness(huge, random_graph(8, 0.5), 1)
@@ -244,7 +257,7 @@ def test_without_numba_torch_does_the_work(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(compiled, "_installed", lambda: False)
     monkeypatch.setattr(degree, "layer1", None)  # what would be called
     graph = random_graph(8, 0.5)
-    bound = METHODS["degree"](toy_weights(), drop_problem(graph, 1), random_tensor(8, 1, 3, seed=0))
+    bound = METHODS["degree"](toy_network(), drop_problem(graph, 1), random_tensor(8, 1, 3, seed=0))
     assert np.isfinite(bound.numpy()).all()
 
 
@@ -252,4 +265,4 @@ def test_a_total_budget_is_torch_s_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(degree, "layer1", None)
     graph = random_graph(12, 0.5)
     problem = drop_problem(graph, EdgeDropBudget(local=3, total=2))
-    assert METHODS["degree"](toy_weights(), problem, random_tensor(12, 1, 3, seed=0)).isfinite().all()
+    assert METHODS["degree"](toy_network(), problem, random_tensor(12, 1, 3, seed=0)).isfinite().all()

@@ -1,7 +1,6 @@
 """Branch and bound through the public calls: brackets, witnesses, limits, files."""
 
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from certgcl.compactness import linear_bounds, node_compactness
 from certgcl.encoder import GCNEncoder
 from certgcl.errors import BoundError, CertificateError, MethodError
 from certgcl.graph import Graph
-from tests.toys import admissible_sets, drop_problem, random_graph, random_tensor, toy_weights, without
+from tests.toys import admissible_sets, drop_problem, random_graph, random_tensor, scaled, toy_network, without
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +121,8 @@ def test_progress_counts_closed_anchors(setting) -> None:
 @pytest.mark.parametrize("scale", [1e160, 1e300])
 @pytest.mark.parametrize("method", ["degree", "exact", "optimized", BranchAndBound(workers=2)])
 def test_overflow_is_the_error_of_the_closed_forms(method: Any, scale: float) -> None:
-    small, graph = toy_weights(), random_graph(nodes=9, density=0.4)
-    large = replace(small, w1=scale * small.w1, w2=scale * small.w2)
+    small, graph = toy_network(), random_graph(nodes=9, density=0.4)
+    large = scaled(small, scale)
     with pytest.raises(BoundError, match="a non-finite value at node"):
         node_compactness(large, graph, 1, method=method)
     with pytest.raises(BoundError, match="a non-finite value at node"):
@@ -132,8 +131,8 @@ def test_overflow_is_the_error_of_the_closed_forms(method: Any, scale: float) ->
 
 @pytest.mark.parametrize("exponent", [151, 152, 152.5, 153, 153.25, 153.5, 153.75, 154, 154.25])
 def test_close_to_overflow_a_search_has_a_bracket_or_says_so(exponent: float) -> None:
-    small, graph = toy_weights(), random_graph(nodes=9, density=0.4)
-    large = replace(small, w1=10.0**exponent * small.w1, w2=10.0**exponent * small.w2)
+    small, graph = toy_network(), random_graph(nodes=9, density=0.4)
+    large = scaled(small, 10.0**exponent)
     with suppress(BoundError):
         certificate = node_compactness(large, graph, 2, method="exact")
         assert torch.isfinite(certificate.lower).all()

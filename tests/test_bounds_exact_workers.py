@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from toys import drop_problem, random_graph, random_tensor, toy_weights
+from toys import drop_problem, random_graph, random_tensor, toy_network
 
 from certgcl.bounds import BranchAndBound, Degree, DropProblem
 from certgcl.bounds.exact import Brackets
@@ -18,7 +18,7 @@ from certgcl.bounds.exact.anchors import AnchorSearch
 from certgcl.errors import BoundError, MethodError, OutOfMemoryError, WorkerError
 from certgcl.search import ReceptiveField
 
-WEIGHTS, GRAPH, DIRECTIONS = toy_weights(), random_graph(nodes=9, density=0.5), random_tensor(9, 3, seed=5)
+WEIGHTS, GRAPH, DIRECTIONS = toy_network(), random_graph(nodes=9, density=0.5), random_tensor(9, 3, seed=5)
 
 
 def problem(anchors: list[int] | None = None) -> DropProblem:

@@ -3,12 +3,11 @@
 import pytest
 import torch
 from torch import Tensor
-from toys import drop_problem, random_graph, random_tensor, toy_weights
+from toys import drop_problem, like, random_graph, random_tensor, tensors_of, toy_network
 
 from certgcl.bounds import Degree, backward, blocks, compiled, interval, layer1, plan, recompute, rowwise
 from certgcl.bounds.problem import DropProblem
 from certgcl.budget import EdgeDropBudget
-from certgcl.encoder import GCNWeights
 
 METHODS = [Degree(), Degree(lines="shared", resolution=1), Degree(hubs=3), Degree("interval", resolution=2)]
 
@@ -30,13 +29,13 @@ def problem() -> DropProblem:
 
 def values(method: Degree) -> Tensor:
     with torch.no_grad(), compiled.switched_off():  # the kernels have tests of their own
-        return method(toy_weights(), problem(), random_tensor(12, 2, 3, seed=9))
+        return method(toy_network(), problem(), random_tensor(12, 2, 3, seed=9))
 
 
 def gradients(method: Degree) -> list[Tensor]:
-    leaves = [tensor.clone().requires_grad_() for _, tensor in toy_weights().named_tensors()]
+    leaves = [tensor.clone().requires_grad_() for tensor in tensors_of(toy_network())]
     with compiled.switched_off():
-        method(GCNWeights(*leaves), problem(), random_tensor(12, 2, 3, seed=9)).sum().backward()
+        method(like(toy_network(), *leaves), problem(), random_tensor(12, 2, 3, seed=9)).sum().backward()
     return [leaf.grad for leaf in leaves if leaf.grad is not None]
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 import torch
-from toys import drop_problem, random_graph, toy_weights
+from toys import drop_problem, random_graph, toy_network
 
 import certgcl
 from certgcl.bounds import METHODS, DropProblem
@@ -16,7 +16,7 @@ from certgcl.errors import InputError
 
 @pytest.mark.parametrize("method", METHODS)
 def test_parts_hold_every_anchor_once_and_stay_below_the_limit(method: str) -> None:
-    graph, weights, bound = random_graph(), toy_weights(), METHODS[method]
+    graph, weights, bound = random_graph(), toy_network(), METHODS[method]
     problem = drop_problem(graph, EdgeDropBudget(local=2), [7, 3, 11, 0, 5])
     whole = estimated_bytes(bound, weights, problem, directions=1)
     assert [part.tolist() for part in parts_that_fit(bound, weights, problem, 1, whole)] == [[0, 1, 2, 3, 4]]
@@ -31,11 +31,11 @@ def test_parts_hold_every_anchor_once_and_stay_below_the_limit(method: str) -> N
 
 def test_an_anchor_is_done_however_small_the_limit() -> None:
     problem = drop_problem(random_graph(), EdgeDropBudget(local=1), [2, 4])
-    assert sorted(len(part) for part in parts_that_fit(METHODS["degree"], toy_weights(), problem, 1, 1)) == [1, 1]
+    assert sorted(len(part) for part in parts_that_fit(METHODS["degree"], toy_network(), problem, 1, 1)) == [1, 1]
 
 
 def test_channels_of_layer_2_get_what_the_limit_leaves() -> None:
-    bound, weights, graph = METHODS["degree"], toy_weights(), random_graph()
+    bound, weights, graph = METHODS["degree"], toy_network(), random_graph()
     drops, anchors = EdgeDropBudget(local=2).on(graph), torch.arange(graph.num_nodes)
 
     def room(limit: int | None) -> int:
@@ -55,7 +55,7 @@ def test_a_table_of_all_nodes_is_not_copied_for_them() -> None:
 
 @pytest.mark.parametrize("nodes", [None, [9, 2, 5]])
 def test_a_certificate_in_parts_is_that_in_one(nodes: list[int] | None) -> None:
-    graph, weights = random_graph(), toy_weights()
+    graph, weights = random_graph(), toy_network()
     one = certgcl.node_compactness(weights, graph, 2, nodes=nodes)
     parts = certgcl.node_compactness(weights, graph, 2, nodes=nodes, memory_limit=1)
     assert torch.equal(one.nodes, parts.nodes)
@@ -66,7 +66,7 @@ def test_a_certificate_in_parts_is_that_in_one(nodes: list[int] | None) -> None:
 @pytest.mark.parametrize("limit", [0, -1, "4GB", True, float("nan"), float("inf")])
 def test_a_limit_is_a_positive_number_of_bytes(limit: object) -> None:
     with pytest.raises(InputError, match="memory_limit"):
-        certgcl.node_compactness(toy_weights(), random_graph(), 1, memory_limit=limit)  # type: ignore[arg-type]
+        certgcl.node_compactness(toy_network(), random_graph(), 1, memory_limit=limit)  # type: ignore[arg-type]
 
 
 def test_by_default_most_of_the_free_memory_may_be_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,10 @@
 import pytest
 import torch
 from torch import Tensor
-from toys import drop_problem, random_graph, random_tensor, toy_weights
+from toys import drop_problem, like, random_graph, random_tensor, tensors_of, toy_network
 
 from certgcl.bounds import Degree, recompute
 from certgcl.budget import EdgeDropBudget
-from certgcl.encoder import GCNWeights
 
 
 @pytest.mark.parametrize("method", [Degree(), Degree(lines="shared", resolution=1)], ids=["by-count", "shared"])
@@ -16,8 +15,8 @@ def test_gradients_are_the_same_when_blocks_are_computed_again(monkeypatch: pyte
     budget = EdgeDropBudget(local=[k % 4 for k in range(12)])
 
     def gradients() -> list[Tensor]:
-        leaves = [tensor.clone().requires_grad_() for _, tensor in toy_weights().named_tensors()]
-        method(GCNWeights(*leaves), drop_problem(graph, budget), directions).sum().backward()
+        leaves = [tensor.clone().requires_grad_() for tensor in tensors_of(toy_network())]
+        method(like(toy_network(), *leaves), drop_problem(graph, budget), directions).sum().backward()
         return [leaf.grad for leaf in leaves if leaf.grad is not None]
 
     stored = gradients()

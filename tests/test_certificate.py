@@ -8,7 +8,7 @@ import pytest
 import torch
 from certificates import certificate_by_hand
 from torch import Tensor
-from toys import random_graph, random_tensor, toy_weights
+from toys import random_graph, random_tensor, toy_network
 
 from certgcl.bounds import Degree
 from certgcl.budget import EdgeDropBudget
@@ -21,7 +21,7 @@ BY_HAND = certificate_by_hand()
 
 
 def computed(*shape: int, method: str = "degree", dtype: torch.dtype = torch.float64) -> Certificate:
-    return linear_bounds(toy_weights(), random_graph(), EdgeDropBudget(local=2), random_tensor(12, *shape, 3, seed=9),
+    return linear_bounds(toy_network(), random_graph(), EdgeDropBudget(local=2), random_tensor(12, *shape, 3, seed=9),
                          method=method, nodes=[5, 2, 7], dtype=dtype)
 
 
@@ -104,7 +104,7 @@ def test_of_a_model_in_half_precision_the_exact_statement_never_stands_alone(pre
 
 
 def test_str_shows_settings_that_no_name_stands_for() -> None:
-    usual, special = (linear_bounds(toy_weights(), random_graph(), 2, random_tensor(12, 3, seed=9), method=method)
+    usual, special = (linear_bounds(toy_network(), random_graph(), 2, random_tensor(12, 3, seed=9), method=method)
                       for method in (Degree(), Degree(hubs=1)))
     assert usual.method == special.method == "degree"
     assert "settings" not in str(usual)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from certificates import certificate_by_hand, certificate_of_a_search
-from toys import random_graph, toy_weights
+from toys import random_graph, toy_network
 
 import certgcl
 from certgcl.bounds import METHODS, SEARCHES, Paper
@@ -28,14 +28,14 @@ def changed(name: str, value: float, certificate: Certificate = BY_HAND) -> dict
 
 @pytest.mark.parametrize("method", [*METHODS, *SEARCHES])
 def test_what_is_certified_passes(method: str) -> None:
-    check_certificate(certgcl.node_compactness(toy_weights(), random_graph(), 2, method=method))
-    check_certificate(certgcl.node_compactness(toy_weights(), random_graph(), 0.4, method=method, dtype=torch.float32))
+    check_certificate(certgcl.node_compactness(toy_network(), random_graph(), 2, method=method))
+    check_certificate(certgcl.node_compactness(toy_network(), random_graph(), 0.4, method=method, dtype=torch.float32))
 
 
 def test_both_views_and_several_directions_pass() -> None:
-    check_certificate(certgcl.node_compactness(toy_weights(), random_graph(), 1, views="both"))
-    check_certificate(certgcl.linear_bounds(toy_weights(), random_graph(), 1, torch.ones(12, 2, 3), nodes=[3, 1]))
-    check_certificate(certgcl.node_compactness(toy_weights(), random_graph(), 0, method="exact"))
+    check_certificate(certgcl.node_compactness(toy_network(), random_graph(), 1, views="both"))
+    check_certificate(certgcl.linear_bounds(toy_network(), random_graph(), 1, torch.ones(12, 2, 3), nodes=[3, 1]))
+    check_certificate(certgcl.node_compactness(toy_network(), random_graph(), 0, method="exact"))
 
 
 @pytest.mark.parametrize(("change", "message"), [

@@ -10,7 +10,7 @@ import pytest
 import torch
 from certificates import certificate_by_hand, certificate_of_a_search, fields_of, rewritten
 from cli import run
-from toys import random_graph, toy_weights
+from toys import random_graph, toy_network
 
 import certgcl
 from certgcl.certificate import Certificate
@@ -58,7 +58,7 @@ def test_any_change_of_an_array_is_refused(path: Path, name: str, change: Callab
 
 @pytest.mark.parametrize("name", ARRAYS)
 def test_an_array_of_another_certificate_is_refused(path: Path, name: str, tmp_path: Path) -> None:
-    other = certgcl.node_compactness(toy_weights(seed=1), random_graph(9, 0.4), 1, method="exact")
+    other = certgcl.node_compactness(toy_network(seed=1), random_graph(9, 0.4), 1, method="exact")
     with np.load(other.save(tmp_path / "other.npz")) as file, np.load(path) as mine:
         array, meta = file[name], json.loads(str(mine["meta"]))
     assert meta["method"] == other.method

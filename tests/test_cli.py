@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from toys import random_graph, toy_weights, without
+from toys import random_graph, toy_network, without
 from typer.testing import Result
 
 import certgcl
@@ -17,7 +17,7 @@ from certgcl.cli.progress import ShardBar, describe
 from certgcl.sharding import ShardProgress
 from tests.cli import plain, run
 
-GRAPH, WEIGHTS = random_graph(nodes=40, density=0.1), toy_weights()
+GRAPH, WEIGHTS = random_graph(nodes=40, density=0.1), toy_network()
 
 
 @pytest.fixture(autouse=True)

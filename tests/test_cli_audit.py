@@ -1,14 +1,14 @@
 from pathlib import Path
 
 import pytest
-from toys import random_graph, toy_weights
+from toys import random_graph, toy_network
 
 import certgcl
 from certgcl.audit import audit
 from certgcl.cli import audit as command
 from tests.cli import json_of, plain, run
 
-GRAPH, WEIGHTS = random_graph(nodes=30, density=0.1), toy_weights()
+GRAPH, WEIGHTS = random_graph(nodes=30, density=0.1), toy_network()
 AUDIT = ("audit", "--graph", "graph", "--weights", "encoder.npz", "--budget", "2", "--samples", "10", "--searches", "5")
 
 

@@ -49,7 +49,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = run("train", "--graph", str(folder / "graph"), "--regularizer", "none", "--set", "hidden=4", "--epochs",
                  "1", "--out", str(folder / "run"))
     assert result.exit_code == 0, result.stderr
-    encoder = method.fit(graph).fitted_encoder().weights()
+    encoder = method.fit(graph).fitted_encoder().network()
     encoder.save(folder / "weights.npz")
     certgcl.certify_shards(encoder, graph, 1, folder / "shards", shards=2)
     certgcl.merge_shards(folder / "shards")

@@ -92,7 +92,7 @@ def test_a_certificate_that_no_command_makes_is_made_again_in_python(folder: Pat
     assert numbers["name"] == "some nodes"
     assert [shlex.split(command)[1] for command in numbers["origin"]["commands"]] == ["report"]
     *lines, last = numbers["origin"]["lines"].splitlines()
-    known = {"certgcl": certgcl, "model": certgcl.GCNWeights.load(target / "encoder.npz"),
+    known = {"certgcl": certgcl, "model": certgcl.GraphNetwork.load(target / "encoder.npz"),
              "graph": certgcl.load_dataset("karate")}
     exec("\n".join([*lines, f"new = {last}"]), known)
     old, new = known["old"], known["new"]
@@ -102,7 +102,7 @@ def test_a_certificate_that_no_command_makes_is_made_again_in_python(folder: Pat
 
 def test_a_certificate_of_other_directions_is_not_taken_for_compactness(folder: Path, tmp_path: Path) -> None:
     target, margins = folder / "a <b>run</b>", tmp_path / "margins.npz"
-    model, graph = certgcl.GCNWeights.load(target / "encoder.npz"), certgcl.load_dataset("karate")
+    model, graph = certgcl.GraphNetwork.load(target / "encoder.npz"), certgcl.load_dataset("karate")
     directions = torch.ones(34, model.w2.shape[1], dtype=torch.float64)
     certgcl.linear_bounds(model, graph, 2, directions).save(margins)
     json_of("report", str(margins), "--graph", str(folder / "graph.pt"), "--weights", str(target / "encoder.npz"),

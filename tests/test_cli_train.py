@@ -33,7 +33,7 @@ def test_a_run_folder_has_all_that_belongs_to_a_run() -> None:
     assert regularizer is not None
     assert (regularizer.kappa, regularizer.anchors) == (preset.kappa, preset.anchors)
     assert regularizer.method == "degree-fast"
-    weights = certgcl.GCNWeights.load(OUT / "encoder.npz")
+    weights = certgcl.GraphNetwork.load(OUT / "encoder.npz")
     torch.testing.assert_close(weights.embed(certgcl.Graph.of(data)), method.transform(data))
     found = json.loads((OUT / "result.json").read_text())
     assert found["evaluation"] == certgcl.evaluate(method.transform(data), data.y).to_dict()
@@ -107,7 +107,7 @@ def test_ctrl_c_ends_with_130_and_resume_gives_the_same_result(monkeypatch: pyte
     json_of(*KARATE, "--resume")
     json_of(*KARATE, "--out", "whole")
     assert (OUT / "encoder.npz").stat().st_size == Path("whole/encoder.npz").stat().st_size
-    for ours, theirs in zip(*(certgcl.GCNWeights.load(folder / "encoder.npz").named_tensors()
+    for ours, theirs in zip(*(certgcl.GraphNetwork.load(folder / "encoder.npz").named_tensors()
                               for folder in (OUT, Path("whole"))), strict=True):
         assert torch.equal(ours[1], theirs[1]), ours[0]
 

@@ -3,13 +3,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from certificates import rewritten
-from toys import random_graph, toy_weights, without
+from toys import random_graph, toy_network, without
 
 import certgcl
 from certgcl.certificate import Certificate
 from tests.cli import json_of, plain, run
 
-GRAPH, WEIGHTS = random_graph(nodes=30, density=0.1), toy_weights()
+GRAPH, WEIGHTS = random_graph(nodes=30, density=0.1), toy_network()
 VERIFY = ("verify", "result", "--graph", "graph", "--weights", "encoder.npz")
 
 
@@ -19,7 +19,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certgcl.save_graph("graph", GRAPH)
     certgcl.save_graph("other", without(GRAPH, (tuple(GRAPH.edge_index[:, 0].tolist()),)))
     WEIGHTS.save("encoder.npz")
-    toy_weights(seed=1).save("other.npz")
+    toy_network(seed=1).save("other.npz")
     json_of("certify", *VERIFY[2:], "--budget", "1", "--method", "optimized", "--out", "result")
 
 

@@ -6,15 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from toys import admissible_sets, random_graph, random_tensor, toy_weights, without
+from toys import admissible_sets, changed, random_graph, random_tensor, tensors_of, toy_network, without
 
 import certgcl
 from certgcl.bounds import METHODS, Degree
 from certgcl.budget import EdgeDropBudget
 from certgcl.compactness import compactness_directions, linear_bounds, node_compactness
-from certgcl.encoder import GCNEncoder, GCNWeights
+from certgcl.encoder import GCNEncoder
 from certgcl.errors import BoundError, DirectionError, EncoderError, GraphError, InputError, MethodError
 from certgcl.graph import Graph
+from certgcl.models import GraphNetwork, gcn_network
 
 NOWHERE = torch.empty(2, 0, dtype=torch.long)
 
@@ -46,7 +47,7 @@ def test_a_zero_embedding_stays_zero() -> None:
 
 
 def test_embeddings_that_are_all_zero_are_certified_at_zero(graph: Graph) -> None:
-    dead = GCNWeights(random_tensor(5, 4, seed=0), 0.0, 0.0, torch.zeros(4, 3, dtype=torch.float64), -1.0, 0.0)
+    dead = gcn_network((random_tensor(5, 4, seed=0), 0.0, 0.0), (torch.zeros(4, 3, dtype=torch.float64), -1.0, 0.0))
     certificate = node_compactness(dead, graph, 1)
     assert certificate.lower.tolist() == certificate.nominal.tolist() == [0.0] * 6
     assert not certificate.positive.any()
@@ -266,8 +267,8 @@ def test_views_have_the_same_nodes_and_features(encoder: GCNEncoder, graph: Grap
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_bound_that_overflows_is_never_returned(graph: Graph, method: str) -> None:
-    huge = GCNWeights(torch.full((5, 4), 1e200, dtype=torch.float64), 0.0, 0.5,
-                      torch.full((4, 3), 1e200, dtype=torch.float64), 0.0, 0.5)
+    huge = gcn_network((torch.full((5, 4), 1e200, dtype=torch.float64), 0.0, 0.5),
+                       (torch.full((4, 3), 1e200, dtype=torch.float64), 0.0, 0.5))
     with pytest.raises(BoundError, match="non-finite value at node 0"):
         linear_bounds(huge, graph, 1, torch.ones(6, 3), method=method)
     with pytest.raises(BoundError, match="non-finite value at node 0"):
@@ -277,9 +278,9 @@ def test_a_bound_that_overflows_is_never_returned(graph: Graph, method: str) -> 
 def test_only_an_anchor_that_overflows_is_named(graph: Graph) -> None:
     x = graph.x.clone()
     x[5] = 1e200
-    weights = toy_weights(features=5)
+    weights = toy_network(features=5)
     far = graph.with_features(x)
-    huge = GCNWeights(weights.w1, weights.b1, weights.slope1, weights.w2 * 1e150, weights.b2, weights.slope2)
+    huge = changed(weights, w2=tensors_of(weights)[3] * 1e150)
     with pytest.raises(BoundError, match="node 5"):
         linear_bounds(huge, far, 1, torch.ones(6, 3))
     assert torch.isfinite(linear_bounds(huge, far, 1, torch.ones(6, 3), nodes=[0, 1, 2, 3, 4]).lower).all()
@@ -299,8 +300,11 @@ class CleanValuePlus:
     def line_resolution(self, hidden_channels: int) -> int:
         return 1
 
-    def __call__(self, weights: GCNWeights, problem: Any, directions: Tensor) -> Tensor:
-        return (directions @ weights.embed(problem.graph)[..., None])[..., 0][problem.anchors] + self.excess
+    def supports(self, network: GraphNetwork) -> None:
+        return None
+
+    def __call__(self, network: GraphNetwork, problem: Any, directions: Tensor) -> Tensor:
+        return (directions @ network.embed(problem.graph)[..., None])[..., 0][problem.anchors] + self.excess
 
 
 def test_a_bound_above_the_clean_value_is_never_returned(encoder: GCNEncoder, graph: Graph) -> None:
@@ -324,4 +328,4 @@ def test_an_unknown_method_is_refused(encoder: GCNEncoder, graph: Graph) -> None
 
 def test_weights_must_fit_the_features() -> None:
     with pytest.raises(EncoderError, match=r"3 features per node.*take 7"):
-        node_compactness(toy_weights(features=7), random_graph(), 1)
+        node_compactness(toy_network(features=7), random_graph(), 1)

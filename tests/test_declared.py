@@ -67,7 +67,7 @@ def test_a_bomb_is_refused_before_it_takes_memory(name: str, member: str, tmp_pa
 def test_a_sealed_bomb_is_refused_too(tmp_path: Path) -> None:
     path = bomb(tmp_path / "w.npz", "meta.npy", sealed=True)
     with pytest.raises(FileSizeError, match="declares 536,870,912"):
-        certgcl.GCNWeights.load(path)
+        certgcl.GraphNetwork.load(path)
     with pytest.raises(FileSizeError, match="declares 536,870,912"):
         certgcl.GRACE.load(path)
 

@@ -39,7 +39,7 @@ def test_the_command_line_says_so_without_a_traceback(words: list[str], tmp_path
 @pytest.mark.parametrize("limit", ["nan", "inf", "0", "-3", "much"])
 def test_a_memory_limit_that_is_none_is_wrong_usage(limit: str, tmp_path: Any) -> None:
     graph = certgcl.save_graph(tmp_path / "graph", random_graph())
-    weights = certgcl.GCNEncoder(3, 4, 2).weights().save(tmp_path / "weights.npz")
+    weights = certgcl.GCNEncoder(3, 4, 2).network().save(tmp_path / "weights.npz")
     result = run("certify", "--graph", str(graph), "--weights", str(weights), "--budget", "1", "--out",
                  str(tmp_path / "out"), "--memory-limit", limit)
     assert result.exit_code == 2

@@ -6,9 +6,10 @@ import torch
 from torch import nn
 from torch_geometric.nn import GATConv, GCNConv
 
-from certgcl.encoder import ACTIVATIONS, GCNEncoder, GCNWeights
+from certgcl.encoder import ACTIVATIONS, GCNEncoder
 from certgcl.errors import EncoderError
 from certgcl.graph import Graph
+from certgcl.models import GraphNetwork, gcn_network
 
 SLOPES = {"relu": 0.0, "leaky_relu": 0.01, "prelu": 0.25, "rrelu": (1 / 8 + 1 / 3) / 2, "identity": 1.0}
 
@@ -20,12 +21,12 @@ def encoder_of(activation: str | nn.Module, out_activation: str | nn.Module | No
     return encoder
 
 
-def weights_of(encoder: GCNEncoder, slope1: torch.Tensor, slope2: torch.Tensor) -> GCNWeights:
-    return GCNWeights(encoder.conv1.lin.weight.T, encoder.conv1.bias, slope1.double().expand(4),
-                      encoder.conv2.lin.weight.T, encoder.conv2.bias, slope2.double().expand(3))
+def weights_of(encoder: GCNEncoder, slope1: torch.Tensor, slope2: torch.Tensor) -> GraphNetwork:
+    return gcn_network((encoder.conv1.lin.weight.T, encoder.conv1.bias, slope1.double().expand(4)),
+                       (encoder.conv2.lin.weight.T, encoder.conv2.bias, slope2.double().expand(3)))
 
 
-def assert_same(encoder: GCNEncoder, weights: GCNWeights, graph: Graph) -> None:
+def assert_same(encoder: GCNEncoder, weights: GraphNetwork, graph: Graph) -> None:
     torch.testing.assert_close(weights.embed(graph), encoder(graph.x, graph.edge_index), rtol=1e-12, atol=1e-12)
 
 
@@ -68,35 +69,36 @@ def test_embedding_has_the_gradients_of_the_encoder(graph: Graph) -> None:
 
 def test_weights_change_dtype_together() -> None:
     weights = weights_of(encoder_of("relu"), torch.zeros(1), torch.zeros(1)).to(torch.float32)
-    assert [name for name, _ in weights.named_tensors()] == ["w1", "b1", "slope1", "w2", "b2", "slope2"]
+    assert [name for name, _ in weights.named_tensors()] == [
+        f"layer{number}.{part}" for number in (1, 2) for part in ("term0", "bias", "activation.slope")]
     assert {tensor.dtype for _, tensor in weights.named_tensors()} == {torch.float32}
 
 
 def test_weights_know_their_activations() -> None:
     weights = weights_of(encoder_of("relu"), torch.tensor(0.5), torch.tensor(2.0))
-    assert weights.activation1(torch.full((4,), -1.0)).tolist() == [-0.5] * 4
-    assert weights.activation2(torch.full((3,), -1.0)).tolist() == [-2.0] * 3
+    assert weights.layers[0].activate(torch.full((4,), -1.0)).tolist() == [-0.5] * 4
+    assert weights.layers[1].activate(torch.full((3,), -1.0)).tolist() == [-2.0] * 3
 
 
 def test_weights_by_hand_may_have_one_number_for_all_channels(graph: Graph) -> None:
     w1, w2 = torch.randn(5, 4).double(), torch.randn(4, 3).double()
-    short = GCNWeights(w1, torch.tensor(0.5, dtype=torch.float64), 0, w2, -0.25, 1.0)
-    spelled = GCNWeights(w1, torch.full_like(w1[0], 0.5), torch.zeros_like(w1[0]), w2, torch.full_like(w2[0], -0.25),
-                         torch.ones_like(w2[0]))
+    short = gcn_network((w1, torch.tensor(0.5, dtype=torch.float64), 0), (w2, -0.25, 1.0))
+    spelled = gcn_network((w1, torch.full_like(w1[0], 0.5), torch.zeros_like(w1[0])),
+                          (w2, torch.full_like(w2[0], -0.25), torch.ones_like(w2[0])))
     for (name, one), (_, other) in zip(short.named_tensors(), spelled.named_tensors(), strict=True):
         assert one.dtype == other.dtype, name
-        assert torch.equal(one, other), name
+        assert torch.equal(one.expand_as(other), other), name
     assert torch.equal(short.embed(graph), spelled.embed(graph))
 
 
 def test_weights_keep_their_tensors_and_history() -> None:
     slope = torch.tensor(0.25, requires_grad=True)
     w1, b1 = torch.randn(5, 4, requires_grad=True), torch.zeros(4)
-    weights = GCNWeights(w1, b1, slope, torch.randn(4, 3), 0.0, slope)
-    assert weights.w1 is w1
-    assert weights.b1.data_ptr() == b1.data_ptr()
-    gradient, = torch.autograd.grad(weights.slope1.sum() + weights.slope2.sum(), slope)
-    assert gradient == 7
+    first, second = gcn_network((w1, b1, slope), (torch.randn(4, 3), 0.0, slope)).layers
+    assert first.terms[0].weight is w1
+    assert first.bias.data_ptr() == b1.data_ptr()
+    below = first.activate(-torch.ones(4)).sum() + second.activate(-torch.ones(3)).sum()
+    assert torch.autograd.grad(below, slope) == (-7,)
 
 
 # -- from layers -----------------------------------------------------------------------------------
@@ -149,21 +151,20 @@ W1, W2 = torch.ones(5, 4), torch.ones(4, 3)
 
 
 @pytest.mark.parametrize(("tensors", "message"), [
-    ((W1.T, 0.0, 0.0, W2, 0.0, 0.0), r"w1 of shape \(4, 5\) and w2 of shape \(4, 3\).*lin\.weight\.T"),
-    ((W1[0], 0.0, 0.0, W2, 0.0, 0.0), r"w1 of shape \(4,\).*matrices"),
-    ((W1, 0.0, 0.0, W2.tolist(), 0.0, 0.0), "w2 of type list"),
-    ((W1, 0.0, 0.0, W2.long(), 0.0, 0.0), "w2 of shape .*torch.int64.*floating-point"),
-    ((W1, torch.zeros(3), 0.0, W2, 0.0, 0.0), r"b1 of shape \(3,\).*each of 4"),
-    ((W1, torch.zeros(1, 4), 0.0, W2, 0.0, 0.0), r"b1 of shape \(1, 4\)"),
-    ((W1, 0.0, torch.zeros(1), W2, 0.0, 0.0), r"slope1 of shape \(1,\)"),
-    ((W1, 0.0, 0.0, W2, torch.zeros(4), 0.0), r"b2 of shape \(4,\).*each of 3"),
-    ((W1, 0.0, 0.0, W2, 0.0, None), "slope2 of type NoneType"),
-    ((W1, torch.zeros(4).double(), 0.0, W2, 0.0, 0.0), r"b1 .*float64 .*w1 .*float32.*b1\.to\(w1\)"),
-    ((W1, 0.0, 0.0, W2.to("meta"), 0.0, 0.0), "w2 .*meta.*hold values"),
+    ((W1.T, 0.0, 0.0, W2, 0.0, 0.0), "layer 2 with a weight for 4 inputs, of layer 1 with 5"),
+    ((W1, 0.0, 0.0, W2.tolist(), 0.0, 0.0), r"weight .*floating-point matrix.*lin\.weight\.T"),
+    ((W1, 0.0, 0.0, W2.long(), 0.0, 0.0), "weight .*torch.int64.*floating-point"),
+    ((W1, torch.zeros(3), 0.0, W2, 0.0, 0.0), r"bias of layer 1 .*\(3,\).*each of 4"),
+    ((W1, torch.zeros(1, 4), 0.0, W2, 0.0, 0.0), r"bias of layer 1 .*\(1, 4\)"),
+    ((W1, 0.0, torch.zeros(1), W2, 0.0, 0.0), r"slope of layer 1 .*\(1,\)"),
+    ((W1, 0.0, 0.0, W2, torch.zeros(4), 0.0), r"bias of layer 2 .*\(4,\).*each of 3"),
+    ((W1, 0.0, 0.0, W2, 0.0, None), "slope of layer 2=None"),
+    ((W1, torch.zeros(4).double(), 0.0, W2, 0.0, 0.0), r"layer1\.bias in torch.float64 .*float32.*one dtype"),
+    ((W1, 0.0, 0.0, W2.to("meta"), 0.0, 0.0), "weight .*meta"),
 ])
 def test_weights_must_fit_each_other(tensors: tuple[Any, ...], message: str) -> None:
     with pytest.raises(EncoderError, match=message):
-        GCNWeights(*tensors)
+        gcn_network(tensors[:3], tensors[3:])
 
 
 @pytest.mark.parametrize("activation", ["gelu", 3])

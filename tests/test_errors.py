@@ -14,6 +14,7 @@ from torch_geometric.nn import GCN
 
 import certgcl
 from certgcl import EdgeDropBudget, GCNEncoder, Graph, errors
+from certgcl.models import gcn_network
 
 TREE = {
     "InputError": ("CertgclError", "ValueError"),
@@ -129,8 +130,8 @@ CASES: dict[str, Case] = {
     "one node": (errors.GraphError, "a graph with 1 node.*two nodes or more",
                  lambda: certify(graph=(X[:1], torch.empty(2, 0, dtype=torch.long)))),
     "non-finite bound": (errors.BoundError, "non-finite value at node 0.*float64 reaches further",
-                         lambda: certify(graph=(X.double() * 1e60, PATH), model=certgcl.GCNWeights(
-                             torch.ones(3, 4), 0.0, 0.0, torch.ones(4, 2), 0.0, 1.0), dtype=torch.float32)),
+                         lambda: certify(graph=(X.double() * 1e60, PATH), model=gcn_network(
+                             (torch.ones(3, 4), 0.0, 0.0), (torch.ones(4, 2), 0.0, 1.0)), dtype=torch.float32)),
 }
 
 

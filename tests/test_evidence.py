@@ -1,22 +1,21 @@
 """What a certificate says it is about, and when that is written down."""
 
 import hashlib
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from toys import random_graph, random_tensor, toy_weights, without
+from toys import changed, random_graph, random_tensor, run_in, tensors_of, toy_network, without
 
 import certgcl
 from certgcl.bounds import BranchAndBound, Degree
 from certgcl.bounds.problem import DropProblem
 from certgcl.budget import EdgeDropBudget
-from certgcl.encoder import GCNWeights
 from certgcl.evidence import Evidence, Part, differences, features_part, weights_part
+from certgcl.models import GraphNetwork
 
-GRAPH, WEIGHTS = random_graph(), toy_weights()
+GRAPH, WEIGHTS = random_graph(), toy_network()
 
 
 def evidence(model: Any = WEIGHTS, graph: Any = GRAPH, budget: Any = 2, **settings: Any) -> Evidence:
@@ -24,8 +23,8 @@ def evidence(model: Any = WEIGHTS, graph: Any = GRAPH, budget: Any = 2, **settin
 
 
 @pytest.mark.parametrize(("changes", "part"), [
-    ({"model": replace(WEIGHTS, b2=WEIGHTS.b2.nextafter(torch.tensor(9.0)))}, "weights"),
-    ({"model": WEIGHTS.to(torch.float32)}, "weights"),
+    ({"model": changed(WEIGHTS, b2=tensors_of(WEIGHTS)[4].nextafter(torch.tensor(9.0)))}, "weights"),
+    ({"model": run_in(WEIGHTS, torch.float32)}, "weights"),
     ({"graph": GRAPH.with_features(GRAPH.x.nextafter(torch.tensor(9.0)))}, "features"),
     ({"graph": without(GRAPH, (tuple(GRAPH.edge_index[:, 0].tolist()),))}, "edges"),
     ({"budget": 1}, "budget"), ({"budget": EdgeDropBudget(2, total=3)}, "budget"),
@@ -71,7 +70,7 @@ def test_few_features_are_named_alike_dense_and_sparse() -> None:
 
 
 def test_a_slope_of_minus_zero_is_zero() -> None:
-    zero, minus = (replace(WEIGHTS, slope1=torch.full((4,), slope, dtype=torch.float64)) for slope in (0.0, -0.0))
+    zero, minus = (changed(WEIGHTS, slope1=torch.full((4,), slope, dtype=torch.float64)) for slope in (0.0, -0.0))
     assert weights_part(zero) == weights_part(minus)
 
 
@@ -81,7 +80,7 @@ def test_the_model_is_named_in_its_own_precision() -> None:
     for dtype in (torch.float32, torch.float64):
         certificate = certgcl.node_compactness(encoder, GRAPH, 1, dtype=dtype)
         assert certificate.precision == "float32"
-        assert certificate.evidence.weights == weights_part(certgcl.read_encoder(encoder, GRAPH))
+        assert certificate.evidence.weights == weights_part(certgcl.read_network(encoder, GRAPH))
 
 
 def test_what_is_edited_afterwards_is_not_what_was_certified() -> None:
@@ -98,8 +97,8 @@ def test_what_is_edited_during_the_computation_is_not_what_was_certified() -> No
     x = GRAPH.x.clone()
 
     class Editing(Degree):
-        def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
-            lower = super().__call__(weights, problem, directions)
+        def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+            lower = super().__call__(network, problem, directions)
             x.mul_(-3)
             return lower
 
@@ -118,14 +117,17 @@ def test_a_method_without_a_repr_has_unknown_settings() -> None:
     class Nameless:
         name, certified, resolution = "nameless", True, 1
 
+        def supports(self, _: GraphNetwork) -> None:
+            return None
+
         def line_resolution(self, _: int) -> int:
             return 1
 
         def rules(self, _: int) -> tuple[str, ...]:
             return ("adaptive",)
 
-        def __call__(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
-            return Degree()(weights, problem, directions)
+        def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+            return Degree()(network, problem, directions)
 
     assert evidence(method=Nameless()).special_settings.endswith("Nameless, whose settings are not known")
 

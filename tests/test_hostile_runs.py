@@ -172,8 +172,8 @@ def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
     assert len(train(seeded(), 3, folder=folder, config=CONFIG, resume=True)) == 3
     graph = certgcl.load_dataset("karate")
     assert certgcl.load_graph(certgcl.save_graph(folder / name, graph)).num_nodes == 34
-    path = certgcl.GCNEncoder(3, 4, 2).weights().save(folder / f"{name}.npz")
-    assert certgcl.GCNWeights.load(path).w1.shape == (3, 4)
+    path = certgcl.GCNEncoder(3, 4, 2).network().save(folder / f"{name}.npz")
+    assert certgcl.GraphNetwork.load(path).layers[0].terms[0].weight.shape == (3, 4)
 
 
 def test_a_full_disk_leaves_the_run_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

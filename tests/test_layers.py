@@ -1,6 +1,7 @@
 """The checks that the reader, ``GCNEncoder.weights`` and the regularizer share."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +10,11 @@ from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
 import certgcl
-from certgcl.encoder import GCNEncoder, GCNWeights
+from certgcl.encoder import GCNEncoder
 from certgcl.errors import EncoderError
 from certgcl.graph import Graph
 from certgcl.layers.gcn import gcn_parameters
+from certgcl.models import GraphNetwork
 
 
 def with_layer(**settings: Any) -> GCNEncoder:
@@ -45,12 +47,12 @@ class Subclass(GCNEncoder):
 @pytest.mark.parametrize("encoder", [
     lambda: with_layer(add_self_loops=False), lambda: with_layer(normalize=False), lambda: with_layer(aggr="mean"),
     lambda: with_layer(improved=True), lambda: with_layer(cached=True), hooked, shadowed, replaced,
-    lambda: GCNEncoder(5, 4, 3, nn.Tanh()).double(), lambda: GCNEncoder(5, 4, 3, "rrelu").double(),
+    lambda: GCNEncoder(5, 4, 3, nn.Tanh()).double(),
     lambda: Subclass(5, 4, 3).double(),
 ])
 def test_what_is_not_certified_is_not_trained_on(encoder: Callable[[], GCNEncoder], graph: Graph) -> None:
     model, regularizer = encoder(), certgcl.CompactnessRegularizer(budget=1)
-    for call in (model.weights, lambda: certgcl.node_compactness(model, graph, 1),
+    for call in (model.network, lambda: certgcl.node_compactness(model, graph, 1),
                  lambda: regularizer(model, graph, graph, graph)):
         with pytest.raises(EncoderError):
             call()
@@ -75,7 +77,7 @@ def test_the_regularizer_reads_a_users_own_module_by_its_program(graph: Graph) -
 
 def test_an_encoder_without_biases_has_weights(graph: Graph) -> None:
     encoder = GCNEncoder.from_layers(GCNConv(5, 4, bias=False), GCNConv(4, 3, bias=False)).double()
-    assert encoder.weights().b1.tolist() == [0.0] * 4
+    assert encoder.network().layers[0].bias.tolist() == [0.0] * 4
 
 
 def test_a_layer_whose_explanation_has_ended_is_a_layer_again() -> None:
@@ -92,17 +94,17 @@ def test_a_layer_whose_explanation_has_ended_is_a_layer_again() -> None:
 
 def test_weights_say_how_they_were_read(graph: Graph, tmp_path: Any) -> None:
     encoder = GCNEncoder(5, 4, 3).double()
-    given = GCNWeights(*(tensor.detach() for _, tensor in encoder.weights().named_tensors()))
+    given = replace(encoder.network(), reading="given")
     assert given.reading == "given"
-    assert encoder.weights().reading == "traced"
-    probed = certgcl.read_encoder(encoder, graph, "probed")
+    assert encoder.network().reading == "traced"
+    probed = certgcl.read_network(encoder, graph, "probed")
     assert probed.to(torch.float32).reading == "probed"
-    for weights in (given, encoder.weights(), probed):
-        assert GCNWeights.load(weights.save(tmp_path / "w.npz")).reading == weights.reading
-        assert certgcl.read_encoder(weights, graph).reading == weights.reading
+    for weights in (given, encoder.network(), probed):
+        assert GraphNetwork.load(weights.save(tmp_path / "w.npz")).reading == weights.reading
+        assert certgcl.read_network(weights, graph).reading == weights.reading
 
 
 def test_weights_refuse_other_readings() -> None:
     encoder = GCNEncoder(5, 4, 3)
     with pytest.raises(EncoderError, match=r"reading='proved'.*given, traced, probed"):
-        GCNWeights(*(tensor for _, tensor in encoder.weights().named_tensors()), reading="proved")
+        replace(encoder.network(), reading="proved")

@@ -11,7 +11,7 @@ from mutations import ROUNDS, tally
 from tiny_session import CONFIG, seeded
 from torch import Tensor
 from torch_geometric.data import Data
-from toys import random_graph, toy_weights
+from toys import random_graph, toy_network
 
 import certgcl
 from certgcl.certificate import Certificate
@@ -24,7 +24,7 @@ from certgcl.training.checkpoint import Checkpoint, leaves
 from certgcl.training.run_config import read_config
 from certgcl.training.run_folder import read_history
 
-GRAPH, WEIGHTS = random_graph(nodes=12, density=0.3), toy_weights()
+GRAPH, WEIGHTS = random_graph(nodes=12, density=0.3), toy_network()
 Case = tuple[Path, Callable[[], Any]]
 
 
@@ -87,7 +87,7 @@ def method_case(tmp_path: Path) -> Case:
 
 def weights_case(tmp_path: Path) -> Case:
     path = WEIGHTS.save(tmp_path / "encoder.npz")
-    return path, lambda: {name: digest(tensor) for name, tensor in certgcl.GCNWeights.load(path).named_tensors()}
+    return path, lambda: {name: digest(tensor) for name, tensor in certgcl.GraphNetwork.load(path).named_tensors()}
 
 
 def certificate_case(tmp_path: Path) -> Case:

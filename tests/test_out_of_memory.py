@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 import torch
 from cli import run
-from toys import random_graph, random_tensor, toy_weights
+from toys import random_graph, random_tensor, toy_network
 
 import certgcl
 from certgcl import audit
 from certgcl.errors import BoundError, OutOfMemoryError
 from certgcl.out_of_memory import is_out_of_memory, out_of_memory, told_when_out_of_memory
 
-GRAPH, WEIGHTS = random_graph(), toy_weights()
+GRAPH, WEIGHTS = random_graph(), toy_network()
 CPU = ("[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried to allocate "
        "8000000000 bytes. Error code 12 (Cannot allocate memory)")
 
@@ -115,7 +115,7 @@ ENTRIES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "node_compactness": ("certgcl.question.DropProblem.on", lambda _: certgcl.node_compactness(WEIGHTS, GRAPH, 1)),
     "linear_bounds": ("certgcl.question.DropProblem.on",
                       lambda _: certgcl.linear_bounds(WEIGHTS, GRAPH, 1, DIRECTIONS)),
-    "certified_accuracy": ("certgcl.encoder.GCNWeights.embed", lambda _: certgcl.certified_accuracy(
+    "certified_accuracy": ("certgcl.models.network.GraphNetwork.embed", lambda _: certgcl.certified_accuracy(
         WEIGHTS, DIRECTIONS[:2], GRAPH, LABELS, 1)),
     "certify_shards": ("certgcl.question.DropProblem.on",
                        lambda folder: certgcl.certify_shards(WEIGHTS, GRAPH, 1, folder)),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hostile import has_run, hostile_folder
-from toys import random_graph, toy_weights
+from toys import random_graph, toy_network
 
 import certgcl
 from certgcl.processes import importable
@@ -18,7 +18,7 @@ SEARCH = """
 import torch, certgcl
 from certgcl.bounds import BranchAndBound
 print("once")
-weights, graph = certgcl.GCNWeights.load({weights!r}), certgcl.load_graph({graph!r})
+weights, graph = certgcl.GraphNetwork.load({weights!r}), certgcl.load_graph({graph!r})
 print(certgcl.node_compactness(weights, graph, 1, method=BranchAndBound(workers=2)).exact.all().item())
 """
 
@@ -31,7 +31,7 @@ def hostile(tmp_path: Path) -> Path:
 @pytest.fixture
 def search(tmp_path: Path) -> Path:
     """A script without a guard around its main part, which searches in two processes."""
-    weights, graph = toy_weights().save(tmp_path / "weights.npz"), tmp_path / "graph"
+    weights, graph = toy_network().save(tmp_path / "weights.npz"), tmp_path / "graph"
     certgcl.save_graph(graph, random_graph(nodes=9, density=0.5))
     script = tmp_path / "script" / "search.py"
     script.parent.mkdir()

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GAT, GCN, GCNConv
-from toys import random_graph, toy_weights
+from toys import random_graph, toy_network
 
 from certgcl import (
     COSTA,
@@ -128,11 +128,11 @@ def test_fits_in_four_threads_are_those_one_after_the_other(graph: Graph) -> Non
 
 
 @pytest.mark.parametrize("use", [
-    lambda graph: audit(toy_weights(5), graph, 1, samples=6, searches=3).lowest,
+    lambda graph: audit(toy_network(5), graph, 1, samples=6, searches=3).lowest,
     lambda graph: node_compactness(GCNEncoder.from_layers(*CONVS), graph, 1).lower,
-    lambda graph: node_compactness(toy_weights(5), graph, 1, method="optimized", nodes=range(5)).lower,
-    lambda graph: node_compactness(toy_weights(5), graph, 1, views="both").lower,
-    lambda graph: certified_accuracy(toy_weights(5), torch.eye(3, dtype=torch.float64), graph,
+    lambda graph: node_compactness(toy_network(5), graph, 1, method="optimized", nodes=range(5)).lower,
+    lambda graph: node_compactness(toy_network(5), graph, 1, views="both").lower,
+    lambda graph: certified_accuracy(toy_network(5), torch.eye(3, dtype=torch.float64), graph,
                                      torch.arange(30) % 3, 1).broken,
 ])
 def test_certificates_and_their_tests_do_not_touch_them_either(use: Callable[[Graph], Tensor], graph: Graph) -> None:

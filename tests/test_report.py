@@ -21,16 +21,16 @@ from certgcl.report.subject import deciding
 from certgcl.report.words import budget_rule
 from certgcl.training import History
 from tests.report_pages import SECTIONS, Page, data_of
-from tests.toys import random_graph, toy_graph, toy_weights
+from tests.toys import random_graph, run_in, toy_graph, toy_network
 
 
 @cache
 def certified(method: str) -> Certificate:
-    return certgcl.node_compactness(toy_weights(), random_graph(20, 0.2), 1, method=method)
+    return certgcl.node_compactness(toy_network(), random_graph(20, 0.2), 1, method=method)
 
 
 def subject(method: str = "degree", **others: Any) -> Subject:
-    graph, weights, certificate = random_graph(20, 0.2), toy_weights(), certified(method)
+    graph, weights, certificate = random_graph(20, 0.2), toy_network(), certified(method)
     history = History([{"epoch": k, "seconds": 0.5, "loss": 2.0 - k, "pot": None if k else 1.0} for k in range(3)])
     return replace(Subject("toy", certificate, "random", data_of(graph), weights, "public", history), **others)
 
@@ -143,14 +143,14 @@ def test_certified_accuracy_is_that_of_the_model_in_its_own_precision(monkeypatc
 
     monkeypatch.setattr("certgcl.report.computed.certified_accuracy", watched)
     assert about.weights is not None
-    weights = about.weights.to(torch.float32)
+    weights = run_in(about.weights, torch.float32)
     about = replace(about, weights=weights, certificate=certgcl.node_compactness(weights, random_graph(20, 0.2), 1))
     assert not isinstance(gather(about, sample=100).accuracy, Missing)
-    assert seen[0].w1.dtype == torch.float32
+    assert seen[0].dtype == torch.float32
 
 
 def test_of_several_directions_the_one_that_decides_is_shown() -> None:
-    graph, weights = random_graph(10), toy_weights()
+    graph, weights = random_graph(10), toy_network()
     directions = torch.eye(3, dtype=torch.float64)[None].repeat(10, 1, 1)
     directions[:, 1] = 0
     certificate = certgcl.linear_bounds(weights, graph, 1, directions)
@@ -173,7 +173,7 @@ def test_of_several_directions_the_one_that_decides_is_shown() -> None:
 def test_the_budget_is_said_in_words(budget: Any, words: str) -> None:
     about = subject()
     assert about.graph is not None
-    certificate = certgcl.node_compactness(toy_weights(), about.graph, budget)
+    certificate = certgcl.node_compactness(toy_network(), about.graph, budget)
     summary = gather(replace(about, certificate=certificate), sample=0).summary
     assert isinstance(summary, Summary)
     assert words in summary.statement.budget
@@ -182,7 +182,7 @@ def test_the_budget_is_said_in_words(budget: Any, words: str) -> None:
 
 def test_a_budget_that_every_node_has_is_said_without_a_range() -> None:
     cycle = toy_graph(nx.cycle_graph(6))
-    certificate = certgcl.node_compactness(toy_weights(), cycle, 2)
+    certificate = certgcl.node_compactness(toy_network(), cycle, 2)
     summary = gather(Subject("cycle", certificate, "cycle", data_of(cycle)), sample=0).summary
     assert isinstance(summary, Summary)
     assert summary.statement.budget == "At most 2 edges at each node; any number in all."
@@ -190,7 +190,7 @@ def test_a_budget_that_every_node_has_is_said_without_a_range() -> None:
 
 def test_a_hint_decides_between_budgets_that_are_the_same_here() -> None:
     graph = toy_graph(nx.cycle_graph(6))
-    certificate = certgcl.node_compactness(toy_weights(), graph, 1)
+    certificate = certgcl.node_compactness(toy_network(), graph, 1)
     assert budget_rule(certificate, graph) == 1
     assert budget_rule(certificate, graph, [0.9, 0.5]) == 0.9
 
@@ -272,7 +272,7 @@ def test_a_hub_is_drawn_without_losing_its_witness() -> None:
     tree = nx.star_graph(200)
     tree.add_edges_from((leaf, 200 + leaf) for leaf in range(1, 200))
     graph = toy_graph(tree)
-    certificate = certgcl.node_compactness(toy_weights(), graph, EdgeDropBudget(total=0), nodes=[0])
+    certificate = certgcl.node_compactness(toy_network(), graph, EdgeDropBudget(total=0), nodes=[0])
     witness = torch.tensor([[0, 150], [190, 350]])
     bracket = replace(certificate, upper=certificate.lower, witnesses=(witness,))
     drawing = drawing_of(bracket, 0, graph, None)
@@ -293,9 +293,9 @@ def test_a_hub_is_drawn_without_losing_its_witness() -> None:
     ({"data": data_of(toy_graph(nx.path_graph(20)))}, r"other edges \(20 nodes, 32 edges there, 20 nodes, 19 edges"),
     ({"data": data_of(random_graph(20, 0.2).with_features(random_graph(20, 0.2).x.nextafter(torch.tensor(9.0))))},
      "other features:"),
-    ({"weights": toy_weights(seed=7)}, "other weights:"),
-    ({"weights": toy_weights(seed=7), "data": None}, "other weights:"),
-    ({"weights": toy_weights(outputs=2)}, r"other weights \(3 -> 4 -> 3 channels"),
+    ({"weights": toy_network(seed=7)}, "other weights:"),
+    ({"weights": toy_network(seed=7), "data": None}, "other weights:"),
+    ({"weights": toy_network(outputs=2)}, r"other weights \(3 -> 4 -> 3 channels"),
 ])
 def test_another_graph_or_encoder_is_refused(others: dict[str, Any], message: str) -> None:
     with pytest.raises(ReportError, match=message):

@@ -21,7 +21,7 @@ import certgcl
 from certgcl.report import Subject, gather
 from certgcl.report.page import number, render
 from certgcl.training import History
-from tests.toys import random_graph, toy_weights
+from tests.toys import random_graph, toy_network
 
 WIDE, NARROW = 1280, 390
 
@@ -47,7 +47,7 @@ def browser() -> Iterator[webdriver.Chrome]:
 
 @pytest.fixture(scope="module")
 def certificate() -> certgcl.Certificate:
-    return certgcl.node_compactness(toy_weights(), random_graph(24, 0.15), 1, method="optimized")
+    return certgcl.node_compactness(toy_network(), random_graph(24, 0.15), 1, method="optimized")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def file(certificate: certgcl.Certificate, tmp_path_factory: pytest.TempPathFact
                 val_mask=part == 2, test_mask=part == 3)
     history = History([{"epoch": k, "seconds": 0.5, "loss": 2.0 - k} for k in range(3)])
     path = tmp_path_factory.mktemp("browser") / "report.html"
-    report = gather(Subject("toy <run>", certificate, "random", data, toy_weights(), "public", history), sample=2)
+    report = gather(Subject("toy <run>", certificate, "random", data, toy_network(), "public", history), sample=2)
     path.write_text(render(report), encoding="utf-8")
     return path
 

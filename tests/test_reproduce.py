@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from toys import tensors_of
 
 import certgcl
 from certgcl.errors import InputError
@@ -134,7 +135,7 @@ def test_experiments_share_their_trainings(study: Study) -> None:
 def test_a_training_that_was_stopped_goes_on_to_the_same_encoder(tmp_path: Path) -> None:
     study = Study(dataset="karate", methods=("grace",), seeds=(0,), cache=tmp_path, epochs=4)
     recipe = Recipe("grace", "certified", 0)
-    whole = recipe.estimator(study.preset("grace"), 4).fit(study.data).fitted_encoder().weights()
+    whole = recipe.estimator(study.preset("grace"), 4).fit(study.data).fitted_encoder().network()
     told: list[str] = []
 
     def stop(words: str) -> None:
@@ -147,8 +148,8 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_encoder(tmp_path: Path)
     run = study.trained(recipe)
     assert told == ["grace certified seed 0: 1/4 epochs", "grace certified seed 0: 2/4 epochs"]
     assert run.milestones == [0, 1, 2, 3, 4]
-    assert torch.equal(run.weights().w1, whole.w1)
-    assert torch.equal(run.session().encoder.weights().w2, whole.w2)
+    assert torch.equal(tensors_of(run.network())[0], tensors_of(whole)[0])
+    assert torch.equal(tensors_of(run.session().encoder.network())[3], tensors_of(whole)[3])
     assert not torch.equal(run.weights(0).w1, run.weights(2).w1)
 
 
@@ -157,7 +158,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_encoder(tmp_path: Path)
 
 def test_scores_are_those_of_the_library(study: Study) -> None:
     run = study.trained(Recipe("grace", "plain", 0))
-    model, found = run.weights(), measures.compactness(run)
+    model, found = run.network(), measures.compactness(run)
     for method, values in (("released", found.paper_score), ("degree", found.certified_bound)):
         certificate = certgcl.node_compactness(model, study.data, 0.3, method=method, nodes=study.sample)
         assert certificate.certified == (method == "degree")
@@ -177,7 +178,7 @@ def test_the_loss_of_a_node_is_averaged_over_pairs_of_views(study: Study) -> Non
     losses = []
     for _ in range(PAIRS):
         views = [dropper.sample(session.generator) for dropper in session.views]
-        z1, z2 = map(session.encoder.weights().embed, views)
+        z1, z2 = map(session.encoder.network().embed, views)
         losses.append(info_nce(session.projector(z1), session.projector(z2), run.estimator.temperature).double())
     together = torch.stack(losses)
     torch.testing.assert_close(mean, together.mean(dim=0))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from cli import json_of
-from toys import random_graph, toy_weights
+from toys import random_graph, toy_network
 
 import certgcl
 from certgcl import reproducible
@@ -82,9 +82,7 @@ def test_two_workers_with_other_histories_threads_and_limits_write_the_same(enco
 
 def test_layouts_of_weights_and_features_do_not_matter(encoder: Any, data: Any, tmp_path: Path,
                                                        expected: dict[str, bytes]) -> None:
-    weights = encoder.weights()
-    other = certgcl.GCNWeights(weights.w1.T.contiguous().T, weights.b1, weights.slope1, weights.w2.T.contiguous().T,
-                               weights.b2, weights.slope2, reading=weights.reading)
+    other = encoder.network().mapped(lambda tensor: tensor.T.contiguous().T)
     unaligned = torch.empty(data.x.numel() + 1)[1:].view(data.x.shape).copy_(data.x)
     for number, x in enumerate((unaligned, data.x.T.contiguous().T)):
         certify_shards(other, (x, data.edge_index), 0.3, tmp_path / str(number), method=METHOD, shards=SHARDS,
@@ -105,7 +103,7 @@ def killed(source, target):
     move(source, target)
 os.replace = killed
 graph, weights, out = sys.argv[1:]
-certgcl.certify_shards(certgcl.GCNWeights.load(weights), certgcl.load_graph(graph), 0.3, out, shards=6,
+certgcl.certify_shards(certgcl.GraphNetwork.load(weights), certgcl.load_graph(graph), 0.3, out, shards=6,
                        method="degree-cheap", reproducible=True)
 """
 
@@ -113,7 +111,7 @@ certgcl.certify_shards(certgcl.GCNWeights.load(weights), certgcl.load_graph(grap
 def test_a_killed_run_that_another_process_ends_writes_the_same(encoder: Any, data: Any, tmp_path: Path,
                                                                 expected: dict[str, bytes]) -> None:
     """By way of files, as several machines have it; the second process is the command line."""
-    graph, weights = certgcl.save_graph(tmp_path / "graph", data), encoder.weights().save(tmp_path / "weights.npz")
+    graph, weights = certgcl.save_graph(tmp_path / "graph", data), encoder.network().save(tmp_path / "weights.npz")
     environment = {**os.environ, "PYTHONPATH": str(Path(certgcl.__file__).parents[1])}
     out = tmp_path / "out"
     killed = subprocess.run([sys.executable, "-c", KILLED, graph, weights, out], env=environment, check=False)
@@ -126,7 +124,7 @@ def test_a_killed_run_that_another_process_ends_writes_the_same(encoder: Any, da
 
 def test_the_command_has_a_flag_for_it(tmp_path: Path) -> None:
     graph = certgcl.save_graph(tmp_path / "graph", random_graph())
-    weights = toy_weights().save(tmp_path / "weights.npz")
+    weights = toy_network().save(tmp_path / "weights.npz")
     words = ["certify", "--graph", str(graph), "--weights", str(weights), "--budget", "1", "--shards", "3"]
     json_of(*words, "--reproducible", "--out", str(tmp_path / "one"))
     json_of(*words, "--reproducible", "--out", str(tmp_path / "two"))
@@ -137,7 +135,7 @@ def test_the_command_has_a_flag_for_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["degree", "crown", "paper", BranchAndBound(branch_limit=8)], ids=str)
 @pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "torch"])
 def test_every_method_is_reproducible(method: Any, kernels: bool, tmp_path: Path) -> None:
-    graph, weights = random_graph(nodes=40, density=0.1), toy_weights()
+    graph, weights = random_graph(nodes=40, density=0.1), toy_network()
 
     def shards(folder: str, only: Any = None) -> dict[str, bytes]:
         certify_shards(weights, graph, 2, tmp_path / folder, method=method, shards=4, only=only, reproducible=True)
@@ -174,7 +172,7 @@ def test_parts_do_not_depend_on_the_limit_which_is_kept_to_or_refused(encoder: A
 
 
 def test_shards_of_another_arithmetic_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, weights = random_graph(), toy_weights()
+    graph, weights = random_graph(), toy_network()
     certify_shards(weights, graph, 1, tmp_path, shards=2, only=[0], reproducible=True)
     with pytest.raises(ShardError, match=r"differs in arithmetic \(one thread, .* there, nothing here\)"):
         certify_shards(weights, graph, 1, tmp_path, reproducible=False)
@@ -192,8 +190,8 @@ def test_shards_of_another_arithmetic_are_refused(tmp_path: Path, monkeypatch: p
 def test_what_cannot_be_reproduced_is_refused(tmp_path: Path) -> None:
     graph, timed = random_graph(), BranchAndBound(time_limit=5)
     with pytest.raises(MethodError, match=r"reproducible=True with time_limit=5.*branch_limit="):
-        certify_shards(toy_weights(), graph, 1, tmp_path, method=timed, reproducible=True)
-    question = Question.compactness(toy_weights(), graph, 1, method="degree", view=None, dtype=torch.float64)
+        certify_shards(toy_network(), graph, 1, tmp_path, method=timed, reproducible=True)
+    question = Question.compactness(toy_network(), graph, 1, method="degree", view=None, dtype=torch.float64)
     object.__setattr__(question.graph, "col", graph.col.to("meta"))
     with pytest.raises(InputError, match=r"a graph on meta.*graph\.to\('cpu'\)"):
         question.made_reproducible()

@@ -13,21 +13,22 @@ import pytest
 import torch
 from certificates import rewritten
 from torch import Tensor
-from toys import random_graph, random_tensor, toy_weights, without
+from toys import random_graph, random_tensor, toy_network, without
 
 import certgcl
 from certgcl.bounds import METHODS, BranchAndBound, Degree, DropProblem
+from certgcl.bounds.direction_error import CompactnessDirections
 from certgcl.bounds.exact import Brackets
 from certgcl.budget import EdgeDropBudget
 from certgcl.certificate import Certificate
-from certgcl.encoder import GCNEncoder, GCNWeights
+from certgcl.encoder import GCNEncoder
 from certgcl.errors import MethodError, ShardError
 from certgcl.graph import Graph
 from certgcl.question import Question
 from certgcl.sharding import ShardProgress, certify_shards, merge_shards, pace
 from certgcl.sharding.manifest import Manifest, ShardPlan
 
-GRAPH, WEIGHTS = random_graph(nodes=40, density=0.1), toy_weights()
+GRAPH, WEIGHTS = random_graph(nodes=40, density=0.1), toy_network()
 
 
 def shard_files(folder: Path) -> dict[str, int]:
@@ -98,9 +99,9 @@ def test_shards_share_the_time_of_a_search_by_their_nodes(tmp_path: Path) -> Non
     seen: list[tuple[int, float | None]] = []
 
     class Timed(BranchAndBound):
-        def brackets(self, weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Brackets:
+        def brackets(self, network: certgcl.GraphNetwork, problem: DropProblem, directions: Tensor) -> Brackets:
             seen.append((len(problem.anchors), self.time_limit))
-            return super().brackets(weights, problem, directions)
+            return super().brackets(network, problem, directions)
 
     graph = random_graph(nodes=9, density=0.4)
     certify_shards(WEIGHTS, graph, 1, tmp_path, method=Timed(time_limit=90.0), shards=2)
@@ -124,8 +125,8 @@ def test_directions_of_ones_own(tmp_path: Path) -> None:
 
 def test_what_all_shards_share_is_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    run = certgcl.GCNWeights.last_pre_activation
-    monkeypatch.setattr(certgcl.GCNWeights, "last_pre_activation", lambda *args: calls.append(1) or run(*args))
+    run = CompactnessDirections.of
+    monkeypatch.setattr(CompactnessDirections, "of", lambda *args: calls.append(1) or run(*args))
     certify_shards(WEIGHTS, GRAPH, 2, tmp_path, shards=5)
     assert len(calls) == 1
     certify_shards(WEIGHTS, GRAPH, 2, tmp_path, shards=5)
@@ -162,7 +163,7 @@ def killed(source, target):
     move(source, target)
 os.replace = killed
 graph, weights, out = sys.argv[1:]
-certgcl.certify_shards(certgcl.GCNWeights.load(weights), certgcl.load_graph(graph), 2, out, shards=6)
+certgcl.certify_shards(certgcl.GraphNetwork.load(weights), certgcl.load_graph(graph), 2, out, shards=6)
 """
 
 
@@ -295,7 +296,7 @@ def test_a_shard_of_other_nodes_is_refused_and_done_again(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [
-    {"weights": toy_weights(seed=1)}, {"graph": GRAPH.with_features(GRAPH.x + 1e-12)}, {"method": Degree(hubs=1)},
+    {"weights": toy_network(seed=1)}, {"graph": GRAPH.with_features(GRAPH.x + 1e-12)}, {"method": Degree(hubs=1)},
 ])
 def test_a_shard_of_another_question_is_refused_whatever_its_notes_say(folder: Path, change: dict[str, Any]) -> None:
     """The same nodes, budgets, method and notes: only what it is about differs."""
@@ -364,7 +365,7 @@ def test_a_changed_manifest_is_refused(folder: Path, change: Any) -> None:
 
 
 @pytest.mark.parametrize(("model", "graph", "budgets", "settings", "difference"), [
-    (toy_weights(seed=1), GRAPH, 2, {}, r"differs in weights:"),
+    (toy_network(seed=1), GRAPH, 2, {}, r"differs in weights:"),
     (WEIGHTS, GRAPH.with_features(GRAPH.x + 1), 2, {}, r"differs in features:"),
     (WEIGHTS, without(GRAPH, ((0, 36),)), 2, {}, r"differs in .*edges \(40 nodes, 91 edges there, 40 nodes, 90"),
     (WEIGHTS, GRAPH, 1, {}, r"differs in budget \(local 1 … 2 .* there, local 1, total 91 edges here\):"),
@@ -415,7 +416,8 @@ def test_of_two_questions_at_once_one_gets_the_folder(tmp_path: Path, monkeypatc
 def test_a_manifest_says_what_is_certified(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {name: part["shown"] for name, part in manifest["parts"].items()} == {
-        "weights": "3 -> 4 -> 3 channels, float64", "edges": "40 nodes, 91 edges", "features": "3 per node, float64",
+        "weights": "3 -> 4 -> 3 channels, float64: 2 x symmetric, two-piece linear",
+        "edges": "40 nodes, 91 edges", "features": "3 per node, float64",
         "directions": "compactness, the graph itself as view",
         "budget": "local 1 … 2 (mean 1.95), total 91 edges",
         "method": repr(Degree()), "dtype": "float64", "nodes": "40 of 40", "certgcl": certgcl.__version__,
@@ -427,6 +429,9 @@ def test_a_manifest_says_what_is_certified(folder: Path) -> None:
 def test_a_method_must_say_what_it_is(tmp_path: Path) -> None:
     class Nameless:
         name, certified, resolution = "nameless", True, 1
+
+        def supports(self, network: certgcl.GraphNetwork) -> None:
+            return None
 
         def line_resolution(self, hidden_channels: int) -> int:
             return 1

@@ -7,14 +7,14 @@ import networkx as nx
 import pytest
 import torch
 from torch import Tensor
-from toys import random_graph, toy_graph, toy_weights
+from toys import random_graph, toy_graph, toy_network
 
 from certgcl.errors import InputError
 from certgcl.ordering import nearby_order
 from certgcl.sharding import certify_shards
 from certgcl.sharding.manifest import ShardPlan
 
-GRAPH, WEIGHTS = random_graph(nodes=40, density=0.1), toy_weights()
+GRAPH, WEIGHTS = random_graph(nodes=40, density=0.1), toy_network()
 
 
 @pytest.mark.parametrize("order", ["near", "given"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from torch import Tensor
 from torch_geometric.data import Data
-from toys import random_graph, toy_weights
+from toys import random_graph, toy_network
 
 from certgcl import EdgeDropBudget, GCNEncoder, Graph, certify_shards, linear_bounds, merge_shards, node_compactness
 from certgcl.bounds import METHODS, DropProblem
@@ -78,7 +78,7 @@ def assert_same(found: Certificate, expected: Certificate) -> None:
 @pytest.mark.parametrize("layout", ["sparsely filled", "well filled"])
 def test_features_that_were_written_to_are_the_ones_certified(write: Write, layout: str) -> None:
     graph = graph_of(0, features(0, 0.03 if layout == "sparsely filled" else 0.9))
-    weights = toy_weights(40)
+    weights = toy_network(40)
     before = node_compactness(weights, graph, 1)
     write(graph.x, -3 * graph.x)
     after = node_compactness(weights, graph, 1)
@@ -89,7 +89,7 @@ def test_features_that_were_written_to_are_the_ones_certified(write: Write, layo
 
 @pytest.mark.parametrize("write", [by_torch, by_data, by_numpy])
 def test_so_are_features_that_are_stored_as_a_sparse_matrix(write: Write) -> None:
-    graph, weights = graph_of(0, features(0).to_sparse_csr()), toy_weights(40)
+    graph, weights = graph_of(0, features(0).to_sparse_csr()), toy_network(40)
     before = node_compactness(weights, graph, 1)
     write(graph.x.values(), -3 * graph.x.values())
     after = node_compactness(weights, graph, 1)
@@ -99,7 +99,7 @@ def test_so_are_features_that_are_stored_as_a_sparse_matrix(write: Write) -> Non
 
 @pytest.mark.parametrize("write", WRITES)
 def test_edges_that_were_written_to_are_the_ones_certified(write: Write) -> None:
-    graph, other, weights = graph_of(0, features(0)), graph_of(1, features(0)), toy_weights(40)
+    graph, other, weights = graph_of(0, features(0)), graph_of(1, features(0)), toy_network(40)
     node_compactness(weights, graph, 1)
     write(graph.rowptr, other.rowptr)
     write(graph.col, other.col)
@@ -109,7 +109,7 @@ def test_edges_that_were_written_to_are_the_ones_certified(write: Write) -> None
 
 @pytest.mark.parametrize("name", ["degree", "row", "reverse"])
 def test_what_a_graph_hands_out_can_be_written_to_without_harm(name: str) -> None:
-    graph, weights = graph_of(0, features(0)), toy_weights(40)
+    graph, weights = graph_of(0, features(0)), toy_network(40)
     getattr(graph, name).zero_()
     assert_same(node_compactness(weights, graph, 1), node_compactness(weights, fresh(graph), 1))
     assert torch.equal(getattr(graph, name), getattr(fresh(graph), name))
@@ -117,7 +117,7 @@ def test_what_a_graph_hands_out_can_be_written_to_without_harm(name: str) -> Non
 
 @pytest.mark.parametrize("write", [by_torch, by_data, by_numpy])
 def test_a_graph_that_is_none_any_more_is_refused(write: Write) -> None:
-    weights = toy_weights(40)
+    weights = toy_network(40)
     for spoil in (lambda graph: write(graph.col, graph.col.flip(0)),
                   lambda graph: write(graph.col, torch.full_like(graph.col, NODES)),
                   lambda graph: write(graph.col, torch.full_like(graph.col, -1)),
@@ -138,19 +138,19 @@ def test_features_that_are_no_numbers_any_more_are_never_certified(write: Write)
     graph = graph_of(0, features(0))
     write(graph.x, graph.x / 0)
     with pytest.raises((GraphError, BoundError)):
-        node_compactness(toy_weights(40), graph, 1)
+        node_compactness(toy_network(40), graph, 1)
 
 
 def test_sparse_features_with_columns_out_of_range_are_refused() -> None:
     graph = graph_of(0, features(0).to_sparse_csr())
-    node_compactness(toy_weights(40), graph, 1)
+    node_compactness(toy_network(40), graph, 1)
     graph.x.col_indices()[0] = 10**9
     with pytest.raises(GraphError, match="sparse features that are not consistent"):
-        node_compactness(toy_weights(40), graph, 1)
+        node_compactness(toy_network(40), graph, 1)
 
 
 def test_the_nodes_asked_for_may_be_written_to_afterwards() -> None:
-    graph, weights, nodes = graph_of(0, features(0)), toy_weights(40), torch.tensor([0, 1, 2])
+    graph, weights, nodes = graph_of(0, features(0)), toy_network(40), torch.tensor([0, 1, 2])
     node_compactness(weights, graph, 1, nodes=nodes)
     nodes += 5
     assert_same(node_compactness(weights, graph, 1, nodes=nodes),
@@ -158,7 +158,7 @@ def test_the_nodes_asked_for_may_be_written_to_afterwards() -> None:
 
 
 def test_so_may_a_certificate() -> None:
-    graph, weights = graph_of(0, features(0)), toy_weights(40)
+    graph, weights = graph_of(0, features(0)), toy_network(40)
     certificate = node_compactness(weights, graph, 1, nodes=[0, 1, 2])
     certificate.nodes.copy_(torch.tensor([5, 6, 7]))
     certificate.local_budget.fill_(2)
@@ -168,7 +168,7 @@ def test_so_may_a_certificate() -> None:
 
 
 def test_a_problem_is_about_the_drops_and_anchors_it_was_made_with() -> None:
-    graph, weights = random_graph(), toy_weights()
+    graph, weights = random_graph(), toy_network()
     drops, anchors = EdgeDropBudget(local=1).on(graph), torch.arange(5)
     directions = weights.embed(graph)[:, None]
     problem, method = DropProblem(graph, drops, anchors), METHODS["degree"]
@@ -179,7 +179,7 @@ def test_a_problem_is_about_the_drops_and_anchors_it_was_made_with() -> None:
 
 
 def test_the_features_of_a_problem_are_those_of_its_graph() -> None:
-    graph, weights = graph_of(0, features(0)), toy_weights(40)
+    graph, weights = graph_of(0, features(0)), toy_network(40)
     problem = DropProblem(graph, EdgeDropBudget(local=1).on(graph), torch.arange(5))
     before = problem.projected(weights)
     graph.x.mul_(-3)
@@ -202,7 +202,7 @@ def test_a_budget_does_not_change_with_what_it_was_made_of() -> None:
 
 def test_certificates_of_one_graph_in_threads_are_those_one_after_the_other() -> None:
     graph = random_graph(nodes=60, density=0.15)
-    models = [toy_weights(seed=seed) for seed in range(4)]
+    models = [toy_network(seed=seed) for seed in range(4)]
     expected = [node_compactness(weights, fresh(graph), 2) for weights in models]
     found: dict[int, list[Certificate]] = {number: [] for number in range(4)}
 
@@ -226,23 +226,23 @@ def test_tensors_whose_writes_are_not_counted_are_never_taken_for_unchanged() ->
         x = features(0)
         assert stamp(x) != stamp(x)
         graph = graph_of(0, x)
-        before = node_compactness(toy_weights(40), graph, 1)
+        before = node_compactness(toy_network(40), graph, 1)
         x.mul_(-3)
-        after = node_compactness(toy_weights(40), graph, 1)
+        after = node_compactness(toy_network(40), graph, 1)
     assert not torch.equal(before.nominal, after.nominal)
-    assert_same(after, node_compactness(toy_weights(40), fresh(graph), 1))
+    assert_same(after, node_compactness(toy_network(40), fresh(graph), 1))
 
 
 def test_features_written_to_in_the_middle_of_a_run_of_shards_are_noticed(tmp_path: Path) -> None:
     graph = graph_of(0, features(0, 0.9))
     with pytest.raises(GraphError, match="while they were certified"):
-        certify_shards(toy_weights(40), graph, 1, tmp_path, shards=3, progress=lambda _: graph.x.mul_(-3))
+        certify_shards(toy_network(40), graph, 1, tmp_path, shards=3, progress=lambda _: graph.x.mul_(-3))
 
 
 def test_a_model_that_is_trained_on_meanwhile_is_certified_as_it_was(tmp_path: Path) -> None:
-    graph, weights = graph_of(0, features(0, 0.9)), toy_weights(40)
+    graph, weights = graph_of(0, features(0, 0.9)), toy_network(40)
     expected = node_compactness(copy.deepcopy(weights), graph, 1)
-    certify_shards(weights, graph, 1, tmp_path, shards=3, progress=lambda _: weights.w1.mul_(-3))
+    certify_shards(weights, graph, 1, tmp_path, shards=3, progress=lambda _: weights.layers[0].terms[0].weight.mul_(-3))
     torch.testing.assert_close(merge_shards(tmp_path).lower, expected.lower)
 
 

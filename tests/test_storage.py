@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data
-from toys import random_graph, toy_weights
+from toys import random_graph, toy_network
 
 import certgcl
 from certgcl import chunks
@@ -51,7 +51,7 @@ def test_features_stay_on_disk(graph: Graph, tmp_path: Path) -> None:
 
 def test_a_memory_mapped_graph_has_the_same_certificate(graph: Graph, tmp_path: Path) -> None:
     loaded = load_graph(save_graph(tmp_path, graph))
-    weights = toy_weights(features=5)
+    weights = toy_network(features=5)
     expected, found = (certgcl.node_compactness(weights, source, 1) for source in (graph, loaded))
     for name in ("lower", "nominal", "rounding", "directions"):
         assert torch.equal(getattr(found, name), getattr(expected, name))
@@ -232,7 +232,7 @@ def test_no_more_than_a_piece_of_the_features_is_converted(tmp_path: Path, monke
         return result
 
     monkeypatch.setattr(torch.Tensor, "to", noted)
-    toy_weights(features=4).embed(graph)
+    toy_network(features=4).embed(graph)
     assert len(sizes) == 5
     assert max(sizes) == 40
 
@@ -252,9 +252,9 @@ def test_a_bad_value_in_any_piece_is_counted(graph: Graph, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
 def test_weights_come_back(tmp_path: Path, dtype: torch.dtype) -> None:
-    weights = toy_weights().to(dtype)
-    weights.w1.requires_grad_()
-    loaded = certgcl.GCNWeights.load(str(weights.save(tmp_path / "some weights")))
+    weights = toy_network().to(dtype)
+    weights.layers[0].terms[0].weight.requires_grad_()
+    loaded = certgcl.GraphNetwork.load(str(weights.save(tmp_path / "some weights")))
     for (name, saved), (_, read) in zip(weights.named_tensors(), loaded.named_tensors(), strict=True):
         assert saved.dtype == read.dtype, name
         assert torch.equal(saved, read), name
@@ -262,23 +262,23 @@ def test_weights_come_back(tmp_path: Path, dtype: torch.dtype) -> None:
 
 def test_a_model_can_be_read_and_saved(graph: Graph, tmp_path: Path) -> None:
     encoder = certgcl.GCNEncoder(5, 4, 3, "prelu").double().eval()
-    path = certgcl.read_encoder(encoder, (graph.x, graph.edge_index)).save(tmp_path / "w.npz")
+    path = certgcl.read_network(encoder, (graph.x, graph.edge_index)).save(tmp_path / "w.npz")
     with torch.no_grad():
-        torch.testing.assert_close(certgcl.GCNWeights.load(path).embed(graph), encoder(graph.x, graph.edge_index))
+        torch.testing.assert_close(certgcl.GraphNetwork.load(path).embed(graph), encoder(graph.x, graph.edge_index))
 
 
 def test_weights_that_numpy_does_not_have_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(EncoderError, match=r"bfloat16.*weights\.to\(torch\.float32\)"):
-        toy_weights().to(torch.bfloat16).save(tmp_path / "w.npz")
+    with pytest.raises(EncoderError, match=r"bfloat16.*network\.to\(torch\.float32\)"):
+        toy_network().to(torch.bfloat16).save(tmp_path / "w.npz")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_file_without_weights_is_refused(graph: Graph, tmp_path: Path) -> None:
-    other = certgcl.node_compactness(toy_weights(features=5), graph, 1).save(tmp_path / "certificate.npz")
+    other = certgcl.node_compactness(toy_network(features=5), graph, 1).save(tmp_path / "certificate.npz")
     (tmp_path / "model.pt").write_bytes(b"PK\x03\x04")
     one = np.array(0.0)
-    save_arrays(tmp_path / "misfit.npz", {"format": "certgcl-weights-2"}, {
-        "w1": np.ones((2, 3)), "b1": one, "slope1": one, "w2": np.ones((2, 3)), "b2": one, "slope2": one})
-    for path in (other, tmp_path / "model.pt", tmp_path / "misfit.npz"):
-        with pytest.raises(EncoderError, match=rf"{path.name}.*certgcl-weights-2.*read_encoder"):
-            certgcl.GCNWeights.load(path)
+    save_arrays(tmp_path / "old.npz", {"format": "certgcl-weights-2"}, {
+        "w1": np.ones((2, 3)), "b1": one, "slope1": one, "w2": np.ones((3, 2)), "b2": one, "slope2": one})
+    for path in (other, tmp_path / "model.pt", tmp_path / "old.npz"):
+        with pytest.raises(EncoderError, match=rf"{path.name}.*certgcl-network-1.*read_network"):
+            certgcl.GraphNetwork.load(path)

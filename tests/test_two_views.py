@@ -1,10 +1,9 @@
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from toys import admissible_sets, random_graph, random_tensor, toy_weights, without
+from toys import admissible_sets, changed, random_graph, random_tensor, toy_network, without
 
 from certgcl.bounds import METHODS
 from certgcl.bounds.ranges import Span, unit_span
@@ -12,20 +11,20 @@ from certgcl.bounds.two_views import line_below
 from certgcl.budget import EdgeDropBudget
 from certgcl.certificate import Certificate
 from certgcl.compactness import compactness_directions, node_compactness
-from certgcl.encoder import GCNWeights
 from certgcl.errors import BoundError, GraphError, InputError, MethodError
 from certgcl.graph import Graph
+from certgcl.models import GraphNetwork, gcn_network
 
 CERTIFIED = [name for name, method in METHODS.items() if method.certified]
 
 
 @pytest.fixture
-def weights() -> GCNWeights:
-    return toy_weights(features=5)
+def weights() -> GraphNetwork:
+    return toy_network(features=5)
 
 
 @pytest.mark.parametrize("method", CERTIFIED)
-def test_no_pair_of_admissible_views_is_below(weights: GCNWeights, graph: Graph, method: str) -> None:
+def test_no_pair_of_admissible_views_is_below(weights: GraphNetwork, graph: Graph, method: str) -> None:
     local, total = torch.tensor([1, 2, 2, 1, 1, 1]), 3
     certificate = node_compactness(weights, graph, EdgeDropBudget(local, total), method=method, views="both")
     z = torch.stack([weights.embed(without(graph, dropped)) for dropped in admissible_sets(graph, local, total)])
@@ -36,7 +35,7 @@ def test_no_pair_of_admissible_views_is_below(weights: GCNWeights, graph: Graph,
     assert certificate.method == f"{method}, both views"
 
 
-def test_the_clean_value_and_directions_are_those_of_one_view(weights: GCNWeights, graph: Graph) -> None:
+def test_the_clean_value_and_directions_are_those_of_one_view(weights: GraphNetwork, graph: Graph) -> None:
     one, both = (node_compactness(weights, graph, 1, views=views) for views in ("one", "both"))
     assert torch.equal(both.nominal, one.nominal)
     assert torch.equal(both.directions, one.directions)
@@ -44,12 +43,12 @@ def test_the_clean_value_and_directions_are_those_of_one_view(weights: GCNWeight
 
 
 @pytest.mark.parametrize("method", CERTIFIED)
-def test_without_a_budget_it_is_the_clean_value(weights: GCNWeights, method: str) -> None:
+def test_without_a_budget_it_is_the_clean_value(weights: GraphNetwork, method: str) -> None:
     certificate = node_compactness(weights, random_graph(features=5), 0, method=method, views="both")
     torch.testing.assert_close(certificate.lower, certificate.nominal, rtol=0, atol=1e-9)
 
 
-def test_anchors_and_parts_change_nothing(weights: GCNWeights) -> None:
+def test_anchors_and_parts_change_nothing(weights: GraphNetwork) -> None:
     graph = random_graph(features=5)
     everyone = node_compactness(weights, graph, 1, views="both")
     for settings in ({"nodes": [4, 0, 7]}, {"nodes": [4, 0, 7], "memory_limit": 1}):
@@ -58,7 +57,7 @@ def test_anchors_and_parts_change_nothing(weights: GCNWeights) -> None:
         torch.testing.assert_close(some.lower, everyone.lower[[4, 0, 7]], rtol=1e-10, atol=1e-10)
 
 
-def test_single_precision_is_right_to_its_rounding(weights: GCNWeights, graph: Graph) -> None:
+def test_single_precision_is_right_to_its_rounding(weights: GraphNetwork, graph: Graph) -> None:
     double = node_compactness(weights, graph, 1, views="both")
     single = node_compactness(weights, graph, 1, views="both", dtype=torch.float32)
     assert single.lower.dtype == single.rounding.dtype == torch.float32
@@ -66,14 +65,14 @@ def test_single_precision_is_right_to_its_rounding(weights: GCNWeights, graph: G
     assert (single.rounding > double.rounding).all()
 
 
-def test_nearly_parallel_embeddings_do_not_cancel_in_single_precision(weights: GCNWeights, graph: Graph) -> None:
-    parallel = replace(weights, b2=weights.b2.new_tensor([3e3, 1e3, 2e3]))
+def test_nearly_parallel_embeddings_do_not_cancel_in_single_precision(weights: GraphNetwork, graph: Graph) -> None:
+    parallel = changed(weights, b2=torch.tensor([3e3, 1e3, 2e3], dtype=torch.float64))
     double, single = (node_compactness(parallel, graph, 0, views="both", dtype=dtype)
                       for dtype in (torch.float64, torch.float32))
     torch.testing.assert_close(single.nominal.double(), double.nominal, rtol=0.01, atol=0)
 
 
-def test_a_file_holds_all_of_it(weights: GCNWeights, graph: Graph, tmp_path: Path) -> None:
+def test_a_file_holds_all_of_it(weights: GraphNetwork, graph: Graph, tmp_path: Path) -> None:
     certificate = node_compactness(weights, graph, 1, views="both")
     read = Certificate.load(certificate.save(tmp_path / "both.npz"))
     assert read.method == "degree, both views"
@@ -83,7 +82,7 @@ def test_a_file_holds_all_of_it(weights: GCNWeights, graph: Graph, tmp_path: Pat
 
 
 def test_embeddings_that_are_always_zero_do_not_turn(graph: Graph) -> None:
-    dead = GCNWeights(random_tensor(5, 4, seed=0), 0.0, 0.0, torch.zeros(4, 3, dtype=torch.float64), -1.0, 0.0)
+    dead = gcn_network((random_tensor(5, 4, seed=0), 0.0, 0.0), (torch.zeros(4, 3, dtype=torch.float64), -1.0, 0.0))
     certificate = node_compactness(dead, graph, 2, views="both")
     assert torch.equal(certificate.lower, torch.zeros(6, dtype=torch.float64))
     assert not certificate.positive.any()
@@ -131,24 +130,24 @@ def test_a_vector_that_may_vanish_may_point_anywhere_in_its_box() -> None:
 # -- bad input -------------------------------------------------------------------------------------
 
 
-def test_a_fixed_view_is_refused_beside_free_ones(weights: GCNWeights, graph: Graph) -> None:
+def test_a_fixed_view_is_refused_beside_free_ones(weights: GraphNetwork, graph: Graph) -> None:
     with pytest.raises(InputError, match=r"views='both' beside view=.*Leave one out"):
         node_compactness(weights, graph, 1, view=graph, views="both")
 
 
 @pytest.mark.parametrize("views", ["two", None, 2])
-def test_views_are_one_or_both(weights: GCNWeights, graph: Graph, views: Any) -> None:
+def test_views_are_one_or_both(weights: GraphNetwork, graph: Graph, views: Any) -> None:
     with pytest.raises(InputError, match=f"views={views!r}.*one, both"):
         node_compactness(weights, graph, 1, views=views)
 
 
 @pytest.mark.parametrize("method", ["paper", "released", "optimized", "exact"])
-def test_methods_without_a_closed_form_bound_are_refused(weights: GCNWeights, graph: Graph, method: str) -> None:
+def test_methods_without_a_closed_form_bound_are_refused(weights: GraphNetwork, graph: Graph, method: str) -> None:
     with pytest.raises(MethodError, match=f"views='both' with method '{method}'.*'degree'"):
         node_compactness(weights, graph, 1, method=method, views="both")
 
 
-def test_one_node_has_no_others(weights: GCNWeights) -> None:
+def test_one_node_has_no_others(weights: GraphNetwork) -> None:
     alone = torch.ones(1, 5, dtype=torch.float64), torch.empty(2, 0, dtype=torch.long)
     with pytest.raises(GraphError, match="a graph with 1 node"):
         node_compactness(weights, alone, 1, views="both")
@@ -156,7 +155,7 @@ def test_one_node_has_no_others(weights: GCNWeights) -> None:
 
 @pytest.mark.parametrize("method", CERTIFIED)
 def test_a_bound_that_overflows_is_never_returned(graph: Graph, method: str) -> None:
-    huge = GCNWeights(torch.full((5, 4), 1e200, dtype=torch.float64), 0.0, 0.5,
-                      torch.full((4, 3), 1e200, dtype=torch.float64), 0.0, 0.5)
+    huge = gcn_network((torch.full((5, 4), 1e200, dtype=torch.float64), 0.0, 0.5),
+                       (torch.full((4, 3), 1e200, dtype=torch.float64), 0.0, 0.5))
     with pytest.raises(BoundError, match="non-finite value at node 0"):
         node_compactness(huge, graph, 1, method=method, views="both")

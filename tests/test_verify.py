@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from certificates import rewritten
-from toys import random_graph, random_tensor, toy_weights, without
+from toys import changed, random_graph, random_tensor, tensors_of, toy_network, without
 
 import certgcl
 from certgcl.bounds import METHODS
@@ -18,7 +18,7 @@ from certgcl.certificate import Certificate
 from certgcl.errors import InputError
 from certgcl.verify import Verification
 
-GRAPH, WEIGHTS = random_graph(nodes=14, density=0.25), toy_weights()
+GRAPH, WEIGHTS = random_graph(nodes=14, density=0.25), toy_network()
 EDGE = tuple(GRAPH.edge_index[:, 0].tolist())
 
 
@@ -52,7 +52,7 @@ def test_a_module_and_the_source_of_a_graph_will_do() -> None:
     encoder = certgcl.GCNEncoder(3, 8, 4, "prelu").eval()
     certificate = certgcl.node_compactness(encoder, GRAPH, 0.4, method="optimized")
     assert certificate.verify(encoder, (GRAPH.x, GRAPH.edge_index.flip(1))).ok
-    assert certificate.verify(certgcl.read_encoder(encoder, GRAPH), GRAPH).ok
+    assert certificate.verify(certgcl.read_network(encoder, GRAPH), GRAPH).ok
     assert wrong(certificate.verify(encoder.double(), GRAPH)) == ["weights"]
 
 
@@ -101,11 +101,11 @@ def test_shards_are_verified_together(tmp_path: Path) -> None:
 
 
 def test_another_model_is_named() -> None:
-    found = wrong(certified().verify(toy_weights(seed=1), GRAPH))
+    found = wrong(certified().verify(toy_network(seed=1), GRAPH))
     assert found == ["weights", "directions", "clean values", "witnesses"]
-    nearly = replace(WEIGHTS, w1=WEIGHTS.w1.nextafter(torch.tensor(9.0)))
+    nearly = changed(WEIGHTS, w1=tensors_of(WEIGHTS)[0].nextafter(torch.tensor(9.0)))
     assert wrong(certified().verify(nearly, GRAPH)) == ["weights"]
-    narrow = certified().verify(toy_weights(outputs=2), GRAPH)
+    narrow = certified().verify(toy_network(outputs=2), GRAPH)
     assert set(wrong(narrow)) >= {"weights", "directions", "clean values"}
     assert "of a model with 3 outputs, not 2" in str(narrow)
 
@@ -170,7 +170,7 @@ def test_a_forged_file_is_found_out(tmp_path: Path) -> None:
 
 
 def test_every_check_has_a_line() -> None:
-    good, bad = certified().verify(WEIGHTS, GRAPH), certified().verify(toy_weights(seed=1), GRAPH)
+    good, bad = certified().verify(WEIGHTS, GRAPH), certified().verify(toy_network(seed=1), GRAPH)
     assert str(good).splitlines()[0] == "verified: 8 checks passed"
     assert str(bad).splitlines()[0] == "NOT verified: 4 checks failed"
     for verification in (good, bad):

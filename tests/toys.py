@@ -1,6 +1,7 @@
 """Small random graphs and encoders, and every drop set a budget allows, written without the library's bounds."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations
 
 import networkx as nx
@@ -9,11 +10,14 @@ from torch import Tensor
 
 from certgcl.bounds.neighbourhood import Hop, Neighbourhood
 from certgcl.bounds.problem import DropProblem
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.budget import EdgeDropBudget
-from certgcl.encoder import GCNWeights
 from certgcl.graph import Graph
+from certgcl.models import GraphNetwork, gcn_network
 
 Edge = tuple[int, int]
+
+PARTS = "w1", "b1", "slope1", "w2", "b2", "slope2"
 
 SIX_NODE_BUDGETS = [EdgeDropBudget(local=1), EdgeDropBudget(local=2), EdgeDropBudget(), EdgeDropBudget(total=2),
                     EdgeDropBudget(local=[0, 2, 1, 2, 1, 3])]
@@ -33,12 +37,46 @@ def random_graph(nodes: int = 12, density: float = 0.3, seed: int = 0, **feature
     return toy_graph(nx.gnp_random_graph(nodes, density, seed=seed), seed=seed, **features)
 
 
-def toy_weights(features: int = 3, hidden: int = 4, outputs: int = 3, seed: int = 0) -> GCNWeights:
+def toy_network(features: int = 3, hidden: int = 4, outputs: int = 3, seed: int = 0) -> GraphNetwork:
     """Channels of every kind: slopes of zero, between 0 and 1, above 1 and below 0."""
     slopes = torch.tensor([0.0, 0.3, 1.5, -0.4], dtype=torch.float64)
-    return GCNWeights(random_tensor(features, hidden, seed=seed), random_tensor(hidden, seed=seed + 1) / 2,
-                      slopes[torch.arange(hidden) % 4], random_tensor(hidden, outputs, seed=seed + 2),
-                      random_tensor(outputs, seed=seed + 3) / 2, slopes[torch.arange(outputs) % 4])
+    return gcn_network(
+        (random_tensor(features, hidden, seed=seed), random_tensor(hidden, seed=seed + 1) / 2,
+         slopes[torch.arange(hidden) % 4]),
+        (random_tensor(hidden, outputs, seed=seed + 2), random_tensor(outputs, seed=seed + 3) / 2,
+         slopes[torch.arange(outputs) % 4]))
+
+
+def gcn_weights(network: GraphNetwork) -> GCNWeights:
+    """As the engine for two layers sees it."""
+    weights = GCNWeights.of(network)
+    assert weights is not None
+    return weights
+
+
+def like(network: GraphNetwork, *tensors: Tensor) -> GraphNetwork:
+    """The same with other tensors, in the order of its own."""
+    given = iter(tensors)
+    return network.mapped(lambda _: next(given))
+
+
+def run_in(network: GraphNetwork, dtype: torch.dtype) -> GraphNetwork:
+    """The network of a model that is in this precision."""
+    return replace(network.to(dtype), precision=dtype)
+
+
+def scaled(network: GraphNetwork, factor: float) -> GraphNetwork:
+    """With all weights times a factor, not biases and slopes."""
+    return like(network, *(tensor * factor if "term" in name else tensor for name, tensor in network.named_tensors()))
+
+
+def changed(network: GraphNetwork, **parts: Tensor) -> GraphNetwork:
+    """A two-layer GCN with some of w1, b1, slope1, w2, b2 and slope2 changed."""
+    return like(network, *(dict(zip(PARTS, tensors_of(network), strict=True)) | parts).values())
+
+
+def tensors_of(network: GraphNetwork) -> list[Tensor]:
+    return [tensor for _, tensor in network.named_tensors()]
 
 
 def drop_problem(graph: Graph, budget: EdgeDropBudget | int, anchors: list[int] | None = None) -> DropProblem:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from certgcl.models.activations import Activation
 from certgcl.models.aggregations import Aggregation, Local, SymmetricNorm
 from certgcl.models.two_piece import TwoPieceLinear
 from certgcl.sparse import ConstantMatrix, csr_matrix
-from certgcl.values import FLOATS, shown
+from certgcl.values import FLOATS, floating, is_whole, shown, usable_device, whole
 
 READINGS = ("given", "traced", "probed")
 
@@ -35,6 +36,8 @@ class Term:
     aggregation: Aggregation = field(default_factory=Local)
 
     def __post_init__(self) -> None:
+        whole(self.source, "source", 0, "it is the number of a layer", "Number the features 0 and the layers from 1",
+              error=EncoderError)
         weight = self.weight
         if not isinstance(weight, Tensor) or weight.is_nested or weight.is_meta or weight.layout != torch.strided or (
                 weight.dim() not in (1, 2) or weight.dtype not in FLOATS or not weight.numel()):
@@ -83,12 +86,23 @@ class Layer:
     name: str = ""
 
     def __post_init__(self) -> None:
-        if not self.terms:
-            raise EncoderError(f"layer {self.name!r} without terms", "a layer is a sum of at least one", "Add a Term")
+        if not isinstance(self.terms, tuple) or not self.terms or not all(
+                isinstance(term, Term) for term in self.terms):
+            raise EncoderError(f"terms {shown(self.terms)}", "a layer is a sum of one or more, in a tuple", "Add a Term")
+        bias, activation = self.bias, self.activation
+        if not isinstance(bias, Tensor) or bias.is_nested or bias.is_meta or bias.layout != torch.strided:
+            raise EncoderError(f"bias {shown(bias)}", "it is a vector, a value for each channel", "Give zeros for none")
+        if not isinstance(self.name, str) or not (activation is None or isinstance(activation, Activation)):
+            raise EncoderError(f"activation {shown(activation)} of layer {shown(self.name)}",
+                               "it is one of certgcl.models, and a name is text", "Leave it out for none")
         widths = {term.outputs for term in self.terms} | {self.bias.numel()}
         if len(widths) > 1 or self.bias.dim() != 1:
             raise EncoderError(f"layer {self.name!r} with terms of {sorted(widths)} outputs and a bias of shape "
                                f"{tuple(self.bias.shape)}", "all have the same channels", "Look at the weights' shapes")
+        for name, tensor in ({} if activation is None else activation.tensors()).items():
+            if tensor.shape not in ((), bias.shape):
+                raise EncoderError(f"{name} of shape {tuple(tensor.shape)} in the activation of layer {self.name!r}",
+                                   f"it is one value for all channels or one for each of {self.width}", "Spread it")
 
     @property
     def width(self) -> int:
@@ -134,11 +148,18 @@ class GraphNetwork:
     reading: str = "given"
 
     def __post_init__(self) -> None:
-        if self.reading not in READINGS:
-            raise EncoderError(f"reading={self.reading!r}", f"it is one of {', '.join(READINGS)}",
+        if not isinstance(self.reading, str) or self.reading not in READINGS:
+            raise EncoderError(f"reading={shown(self.reading)}", f"it is one of {', '.join(READINGS)}",
                                "Leave it out for a network of your own")
-        if not self.layers:
-            raise EncoderError("a network without layers", "it has at least one", "Add a Layer")
+        if not isinstance(self.layers, tuple) or not self.layers or not all(
+                isinstance(layer, Layer) for layer in self.layers):
+            raise EncoderError(f"layers {shown(self.layers)}", "there is at least one, in a tuple", "Add a Layer")
+        if not isinstance(self.readout, tuple) or not all(map(is_whole, self.readout)):
+            raise EncoderError(f"readout {shown(self.readout)}", "it is a tuple of the numbers of layers",
+                               "Leave it out for the last one")
+        if self.precision is not None and not any(self.precision is dtype for dtype in FLOATS):
+            raise EncoderError(f"precision {shown(self.precision)}", "it is a floating-point dtype of torch",
+                               "Leave it out for that of the tensors")
         object.__setattr__(self, "readout", self.readout or (len(self.layers),))
         object.__setattr__(self, "precision", self.precision or self.dtype)
         first = self.layers[0].terms[0].weight
@@ -208,11 +229,12 @@ class GraphNetwork:
                  {"name": layer.activation.name, **layer.activation.settings()}} for layer in self.layers]
 
     def __str__(self) -> str:
-        """``16 -> 32 -> 8 channels, float32: symmetric, two-piece linear; symmetric``."""
+        """``16 -> 32 -> 32 -> 8 channels, float32: 2 x symmetric, two-piece linear; symmetric``."""
         widths = " -> ".join(str(self.width_of(number)) for number in range(len(self.layers) + 1))
         read = "" if self.readout == (len(self.layers),) else f", of layers {', '.join(map(str, self.readout))}"
-        return f"{widths} channels{read}, {str(self.precision).removeprefix('torch.')}: " + "; ".join(
-            map(_kind, self.layers))
+        runs = [(kind, len(list(same))) for kind, same in groupby(map(_kind, self.layers))]
+        kinds = "; ".join(f"{count} x {kind}" if count > 1 else kind for kind, count in runs)
+        return f"{widths} channels{read}, {str(self.precision).removeprefix('torch.')}: {kinds}"
 
     def __repr__(self) -> str:
         return f"<GraphNetwork {self}>"
@@ -230,6 +252,7 @@ class GraphNetwork:
 
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> "GraphNetwork":
         """The same with tensors in another dtype or on another device; the precision of the model stays."""
+        dtype, device = floating(dtype, "dtype", EncoderError), usable_device(device, error=EncoderError)
         return self.mapped(lambda tensor: tensor.to(device=device, dtype=dtype))
 
     def copied(self) -> "GraphNetwork":

@@ -57,10 +57,10 @@ def rebuilt(meta: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GraphNetw
     for number, (layer, name) in enumerate(zip(meta["structure"], meta["names"], strict=True), 1):
         here = {key.removeprefix(f"layer{number}."): tensor for key, tensor in tensors.items()
                 if key.startswith(f"layer{number}.")}
-        terms = tuple(Term(_whole(term["source"]), here[f"term{place}"], AGGREGATIONS[term["aggregation"]](
+        terms = tuple(Term(term["source"], here[f"term{place}"], AGGREGATIONS[term["aggregation"]](
             **_settings(term, "source", "aggregation"))) for place, term in enumerate(layer["terms"]))
-        layers.append(Layer(terms, here["bias"], _activation(layer["activation"], here), _text(name)))
-    network = GraphNetwork(tuple(layers), tuple(map(_whole, meta["readout"])), _PRECISIONS[meta["precision"]],
+        layers.append(Layer(terms, here["bias"], _activation(layer["activation"], here), name))
+    network = GraphNetwork(tuple(layers), tuple(meta["readout"]), _PRECISIONS[meta["precision"]],
                            meta["reading"])
     if described(network) != {name: meta[name] for name in described(network)} or (
             set(tensors) != set(meta["tensors"])):
@@ -72,9 +72,6 @@ def _activation(content: Mapping[str, Any] | None, tensors: Mapping[str, Tensor]
     if content is None:
         return None
     here = {key.removeprefix("activation."): tensor for key, tensor in tensors.items() if "." in key}
-    for name, tensor in here.items():
-        if tensor.shape not in ((), tensors["bias"].shape):
-            raise ValueError(f"an activation with {name} of shape {tuple(tensor.shape)}")
     return ACTIVATIONS[content["name"]](**_settings(content, "name"), **here)
 
 
@@ -84,18 +81,6 @@ def _settings(content: Mapping[str, Any], *others: str) -> dict[str, float]:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             raise ValueError(f"{name} {value!r}")
     return settings
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int:
-        raise ValueError(f"{value!r} as the number of a layer")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} as the name of a layer")
-    return value
 
 
 def _tensor(array: np.ndarray) -> Tensor:
