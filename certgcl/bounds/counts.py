@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from types import EllipsisType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -53,6 +53,14 @@ class Scale:
         """The same scales, indexed."""
         return Scale(self.low[index], None if self.high is None else self.high[index])
 
+    def rows(self, places: Tensor) -> "Scale":
+        """Those at some places, as a column."""
+        return Scale(self.low[places, None], None if self.high is None else self.high[places, None])
+
+    @property
+    def column(self) -> "Scale":
+        return self.at(slice(None), None)
+
 
 class _Extreme(torch.autograd.Function):
     """``middle v ± radius |v|``, with its gradient in one product instead of torch's five."""
@@ -68,6 +76,13 @@ class _Extreme(torch.autograd.Function):
         value, middle, radius = ctx.saved_tensors
         scale = torch.addcmul(middle, radius, value.sign(), value=ctx.sign)
         return (gradients[0] * scale).sum_to_size(value.shape), None, None, None
+
+
+class Losses(NamedTuple):
+    """Rows with so many edges, of which they can lose so many."""
+
+    degree: Tensor
+    budget: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +125,7 @@ class DropCases:
         return Scale(low, inverse_sqrt_degree(self.degree[:, None], self.last, dtype))
 
 
-def drop_cases(hop: Hop, resolution: int) -> DropCases:
+def drop_cases(hop: Hop | Losses, resolution: int) -> DropCases:
     """Single counts where the budget is below ``resolution``, else so many groups, in each of which the scale grows by
     about the same factor. The full budget is then a group of its own (unless there is but one group), as it may be out
     of reach while a given edge is kept.

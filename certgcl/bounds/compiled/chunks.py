@@ -8,7 +8,7 @@ from torch import Tensor
 from certgcl.bounds.compiled.kernels.line_products import Entries
 from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, Visits
 from certgcl.bounds.compiled.kernels.row_lemma import Rows
-from certgcl.bounds.compiled.layout import Layout, Lemma, Pieces, Span, array, ranges, spans, terms_of
+from certgcl.bounds.compiled.layout import Layout, Lemma, Pieces, Span, array, gcn_scales, ranges, spans, terms_of
 from certgcl.bounds.plan import starts
 
 
@@ -80,7 +80,8 @@ class RowChunk:
         inner, cases = self.layout.hood.inner, self.layout.plan.row_cases
         row = self.row[self.piece_of_case]
         rows = Rows(*map(array, (self.slot, inner.droppable[self.slots], self.degree, self.case,
-                                 cases.first[row, self.rank_of_case], cases.last[row, self.rank_of_case], self.width)))
+                                 cases.first[row, self.rank_of_case], cases.last[row, self.rank_of_case], self.width,
+                                 *gcn_scales(inner, self.row))))
         terms = terms_of(self.leaf, self.step, inner.low[self.slots], inner.high[self.slots], self.own, self.out[:-1])
         return Lemma(rows, (terms,), int(self.out[-1]), int(self.place[-1]))
 

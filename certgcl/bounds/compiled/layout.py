@@ -15,7 +15,7 @@ from certgcl.bounds.compiled.kernels.numerics import Array
 from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, Visits
 from certgcl.bounds.compiled.kernels.row_lemma import Rows, Terms
 from certgcl.bounds.counts import DropCases, Scale
-from certgcl.bounds.neighbourhood import Hop
+from certgcl.bounds.neighbourhood import Hop, inverse_sqrt_degree
 from certgcl.bounds.plan import DropPlan, FlatCases, starts
 
 if TYPE_CHECKING:
@@ -90,7 +90,18 @@ def terms_of(place: Tensor, step: Tensor, low: Tensor, high: Tensor, own: Tensor
 
 def rows_of(hop: Hop, cases: DropCases, flat: FlatCases, width: Tensor) -> Rows:
     first, last = cases.first[flat.row, flat.case], cases.last[flat.row, flat.case]
-    return Rows(*(array(part) for part in (hop.rowptr, hop.droppable, hop.degree, flat.start, first, last, width)))
+    return Rows(*(array(part) for part in (hop.rowptr, hop.droppable, hop.degree, flat.start, first, last, width,
+                                           *gcn_scales(hop, torch.arange(len(hop.degree))))))
+
+
+def gcn_scales(hop: Hop, rows: Tensor) -> tuple[Tensor, ...]:
+    """Where the scales of some rows begin; and with every number of edges lost, s, s² and s⁴."""
+    number = hop.budget[rows] + 1
+    start = starts(number)
+    row = torch.repeat_interleave(rows, number)
+    lost = torch.arange(len(row)) - torch.repeat_interleave(start[:-1], number)
+    scale = inverse_sqrt_degree(hop.degree[row], lost, hop.low.dtype)
+    return start[:-1], scale, scale.square(), scale.square().square()
 
 
 class Span(NamedTuple):
@@ -247,7 +258,7 @@ class Layout:
         rows = Rows(*map(array, (
             outer.rowptr[anchors.start : anchors.stop + 1] - slots.start, outer.droppable[slots], outer.degree[here],
             flat.start[anchors.start : anchors.stop + 1] - entries.start, cases.first[row, case], cases.last[row, case],
-            torch.ones_like(outer.degree[here]))))
+            torch.ones_like(outer.degree[here]), *gcn_scales(outer, torch.arange(anchors.start, anchors.stop)))))
         step, multiplied = torch.ones_like(outer.degree[here]), outer.low[:0]
         terms = terms_of(start[:-1], step, multiplied, multiplied, self.own_line[entries], torch.arange(len(row)))
         return visits, Lemma(rows, (terms,), len(row), len(pair))
@@ -266,9 +277,9 @@ class Layout:
             row, column, leaf, own: see the fields of :class:`Visits`; ``own`` is its ``pair``.
         """
         outer, inner = self.hood.outer, self.hood.inner
-        scale = (end[outer.row[pair], case] for end in self.anchor_scale)
-        return Visits(*map(array, (row, *scale, inner.low[slot], inner.high[slot], outer.most_drops[pair],
-                                   outer.droppable[pair], column, leaf, own)))
+        low, high = (end[outer.row[pair], case] for end in self.anchor_scale)
+        return Visits(*map(array, (row, low, high, inner.low[slot], inner.high[slot], low.square(), high.square(),
+                                   outer.most_drops[pair], outer.droppable[pair], column, leaf, own)))
 
     def neighbours(self, start: Tensor, row: Tensor, case: Tensor, out: Tensor, own: Tensor, step: Tensor,
                    lined: Tensor) -> Neighbours:
@@ -277,8 +288,9 @@ class Layout:
         Args:
             start: where the cases of each begin.
         """
-        first, scale = self.plan.row_cases.first[row, case], (end[row, case] for end in self.row_scale)
-        return Neighbours(*map(array, (start, first, *scale, out, own, step, lined)))
+        first = self.plan.row_cases.first[row, case]
+        low, high = (array(end[row, case]) for end in self.row_scale)
+        return Neighbours(array(start), array(first), low, high, low, high, *map(array, (out, own, step, lined)))
 
     # -- functionals of each anchor's own ----------------------------------------------------------
 

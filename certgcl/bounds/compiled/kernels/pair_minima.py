@@ -15,10 +15,12 @@ class Visits(NamedTuple):
     """For each of V visits."""
 
     row: Array  # j
-    low: Array  # the scale of i in its case
+    low: Array  # the scale of i as a neighbour, in its case
     high: Array
     least: Array  # and while the edge is kept, in any case
     most: Array
+    own_low: Array  # what C_ij is multiplied by
+    own_high: Array
     reach: Array  # how many edges j can lose while this one is kept
     droppable: Array
     column: Array  # the cell among those of the row's functionals
@@ -31,8 +33,10 @@ class Neighbours(NamedTuple):
 
     case: Array  # (R + 1,)
     first: Array  # (F,) the least number of edges lost
-    low: Array  # (F,) the scale of j
+    low: Array  # (F,) the scale of j as a neighbour
     high: Array  # (F,)
+    out_low: Array  # (F,) and of the sum over its own neighbours
+    out_high: Array  # (F,)
     out: Array  # (F,) the first cell of the row lemma
     own: Array  # (F,) that of the constants and intervals
     step: Array  # (R,) how many cells it is from C_ji in one case to the next
@@ -52,11 +56,14 @@ class Values(NamedTuple):
 
 @inlined
 def _scales(visit: int, case: int, visits: Visits, rows: Neighbours) -> tuple[float, ...]:
-    """Middle and radius of ``s_j``, of ``s_j τ`` and of ``τ²``."""
-    low, high, half = rows.low[case], rows.high[case], rows.low.dtype.type(0.5)
+    """Middle and radius of ``out_j``, of ``out_j in_i``, of the factor of ``C_ij`` and of ``in_j``."""
+    low, high, half = rows.out_low[case], rows.out_high[case], rows.low.dtype.type(0.5)
     near, far = visits.low[visit], visits.high[visit]
+    least, most = visits.own_low[visit], visits.own_high[visit]
+    into, reach = rows.low[case], rows.high[case]
     return (half * (low + high), half * (high - low), half * (low * near + high * far),
-            half * (high * far - low * near), half * (near * near + far * far), half * (far * far - near * near))
+            half * (high * far - low * near), half * (least + most), half * (most - least),
+            half * (into + reach), half * (reach - into))
 
 
 @inlined
@@ -76,7 +83,7 @@ def _kept(without: float, leaf: float, middle: float, radius: float, scale: floa
 @inlined
 def _lined(without: float, following: float, leaf: float, constant: float, droppable: bool, middle: float,
            radius: float, scale: float, spread: float, product: float, product_spread: float) -> float:
-    """``s_j (s_j C_jj + s_j τ C_ji + rest_ij) + e_j``."""
+    """``out_j (in_i C_ji + rest_ij) + e_j``, with what the row lemma has of j itself."""
     kept = _kept(without, leaf, middle, radius, scale, spread)
     kept = larger(kept, following) if droppable else kept
     return kept + constant + (product * leaf - product_spread * abs(leaf))
@@ -85,9 +92,9 @@ def _lined(without: float, following: float, leaf: float, constant: float, dropp
 @inlined
 def _line(visit: int, case: int, at: int, w: int, rule: int, number: int, visits: Visits, rows: Neighbours,
           tables: Values, rules: int, track: bool, chosen: Array, line: Array) -> None:
-    """``s_j (s_j C_jj + s_j τ C_ji + rest_ij) + e_j`` by one rule; if to be tracked, one where i is not dropped."""
+    """``out_j (in_i C_ji + rest_ij) + e_j`` by one rule; if to be tracked, one where i is not dropped."""
     row, cell = visits.row[visit], rules * number
-    scale, spread, product, product_spread, _, _ = _scales(visit, case, visits, rows)
+    scale, spread, product, product_spread, _, _, _, _ = _scales(visit, case, visits, rows)
     column, start = visits.column[visit], rule * number + at
     place = (visits.leaf[visit] + (case - rows.case[row]) * rows.step[row]) * cell + start
     out, own = (rows.out[case] + column) * cell + start, (rows.own[case] + column) * cell + start
@@ -144,7 +151,8 @@ def minima(part: int, parts: int, visits: Visits, rows: Neighbours, tables: Valu
         for case in range(rows.case[row], rows.case[row + 1]):
             if rows.first[case] > visits.reach[visit]:
                 break
-            scale, spread, product, product_spread, square, square_spread = _scales(visit, case, visits, rows)
+            scale, spread, product, product_spread, square, square_spread, into, reach = _scales(visit, case, visits,
+                                                                                                 rows)
             own = rows.own[case] + column
             interval = tables.interval[own * number : (own + 1) * number]
             if not rows.lined[row]:
@@ -168,11 +176,11 @@ def minima(part: int, parts: int, visits: Visits, rows: Neighbours, tables: Valu
                 if case == rows.case[row]:
                     for c in range(number):
                         total = value[c] + (square * pair[c] - square_spread * abs(pair[c]))
-                        here[c] = scale * total - spread * abs(total)
+                        here[c] = into * total - reach * abs(total)
                 else:
                     for c in range(number):
                         total = value[c] + (square * pair[c] - square_spread * abs(pair[c]))
-                        here[c] = smaller(here[c], scale * total - spread * abs(total)) + (total - total)
+                        here[c] = smaller(here[c], into * total - reach * abs(total)) + (total - total)
 
 
 @compiled
@@ -205,7 +213,7 @@ def gradients(part: int, parts: int, visits: Visits, rows: Neighbours, tables: V
                 several = rows.case[row + 1] - rows.case[row] > 1
                 if several:
                     _value(visit, case, at, w, number, visits, rows, tables, rules, False, value, best, chosen, line)
-                scale, spread, _, _, square, square_spread = _scales(visit, case, visits, rows)
+                _, _, _, _, square, square_spread, into, reach = _scales(visit, case, visits, rows)
                 for rule in range(rules):
                     if name == zero:
                         for c in range(w):
@@ -216,7 +224,7 @@ def gradients(part: int, parts: int, visits: Visits, rows: Neighbours, tables: V
                         for c in range(w):
                             line[c] = value[c] + (square * pair[c] - square_spread * abs(pair[c]))
                         for c in range(w):
-                            term[c] = scale * line[c] - spread * abs(line[c])
+                            term[c] = into * line[c] - reach * abs(line[c])
                         if name == zero:
                             for c in range(w):
                                 least[rule, c] = term[c]
@@ -230,7 +238,8 @@ def gradients(part: int, parts: int, visits: Visits, rows: Neighbours, tables: V
                     break
                 name = number_type(case - rows.case[row])
                 _value(visit, case, at, w, number, visits, rows, tables, rules, True, value, best, chosen, line)
-                scale, spread, product, product_spread, square, square_spread = _scales(visit, case, visits, rows)
+                scale, spread, product, product_spread, square, square_spread, into, reach = _scales(
+                    visit, case, visits, rows)
                 for c in range(w):
                     change[c] = zero
                 for rule in range(rules):
@@ -242,7 +251,7 @@ def gradients(part: int, parts: int, visits: Visits, rows: Neighbours, tables: V
                         line[c] = value[c] + (square * pair[c] - square_spread * abs(pair[c]))
                     for c in range(w):
                         direction = number_type(line[c] > zero) - number_type(line[c] < zero)
-                        share[c] = (scale - spread * direction) * number_type(where[rule, c] == name)
+                        share[c] = (into - reach * direction) * number_type(where[rule, c] == name)
                     for c in range(w):
                         share[c] *= given[c]
                     for c in range(w):

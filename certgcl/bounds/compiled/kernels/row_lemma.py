@@ -1,5 +1,9 @@
 """The row lemma on flat tables, see :func:`certgcl.bounds.rows.case_minima`: least values, and their gradients.
 
+    min_{t in the case}  out(t) ( Σ_k g_k - top_t ) + of_own(t) own + of_squared(t) squared
+
+with tables of the three scales: for a GCN they are s, s² and s⁴ with ``s = (d + 1 - t)^(-1/2)``.
+
 Tables are one list of numbers, cut into *cells* of as many numbers each; what belongs to a row or a neighbour is one
 cell, or several in a sequence. Columns are independent of each other, so that threads share them.
 """
@@ -21,6 +25,10 @@ class Rows(NamedTuple):
     first: Array  # (F,) counts of edges lost in every case
     last: Array  # (F,)
     width: Array  # (R,) in cells
+    scale: Array  # (R,) where the scales of the row begin: those with t edges lost are t places further
+    out: Array  # what the sum over neighbours is multiplied by,
+    of_own: Array  # the row's own value,
+    of_squared: Array  # and its second one
 
 
 class Terms(NamedTuple):
@@ -117,11 +125,11 @@ def minima(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values: A
 
     Args:
         part, parts: the share of the columns to treat.
-        values, own, squared: flat tables; ``squared`` may be empty.
+        values, own, squared: flat tables; the last two may be empty.
         least, count, dropped: ``(shifts, cells)``; the last two say where the minimum is taken, and may be empty.
     """
     number_type = values.dtype.type
-    one, zero = number_type(1), number_type(0)  # a plain 1 would turn single precision into double
+    zero = number_type(0)  # a plain 0 would turn single precision into double
     sign, limit = number_type(terms.sign), number_type(np.finfo(values.dtype).max)
     shifts, where = len(least), count.size > 0
     top = np.empty((rows.degree.max() + 1, LANES), values.dtype)
@@ -137,7 +145,8 @@ def minima(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values: A
                     wanted = rows.last[rows.case[row + 1] - 1 if alike else case] + shifts - 1
                     filled = sort(row, rank, wanted, w, start, rows, terms, cell, values, top, total, term)
                 at = terms.own[case] * cell + start
-                own_here, squared_here = own[at : at + w], squared[at : at + w] if squared.size else nothing[:w]
+                own_here = own[at : at + w] if own.size else nothing[:w]
+                squared_here = squared[at : at + w] if squared.size else nothing[:w]
                 for shift in range(shifts):
                     first = rows.first[case]
                     for c in range(w):
@@ -148,12 +157,13 @@ def minima(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values: A
                     for t in range(first, rows.last[case] + 1):
                         lost = t + shift
                         lost_now = top[lost - 1] if t > first and lost <= filled else nothing
-                        scale = one / np.sqrt(number_type(rows.degree[row] + 1 - t))
-                        square = scale * scale
+                        scales = rows.scale[row] + t
+                        scale, of_own = rows.out[scales], sign * rows.of_own[scales]
+                        of_squared = rows.of_squared[scales]
                         for c in range(w):
                             left = rest[c] - lost_now[c]
                             rest[c] = left
-                            new[c] = scale * (scale * (sign * own_here[c] + square * squared_here[c]) + left)
+                            new[c] = scale * left + of_own * own_here[c] + of_squared * squared_here[c]
                         if where:
                             reached, as_number = 0 < lost <= filled, number_type(lost)
                             if not reached:
@@ -192,7 +202,7 @@ def minima(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values: A
 @compiled
 def gradients(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values: Array, count: Array, dropped: Array,
               gradient: Array, of_values: Array, of_own: Array, of_squared: Array) -> None:
-    """Adds the gradients of the tables to the last three: ``s(t)`` at the terms that are kept where the minimum is
+    """Adds the gradients of the tables to the last three: ``out(t)`` at the terms that are kept where the minimum is
     taken. Terms that tie with the smallest dropped one share what is left to drop."""
     number_type = values.dtype.type
     sign, one, zero = number_type(terms.sign), number_type(1), number_type(0)
@@ -216,20 +226,17 @@ def gradients(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values
                         something |= given[c] != zero
                     if not something:
                         continue
-                    whole = number_type(rows.degree[row] + 1 + shift)
+                    scales = rows.scale[row] - shift
                     for c in range(w):
-                        term[c] = one / np.sqrt(whole - gone[c])
-                    for c in range(w):
-                        change[c] = given[c] * term[c]
-                    for c in range(w):
-                        weight[c] = change[c] * term[c]
-                    own_here = of_own[own : own + w]
-                    for c in range(w):
-                        own_here[c] += sign * weight[c]
+                        change[c] = given[c] * rows.out[scales + int(gone[c])]
+                    if of_own.size:
+                        own_here = of_own[own : own + w]
+                        for c in range(w):
+                            own_here[c] += sign * given[c] * rows.of_own[scales + int(gone[c])]
                     if of_squared.size:
                         squared_here = of_squared[own : own + w]
                         for c in range(w):
-                            squared_here[c] += weight[c] * term[c] * term[c]
+                            squared_here[c] += given[c] * rows.of_squared[scales + int(gone[c])]
                     for c in range(w):
                         kept[c] = all_terms - all_droppable
                         tied[c] = zero

@@ -1,0 +1,161 @@
+"""Lower bounds of functionals of a network: lines at the anchor, lines at its neighbours, ranges beyond."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.extremes import best
+from certgcl.bounds.propagation.balls import Ball
+from certgcl.bounds.propagation.chain import Cells, Descent, Mix, descend
+from certgcl.bounds.propagation.leaves import leaf_values
+from certgcl.bounds.propagation.neighbours import SharedFunctionals, own_minima
+from certgcl.bounds.propagation.ranges import NetworkRanges
+from certgcl.bounds.propagation.term_sets import TermSets
+from certgcl.bounds.recompute import recomputed
+
+CHANNELS = 32  # treated at a time, with their negatives
+MAX_VALUES = 1 << 22  # of functionals held at a time, E × R × M × d
+MAX_TABLE = 1 << 24  # of terms at the slots of neighbours
+AFFORDABLE = 1 << 31  # products up to which channels of a layer that has no shared functionals see their neighbours' lines
+
+
+class NetworkBound:
+    """Ranges of all layers, and then the least ``w · z``; see ``docs/theory.md``."""
+
+    def __init__(self, ranges: NetworkRanges) -> None:
+        self.ranges, self.rules = ranges, ranges.settings.rules
+        network = ranges.network
+        for number in range(1, len(network.layers) + 1):
+            lower, upper = ranges.by_ranges(number)
+            if ranges.settings.functional and self._worthwhile(number):
+                lower, upper = self._by_functionals(number, lower, upper)
+            ranges.set(number, lower, upper)
+
+    def _worthwhile(self, number: int) -> bool:
+        """Whether functionals can say more about a layer than ranges, and anyone asks."""
+        layer, network = self.ranges.network.layers[number - 1], self.ranges.network
+        used = any(term.source == number for other in network.layers for term in other.terms)
+        exact = all(term.source == 0 for term in layer.terms) and len(layer.terms) <= 2 and sum(
+            term.aggregation.mixes for term in layer.terms) <= 1
+        diagonal = all(term.weight.dim() == 1 and not term.aggregation.mixes for term in layer.terms) and (
+            len(layer.terms) == 1)
+        return (used or not layer.linear) and not exact and not diagonal
+
+    # -- channels ----------------------------------------------------------------------------------
+
+    def _by_functionals(self, number: int, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+        """Bounds of a layer's channels by the functionals ``±p_m``, never worse than those given."""
+        width = lower.shape[1]
+        identity = torch.eye(width, dtype=lower.dtype, device=lower.device)
+        low_parts, high_parts = [], []
+        for columns in torch.arange(width, device=lower.device).split(CHANNELS):
+            units = torch.cat([identity[columns], -identity[columns]])[None, None]
+            value = self._least(number, units)
+            positive, negative = value.chunk(2, dim=1)
+            low_parts.append(best([lower[:, columns], positive]))
+            high_parts.append(-best([-upper[:, columns], negative]))
+        return torch.cat(low_parts, dim=1), torch.cat(high_parts, dim=1)
+
+    def _least(self, number: int, units: Tensor) -> Tensor:
+        """The least ``λ · p`` of a layer for functionals that all nodes share, in all cells of its ball; ``(cells, M)``."""
+        ball, each = self.ranges.ball_of(number), units.shape[2] * self.ranges.network.width_of(number)
+        shared = self._shared_neighbours(number, units)
+        chunks = torch.arange(len(ball.cells.row), device=units.device).split(
+            max(1, MAX_VALUES // (each * len(self.rules))))
+
+        def work(chunk: Tensor) -> Tensor:
+            cells = Cells(ball, chunk)
+            return self._minimum(cells, descend(self.ranges, cells, self.rules, {}, (number, units)), shared)
+
+        return torch.cat([recomputed(partial(work, chunk), len(chunks)) for chunk in chunks])
+
+    def _shared_neighbours(self, number: int, units: Tensor) -> SharedFunctionals | None:
+        """The neighbours' side of functionals that all nodes share: computed once."""
+        for term in self.ranges.network.layers[number - 1].terms:
+            if term.aggregation.mixes:
+                if term.source == 0:
+                    return None
+                radius = self.ranges.radius[number] + 1
+                return SharedFunctionals(self.ranges, self.ranges.balls[radius], Mix(term, term.back(units)))
+        return None
+
+    # -- the output --------------------------------------------------------------------------------
+
+    def output(self, directions: Tensor) -> Tensor:
+        """The least ``w · z`` at the anchors, in the order of their ball: ``(A, C, width)`` to ``(A, C)``."""
+        ranges, ball = self.ranges, self.ranges.balls[0]
+        widths = [ranges.network.width_of(number) for number in ranges.network.readout]
+        each = directions.shape[1] * max(ranges.network.width_of(n) for n in range(1, len(ranges.network.layers) + 1))
+        chunks = torch.arange(len(ball.cells.row), device=directions.device).split(
+            max(1, MAX_VALUES // (each * len(self.rules)**2)))
+
+        def work(chunk: Tensor) -> Tensor:
+            cells = Cells(ball, chunk)
+            parts = directions[cells.row][:, None].split(widths, dim=-1)
+            omega: dict[int, Tensor] = {}
+            for number, part in zip(ranges.network.readout, parts, strict=True):
+                omega[number] = omega[number] + part if number in omega else part
+            interval = sum(ranges.interval_below(number, cells, part)[:, 0] for number, part in omega.items())
+            assert isinstance(interval, Tensor)
+            return best([interval, self._below(cells, omega)])
+
+        bound = torch.cat([recomputed(partial(work, chunk), len(chunks)) for chunk in chunks])
+        least = bound.new_full((len(ball.nodes), bound.shape[1]), torch.inf)
+        return least.scatter_reduce(0, ball.cells.row[:, None].expand_as(bound), bound, "amin")
+
+    def _below(self, cells: Cells, omega: Mapping[int, Tensor]) -> Tensor:
+        """The least ``Σ_l ω_l · h_l``: the last layer's lines by each rule are functionals of their own."""
+        last = max(omega)
+        slope, constant = self.ranges.lines_below(last, cells, self.rules, omega[last])
+        count, functionals = slope.shape[1], slope.shape[2]
+        others = {number: part.expand(-1, count, -1, -1).flatten(1, 2)[:, None] for number, part in omega.items()
+                  if number != last}
+        descent = descend(self.ranges, cells, self.rules, others, (last, slope.flatten(1, 2)[:, None]))
+        value = self._minimum(cells, descent, None).unflatten(1, (count, functionals))
+        return (value + constant).amax(dim=1)
+
+    # -- a functional at some cells ----------------------------------------------------------------
+
+    def _minimum(self, cells: Cells, descent: Descent, shared: SharedFunctionals | None) -> Tensor:
+        """The least value of what a functional comes down to, ``(E, M)``: the best over the rules of the node's own
+        lines."""
+        constant, mixes = descent
+        count, functionals = len(self.rules), constant.shape[2]
+        constant = constant.expand(len(cells.place), count, functionals)
+        if not mixes:
+            return constant.amax(dim=1)
+        main, ball = mixes[0], cells.ball
+        sets = TermSets.of_cells(ball, ball.by_count(main.term.aggregation.out, self.ranges.dtype), cells.place)
+        if main.term.source == 0:
+            terms = self._scaled(sets, main, leaf_values(self.ranges, sets, self._by_rule(mixes), main.term.aggregation))
+        else:
+            pairs = constant.new_zeros(len(sets.slot), count * functionals) if len(mixes) == 1 else leaf_values(
+                self.ranges, sets, self._by_rule(mixes[1:]), main.term.aggregation)
+            terms = self._neighbours(cells, sets, main, pairs.unflatten(1, (count, functionals)), shared)
+        value = sets.minima(terms)[0].unflatten(1, (count, functionals))
+        return (value + constant).amax(dim=1)
+
+    def _by_rule(self, mixes: list[Mix]) -> list[Mix]:
+        """The same with functionals by every rule, where they are the same for all."""
+        return [Mix(mix.term, mix.vector.expand(-1, len(self.rules), -1, -1)) for mix in mixes]
+
+    def _scaled(self, sets: TermSets, main: Mix, values: Tensor) -> Tensor:
+        return sets.ball.of_neighbours(main.term.aggregation.into, self.ranges.dtype).rows(sets.slot).least(values)
+
+    def _neighbours(self, cells: Cells, sets: TermSets, main: Mix, pairs: Tensor,
+                    shared: SharedFunctionals | None) -> Tensor:
+        """The terms of the neighbours at every slot of the cells, ``(slots, R M)``."""
+        _, count, functionals = pairs.shape
+        if main.vector.shape[1] == 1:
+            tables = pairs.flatten(1)
+        else:  # functionals by the rules of the node's own lines: any of the neighbours' rules may serve each
+            tables = pairs.flatten(1)[:, None].expand(-1, count, -1).flatten(1)
+        wider = self.ranges.balls[self._radius(cells.ball) + 1]
+        phi = shared.minima(cells, sets, tables) if shared is not None else own_minima(
+            self.ranges, cells, sets, wider, main, tables)
+        return phi if main.vector.shape[1] == 1 else phi.unflatten(1, (count, count * functionals))[:, 0]
+
+    def _radius(self, ball: Ball) -> int:
+        return next(radius for radius, other in enumerate(self.ranges.balls) if other is ball)

@@ -1,0 +1,179 @@
+"""Where the pre-activations of every layer can be, in every cell of the nodes that matter: layer by layer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.counts import Scale
+from certgcl.bounds.plan import LineSharing
+from certgcl.bounds.propagation.balls import Ball, balls_around
+from certgcl.bounds.propagation.chain import Cells, line_below, lowest
+from certgcl.bounds.propagation.term_sets import TermSets
+from certgcl.budget import AdmissibleDrops
+from certgcl.graph import Graph
+from certgcl.models.activations import SlopeRule
+from certgcl.models.network import GraphNetwork, Term, features_times
+
+
+@dataclass(frozen=True)
+class Settings:
+    """See :class:`certgcl.bounds.degree.Degree`."""
+
+    rules: tuple[SlopeRule, ...]
+    lines: LineSharing
+    resolution: int
+    hubs: int | None
+    functional: bool  # whether channels are bounded by functionals, or by the ranges below them alone
+
+
+class NetworkRanges:
+    """Ranges of all layers around some anchors, filled from the first layer on.
+
+    A layer is needed at the anchors, or as many hops around them as aggregations follow it: its *ball*.
+    """
+
+    def __init__(self, network: GraphNetwork, graph: Graph, drops: AdmissibleDrops, anchors: Tensor,
+                 settings: Settings) -> None:
+        self.network, self.graph, self.settings = network, graph, settings
+        self.dtype = network.dtype
+        self.radius = [0] * (len(network.layers) + 1)
+        for number in range(len(network.layers), 0, -1):
+            for term in network.layers[number - 1].terms:
+                self.radius[term.source] = max(self.radius[term.source], self.radius[number] + term.aggregation.mixes)
+        self.balls = balls_around(graph, drops, anchors, max(self.radius), settings.resolution, settings.lines)
+        self.bounds: dict[int, tuple[Tensor, Tensor]] = {}
+        self._outputs: dict[int, tuple[Tensor, Tensor]] = {}
+        self._by_node: dict[int, tuple[Tensor, Tensor]] = {}
+        self._projected: dict[int, Tensor] = {}
+
+    # -- what is known ----------------------------------------------------------------------------
+
+    @property
+    def widest(self) -> Ball:
+        return self.balls[-1]
+
+    def ball_of(self, layer: int) -> Ball:
+        return self.balls[self.radius[layer]]
+
+    def set(self, layer: int, lower: Tensor, upper: Tensor) -> None:
+        """The range of a layer's pre-activations, ``(cells, d)``."""
+        self.bounds[layer] = lower, upper
+        activation = self.network.layers[layer - 1].activation
+        low, high = (lower, upper) if activation is None else activation.interval(lower, upper)
+        self._outputs[layer] = (low + high) / 2, (high - low) / 2
+
+    def output(self, layer: int, cells: Tensor) -> tuple[Tensor, Tensor]:
+        """Middle and radius of a layer's outputs, in some cells of its ball."""
+        middle, radius = self._outputs[layer]
+        return middle[cells], radius[cells]
+
+    def node_range(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Middle and radius of a layer's outputs at the nodes of its ball, whatever their state."""
+        if layer not in self._by_node:
+            (middle, radius), cells = self._outputs[layer], self.ball_of(layer).cells
+            if len(cells.row) == len(self.ball_of(layer).nodes):
+                self._by_node[layer] = middle, radius
+            else:
+                low, high = (-_least_by_row(cells.row, -end, len(cells.start) - 1) if sign > 0 else
+                             _least_by_row(cells.row, end, len(cells.start) - 1)
+                             for sign, end in ((-1, middle - radius), (1, middle + radius)))
+                self._by_node[layer] = (low + high) / 2, (high - low) / 2
+        return self._by_node[layer]
+
+    def projected(self, term: Term) -> Tensor:
+        """``W' x`` of all nodes that matter, in the order of the widest ball."""
+        if id(term) not in self._projected:
+            self._projected[id(term)] = features_times(self.graph, term.weight, self.widest.nodes)
+        return self._projected[id(term)]
+
+    def features_of(self, term: Term, nodes: Tensor) -> Tensor:
+        return self.projected(term)[self.widest.place[nodes]]
+
+    def lines_below(self, layer: int, cells: Cells, rules: Sequence[SlopeRule], omega: Tensor) -> tuple[Tensor, Tensor]:
+        """``ω · h >= λ · p + c`` at some cells, by each rule."""
+        if self.network.layers[layer - 1].linear:
+            return omega, omega.new_zeros(())
+        activation, place = self.network.layers[layer - 1].activation, cells.states_in(self.ball_of(layer))
+        assert activation is not None
+        lower, upper = (end[place] for end in self.bounds[layer])
+        return line_below(omega, [activation.lines(lower, upper, rule) for rule in rules])
+
+    def interval_below(self, layer: int, cells: Cells, omega: Tensor) -> Tensor:
+        """The least ``ω · h`` by ranges, ``(E, R or 1, M)``."""
+        return lowest(omega, *self.output(layer, cells.states_in(self.ball_of(layer))))
+
+    def largest_product(self, layer: int, cells: Cells, omega: Tensor) -> Tensor:
+        """The largest ``|ω · h|`` by ranges."""
+        middle, radius = self.output(layer, cells.states_in(self.ball_of(layer)))
+        both = lowest(omega, middle, radius), lowest(-omega, middle, radius)
+        return torch.maximum(-both[0], -both[1])
+
+    # -- by ranges alone ---------------------------------------------------------------------------
+
+    def by_ranges(self, layer: int) -> tuple[Tensor, Tensor]:
+        """The range of a layer from those below it: the row lemma on every channel and on its negative."""
+        ball, total = self.ball_of(layer), None
+        for term in self.network.layers[layer - 1].terms:
+            both = self._local(term, ball) if not term.aggregation.mixes else self._aggregated(term, ball)
+            total = both if total is None else total + both
+        assert total is not None
+        lower, negative_upper = total.chunk(2, dim=1)
+        bias = self.network.layers[layer - 1].bias
+        return bias + lower, bias - negative_upper
+
+    def _values(self, term: Term) -> Tensor:
+        """The least ``v = W' h`` and the least ``-v``, in the cells of the source's ball (of features, at the nodes of
+        the widest), ``(…, 2 d)``."""
+        if term.source == 0:
+            values = self.projected(term)
+            return torch.cat([values, -values], dim=1)
+        middle, radius = self._outputs[term.source]
+        middle, radius = term.project(middle), term.project_sizes(radius)
+        return torch.cat([middle - radius, -middle - radius], dim=1)
+
+    def _at_cells(self, term: Term, ball: Ball, values: Tensor) -> Tensor:
+        """Values of the node itself, in all cells of a ball."""
+        if term.source == 0:
+            return values[self.widest.place[ball.nodes[ball.cells.row]]]
+        source = self.ball_of(term.source)
+        return values if source is ball else values[ball.cells_in(source)]
+
+    def _local(self, term: Term, ball: Ball) -> Tensor:
+        return self._at_cells(term, ball, self._values(term))
+
+    def _aggregated(self, term: Term, ball: Ball) -> Tensor:
+        values, aggregation = self._values(term), term.aggregation
+        if term.source == 0:
+            terms = ball.of_neighbours(aggregation.into, self.dtype).column.least(
+                values[self.widest.place[ball.neighbour]])
+        else:
+            terms = self._neighbour_terms(term, ball, values)
+        sets = TermSets.of_rows(ball, ball.by_count(aggregation.out, self.dtype), ball.cells)
+        own = ball.cells.extent(aggregation.own, self.dtype)
+        return sets.minima(terms)[0] + own.column.least(self._at_cells(term, ball, values))
+
+    def _neighbour_terms(self, term: Term, ball: Ball, values: Tensor) -> Tensor:
+        """The least ``in(n_k) v_k`` at every slot, over the states of k that a kept edge leaves in reach: all of them,
+        or all but the last, which is the full budget by itself."""
+        source = self.ball_of(term.source)
+        cells, rows = source.cells, source.place[ball.neighbour]
+        scaled = cells.extent(term.aggregation.into, self.dtype).column.least(values)
+        everywhere = _least_by_row(cells.row, scaled, len(source.nodes))
+        last = cells.start[1:] - 1
+        beyond = ball.reach < cells.first[last][rows]
+        if not bool(beyond.any()):
+            return everywhere[rows]
+        blocked = scaled.index_fill(0, last, torch.inf)
+        return torch.where(beyond[:, None], _least_by_row(cells.row, blocked, len(source.nodes))[rows],
+                           everywhere[rows])
+
+
+def _least_by_row(row: Tensor, values: Tensor, rows: int) -> Tensor:
+    """The least of all that belongs to each row."""
+    least = values.new_full((rows, values.shape[1]), torch.inf)
+    return least.scatter_reduce(0, row[:, None].expand_as(values), values, "amin")
+
+
+__all__ = ["NetworkRanges", "Scale", "Settings"]

@@ -1,0 +1,147 @@
+"""The row lemma: sums over the neighbours that are kept, at their least.
+
+    min_{first <= t <= last}  out(t) ( Σ_k g_k - top_t ) ,      top_t the sum of the t largest droppable g_k
+
+is a lower bound of ``out(n) Σ_{kept k} v_k`` for every ``v_k >= g_k``: with t edges lost exactly t droppable neighbours
+are gone, and taking t of them away lowers the sum by at most ``top_t``.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from certgcl.bounds import compiled
+from certgcl.bounds.plan import starts
+from certgcl.bounds.propagation.balls import Ball, States
+
+
+@dataclass(frozen=True, eq=False)
+class TermSets:
+    """Sets of terms, one after the other: each has a term for every slot of its row. *Items* ask for the minimum of a
+    set over some counts; the items of a set stand together.
+
+    Args:
+        row: of every set, ``(T,)``.
+        items: how many every set has, ``(T,)``.
+        first, last: the counts of every item, ``(I,)``.
+        place: where the result of every item goes, ``(I,)``.
+        out: the scale of the sum, by count; see :meth:`Ball.by_count`.
+    """
+
+    ball: Ball
+    row: Tensor
+    items: Tensor
+    first: Tensor
+    last: Tensor
+    place: Tensor
+    out: Tensor
+
+    @classmethod
+    def of_cells(cls, ball: Ball, out: Tensor, cells: Tensor | None = None) -> "TermSets":
+        """One set and one item for every cell, or for some."""
+        chosen = torch.arange(len(ball.cells.row), device=out.device) if cells is None else cells
+        return cls(ball, ball.cells.row[chosen], torch.ones_like(chosen), ball.cells.first[chosen],
+                   ball.cells.last[chosen], torch.arange(len(chosen), device=out.device), out)
+
+    @classmethod
+    def of_rows(cls, ball: Ball, out: Tensor, states: States) -> "TermSets":
+        """One set for every row, with an item for each of its states."""
+        rows = torch.arange(len(ball.nodes), device=out.device)
+        return cls(ball, rows, states.start.diff(), states.first, states.last,
+                   torch.arange(len(states.row), device=out.device), out)
+
+    @classmethod
+    def of_cases(cls, ball: Ball, out: Tensor) -> "TermSets":
+        """One set for every cell, with an item for each case in it."""
+        number = torch.zeros_like(ball.cells.row).index_add_(0, ball.cell_of_case, torch.ones_like(ball.cases.row))
+        return cls(ball, ball.cells.row, number, ball.cases.first, ball.cases.last,
+                   torch.arange(len(ball.cases.row), device=out.device), out)
+
+    @cached_property
+    def degree(self) -> Tensor:
+        return self.ball.degree[self.row]
+
+    @cached_property
+    def start(self) -> Tensor:
+        """Where the terms of every set begin, and the end."""
+        return starts(self.degree)
+
+    @cached_property
+    def slot(self) -> Tensor:
+        """The slot of the ball at every term."""
+        return consecutive(self.ball.rowptr[self.row], self.degree)
+
+    @cached_property
+    def owner(self) -> Tensor:
+        """The set of every term."""
+        return torch.repeat_interleave(torch.arange(len(self.row), device=self.row.device), self.degree)
+
+    @cached_property
+    def item_owner(self) -> Tensor:
+        """The set of every item."""
+        return torch.repeat_interleave(torch.arange(len(self.row), device=self.row.device), self.items)
+
+    def minima(self, terms: Tensor, *, following: bool = False) -> Tensor:
+        """The least values of all items, ``(1, items, M)``; with ``following`` also those with one more term dropped,
+        ``(2, items, M)``."""
+        if compiled.usable(terms.device):
+            from certgcl.bounds.compiled.minima import row_minima
+
+            return row_minima(self._lemma, terms, terms.new_empty(0, terms.shape[1]), following=following)
+        return self._by_torch(terms, 1 + following)
+
+    @cached_property
+    def _lemma(self) -> "object":
+        from certgcl.bounds.compiled.kernels.row_lemma import Rows, Terms
+        from certgcl.bounds.compiled.layout import Lemma, array
+
+        nothing = np.zeros(0, dtype=self.out.detach().numpy().dtype)
+        rows = Rows(*map(array, (self.start, self.ball.droppable[self.slot], self.degree, starts(self.items),
+                                 self.first, self.last, torch.ones_like(self.row),
+                                 self.ball.count_start[self.row], self.out, self.out, self.out)))
+        terms = Terms(array(self.start.new_empty(0) if not len(self.slot) else torch.arange(len(self.slot))),
+                      array(torch.zeros_like(self.row)), nothing, nothing, array(torch.zeros_like(self.place)),
+                      array(self.place), 1)
+        return Lemma(rows, (terms,), len(self.place), len(self.slot))
+
+    def _by_torch(self, terms: Tensor, shifts: int) -> Tensor:
+        """By sets of the same degree, whose terms are sorted together."""
+        found, places = [], []
+        first_item, item_set = starts(self.items), self.item_owner
+        inside = torch.empty_like(self.row)
+        for degree in torch.unique(self.degree).tolist():
+            sets = (self.degree == degree).nonzero()[:, 0]
+            inside[sets] = torch.arange(len(sets), device=sets.device)
+            index = self.start[sets, None] + torch.arange(degree, device=sets.device)
+            here = terms[index]  # (sets, degree, M)
+            droppable = self.ball.droppable[self.slot[index]][..., None]
+            total = here.sum(dim=1)
+            ordered = torch.where(droppable, here, -torch.inf).sort(dim=1, descending=True).values
+            lost = torch.where(ordered == -torch.inf, 0, ordered).cumsum(dim=1)
+            lost = torch.cat([torch.zeros_like(lost[:, :1]), lost], dim=1) if degree else torch.zeros_like(
+                total[:, None])
+            items = consecutive(first_item[sets], self.items[sets])
+            owner = inside[item_set[items]]
+            number = self.last[items] - self.first[items] + 1
+            entry = torch.repeat_interleave(torch.arange(len(items), device=items.device), number)
+            count = torch.arange(len(entry), device=entry.device) - starts(number)[entry] + self.first[items][entry]
+            scale = self.out[self.ball.count_start[self.row[item_set[items]]][entry] + count][:, None]
+            values = torch.stack([scale * (total[owner[entry]] - lost[owner[entry], (count + shift).clamp(max=degree)])
+                                  for shift in range(shifts)])
+            least = values.new_full((shifts, len(items), terms.shape[1]), torch.inf)
+            found.append(least.scatter_reduce(1, entry[None, :, None].expand_as(values), values, "amin"))
+            places.append(self.place[items])
+        result = terms.new_empty(shifts, len(self.place), terms.shape[1])
+        if not found:
+            return result
+        return torch.cat(found, dim=1).index_select(1, torch.argsort(torch.cat(places)))
+
+
+def consecutive(start: Tensor, number: Tensor) -> Tensor:
+    """``start, start + 1, …``, as many as asked for, one range after the other."""
+    end = starts(number)
+    place = torch.arange(int(end[-1]), device=start.device)
+    return place + torch.repeat_interleave(start - end[:-1], number)

@@ -1,0 +1,134 @@
+"""What a neighbour adds to the row of an anchor, at its least while their edge is kept.
+
+A *visit* is an anchor i in one of its cells, and a neighbour k. Let ``ω · h_k >= e + out(n_k) Σ_q in(n_q) C_q`` in a cell
+of k, with C_p the term of the parent i itself. In a case of k with counts t', by the row lemma without the parent,
+
+    line  =  max( lemma - out(n_k) g_p,  lemma with top_(t'+1) )  +  e  +  out(n_k) in(n_i) C_p ,
+    φ     =  min_cases  into(n_k) ( max( interval,  best line ) + pair ) ,
+
+where the second of the two holds if the edge can be dropped: either the parent is outside the t' largest terms, or the
+next one takes its place. ``pair`` is what else the anchor's functional has of k.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds import compiled
+from certgcl.bounds.counts import Scale
+from certgcl.bounds.extremes import best
+
+
+@dataclass(frozen=True, eq=False)
+class Visited:
+    """Rows k with their cases, and where their values stand; M values by each rule in a cell of a table.
+
+    Args:
+        case: the first case of every row, and the end, ``(R + 1,)``.
+        first: the least count of every case, ``(F,)``.
+        into, out: the scales of k in every case, as a neighbour and of its own sum, ``(F,)``.
+        item: the first result of the row lemma, ``(F,)``.
+        own: the constants and the interval, ``(F,)``.
+        step: how far it is from the parent's term in one case to that in the next, ``(R,)``.
+        lined: whether there are lines, ``(R,)``.
+    """
+
+    case: Tensor
+    first: Tensor
+    into: Scale
+    out: Scale
+    item: Tensor
+    own: Tensor
+    step: Tensor
+    lined: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Visits:
+    """For each of V visits.
+
+    Args:
+        rows: what is visited.
+        row: k, as a row of it.
+        parent: the scale of i as a neighbour of k, in its cell.
+        kept: the same in any state in which the edge is kept, as the terms g have it.
+        reach: how many edges k can lose.
+        droppable: whether the edge is.
+        leaf: the place of ``C_p`` in the first case of k.
+    """
+
+    rows: Visited
+    row: Tensor
+    parent: Scale
+    kept: Scale
+    reach: Tensor
+    droppable: Tensor
+    leaf: Tensor
+
+    def minima(self, rules: int, without: Tensor, following: Tensor, constant: Tensor, interval: Tensor, leaves: Tensor,
+               pairs: Tensor) -> Tensor:
+        """φ of every visit, ``(V, rules M)``, the best of the neighbour's rules in each.
+
+        Args:
+            without, following: of the row lemma, ``(items, rules M)``.
+            constant: e, ``(cells, rules M)``.
+            interval: ``(cells, M)``.
+            leaves: ``C``, not yet scaled, ``(terms, rules M)``.
+            pairs: ``(V, rules M)``.
+        """
+        tables = without, following, constant, interval, leaves, pairs
+        if compiled.usable(pairs.device):
+            from certgcl.bounds.compiled.minima import pair_values
+            from certgcl.bounds.compiled.workspace import Workspace
+
+            return pair_values(*self._compiled, rules, *tables, workspace=Workspace())
+        return self._by_torch(rules, *tables)
+
+    @cached_property
+    def _compiled(self) -> tuple[Any, Any]:
+        from certgcl.bounds.compiled.kernels import pair_minima
+        from certgcl.bounds.compiled.layout import array, both_ends
+
+        rows = self.rows
+        one, zero, number = torch.ones_like(self.kept.low), torch.zeros_like(self.row), torch.arange(len(self.row))
+        visits = pair_minima.Visits(*map(array, (self.row, *both_ends(self.parent), *both_ends(self.kept), one, one,
+                                                 self.reach, self.droppable, zero, self.leaf, number)))
+        return visits, pair_minima.Neighbours(*map(array, (
+            rows.case, rows.first, *both_ends(rows.into), *both_ends(rows.out), rows.item, rows.own, rows.step,
+            rows.lined)))
+
+    def _by_torch(self, rules: int, without: Tensor, following: Tensor, constant: Tensor, interval: Tensor,
+                  leaves: Tensor, pairs: Tensor) -> Tensor:
+        rows = self.rows
+        number = rows.case.diff()[self.row]
+        phi = torch.full_like(pairs, torch.inf)
+        for rank in range(int(number.max()) if len(number) else 0):
+            first_case = rows.case[self.row]
+            has = (number > rank) & (rows.first[(first_case + rank).clamp(max=len(rows.first) - 1)] <= self.reach)
+            chosen = has.nonzero()[:, 0]
+            if not len(chosen):
+                continue
+            case, row = first_case[chosen] + rank, self.row[chosen]
+            value = interval[rows.own[case]].unflatten(1, (1, -1)).expand(-1, rules, -1)
+            lined = rows.lined[row].nonzero()[:, 0]
+            if len(lined):
+                best_line = self._lines(rules, chosen[lined], case[lined], rank, without, following, constant, leaves)
+                value = value.index_copy(0, lined, best([value[lined], best_line[:, None].expand(-1, rules, -1)]))
+            total = rows.into.rows(case).least(value.flatten(1) + pairs[chosen])
+            phi = phi.index_copy(0, chosen, torch.minimum(phi[chosen], total))
+        return phi
+
+    def _lines(self, rules: int, visit: Tensor, case: Tensor, rank: int, without: Tensor, following: Tensor,
+               constant: Tensor, leaves: Tensor) -> Tensor:
+        """The best line of every visit, ``(visits, M)``."""
+        rows = self.rows
+        leaf = leaves[self.leaf[visit] + rank * rows.step[self.row[visit]]]
+        out, item = rows.out.rows(case), rows.item[case]
+        term = self.kept.rows(visit).least(leaf)
+        kept = without[item] - out.most(term)
+        kept = torch.where(self.droppable[visit, None], best([kept, following[item]]), kept)
+        lines = kept + constant[rows.own[case]] + out.times(self.parent.rows(visit)).least(leaf)
+        return lines.unflatten(1, (rules, -1)).amax(dim=1)
