@@ -1,7 +1,7 @@
 """``python -m verification.network_tightness``: how far ``degree`` is from the truth, for every kind of network.
 
-Random graphs of 4 to 6 nodes with up to 7 edges, budgets of ``ceil(0.4 d)`` edges at a node, the same with 3 in all, and
-all edges in turn; widths 4-5-5, Gaussian weights, biases shifted by 0.15 so that few ReLUs are dead, and random
+Random graphs of 4 to 6 nodes with up to 7 edges; budgets of ``ceil(0.4 d)`` edges at a node, the same with 3 in all,
+and all edges, in turn; widths 4-5-5, Gaussian weights, biases shifted by 0.15 so that few ReLUs are dead, and random
 directions. The last column is the most that is aimed at.
 """
 
@@ -61,7 +61,7 @@ def random_case(row: Row, random: np.random.Generator, number: int) -> NetworkCa
         graph = nx.gnp_random_graph(size, density, seed=seed)
         if 3 <= graph.number_of_edges() <= MAX_EDGES:
             break
-    case = network_case(graph, row.kind, row.depth, Builder(random, row.activation, shift=0.5))  # 0.3 z + 0.15 at scale
+    case = network_case(graph, row.kind, row.depth, Builder(random, row.activation, shift=0.15))
     share = [-(-2 * graph.degree[i] // 5) for i in range(size)]
     return case.with_budget(*((share, None), (share, 3), (None, None))[number % 3])
 

@@ -1,4 +1,4 @@
-"""Networks for the audit: every convolution, depth, part and activation, and Hypothesis strategies that combine them."""
+"""Networks for the audit: every convolution, depth, part and activation, and strategies that combine them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
