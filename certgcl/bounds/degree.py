@@ -19,10 +19,12 @@ from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.memory import values_for_channels
 from certgcl.bounds.plan import DropPlan, LineSharing
 from certgcl.bounds.problem import DropProblem, check_call, check_width
+from certgcl.bounds.propagation.method import bound_network
+from certgcl.bounds.propagation.ranges import Settings
 from certgcl.bounds.recompute import recomputed
 from certgcl.bounds.rows import Terms, case_minima, largest_gain, least_terms, ways_to_bound
 from certgcl.bounds.single_drop import least_over_single_drops
-from certgcl.bounds.two_layers import GCNWeights, two_layers, unsupported
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.errors import MethodError
 from certgcl.models.activations import SlopeRule, check_slopes
 from certgcl.models.network import GraphNetwork
@@ -82,7 +84,13 @@ class Degree:
         return self.lines or ("by-count" if check_width(hidden_channels) <= NARROW else "mixed")
 
     def supports(self, network: GraphNetwork) -> str | None:
-        return unsupported(network)
+        return None
+
+    def _settings(self, network: GraphNetwork) -> Settings:
+        """For a network of any depth, by its widest hidden layer."""
+        width = max(map(network.width_of, range(1, len(network.layers) + 1)))
+        return Settings(self.rules(width), self.line_sharing(width), self.resolution, self.hubs,
+                        self.preactivations == "functional")
 
     def line_resolution(self, hidden_channels: int) -> int:
         return 1 if self.line_sharing(hidden_channels) == "shared" else self.resolution
@@ -95,7 +103,9 @@ class Degree:
 
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)
-        weights = two_layers(network, self.name)
+        weights = GCNWeights.of(network)
+        if weights is None:
+            return bound_network(network, problem, directions, self._settings(network))
         width = weights.w1.shape[1]
         plan = problem.plan(weights.w1.dtype, self.resolution, self.line_sharing(width), self.hubs)
         steps, rules = _steps(plan), self.rules(width)
