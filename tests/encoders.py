@@ -10,7 +10,7 @@ from torch_geometric.nn import GCNConv
 
 from certgcl.errors import EncoderError
 from certgcl.graph import Graph
-from certgcl.models import GraphNetwork
+from certgcl.models import GraphNetwork, TwoPieceLinear
 from certgcl.reading import read_network
 from certgcl.reading.checks import some_views
 
@@ -65,6 +65,16 @@ def assert_reads(model: nn.Module, graph: Graph, tolerance: float = 1e-12, readi
         found = network.embed(view.to(dtype=network.dtype)).to(dtype)
         torch.testing.assert_close(found, output, rtol=tolerance, atol=tolerance)
     return network
+
+
+def slopes(network: GraphNetwork) -> list[list[float]]:
+    """Those of the layers' two-piece linear activations, in each channel; 1 where there is none."""
+    found = []
+    for layer in network.layers:
+        assert layer.activation is None or isinstance(layer.activation, TwoPieceLinear)
+        slope = 1.0 if layer.activation is None else layer.activation.slope
+        found.append((slope * torch.ones_like(layer.bias)).tolist())
+    return found
 
 
 def refusal(model: Any, graph: Graph, reading: Any = "traced") -> str:

@@ -39,16 +39,9 @@ def replaced() -> GCNEncoder:
     return encoder
 
 
-class Subclass(GCNEncoder):
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return -super().forward(x, edge_index)
-
-
 @pytest.mark.parametrize("encoder", [
-    lambda: with_layer(add_self_loops=False), lambda: with_layer(normalize=False), lambda: with_layer(aggr="mean"),
-    lambda: with_layer(improved=True), lambda: with_layer(cached=True), hooked, shadowed, replaced,
-    lambda: GCNEncoder(5, 4, 3, nn.Tanh()).double(),
-    lambda: Subclass(5, 4, 3).double(),
+    lambda: with_layer(normalize=False), lambda: with_layer(aggr="mean"), lambda: with_layer(cached=True), hooked,
+    shadowed, replaced, lambda: GCNEncoder(5, 4, 3, nn.Softsign()).double(),
 ])
 def test_what_is_not_certified_is_not_trained_on(encoder: Callable[[], GCNEncoder], graph: Graph) -> None:
     model, regularizer = encoder(), certgcl.CompactnessRegularizer(budget=1)

@@ -12,7 +12,7 @@ from torch_geometric.utils import add_self_loops
 from certgcl.encoder import ACTIVATIONS, GCNEncoder
 from certgcl.graph import Graph
 from certgcl.reading import read_network
-from tests.encoders import Layers, Net, assert_reads, identity, prepared, refusal
+from tests.encoders import Layers, Net, assert_reads, identity, prepared, refusal, slopes
 
 # -- what can be read ------------------------------------------------------------------------------
 
@@ -27,16 +27,15 @@ def test_reads_a_slope_per_channel(graph: Graph) -> None:
     model = prepared(GCNEncoder(5, 4, 3, nn.PReLU(4), nn.PReLU(3)))
     model.activation.weight.data = torch.tensor([-0.5, 0.0, 0.3, 2.0], dtype=torch.float64)
     model.out_activation.weight.data = torch.tensor([1.5, -1.0, 0.1], dtype=torch.float64)
-    weights = assert_reads(model, graph)
-    assert torch.equal(weights.slope1, model.activation.weight)
-    assert torch.equal(weights.slope2, model.out_activation.weight)
+    network = assert_reads(model, graph)
+    assert slopes(network) == [model.activation.weight.tolist(), model.out_activation.weight.tolist()]
 
 
 @pytest.mark.parametrize("options", [{}, {"act": "leaky_relu"}, {"act": "PReLU"}, {"act": None}, {"bias": False},
                                      {"dropout": 0.5}])
 def test_reads_a_pyg_gcn(options: dict[str, Any], either_graph: Graph) -> None:
-    weights = assert_reads(prepared(GCN(5, 4, num_layers=2, out_channels=3, **options)), either_graph)
-    assert (weights.slope2 == 1).all()
+    network = assert_reads(prepared(GCN(5, 4, num_layers=2, out_channels=3, **options)), either_graph)
+    assert slopes(network)[1] == [1.0] * 3
 
 
 @pytest.mark.parametrize(("activation", "slope"), [
@@ -48,16 +47,17 @@ def test_reads_activations_whatever_they_are_written_in(activation: Callable[[Te
                                                         graph: Graph) -> None:
     between = assert_reads(prepared(Net(between=activation)), graph)
     after = assert_reads(prepared(Net(after=activation)), graph)
-    assert between.slope1.tolist() == pytest.approx([slope] * 4)
-    assert after.slope2.tolist() == pytest.approx([slope] * 3)
-    assert after.slope1.tolist() == [0.0] * 4
+    assert slopes(between)[0] == pytest.approx([slope] * 4)
+    assert slopes(after)[1] == pytest.approx([slope] * 3)
+    assert slopes(after)[0] == [0.0] * 4
 
 
 def test_uses_the_order_of_calls_not_of_registration(graph: Graph) -> None:
     model = prepared(Net())
-    weights = read_network(model, graph)
-    assert torch.equal(weights.w1, model.first.lin.weight.T)
-    assert torch.equal(weights.w2, model.second.lin.weight.T)
+    network = read_network(model, graph)
+    assert torch.equal(network.layers[0].terms[0].weight, model.first.lin.weight.T)
+    assert torch.equal(network.layers[1].terms[0].weight, model.second.lin.weight.T)
+    assert [layer.name for layer in network.layers] == ["first", "second"]
 
 
 def test_reads_a_pyg_sequential(graph: Graph) -> None:
@@ -86,9 +86,8 @@ def test_reads_a_layer_that_is_used_twice(graph: Graph) -> None:
 
 
 def test_zero_bias_stands_for_none(graph: Graph) -> None:
-    weights = assert_reads(prepared(Net(bias=False)), graph)
-    assert weights.b1.tolist() == [0.0] * 4
-    assert weights.b2.tolist() == [0.0] * 3
+    network = assert_reads(prepared(Net(bias=False)), graph)
+    assert [layer.bias.tolist() for layer in network.layers] == [[0.0] * 4, [0.0] * 3]
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
@@ -106,9 +105,9 @@ def test_model_and_graph_may_differ_in_dtype(model_dtype: torch.dtype, graph_dty
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_reads_half_precision(dtype: torch.dtype, graph: Graph) -> None:
-    weights = read_network(GCNEncoder(5, 4, 3, "prelu").to(dtype), graph)
-    assert weights.w1.dtype == dtype
-    assert weights.slope1.tolist() == [0.25] * 4
+    network = read_network(GCNEncoder(5, 4, 3, "prelu").to(dtype), graph)
+    assert network.dtype == network.precision == dtype
+    assert slopes(network)[0] == [0.25] * 4
 
 
 def test_rounding_at_real_sizes_is_no_reason_to_refuse() -> None:
@@ -126,9 +125,9 @@ def test_cancellation_is_no_reason_to_refuse(graph: Graph) -> None:
     read_network(model, graph)
 
 
-def test_weights_are_returned_as_they_are(graph: Graph) -> None:
-    weights = read_network(GCNEncoder(5, 4, 3), graph)
-    assert read_network(weights, graph) is weights
+def test_networks_are_returned_as_they_are(graph: Graph) -> None:
+    network = read_network(GCNEncoder(5, 4, 3), graph)
+    assert read_network(network, graph) is network
 
 
 def test_weights_and_slopes_can_be_trained(graph: Graph) -> None:
@@ -141,8 +140,8 @@ def test_weights_and_slopes_can_be_trained(graph: Graph) -> None:
 
 def test_weights_have_no_history_without_grad_mode(graph: Graph) -> None:
     with torch.no_grad():
-        weights = read_network(GCNEncoder(5, 4, 3, "prelu"), graph)
-    assert all(tensor.grad_fn is None for _, tensor in weights.named_tensors())
+        network = read_network(GCNEncoder(5, 4, 3, "prelu"), graph)
+    assert all(tensor.grad_fn is None for _, tensor in network.named_tensors())
 
 
 # -- no side effects -------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from torch_geometric.nn import GCNConv
 from torch_geometric.utils import degree, dropout_edge
 
 from certgcl.graph import Graph
-from tests.encoders import assert_reads, prepared, refusal
+from tests.encoders import assert_reads, prepared, refusal, slopes
 
 
 class Two(nn.Module):
@@ -260,7 +260,7 @@ def test_a_malicious_module_is_refused(module: type[nn.Module], graph: Graph) ->
 
 
 def test_an_iterator_is_empty_the_second_time(graph: Graph) -> None:
-    assert assert_reads(prepared(TakesFromAnIteratorTwice()), graph).slope1.tolist() == [1.0] * 4
+    assert slopes(assert_reads(prepared(TakesFromAnIteratorTwice()), graph))[0] == [1.0] * 4
 
 
 # -- honest classes, changed instances -------------------------------------------------------------

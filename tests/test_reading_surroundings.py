@@ -21,7 +21,7 @@ from torch_geometric.nn.conv import gcn_conv
 
 from certgcl.encoder import GCNEncoder
 from certgcl.graph import Graph
-from tests.encoders import Net, assert_reads, prepared, refusal
+from tests.encoders import Net, assert_reads, prepared, refusal, slopes
 
 SOURCE = '''import torch
 from torch import nn
@@ -139,7 +139,7 @@ def test_a_file_edited_since_its_import_is_refused(old: str, new: str, written: 
     message = refusal(prepared(written.Net()), graph)
     assert "a source that is not what runs" in message
     assert 'reading="probed"' in message
-    assert "GCNEncoder.from_layers" in message
+    assert "certgcl.models.GraphNetwork" in message
 
 
 def test_a_file_that_is_gone_is_refused(written: Any, graph: Graph) -> None:
@@ -170,7 +170,7 @@ def test_a_source_that_lies_is_refused(graph: Graph) -> None:
 def test_lambdas_on_one_line_are_told_apart(graph: Graph) -> None:
     first, second = (lambda p: F.leaky_relu(p, 0.5)), (lambda p: F.leaky_relu(p, 0.25))
     weights = assert_reads(prepared(Net(between=first, after=second)), graph)
-    assert (weights.slope1.tolist(), weights.slope2.tolist()) == ([0.5] * 4, [0.25] * 3)
+    assert slopes(weights) == [[0.5] * 4, [0.25] * 3]
 
 
 def test_wrappers_are_refused_with_the_way_out(graph: Graph) -> None:

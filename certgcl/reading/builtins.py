@@ -11,9 +11,11 @@ from torch_geometric.typing import SparseTensor
 from certgcl.layers.formula import Place
 from certgcl.layers.lookup import MISSING, bases, class_attribute, is_class
 from certgcl.layers.modules import modules_in, store
+from certgcl.reading.activation_functions import absolute
+from certgcl.reading.arithmetic import added, values_of
 from certgcl.reading.attributes import attribute, unwrapped
 from certgcl.reading.iteration import MODULE_LISTS, SEQUENCES, iterate
-from certgcl.reading.known import Handler, absolute
+from certgcl.reading.known import Handler
 from certgcl.reading.refusals import refusal
 from certgcl.reading.values import Built, Opaque, Stream, Super, Symbol
 
@@ -68,6 +70,17 @@ def _tuple(tracer: "Tracer", place: Place, value: Any = ()) -> tuple[Any, ...]:
     return tuple(iterate(value, place))
 
 
+def _sum(tracer: "Tracer", place: Place, values: Any, start: Any = 0) -> Any:
+    """From the first value on, as the usual start of zero adds nothing."""
+    items = list(iterate(values, place))
+    if type(start) is not int or start != 0 or not items or any(type(item) is not Symbol for item in items):
+        raise refusal("a sum of something else than tensors of the run", place)
+    total = Symbol(values_of(items[0], place))
+    for item in items[1:]:
+        total = Symbol(added(values_of(total, place), values_of(item, place), 1.0, place))
+    return total
+
+
 def _isinstance(tracer: "Tracer", place: Place, value: Any, classes: Any) -> bool:
     classes = classes if type(classes) is tuple else (classes,)
     if type(value) is Symbol and all(cls is Tensor or cls in _NO_TENSORS for cls in classes):
@@ -103,5 +116,5 @@ BUILTINS: list[tuple[Callable[..., Any], Handler]] = [
     (builtins.len, _len), (builtins.range, _range), (builtins.zip, _zip), (builtins.enumerate, _enumerate),
     (builtins.reversed, _reversed), (builtins.list, _list), (builtins.tuple, _tuple),
     (builtins.isinstance, _isinstance), (builtins.hasattr, _hasattr), (builtins.getattr, _getattr),
-    (builtins.super, _super), (builtins.abs, absolute),
+    (builtins.super, _super), (builtins.abs, absolute), (builtins.sum, _sum),
 ]

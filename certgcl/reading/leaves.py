@@ -16,9 +16,10 @@ from certgcl.layers.site import Site
 from certgcl.layers.table import CONVOLUTIONS, DROPOUTS, PARTS
 from certgcl.layers.trusted import TRUSTED
 from certgcl.models.registry import OWN
+from certgcl.reading.activation_functions import activated, selu
 from certgcl.reading.arithmetic import values_of
 from certgcl.reading.attributes import attribute, unwrapped
-from certgcl.reading.known import activated, handle, on_what, selu
+from certgcl.reading.known import handle, on_what
 from certgcl.reading.refusals import ATTENTION, BUILD, LOGITS, NORMS, SCORES, refusal
 from certgcl.reading.refusals import CONVOLUTIONS as KNOWN
 from certgcl.reading.refusals import PARTS as RULE

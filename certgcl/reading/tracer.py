@@ -16,14 +16,14 @@ from certgcl.layers.formula import Edges, Features, Node, Place, Values, words
 from certgcl.layers.lookup import class_attribute, is_class
 from certgcl.layers.modules import is_module, named_modules
 from certgcl.layers.table import LEAVES
-from certgcl.layers.trusted import check_surroundings
 from certgcl.models.registry import OWN
+from certgcl.reading.activation_functions import activated
 from certgcl.reading.arithmetic import values_of
 from certgcl.reading.attributes import unwrapped
 from certgcl.reading.binding import bind
 from certgcl.reading.builtins import BUILTINS
 from certgcl.reading.frame import Frame
-from certgcl.reading.known import FUNCTIONS, METHODS, Handler, activated, handle, on_what
+from certgcl.reading.known import FUNCTIONS, METHODS, Handler, handle, on_what
 from certgcl.reading.leaves import call_module
 from certgcl.reading.refusals import BUILD, LOGITS, PARTS, READABLE, SCORES, refusal
 from certgcl.reading.source import source_of
@@ -143,9 +143,9 @@ def trace(model: nn.Module, features: int) -> tuple[Node, Tensor]:
     Sound because every value is either a symbol for a tensor of the run, which only functions that are known by their
     identity and modules that are known by their exact type may touch, or an object that the model already holds. The
     source that is followed is proved to be what runs, decisions that depend on a symbol are refused, and so are stores:
-    every run, on any graph, takes the same steps.
+    every run, on any graph, takes the same steps. That the functions and modules of torch and PyG are what they were is
+    for :func:`certgcl.layers.trusted.check_surroundings` to say first.
     """
-    check_surroundings()
     tracer, place = Tracer(model), Place("certgcl", 0, "model(x, edge_index)")
     output = tracer.call(model, [Symbol(Features(features)), Symbol(Edges())], {}, place)
     if type(output) is not Symbol:
