@@ -1,4 +1,4 @@
-"""Bounds of a two-layer GCN over a box of propagation matrices, computed by auto_LiRPA: a second opinion on certgcl.
+"""Bounds of networks over a box of propagation matrices, computed by auto_LiRPA: a second opinion on certgcl.
 
 Nothing here uses certgcl, so that no mistake of the one can hide in the other. Everything is float64.
 """
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from verification import lirpa_compat
+from verification.network_case import Array, PlainActivation, PlainLayer, PlainTerm
 
 auto_LiRPA = lirpa_compat.load()
 
@@ -84,6 +85,15 @@ def box(graph: nx.Graph, q: Sequence[int], total: int) -> Box:
     return Box(edges, torch.tensor(lower, dtype=torch.float64), torch.tensor(upper, dtype=torch.float64))
 
 
+def adjacency_box(graph: nx.Graph, q: Sequence[int], total: int) -> Box:
+    """The box around the adjacency matrix: an edge lies in [0, 1] if it can be dropped; self-loops are 0."""
+    edges = sorted((min(edge), max(edge)) for edge in graph.edges)
+    _, droppable = _tighten(edges, q, total)
+    loops = torch.zeros(graph.number_of_nodes(), dtype=torch.float64)
+    kept = torch.tensor([float(edge not in droppable) for edge in edges], dtype=torch.float64)
+    return Box(edges, torch.cat([kept, loops]), torch.cat([torch.ones_like(kept), loops]))
+
+
 def _tighten(edges: list[Edge], q: Sequence[int], total: int) -> tuple[list[int], set[Edge]]:
     """The budgets that can be used up, and the edges that can be dropped: those with budget left at both ends."""
     q = [min(budget, total) for budget in q]
@@ -105,8 +115,8 @@ class LayerBounds(NamedTuple):
     lower: Tensor  # shape: (nodes,)
 
 
-class LirpaGCN:
-    """``f_i = w_i · z_i`` with ``z = σ2(Â σ1(Â X W1 + b1) W2 + b2)``, to be bounded over a box of Â.
+class LirpaNetwork:
+    """``f_i = w_i · z_i`` of a network whose mixing is one matrix M, to be bounded over a box of M.
 
     Building it takes longer than IBP and CROWN together: build once, bound often.
 
@@ -114,41 +124,26 @@ class LirpaGCN:
     intervals no longer add up to the interval of σ.
 
     Args:
-        box: where Â lies.
+        box: where M lies, which is Â or an adjacency matrix.
         x: node features, shape (nodes, d0).
-        weight1: W1, shape (d0, d1).
-        bias1: b1, shape (d1,).
-        slope1: γ of σ1.
-        weight2: W2, shape (d1, d2).
-        bias2: b2, shape (d2,).
-        slope2: γ of σ2; None for no activation.
-        directions: w, shape (nodes, d2).
+        layers: with two-piece linear activations. A term that is not local is mixed by M, whatever it says.
+        readout: the numbers, from 1, of the layers whose outputs side by side are z.
+        directions: w, shape (nodes, width of z).
     """
 
-    def __init__(
-        self,
-        box: Box,
-        x: Tensor,
-        weight1: Tensor,
-        bias1: Tensor,
-        slope1: Slope,
-        weight2: Tensor,
-        bias2: Tensor,
-        slope2: Slope | None,
-        directions: Tensor,
-    ) -> None:
-        if x.shape[0] != box.nodes or directions.shape != (box.nodes, weight2.shape[1]):
+    def __init__(self, box: Box, x: Tensor, layers: Sequence[PlainLayer], readout: Sequence[int],
+                 directions: Tensor) -> None:
+        width = sum(layers[number - 1].width for number in readout)
+        if x.shape[0] != box.nodes or directions.shape != (box.nodes, width):
             raise ValueError(
-                f"features {tuple(x.shape)}, directions {tuple(directions.shape)}: a box of {box.nodes} nodes and W2 "
-                f"{tuple(weight2.shape)} need one row per node and directions as wide as W2. Check what goes with what."
+                f"features {tuple(x.shape)}, directions {tuple(directions.shape)}: a box of {box.nodes} nodes and "
+                f"embeddings of width {width} need one row per node and directions as wide. Check what goes with what."
             )
         self.box = box
-        y = x.double() @ weight1.double()
-        tensors = (tensor.detach().double() for tensor in (y, bias1, weight2, bias2, directions))
-        slopes = (_per_channel(slope1, weight1.shape[1]), _per_channel(slope2, weight2.shape[1]))
+        slopes = [_slope(layer) for layer in layers]
         self._monotone = all(((slope >= 0) & (slope <= 1)).all() for slope in slopes)
         with _float64_and_quiet():
-            network = _Network(box, *tensors, *slopes)
+            network = _Network(box, x.detach().double(), layers, slopes, readout, directions.detach().double())
             self._bounded = auto_LiRPA.BoundedModule(network, box.lower[None], OPTIONS)
             self._bounded.eval()  # in training mode it would differentiate by the weights as well
             region = auto_LiRPA.PerturbationLpNorm(x_L=box.lower[None], x_U=box.upper[None])
@@ -170,7 +165,7 @@ class LirpaGCN:
         if method not in get_args(Method):
             raise ValueError(f"method {method!r}: it must be one of {get_args(Method)}. Spell it like that.")
         if method == "IBP":
-            return self.layers().lower
+            return self._intervals()
         optimise = method == "CROWN-Optimized"
         if optimise:
             self._bounded.set_bound_opts({"optimize_bound_args": _optimiser(iterations)})
@@ -178,67 +173,127 @@ class LirpaGCN:
             lower, _ = self._bounded.compute_bounds((self._input,), method=method, bound_upper=False)
         return _finite(lower.detach()[0], method)
 
-    def layers(self) -> LayerBounds:
-        """Interval bounds of both pre-activations and of ``f``."""
+    def _intervals(self) -> Tensor:
         if not self._monotone:
             raise ValueError("a slope outside [0, 1]: IBP of auto_LiRPA 0.3 is not tight for it. Use CROWN.")
         with _float64_and_quiet(), torch.no_grad():
             lower, _ = self._bounded.compute_bounds((self._input,), method="IBP")
-        p1, p2 = self._linear["p1.weight"], self._linear["p2.weight"]
-        layers = (p.view(self.box.nodes, -1) for p in (p1.lower, p1.upper, p2.lower, p2.upper))
-        return LayerBounds(*layers, _finite(lower[0], "IBP"))
+        return _finite(lower[0], "IBP")
+
+
+class LirpaGCN(LirpaNetwork):
+    """``f_i = w_i · z_i`` with ``z = σ2(Â σ1(Â X W1 + b1) W2 + b2)``, to be bounded over a box of Â.
+
+    Args:
+        box: where Â lies.
+        x: node features, shape (nodes, d0).
+        weight1: W1, shape (d0, d1).
+        bias1: b1, shape (d1,).
+        slope1: γ of σ1.
+        weight2: W2, shape (d1, d2).
+        bias2: b2, shape (d2,).
+        slope2: γ of σ2; None for no activation.
+        directions: w, shape (nodes, d2).
+    """
+
+    def __init__(self, box: Box, x: Tensor, weight1: Tensor, bias1: Tensor, slope1: Slope, weight2: Tensor,
+                 bias2: Tensor, slope2: Slope | None, directions: Tensor) -> None:
+        layers = [PlainLayer((PlainTerm(source, _plain(weight), "symmetric"),), _plain(bias),
+                             None if slope is None else PlainActivation("two-piece linear", _plain(slope)))
+                  for source, (weight, bias, slope) in enumerate(((weight1, bias1, slope1), (weight2, bias2, slope2)))]
+        super().__init__(box, x, layers, (2,), directions)
+
+    def layers(self) -> LayerBounds:
+        """Interval bounds of both pre-activations and of ``f``."""
+        lower = self._intervals()
+        p1, p2 = (self._linear[f"layers.{number}.{name}.weight"] for number, name in ((0, "direct"), (1, "sums.0")))
+        return LayerBounds(*(p.view(self.box.nodes, -1) for p in (p1.lower, p1.upper, p2.lower, p2.upper)), lower)
 
 
 class _Network(nn.Module):
-    """``a -> (w_i · z_i)_i`` for the vector a of the variables of a box, in operations that auto_LiRPA 0.3 can bound.
+    """``a -> (w_i · z_i)_i`` for the vector a of a box's variables, in operations that auto_LiRPA 0.3 can bound."""
 
-    A term t = (i, j, k) says ``Â_ij = a_k``; an edge gives two terms, a self-loop one.
-    """
-
-    def __init__(
-        self,
-        box: Box,
-        y: Tensor,
-        bias1: Tensor,
-        weight2: Tensor,
-        bias2: Tensor,
-        directions: Tensor,
-        slope1: Tensor,
-        slope2: Tensor,
-    ) -> None:
+    def __init__(self, box: Box, x: Tensor, layers: Sequence[PlainLayer], slopes: list[Tensor],
+                 readout: Sequence[int], directions: Tensor) -> None:
         super().__init__()
-        terms = [(i, j, k) for k, (u, v) in enumerate(box.edges) for i, j in ((u, v), (v, u))]
-        terms += [(i, i, len(box.edges) + i) for i in range(box.nodes)]
-        i, j, k = torch.tensor(terms).T
-        t, node = torch.arange(len(terms)), torch.arange(box.nodes)
-        n, m, (d1, d2) = box.nodes, len(box.lower), weight2.shape
-
-        # p1_i = Σ_t a_k y_j + b1,  y = X W1
-        to_p1 = torch.zeros(n, d1, m)
-        to_p1[i, :, k] = y[j]
-        # v_t = σ1(p1_j) W2
-        to_v = torch.zeros(len(terms), d2, n, d1)
-        to_v[t, :, j, :] = weight2.T
-        # a_t = a_k, for each channel
-        to_a = torch.zeros(len(terms), d2, m)
-        to_a[t, :, k] = 1.0
-        # p2_i = Σ_t a_t v_t + b2
-        to_p2 = torch.zeros(n, d2, len(terms), d2)
-        to_p2[i, :, t, :] = torch.eye(d2)
-        # f_i = w_i · σ2(p2_i)
-        to_f = torch.zeros(n, n, d2)
-        to_f[node, node] = directions
-
-        self.p1 = _linear(to_p1.view(n * d1, m), bias1.repeat(n))
-        self.v = _AfterActivation(to_v.view(-1, n * d1), slope1.repeat(n))
-        self.a = _linear(to_a.view(-1, m))
-        self.p2 = _linear(to_p2.view(n * d2, -1), bias2.repeat(n))
-        self.f = _AfterActivation(to_f.view(n, n * d2), slope2.repeat(n))
+        n, node = box.nodes, torch.arange(box.nodes)
+        self.layers = nn.ModuleList(_Layer(box, x, layer, slopes) for layer in layers)
+        self.readout = [number - 1 for number in readout]
+        # f_i = Σ w_i · σ(p_i) over the layers read out
+        self.heads = nn.ModuleList()
+        for number, part in zip(self.readout, directions.split([layers[k].width for k in self.readout], dim=1),
+                                strict=True):
+            to_f = torch.zeros(n, n, part.shape[1])
+            to_f[node, node] = part
+            self.heads.append(_AfterActivation(to_f.view(n, -1), slopes[number].repeat(n)))
 
     def forward(self, a: Tensor) -> Tensor:
+        found: list[Tensor] = []
+        for layer in self.layers:
+            found.append(layer(a, found))
+        return _total([head(found[number]) for head, number in zip(self.heads, self.readout, strict=True)])
+
+
+class _Layer(nn.Module):
+    """The pre-activations p of a layer, all nodes one after the other, from a and those of earlier layers.
+
+    An entry t = (i, j, k) says ``M_ij = a_k``; an edge gives two entries, a self-loop one.
+    """
+
+    def __init__(self, box: Box, x: Tensor, layer: PlainLayer, slopes: list[Tensor]) -> None:
+        super().__init__()
+        entries = [(i, j, k) for k, (u, v) in enumerate(box.edges) for i, j in ((u, v), (v, u))]
+        entries += [(i, i, len(box.edges) + i) for i in range(box.nodes)]
+        i, j, k = torch.tensor(entries).T
+        t, n, m, d = torch.arange(len(entries)), box.nodes, len(box.lower), layer.width
+        constant = torch.from_numpy(layer.bias).repeat(n, 1)
+        to_p = torch.zeros(n, d, m)
+        self.sources: list[int] = []  # of what is mixed
+        self.local_sources: list[int] = []
+        self.copies, self.values, self.sums, self.locals = (nn.ModuleList() for _ in range(4))
+        for term in layer.terms:
+            weight, source = torch.from_numpy(term.matrix().copy()), term.source - 1
+            if source < 0:  # of the features, which are known: p_i += Σ_t a_k y_j, y = X W
+                y = x @ weight
+                if term.mixing == "local":
+                    constant = constant + y
+                else:
+                    to_p[i, :, k] += y[j]
+                continue
+            slope, width = slopes[source].repeat(n), len(weight)
+            if term.mixing == "local":  # p_i += σ(p_i) W
+                self.local_sources.append(source)
+                self.locals.append(_AfterActivation(torch.kron(torch.eye(n), weight.T.contiguous()), slope))
+                continue
+            # v_t = σ(p_j) W;  a_t = a_k, for each channel;  p_i += Σ_t a_t v_t
+            to_v, to_a = torch.zeros(len(entries), d, n, width), torch.zeros(len(entries), d, m)
+            to_v[t, :, j, :], to_a[t, :, k] = weight.T, 1.0
+            to_sum = torch.zeros(n, d, len(entries), d)
+            to_sum[i, :, t, :] = torch.eye(d)
+            self.sources.append(source)
+            self.values.append(_AfterActivation(to_v.view(-1, n * width), slope))
+            self.copies.append(_linear(to_a.view(-1, m)))
+            self.sums.append(_linear(to_sum.view(n * d, -1)))
+        mixed = any(term.source == 0 and term.mixing != "local" for term in layer.terms)
+        self.direct = _linear(to_p.view(n * d, m)) if mixed else None
+        first, *_ = (*([self.direct] if mixed else []), *self.sums, *(local.first for local in self.locals))
+        first.bias.data += constant.reshape(-1)
+
+    def forward(self, a: Tensor, found: list[Tensor]) -> Tensor:
+        parts = [] if self.direct is None else [self.direct(a)]
         # The order of the factors matters: 0.3 bounds x y above by y_U x + x_L y - x_L y_U, never by the other plane.
         # With x = a that is v_U a where an edge can be dropped (a_L = 0); with x = v most bounds are clearly looser.
-        return self.f(self.p2(self.a(a) * self.v(self.p1(a))))
+        for source, copy, values, total in zip(self.sources, self.copies, self.values, self.sums, strict=True):
+            parts.append(total(copy(a) * values(found[source])))
+        parts += [local(found[source]) for source, local in zip(self.local_sources, self.locals, strict=True)]
+        return _total(parts)
+
+
+def _total(parts: list[Tensor]) -> Tensor:
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
 
 
 class _AfterActivation(nn.Module):
@@ -253,6 +308,10 @@ class _AfterActivation(nn.Module):
         super().__init__()
         self.straight = _linear(weight * slope) if (slope != 0).any() else None
         self.bent = _linear(weight * (1 - slope)) if (slope != 1).any() else None
+
+    @property
+    def first(self) -> nn.Linear:
+        return self.bent if self.straight is None else self.straight
 
     def forward(self, p: Tensor) -> Tensor:
         if self.bent is None:
@@ -274,8 +333,16 @@ def _linear_nodes(bounded: nn.Module) -> list[nn.Module]:
     return [node for node in bounded.modules() if isinstance(node, auto_LiRPA.bound_ops.BoundLinear)]
 
 
-def _per_channel(slope: Slope | None, channels: int) -> Tensor:
-    return torch.as_tensor(1.0 if slope is None else slope, dtype=torch.float64).detach().expand(channels)
+def _slope(layer: PlainLayer) -> Tensor:
+    """γ of each channel."""
+    if layer.activation is not None and layer.activation.name != "two-piece linear":
+        raise ValueError(f"activation {layer.activation}: the bridge has two-piece linear ones only. Use another case.")
+    slope = 1.0 if layer.activation is None else layer.activation.parameter
+    return torch.as_tensor(slope, dtype=torch.float64).expand(layer.width)
+
+
+def _plain(value: Slope) -> Array:
+    return torch.as_tensor(value, dtype=torch.float64).detach().numpy()
 
 
 def _optimiser(iterations: int) -> dict[str, object]:

@@ -24,11 +24,15 @@ class UntriedVersionError(RuntimeError):
     """A version the repairs were not tried with. No ImportError: that would skip tests in silence."""
 
 
+class NotInstalledError(ModuleNotFoundError):
+    """There is no auto_LiRPA. Anything else that keeps it from being imported is another error."""
+
+
 def load() -> types.ModuleType:
     """Repair auto_LiRPA and import it; calling again changes nothing.
 
     Raises:
-        ModuleNotFoundError: auto_LiRPA is not installed.
+        NotInstalledError: auto_LiRPA is not installed.
         UntriedVersionError: auto_LiRPA or torch has a version the repairs were not tried with.
     """
     _check_versions()
@@ -49,7 +53,7 @@ def _check_versions() -> None:
     try:
         found = importlib.metadata.version("auto_LiRPA")
     except importlib.metadata.PackageNotFoundError:
-        raise ModuleNotFoundError("auto_LiRPA is not installed: pip install --no-deps auto_LiRPA==0.3") from None
+        raise NotInstalledError("auto_LiRPA is not installed: pip install --no-deps auto_LiRPA==0.3") from None
     if found != TRIED_LIRPA:
         raise UntriedVersionError(
             f"auto_LiRPA {found}: the repairs were tried with {TRIED_LIRPA} only. "

@@ -73,8 +73,7 @@ def differentiable_bound(case: NetworkCase, method: str, network: GraphNetwork) 
 
 
 def network_tolerance(case: NetworkCase) -> Tensor:
-    """How far rounding alone can lift a computed bound above a computed minimum, as :func:`verification.audit.tolerance`
-    says, ``(n,)``."""
+    """How far rounding alone can lift a computed bound above a computed minimum, as for two layers, ``(n,)``."""
     return torch.from_numpy(1e-13 * magnitude(case) + 1e-300)
 
 

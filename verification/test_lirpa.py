@@ -2,17 +2,23 @@
 
 import importlib.metadata
 import itertools
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import networkx as nx
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from verification import lirpa_compat
+from verification.lirpa_bridge import REQUIRED, lirpa_bridge
+from verification.network_case import NetworkCase, PlainActivation
+from verification.network_oracle import activate
+from verification.networks import Builder, network_case
 
-# Skips if auto_LiRPA is not installed; a version that was not tried is an error.
-lirpa = pytest.importorskip("verification.lirpa")
+lirpa = lirpa_bridge()
 
 METHODS = ("IBP", "CROWN", "CROWN-Optimized")
 GRAPHS = {
@@ -302,3 +308,95 @@ def test_missing_auto_lirpa_is_a_missing_module(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", version)
     with pytest.raises(ModuleNotFoundError, match="not installed"):
         lirpa_compat.load()
+
+
+# -- networks of any depth -------------------------------------------------------------------------
+
+NETWORKS = {"GCN": (1, 2, 3), "SAGE sum": (1, 2), "GIN": (1, 2), "GCN + residual": (3,),
+            "GCN, jumping knowledge (cat)": (2,), "GCN + BatchNorm after activations": (2,)}
+
+
+def network(kind: str, depth: int, graph: nx.Graph | None = None, seed: int = 0) -> NetworkCase:
+    """Half of the edges may be dropped at each node."""
+    graph = nx.lollipop_graph(3, 2) if graph is None else graph
+    builder = Builder(np.random.default_rng(seed), PlainActivation("two-piece linear", 0.1), width=3, features=2)
+    return network_case(graph, kind, depth, builder).with_budget([-(-d // 2) for _, d in graph.degree])
+
+
+def network_box(case: NetworkCase) -> "lirpa.Box":
+    mixed = {term.mixing for layer in case.layers for term in layer.terms} - {"local"}
+    make = lirpa.adjacency_box if mixed == {"sum"} else lirpa.box
+    return make(case.graph, case.node_budgets(), case.graph_budget())
+
+
+def network_value(case: NetworkCase, matrix: np.ndarray) -> np.ndarray:
+    """``w_i · z_i`` by dense products with a given mixing matrix."""
+    outputs = [case.x]
+    for layer in case.layers:
+        p = sum((outputs[term.source] if term.mixing == "local" else matrix @ outputs[term.source]) @ term.matrix()
+                for term in layer.terms) + layer.bias
+        outputs.append(activate(p, layer.activation))
+    return (np.concatenate([outputs[number] for number in case.readout], axis=1) * case.directions).sum(axis=1)
+
+
+networks = pytest.mark.parametrize(("kind", "depth"), [(kind, depth) for kind, depths in NETWORKS.items()
+                                                       for depth in depths])
+
+
+@networks
+def test_bounds_of_a_network_hold_on_its_box(kind: str, depth: int) -> None:
+    case = network(kind, depth)
+    box = network_box(case)
+    bounded = lirpa.LirpaNetwork(box, torch.from_numpy(case.x), case.layers, case.readout,
+                                 torch.from_numpy(case.directions))
+    generator, least = torch.Generator().manual_seed(0), np.full(case.nodes, np.inf)
+    for number in range(200):
+        share = torch.rand(box.lower.shape, generator=generator, dtype=torch.float64)
+        point = box.lower + (share.round() if number % 2 else share) * (box.upper - box.lower)
+        value = network_value(case, box.matrix(point).numpy())
+        if number < 3:
+            np.testing.assert_allclose(bounded(point).numpy(), value, rtol=1e-10, atol=1e-10)
+        least = np.minimum(least, value)
+    for method in METHODS:
+        assert (bounded.lower(method, iterations=4).numpy() <= least + ROUNDING).all(), method
+
+
+def test_the_box_of_adjacency_matrices_holds_every_admissible_one() -> None:
+    graph = nx.path_graph(4)
+    box = lirpa.adjacency_box(graph, [0, 2, 5, 1], total=9)
+    assert box.edges == [(0, 1), (1, 2), (2, 3)]
+    assert box.lower.tolist() == [1, 0, 0, 0, 0, 0, 0]
+    assert box.upper.tolist() == [1, 1, 1, 0, 0, 0, 0]
+
+
+def test_other_activations_are_refused() -> None:
+    case = network("GCN", 2)
+    layers = [replace(layer, activation=PlainActivation("tanh")) for layer in case.layers]
+    with pytest.raises(ValueError, match="two-piece"):
+        lirpa.LirpaNetwork(network_box(case), torch.from_numpy(case.x), layers, (2,), torch.from_numpy(case.directions))
+
+
+# -- missing, or broken ----------------------------------------------------------------------------
+
+@pytest.fixture
+def not_imported(monkeypatch):
+    monkeypatch.delitem(sys.modules, "verification.lirpa")
+
+
+def test_an_auto_lirpa_that_cannot_be_imported_is_an_error(monkeypatch, not_imported):
+    monkeypatch.setitem(sys.modules, "auto_LiRPA", None)  # as where a package that it needs is missing
+    monkeypatch.delenv(REQUIRED, raising=False)
+    with pytest.raises(ModuleNotFoundError):
+        lirpa_bridge()
+
+
+@pytest.mark.parametrize(("required", "outcome"), [("", pytest.skip.Exception),
+                                                   ("required", lirpa_compat.NotInstalledError)])
+def test_a_missing_auto_lirpa_is_an_error_where_it_is_required(monkeypatch, not_imported, required, outcome):
+    def version(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setenv(REQUIRED, required)
+    with pytest.raises(outcome):
+        lirpa_bridge()
