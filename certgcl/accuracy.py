@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from certgcl.arithmetic import undisturbed
+from certgcl.attacks import Search, SearchSpace
 from certgcl.bounds import BoundMethod, DropProblem
 from certgcl.bounds.rounding import Sizes
-from certgcl.bounds.two_layers import GCNWeights
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.classifier import LinearClassifier, read_classifier
 from certgcl.compactness import linear_bounds
@@ -21,8 +21,8 @@ from certgcl.models.network import GraphNetwork
 from certgcl.out_of_memory import told_when_out_of_memory
 from certgcl.question import check_anchors
 from certgcl.reading import ModelLike, Reading, read_network
-from certgcl.search import ReceptiveField, Search
 from certgcl.values import INTEGERS, flag, items, shown
+from certgcl.without import DropEvaluation
 from certgcl.words import percent
 
 _RULE = "there is one integer or string class for each of {} nodes"
@@ -160,14 +160,12 @@ def _lowest(network: GraphNetwork, graph: Graph, drops: AdmissibleDrops, anchors
 
     The given ``embeddings``, which no drop leads to, where a node is too large to be searched.
     """
-    weights = GCNWeights.of(network)
-    around = [] if weights is None else [ReceptiveField.around(graph, drops, weights, anchor)
-                                         for anchor in anchors.tolist()]
+    space, evaluation = SearchSpace(network, graph, drops), DropEvaluation.of(network, graph)
+    around = map(space.field, anchors.tolist())
     fields = {place: field for place, field in enumerate(around) if field is not None}
-    dropped = Search()(list(fields.values()), drops, directions[list(fields)])
-    reached = embeddings.clone()
+    dropped, reached = Search()(space, list(fields.values()), directions[list(fields)]), embeddings.clone()
     for (place, field), edges in zip(fields.items(), dropped, strict=True):
-        reached[place] = field.embeddings(edges[None])[0]
+        reached[place] = evaluation.embedding(field.anchor, space.edges(field, edges))
     return reached
 
 

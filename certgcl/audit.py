@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from certgcl.arithmetic import undisturbed
+from certgcl.attacks import Search, SearchSpace
 from certgcl.bounds import BoundMethod
-from certgcl.bounds.two_layers import GCNWeights
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.certificate import Certificate
 from certgcl.compactness import node_compactness
@@ -19,7 +19,6 @@ from certgcl.out_of_memory import told_when_out_of_memory
 from certgcl.randomness import generator_on
 from certgcl.reading import ModelLike, Reading, read_network
 from certgcl.running import Runner
-from certgcl.search import ReceptiveField, greedy_drop
 from certgcl.values import callback, whole
 from certgcl.values import seed as checked_seed
 
@@ -106,7 +105,7 @@ def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: st
     """Certify nodes, then look for views that break the certificate.
 
     Every other sampled view drops as much as fits everywhere, the others exactly the budget of one anchor around it.
-    Searched views drop what lowers the value of one anchor most (:func:`certgcl.search.greedy_drop`), by the weights
+    Searched views drop what lowers the value of one anchor most (:class:`certgcl.attacks.Search`), by the weights
     that were read out of the model. The model itself, in its own precision, is run on each view as a whole and on the
     graph as it is, and all anchors are checked in it: so a model that was misread shows, too. Where ``model`` is
     weights alone, they are run. No violation is no proof; one is a counterexample.
@@ -131,9 +130,9 @@ def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: st
     graph = Graph.of(graph).private()
     budget = EdgeDropBudget.of(budgets)
     read = read_network(model, graph, reading, budgets=budget)
-    runner, weights = Runner.of(model, read, graph), GCNWeights.of(read.to(torch.float64))
+    runner, space = Runner.of(model, read, graph), SearchSpace(read.to(torch.float64), graph, budget.on(graph))
     certificate = node_compactness(read, graph, budget, method=method, nodes=nodes)
-    views = _Views(graph, budget.on(graph), weights, certificate, generator_on(graph.col.device, seed))
+    views = _Views(space, certificate, generator_on(graph.col.device, seed))
     lowest, searched = _values(runner, graph, certificate), []
     for done, (view, position) in enumerate(views.drawn(samples, searches), start=1):
         lowest = lowest.minimum(_values(runner, view, certificate))
@@ -153,11 +152,17 @@ def _values(runner: Runner, view: Graph, certificate: Certificate) -> Tensor:
 class _Views:
     """The views of an audit."""
 
-    graph: Graph
-    drops: AdmissibleDrops
-    weights: GCNWeights | None
+    space: SearchSpace
     certificate: Certificate
     generator: torch.Generator
+
+    @property
+    def graph(self) -> Graph:
+        return self.space.graph
+
+    @property
+    def drops(self) -> AdmissibleDrops:
+        return self.space.drops
 
     def drawn(self, samples: int, searches: int) -> Iterator[tuple[Graph, int | None]]:
         """Sampled views, then searched ones with the position of the anchor they are for."""
@@ -185,12 +190,11 @@ class _Views:
         return self._without(self.graph.edge_index[:, chosen])
 
     def _searched(self, position: int) -> Graph | None:
-        field = None if self.weights is None else ReceptiveField.around(
-            self.graph, self.drops, self.weights, int(self.certificate.nodes[position]))
+        field = self.space.field(int(self.certificate.nodes[position]))
         if field is None:
             return None
-        dropped = greedy_drop(field, self.drops, self.certificate.directions[position])
-        return self._without(self.graph.edge_index[:, field.slots[dropped]])
+        dropped, = Search(restarts=0)(self.space, [field], self.certificate.directions[position, None])
+        return self._without(self.space.edges(field, dropped))
 
     def _without(self, edges: Tensor) -> Graph:
         n, (row, col) = self.graph.num_nodes, self.graph.edge_index

@@ -1,20 +1,15 @@
 """The two-layer GCN encoder, as a trainable module."""
 
-import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
-from certgcl.bounds.two_layers import GCNWeights
 from certgcl.errors import EncoderError
-from certgcl.layers.activations import slope_of
-from certgcl.layers.gcn import gcn_parameters
-from certgcl.layers.lookup import instance_dict
-from certgcl.layers.modules import check_call, check_unshadowed
 from certgcl.layers.trusted import TRUSTED, check_surroundings
-from certgcl.models.aggregations import SymmetricNorm
-from certgcl.models.network import GraphNetwork, Layer, Term
-from certgcl.models.two_piece import TwoPieceLinear
+from certgcl.models.network import GraphNetwork
 from certgcl.randomness import Drawing, generator_on
+from certgcl.reading.assembling import assemble
+from certgcl.reading.checks import check_module
+from certgcl.reading.tracer import trace
 from certgcl.values import WIDEST, shown, whole
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "leaky_relu": nn.LeakyReLU, "prelu": nn.PReLU,
@@ -82,34 +77,11 @@ class GCNEncoder(nn.Module):
         return encoder
 
     def network(self) -> GraphNetwork:
-        """The encoder as a network with its gradients, without a run of it.
-
-        Its layers and activations are checked as :func:`certgcl.read_network` checks them: what is returned is what
-        ``forward`` computes, or an ``EncoderError``.
-        """
+        """The encoder as a network with its gradients, read by its program as :func:`certgcl.read_network` does; it is
+        not run."""
         check_surroundings()
-        check_call(self, "encoder")
-        check_unshadowed(self, "encoder")
-        if type(self) is not GCNEncoder and type(self).forward is not GCNEncoder.forward:
-            raise EncoderError(f"a {type(self).__name__} with a forward of its own",
-                               "the network must be what forward computes",
-                               "Use certgcl.read_network(model, graph)")
-        return GraphNetwork((self._layer(1, "conv1", "activation"), self._layer(2, "conv2", "out_activation")),
-                            reading="traced")
-
-    def weights(self) -> GCNWeights:
-        return GCNWeights.of(self.network())
-
-    def _layer(self, number: int, conv: str, activation: str) -> Layer:
-        parts = instance_dict(self)["_modules"]
-        weight, bias = gcn_parameters(parts[conv], conv)
-        slope = slope_of(parts[activation], activation)
-        if isinstance(slope, Tensor) and slope.shape not in ((), bias.shape):
-            raise EncoderError(f"{activation} with {slope.numel()} slopes",
-                               f"{len(bias)} channels need 1 or {len(bias)}", f"Use nn.PReLU({len(bias)})")
-        linear = not isinstance(slope, Tensor) and slope == 1
-        return Layer((Term(number - 1, weight, SymmetricNorm()),), bias,
-                     None if linear else TwoPieceLinear(torch.as_tensor(slope).to(bias)), conv)
+        check_module(self)
+        return assemble(*trace(self, self.conv1.lin.weight.shape[1]))
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         hidden = self.activation(self.conv1(x, edge_index))

@@ -12,11 +12,11 @@ from toys import admissible_sets, random_graph, run_in, toy_graph, toy_network, 
 import certgcl
 from certgcl import audit as audits
 from certgcl import question
+from certgcl.attacks import field as receptive
 from certgcl.audit import AuditReport, audit
 from certgcl.bounds import METHODS, Degree, DropProblem, get_method
 from certgcl.errors import EncoderError, InputError
 from certgcl.models import GraphNetwork, gcn_network
-from certgcl.search import field as receptive
 
 GRAPH, WEIGHTS = random_graph(nodes=30, density=0.1), toy_network()
 

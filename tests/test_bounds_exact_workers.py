@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from toys import drop_problem, random_graph, random_tensor, toy_network
+from toys import drop_problem, gcn_weights, random_graph, random_tensor, toy_network
 
 from certgcl.bounds import BranchAndBound, Degree, DropProblem
 from certgcl.bounds.exact import Brackets
@@ -77,7 +77,7 @@ def test_fewer_branches_give_wider_brackets(alone: Brackets) -> None:
 
 def test_an_anchor_that_sees_too_much_keeps_its_bound_and_clean_value(alone: Brackets,
                                                                        monkeypatch: pytest.MonkeyPatch) -> None:
-    fields = [ReceptiveField.around(GRAPH, problem().drops, WEIGHTS, anchor) for anchor in range(9)]
+    fields = [ReceptiveField.around(GRAPH, problem().drops, gcn_weights(WEIGHTS), anchor) for anchor in range(9)]
     sizes = sorted(field.adjacency.numel() for field in fields if field is not None)
     monkeypatch.setattr("certgcl.search.field.LARGEST_FIELD", sizes[4])
     seen: list[tuple[int, int]] = []

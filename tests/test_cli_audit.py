@@ -58,7 +58,7 @@ def test_a_run_whose_two_encoders_differ_is_refused(run_folder: Path) -> None:
     WEIGHTS.save(run_folder / "encoder.npz")
     refused = run("audit", "--run", str(run_folder), "--budget", "1")
     assert refused.exit_code == 1
-    assert "with another w1 in encoder.npz than in method.pt" in plain(refused.stderr)
+    assert "with other weights in encoder.npz" in plain(refused.stderr)
 
 
 def test_many_nodes_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,7 @@ def test_a_certificate_that_no_command_makes_is_made_again_in_python(folder: Pat
 def test_a_certificate_of_other_directions_is_not_taken_for_compactness(folder: Path, tmp_path: Path) -> None:
     target, margins = folder / "a <b>run</b>", tmp_path / "margins.npz"
     model, graph = certgcl.GraphNetwork.load(target / "encoder.npz"), certgcl.load_dataset("karate")
-    directions = torch.ones(34, model.w2.shape[1], dtype=torch.float64)
+    directions = torch.ones(34, model.width, dtype=torch.float64)
     certgcl.linear_bounds(model, graph, 2, directions).save(margins)
     json_of("report", str(margins), "--graph", str(folder / "graph.pt"), "--weights", str(target / "encoder.npz"),
             "--sample", "0")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from torch import Tensor
 from torch_geometric.data import Data
-from toys import random_graph, toy_network
+from toys import gcn_weights, random_graph, toy_network
 
 from certgcl import EdgeDropBudget, GCNEncoder, Graph, certify_shards, linear_bounds, merge_shards, node_compactness
 from certgcl.bounds import METHODS, DropProblem
@@ -179,7 +179,7 @@ def test_a_problem_is_about_the_drops_and_anchors_it_was_made_with() -> None:
 
 
 def test_the_features_of_a_problem_are_those_of_its_graph() -> None:
-    graph, weights = graph_of(0, features(0)), toy_network(40)
+    graph, weights = graph_of(0, features(0)), gcn_weights(toy_network(40))
     problem = DropProblem(graph, EdgeDropBudget(local=1).on(graph), torch.arange(5))
     before = problem.projected(weights)
     graph.x.mul_(-3)
