@@ -12,7 +12,7 @@ from certgcl.errors import EncoderError
 from certgcl.graph import Graph
 from certgcl.models import GraphNetwork, TwoPieceLinear
 from certgcl.reading import read_network
-from certgcl.reading.checks import some_views
+from certgcl.reading.checks import output_of, some_views
 
 
 def identity(x: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ def assert_reads(model: nn.Module, graph: Graph, tolerance: float = 1e-12, readi
     dtype = next(model.parameters()).dtype
     assert network.precision == dtype
     for view in some_views(graph):
-        output = model(view.x.to(dtype), view.edge_index)
+        output = output_of(model, view.to(dtype=dtype))
         found = network.embed(view.to(dtype=network.dtype)).to(dtype)
         torch.testing.assert_close(found, output, rtol=tolerance, atol=tolerance)
     return network

@@ -5,7 +5,20 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch_geometric.nn import GAT, GCN, GATConv, GCNConv, SAGEConv
+from torch_geometric.nn import (
+    GAT,
+    GCN,
+    ChebConv,
+    GATConv,
+    GATv2Conv,
+    GCNConv,
+    GINConv,
+    GraphConv,
+    SAGEConv,
+    SGConv,
+    TransformerConv,
+)
+from torch_geometric.utils import add_self_loops
 
 from certgcl.encoder import GCNEncoder
 from certgcl.graph import Graph
@@ -21,31 +34,40 @@ def test_refuses_what_is_no_module(model: Any, graph: Graph) -> None:
 
 
 @pytest.mark.parametrize(("model", "message"), [
-    (nn.Linear(5, 3), "Linear with no message passing and no GCNConv"),
-    (GAT(5, 4, 2, 3), "GAT with GATConv and no GCNConv"),
-    (GCNConv(5, 3), "1 GCNConv call"),
-    (GCN(5, 4, num_layers=3, out_channels=3), "3 GCNConv call(s) in forward: convs.0, convs.1, convs.2"),
+    (Layers(lambda net, x, e: net.a(x).relu(), a=nn.Linear(5, 3)), "a model without message passing"),
+    (Layers(lambda net, x, e: e, a=nn.Linear(5, 3)), "uses no weights"),
+    (Layers(lambda net, x, e: [net.a(x, e), e][1], a=GCNConv(5, 3)), "edge_index as output"),
+    (GAT(5, 4, 2, 3), "convs.0 (GATConv) in the model at basic_gnn.py"),
 ])
-def test_refuses_another_number_of_layers(model: nn.Module, message: str, graph: Graph) -> None:
+def test_refuses_what_is_no_network_over_the_edges(model: nn.Module, message: str, graph: Graph) -> None:
     assert message in refusal(prepared(model), graph)
 
 
-@pytest.mark.parametrize("layer", [GATConv(4, 4), SAGEConv(4, 4)])
-def test_refuses_other_message_passing(layer: nn.Module, graph: Graph) -> None:
+@pytest.mark.parametrize("layer", [GATConv(4, 4), GATv2Conv(4, 4), TransformerConv(4, 4)])
+def test_refuses_attention_by_name(layer: nn.Module, graph: Graph) -> None:
     model = Layers(lambda net, x, e: net.c(net.b(net.a(x, e), e).relu(), e), a=GCNConv(5, 4), b=layer, c=GCNConv(4, 3))
     message = refusal(prepared(model), graph)
     assert f"b ({type(layer).__name__}) in the model" in message
-    assert "GCNConv must be its only message passing" in message
+    assert "weights depend on the features" in message
+    assert "GCNConv, SAGEConv, GraphConv, GINConv, SGConv and APPNP" in message
 
 
-@pytest.mark.parametrize(("settings", "found"), [
-    ({"improved": True}, "improved=True"), ({"normalize": False}, "normalize=False"),
-    ({"add_self_loops": False}, "add_self_loops=False"), ({"cached": True}, "cached=True"),
-    ({"aggr": "mean"}, "aggr='mean'"), ({"flow": "target_to_source"}, "flow='target_to_source'"),
+def test_refuses_other_message_passing(graph: Graph) -> None:
+    model = Layers(lambda net, x, e: net.b(net.a(x, e), e), a=GCNConv(5, 4), b=ChebConv(4, 3, 2))
+    assert "b (ChebConv) in the model" in refusal(prepared(model), graph)
+
+
+@pytest.mark.parametrize(("layer", "found"), [
+    (GCNConv(5, 3, normalize=False), "normalize=False"), (GCNConv(5, 3, cached=True), "cached=True"),
+    (GCNConv(5, 3, aggr="mean"), "aggr='mean'"), (GCNConv(5, 3, flow="target_to_source"), "flow='target_to_source'"),
+    (SAGEConv(5, 3, aggr="max"), "aggr='max'"), (SAGEConv(5, 3, normalize=True), "normalize=True"),
+    (SAGEConv(5, 3, project=True), "project=True"), (GraphConv(5, 3, aggr="max"), "aggr='max'"),
+    (GINConv(nn.Linear(5, 3), aggr="mean"), "aggr='mean'"), (SGConv(5, 3, cached=True), "cached=True"),
+    (SGConv(5, 3, K=0), "K=0"), (GCNConv(5, 3, decomposed_layers=2), "_decomposed_layers=2"),
+    (SAGEConv(5, 3, aggr=["mean", "sum"]), "aggr=['mean', 'sum']"),
 ])
-def test_refuses_other_settings_before_running(settings: dict[str, Any], found: str, graph: Graph) -> None:
-    model = prepared(Net(before=lambda x: pytest.fail("the model was run"), **settings))
-    assert f"{found} in second" in refusal(model, graph)
+def test_refuses_other_settings_of_a_layer(layer: nn.Module, found: str, graph: Graph) -> None:
+    assert f"{found} in {layer.__class__.__name__}" in refusal(layer.double().eval(), graph)
 
 
 WEIGHTS = torch.ones(10, dtype=torch.float64)
@@ -56,7 +78,7 @@ WEIGHTS = torch.ones(10, dtype=torch.float64)
 ])
 def test_refuses_edge_weights(call: Callable[..., Tensor], graph: Graph) -> None:
     model = Layers(lambda net, x, e: net.b(call(net.a, x, e).relu(), e), a=GCNConv(5, 4), b=GCNConv(4, 3))
-    assert "edge weights passed to a" in refusal(prepared(model), graph)
+    assert "edge weights or sizes passed to a" in refusal(prepared(model), graph)
 
 
 @pytest.mark.parametrize("model", [
@@ -77,26 +99,45 @@ def test_refuses_a_functional_dropout(place: str, graph: Graph) -> None:
     assert "training=self.training" in message
 
 
-@pytest.mark.parametrize("norm", ["batch_norm", "layer_norm", "graph_norm", "pair_norm"])
+@pytest.mark.parametrize("norm", ["layer_norm", "graph_norm", "pair_norm", "instance_norm"])
 def test_refuses_normalization_by_name(norm: str, graph: Graph) -> None:
     message = refusal(prepared(GCN(5, 4, num_layers=2, out_channels=3, norm=norm)), graph)
     assert "norms.0" in message
-    assert "without normalization" in message
-    assert "GCNEncoder.from_layers" in message
+    assert "only BatchNorm in eval mode" in message
+
+
+def test_refuses_a_batch_norm_that_looks_at_the_graph(graph: Graph) -> None:
+    training = prepared(GCN(5, 4, num_layers=2, out_channels=3, norm="batch_norm")).train()
+    assert "norms.0.module (BatchNorm1d) in training mode" in refusal(training, graph)
+    untracked = Layers(lambda net, x, e: net.b(net.a(x, e)), a=GCNConv(5, 3),
+                       b=nn.BatchNorm1d(3, track_running_stats=False))
+    assert "b (BatchNorm1d) without running statistics" in refusal(prepared(untracked), graph)
 
 
 @pytest.mark.parametrize("activation", [
-    F.elu, torch.tanh, F.gelu, F.silu, F.softplus, torch.sigmoid, F.relu6, F.hardtanh, F.softshrink,
-    torch.tanh_, lambda p: p.clamp(min=-10), lambda p: F.hardshrink(p, 0.01),
-    lambda p: p + 1, lambda p: 2 * p, lambda p: p - p.mean(0), F.normalize, lambda p: p.log_softmax(-1),
-    lambda p: p.flip(0), lambda p: p.roll(1, 1), lambda p: p * torch.nan,
+    F.relu6, F.hardtanh, F.softshrink, torch.tanh_, lambda p: p.clamp(min=-10), lambda p: F.hardshrink(p, 0.01),
+    lambda p: p - p.mean(0), F.normalize, lambda p: p.flip(0), lambda p: p.roll(1, 1), lambda p: p * torch.nan,
+    lambda p: p * p, lambda p: p / p, lambda p: 1 / p, lambda p: p / 0, lambda p: p ** 2, lambda p: p @ p.T,
+    lambda p: p * True, lambda p: p + torch.ones(6, 1).double(), lambda p: p * torch.ones(6, 4).double(),
 ])
 @pytest.mark.parametrize("place", ["between", "after"])
-def test_refuses_other_activations(place: str, activation: Callable[[Tensor], Tensor], graph: Graph) -> None:
+def test_refuses_other_operations(place: str, activation: Callable[[Tensor], Tensor], graph: Graph) -> None:
     message = refusal(prepared(Net(**{place: activation})), graph)
-    assert "may follow a layer" in message
-    assert "GCNEncoder.from_layers" in message
+    assert "first" in message or "second" in message or "`" in message
+    assert "certgcl.models.GraphNetwork" in message
     assert 'reading="probed"' in message
+
+
+@pytest.mark.parametrize("softmax", [F.log_softmax, lambda z, dim: z.softmax(dim), torch.softmax])
+def test_refuses_softmax_and_says_what_to_do(softmax: Callable[..., Tensor], graph: Graph) -> None:
+    message = refusal(prepared(Net(after=lambda z: softmax(z, dim=1))), graph)
+    assert "softmax on the output of second" in message
+    assert "Certify the model without it" in message
+
+
+def test_refuses_the_approximate_gelu(graph: Graph) -> None:
+    assert "approximate='tanh'" in refusal(prepared(Net(between=nn.GELU("tanh"))), graph)
+    assert "approximate='tanh'" in refusal(prepared(Net(between=lambda p: F.gelu(p, approximate="tanh"))), graph)
 
 
 def test_refusal_of_an_activation_names_it_with_its_place(graph: Graph) -> None:
@@ -109,43 +150,54 @@ def test_refuses_one_wrong_channel_among_many(graph: Graph) -> None:
     def wrong_in_one(p: Tensor) -> Tensor:
         return torch.stack([p[:, 0].relu(), p[:, 1].relu(), F.elu(p[:, 2])], dim=1)
 
-    assert "elu on `p[:, 2]`" in refusal(prepared(Net(after=wrong_in_one)), graph)
+    assert "[] on the output of second" in refusal(prepared(Net(after=wrong_in_one)), graph)
 
 
-@pytest.mark.parametrize("jk", ["cat", "max", "last"])
-def test_refuses_jumping_knowledge(jk: str, graph: Graph) -> None:
+@pytest.mark.parametrize("jk", ["max", "lstm"])
+def test_refuses_other_jumping_knowledge(jk: str, graph: Graph) -> None:
     message = refusal(prepared(GCN(5, 4, num_layers=2, out_channels=4, jk=jk)), graph)
-    assert "jumping knowledge" in message
-    assert ("lin (Linear)" if jk == "last" else "jk (JumpingKnowledge)") in message
+    assert f"jk (JumpingKnowledge) with mode '{jk}'" in message
+    assert 'Use jk="cat" or "last"' in message
 
 
-def test_refuses_residuals(graph: Graph) -> None:
-    def forward(net: Layers, x: Tensor, edge_index: Tensor) -> Tensor:
-        return net.b(net.a(x, edge_index).relu() + x, edge_index)
+@pytest.mark.parametrize("width", [1, 4])
+def test_refuses_a_residual_of_another_width_by_its_name(width: int, graph: Graph) -> None:
+    model = Layers(lambda net, x, e: net.a(x, e).relu() + x, a=GCNConv(5, width))
+    message = refusal(prepared(model), graph)
+    assert f"a residual connection or other sum of the activation of the output of a with {width} channels and x" in (
+        message)
 
-    message = refusal(prepared(Layers(forward, a=GCNConv(5, 5), b=GCNConv(5, 3))), graph)
-    assert "a residual connection or other sum of the activation of the output of a and x" in message
 
-
-def test_refuses_layers_side_by_side(graph: Graph) -> None:
-    model = Layers(lambda net, x, e: net.a(x, e) + net.b(x, e), a=GCNConv(5, 3), b=GCNConv(5, 3))
-    assert "sum of the output of a and the output of b" in refusal(prepared(model), graph)
+@pytest.mark.parametrize(("dim", "words"), [(0, "dim=0"), (-2, "dim=-2"), (None, "dim=None")])
+def test_refuses_to_put_nodes_side_by_side(dim: int | None, words: str, graph: Graph) -> None:
+    model = Layers(lambda net, x, e: torch.cat([net.a(x, e), x], dim), a=GCNConv(5, 5))
+    assert f"a concatenation along {words}" in refusal(prepared(model), graph)
 
 
 @pytest.mark.parametrize(("after", "found"), [
-    (nn.Linear(3, 3), "after (Linear) on the output of second"), (lambda z: (z, z), "a tuple as output"),
+    (nn.Linear(4, 3), "the output of second with 3 channels"), (lambda z: (z, z), "a tuple as output"),
     (lambda z: z.mean(0), "mean on the output of second"), (lambda z: None, "a NoneType as output"),
+    (nn.LayerNorm(3), "after (LayerNorm) in the model"),
 ])
 def test_refuses_a_head(after: Callable[[Tensor], Any], found: str, graph: Graph) -> None:
     assert found in refusal(prepared(Net(after=after)), graph)
 
 
-@pytest.mark.parametrize(("before", "found"), [
-    (torch.relu, "first layer (first) that does not get the features x as they are but the activation of x"),
-    (lambda x: x + 1, "first layer (first) that does not get the features"), (F.normalize, "normalize on x"),
-])
-def test_refuses_prepared_features(before: Callable[[Tensor], Tensor], found: str, graph: Graph) -> None:
-    assert found in refusal(prepared(Net(before=before)), graph)
+def test_refuses_features_that_depend_on_each_other(graph: Graph) -> None:
+    assert "normalize on x" in refusal(prepared(Net(before=F.normalize)), graph)
+
+
+@pytest.mark.parametrize("layer", [GCNConv(5, 3, add_self_loops=False), SAGEConv(5, 3), GraphConv(5, 3),
+                                   SGConv(5, 3, add_self_loops=False), GINConv(nn.Linear(5, 3))])
+def test_refuses_self_loops_that_a_layer_would_take_for_neighbours(layer: nn.Module, graph: Graph) -> None:
+    model = Layers(lambda net, x, e: net.a(x, add_self_loops(e, num_nodes=len(x))[0]), a=layer)
+    assert "with the edges edge_index with self-loops" in refusal(prepared(model), graph)
+
+
+def test_refuses_weights_of_several_precisions(graph: Graph) -> None:
+    model = prepared(Layers(lambda net, x, e: net.b(net.a(x, e)), a=GCNConv(5, 4), b=nn.Linear(4, 3)))
+    model.b.float()
+    assert "b.weight in torch.float32 on cpu and other weights in torch.float64" in refusal(model, graph)
 
 
 def test_refuses_a_forward_with_other_arguments(graph: Graph) -> None:
@@ -186,7 +238,7 @@ def test_refuses_an_effect_that_only_the_real_graph_shows(graph: Graph) -> None:
 
 
 def test_refuses_another_number_of_features(graph: Graph) -> None:
-    assert "5 features per node: the model's layers take 7" in refusal(GCNEncoder(7, 4, 3), graph)
+    assert "5 features per node: conv1.lin takes 7" in refusal(GCNEncoder(7, 4, 3), graph)
     weights = read_network(GCNEncoder(5, 4, 3), graph)
     assert "2 features per node" in refusal(weights, graph.with_features(torch.ones(6, 2)))
 
@@ -207,8 +259,8 @@ def test_refuses_weights_that_are_not_finite(name: str, value: float, graph: Gra
 def test_refuses_given_weights_that_are_not_finite(graph: Graph) -> None:
     weights = read_network(GCNEncoder(5, 4, 3), graph)
     with torch.no_grad():
-        weights.b2[1] = torch.nan
-    assert "1 NaN or infinite value(s) in b2" in refusal(weights, graph)
+        weights.layers[1].bias[1] = torch.nan
+    assert "1 NaN or infinite value(s) in layer2.bias" in refusal(weights, graph)
 
 
 def test_refuses_parameters_without_a_shape(graph: Graph) -> None:

@@ -56,8 +56,9 @@ class _Assembly:
                     inner = self._layer(node.source) if self._waits(node.source) else self._copy(node.source, "")
                     self._add(node, replace(inner, activation=self._activation(node.activation)))
         output = self.nodes[-1]
-        readout = output.sources if isinstance(output, Concatenation) else (output,)
-        return GraphNetwork(tuple(self.layers), tuple(map(self._read, readout)), self.precision, "traced")
+        sources = output.sources if isinstance(output, Concatenation) else (output,)
+        readout = tuple(map(self._read, sources))  # which may add layers
+        return GraphNetwork(tuple(self.layers), readout, self.precision, "traced")
 
     def _waits(self, node: Values) -> bool:
         """Whether it is one layer with the activation that follows it, as nothing else takes it."""

@@ -15,7 +15,7 @@ READABLE = "forward must be readable line by line, and do nothing that depends o
 SCORES = "softmax mixes all channels of a node"
 LOGITS = "Certify the model without it: it changes no order of the classes"
 ATTENTION = "its weights depend on the features, so that no number of neighbours tells them"
-NORMS = "of all normalizations only BatchNorm in eval mode treats each node by itself and in the same way in every view"
+NORMS = "of all normalizations only BatchNorm in eval mode is a linear map, the same for every node and view"
 
 
 def refusal(found: str, place: Place, rule: str = READABLE, remedy: str = f"{BUILD}. {PROBED}") -> EncoderError:
