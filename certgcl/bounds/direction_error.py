@@ -9,12 +9,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from certgcl.bounds.rounding import ACTIVATION, MESSAGE, smallest_size
-from certgcl.bounds.two_layers import GCNWeights, two_layers
+from certgcl.bounds.forward_error import longest_sums, smallest_size
 from certgcl.chunks import row_ranges
 from certgcl.directions import SMALLEST_NORM, compactness_directions
 from certgcl.graph import Graph
-from certgcl.models.network import GraphNetwork
+from certgcl.models.network import GraphNetwork, Layer, Mixing, Term, features_times
+from certgcl.models.two_piece import TwoPieceLinear
 
 _EPS = torch.finfo(torch.float64).eps
 
@@ -38,64 +38,84 @@ class CompactnessDirections(NamedTuple):
     @torch.no_grad()
     def of(cls, network: GraphNetwork, view: Graph) -> "CompactnessDirections":
         """Those of the embeddings on a view, computed in float64."""
-        weights = two_layers(network.to(torch.float64), "directions")
-        pre_activation = weights.last_pre_activation(view)
-        embeddings = weights.activation2(pre_activation)
-        nodes, width = embeddings.shape
-        errors = _PreActivationErrors.of(weights, view)
-        own, shared = embeddings.new_empty(nodes), embeddings.new_zeros(width)
-        for part in row_ranges(nodes, width):
-            z = embeddings[part]
-            error = _through_activation(weights.slope2.abs(), pre_activation[part], z, errors.at(part))
-            unit, unit_error = _unit_error(z, error)
-            own[part] = unit_error.amax(dim=1) + 8 * _EPS
-            # A sum over all nodes, good to N roundings in any order.
-            shared += unit_error.sum(dim=0) + (nodes + 8) * _EPS * unit.abs().sum(dim=0)
-        directions = compactness_directions(embeddings)
-        return cls(embeddings, directions, own, shared / (nodes - 1) + torch.finfo(torch.float64).tiny)
+        network = network.to(torch.float64)
+        read = {number: (*values, *errors) for number, (values, errors) in enumerate(
+            zip(network.forward(view), _errors(network, view), strict=True), 1) if number in network.readout}
+        parts = [read[number][1] for number in network.readout]
+        embeddings = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        error = torch.stack([read[number][3] for number in network.readout]).amax(dim=0)
+        norm = torch.linalg.vector_norm(embeddings, dim=1)
+        dead = (norm == 0).nonzero()[:, 0]
+        for number, (p, _, p_error, _) in read.items():
+            dead = dead[_stays_zero(network.layers[number - 1], p[dead], p_error[dead])]
+        error[dead] = 0
+        return cls(embeddings, compactness_directions(embeddings), *_unit_errors(embeddings, norm, error))
 
 
-class _PreActivationErrors(NamedTuple):
-    """Of layer 2: ``|computed - exact| <= of_node_j of_channel_c + shift_c``."""
+def _errors(network: GraphNetwork, view: Graph) -> list[tuple[Tensor, Tensor]]:
+    """How far p and h of each layer can be off at each node, ``(N,)``.
 
-    of_node: Tensor  # (N,)
-    of_channel: Tensor  # (d,)
-    shift: Tensor  # (d,)
-
-    @classmethod
-    def of(cls, weights: GCNWeights, view: Graph) -> "_PreActivationErrors":
-        """The forward pass over absolute values, with one number a node in the place of each channel's: the largest
-        there can be. So it takes no more than products with a vector; float64 leaves room for what it gives away."""
-        smallest, (features, hidden) = smallest_size(torch.float64), weights.w1.shape
-        terms = features + hidden + 2 * (int(view.degree.max()) + MESSAGE + ACTIVATION)
-        rounding = 2 * terms * _EPS  # four times what is needed: sizes are rounded too
-        w1 = weights.w1.abs()
-        largest = view.project(w1.amax(dim=1, keepdim=True) + smallest, absolute=True)
-        largest = view.propagate(largest + smallest * (1 + w1.sum(dim=0).max()))
-        largest = (largest + weights.b1.abs().max() + smallest) * weights.slope1.abs().max().clamp(min=1)
-        return cls(rounding * view.propagate(largest + smallest)[:, 0],
-                   weights.w2.abs().sum(dim=0) + smallest * hidden, rounding * (weights.b2.abs() + smallest))
-
-    def at(self, nodes: slice) -> Tensor:
-        return self.of_node[nodes, None] * self.of_channel + self.shift
-
-
-def _through_activation(below: Tensor, p: Tensor, z: Tensor, error: Tensor) -> Tensor:
-    """The error of ``z = σ(p)`` for an error of p: times the steepest slope in reach, which left of zero is ``below``;
-    and two roundings of z. A unit that a ReLU keeps at zero has none."""
-    steepest = torch.where(p + error < 0, below, torch.where(p > error, 1.0, below.clamp(min=1)))
-    return steepest * error + 2 * _EPS * z.abs()
-
-
-def _unit_error(z: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
-    """``z̄ = z / m`` with ``m = max(‖z‖, 1e-12)``, and its error.
-
-    With ``z* = z - e`` exact, ``z̄ - z̄* = z̄ (m* - m) / m* + e / m*``, and ``|m - m*| <= ‖e‖``. Both are unit vectors or
-    shorter, hence also at most 1 + |z̄|.
+    The forward pass over absolute values, with one number a node in the place of each channel's: the largest there can
+    be. So it takes no more than products with a vector; float64 leaves room for what it gives away.
     """
-    rounding = (z.shape[1] + 8) * _EPS
-    norm = z.norm(dim=1, keepdim=True).clamp(min=SMALLEST_NORM)
-    unit, wide = z / norm, error.norm(dim=1, keepdim=True) * (1 + rounding)
+    mixing, smallest = Mixing(view, torch.float64), smallest_size(torch.float64)
+    sizes: list[Tensor] = []
+    errors: list[tuple[Tensor, Tensor]] = []
+    rounding = 2 * longest_sums(network, int(view.degree.max())) * _EPS  # four times what is needed: sizes are rounded
+    for layer in network.layers:
+        size = layer.bias.abs().max() + smallest
+        for term in layer.terms:
+            size = size + mixing(term.aggregation, _product(term, view, sizes, smallest))
+        before = rounding * size[:, 0]
+        if layer.activation is not None:
+            gain, constant = float(torch.as_tensor(layer.activation.gain()).max()), layer.activation.at_zero()
+            if not isinstance(layer.activation, TwoPieceLinear):  # as in forward_error; a jump counts as a rounding
+                constant = 2 * constant + gain + layer.activation.jump / rounding
+            size = gain * size + constant
+        sizes.append(size)
+        errors.append((before, rounding * size[:, 0]))
+    return errors
+
+
+def _product(term: Term, view: Graph, sizes: list[Tensor], smallest: float) -> Tensor:
+    """At least the sum of all ``|terms|`` of a channel of ``W' h_j``, ``(N, 1)``."""
+    weight = term.weight.abs()
+    inputs, sums = (weight.amax(dim=1), weight.sum(dim=0)) if weight.dim() == 2 else (weight, weight)
+    if term.source == 0:
+        found = features_times(view, inputs[:, None] + smallest, absolute=True)
+    else:
+        found = sizes[term.source - 1] * (sums.max() + smallest * term.inputs)
+    return found + smallest * (1 + sums.max())
+
+
+def _stays_zero(layer: Layer, p: Tensor, error: Tensor) -> Tensor:
+    """Where a layer gives zero for certain, ``(rows,)``: a unit that a ReLU keeps there has no error, so that an
+    embedding of zeros does not blur the mean of the others."""
+    if not isinstance(layer.activation, TwoPieceLinear):
+        return torch.zeros_like(error, dtype=torch.bool)
+    low, high = layer.activation.interval(p - error[:, None], p + error[:, None])
+    return ((low == 0) & (high == 0)).all(dim=1)
+
+
+def _unit_errors(z: Tensor, norm: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
+    """Those of ``W^CL`` for embeddings with an error of at most ``error_j`` in every channel, ``(N,)`` and ``(d,)``.
+
+    With ``z* = z - e`` exact, ``m = max(‖z‖, 1e-12)`` and ``z̄ = z / m``, ``z̄ - z̄* = z̄ (m* - m) / m* + e / m*``, and
+    ``|m - m*| <= ‖e‖``. So it is at most ``a |z̄| + b`` with ``a = ‖e‖ / m*`` and ``b = max |e| / m*``; and at most
+    ``|z̄| + 1``, as both are unit vectors or shorter.
+    """
+    nodes, width = z.shape
+    rounding, norm = (width + 8) * _EPS, norm.clamp(min=SMALLEST_NORM)
+    wide = error * width**0.5 * (1 + rounding)
     least = (norm * (1 - rounding) - wide).clamp(min=SMALLEST_NORM)
-    moved = (unit.abs() * wide + error) / least
-    return unit, moved.minimum(1 + unit.abs()) + rounding * unit.abs()
+    known = (wide < least) & norm.isfinite()  # squares overflow before embeddings do
+    a, b = torch.where(known, wide / least, 1.0) + rounding, torch.where(known, error / least, 1.0)
+    b[error == 0] = 0
+    shared = z.new_zeros(width)
+    own = torch.empty_like(norm)
+    for part in row_ranges(nodes, width):
+        unit = z[part].abs()
+        own[part] = a[part] * (unit.amax(dim=1) / norm[part]) + b[part] + 8 * _EPS
+        # A sum over all nodes, good to N roundings in any order.
+        shared += unit.T @ ((a[part] + (nodes + 8) * _EPS) / norm[part]) + b[part].sum()
+    return own, shared / (nodes - 1) + torch.finfo(torch.float64).tiny

@@ -63,7 +63,8 @@ class CompiledMinimum:
     def of_channels(self, matrix: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
         layout = self.layout
         interval, constant, own, leaves = channel_values(layout, rules, matrix, layer1, self.workspace)
-        tables = *row_minima(layout.channels_at_rows, leaves, own, following=True), constant, interval, leaves, leaves
+        lemma = row_minima(layout.channels_at_rows, leaves, own, following=True)
+        tables = *lemma, constant, interval, leaves, leaves, leaves
         parts = []
         for visits, lemma in layout.channels_at_anchors(max(1, _limit() // constant.shape[1])):
             phi = pair_values(visits, layout.channel_neighbours, len(rules), *tables, workspace=self.workspace)
@@ -100,4 +101,5 @@ def _phi(chunk: RowChunk, rules: int, pairs: Tensor, at_rows: tuple[Tensor, ...]
     """φ of the visits of some rows."""
     leaves, own, constant, interval = at_rows
     without, following = row_minima(chunk.lemma, leaves, own, following=True)
-    return pair_values(*chunk.visits, rules, without, following, constant, interval, leaves, pairs, workspace=workspace)
+    return pair_values(*chunk.visits, rules, without, following, constant, interval, leaves, leaves, pairs,
+                       workspace=workspace)

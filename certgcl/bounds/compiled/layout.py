@@ -278,8 +278,10 @@ class Layout:
         """
         outer, inner = self.hood.outer, self.hood.inner
         low, high = (end[outer.row[pair], case] for end in self.anchor_scale)
-        return Visits(*map(array, (row, low, high, inner.low[slot], inner.high[slot], low.square(), high.square(),
-                                   outer.most_drops[pair], outer.droppable[pair], column, leaf, own)))
+        scales = low, high, inner.low[slot], inner.high[slot], low.square(), high.square()
+        column, leaf = array(column), array(leaf)
+        return Visits(*map(array, (row, *scales, outer.most_drops[pair], outer.droppable[pair])), column, leaf, leaf,
+                      array(own))
 
     def neighbours(self, start: Tensor, row: Tensor, case: Tensor, out: Tensor, own: Tensor, step: Tensor,
                    lined: Tensor) -> Neighbours:
@@ -290,7 +292,9 @@ class Layout:
         """
         first = self.plan.row_cases.first[row, case]
         low, high = (array(end[row, case]) for end in self.row_scale)
-        return Neighbours(array(start), array(first), low, high, low, high, *map(array, (out, own, step, lined)))
+        step = array(step)
+        return Neighbours(array(start), array(first), low, high, low, high, array(out), array(own), step, step,
+                          array(lined))
 
     # -- functionals of each anchor's own ----------------------------------------------------------
 

@@ -82,14 +82,16 @@ class _PairMinima(torch.autograd.Function):
         share(pair_minima.minima, phi.numel(), visits, rows, Values(*map(flat, tables)), rules, phi.shape[1] // rules,
               flat(phi))
         ctx.save_for_backward(*tables)
-        ctx.given, ctx.shared = (visits, rows, rules), tables[-1] is tables[-2]
+        # Of tables that are one and the same, the gradients are added up in one place.
+        ctx.given, ctx.first = (visits, rows, rules), [next(place for place, other in enumerate(tables) if other is table)
+                                                       for table in tables]
         return phi
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         tables, (visits, rows, rules) = ctx.saved_tensors, ctx.given
-        found = [zeros(table) for table in tables[:-1]]
-        last = found[-1] if ctx.shared else zeros(tables[-1])
+        found = [zeros(table) if ctx.first[place] == place else None for place, table in enumerate(tables)]
+        out = Values(*(flat(found[place]) for place in ctx.first))
         share(pair_minima.gradients, gradient.numel(), visits, rows, Values(*map(flat, tables)), rules,
-              gradient.shape[-1] // rules, flat(gradient), Values(*map(flat, (*found, last))))
-        return None, None, None, None, *found, None if ctx.shared else last
+              gradient.shape[-1] // rules, flat(gradient), out)
+        return None, None, None, None, *found

@@ -1,96 +1,114 @@
-"""Functionals of the neighbours of many rows: products of every row's vectors with the values at its slots."""
+"""Functionals of the neighbours of many rows: products of every row's vectors with what is known at its slots."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from certgcl.bounds.counts import Scale
+from certgcl.bounds.plan import starts
 from certgcl.bounds.propagation.chain import Mix
-from certgcl.bounds.propagation.term_sets import TermSets
+from certgcl.bounds.propagation.term_sets import TermSets, consecutive
 from certgcl.models.aggregations import Aggregation
 
 if TYPE_CHECKING:
     from certgcl.bounds.propagation.ranges import NetworkRanges
 
 MAX_ELEMENTS = 1 << 22  # of one tensor, so that it stays near the processor
-FEW_SLOTS = 32  # of a row up to which rows of the same degree are multiplied together, and beyond, one by one
 
 
-def leaf_values(ranges: "NetworkRanges", sets: TermSets, mixes: list[Mix], base: Aggregation) -> Tensor:
-    """The least ``Σ β · h_q`` at every term of the sets, a vector β a set by each mix; ``(terms, R M)``.
+class Leaves(NamedTuple):
+    """Values C of the neighbours, to be multiplied by their scales, and the terms of the row lemma they make.
+
+    Where ranges tell the states of a neighbour apart, it has a value in each of its cells; else one.
+    """
+
+    values: Tensor  # (leaves, R M)
+    terms: Tensor  # (terms, R M), the least in(n_q) C_q over the states that a kept edge leaves in reach
+    start: Tensor  # (terms + 1,) the first value of every term, and the end
+    by_cell: bool
+
+
+def leaves_of(ranges: "NetworkRanges", sets: TermSets, mixes: list[Mix], base: Aggregation,
+              by_cell: bool = True) -> Leaves:
+    """The least ``Σ β · h_q`` at every slot of the sets, a vector β a set by each mix.
 
     They are to be multiplied by ``out(n_i) in(n_q)`` of the base: what the scales of other aggregations are in terms of
     these is a range.
+
+    Args:
+        by_cell: whether neighbours may have a value in each of their cells.
     """
-    total = None
+    by_cell = by_cell and ranges.settings.lines == "by-count" and any(mix.term.source for mix in mixes)
+    ball, widest, neighbour = sets.ball, ranges.widest, sets.ball.neighbour[sets.slot]
+    row = widest.place[neighbour]
+    number = widest.cells.start.diff()[row] if by_cell else torch.ones_like(row)
+    cell = consecutive(widest.cells.start[row], number) if by_cell else None
+    start = starts(number)
+    owner = torch.repeat_interleave(torch.arange(len(row), device=row.device), number) if by_cell else None
+    total: Tensor | None = None
     for mix in mixes:
-        values = _products(ranges, sets, mix)
+        if mix.term.source == 0:
+            tables, place, vectors = (ranges.projected(mix.term),), row, (mix.vector,)
+            place = place if owner is None else place[owner]
+        else:
+            source = ranges.ball_of(mix.term.source)
+            vectors = mix.vector, -mix.vector.abs()
+            if cell is None:
+                tables, place = ranges.node_range(mix.term.source), source.place[neighbour]
+            else:
+                tables = ranges.outputs(mix.term.source)
+                place = cell if source is widest else widest.cells_in(source, cell)
+        values = _dot(tables, vectors, start[sets.start], place)
         if mix.term.aggregation != base:
-            values = _ratio(sets, mix.term.aggregation, base, values.dtype).column.least(values)
+            ratio = _ratio(sets, mix.term.aggregation, base, values.dtype)
+            values = (ratio.column if owner is None else ratio.rows(owner)).least(values)
         total = values if total is None else total + values
     assert total is not None
-    return total
+    if cell is None or owner is None:
+        return Leaves(total, ball.of_neighbours(base.into, total.dtype).rows(sets.slot).least(total), start, False)
+    scaled = widest.cells.extent(base.into, total.dtype).rows(cell).least(total)
+    beyond = widest.cells.first[cell] > ball.reach[sets.slot][owner]
+    scaled = torch.where(beyond[:, None], torch.inf, scaled)
+    terms = total.new_full((len(row), total.shape[1]), torch.inf)
+    return Leaves(total, terms.scatter_reduce(0, owner[:, None].expand_as(scaled), scaled, "amin"), start, True)
 
 
 def _ratio(sets: TermSets, of: Aggregation, to: Aggregation, dtype: torch.dtype) -> Scale:
     """``out(n_i) in(n_q)`` of one aggregation over that of another, at every term. Both ends have a neighbour there,
-    each other; so that no scale is zero."""
-    ball, items = sets.ball, sets.start.new_zeros(len(sets.row)).scatter_reduce_(
-        0, sets.item_owner, sets.last, "amax", include_self=False)
-    least = sets.first.new_zeros(len(sets.row)).scatter_reduce_(0, sets.item_owner, sets.first, "amin",
-                                                                include_self=False)
-    degree = sets.degree[sets.owner]
-    few, many = (degree - items[sets.owner]).clamp(min=1), (degree - least[sets.owner]).clamp(min=1)
-    neighbour = ball.neighbour[sets.slot]
-    most = ball.graph.degree[neighbour]
-    fewest = (most - ball.reach[sets.slot]).clamp(min=1)
+    each other, so that no scale is zero."""
+    ball, nothing = sets.ball, torch.zeros_like(sets.row)
+    last = nothing.scatter_reduce(0, sets.item_owner, sets.last, "amax", include_self=False)
+    first = nothing.scatter_reduce(0, sets.item_owner, sets.first, "amin", include_self=False)
+    degree, most = sets.degree[sets.owner], ball.graph.degree[ball.neighbour[sets.slot]]
     low = high = torch.ones((), dtype=dtype, device=degree.device)
-    for kind, n_low, n_high in (("out", few, many), ("into", fewest, most)):
-        ends = []
-        for n in (n_low, n_high):
-            one, other = (getattr(aggregation, kind)(n.to(dtype)) for aggregation in (of, to))
-            ends.append((one, other))
-        (top0, base0), (top1, base1) = ends
-        low = low * torch.minimum(top0, top1) / torch.maximum(base0, base1)
-        high = high * torch.maximum(top0, top1) / torch.minimum(base0, base1)
+    for kind, fewest, largest in (("out", degree - last[sets.owner], degree - first[sets.owner]),
+                                  ("into", most - ball.reach[sets.slot], most)):
+        (one, other), (one_more, other_more) = (
+            [getattr(aggregation, kind)(n.clamp(min=1).to(dtype)) for aggregation in (of, to)]
+            for n in (fewest, largest))
+        low = low * torch.minimum(one, one_more) / torch.maximum(other, other_more)
+        high = high * torch.maximum(one, one_more) / torch.minimum(other, other_more)
     return Scale(low, high)
 
 
-def _products(ranges: "NetworkRanges", sets: TermSets, mix: Mix) -> Tensor:
-    target = sets.ball.neighbour[sets.slot]
-    if mix.term.source == 0:
-        tables, place = (ranges.projected(mix.term),), ranges.widest.place[target]
-        vectors: tuple[Tensor, ...] = (mix.vector,)
-    else:
-        ball = ranges.ball_of(mix.term.source)
-        tables, place = ranges.node_range(mix.term.source), ball.place[target]
-        vectors = mix.vector, -mix.vector.abs()
-    return _dot(tables, vectors, sets, place)
-
-
-def _dot(tables: tuple[Tensor, ...], vectors: tuple[Tensor, ...], sets: TermSets, place: Tensor) -> Tensor:
-    """``Σ tables[place] · vectors`` for all terms, each set with its own vectors ``(T, R, M, d)``."""
+def _dot(tables: tuple[Tensor, ...], vectors: tuple[Tensor, ...], start: Tensor, place: Tensor) -> Tensor:
+    """``Σ tables[place] · vectors``, where places ``start[i] … start[i + 1] - 1`` have the vectors i ``(R, M, d)``."""
     if vectors[0].shape[0] == 1:
         values = sum(table @ vector.flatten(0, -2).T for table, vector in zip(tables, vectors, strict=True))
         assert isinstance(values, Tensor)
         return values[place]
-    flat = [vector.flatten(1, 2) for vector in vectors]
+    flat, length = [vector.flatten(1, 2) for vector in vectors], start.diff()
     count, width = flat[0].shape[1:]
-    found, index = [], []
-    for degree in torch.unique(sets.degree).tolist():
-        if not degree:
-            continue
-        chosen = (sets.degree == degree).nonzero()[:, 0]
-        at_once = max(1, MAX_ELEMENTS // max(degree * width, count * width, degree * count))
+    found, index = [flat[0].new_zeros(0, count)], [place[:0]]
+    for number in torch.unique(length[length > 0]).tolist():
+        chosen = (length == number).nonzero()[:, 0]
+        at_once = max(1, MAX_ELEMENTS // max(number * width, count * width, number * count))
         for part in chosen.split(at_once):
-            here = sets.start[part, None] + torch.arange(degree, device=part.device)
+            here = start[part, None] + torch.arange(number, device=part.device)
             values = sum(table[place[here]] @ vector[part].transpose(1, 2)
                          for table, vector in zip(tables, flat, strict=True))
             assert isinstance(values, Tensor)
             found.append(values.flatten(0, 1))
             index.append(here.flatten())
-    if not found:
-        return flat[0].new_zeros(0, count)
-    order = torch.argsort(torch.cat(index))
-    return torch.cat(found).index_select(0, order)
+    return torch.cat(found).index_select(0, torch.argsort(torch.cat(index)))

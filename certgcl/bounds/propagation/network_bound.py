@@ -9,7 +9,7 @@ from torch import Tensor
 from certgcl.bounds.extremes import best
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Descent, Mix, descend
-from certgcl.bounds.propagation.leaves import leaf_values
+from certgcl.bounds.propagation.leaves import leaves_of
 from certgcl.bounds.propagation.neighbours import SharedFunctionals, own_minima
 from certgcl.bounds.propagation.ranges import NetworkRanges
 from certgcl.bounds.propagation.term_sets import TermSets
@@ -126,14 +126,12 @@ class NetworkBound:
         constant = constant.expand(len(cells.place), count, functionals)
         if not mixes:
             return constant.amax(dim=1)
-        main, ball = mixes[0], cells.ball
-        sets = TermSets.of_cells(ball, ball.by_count(main.term.aggregation.out, self.ranges.dtype), cells.place)
+        main, ball, scales = mixes[0], cells.ball, mixes[0].term.aggregation
+        sets = TermSets.of_cells(ball, ball.by_count(scales.out, self.ranges.dtype), cells.place)
         if main.term.source == 0:
-            terms = self._scaled(sets, main, leaf_values(self.ranges, sets, self._by_rule(mixes), main.term.aggregation))
+            terms = leaves_of(self.ranges, sets, self._by_rule(mixes), scales).terms
         else:
-            pairs = constant.new_zeros(len(sets.slot), count * functionals) if len(mixes) == 1 else leaf_values(
-                self.ranges, sets, self._by_rule(mixes[1:]), main.term.aggregation)
-            terms = self._neighbours(cells, sets, main, pairs.unflatten(1, (count, functionals)), shared)
+            terms = self._neighbours(cells, sets, mixes, shared)
         value = sets.minima(terms)[0].unflatten(1, (count, functionals))
         return (value + constant).amax(dim=1)
 
@@ -141,21 +139,23 @@ class NetworkBound:
         """The same with functionals by every rule, where they are the same for all."""
         return [Mix(mix.term, mix.vector.expand(-1, len(self.rules), -1, -1)) for mix in mixes]
 
-    def _scaled(self, sets: TermSets, main: Mix, values: Tensor) -> Tensor:
-        return sets.ball.of_neighbours(main.term.aggregation.into, self.ranges.dtype).rows(sets.slot).least(values)
-
-    def _neighbours(self, cells: Cells, sets: TermSets, main: Mix, pairs: Tensor,
-                    shared: SharedFunctionals | None) -> Tensor:
-        """The terms of the neighbours at every slot of the cells, ``(slots, R M)``."""
-        _, count, functionals = pairs.shape
-        if main.vector.shape[1] == 1:
-            tables = pairs.flatten(1)
-        else:  # functionals by the rules of the node's own lines: any of the neighbours' rules may serve each
-            tables = pairs.flatten(1)[:, None].expand(-1, count, -1).flatten(1)
-        wider = self.ranges.balls[self._radius(cells.ball) + 1]
-        phi = shared.minima(cells, sets, tables) if shared is not None else own_minima(
-            self.ranges, cells, sets, wider, main, tables)
-        return phi if main.vector.shape[1] == 1 else phi.unflatten(1, (count, count * functionals))[:, 0]
+    def _neighbours(self, cells: Cells, sets: TermSets, mixes: list[Mix], shared: SharedFunctionals | None) -> Tensor:
+        """The terms of the neighbours at every slot of the cells, ``(slots, R M)``: through their lines, for the first
+        mix and those that go with it; by ranges, for the others."""
+        main, count = mixes[0], len(self.rules)
+        functionals, scales = main.vector.shape[2], main.term.aggregation
+        together = [mix for mix in mixes if mix.term.source and mix.term.aggregation == scales]
+        together = [main] if shared is not None else together
+        rest = [mix for mix in mixes if mix not in together]
+        pairs = main.vector.new_zeros(len(sets.slot), count * functionals) if not rest else leaves_of(
+            self.ranges, sets, self._by_rule(rest), scales, by_cell=False).values
+        by_rule = any(mix.vector.shape[1] > 1 for mix in together)
+        if by_rule:  # by the rules of the node's own lines: any of the neighbours' rules may serve each
+            together = self._by_rule(together)
+            pairs = pairs[:, None].expand(-1, count, -1).flatten(1)
+        phi = shared.minima(cells, sets, pairs) if shared is not None else own_minima(
+            self.ranges, cells, sets, self.ranges.balls[self._radius(cells.ball) + 1], together, pairs)
+        return phi.unflatten(1, (count, count * functionals))[:, 0] if by_rule else phi
 
     def _radius(self, ball: Ball) -> int:
         return next(radius for radius, other in enumerate(self.ranges.balls) if other is ball)

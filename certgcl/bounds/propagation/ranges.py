@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from certgcl.bounds.counts import Scale
 from certgcl.bounds.plan import LineSharing
 from certgcl.bounds.propagation.balls import Ball, balls_around
 from certgcl.bounds.propagation.chain import Cells, line_below, lowest
@@ -64,6 +63,10 @@ class NetworkRanges:
         low, high = (lower, upper) if activation is None else activation.interval(lower, upper)
         self._outputs[layer] = (low + high) / 2, (high - low) / 2
 
+    def outputs(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Middle and radius of a layer's outputs, in all cells of its ball."""
+        return self._outputs[layer]
+
     def output(self, layer: int, cells: Tensor) -> tuple[Tensor, Tensor]:
         """Middle and radius of a layer's outputs, in some cells of its ball."""
         middle, radius = self._outputs[layer]
@@ -76,9 +79,8 @@ class NetworkRanges:
             if len(cells.row) == len(self.ball_of(layer).nodes):
                 self._by_node[layer] = middle, radius
             else:
-                low, high = (-_least_by_row(cells.row, -end, len(cells.start) - 1) if sign > 0 else
-                             _least_by_row(cells.row, end, len(cells.start) - 1)
-                             for sign, end in ((-1, middle - radius), (1, middle + radius)))
+                low = least_by_row(cells.row, middle - radius, len(cells.start) - 1)
+                high = -least_by_row(cells.row, -middle - radius, len(cells.start) - 1)
                 self._by_node[layer] = (low + high) / 2, (high - low) / 2
         return self._by_node[layer]
 
@@ -160,20 +162,17 @@ class NetworkRanges:
         source = self.ball_of(term.source)
         cells, rows = source.cells, source.place[ball.neighbour]
         scaled = cells.extent(term.aggregation.into, self.dtype).column.least(values)
-        everywhere = _least_by_row(cells.row, scaled, len(source.nodes))
+        everywhere = least_by_row(cells.row, scaled, len(source.nodes))
         last = cells.start[1:] - 1
         beyond = ball.reach < cells.first[last][rows]
         if not bool(beyond.any()):
             return everywhere[rows]
         blocked = scaled.index_fill(0, last, torch.inf)
-        return torch.where(beyond[:, None], _least_by_row(cells.row, blocked, len(source.nodes))[rows],
+        return torch.where(beyond[:, None], least_by_row(cells.row, blocked, len(source.nodes))[rows],
                            everywhere[rows])
 
 
-def _least_by_row(row: Tensor, values: Tensor, rows: int) -> Tensor:
+def least_by_row(row: Tensor, values: Tensor, rows: int) -> Tensor:
     """The least of all that belongs to each row."""
     least = values.new_full((rows, values.shape[1]), torch.inf)
     return least.scatter_reduce(0, row[:, None].expand_as(values), values, "amin")
-
-
-__all__ = ["NetworkRanges", "Scale", "Settings"]

@@ -32,7 +32,8 @@ class Visited:
         into, out: the scales of k in every case, as a neighbour and of its own sum, ``(F,)``.
         item: the first result of the row lemma, ``(F,)``.
         own: the constants and the interval, ``(F,)``.
-        step: how far it is from the parent's term in one case to that in the next, ``(R,)``.
+        step, term_step: how far it is from the parent's value in one case to that in the next, and for its term in the
+            row lemma, ``(R,)``.
         lined: whether there are lines, ``(R,)``.
     """
 
@@ -43,6 +44,7 @@ class Visited:
     item: Tensor
     own: Tensor
     step: Tensor
+    term_step: Tensor
     lined: Tensor
 
 
@@ -54,32 +56,33 @@ class Visits:
         rows: what is visited.
         row: k, as a row of it.
         parent: the scale of i as a neighbour of k, in its cell.
-        kept: the same in any state in which the edge is kept, as the terms g have it.
         reach: how many edges k can lose.
         droppable: whether the edge is.
         leaf: the place of ``C_p`` in the first case of k.
+        term: that of ``g_p``.
     """
 
     rows: Visited
     row: Tensor
     parent: Scale
-    kept: Scale
     reach: Tensor
     droppable: Tensor
     leaf: Tensor
+    term: Tensor
 
     def minima(self, rules: int, without: Tensor, following: Tensor, constant: Tensor, interval: Tensor, leaves: Tensor,
-               pairs: Tensor) -> Tensor:
+               terms: Tensor, pairs: Tensor) -> Tensor:
         """φ of every visit, ``(V, rules M)``, the best of the neighbour's rules in each.
 
         Args:
             without, following: of the row lemma, ``(items, rules M)``.
             constant: e, ``(cells, rules M)``.
             interval: ``(cells, M)``.
-            leaves: ``C``, not yet scaled, ``(terms, rules M)``.
+            leaves: ``C``, not yet scaled, ``(leaves, rules M)``.
+            terms: ``g``, ``(terms, rules M)``.
             pairs: ``(V, rules M)``.
         """
-        tables = without, following, constant, interval, leaves, pairs
+        tables = without, following, constant, interval, leaves, terms, pairs
         if compiled.usable(pairs.device):
             from certgcl.bounds.compiled.minima import pair_values
             from certgcl.bounds.compiled.workspace import Workspace
@@ -93,15 +96,17 @@ class Visits:
         from certgcl.bounds.compiled.layout import array, both_ends
 
         rows = self.rows
-        one, zero, number = torch.ones_like(self.kept.low), torch.zeros_like(self.row), torch.arange(len(self.row))
-        visits = pair_minima.Visits(*map(array, (self.row, *both_ends(self.parent), *both_ends(self.kept), one, one,
-                                                 self.reach, self.droppable, zero, self.leaf, number)))
+        one = array(torch.ones_like(self.parent.low))
+        visits = pair_minima.Visits(
+            array(self.row), *map(array, both_ends(self.parent)), one, one, one, one, *map(array, (
+                self.reach, self.droppable, torch.zeros_like(self.row), self.leaf, self.term,
+                torch.arange(len(self.row)))))
         return visits, pair_minima.Neighbours(*map(array, (
             rows.case, rows.first, *both_ends(rows.into), *both_ends(rows.out), rows.item, rows.own, rows.step,
-            rows.lined)))
+            rows.term_step, rows.lined)))
 
     def _by_torch(self, rules: int, without: Tensor, following: Tensor, constant: Tensor, interval: Tensor,
-                  leaves: Tensor, pairs: Tensor) -> Tensor:
+                  leaves: Tensor, terms: Tensor, pairs: Tensor) -> Tensor:
         rows = self.rows
         number = rows.case.diff()[self.row]
         phi = torch.full_like(pairs, torch.inf)
@@ -115,19 +120,20 @@ class Visits:
             value = interval[rows.own[case]].unflatten(1, (1, -1)).expand(-1, rules, -1)
             lined = rows.lined[row].nonzero()[:, 0]
             if len(lined):
-                best_line = self._lines(rules, chosen[lined], case[lined], rank, without, following, constant, leaves)
+                best_line = self._lines(rules, chosen[lined], case[lined], rank, without, following, constant, leaves,
+                                        terms)
                 value = value.index_copy(0, lined, best([value[lined], best_line[:, None].expand(-1, rules, -1)]))
             total = rows.into.rows(case).least(value.flatten(1) + pairs[chosen])
             phi = phi.index_copy(0, chosen, torch.minimum(phi[chosen], total))
         return phi
 
     def _lines(self, rules: int, visit: Tensor, case: Tensor, rank: int, without: Tensor, following: Tensor,
-               constant: Tensor, leaves: Tensor) -> Tensor:
+               constant: Tensor, leaves: Tensor, terms: Tensor) -> Tensor:
         """The best line of every visit, ``(visits, M)``."""
         rows = self.rows
         leaf = leaves[self.leaf[visit] + rank * rows.step[self.row[visit]]]
         out, item = rows.out.rows(case), rows.item[case]
-        term = self.kept.rows(visit).least(leaf)
+        term = terms[self.term[visit] + rank * rows.term_step[self.row[visit]]]
         kept = without[item] - out.most(term)
         kept = torch.where(self.droppable[visit, None], best([kept, following[item]]), kept)
         lines = kept + constant[rows.own[case]] + out.times(self.parent.rows(visit)).least(leaf)

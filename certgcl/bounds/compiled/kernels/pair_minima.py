@@ -24,7 +24,8 @@ class Visits(NamedTuple):
     reach: Array  # how many edges j can lose while this one is kept
     droppable: Array
     column: Array  # the cell among those of the row's functionals
-    leaf: Array  # the cell of C_ji in the first case of j
+    leaf: Array  # the cell of C_ji in the first case of j,
+    term: Array  # and that of what the row lemma has in its place
     pair: Array  # the cell of C_ij
 
 
@@ -39,7 +40,8 @@ class Neighbours(NamedTuple):
     out_high: Array  # (F,)
     out: Array  # (F,) the first cell of the row lemma
     own: Array  # (F,) that of the constants and intervals
-    step: Array  # (R,) how many cells it is from C_ji in one case to the next
+    step: Array  # (R,) how many cells it is from C_ji in one case to the next,
+    term_step: Array  # (R,) and for the term of the row lemma
     lined: Array  # (R,) whether there are lines, or intervals alone
 
 
@@ -51,6 +53,7 @@ class Values(NamedTuple):
     constant: Array
     interval: Array  # of M values a cell
     leaves: Array  # C_jk
+    terms: Array  # of the row lemma, before they are multiplied by the least or largest scale
     pairs: Array  # C_ij
 
 
@@ -74,17 +77,17 @@ def _scale_kept(visit: int, visits: Visits) -> tuple[float, float]:
 
 
 @inlined
-def _kept(without: float, leaf: float, middle: float, radius: float, scale: float, spread: float) -> float:
+def _kept(without: float, term: float, middle: float, radius: float, scale: float, spread: float) -> float:
     """The row lemma at j less the term of i, which is not dropped."""
-    least = middle * leaf - radius * abs(leaf)
+    least = middle * term - radius * abs(term)
     return without - (scale * least + spread * abs(least))
 
 
 @inlined
-def _lined(without: float, following: float, leaf: float, constant: float, droppable: bool, middle: float,
+def _lined(without: float, following: float, leaf: float, term: float, constant: float, droppable: bool, middle: float,
            radius: float, scale: float, spread: float, product: float, product_spread: float) -> float:
     """``out_j (in_i C_ji + rest_ij) + e_j``, with what the row lemma has of j itself."""
-    kept = _kept(without, leaf, middle, radius, scale, spread)
+    kept = _kept(without, term, middle, radius, scale, spread)
     kept = larger(kept, following) if droppable else kept
     return kept + constant + (product * leaf - product_spread * abs(leaf))
 
@@ -97,6 +100,8 @@ def _line(visit: int, case: int, at: int, w: int, rule: int, number: int, visits
     scale, spread, product, product_spread, _, _, _, _ = _scales(visit, case, visits, rows)
     column, start = visits.column[visit], rule * number + at
     place = (visits.leaf[visit] + (case - rows.case[row]) * rows.step[row]) * cell + start
+    at_term = (visits.term[visit] + (case - rows.case[row]) * rows.term_step[row]) * cell + start
+    term = tables.terms[at_term : at_term + w]
     out, own = (rows.out[case] + column) * cell + start, (rows.own[case] + column) * cell + start
     without, following = tables.without[out : out + w], tables.following[out : out + w]
     leaf, constant = tables.leaves[place : place + w], tables.constant[own : own + w]
@@ -104,11 +109,11 @@ def _line(visit: int, case: int, at: int, w: int, rule: int, number: int, visits
     droppable = visits.droppable[visit]
     if track:
         for c in range(w):
-            kept = _kept(without[c], leaf[c], middle, radius, scale, spread)
+            kept = _kept(without[c], term[c], middle, radius, scale, spread)
             chosen[c] = line.dtype.type(kept >= following[c] or not droppable)
     for c in range(w):
-        line[c] = _lined(without[c], following[c], leaf[c], constant[c], droppable, middle, radius, scale, spread,
-                         product, product_spread)
+        line[c] = _lined(without[c], following[c], leaf[c], term[c], constant[c], droppable, middle, radius, scale,
+                         spread, product, product_spread)
 
 
 @inlined
@@ -160,16 +165,19 @@ def minima(part: int, parts: int, visits: Visits, rows: Neighbours, tables: Valu
                     value[c] = interval[c]
             else:
                 place = visits.leaf[visit] + (case - rows.case[row]) * rows.step[row]
+                place_of_term = visits.term[visit] + (case - rows.case[row]) * rows.term_step[row]
                 for rule in range(rules):
                     at = (rows.out[case] + column) * cell + rule * number
                     without, following = tables.without[at : at + number], tables.following[at : at + number]
                     at = place * cell + rule * number
                     leaf = tables.leaves[at : at + number]
+                    at = place_of_term * cell + rule * number
+                    term = tables.terms[at : at + number]
                     at = own * cell + rule * number
                     constant, others = tables.constant[at : at + number], value if rule else interval
                     for c in range(number):
-                        line = _lined(without[c], following[c], leaf[c], constant[c], droppable, middle, radius, scale,
-                                      spread, product, product_spread)
+                        line = _lined(without[c], following[c], leaf[c], term[c], constant[c], droppable, middle, radius,
+                                      scale, spread, product, product_spread)
                         value[c] = larger(others[c], line) + (line - line)  # NaN where the line is not finite
             for rule in range(rules):
                 pair, here = pairs[rule * number : (rule + 1) * number], out[rule * number : (rule + 1) * number]
@@ -290,10 +298,14 @@ def gradients(part: int, parts: int, visits: Visits, rows: Neighbours, tables: V
                     place = (visits.leaf[visit] + (case - rows.case[row]) * rows.step[row]) * rules * number + start
                     leaf, of_leaf = tables.leaves[place : place + w], of.leaves[place : place + w]
                     for c in range(w):
-                        value_here = middle * leaf[c] - radius * abs(leaf[c])
+                        direction = number_type(leaf[c] > zero) - number_type(leaf[c] < zero)
+                        of_leaf[c] += share[c] * (product - product_spread * direction)
+                    place = (visits.term[visit] + (case - rows.case[row]) * rows.term_step[row]) * rules * number + start
+                    dropped, of_dropped = tables.terms[place : place + w], of.terms[place : place + w]
+                    for c in range(w):
+                        value_here = middle * dropped[c] - radius * abs(dropped[c])
                         direction = number_type(value_here > zero) - number_type(value_here < zero)
                         chosen[c] *= scale + spread * direction
                     for c in range(w):
-                        direction = number_type(leaf[c] > zero) - number_type(leaf[c] < zero)
-                        of_leaf[c] += share[c] * ((product - product_spread * direction)
-                                                  - chosen[c] * (middle - radius * direction))
+                        direction = number_type(dropped[c] > zero) - number_type(dropped[c] < zero)
+                        of_dropped[c] -= share[c] * chosen[c] * (middle - radius * direction)
