@@ -67,6 +67,21 @@ def promising_changes(batch: FieldBatch, dropped: Tensor, allowed: Tensor, numbe
     return torch.where(gain.flatten(1).gather(1, places).isinf()[..., None], none, chosen)
 
 
+def apart_from_better(batch: FieldBatch, dropped: Tensor, changes: Tensor, order: Tensor) -> Tensor:
+    """Which changes ``(B, C, 3)`` can be made together: such as have no node in common with one that is before them in
+    the order ``(B, C)``, and drop no more than is left of the total."""
+    field = batch.fields[:, None, None]
+    ends = batch.ends[field, changes].flatten(2)
+    first = torch.full_like(batch.count, order.shape[1]).scatter_reduce(
+        0, ends.flatten(), order[..., None].expand_as(ends).flatten(), "amin")
+    first[-1] = order.shape[1]
+    apart = (order[..., None] <= first[ends]).all(dim=2)
+    more = torch.where(changes == batch.nothing, 0, 1 - 2 * dropped[field, changes].long()).sum(dim=2).clamp(min=0)
+    place = order.argsort(dim=1)
+    used = (more * apart).gather(1, place).cumsum(dim=1).gather(1, order)
+    return apart & (used <= room(batch, dropped)[1])
+
+
 def _least(values: Tensor, number: int) -> Tensor:
     """The places of the least values, ``(B, ...)`` to ``(B, number)`` or fewer."""
     flat = values.flatten(1)

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from certgcl.attacks.batch import FieldBatch
-from certgcl.attacks.changes import filled, promising_changes
+from certgcl.attacks.changes import apart_from_better, filled, promising_changes
 from certgcl.attacks.field import Field, SearchSpace
 from certgcl.attacks.relaxed import by_relaxation
 from certgcl.attacks.single_changes import ChangedValues
 
 MAX_SIZE = 1 << 16  # messages and edges of the fields that are searched together, beyond the first
+FEWEST, MAX_TRIED = 16, 1 << 18  # changes tried in a field, and their number times the messages of the field
+NEVER = 1 << 40  # the turn of what is not changed
 CLEARLY = 1e-12  # of its size, by which a value must be lower to be called so
 
 Improve = Callable[[FieldBatch, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -29,7 +31,7 @@ class Search:
     (:func:`certgcl.attacks.relaxed.by_relaxation`), and none at all. From each, as many of the edges that the
     derivatives speak for go at once as is best by the exact values of 1, 2, 4, … of them. Then single changes: an edge
     is put back, or dropped, in the place of others where its ends can lose no more; those that look best by the
-    derivatives are tried, and the best by its exact value is made, until none lowers the value. All this first for the
+    derivatives are tried, and the best by their exact values are made, until none lowers the value. All this first for the
     edges at the node and its neighbours, which matter most, and then for all. Every restart puts a random half of the
     best drops back and goes on from there.
 
@@ -38,13 +40,15 @@ class Search:
         restarts: for every field.
         tried: changes tried in a step; more if the first so many lead nowhere.
         steps: at most, of each kind from each start.
+        worth: the share of what a node has lost already by which another step must lower its value.
         seed: of the restarts. The random numbers of a field are its own, and no one else's are drawn.
     """
 
-    relaxed: int = 24
+    relaxed: int = 12
     restarts: int = 1
     tried: tuple[int, ...] = (24, 192)
     steps: int = 256
+    worth: float = 1e-4
     seed: int = 0
 
     @torch.no_grad()
@@ -98,7 +102,7 @@ class Search:
 
     def _descend(self, batch: FieldBatch, dropped: Tensor, end: float = float("inf")) -> tuple[Tensor, Tensor]:
         """As low as it gets from here: what is dropped, which is changed in place, and its values."""
-        lowest = batch.values(dropped)
+        lowest, clean = batch.values(dropped), batch.values(torch.zeros_like(dropped))
         ways: list[Improve] = [_by_strides, *(partial(_by_changes, number=number) for number in self.tried)]
         near = batch.nearest <= 1
         for allowed in (near, torch.ones_like(near)):
@@ -106,7 +110,8 @@ class Search:
                 active, part = batch.fields, batch
                 for _ in range(self.steps):
                     found, value = improve(part, dropped[active], allowed[active])
-                    better = value < lowest[active] - CLEARLY * lowest[active].abs()
+                    worth = self.worth * (clean - lowest)[active].abs() + CLEARLY * lowest[active].abs()
+                    better = value < lowest[active] - worth
                     active, found, value = active[better], found[better], value[better]
                     if not len(active):
                         break
@@ -137,22 +142,31 @@ def _by_strides(batch: FieldBatch, dropped: Tensor, allowed: Tensor) -> tuple[Te
     gains = batch.gains(dropped)
     chosen = filled(batch, dropped, gains, allowed & (gains < 0)) & ~dropped
     order = torch.where(chosen, gains, torch.inf).argsort(dim=1).argsort(dim=1)
-    best, lowest = dropped, torch.full_like(gains[:, 0], torch.inf)
-    size, most = 1, int(chosen.sum(dim=1).max())
+    return _best_of_first(batch, dropped, torch.where(chosen, order, NEVER))
+
+
+def _by_changes(batch: FieldBatch, dropped: Tensor, allowed: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """The best of making the 1, 2, 4, … best of so many promising changes that have no node in common."""
+    number = min(number, max(FEWEST, MAX_TRIED * len(batch.ends) // max(1, len(batch.row))))
+    changes, changed = promising_changes(batch, dropped, allowed, number), ChangedValues(batch, dropped)
+    values = changed(changes)
+    order = values.argsort(dim=1).argsort(dim=1)
+    apart = apart_from_better(batch, dropped, changes, order) & (values < changed.value[:, None])
+    order = torch.where(apart, order, NEVER).argsort(dim=1).argsort(dim=1)
+    turn = torch.full_like(dropped, NEVER, dtype=torch.long)
+    turn.scatter_reduce_(1, changes.flatten(1), torch.where(apart, order, NEVER).repeat_interleave(3, dim=1), "amin")
+    turn[:, -1] = NEVER
+    return _best_of_first(batch, dropped, turn)
+
+
+def _best_of_first(batch: FieldBatch, dropped: Tensor, turn: Tensor) -> tuple[Tensor, Tensor]:
+    """The best of changing the edges of the first 1, 2, 4, … turns."""
+    best, lowest = dropped, torch.full_like(batch.direction[:, 0], torch.inf)
+    size, most = 1, 1 + int(turn.masked_fill(turn == NEVER, -1).max())
     while size < 2 * most:
-        tried = dropped | (chosen & (order < size))
+        tried = dropped ^ (turn < size)
         values = batch.values(tried)
         best = torch.where((values < lowest)[:, None], tried, best)
         lowest = lowest.minimum(values)
         size *= 2
     return best, lowest
-
-
-def _by_changes(batch: FieldBatch, dropped: Tensor, allowed: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """The best of so many changes that look best."""
-    changes = promising_changes(batch, dropped, allowed, number)
-    lowest, place = ChangedValues(batch, dropped)(changes).min(dim=1)
-    found = dropped.clone()
-    found[batch.fields[:, None], changes[batch.fields, place]] ^= True
-    found[:, -1] = False
-    return found, lowest

@@ -58,6 +58,11 @@ class ChangedValues:
         number = torch.bincount(batch.col, minlength=len(batch.count))
         self.taker, self.given, self.first = batch.row[order], number, number.cumsum(0) - number
 
+    @property
+    def value(self) -> Tensor:
+        """``w · z`` before, ``(B,)``."""
+        return self.batch.read_out(self.outputs)
+
     def __call__(self, changes: Tensor) -> Tensor:
         """For C sets of F edges in every field, ``(B, C, F)`` to ``(B, C)``."""
         messages = max(1, len(self.batch.row))
