@@ -63,8 +63,8 @@ class CompiledMinimum:
     def of_channels(self, matrix: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
         layout = self.layout
         interval, constant, own, leaves = channel_values(layout, rules, matrix, layer1, self.workspace)
-        lemma = row_minima(layout.channels_at_rows, leaves, own, following=True)
-        tables = *lemma, constant, interval, leaves, leaves, leaves
+        at_rows = row_minima(layout.channels_at_rows, leaves, own, following=True)
+        tables = *at_rows, constant, interval, leaves, leaves, leaves
         parts = []
         for visits, lemma in layout.channels_at_anchors(max(1, _limit() // constant.shape[1])):
             phi = pair_values(visits, layout.channel_neighbours, len(rules), *tables, workspace=self.workspace)

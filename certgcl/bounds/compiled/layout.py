@@ -279,9 +279,9 @@ class Layout:
         outer, inner = self.hood.outer, self.hood.inner
         low, high = (end[outer.row[pair], case] for end in self.anchor_scale)
         scales = low, high, inner.low[slot], inner.high[slot], low.square(), high.square()
-        column, leaf = array(column), array(leaf)
-        return Visits(*map(array, (row, *scales, outer.most_drops[pair], outer.droppable[pair])), column, leaf, leaf,
-                      array(own))
+        parts = map(array, (row, *scales, outer.most_drops[pair], outer.droppable[pair], column))
+        place = array(leaf)
+        return Visits(*parts, place, place, array(own))  # type: ignore[call-arg]  # mypy counts the starred one as one
 
     def neighbours(self, start: Tensor, row: Tensor, case: Tensor, out: Tensor, own: Tensor, step: Tensor,
                    lined: Tensor) -> Neighbours:
@@ -292,8 +292,8 @@ class Layout:
         """
         first = self.plan.row_cases.first[row, case]
         low, high = (array(end[row, case]) for end in self.row_scale)
-        step = array(step)
-        return Neighbours(array(start), array(first), low, high, low, high, array(out), array(own), step, step,
+        steps = array(step)
+        return Neighbours(array(start), array(first), low, high, low, high, array(out), array(own), steps, steps,
                           array(lined))
 
     # -- functionals of each anchor's own ----------------------------------------------------------

@@ -83,8 +83,8 @@ class _PairMinima(torch.autograd.Function):
               flat(phi))
         ctx.save_for_backward(*tables)
         # Of tables that are one and the same, the gradients are added up in one place.
-        ctx.given, ctx.first = (visits, rows, rules), [next(place for place, other in enumerate(tables) if other is table)
-                                                       for table in tables]
+        ctx.first = [next(place for place, other in enumerate(tables) if other is table) for table in tables]
+        ctx.given = visits, rows, rules
         return phi
 
     @staticmethod

@@ -1,8 +1,8 @@
 """The nodes that some anchors depend on, hop by hop: their rows, and the states that they can be in.
 
-The *state* of a node is how many of its edges are lost. States come in *cases*, single counts or groups of them, in each
-of which a bound is computed by itself; one or several cases share a *cell*, which has pre-activation ranges and lines of
-its own.
+The *state* of a node is how many of its edges are lost. States come in *cases*, single counts or groups of them, in
+each of which a bound is computed by itself; one or several cases share a *cell*, which has pre-activation ranges and
+lines of its own.
 """
 
 from collections.abc import Callable

@@ -4,11 +4,11 @@
 
     constant  +  Σ_mixes  out(n_i) Σ_{kept k} in(n_k)  β · h^m_k
 
-in a cell of node i: at each layer, from the last one down, lines take ``ω · h`` to ``λ · p + c``, and ``λ · p`` is the sum
-of its terms: those of the node itself go to ``ω`` of lower layers (a local term by ``W λ``, an aggregated one by
+in a cell of node i: at each layer, from the last one down, lines take ``ω · h`` to ``λ · p + c``, and ``λ · p`` is the
+sum of its terms: those of the node itself go to ``ω`` of lower layers (a local term by ``W λ``, an aggregated one by
 ``own(n_i) W λ``), those of its neighbours are the mixes, ``β = W λ``, and biases and features are numbers. Each step
-replaces a functional by something no larger, whichever lines are taken; so the *rules* for their slopes are alternatives,
-of which the best one counts.
+replaces a functional by something no larger, whichever lines are taken; so the *rules* for their slopes are
+alternatives, of which the best one counts.
 """
 
 from collections.abc import Mapping, Sequence

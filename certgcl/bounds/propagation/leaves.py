@@ -48,9 +48,10 @@ def leaves_of(ranges: "NetworkRanges", sets: TermSets, mixes: list[Mix], base: A
     owner = torch.repeat_interleave(torch.arange(len(row), device=row.device), number) if by_cell else None
     total: Tensor | None = None
     for mix in mixes:
+        tables: tuple[Tensor, ...]
+        vectors: tuple[Tensor, ...] = (mix.vector,)
         if mix.term.source == 0:
-            tables, place, vectors = (ranges.projected(mix.term),), row, (mix.vector,)
-            place = place if owner is None else place[owner]
+            tables, place = (ranges.projected(mix.term),), row if owner is None else row[owner]
         else:
             source = ranges.ball_of(mix.term.source)
             vectors = mix.vector, -mix.vector.abs()

@@ -130,7 +130,7 @@ def own_minima(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, 
         mixes: by one aggregation, with vectors ``(E or 1, R or 1, M, d)`` of one or several layers.
         pairs: ``(terms, R M')``, with M' functionals in all.
     """
-    row, rules = ball.place[cells.ball.neighbour[sets.slot]], len(ranges.settings.rules)
+    row = ball.place[cells.ball.neighbour[sets.slot]]
     hub = ball.degree[row] > (torch.inf if ranges.settings.hubs is None else ranges.settings.hubs)
     width = max(mix.vector.shape[-1] for mix in mixes)
     cost = ball.cells.start.diff()[row] * (pairs.shape[1] * (width + ball.degree[row] * ~hub))

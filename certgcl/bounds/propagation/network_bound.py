@@ -17,8 +17,6 @@ from certgcl.bounds.recompute import recomputed
 
 CHANNELS = 32  # treated at a time, with their negatives
 MAX_VALUES = 1 << 22  # of functionals held at a time, E × R × M × d
-MAX_TABLE = 1 << 24  # of terms at the slots of neighbours
-AFFORDABLE = 1 << 31  # products up to which channels of a layer that has no shared functionals see their neighbours' lines
 
 
 class NetworkBound:
@@ -59,7 +57,8 @@ class NetworkBound:
         return torch.cat(low_parts, dim=1), torch.cat(high_parts, dim=1)
 
     def _least(self, number: int, units: Tensor) -> Tensor:
-        """The least ``λ · p`` of a layer for functionals that all nodes share, in all cells of its ball; ``(cells, M)``."""
+        """The least ``λ · p`` of a layer for functionals that all nodes share, in all cells of its ball,
+        ``(cells, M)``."""
         ball, each = self.ranges.ball_of(number), units.shape[2] * self.ranges.network.width_of(number)
         shared = self._shared_neighbours(number, units)
         chunks = torch.arange(len(ball.cells.row), device=units.device).split(

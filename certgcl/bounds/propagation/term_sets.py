@@ -8,6 +8,7 @@ are gone, and taking t of them away lowers the sum by at most ``top_t``.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,6 +17,9 @@ from torch import Tensor
 from certgcl.bounds import compiled
 from certgcl.bounds.plan import starts
 from certgcl.bounds.propagation.balls import Ball, States
+
+if TYPE_CHECKING:
+    from certgcl.bounds.compiled.layout import Lemma
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +98,7 @@ class TermSets:
         return self._by_torch(terms, 1 + following)
 
     @cached_property
-    def _lemma(self) -> "object":
+    def _lemma(self) -> "Lemma":
         from certgcl.bounds.compiled.kernels.row_lemma import Rows, Terms
         from certgcl.bounds.compiled.layout import Lemma, array
 

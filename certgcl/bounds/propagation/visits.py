@@ -1,7 +1,8 @@
 """What a neighbour adds to the row of an anchor, at its least while their edge is kept.
 
-A *visit* is an anchor i in one of its cells, and a neighbour k. Let ``ω · h_k >= e + out(n_k) Σ_q in(n_q) C_q`` in a cell
-of k, with C_p the term of the parent i itself. In a case of k with counts t', by the row lemma without the parent,
+A *visit* is an anchor i in one of its cells, and a neighbour k. Let ``ω · h_k >= e + out(n_k) Σ_q in(n_q) C_q`` in a
+cell of k, with C_p the value of the parent i itself and g_p its term in the row lemma. In a case of k with counts t',
+by the row lemma without the parent,
 
     line  =  max( lemma - out(n_k) g_p,  lemma with top_(t'+1) )  +  e  +  out(n_k) in(n_i) C_p ,
     φ     =  min_cases  into(n_k) ( max( interval,  best line ) + pair ) ,
@@ -97,10 +98,10 @@ class Visits:
 
         rows = self.rows
         one = array(torch.ones_like(self.parent.low))
-        visits = pair_minima.Visits(
-            array(self.row), *map(array, both_ends(self.parent)), one, one, one, one, *map(array, (
-                self.reach, self.droppable, torch.zeros_like(self.row), self.leaf, self.term,
-                torch.arange(len(self.row)))))
+        low, high = map(array, both_ends(self.parent))
+        others = map(array, (self.reach, self.droppable, torch.zeros_like(self.row), self.leaf, self.term,
+                             torch.arange(len(self.row))))
+        visits = pair_minima.Visits(array(self.row), low, high, one, one, one, one, *others)
         return visits, pair_minima.Neighbours(*map(array, (
             rows.case, rows.first, *both_ends(rows.into), *both_ends(rows.out), rows.item, rows.own, rows.step,
             rows.term_step, rows.lined)))

@@ -176,8 +176,8 @@ def minima(part: int, parts: int, visits: Visits, rows: Neighbours, tables: Valu
                     at = own * cell + rule * number
                     constant, others = tables.constant[at : at + number], value if rule else interval
                     for c in range(number):
-                        line = _lined(without[c], following[c], leaf[c], term[c], constant[c], droppable, middle, radius,
-                                      scale, spread, product, product_spread)
+                        line = _lined(without[c], following[c], leaf[c], term[c], constant[c], droppable, middle,
+                                      radius, scale, spread, product, product_spread)
                         value[c] = larger(others[c], line) + (line - line)  # NaN where the line is not finite
             for rule in range(rules):
                 pair, here = pairs[rule * number : (rule + 1) * number], out[rule * number : (rule + 1) * number]
@@ -300,7 +300,8 @@ def gradients(part: int, parts: int, visits: Visits, rows: Neighbours, tables: V
                     for c in range(w):
                         direction = number_type(leaf[c] > zero) - number_type(leaf[c] < zero)
                         of_leaf[c] += share[c] * (product - product_spread * direction)
-                    place = (visits.term[visit] + (case - rows.case[row]) * rows.term_step[row]) * rules * number + start
+                    place = visits.term[visit] + (case - rows.case[row]) * rows.term_step[row]
+                    place = place * rules * number + start
                     dropped, of_dropped = tables.terms[place : place + w], of.terms[place : place + w]
                     for c in range(w):
                         value_here = middle * dropped[c] - radius * abs(dropped[c])
