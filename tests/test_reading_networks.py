@@ -27,7 +27,7 @@ from torch_geometric.nn.dense import Linear
 import certgcl
 from certgcl.graph import Graph
 from certgcl.layers.gcn import loop_weight
-from certgcl.models import GraphNetwork, Local, Mean, Sum, SymmetricNorm
+from certgcl.models import Diffusion, GraphNetwork, Local, Mean, Sum, SymmetricNorm
 from certgcl.models.registry import ACTIVATIONS, OWN
 from certgcl.reading import read_network
 from tests.encoders import Layers, Net, assert_reads, prepared
@@ -61,8 +61,8 @@ def kinds(network: GraphNetwork) -> list[list[str]]:
     (SAGEConv(5, 3, aggr="add"), [Sum(), Local()]), (GraphConv(5, 3), [Sum(), Local()]),
     (GraphConv(5, 3, aggr="mean"), [Mean(), Local()]), (GINConv(nn.Linear(5, 3)), [Sum(), Local()]),
     (GINConv(nn.Linear(5, 3), eps=0.5), [Sum(), Local()]),
-    (GINConv(nn.Linear(5, 3), train_eps=True), [Sum(), Local()]), (SGConv(5, 3), [SymmetricNorm(1.0)]),
-    (SGConv(5, 3, add_self_loops=False), [SymmetricNorm(0.0)]),
+    (GINConv(nn.Linear(5, 3), train_eps=True), [Sum(), Local()]), (SGConv(5, 3), [Diffusion(1.0)]),
+    (SGConv(5, 3, add_self_loops=False), [Diffusion(0.0)]),
 ], ids=str)
 def test_a_convolution_is_one_layer(layer: nn.Module, expected: list[Any], either_graph: Graph) -> None:
     network = assert_reads(lively(layer), either_graph)
@@ -93,7 +93,7 @@ def test_reads_appnp_after_an_mlp(settings: dict[str, Any], either_graph: Graph)
     model = Layers(lambda net, x, e: net.prop(net.mlp(x), e), prop=APPNP(K=3, alpha=0.1, **settings),
                    mlp=nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Dropout(0.5), nn.Linear(4, 3)))
     network = assert_reads(lively(model), either_graph)
-    assert kinds(network)[2:] == [["symmetric", "local"]] * 3
+    assert kinds(network)[2:] == [["diffusion", "local"]] * 3
     assert network.dtype == torch.float64
 
 
@@ -214,7 +214,7 @@ def test_a_batch_norm_keeps_the_sizes_of_mean_and_bias(graph: Graph) -> None:
     model.norm.bias.data.fill_(1000)
     network = read_network(model, graph)
     assert (network.dtype, network.precision) == (torch.float64, torch.float32)
-    assert [float(layer.bias.abs().max()) for layer in network.layers[1:]] == [1000, 1000]
+    assert [layer.bias.abs().max().item() for layer in network.layers[1:]] == [1000, 1000]
     gain = 1 / math.sqrt(1 + model.norm.eps)
     assert network.layers[2].terms[0].weight.tolist() == [gain] * 3
 

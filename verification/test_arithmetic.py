@@ -87,9 +87,9 @@ OVERFLOW = replace(CYCLE, x=CYCLE.x * 10, w1=CYCLE.w1 * 3e4, w2=CYCLE.w2 * 1e-4)
 def node_compactness(case: Case, dtype: torch.dtype, method: str = "degree", views: str = "one",
                      run_in: torch.dtype = torch.float64) -> certgcl.Certificate | None:
     """The library's answer; None where it says that numbers overflow."""
-    graph = certgcl.Graph.from_networkx(case.graph, case.x)
+    graph, model = certgcl.Graph.from_networkx(case.graph, case.x), replace(weights(case).to(run_in), precision=run_in)
     try:
-        return certgcl.node_compactness(weights(case).to(run_in), graph, certgcl.EdgeDropBudget(case.local, case.total),
+        return certgcl.node_compactness(model, graph, certgcl.EdgeDropBudget(case.local, case.total),
                                         method=method, dtype=dtype, views=views)
     except certgcl.errors.BoundError:
         return None

@@ -176,7 +176,7 @@ class ForwardError:
                  derived: bool) -> None:
         self.network, self.field, self.smallest = network, field, smallest
         self.growth, self.limit = Growth(precision, field.most_edges), torch.finfo(precision).max / 2
-        self._product_roundings = 2 + DERIVED * derived  # with that of converting a feature
+        self._fixed, self._converted_product = LAYER + DERIVED * derived, 2 + DERIVED * derived  # roundings
         self.terms = longest_sums(network, field.most_edges)
         self._room = 1 + 2 * self.terms * torch.finfo(field.dtype).eps
         self.largest: list[float] = [largest_feature(field.graph, precision, network)]  # size of each layer
@@ -207,9 +207,10 @@ class ForwardError:
 
     def _layer(self, number: int, layer: Layer) -> Sized:
         """Before its activation: ``Σ_terms mixed`` with the errors of what is mixed, and γ of the roundings here."""
-        weight_first = all(term.aggregation.weight_first for term in layer.terms)
-        degree, lost, mixed = self.field.degree(number), [], []
-        longest = torch.zeros_like(degree)  # products that are summed; those of the other terms need no more
+        # Matrices may be blocks of one, whose sums are not separate.
+        weight_first = all(term.aggregation.weight_first for term in layer.terms) and 1 == sum(
+            term.weight.dim() == 2 for term in layer.terms)
+        count, lost, mixed = self.field.degree(number) * layer.mixes + self._fixed, [], []
         for term in layer.terms:
             weight = term.weight.abs()
             lost.append(self.smallest * (1 + (weight.sum(dim=0) if weight.dim() == 2 else weight)))
@@ -219,13 +220,12 @@ class ForwardError:
             mixed.append([self.field.mix(term.aggregation, term.source, number, table) for table in product])
             if not weight_first:
                 self._check_sums(number, term, mixed[-1][1])
-            longest = longest.clamp(min=counted)
+            count = count + counted + 1
         (size, error), *others = mixed
         for other in others:
             size, error = size.add_(other[0]), error.add_(other[1])
         self._lost.append(sum(lost[1:], lost[0]))
         size = size.add_(layer.bias.abs() + self.smallest + self._lost[-1]).mul_(self._room)
-        count = longest + degree * layer.mixes + LAYER + len(mixed) - 1
         error = error.mul_(self._room).addcmul_(size, self.growth(count)[:, None])
         return Sized(size.add_(error), error)
 
@@ -258,15 +258,15 @@ class ForwardError:
         graph, nodes, growth = self.field.graph, self.field.nodes[0], self.growth
         absolute = features_times(graph, weight, nodes, absolute=True).add_(lost)
         if not weight_first:
-            error = absolute * growth.of(self._product_roundings)
+            error = absolute * growth.of(self._converted_product)
             return Sized(absolute, self._converted(error)), self._summed_features(number, term)
         # Multiplied before they are mixed, they do not depend on the view and enter by what they are: subtotals are no
         # larger than the sum of the terms of one sign, (|x| |W| + |x W|) / 2.
         size = features_times(graph, term.weight, nodes).abs_()
         count = graph.features.terms(torch.arange(len(size), device=size.device) if nodes is None else nodes)
-        sums, all_roundings = growth(count)[:, None], growth(count + self._product_roundings)[:, None]
+        sums, all_roundings = growth(count)[:, None], growth(count + self._converted_product)[:, None]
         error = (absolute + size).mul_(sums / 2).addcmul_(
-            absolute, growth.of(self._product_roundings) + 2 * sums * all_roundings)
+            absolute, growth.of(self._converted_product) + 2 * sums * all_roundings)
         self._check(absolute, error)
         return Sized(size.add_(error, alpha=2), self._converted(error)), 0  # once for the run, and once for this sum
 

@@ -15,7 +15,7 @@ from certgcl.layers.linear import weight_and_bias
 from certgcl.layers.message_passing import CACHES, DEFAULTS, Settings, check_convolution, check_loops
 from certgcl.layers.modules import held
 from certgcl.layers.site import Site
-from certgcl.models.aggregations import SymmetricNorm
+from certgcl.models.aggregations import Diffusion, SymmetricNorm
 
 NORMALIZED: Settings = {"normalize": (True,), "add_self_loops": (True, False), "aggr": ("add", "sum"), **CACHES}
 _SETTINGS: Settings = {"improved": (False, True), **NORMALIZED}
@@ -64,7 +64,7 @@ def symmetric_norm(site: Site, kind: type[nn.Module], edges: Edges, settings: Se
     looped = site.setting("add_self_loops")
     if not looped:
         check_loops(site, edges)
-    return SymmetricNorm(loop_weight(improved, looped))
+    return (SymmetricNorm if kind is GCNConv else Diffusion)(loop_weight(improved, looped))
 
 
 @cache

@@ -1,10 +1,10 @@
 """Models as bounds see them: networks of layers, the ways layers mix nodes, and activations."""
 
 from certgcl.models.activations import Activation, Lines, SlopeRule
-from certgcl.models.aggregations import AGGREGATIONS, Aggregation, Local, Mean, Sum, SymmetricNorm
+from certgcl.models.aggregations import AGGREGATIONS, Aggregation, Diffusion, Local, Mean, Sum, SymmetricNorm
 from certgcl.models.gcn import gcn_network
 from certgcl.models.network import GraphNetwork, Layer, Term
 from certgcl.models.two_piece import TwoPieceLinear
 
-__all__ = ["AGGREGATIONS", "Activation", "Aggregation", "GraphNetwork", "Layer", "Lines", "Local", "Mean", "SlopeRule",
-           "Sum", "SymmetricNorm", "Term", "TwoPieceLinear", "gcn_network"]
+__all__ = ["AGGREGATIONS", "Activation", "Aggregation", "Diffusion", "GraphNetwork", "Layer", "Lines", "Local", "Mean",
+           "SlopeRule", "Sum", "SymmetricNorm", "Term", "TwoPieceLinear", "gcn_network"]

@@ -22,6 +22,7 @@ class Aggregation(ABC):
     name: ClassVar[str]
     mixes: ClassVar[bool] = True  # whether neighbours matter at all
     counts_at_neighbours: ClassVar[bool] = False  # whether ``into`` depends on the neighbour's own number of neighbours
+    weight_first: ClassVar[bool] = False  # whether the models it stands for multiply by W before they mix
 
     @abstractmethod
     def own(self, n: Tensor) -> Tensor: ...
@@ -39,6 +40,7 @@ class Local(Aggregation):
 
     name = "local"
     mixes = False
+    weight_first = True
 
     def own(self, n: Tensor) -> Tensor:
         return torch.ones_like(n)
@@ -60,6 +62,7 @@ class SymmetricNorm(Aggregation):
 
     name = "symmetric"
     counts_at_neighbours = True
+    weight_first = True
     loop: float = 1.0
 
     def own(self, n: Tensor) -> Tensor:
@@ -70,6 +73,14 @@ class SymmetricNorm(Aggregation):
 
     def into(self, n: Tensor) -> Tensor:
         return _inverse(n + self.loop, 0.5)
+
+
+@dataclass(frozen=True)
+class Diffusion(SymmetricNorm):
+    """The same of rows that are multiplied by a matrix later, if at all: SGConv and APPNP. Only rounding differs."""
+
+    name = "diffusion"
+    weight_first = False
 
 
 @dataclass(frozen=True)
@@ -104,7 +115,8 @@ class Sum(Aggregation):
         return torch.ones_like(n)
 
 
-AGGREGATIONS: dict[str, type[Aggregation]] = {kind.name: kind for kind in (Local, SymmetricNorm, Mean, Sum)}
+AGGREGATIONS: dict[str, type[Aggregation]] = {
+    kind.name: kind for kind in (Local, SymmetricNorm, Diffusion, Mean, Sum)}
 """By the names that files know them by."""
 
 

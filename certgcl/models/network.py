@@ -284,15 +284,19 @@ class GraphNetwork:
 
     def outputs(self, graph: Graph) -> list[Tensor]:
         """The outputs of all layers at all nodes."""
-        return [layer.activate(p) for layer, p in zip(self.layers, self.pre_activations(graph), strict=True)]
+        return [h for _, h in self.forward(graph)]
 
     def pre_activations(self, graph: Graph) -> list[Tensor]:
         """Those of all layers at all nodes, before their activations."""
+        return [p for p, _ in self.forward(graph)]
+
+    def forward(self, graph: Graph) -> Iterator[tuple[Tensor, Tensor]]:
+        """``p`` and ``h = σ(p)`` of one layer after the other, at all nodes."""
         graph = Graph.of(graph)
         if graph.num_features != self.features:
             raise EncoderError(f"{graph.num_features} features per node", f"the first layer takes {self.features}",
                                "Pass the graph the model was made for")
-        mixing, found = Mixing(graph, self.dtype), []
+        mixing = Mixing(graph, self.dtype)
         outputs: list[Tensor] = []
         for layer in self.layers:
             p: Tensor = layer.bias
@@ -300,9 +304,8 @@ class GraphNetwork:
                 values = features_times(graph, term.weight) if term.source == 0 else (
                     term.project(outputs[term.source - 1]))
                 p = p + mixing(term.aggregation, values)
-            found.append(p)
             outputs.append(layer.activate(p))
-        return found
+            yield p, outputs[-1]
 
 
 def _kind(layer: Layer) -> str:
