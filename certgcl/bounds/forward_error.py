@@ -208,8 +208,8 @@ class ForwardError:
     def _layer(self, number: int, layer: Layer) -> Sized:
         """Before its activation: ``Σ_terms mixed`` with the errors of what is mixed, and γ of the roundings here."""
         # Matrices may be blocks of one, whose sums are not separate.
-        weight_first = all(term.aggregation.weight_first for term in layer.terms) and 1 == sum(
-            term.weight.dim() == 2 for term in layer.terms)
+        weight_first = all(term.aggregation.weight_first for term in layer.terms) and sum(
+            term.weight.dim() == 2 for term in layer.terms) == 1
         count, lost, mixed = self.field.degree(number) * layer.mixes + self._fixed, [], []
         for term in layer.terms:
             weight = term.weight.abs()
