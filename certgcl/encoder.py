@@ -4,12 +4,10 @@ from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
 from certgcl.errors import EncoderError
-from certgcl.layers.trusted import TRUSTED, check_surroundings
+from certgcl.layers.trusted import TRUSTED
 from certgcl.models.network import GraphNetwork
 from certgcl.randomness import Drawing, generator_on
-from certgcl.reading.assembling import assemble
-from certgcl.reading.checks import check_module
-from certgcl.reading.tracer import trace
+from certgcl.reading import network_of
 from certgcl.values import WIDEST, shown, whole
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "leaky_relu": nn.LeakyReLU, "prelu": nn.PReLU,
@@ -79,9 +77,7 @@ class GCNEncoder(nn.Module):
     def network(self) -> GraphNetwork:
         """The encoder as a network with its gradients, read by its program as :func:`certgcl.read_network` does; it is
         not run."""
-        check_surroundings()
-        check_module(self)
-        return assemble(*trace(self, self.conv1.lin.weight.shape[1]))
+        return network_of(self, self.conv1.lin.weight.shape[1])
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         hidden = self.activation(self.conv1(x, edge_index))

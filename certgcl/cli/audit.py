@@ -88,7 +88,7 @@ def _model(run: Path | None, encoder: Path) -> ModelLike:
     if run is None:
         return network
     method = ContrastiveMethod.load(method_of(run))
-    here, there = weights_part(network), weights_part(method.fitted_encoder().network())
+    here, there = weights_part(network), weights_part(method.network())
     if here.identity != there.identity:
         raise CheckpointError(f"{run} with other weights in {ENCODER} ({here.shown}) than in {METHOD} ({there.shown})",
                               "both files hold the trained encoder", "Bring both back from one copy of the run")

@@ -98,7 +98,7 @@ def train(
                 estimator.fit(data, folder=folder, resume=resume, progress=bar, tensorboard=tensorboard)
             source.save(folder, data)
             estimator.save(folder / METHOD)
-            estimator.fitted_encoder().network().save(folder / ENCODER)
+            estimator.network().save(folder / ENCODER)
             certificate = _certified(estimator, data, folder) if certify else None
             evaluation = _evaluated(estimator, data, source.protocol(data))
             result = _result(estimator, source, folder, evaluation, certificate)

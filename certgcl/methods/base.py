@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from certgcl import values
 from certgcl.digest import digest, stored_parts
-from certgcl.encoder import GCNEncoder
 from certgcl.errors import InputError, NotFittedError
 from certgcl.graph import Graph, GraphLike
+from certgcl.methods.encoders import EncoderLike, check_encoder, check_named, name_of
 from certgcl.methods.infonce import check_temperature, info_nce
 from certgcl.methods.session import Session, check_contrast
 from certgcl.methods.storage import load_method, save_method
+from certgcl.models.network import GraphNetwork
 from certgcl.out_of_memory import LESS_AT_A_TIME, SMALLER, told_when_out_of_memory
+from certgcl.reading import network_of
 from certgcl.regularizer import CompactnessRegularizer
 from certgcl.training import History, Progress, train
 from certgcl.values import WIDEST
@@ -33,9 +35,13 @@ class ContrastiveMethod:
     ``get_params``, ``save`` and ``load``. A fitted method can be passed to ``node_compactness`` as the model.
 
     Args:
-        hidden: width h of the embeddings; the first layer has 2h channels.
+        hidden: width h of the embeddings; the first layer has 2h channels. An encoder of one's own has its own width.
         projection: width of the projector that the loss looks through; h by default.
         activation: after both layers: ``relu``, ``prelu`` (one slope for both), ``leaky_relu`` or ``identity``.
+        encoder: in the place of two GCN layers: a factory that is called with the numbers of features and of hidden
+            channels in every ``fit``, or a module, which ``fit`` trains a copy of. It must be one that
+            :func:`certgcl.read_network` can read. While it is trained, its dropout drops and its BatchNorm goes by
+            the batch; the regularizer bounds it as in eval mode, with running statistics as constants of the step.
         drop_rates: the share of edges that each view drops.
         mask_rates: the share of feature columns that each view sets to zero.
         temperature: τ of InfoNCE.
@@ -48,6 +54,7 @@ class ContrastiveMethod:
     hidden: int = 128
     projection: int | None = None
     activation: str = "relu"
+    encoder: EncoderLike = None
     drop_rates: tuple[float, float] = (0.4, 0.3)
     mask_rates: tuple[float, float] = (0.0, 0.0)
     temperature: float = 0.5
@@ -59,7 +66,8 @@ class ContrastiveMethod:
     inside_budget: bool = False
     seed: int = 0
     device: str | None = None
-    encoder_: GCNEncoder | None = field(default=None, init=False, repr=False)
+    encoder_: nn.Module | GraphNetwork | None = field(default=None, init=False, repr=False)
+    n_features_in_: int = field(default=0, init=False, repr=False)
     history_: History | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -69,6 +77,7 @@ class ContrastiveMethod:
             self.projection = values.whole(self.projection, "projection", 1, f"{width}, or None",
                                            "Leave it out for the width of the embeddings", most=WIDEST)
         self.activation = values.choice(self.activation, "activation", FIXED_ACTIVATIONS)
+        check_encoder(self.encoder)
         self.drop_rates = _rates(self.drop_rates, "drop_rates")
         self.mask_rates = _rates(self.mask_rates, "mask_rates")
         self.temperature = check_temperature(self.temperature)
@@ -117,21 +126,29 @@ class ContrastiveMethod:
         """
         session = self.session(data)
         self.history_ = train(session, self.epochs, folder=folder, resume=resume, progress=progress,
-                              config=self.run_config(session.graph), **options)
-        self.encoder_ = session.encoder.eval()
+                              config=None if folder is None else self.run_config(session.graph), **options)
+        self.encoder_, self.n_features_in_ = session.encoder.eval(), session.graph.num_features
         return self
 
     @told_when_out_of_memory(SMALLER)
     def transform(self, data: GraphLike) -> Tensor:
-        """The embeddings of all nodes on the graph as given, ``(N, h)``: the encoder's output, not the projector's."""
+        """The embeddings of all nodes on the graph as given, ``(N, width)``: of the encoder, not of the projector."""
         with torch.no_grad():
-            network = self.fitted_encoder().network()
-            return network.embed(Graph.of(data).to(network.device, network.dtype))
+            network = self.network()
+            return network.embed(Graph.of(data).to(network.device, network.dtype)).to(network.precision)
 
     def fit_transform(self, data: GraphLike, **options: Any) -> Tensor:
         return self.fit(data, **options).transform(data)
 
-    def fitted_encoder(self) -> GCNEncoder:
+    def network(self) -> GraphNetwork:
+        """The fitted encoder as a network."""
+        encoder = self.fitted_encoder()
+        if isinstance(encoder, GraphNetwork):
+            return encoder
+        return network_of(encoder, self.n_features_in_)
+
+    def fitted_encoder(self) -> nn.Module | GraphNetwork:
+        """The trained module; of a method from a file with an encoder of one's own, its network."""
         if self.encoder_ is None:
             raise NotFittedError(f"a {type(self).__name__} that is not fitted", "it has no encoder yet",
                                  "Call fit(data) or load(path) first")
@@ -139,7 +156,7 @@ class ContrastiveMethod:
 
     def settings(self) -> dict[str, Any]:
         """The settings as JSON can hold them."""
-        settings = self.get_params()
+        settings = self.get_params() | {"encoder": name_of(self.encoder)}
         if self.regularizer is not None:
             settings["regularizer"] = self.regularizer.to_dict()
         return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
@@ -147,6 +164,7 @@ class ContrastiveMethod:
     def run_config(self, graph: Graph) -> dict[str, Any]:
         """What a run depends on; the number of epochs is left out, for it may grow when a run is resumed."""
         graph = Graph.of(graph)
+        check_named(self.encoder)
         settings = {name: value for name, value in self.settings().items() if name != "epochs"}
         return {"method": type(self).__name__, "settings": settings, "graph": repr(graph),
                 "graph_sha256": digest(graph.rowptr, graph.col, *stored_parts(graph.x))}

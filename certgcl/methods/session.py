@@ -1,6 +1,7 @@
 """One training in progress: the modules, the optimizer, the views, and the step."""
 
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,13 +10,15 @@ from torch import Tensor, nn
 from certgcl import values
 from certgcl.arithmetic import undisturbed
 from certgcl.budget import AdmissibleDrops
-from certgcl.encoder import GCNEncoder
-from certgcl.errors import GraphError, InputError
+from certgcl.errors import EncoderError, GraphError, InputError
+from certgcl.evidence import weights_part
 from certgcl.graph import Graph
+from certgcl.methods.encoders import new_encoder
 from certgcl.methods.views import EdgeDropper, feature_mask
 from certgcl.models.network import GraphNetwork
 from certgcl.randomness import Drawing, generator_on
-from certgcl.regularizer import CompactnessRegularizer
+from certgcl.reading import traced_network
+from certgcl.regularizer import CompactnessRegularizer, in_eval_mode
 
 if TYPE_CHECKING:
     from certgcl.methods.base import ContrastiveMethod
@@ -24,9 +27,10 @@ if TYPE_CHECKING:
 class Session:
     """One training in progress, as :func:`certgcl.training.train` wants it.
 
-    Views share the features of the graph, and go through the weights of the encoder directly: sparse features and the
-    symmetric Â are multiplied with gradients of their own, which a ``GCNConv`` does not know of. All draws are from a
-    generator of its own.
+    Views share the features of the graph, and go through the network of the encoder directly: sparse features and
+    matrices of the graph are multiplied with gradients of their own, which PyG's layers do not know of. An encoder that
+    is another one while it is trained, by dropout or BatchNorm, is called itself. All draws are from a generator of its
+    own.
     """
 
     global_generators = False
@@ -41,11 +45,14 @@ class Session:
         device = self.graph.x.device
         weights = generator_on("cpu", method.seed)  # drawn there, so that they are the same on every device
         with Drawing(weights):
-            self.encoder = GCNEncoder(graph.num_features, 2 * method.hidden, method.hidden, method.activation)
-            width = method.projection or method.hidden
-            self.projector = nn.Sequential(nn.Linear(method.hidden, width), nn.ELU(), nn.Linear(width, method.hidden))
+            self.encoder = new_encoder(method.encoder, graph.num_features, method.hidden, method.activation)
+            self.encoder = self.encoder.to(device, torch.float32).train()
+            self.width = self.network().width
+            inner = method.projection or self.width
+            self.projector = nn.Sequential(nn.Linear(self.width, inner), nn.ELU(), nn.Linear(inner, self.width))
         self.generator = weights if device.type == "cpu" else generator_on(device, method.seed)
         self.modules = nn.ModuleDict({"encoder": self.encoder, "projector": self.projector}).to(device, torch.float32)
+        self.as_network = self._is_as_in_eval_mode()
         self.optimizer = torch.optim.Adam(self.modules.parameters(), method.learning_rate,
                                           weight_decay=method.weight_decay)
         self.regularizer = _with_budget(method)
@@ -71,13 +78,15 @@ class Session:
 
     @undisturbed(gradients=True)
     def step(self, epoch: int) -> dict[str, float]:
-        network = self.at(epoch).encoder.network()
+        network = self.at(epoch).network()
         views, (z1, z2) = self.sampled_views(network)
         loss = infonce = self.method.contrast(self, *self._batch(z1, z2), epoch)
         metrics = {"infonce": float(infonce.detach())}
         regularizer = self.regularizer
         if regularizer is not None and regularizer.due:
-            term = regularizer(network, self.graph, *views, embeddings=(z1, z2), generator=self.generator)
+            # What is bounded is the encoder in eval mode: its directions are from that too.
+            term = regularizer(network, self.graph, *views, embeddings=(z1, z2) if self.as_network else None,
+                               generator=self.generator)
             loss = regularizer.combine(infonce)
             metrics |= {"pot": float(term.detach()), "compactness": regularizer.score, "kappa": regularizer.share}
         self.optimizer.zero_grad()
@@ -85,13 +94,36 @@ class Session:
         self.optimizer.step()
         return {"loss": float(loss.detach()), **metrics}
 
+    def network(self) -> GraphNetwork:
+        """The encoder as a network in its own precision, as it is in eval mode."""
+        with in_eval_mode(self.encoder):
+            network = traced_network(self.encoder, self.graph)
+        return network.to(network.precision)
+
+    def _is_as_in_eval_mode(self) -> bool:
+        """Whether the encoder computes the same while it is trained."""
+        try:
+            trained = traced_network(self.encoder, self.graph)
+        except EncoderError:  # dropout and BatchNorm cannot be read in training mode
+            return False
+        return weights_part(trained) == weights_part(self.network())
+
     def sampled_views(self, network: GraphNetwork) -> tuple[list[Graph], list[Tensor]]:
-        """A pair of views, features masked by way of the weights, and the embeddings of each."""
+        """A pair of views, and the embeddings of each, with features masked by way of the weights."""
         views, embeddings = [dropper.sample(self.generator) for dropper in self.views], []
         for view, probability in zip(views, self.masks, strict=True):
             mask = feature_mask(probability, self.graph.num_features, self.graph.x, self.generator)
-            embeddings.append((network if mask is None else _masked(network, mask)).embed(view))
+            if self.as_network:
+                embeddings.append((network if mask is None else _masked(network, mask)).embed(view))
+            else:
+                with Drawing(self.generator):
+                    embeddings.append(self.encoder(self._x if mask is None else self._x * mask, view.edge_index))
         return views, embeddings
+
+    @cached_property
+    def _x(self) -> Tensor:
+        """The features, for encoders that are called."""
+        return self.graph.x if self.graph.x.layout == torch.strided else self.graph.x.to_dense()
 
     def _batch(self, z1: Tensor, z2: Tensor) -> tuple[Tensor, Tensor]:
         """The nodes that are compared in this step."""
@@ -123,7 +155,7 @@ def check_contrast(session: Any, kind: type[Session], z1: Any, z2: Any, epoch: A
     """Refuse what no step of a session gives: embeddings that are no pair of matrices of the encoder's width."""
     if not isinstance(session, kind):
         raise InputError(f"session={values.shown(session)}", f"it is a {kind.__name__}", "Use method.session(data)")
-    width = session.method.hidden
+    width = session.width
     for name, z in (("z1", z1), ("z2", z2)):
         matrix = isinstance(z, Tensor) and not (z.is_nested or z.is_meta) and z.dim() == 2
         if not matrix or z.shape[1] != width or z.dtype != torch.float32:

@@ -1,4 +1,5 @@
-"""Fitted methods in files: settings and the encoder's parameters, nothing that has to be unpickled."""
+"""Fitted methods in files: settings and the encoder's parameters, or the network of an encoder of one's own; nothing
+that has to be unpickled."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -6,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from certgcl.encoder import GCNEncoder
 from certgcl.errors import CheckpointError
 from certgcl.files import load_tensors, refusing, save_tensors
+from certgcl.methods.encoders import SavedEncoder
+from certgcl.models.storage import meta_of, network_from
 from certgcl.randomness import Drawing, generator_on
 from certgcl.regularizer import CompactnessRegularizer
 
@@ -14,15 +17,20 @@ if TYPE_CHECKING:
 
     Method = TypeVar("Method", bound=ContrastiveMethod)
 
-_FORMAT = "certgcl-method-2"
+_FORMAT = "certgcl-method-3"
 
 
 def save_method(path: Path, method: "ContrastiveMethod") -> Path:
     """Write a fitted method; settings that a file cannot hold are refused before anything is written."""
     encoder, settings = method.fitted_encoder(), method.settings()
     rebuilt(type(method), settings)
+    if isinstance(encoder, GCNEncoder) and method.encoder is None:
+        trained: dict[str, Any] = {"encoder": encoder.state_dict()}
+    else:
+        network = method.network().copied()
+        trained = {"network": meta_of(network), "tensors": dict(network.named_tensors())}
     save_tensors(path, {"format": _FORMAT, "method": type(method).__name__, "settings": settings,
-                        "features": encoder.conv1.in_channels, "encoder": encoder.state_dict()})
+                        "features": method.n_features_in_, **trained})
     return path
 
 
@@ -38,6 +46,10 @@ def load_method(path: Path, kind: "type[Method]") -> "Method":
             raise CheckpointError(f"{path} with a {content['method']}", f"a {kind.__name__} was asked for",
                                   f"Use certgcl.{content['method']}.load(path)")
         method = rebuilt(names[content["method"]], content["settings"])
+        method.n_features_in_ = content["features"]
+        if "network" in content:
+            method.encoder_ = network_from(content["network"], content["tensors"])
+            return method
         with Drawing(generator_on("cpu", 0)):  # weights that are replaced at once
             encoder = GCNEncoder(content["features"], 2 * method.hidden, method.hidden, method.activation)
         encoder.load_state_dict(content["encoder"])
@@ -50,6 +62,8 @@ def rebuilt(kind: "type[Method]", settings: dict[str, Any]) -> "Method":
     settings = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
     if settings["regularizer"] is not None:
         settings["regularizer"] = CompactnessRegularizer.from_dict(settings["regularizer"])
+    if settings["encoder"] is not None:
+        settings["encoder"] = SavedEncoder(str(settings["encoder"]))
     return kind(**settings)
 
 

@@ -28,7 +28,7 @@ def save_network(network: GraphNetwork, path: str | Path) -> Path:
     if network.dtype not in (torch.float16, torch.float32, torch.float64):
         raise EncoderError(f"weights of dtype {network.dtype}", "a file holds float16, float32 or float64",
                            "Convert with network.to(torch.float32)")
-    save_arrays(path, {"format": FORMAT, **described(network)},
+    save_arrays(path, {"format": FORMAT, **meta_of(network)},
                 {name: tensor.detach().cpu().numpy() for name, tensor in network.named_tensors()})
     return path
 
@@ -40,17 +40,17 @@ def load_network(path: str | Path) -> GraphNetwork:
                   "Write one with certgcl.read_network(model, graph).save(path)"):
         meta, _ = load_arrays(path, FORMAT, ())
         meta, arrays = load_arrays(path, FORMAT, tuple(map(str, meta["tensors"])))
-        return rebuilt(meta, {name: _tensor(array) for name, array in arrays.items()})
+        return network_from(meta, {name: _tensor(array) for name, array in arrays.items()})
 
 
-def described(network: GraphNetwork) -> dict[str, Any]:
+def meta_of(network: GraphNetwork) -> dict[str, Any]:
     """All that is no tensor, and the tensors' names."""
     return {"structure": network.structure(), "names": [layer.name for layer in network.layers],
             "readout": list(network.readout), "precision": str(network.precision).removeprefix("torch."),
             "reading": network.reading, "tensors": [name for name, _ in network.named_tensors()]}
 
 
-def rebuilt(meta: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GraphNetwork:
+def network_from(meta: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GraphNetwork:
     """The network of a description and its tensors; whatever else they are raises one of Python's errors, or
     ``EncoderError``."""
     layers = []
@@ -62,7 +62,7 @@ def rebuilt(meta: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GraphNetw
         layers.append(Layer(terms, here["bias"], _activation(layer["activation"], here), name))
     network = GraphNetwork(tuple(layers), tuple(meta["readout"]), _PRECISIONS[meta["precision"]],
                            meta["reading"])
-    if described(network) != {name: meta[name] for name in described(network)} or (
+    if meta_of(network) != {name: meta[name] for name in meta_of(network)} or (
             set(tensors) != set(meta["tensors"])):
         raise ValueError("parts that do not belong together")
     return network

@@ -20,7 +20,7 @@ from certgcl.reading.tracer import trace
 class Fitted(Protocol):
     """A trained method, which has its encoder inside."""
 
-    def fitted_encoder(self) -> nn.Module: ...
+    def fitted_encoder(self) -> nn.Module | GraphNetwork: ...
 
 
 ModelLike: TypeAlias = nn.Module | GraphNetwork | Fitted
@@ -62,18 +62,17 @@ def read_network(model: ModelLike, graph: GraphLike, reading: Reading = "traced"
     """
     if reading not in get_args(Reading):
         raise InputError(f"reading={reading!r}", "a model is 'traced' or 'probed'", "Leave it out to have it traced")
-    graph = Graph.of(graph)
-    if isinstance(model, GraphNetwork):
-        check_fit(model.features, model.device, graph)
-        check_finite(model.named_tensors())
-        return model
+    graph, module = Graph.of(graph), _encoder_of(model)
+    if isinstance(module, GraphNetwork):
+        check_fit(module.features, module.device, graph)
+        check_finite(module.named_tensors())
+        return module
     if reading == "probed":
-        module = _encoder_of(model)
         check_surroundings()
         dtype = check_module(module).dtype
         budget = EdgeDropBudget() if budgets is None else EdgeDropBudget.of(budgets)
         return probe(module, graph.to(dtype=dtype), budget.on(graph))
-    network, module = traced_network(model, graph), _encoder_of(model)
+    network = traced_network(module, graph)
     check_finite(network.named_tensors())
     graph = graph.to(dtype=network.precision)
     with torch.no_grad(), torch.random.fork_rng(devices=[graph.x.device] if graph.x.is_cuda else []):
@@ -82,17 +81,25 @@ def read_network(model: ModelLike, graph: GraphLike, reading: Reading = "traced"
     return network
 
 
-def traced_network(model: nn.Module | Fitted, graph: Graph) -> GraphNetwork:
+def traced_network(model: ModelLike, graph: Graph) -> GraphNetwork:
     """The network that the program of a model computes, if it fits the graph.
 
     Nothing of the model is run, so that a step of training can afford it.
     """
-    module = _encoder_of(model)
-    check_surroundings()
-    check_fit(graph.num_features, check_module(module).device, graph)
-    network = assemble(*trace(module, graph.num_features))
+    network = module = _encoder_of(model)
+    if not isinstance(network, GraphNetwork):
+        check_surroundings()
+        check_fit(graph.num_features, check_module(module).device, graph)
+        network = assemble(*trace(module, graph.num_features))
     check_fit(network.features, network.device, graph)
     return network
+
+
+def network_of(module: nn.Module, features: int) -> GraphNetwork:
+    """The network that the program of a module computes from nodes with so many features."""
+    check_surroundings()
+    check_module(module)
+    return assemble(*trace(module, features))
 
 
 def _encoder_of(model: Any) -> Any:

@@ -117,7 +117,7 @@ def node_infonce(run: TrainedRun) -> tuple[Tensor, Tensor]:
 def _sampled_losses(run: TrainedRun, pairs: int) -> Tensor:
     """``(pairs, N)``, float64."""
     session = run.session()
-    network = session.encoder.network()
+    network = session.network()
     losses = []
     for pair in range(pairs):
         _, embeddings = session.sampled_views(network)

@@ -84,7 +84,7 @@ class Study:
             session = estimator.session(self.graph)
             for epoch in missing:  # each part begins with the checkpoint of the one before
                 train(session, epoch, folder=run.folder, resume=True, config=config, progress=run.say)
-                session.encoder.network().save(run.weights_file(epoch))
+                session.network().save(run.weights_file(epoch))
         return run
 
 
