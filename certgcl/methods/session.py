@@ -46,8 +46,9 @@ class Session:
         weights = generator_on("cpu", method.seed)  # drawn there, so that they are the same on every device
         with Drawing(weights):
             self.encoder = new_encoder(method.encoder, graph.num_features, method.hidden, method.activation)
-            self.encoder = self.encoder.to(device, torch.float32).train()
-            self.width = self.network().width
+        self.encoder = self.encoder.to(device, torch.float32).train()
+        self.width = self.network().width
+        with Drawing(weights):
             inner = method.projection or self.width
             self.projector = nn.Sequential(nn.Linear(self.width, inner), nn.ELU(), nn.Linear(inner, self.width))
         self.generator = weights if device.type == "cpu" else generator_on(device, method.seed)
