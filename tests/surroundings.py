@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 from toys import gcn_weights, random_tensor, toy_graph, toy_network
 
+from certgcl.attacks import SearchSpace
 from certgcl.bounds.exact.case import Case, Incumbent
 from certgcl.bounds.exact.cells import ABSENT, DROPPED, FREE, KEPT, Cells
 from certgcl.bounds.exact.decisions import Decisions, Site
+from certgcl.bounds.exact.field import ReceptiveField
 from certgcl.bounds.two_layers import GCNWeights
 from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.graph import Graph
-from certgcl.search import ReceptiveField
 
 WEIGHTS = gcn_weights(toy_network())
 ANYTHING = Incumbent(torch.inf, torch.zeros(3, dtype=torch.float64), 0.0)  # leaves nothing out
@@ -39,8 +40,8 @@ class Surroundings:
         values: ``w · z`` of the anchor, ``(S,)``.
     """
 
+    space: SearchSpace
     field: ReceptiveField
-    drops: AdmissibleDrops
     direction: Tensor
     sets: Tensor
     lost: Tensor
@@ -50,7 +51,8 @@ class Surroundings:
 
     @classmethod
     def of(cls, graph: Graph, anchor: int, budget: BudgetLike, seed: int = 0) -> "Surroundings":
-        weights = gcn_weights(toy_network(seed=seed))
+        network = toy_network(seed=seed)
+        weights = gcn_weights(network)
         field, drops = field_of(graph, anchor, budget, weights)
         edges, nodes = field.edges.shape[1], len(field.nodes)
         incidence = torch.nn.functional.one_hot(field.edges, nodes).sum(dim=0)
@@ -68,8 +70,12 @@ class Surroundings:
         before = matrix @ (graph.x @ weights.w1) + weights.b1
         before2 = (matrix @ (weights.activation1(before) @ weights.w2))[:, anchor] + weights.b2
         direction = random_tensor(3, seed=seed + 10)
-        return cls(field, drops, direction, sets.bool(), lost, before[:, field.nodes], before2,
+        return cls(SearchSpace(network, graph, drops), field, direction, sets.bool(), lost, before[:, field.nodes], before2,
                    weights.activation2(before2) @ direction)
+
+    @property
+    def drops(self) -> AdmissibleDrops:
+        return self.space.drops
 
     @property
     def site(self) -> Site:

@@ -8,7 +8,7 @@ from certgcl.bounds.exact.tree import Tree
 
 
 def tree_of(around: Surroundings, lower: float = -torch.inf, start: int = 0, tolerance: float = 1e-9) -> Tree:
-    return Tree(around.field, around.drops, around.direction, lower, around.drops_of(start), tolerance)
+    return Tree(around.space, around.field, around.direction, lower, around.drops_of(start), tolerance)
 
 
 @pytest.mark.parametrize(("seed", "groups"), [(0, 4), (4, 1), (10, 4)])

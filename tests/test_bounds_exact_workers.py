@@ -15,8 +15,8 @@ from toys import drop_problem, gcn_weights, random_graph, random_tensor, toy_net
 from certgcl.bounds import BranchAndBound, Degree, DropProblem
 from certgcl.bounds.exact import Brackets
 from certgcl.bounds.exact.anchors import AnchorSearch
+from certgcl.bounds.exact.field import ReceptiveField
 from certgcl.errors import BoundError, MethodError, OutOfMemoryError, WorkerError
-from certgcl.search import ReceptiveField
 
 WEIGHTS, GRAPH, DIRECTIONS = toy_network(), random_graph(nodes=9, density=0.5), random_tensor(9, 3, seed=5)
 
@@ -79,7 +79,7 @@ def test_an_anchor_that_sees_too_much_keeps_its_bound_and_clean_value(alone: Bra
                                                                        monkeypatch: pytest.MonkeyPatch) -> None:
     fields = [ReceptiveField.around(GRAPH, problem().drops, gcn_weights(WEIGHTS), anchor) for anchor in range(9)]
     sizes = sorted(field.adjacency.numel() for field in fields if field is not None)
-    monkeypatch.setattr("certgcl.search.field.LARGEST_FIELD", sizes[4])
+    monkeypatch.setattr("certgcl.bounds.exact.field.LARGEST_FIELD", sizes[4])
     seen: list[tuple[int, int]] = []
     found = brackets(progress=lambda *state: seen.append(state))
     out = ~found.exact

@@ -15,6 +15,7 @@ from torch.nn.functional import embedding_bag
 from certgcl.attacks.field import Field, SearchSpace
 from certgcl.models.aggregations import Aggregation
 
+OUTSIDE = 1 << 30  # the distance of the node that is nothing
 SPARE = 9  # neighbours of the node that is nothing, which lives through all changes
 
 
@@ -91,8 +92,9 @@ class FieldBatch:
         def with_nothing(values: Tensor, nothing: int) -> Tensor:
             return torch.cat([values, values.new_tensor([nothing])])
 
-        return cls(space, node, with_nothing(distance, len(space.network.layers) + 9), with_nothing(count, SPARE),
-                   with_nothing(space.drops.local[node], 0), torch.stack(ends), directions, row, col, edge, tuple(fields))
+        return cls(space, node, with_nothing(distance, OUTSIDE), with_nothing(count, SPARE),
+                   with_nothing(space.drops.local[node], 0), torch.stack(ends), directions, row, col, edge,
+                   tuple(fields))
 
     def at(self, places: Tensor) -> "FieldBatch":
         """Some of the fields."""

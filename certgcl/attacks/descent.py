@@ -31,9 +31,9 @@ class Search:
     (:func:`certgcl.attacks.relaxed.by_relaxation`), and none at all. From each, as many of the edges that the
     derivatives speak for go at once as is best by the exact values of 1, 2, 4, … of them. Then single changes: an edge
     is put back, or dropped, in the place of others where its ends can lose no more; those that look best by the
-    derivatives are tried, and the best by their exact values are made, until none lowers the value. All this first for the
-    edges at the node and its neighbours, which matter most, and then for all. Every restart puts a random half of the
-    best drops back and goes on from there.
+    derivatives are tried, and the best by their exact values are made, until none lowers the value. All this first for
+    the edges at the node and its neighbours, which matter most, and then for all. Every restart puts a random half of
+    the best drops back and goes on from there.
 
     Args:
         relaxed: steps on relaxed masks; 0 for none.

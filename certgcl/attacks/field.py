@@ -138,7 +138,8 @@ class SearchSpace:
     def _enough(self, slots: Tensor, distance: Tensor) -> Tensor:
         """Slots of counted nodes without those that the node has enough like of; ends that can lose more go first."""
         graph, local = self.graph, self.drops.local
-        leads_out = (distance[graph.row[slots]] > self.reach.messages) & (distance[graph.col[slots]] > self.reach.counts)
+        near, far = distance[graph.row[slots]], distance[graph.col[slots]]
+        leads_out = (near > self.reach.messages) & (far > self.reach.counts)
         outward = slots[leads_out]
         outward = outward[torch.argsort(local[graph.col[outward]], descending=True, stable=True)]
         enough = rank(graph.row[outward]) < local[graph.row[outward]]

@@ -4,25 +4,26 @@ from collections.abc import Iterator
 
 import torch
 
-from certgcl.bounds.two_layers import GCNWeights
+from certgcl.attacks import Search, SearchSpace
 from certgcl.budget import AdmissibleDrops
 from certgcl.graph import Graph
+from certgcl.models.network import GraphNetwork
 from certgcl.reading.checks import some_views, without
-from certgcl.search import ReceptiveField, Search
 
 REPEATS = 4  # of the graph itself, so that a model which counts its calls may show it
 DRAWN = 24  # random views
 SEARCHED = 8  # anchors that drops are searched for
 
 
-def probed_views(weights: GCNWeights, graph: Graph, drops: AdmissibleDrops, chance: torch.Generator) -> Iterator[Graph]:
+def probed_views(network: GraphNetwork, graph: Graph, drops: AdmissibleDrops,
+                 chance: torch.Generator) -> Iterator[Graph]:
     """All of them, the random ones of ``chance`` alone."""
     for _ in range(REPEATS):
         yield graph
     yield from some_views(graph)
     for _ in range(DRAWN):
         yield random_view(graph, drops, chance)
-    yield from _searched(weights, graph, drops, chance)
+    yield from _searched(network, graph, drops, chance)
 
 
 def random_view(graph: Graph, drops: AdmissibleDrops, chance: torch.Generator) -> Graph:
@@ -40,16 +41,16 @@ def random_view(graph: Graph, drops: AdmissibleDrops, chance: torch.Generator) -
     return _dropping(graph, slots[fits][: drops.total])
 
 
-def _searched(weights: GCNWeights, graph: Graph, drops: AdmissibleDrops, chance: torch.Generator) -> Iterator[Graph]:
+def _searched(network: GraphNetwork, graph: Graph, drops: AdmissibleDrops, chance: torch.Generator) -> Iterator[Graph]:
     """Drops that lower some direction of a random anchor most, by the weights that were measured."""
-    exact, wide = weights.to(torch.float64), graph.to(dtype=torch.float64)
+    space = SearchSpace(network.to(torch.float64), graph.to(dtype=torch.float64), drops)
     found = 0
     for anchor in torch.randperm(graph.num_nodes, generator=chance).tolist():
-        field = ReceptiveField.around(wide, drops, exact, anchor)
+        field = space.field(anchor)
         if field is None:
             continue
-        direction = torch.randn(exact.w2.shape[1], dtype=torch.float64, generator=chance).to(exact.w2.device)
-        yield _dropping(graph, field.slots[Search()([field], drops, direction[None])[0]])
+        direction = torch.randn(1, network.width, dtype=torch.float64, generator=chance).to(network.device)
+        yield _dropping(graph, field.slots[Search()(space, [field], direction)[0]])
         found += 1
         if found == SEARCHED:
             return

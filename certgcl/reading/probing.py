@@ -61,7 +61,7 @@ def probe(model: nn.Module, graph: Graph, drops: AdmissibleDrops, seed: int = 0)
             check_finite(network.named_tensors())
             check_output(network, graph, run.output)
             _check_ranges(model, weights, graph, drops, chance)
-            for view in probed_views(weights, graph, drops, chance):
+            for view in probed_views(network, graph, drops, chance):
                 check_output(network, view, watch(model, view).output)
     return network
 

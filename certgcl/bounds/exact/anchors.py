@@ -3,19 +3,21 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from certgcl.attacks import Search, SearchSpace
 from certgcl.bounds.degree import Degree
-from certgcl.bounds.exact.tree import Tree
+from certgcl.bounds.exact.field import ReceptiveField
+from certgcl.bounds.exact.tree import Tree, searched
 from certgcl.bounds.finite import check_finite
 from certgcl.bounds.problem import DropProblem
 from certgcl.bounds.two_layers import two_layers
 from certgcl.budget import AdmissibleDrops
 from certgcl.graph import Graph
 from certgcl.models.network import GraphNetwork
-from certgcl.search import ReceptiveField, Search
 
 TOGETHER = 64  # anchors that are searched together
 FIRST_LIMIT = 32  # branches of an anchor, before all others have had as many
@@ -90,6 +92,10 @@ class AnchorSearch:
         """The same for some of the anchors."""
         return replace(self, anchors=self.anchors[places])
 
+    @cached_property
+    def space(self) -> SearchSpace:
+        return SearchSpace(self.network, self.graph, self.drops)
+
     def order(self) -> Tensor:
         """The places of the anchors, those that see less of the graph first."""
         graph = self.graph
@@ -147,11 +153,12 @@ class AnchorSearch:
             new = [(place, receptive) for place, receptive in here if place not in dropped]
             if new:
                 directions = self.directions[self.anchors[[place for place, _ in new]]]
-                found = Search(restarts=0)([receptive for _, receptive in new], self.drops, directions)
+                searches = [searched(self.space, receptive) for _, receptive in new]
+                found = Search(restarts=0)(self.space, searches, directions)
                 dropped.update(zip((place for place, _ in new), found, strict=True))
             yield from here
 
     def _grown(self, receptive: ReceptiveField, lower: float, dropped: Tensor, limit: float) -> Tree:
-        tree = Tree(receptive, self.drops, self.directions[receptive.nodes[0]], lower, dropped, self.tolerance)
+        tree = Tree(self.space, receptive, self.directions[receptive.nodes[0]], lower, dropped, self.tolerance)
         tree.grow(limit, self.end)
         return tree

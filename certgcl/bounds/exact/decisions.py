@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.exact.cells import DROPPED, FREE, KEPT, RowBounds
+from certgcl.bounds.exact.field import ReceptiveField
 from certgcl.budget import AdmissibleDrops
-from certgcl.search import ReceptiveField
 
 
 class NothingLeft(Exception):

@@ -11,16 +11,16 @@ from itertools import count
 import torch
 from torch import Tensor
 
+from certgcl.attacks import Field, Search, SearchSpace
 from certgcl.bounds.exact.case import Case, Incumbent
 from certgcl.bounds.exact.cells import DROPPED, FREE, KEPT
 from certgcl.bounds.exact.decisions import NothingLeft, Site
+from certgcl.bounds.exact.field import ReceptiveField
 from certgcl.bounds.exact.solution import Solution
-from certgcl.budget import AdmissibleDrops
 from certgcl.chunks import row_ranges
-from certgcl.search import ReceptiveField, Search
 
 MOST_PROPOSALS = 64  # drops that cases propose
-SEARCH = Search(restarts=0, tried=(32,))
+SEARCH = Search(relaxed=0, restarts=0, tried=(32,), worth=0.0)
 
 
 @dataclass(order=True)
@@ -28,6 +28,13 @@ class _Open:
     lower: float
     number: int
     case: Case | int = field(compare=False)  # or the edges that the anchor loses in a case not looked at yet
+
+
+def searched(space: SearchSpace, receptive: ReceptiveField) -> Field:
+    """The field as the search for drops knows it, with the same edges in the same order."""
+    found = space.field(int(receptive.nodes[0]), all_edges=True)
+    assert found is not None  # it has no more messages than the other has entries
+    return found
 
 
 class Tree:
@@ -42,16 +49,16 @@ class Tree:
         bounded: the number of branches bounded: cells, in all cases.
     """
 
-    def __init__(self, receptive: ReceptiveField, drops: AdmissibleDrops, direction: Tensor, lower: float,
+    def __init__(self, space: SearchSpace, receptive: ReceptiveField, direction: Tensor, lower: float,
                  dropped: Tensor, tolerance: float) -> None:
-        self.field, self.drops, self.direction = receptive, drops, direction
+        self.space, self.field, self.direction = space, receptive, direction
         self.root, self.tolerance = lower, tolerance
         self.clean = self.upper = float("inf")
         self._try(dropped[:0])
         self.clean = self.upper
         self._try(dropped)
         # Every number of edges that the anchor can lose is a case; those it loses most in come first.
-        most = int(drops.local[receptive.nodes[0]])
+        most = int(space.drops.local[receptive.nodes[0]])
         self.open = [_Open(lower, -lost, lost) for lost in range(most, -1, -1)]
         self.closed, self.bounded, self.number = float("inf"), 0, count(1)
         self.proposals, self.proposed = 0, set[frozenset[int]]()
@@ -71,7 +78,7 @@ class Tree:
 
     @cached_property
     def site(self) -> Site:
-        return Site(self.field, self.drops, self.direction)
+        return Site(self.field, self.space.drops, self.direction)
 
     def grow(self, limit: float, end: float) -> None:
         """Search until it is done, or about so many branches are bounded, or the time is over."""
@@ -138,7 +145,7 @@ class Tree:
         start, before = torch.tensor(proposal, dtype=torch.long), self.upper
         self._try(start)
         if self.upper < before:
-            self._try(SEARCH.improved(self.field, self.drops, self.direction, start))
+            self._try(SEARCH.improved(self.space, searched(self.space, self.field), self.direction, start))
 
     @cached_property
     def order(self) -> list[int]:
