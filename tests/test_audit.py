@@ -129,7 +129,7 @@ def test_the_slack_that_is_printed_is_below_zero_only_with_a_violation() -> None
 
 
 def test_anchors_that_see_too_much_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receptive, "LARGEST_FIELD", 0)
+    monkeypatch.setattr(receptive, "LARGEST_FIELD", -1)
     assert len(audit(WEIGHTS, GRAPH, 1, samples=1, searches=3).searched) == 0
 
 

@@ -82,7 +82,8 @@ def test_two_workers_with_other_histories_threads_and_limits_write_the_same(enco
 
 def test_layouts_of_weights_and_features_do_not_matter(encoder: Any, data: Any, tmp_path: Path,
                                                        expected: dict[str, bytes]) -> None:
-    other = encoder.network().mapped(lambda tensor: tensor.T.contiguous().T)
+    other = encoder.network().mapped(
+        lambda tensor: tensor.T.contiguous().T if tensor.dim() == 2 else tensor)
     unaligned = torch.empty(data.x.numel() + 1)[1:].view(data.x.shape).copy_(data.x)
     for number, x in enumerate((unaligned, data.x.T.contiguous().T)):
         certify_shards(other, (x, data.edge_index), 0.3, tmp_path / str(number), method=METHOD, shards=SHARDS,
@@ -177,7 +178,7 @@ def test_shards_of_another_arithmetic_are_refused(tmp_path: Path, monkeypatch: p
     with pytest.raises(ShardError, match=r"differs in arithmetic \(one thread, .* there, nothing here\)"):
         certify_shards(weights, graph, 1, tmp_path, reproducible=False)
     monkeypatch.setenv("MKL_CBWR", "AVX2")
-    with pytest.raises(ShardError, match=r"differs in arithmetic \(.* there, .*MKL_CBWR=AVX2 here\)"):
+    with pytest.raises(ShardError, match=r"differs in arithmetic \(.* there, .*MKL_CBWR=AVX2.* here\)"):
         certify_shards(weights, graph, 1, tmp_path)
     monkeypatch.delenv("MKL_CBWR")
     assert certify_shards(weights, graph, 1, tmp_path).computed == [1]
