@@ -75,18 +75,17 @@ class FieldBatch:
         order = torch.argsort(distance, stable=True)
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order), device=order.device)
-        ends, row, col, edge, start = [], [], [], [], 0
+        ends, messages, start = [], [], 0
         for number, field in enumerate(fields):
             here = place[start : start + len(field.nodes)]
             padding = here.new_full((places - field.slots.numel(), 2), len(order))
             ends.append(torch.cat([here[field.edges].T, padding]))
-            row.append(here[field.row])
-            col.append(here[field.col])
-            edge.append(torch.where(field.edge < field.slots.numel(), field.edge + number * places,
-                                    len(fields) * places))
+            edge = torch.where(field.edge < field.slots.numel(), field.edge + number * places, len(fields) * places)
+            messages.append(torch.stack([here[field.row], here[field.col], edge]))
             start += len(field.nodes)
-        by_row = torch.argsort(torch.cat(row), stable=True)
-        row, col, edge = (torch.cat(part)[by_row] for part in (row, col, edge))
+        row, col, edge = torch.cat(messages, dim=1)
+        row, by_row = row.sort(stable=True)
+        col, edge = col[by_row], edge[by_row]
         node, distance, count = node[order], distance[order], count[order]
 
         def with_nothing(values: Tensor, nothing: int) -> Tensor:

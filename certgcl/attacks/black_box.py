@@ -1,0 +1,119 @@
+"""Drops that hurt a model of which nothing is known but its values."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from certgcl.budget import AdmissibleDrops
+from certgcl.graph import Graph
+
+RANDOM_STARTS = 8
+PATIENCE = 3  # exchanges tried in vain for each edge that may be dropped, before a search ends
+
+Value = Callable[[Sequence[int]], float]
+"""``w · z`` of a node without some edges, given by their slots."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlackBox:
+    """A search that calls the model itself: single edges, then the worst of them together, then exchanges.
+
+    Args:
+        end: when to stop, by ``time.monotonic``.
+        chance: its random numbers.
+    """
+
+    graph: Graph
+    drops: AdmissibleDrops
+    end: float
+    chance: torch.Generator
+
+    def candidates(self, anchor: int) -> list[int]:
+        """The droppable edges at a node, then those at its neighbours, by one slot each."""
+        graph = self.graph
+        found: dict[int, None] = {}
+        neighbours = graph.col[graph.rowptr[anchor] : graph.rowptr[anchor + 1]].tolist()
+        for node in [anchor, *neighbours]:
+            slots = torch.arange(int(graph.rowptr[node]), int(graph.rowptr[node + 1]), device=graph.col.device)
+            slots = slots[self.drops.droppable[slots]]
+            found.update(dict.fromkeys(torch.minimum(slots, graph.reverse[slots]).tolist()))
+        return list(found)
+
+    def __call__(self, anchor: int, value: Value) -> tuple[list[int], float]:
+        """The slots of the drops with the lowest value found, and that value."""
+        edges, best, lowest = self.candidates(anchor), list[int](), value([])
+        effect: dict[int, float] = {}
+        for edge in edges:
+            if self._late():
+                break
+            effect[edge] = value([edge]) - lowest
+        single = lowest
+
+        def offer(dropped: list[int]) -> bool:
+            nonlocal best, lowest
+            found = value(dropped)
+            if found < lowest:
+                best, lowest = dropped, found
+                return True
+            return False
+
+        order = sorted(effect, key=effect.__getitem__)
+        for worst in (self._filled([edge for edge in order if effect[edge] < 0]), self._filled(order)):
+            size = 1
+            while size < 2 * len(worst) and not self._late():
+                offer(worst[:size])
+                size *= 2
+        for _ in range(RANDOM_STARTS if edges else 0):
+            if self._late():
+                break
+            offer(self._filled([edges[place] for place in self._shuffled(len(edges))]))
+        in_vain = 0
+        while edges and in_vain < PATIENCE * len(edges) and not self._late():
+            in_vain = 0 if offer(self._exchanged(best, edges)) else in_vain + 1
+        return (best, lowest) if lowest < single else ([], single)
+
+    def _exchanged(self, dropped: list[int], edges: list[int]) -> list[int]:
+        """The same with an edge put back, or with one more, in the place of others where there is no room."""
+        edge = edges[int(torch.randint(len(edges), (), generator=self.chance))]
+        if edge in dropped:
+            return [other for other in dropped if other != edge]
+        kept = [dropped[place] for place in self._shuffled(len(dropped))]
+        return self._filled([edge, *kept])
+
+    def _filled(self, edges: Sequence[int]) -> list[int]:
+        """As many of the edges as fit, the first ones first."""
+        lost: dict[int, int] = {}
+        found: list[int] = []
+        for edge in edges:
+            ends = int(self.graph.row[edge]), int(self.graph.col[edge])
+            if len(found) < self.drops.total and all(lost.get(end, 0) < int(self.drops.local[end]) for end in ends):
+                found.append(edge)
+                for end in ends:
+                    lost[end] = lost.get(end, 0) + 1
+        return found
+
+    def _shuffled(self, number: int) -> list[int]:
+        return torch.randperm(number, generator=self.chance).tolist()
+
+    def _late(self) -> bool:
+        return time.monotonic() >= self.end
+
+
+def minimal(value: Value, dropped: Sequence[int], below: float) -> list[int]:
+    """Some of the drops whose value is still below a threshold, while it would not be with any one of them put back.
+
+    Edges are put back as long as that is so, those first that matter least. Another choice may be smaller still.
+    """
+    left = list(dropped)
+    while True:
+        values = {edge: value([other for other in left if other != edge]) for edge in left}
+        spare = [edge for edge in sorted(values, key=values.__getitem__) if values[edge] < below]
+        if not spare:
+            return left
+        # As many at once as the value allows.
+        count = len(spare)
+        while count > 1 and value([edge for edge in left if edge not in spare[:count]]) >= below:
+            count //= 2
+        left = [edge for edge in left if edge not in spare[:count]]
