@@ -13,10 +13,10 @@ endif
 demo: .venv/library
 	$(VENV_PYTHON) -m certgcl demo
 
-# One thread each, for many small problems.
+# One thread each, for many small problems. Without auto_LiRPA the audit fails.
 test: .venv/tests
 	OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest tests --numprocesses auto --dist loadfile
-	OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest verification --numprocesses auto --dist worksteal
+	CERTGCL_LIRPA=required OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest verification --numprocesses auto --dist worksteal
 
 lint: .venv/tests
 	$(VENV_PYTHON) -m ruff check .

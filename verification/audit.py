@@ -132,7 +132,9 @@ class Ledger:
     def lines(self) -> list[str]:
         wide = max(map(len, ("method", *self.tallies)))
         rows = [f"{'method':<{wide}} {'cases':>7} {'nodes':>8} {'violations':>11} {'mean drop / true drop':>22}"]
-        for name, tally in self.tallies.items():
+        parts = sorted(name for name in self.tallies if ": " in name)  # of what another row has in one
+        for name in (*(name for name in self.tallies if name not in parts), *parts):
+            tally = self.tallies[name]
             rows.append(f"{name:<{wide}} {tally.cases:>7} {tally.nodes:>8} {tally.violations:>11} "
                         f"{tally.tightness:>22.2f}")
         return rows + [f"{name}: {value}" for name, value in self.notes.items()]
