@@ -1,4 +1,5 @@
-"""Whole modules against their certificates: read, bounded, and run by their own forward on every admissible view."""
+"""Whole modules against what is read of them: run by their own forward on every admissible view, and their certificates
+with them."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -10,14 +11,17 @@ import torch
 from torch import Tensor, nn
 
 import certgcl
-from certgcl.errors import EncoderError
-from verification.audit import LEDGER, MODULES, size
+from certgcl.errors import EncoderError, MethodError
+from certgcl.models import GraphNetwork, gcn_network
+from certgcl.reading import read_network
+from certgcl.reading.checks import sizes
+from verification.audit import LEDGER, MODULES
 from verification.case import Case
 from verification.oracle import admissible_drops
 from verification.strategies import gaussian_case
 from verification.zoo import Entry
 
-Certify = Callable[[nn.Module, certgcl.Graph, certgcl.EdgeDropBudget], certgcl.Certificate]
+Read = Callable[[nn.Module, certgcl.Graph], GraphNetwork]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,67 +29,81 @@ class Verdict:
     """What became of a module that was not refused.
 
     Args:
+        network: what was read.
+        astray: the nodes at which its own forward gave something else on an admissible view, beyond rounding.
+        certificate: of the network; None where no bound takes it.
         lowest: the least value that its own forward gave on an admissible view, for every node; not a number where it
             gave none.
-        clean: its value on the first of them, the clean graph.
+        scale: a unit in which cases with weights of a thousand do not drown those with weights of one.
     """
 
-    certificate: certgcl.Certificate
+    network: GraphNetwork
+    astray: Tensor
+    certificate: certgcl.Certificate | None
     lowest: Tensor
-    clean: Tensor
+    scale: float
 
     @property
     def violated(self) -> Tensor:
         """The nodes with a value below the bound by more than rounding explains, of the bound and of the run."""
-        run_error: Tensor | float = getattr(self.certificate, "run_error", 0.0)
-        allowed = self.certificate.lower - self.certificate.rounding - run_error
+        if self.certificate is None:
+            return torch.empty(0, dtype=torch.long)
+        allowed = self.certificate.lower - self.certificate.rounding - self.certificate.run_error
         return torch.nonzero(~(self.lowest >= allowed))[:, 0]
 
 
-def certify_as_read(module: nn.Module, graph: certgcl.Graph, budget: certgcl.EdgeDropBudget) -> certgcl.Certificate:
-    """What a user gets."""
-    return certgcl.node_compactness(module, graph, budget)
+as_read: Read = read_network
+"""What a user gets."""
 
-
-certify_as_probed: Certify = partial(certgcl.node_compactness, reading="probed")
+as_probed: Read = partial(read_network, reading="probed")
 """What a user gets on request for a module whose program cannot be read: measured, not proved."""
 
 
-def certify_as_believed(entry: Entry) -> Certify:
-    """What a user would get of a reader that takes two layers and their activations for what they seem."""
-    def certify(module: nn.Module, graph: certgcl.Graph, budget: certgcl.EdgeDropBudget) -> certgcl.Certificate:
-        parts: dict[str, Tensor] = {}
-        for layer, slope in enumerate(entry.seems, start=1):
-            conv: Any = getattr(module, f"conv{layer}")
-            bias = conv.bias.detach().clone()
-            parts |= {f"w{layer}": conv.lin.weight.detach().clone().T, f"b{layer}": bias,
-                      f"slope{layer}": torch.full_like(bias, slope)}
-        return certgcl.node_compactness(certgcl.GCNWeights(**parts), graph, budget)  # type: ignore[arg-type]
+def as_believed(entry: Entry, case: Case) -> Read:
+    """What a user would get of a reader that takes a module for what it seems: its honest twin, or two layers and their
+    activations."""
+    def read(module: nn.Module, graph: certgcl.Graph) -> GraphNetwork:
+        if entry.twin is not None:
+            return read_network(entry.twin(case).eval(), graph)
+        convs: list[Any] = [getattr(module, f"conv{layer}") for layer in (1, 2)]
+        return gcn_network(*((conv.lin.weight.detach().clone().T, conv.bias.detach().clone(), slope)
+                             for conv, slope in zip(convs, entry.seems, strict=True)))
 
-    return certify
+    return read
 
 
-def judged(entry: Entry, case: Case, certify: Certify = certify_as_read) -> Verdict | None:
+def judged(entry: Entry, case: Case, read: Read = as_read) -> Verdict | None:
     """A module on a case; None if it is refused."""
     module = entry.build(case).eval()
     graph = certgcl.Graph.from_networkx(case.graph, case.x.clone())
     try:
-        certificate = certify(module, graph, certgcl.EdgeDropBudget(case.local, case.total))
+        network = read(module, graph)
     except EncoderError:
         return None
-    values = _values(module, case, certificate.directions)
-    return Verdict(certificate, values.amin(dim=0), values[0])
+    try:
+        certificate = certgcl.node_compactness(network, graph, certgcl.EdgeDropBudget(case.local, case.total))
+        directions = certificate.directions
+    except MethodError:  # no bound takes the network
+        certificate, directions = None, torch.ones(case.nodes, network.width, dtype=torch.float64)
+    dtype = next(module.parameters()).dtype
+    network = network.to(torch.float64)
+    values, astray = [], torch.zeros(case.nodes, dtype=torch.bool)
+    for view, z in _runs(module, case):
+        with torch.no_grad():
+            allowed = torch.finfo(dtype).eps ** 0.7 * sizes(network, view)
+            astray |= (~((z - network.embed(view)).abs() <= allowed)).any(dim=1)
+        values.append((z * directions).sum(dim=1))
+    scale = float((sizes(network, graph.to(dtype=torch.float64)).detach() * directions.abs()).sum(dim=1).mean()) or 1.0
+    return Verdict(network, torch.nonzero(astray)[:, 0], certificate, torch.stack(values).amin(dim=0), scale)
 
 
 def recorded(entry: Entry, case: Case) -> Verdict | None:
-    """The same, with a line in the ledger for what is not refused."""
+    """The same, with a line in the ledger for what has a certificate."""
     verdict = judged(entry, case)
-    if verdict is not None:
-        certificate = verdict.certificate
-        scale = size(replace(case, directions=certificate.directions))
-        LEDGER.record(MODULES, case.nodes, len(verdict.violated),
-                      float((certificate.nominal - certificate.lower).sum()) / scale,
-                      float((certificate.nominal - verdict.lowest).sum()) / scale)
+    if verdict is not None and verdict.certificate is not None:
+        nominal, lower = verdict.certificate.nominal, verdict.certificate.lower
+        LEDGER.record(MODULES, case.nodes, len(verdict.violated), float((nominal - lower).sum()) / verdict.scale,
+                      float((nominal - verdict.lowest).sum()) / verdict.scale)
     return verdict
 
 
@@ -101,18 +119,17 @@ def showcase(entry: Entry) -> Iterator[Case]:
 
 
 @torch.no_grad()
-def _values(module: nn.Module, case: Case, directions: Tensor) -> Tensor:
-    """``w · z`` of every node by the module's own forward, in its own precision, ``(drops, n)``; clean first.
+def _runs(module: nn.Module, case: Case) -> Iterator[tuple[certgcl.Graph, Tensor]]:
+    """Every admissible view and what the module's own forward gives on it, in its own precision; clean first.
 
     One graph after the other, as a module may know their number, and with the features of the caller themselves.
     """
     x = case.x.to(next(module.parameters()).dtype, copy=True)
-    rows = []
     for drops in admissible_drops(case):
         kept = torch.tensor([edge for edge in case.edges if edge not in drops], dtype=torch.long).reshape(-1, 2).T
+        edges = torch.cat([kept, kept.flip(0)], dim=1)
         try:
-            z = module(x, torch.cat([kept, kept.flip(0)], dim=1)).double()
+            z = module(x, edges).double()
         except Exception:  # no value is no value above the bound
-            z = torch.full(directions.shape, torch.nan, dtype=torch.float64)
-        rows.append((z * directions).sum(dim=1))
-    return torch.stack(rows)
+            z = torch.full((case.nodes, 1), torch.nan, dtype=torch.float64)
+        yield certgcl.Graph.from_edges(case.x.to(torch.float64), edges.clone()), z

@@ -9,7 +9,7 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from verification.audit import LEDGER
 from verification.case import Case
-from verification.modules import Verdict, certify_as_believed, certify_as_probed, judged, recorded, showcase
+from verification.modules import Verdict, as_believed, as_probed, judged, recorded, showcase
 from verification.strategies import cases
 from verification.zoo import HONEST, MALICIOUS, ODD
 
@@ -20,9 +20,10 @@ LEDGER.note("modules", f"{len(HONEST)} honest, {len(ODD)} odd and {len(MALICIOUS
 
 
 def assert_sound(verdict: Verdict, name: str) -> None:
-    wrong = verdict.violated
-    lower = verdict.certificate.lower
-    assert not len(wrong), f"{name}: certified {lower[wrong].tolist()}, but it gives {verdict.lowest[wrong].tolist()}"
+    assert not len(verdict.astray), f"{name}: read as {verdict.network}, but it gives something else"
+    wrong, lowest = verdict.violated, verdict.lowest
+    lower = lowest if verdict.certificate is None else verdict.certificate.lower
+    assert not len(wrong), f"{name}: certified {lower[wrong].tolist()}, but it gives {lowest[wrong].tolist()}"
 
 
 @pytest.mark.parametrize("name", HONEST)
@@ -72,7 +73,7 @@ UNMEASURED = {"ChanceOfTorch", "ChanceOfPython", "ChanceOfNumpy", "ByTheClock", 
 def test_a_malicious_module_that_is_probed_is_refused_or_sound_but_for_known_limits(name: str) -> None:
     torch.manual_seed(0)
     for case in islice(showcase(MALICIOUS[name]), 4):
-        verdict = judged(MALICIOUS[name], case, certify_as_probed)
+        verdict = judged(MALICIOUS[name], case, as_probed)
         if verdict is not None and name not in UNMEASURED:
             assert_sound(verdict, name)
 
@@ -98,14 +99,15 @@ def test_hooks_on_all_modules_are_refused() -> None:
 def test_a_reader_that_believes_what_it_sees_is_caught(name: str) -> None:
     entry = MALICIOUS[name]
     torch.manual_seed(0)
-    verdicts = (judged(entry, case, certify_as_believed(entry)) for case in showcase(entry))
-    assert any(verdict is not None and len(verdict.violated) for verdict in verdicts)
+    verdicts = (judged(entry, case, as_believed(entry, case)) for case in showcase(entry))
+    assert any(verdict is not None and len(verdict.violated if entry.twin is None else verdict.astray)
+               for verdict in verdicts)
 
 
 @pytest.mark.parametrize("name", ["FunctionalRelu", "HelperMethods", "HeadsThatAreNotCalled", "KeywordArguments"])
 def test_an_honest_module_is_not_caught(name: str) -> None:
     entry = HONEST[name]
     for case in showcase(entry):
-        verdict = judged(entry, case, certify_as_believed(entry))
+        verdict = judged(entry, case, as_believed(entry, case))
         assert verdict is not None
         assert_sound(verdict, name)

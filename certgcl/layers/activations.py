@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from certgcl.errors import EncoderError
-from certgcl.layers.lookup import MISSING
+from certgcl.layers.lookup import MISSING, entry, is_a
 from certgcl.layers.modules import check_call, check_unshadowed, described, held, parameter
 from certgcl.models.activations import Activation
 from certgcl.models.smooth import ELU, GELU, Sigmoid, SiLU, Softplus, Tanh
@@ -22,21 +22,23 @@ EVAL = "Call model.eval() first"
 
 def slope_of(module: nn.Module, name: str) -> Slope:
     """γ of an activation module, with its autograd history if it is learned."""
-    if type(module) not in SLOPES:
+    read = entry(SLOPES, type(module))
+    if read is None:
         raise EncoderError(f"activation {described(module, name)}", "its slope must be a fixed number",
                            "Use ReLU, LeakyReLU, PReLU, Identity, or RReLU in eval mode")
     check_call(module, name)
     check_unshadowed(module, name)
-    return SLOPES[type(module)](module, name)
+    return read(module, name)
 
 
 def activation_of(module: nn.Module, name: str) -> Activation:
     """What an activation module computes."""
-    if type(module) in SLOPES:
+    smooth = entry(SMOOTH, type(module))
+    if smooth is None:
         return two_piece(slope_of(module, name))
     check_call(module, name)
     check_unshadowed(module, name)
-    return SMOOTH[type(module)](module, name)
+    return smooth(module, name)
 
 
 def two_piece(slope: Slope) -> TwoPieceLinear:
@@ -45,7 +47,7 @@ def two_piece(slope: Slope) -> TwoPieceLinear:
 
 def number(value: Any, words: str) -> float:
     """A finite number of Python's own."""
-    if type(value) not in (int, float) or not math.isfinite(value):
+    if not is_a(value, int, float) or not math.isfinite(value):
         raise EncoderError(f"{words} {value!r}", "it is a finite number", "Give a float")
     return float(value)
 

@@ -7,6 +7,7 @@ from torch import nn
 from certgcl.errors import EncoderError
 from certgcl.layers.activations import EVAL
 from certgcl.layers.formula import Part, Values
+from certgcl.layers.lookup import is_a
 from certgcl.layers.modules import described
 from certgcl.layers.site import Site
 
@@ -25,7 +26,7 @@ def batch_norm(site: Site, source: Values) -> Values:
     mean, variance = site.parameter("running_mean"), site.parameter("running_var")
     weight, bias = site.optional("weight"), site.optional("bias")
     if any(tensor is not None and tensor.shape != (source.width,) for tensor in (mean, variance, weight, bias)) or (
-            type(eps) not in (int, float) or not math.isfinite(eps) or not bool((variance.double() + eps > 0).all())):
+            not is_a(eps, int, float) or not math.isfinite(eps) or not bool((variance.double() + eps > 0).all())):
         raise EncoderError(f"{found} on {source.width} channels", "it needs a mean and a positive variance of each",
                            "Look at its number of features and its statistics")
     scale = (variance.double() + eps).sqrt()

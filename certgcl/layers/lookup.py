@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from types import GetSetDescriptorType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from certgcl.errors import EncoderError
 
+_Entry = TypeVar("_Entry")
 MISSING: Final = object()
 _MRO, _DICT = type.__dict__["__mro__"], type.__dict__["__dict__"]  # which no metaclass can put others before
 
@@ -36,11 +37,22 @@ def instance_dict(value: Any) -> dict[str, Any]:
     if slot is MISSING:
         return {}
     held = slot.__get__(value) if type(slot) is GetSetDescriptorType else None
-    if type(held) is not dict:
+    if type(held) is not dict or not all(type(name) is str for name in held):
         raise EncoderError(f"a {type(value).__name__} whose attributes are not kept in a plain __dict__",
                            "what a model holds must be readable without running its code",
                            "Remove the __dict__ property or the attribute store of its own")
     return held
+
+
+def is_a(value: Any, *kinds: type) -> bool:
+    """Whether its type is one of these: by identity, as a metaclass may have an equality of its own."""
+    own = type(value)
+    return any(own is kind for kind in kinds)
+
+
+def entry(table: Mapping[Any, _Entry], key: Any) -> _Entry | None:
+    """What a table holds for the very same key."""
+    return next((value for known, value in table.items() if known is key), None)
 
 
 def is_class(value: Any) -> bool:

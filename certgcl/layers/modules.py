@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from certgcl.errors import EncoderError
-from certgcl.layers.lookup import MISSING, class_attribute, instance_dict
+from certgcl.layers.lookup import MISSING, bases, class_attribute, class_dict, instance_dict, is_a
 
 _Store = dict[str, Any]
 _STORES = ("_parameters", "_buffers", "_modules")
@@ -44,9 +44,9 @@ def held(module: nn.Module, name: str) -> Any:
 def store(module: nn.Module, name: str) -> _Store:
     """One of the dicts in which a module keeps its parts and hooks: one of Python's own, which does as it says."""
     found: Any = instance_dict(module).get(name)
-    if type(found) not in (dict, OrderedDict):
+    if not is_a(found, dict, OrderedDict) or not all(type(key) is str for key in found):
         raise EncoderError(f"{name} of a {type(module).__name__} of type {type(found).__name__}",
-                           "it must be a plain dict, as torch makes it", "Call super().__init__() first")
+                           "it must be a plain dict of names, as torch makes it", "Call super().__init__() first")
     plain: _Store = found
     return plain
 
@@ -85,7 +85,7 @@ def parameter(module: nn.Module, attribute: str, name: str) -> Tensor:
 
 def plain_tensor(value: Any, name: str) -> Tensor:
     """The value, if it is a dense floating-point tensor of torch's own classes."""
-    if type(value) not in (Tensor, nn.Parameter):
+    if not is_a(value, Tensor, nn.Parameter):
         if isinstance(value, Tensor) and is_lazy(value):
             raise EncoderError(f"{name} without a shape yet", "parameters must be initialized",
                                "Run the model once on your data")
@@ -101,6 +101,9 @@ def plain_tensor(value: Any, name: str) -> Tensor:
 def check_call(module: nn.Module, name: str) -> None:
     """Calling the module must run its class's forward on the arguments as given, and return what that returns."""
     cls, attributes = type(module), instance_dict(module)
+    if not all(type(key) is str for base in bases(cls) for key in class_dict(base)):
+        raise EncoderError(f"{described(module, name)}, a class with names that are no plain str",
+                           "what a class holds must be found under the names it is asked for", "Write a plain class")
     for part, own in _OWN.items():
         if class_attribute(cls, part) is not own:
             remedy = f"Pass {_WRAPPERS[cls.__name__]}" if cls.__name__ in _WRAPPERS else "Write a forward instead"

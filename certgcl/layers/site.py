@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from certgcl.errors import EncoderError
 from certgcl.layers.formula import Combination, Part, Place, Values
+from certgcl.layers.lookup import is_a
 from certgcl.layers.modules import check_call, check_unshadowed, held, parameter
 
 
@@ -60,7 +61,7 @@ class Site:
 
 def check_type(module: Any, name: str, *kinds: type[nn.Module]) -> nn.Module:
     """The module, if its type is one of these exactly: subclasses and parametrizations are others."""
-    if type(module) not in kinds:
+    if not is_a(module, *kinds):
         expected = " or ".join(kind.__name__ for kind in kinds)
         raise EncoderError(f"{name} of type {type(module).__name__}", f"it must be {expected} itself, without "
                            "parametrizations", "Build the layer with its defaults")

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from certgcl.layers.activations import gelu, learned_slope, number, random_slope, two_piece
 from certgcl.layers.formula import Activated, Place
+from certgcl.layers.lookup import is_a
 from certgcl.layers.modules import plain_tensor
 from certgcl.models.activations import Activation
 from certgcl.models.smooth import ELU, Sigmoid, SiLU, Softplus, Tanh
@@ -25,11 +26,9 @@ def activated(tracer: "Tracer", place: Place, x: Any, activation: Activation, in
     source = values_of(x, place, "an activation")
     if type(inplace) is not bool:
         raise refusal("an activation that is in place or not", place)
-    for name, tensor in activation.tensors().items():
+    for tensor in activation.tensors().values():
         if tensor.shape not in ((), (source.width,)):
             raise refusal(f"{tensor.numel()} slopes for {source.width} channels", place, PARTS, "Use nn.PReLU()")
-        if tensor.requires_grad or tensor.dim():  # one of the model's own, not a number
-            tracer.own(tensor, f"{name} at {place}")
     node = Activated(source.width, source, activation, place)
     if not inplace:
         return Symbol(node)
@@ -56,7 +55,7 @@ def leaky_relu(tracer: "Tracer", place: Place, input: Any, negative_slope: Any =
 
 
 def prelu(tracer: "Tracer", place: Place, input: Any, weight: Any) -> Symbol:
-    if type(weight) not in (Tensor, torch.nn.Parameter):
+    if not is_a(weight, Tensor, torch.nn.Parameter):
         raise refusal("slopes that are no parameter", place)
     tracer.own(plain_tensor(weight, f"slopes at {place}"), f"slopes at {place}")
     return activated(tracer, place, input, two_piece(learned_slope(weight, f"slopes at {place}")))
@@ -69,7 +68,7 @@ def rrelu(tracer: "Tracer", place: Place, input: Any, lower: Any = 1.0 / 8, uppe
 
 
 def clamp(tracer: "Tracer", place: Place, input: Any, min: Any = None, max: Any = None) -> Symbol:
-    if max is not None or type(min) not in (int, float) or min != 0:
+    if max is not None or not is_a(min, int, float) or min != 0:
         raise tracer.unknown("clamp", [input], place)
     return activated(tracer, place, input, two_piece(0.0))
 

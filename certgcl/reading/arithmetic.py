@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from certgcl.layers.formula import Combination, Concatenation, Node, Operation, Part, Place, Values, Weight, words
+from certgcl.layers.lookup import is_a
 from certgcl.layers.modules import plain_tensor
 from certgcl.reading.refusals import PARTS, operation_refused, refusal
 from certgcl.reading.values import Symbol
@@ -47,7 +48,7 @@ def combine(tracer: "Tracer", name: str, left: Any, right: Any, place: Place) ->
         case "/" if len(nodes) == 1 and ahead and _is_number(right) and right != 0:
             inverse = torch.tensor(1 / right, dtype=torch.float64)
             return Combination(first.width, "", (Part(first, inverse),), None, place)
-        case "@" if ahead and type(right) in (Tensor, Parameter):
+        case "@" if ahead and is_a(right, Tensor, Parameter):
             return product(tracer, first, right, None, place)
     return Operation(name, tuple(nodes), place)
 
@@ -88,7 +89,7 @@ def scaled(tracer: "Tracer", source: Values, factor: Any, place: Place) -> Value
         weight = float(factor)
         if weight == 1:
             return source
-    elif type(factor) in (Tensor, Parameter):
+    elif is_a(factor, Tensor, Parameter):
         weight = _spread(tracer, factor, source.width, place)
     else:
         raise refusal(f"{words(source)} times something that is no number or parameter", place, PARTS)

@@ -12,6 +12,7 @@ from certgcl.layers.lookup import (
     class_attribute,
     class_dict,
     instance_dict,
+    is_a,
     is_class,
     is_data_descriptor,
     is_descriptor,
@@ -42,7 +43,8 @@ def attribute(value: Any, name: str, place: Place) -> Any:
         return MISSING if found is MISSING else Method(value, name)
     if type(value) is Super:
         order = bases(type(value.owner))
-        for base in order[order.index(value.after) + 1:]:
+        after = next(place for place, base in enumerate(order, 1) if base is value.after)
+        for base in order[after:]:
             if name in class_dict(base):
                 return _bound(value.owner, class_dict(base)[name], name, place)
         return MISSING
@@ -54,7 +56,7 @@ def attribute(value: Any, name: str, place: Place) -> Any:
         return vars(value).get(name, MISSING)
     if is_class(value):
         return _of_class(value, name, place)
-    if issubclass(type(value), Tensor) or type(value) in (Built, Bound, Method, Stream):
+    if issubclass(type(value), Tensor) or is_a(value, Built, Bound, Method, Stream):
         raise refusal(f"{name} of a {type(value).__name__}", place)
     return _of_object(value, name, place)
 

@@ -9,7 +9,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.typing import SparseTensor
 
 from certgcl.layers.formula import Place
-from certgcl.layers.lookup import MISSING, bases, class_attribute, is_class
+from certgcl.layers.lookup import MISSING, bases, class_attribute, is_a, is_class
 from certgcl.layers.modules import modules_in, store
 from certgcl.reading.activation_functions import absolute
 from certgcl.reading.arithmetic import added, values_of
@@ -26,11 +26,11 @@ _NO_TENSORS = (tuple, list, dict, str, int, float, SparseTensor, EdgeIndex)
 
 
 def _len(tracer: "Tracer", place: Place, value: Any) -> Any:
-    if type(value) in (Symbol, Opaque):
+    if is_a(value, Symbol, Opaque):
         return Opaque(place.text)
-    if type(value) in (*MODULE_LISTS, nn.ModuleDict):
+    if is_a(value, *MODULE_LISTS, nn.ModuleDict):
         return len(store(value, "_modules"))
-    if type(value) in (tuple, list, dict, str, range, Built):
+    if is_a(value, tuple, list, dict, str, range, Built):
         return len(value)
     raise refusal(f"len of a {type(value).__name__}", place)
 
@@ -56,8 +56,8 @@ def _enumerate(tracer: "Tracer", place: Place, iterable: Any, start: Any = 0) ->
 
 
 def _reversed(tracer: "Tracer", place: Place, value: Any) -> Stream:
-    value = modules_in(value) if type(value) in MODULE_LISTS else value
-    if type(value) not in SEQUENCES:
+    value = modules_in(value) if is_a(value, *MODULE_LISTS) else value
+    if not is_a(value, *SEQUENCES):
         raise refusal(f"reversed of a {type(value).__name__}", place)
     return Stream(reversed(value))
 
@@ -83,14 +83,14 @@ def _sum(tracer: "Tracer", place: Place, values: Any, start: Any = 0) -> Any:
 
 def _isinstance(tracer: "Tracer", place: Place, value: Any, classes: Any) -> bool:
     classes = classes if type(classes) is tuple else (classes,)
-    if type(value) is Symbol and all(cls is Tensor or cls in _NO_TENSORS for cls in classes):
-        return Tensor in classes
+    if type(value) is Symbol and all(any(cls is known for known in (Tensor, *_NO_TENSORS)) for cls in classes):
+        return any(cls is Tensor for cls in classes)
     lies = class_attribute(type(value), "__class__") is not object.__dict__["__class__"]
-    if type(value) in (Symbol, Opaque, Super, Stream) or lies or any(
-            not is_class(cls) or type(cls) not in (type, type(Tensor)) for cls in classes):
+    if is_a(value, Symbol, Opaque, Super, Stream) or lies or any(
+            not is_class(cls) or not is_a(cls, type, type(Tensor)) for cls in classes):
         raise refusal("isinstance of something that is not known here", place)
     own = bases(list if type(value) is Built else type(value))
-    return any(cls in own for cls in classes)
+    return any(cls is base for cls in classes for base in own)
 
 
 def _hasattr(tracer: "Tracer", place: Place, value: Any, name: Any) -> bool:
@@ -107,7 +107,7 @@ def _getattr(tracer: "Tracer", place: Place, value: Any, name: Any, default: Any
 
 
 def _super(tracer: "Tracer", place: Place, cls: Any, owner: Any) -> Super:
-    if not is_class(cls) or cls not in bases(type(owner)):
+    if not is_class(cls) or not any(cls is base for base in bases(type(owner))):
         raise refusal("super of another object", place)
     return Super(cls, owner)
 

@@ -9,6 +9,7 @@ from torch.nn.parameter import is_lazy
 
 from certgcl.errors import EncoderError
 from certgcl.graph import Graph
+from certgcl.layers.lookup import is_a
 from certgcl.layers.modules import is_module, named_parameters
 from certgcl.models.network import GraphNetwork, Mixing, features_times
 from certgcl.reading.refusals import BUILD, CALLED, WRAP
@@ -26,7 +27,7 @@ def check_module(model: Any) -> Tensor:
                                "Run the model once on your data")
     if not parameters:
         raise EncoderError(f"a {type(model).__name__} without parameters", "a model needs weights", BUILD)
-    check_finite((name, value) for name, value in parameters.items() if type(value) in (Tensor, nn.Parameter))
+    check_finite((name, value) for name, value in parameters.items() if is_a(value, Tensor, nn.Parameter))
     return next(iter(parameters.values()))
 
 

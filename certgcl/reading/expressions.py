@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import Parameter
 
 from certgcl.layers.formula import Operation, Place
-from certgcl.layers.lookup import MISSING, is_class
+from certgcl.layers.lookup import MISSING, is_a, is_class
 from certgcl.layers.modules import modules_in, store
 from certgcl.reading.arithmetic import combine
 from certgcl.reading.attributes import attribute, unwrapped
@@ -155,7 +155,7 @@ class Expressions:
             return Symbol(Operation(type(node.op).__name__, (operand.node,), place))
         if type(operand) is Opaque:
             return Opaque(place.text)
-        if type(operand) not in (int, float) or not isinstance(node.op, (ast.USub, ast.UAdd)):
+        if not is_a(operand, int, float) or not isinstance(node.op, (ast.USub, ast.UAdd)):
             raise refusal(f"{type(node.op).__name__} of a {type(operand).__name__}", place)
         return -operand if isinstance(node.op, ast.USub) else operand
 
@@ -167,7 +167,7 @@ class Expressions:
         name = BINARY.get(type(operator), type(operator).__name__)
         sides = (left, right)
         if any(type(side) is Symbol for side in sides):
-            if not all(type(side) in (Symbol, Tensor, Parameter, Opaque, bool, int, float)
+            if not all(is_a(side, Symbol, Tensor, Parameter, Opaque, bool, int, float)
                        for side in sides):
                 raise refusal(f"{name} with a {type(right).__name__}", place)
             return Symbol(combine(self.tracer, name, left, right, place))
@@ -197,14 +197,14 @@ class Expressions:
             return Symbol(Operation("[]", (container.node,), place), view=True)
         if type(container) is Opaque:
             return Opaque(place.text)
-        if type(container) in MODULE_LISTS:
+        if is_a(container, *MODULE_LISTS):
             container = modules_in(container)
-        if type(container) in (tuple, list, Built) and _is_position(index):
+        if is_a(container, tuple, list, Built) and _is_position(index):
             found = guarded(place, type(container).__getitem__, container, index)
             return Built(found) if type(container) is Built and type(index) is slice else unwrapped(found)
         if type(container) is nn.ModuleDict and type(index) is str:
             container = dict(store(container, "_modules"))
-        if type(container) is dict and type(index) in (str, int) and all(type(key) in (str, int) for key in container):
+        if type(container) is dict and is_a(index, str, int) and all(is_a(key, str, int) for key in container):
             return unwrapped(guarded(place, dict.__getitem__, container, index))
         raise refusal(f"an index into a {type(container).__name__}", place)
 
@@ -212,7 +212,7 @@ class Expressions:
         parts = []
         for part in node.values:
             value = self.value(part.value) if isinstance(part, ast.FormattedValue) else self.value(part)
-            if type(value) not in (str, int) or (isinstance(part, ast.FormattedValue) and (
+            if not is_a(value, str, int) or (isinstance(part, ast.FormattedValue) and (
                     part.format_spec is not None or part.conversion != -1)):
                 raise refusal("an f-string of more than text and integers", self.place(node))
             parts.append(str(value))
@@ -235,7 +235,7 @@ class Expressions:
         """Give a value to a name, or its parts to several."""
         if isinstance(target, ast.Name):
             self.names[target.id] = unwrapped(value)
-        elif isinstance(target, (ast.Tuple, ast.List)) and type(value) in (tuple, list, Built) and (
+        elif isinstance(target, (ast.Tuple, ast.List)) and is_a(value, tuple, list, Built) and (
                 len(target.elts) == len(value)):
             for part, item in zip(target.elts, value, strict=True):
                 self.assign(part, item)

@@ -3,6 +3,7 @@
 import ast
 from typing import Any
 
+from certgcl.layers.lookup import is_a
 from certgcl.reading.arithmetic import combine
 from certgcl.reading.expressions import Expressions
 from certgcl.reading.iteration import iterate
@@ -84,7 +85,7 @@ class Frame(Expressions):
         elif type(old) is Symbol:
             self.tracer.check_changeable(old, place)
             old.node = combine(self.tracer, BINARY.get(type(node.op), type(node.op).__name__), old, new, place)
-        elif type(old) in (int, float, str, tuple) or type(old) is Opaque:
+        elif is_a(old, int, float, str, tuple) or type(old) is Opaque:
             self.names[node.target.id] = self.combined(old, node.op, new, place)
         else:
             raise refusal(f"a {type(old).__name__} changed in place", place)

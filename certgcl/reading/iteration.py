@@ -6,6 +6,7 @@ from typing import Any
 from torch import nn
 
 from certgcl.layers.formula import Place
+from certgcl.layers.lookup import is_a
 from certgcl.layers.modules import modules_in
 from certgcl.reading.refusals import refusal
 from certgcl.reading.values import Built, Stream, depends_on_inputs
@@ -18,9 +19,9 @@ def iterate(value: Any, place: Place) -> Iterator[Any]:
     """An iterator over a sequence, a list of modules, or the rest of an iterator that the run itself made."""
     if type(value) is Stream:
         return value.items
-    if type(value) in MODULE_LISTS:
+    if is_a(value, *MODULE_LISTS):
         return iter(modules_in(value))
-    if type(value) in SEQUENCES:
+    if is_a(value, *SEQUENCES):
         return iter(value)
     if type(value) is dict:
         return iter(tuple(value))

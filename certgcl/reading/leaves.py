@@ -10,7 +10,7 @@ from torch_geometric.nn.sequential import Child
 from certgcl.errors import EncoderError
 from certgcl.layers.activations import EVAL, SLOPES, SMOOTH, activation_of
 from certgcl.layers.formula import Edges, Place, words
-from certgcl.layers.lookup import bases, class_attribute, instance_dict
+from certgcl.layers.lookup import bases, class_attribute, entry, instance_dict, is_a
 from certgcl.layers.modules import check_call, check_unshadowed, described, held, modules_in
 from certgcl.layers.site import Site
 from certgcl.layers.table import CONVOLUTIONS, DROPOUTS, PARTS
@@ -24,12 +24,14 @@ from certgcl.reading.refusals import ATTENTION, BUILD, LOGITS, NORMS, SCORES, re
 from certgcl.reading.refusals import CONVOLUTIONS as KNOWN
 from certgcl.reading.refusals import PARTS as RULE
 from certgcl.reading.values import Bound, Symbol
+from certgcl.values import shown
 
 if TYPE_CHECKING:
     from certgcl.reading.tracer import Tracer
 
 _NORMS = ("torch_geometric.nn.norm", "torch.nn.modules.batchnorm", "torch.nn.modules.normalization",
           "torch.nn.modules.instancenorm")
+_IN_PLACE = (nn.ReLU, nn.LeakyReLU, nn.RReLU, nn.ELU, nn.SELU, nn.SiLU)  # others do not look at such a setting
 _SOFTMAX = (nn.Softmax, nn.LogSoftmax)
 _STEPS = class_attribute(Sequential, "forward")
 TRUSTED.add(_STEPS)
@@ -44,13 +46,13 @@ def call_module(tracer: "Tracer", module: nn.Module, arguments: list[Any], keywo
         name = ""  # the model itself
     check_call(module, name)
     site = Site(module, name or cls.__name__, place, tracer)
-    if cls in CONVOLUTIONS:
+    if entry(CONVOLUTIONS, cls) is not None:
         return handle(_convolution, tracer, [site, *arguments], keywords, place)
-    if cls in PARTS:
+    if entry(PARTS, cls) is not None:
         return handle(_part, tracer, [site, *arguments], keywords, place)
-    if cls in SLOPES or cls in SMOOTH or cls is nn.SELU or cls in OWN:
+    if is_a(module, *SLOPES, *SMOOTH, nn.SELU) or entry(OWN, cls) is not None:
         return handle(_activation, tracer, [site, *arguments], keywords, place)
-    if cls in DROPOUTS:
+    if is_a(module, *DROPOUTS):
         return handle(_dropout, tracer, [site, *arguments], keywords, place)
     if cls is nn.Sequential:
         return handle(_sequence, tracer, [site, *arguments], keywords, place)
@@ -83,19 +85,19 @@ def _activation(tracer: "Tracer", place: Place, site: Site, input: Any) -> Any:
     check_unshadowed(module, site.name)
     if type(module) is nn.Identity:
         return input
-    inplace = instance_dict(module).get("inplace", False)
+    inplace = is_a(module, *_IN_PLACE) and site.setting("inplace")
     if type(module) is nn.SELU:
         return selu(tracer, place, input, inplace)
-    activation = OWN[type(module)] if type(module) in OWN else activation_of(module, site.name)
-    for name, tensor in activation.tensors().items():
-        tracer.own(tensor, f"{site.name}.{name}") if type(module) is nn.PReLU else None
+    activation = entry(OWN, type(module)) or activation_of(module, site.name)
+    if type(module) is nn.PReLU:
+        site.parameter("weight")
     return activated(tracer, place, input, activation, inplace)
 
 
 def _dropout(tracer: "Tracer", place: Place, site: Site, input: Any) -> Any:
     check_unshadowed(site.module, site.name)
     p = site.setting("p")
-    if site.setting("training") is not False and not (type(p) in (int, float) and p == 0):
+    if site.setting("training") is not False and not (is_a(p, int, float) and p == 0):
         raise refusal(f"{described(site.module, site.name)} in training mode", place, "a model must not be random",
                       EVAL)
     return input
@@ -142,7 +144,7 @@ def _follow(tracer: "Tracer", module: nn.Module, name: str, arguments: list[Any]
     if type(forward) is not FunctionType:
         raise refusal(f"the forward of {described(module, name)}, which is no plain function", place)
     if issubclass(cls, MessagePassing) or (cls.__module__.startswith(_LIBRARIES) and not tracer.follows(forward)) or (
-            cls is JumpingKnowledge and held(module, "mode") != "cat"):
+            cls is JumpingKnowledge and not (type(mode := held(module, "mode")) is str and mode == "cat")):
         raise _not_known(module, name, arguments, place)
     return tracer.call(Bound(module, forward), arguments, keywords, place)
 
@@ -150,7 +152,7 @@ def _follow(tracer: "Tracer", module: nn.Module, name: str, arguments: list[Any]
 def _not_known(module: nn.Module, name: str, arguments: list[Any], place: Place) -> EncoderError:
     """The refusal of a module of torch or PyG, or of a convolution of anyone's, with what would help."""
     cls, found = type(module), described(module, name)
-    parent = next((base for base in bases(cls) if base in CONVOLUTIONS), None)
+    parent = next((base for base in bases(cls) if entry(CONVOLUTIONS, base) is not None), None)
     if parent is not None:
         return refusal(f"{found}, a subclass of {parent.__name__}", place,
                        f"layers must be torch_geometric.nn.{parent.__name__} itself", f"Use {parent.__name__}")
@@ -161,8 +163,8 @@ def _not_known(module: nn.Module, name: str, arguments: list[Any], place: Place)
     if cls.__module__.startswith(_NORMS):
         return refusal(f"{found} in the model", place, NORMS, "Use BatchNorm, or none")
     if cls is JumpingKnowledge:
-        return refusal(f"{found} with mode {held(module, 'mode')!r}", place,
+        return refusal(f"{found} with mode {shown(held(module, 'mode'))}", place,
                        "jumping knowledge puts channels side by side, takes the last or sums", 'Use jk="cat" or "last"')
-    if cls in _SOFTMAX:
+    if is_a(module, *_SOFTMAX):
         return refusal(f"{found}{on_what(arguments)}", place, SCORES, LOGITS)
     return refusal(f"{found}{on_what(arguments)}", place, RULE, BUILD)

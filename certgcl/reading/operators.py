@@ -8,7 +8,7 @@ from typing import Any
 
 from certgcl.errors import EncoderError
 from certgcl.layers.formula import Place
-from certgcl.layers.lookup import MISSING, class_attribute
+from certgcl.layers.lookup import MISSING, class_attribute, is_a
 from certgcl.reading.refusals import refusal
 from certgcl.reading.values import NUMBERS, PLAIN, Bound, Built, Method, Opaque, Symbol
 
@@ -27,9 +27,9 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 def binary_on_plain(left: Any, operation: ast.operator, right: Any, place: Place) -> Any:
     """Numbers of any kind, and texts or lists put together."""
-    if type(left) in NUMBERS and type(right) in NUMBERS and type(operation) in _ARITHMETIC:
+    if is_a(left, *NUMBERS) and is_a(right, *NUMBERS) and type(operation) in _ARITHMETIC:
         return _ARITHMETIC[type(operation)](left, right)
-    if isinstance(operation, ast.Add) and type(left) is type(right) and type(left) in (str, tuple, Built):
+    if isinstance(operation, ast.Add) and type(left) is type(right) and is_a(left, str, tuple, Built):
         return Built(left + right) if type(left) is Built else left + right
     raise refusal(f"{BINARY.get(type(operation), type(operation).__name__)} of a {type(left).__name__} and a "
                   f"{type(right).__name__}", place)
@@ -47,11 +47,11 @@ def guarded(place: Place, function: Callable[..., Any], *arguments: Any) -> Any:
 
 def truth(value: Any, place: Place) -> bool:
     """What ``if value`` decides, for a value that does not depend on the inputs."""
-    if type(value) in (Symbol, Opaque):
+    if is_a(value, Symbol, Opaque):
         raise refusal("a decision on the inputs", place, remedy="Write a forward that does the same on every graph")
-    if type(value) in PLAIN or type(value) in (tuple, list, dict, Built, range):
+    if is_a(value, *PLAIN) or is_a(value, tuple, list, dict, Built, range):
         return bool(value)
-    if type(value) in (FunctionType, BuiltinFunctionType, Bound, Method):
+    if is_a(value, FunctionType, BuiltinFunctionType, Bound, Method):
         return True
     if all(class_attribute(type(value), name) is MISSING for name in ("__bool__", "__len__")):
         return True
@@ -64,7 +64,7 @@ def same_object(left: Any, right: Any, place: Place) -> bool:
     if any(one is constant for constant in constants for one in (left, right)) and type(left) is not Opaque and (
             type(right) is not Opaque):
         return left is right
-    if type(left) in (Symbol, Opaque) or type(right) in (Symbol, Opaque) or (
-            type(left) in PLAIN or type(right) in PLAIN or type(left) in (Bound, Method)):
+    if is_a(left, Symbol, Opaque) or is_a(right, Symbol, Opaque) or (
+            is_a(left, *PLAIN) or is_a(right, *PLAIN) or is_a(left, Bound, Method)):
         raise refusal("a comparison by identity", place)
     return left is right

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from certgcl.layers.activations import EVAL
 from certgcl.layers.formula import Edges, Place
+from certgcl.layers.lookup import is_a
 from certgcl.layers.modules import plain_tensor
 from certgcl.reading.arithmetic import combine, concatenated, product, values_of
 from certgcl.reading.iteration import iterate
@@ -64,7 +65,7 @@ def _combined(tracer: "Tracer", name: str, left: Any, right: Any, place: Place) 
 def dropout(tracer: "Tracer", place: Place, input: Any, p: Any = 0.5, training: Any = True,
             inplace: Any = False) -> Any:
     """Nothing at all, outside training: the tensor itself."""
-    if type(training) is not bool or type(p) not in (int, float):
+    if type(training) is not bool or not is_a(p, int, float):
         raise refusal("a dropout with settings that are no numbers", place)
     if training and p != 0:
         raise refusal("dropout in training mode", place, "a model must not be random",

@@ -13,7 +13,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from certgcl.errors import EncoderError
 from certgcl.layers.formula import Edges, Features, Node, Place, Values, words
-from certgcl.layers.lookup import class_attribute, is_class
+from certgcl.layers.lookup import class_attribute, is_a, is_class
 from certgcl.layers.modules import is_module, named_modules
 from certgcl.layers.table import LEAVES
 from certgcl.models.registry import OWN
@@ -64,7 +64,7 @@ class Tracer:
             return handle(_KNOWN[id(called)][1], self, arguments, keywords, place)
         if type(called) is functools.partial:
             return self.call(called.func, [*called.args, *arguments], {**called.keywords, **keywords}, place)
-        if type(called) in (FunctionType, BuiltinFunctionType) and called in OWN:
+        if is_a(called, FunctionType, BuiltinFunctionType) and called in OWN:
             return handle(activated, self, [*arguments, OWN[called]], keywords, place)
         if is_module(called):
             return call_module(self, called, arguments, keywords, place)
@@ -88,7 +88,7 @@ class Tracer:
     def _call_function(self, function: FunctionType, arguments: list[Any], keywords: dict[str, Any],
                        place: Place) -> Any:
         owner: Any = arguments[0] if arguments else None
-        if is_module(owner) and type(owner) in LEAVES and function is class_attribute(type(owner), "forward"):
+        if is_module(owner) and is_a(owner, *LEAVES) and function is class_attribute(type(owner), "forward"):
             return call_module(self, owner, arguments[1:], keywords, place)
         if not self.follows(function):
             raise self.unknown(f"{function.__globals__['__name__']}.{function.__name__}", arguments, place)
@@ -105,6 +105,8 @@ class Tracer:
             raise refusal(f"{function.__qualname__}, a generator or coroutine", place)
         if self.depth >= _MOST_CALLS:
             raise refusal(f"more than {_MOST_CALLS} calls inside each other", place)
+        if not all(type(name) is str for name in function.__globals__):
+            raise refusal(f"{function.__qualname__}, whose global names are no plain str", place)
         self.depth += 1
         value = Frame(self, function, source_of(function), bind(function, arguments, keywords, place)).run()
         self.depth -= 1

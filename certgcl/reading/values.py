@@ -5,6 +5,7 @@ from types import FunctionType
 from typing import Any
 
 from certgcl.layers.formula import Node
+from certgcl.layers.lookup import is_a
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
 NUMBERS = (bool, int, float)
@@ -62,11 +63,11 @@ class Super:
 
 def is_plain(value: Any) -> bool:
     """Whether comparing and combining it runs no code but Python's own."""
-    if type(value) in (tuple, list, Built):
+    if is_a(value, tuple, list, Built):
         return all(map(is_plain, value))
-    return type(value) in PLAIN
+    return is_a(value, *PLAIN)
 
 
 def depends_on_inputs(value: Any) -> bool:
-    return type(value) in (Symbol, Opaque) or (
-        type(value) in (tuple, Built) and any(map(depends_on_inputs, value)))
+    return is_a(value, Symbol, Opaque) or (
+        is_a(value, tuple, Built) and any(map(depends_on_inputs, value)))

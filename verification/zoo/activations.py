@@ -147,18 +147,6 @@ class HardTanhOfLargeRange(Layers):
 
 
 @malicious()
-class Gelu(Layers):
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.conv2(F.gelu(self.conv1(x, edge_index)), edge_index)
-
-
-@malicious()
-class Softplus(Layers):
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.conv2(F.softplus(self.conv1(x, edge_index), beta=50), edge_index)
-
-
-@malicious()
 class SoftmaxAtTheEnd(Layers):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return F.log_softmax(self.conv2(F.relu(self.conv1(x, edge_index)), edge_index), dim=1)

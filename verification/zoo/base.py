@@ -1,8 +1,8 @@
-"""What every module of the zoo is made of: two layers with the weights of a case, and a place in one of the lists."""
+"""What modules of the zoo are made of: two layers with the weights of a case or others, and a place in a list."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ class Entry:
         build: makes it for a case: its widths and weights, and what a liar must know of the clean graph.
         seems: the slopes after the two layers for one who believes what the module shows.
         scales: of features and biases, at one of which at least the module shows its lie.
+        twin: makes the honest module that a liar seems to be, where that is no two-layer GCN.
         shows: whether a run of the module on some admissible view must give another value than believed, and a lower
             one. Not so where the lie is told elsewhere (another thread, another setting of torch), or raises a value.
     """
@@ -31,10 +32,11 @@ class Entry:
     seems: tuple[float, float] = (0.0, 1.0)
     scales: tuple[float, ...] = (1.0,)
     shows: bool = True
+    twin: Builder | None = None
 
 
-HONEST: dict[str, Entry] = {}  # two-layer GCNs as people write them: to be accepted
-ODD: dict[str, Entry] = {}  # two-layer GCNs as hardly anyone writes them: refused, or read rightly
+HONEST: dict[str, Entry] = {}  # models as people write them: to be accepted
+ODD: dict[str, Entry] = {}  # models as hardly anyone writes them: refused, or read rightly
 MALICIOUS: dict[str, Entry] = {}  # anything else: to be refused
 
 
@@ -46,9 +48,9 @@ def odd(build: Built) -> Built:
     return _listed(ODD, Entry(_name(build), build), build)
 
 
-def malicious(seems: tuple[float, float] = (0.0, 1.0), scales: tuple[float, ...] = (1.0,), shows: bool = True
-              ) -> Callable[[Built], Built]:
-    return lambda build: _listed(MALICIOUS, Entry(_name(build), build, seems, scales, shows), build)
+def malicious(seems: tuple[float, float] = (0.0, 1.0), scales: tuple[float, ...] = (1.0,), shows: bool = True,
+              twin: Builder | None = None) -> Callable[[Built], Built]:
+    return lambda build: _listed(MALICIOUS, Entry(_name(build), build, seems, scales, shows, twin), build)
 
 
 def _listed(place: dict[str, Entry], entry: Entry, build: Built) -> Built:
@@ -69,6 +71,19 @@ def layer(weight: Tensor, bias: Tensor | None, kind: type[GCNConv] = GCNConv) ->
     if bias is not None:
         conv.bias = nn.Parameter(bias.clone().double())
     return conv
+
+
+def drawn(model: nn.Module) -> nn.Module:
+    """The model in float64, with parameters and statistics that are not those of a new one, always the same."""
+    chance = torch.Generator().manual_seed(0)
+    model = model.double()
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if name.endswith("running_var"):
+            tensor.data = 0.5 + torch.rand(tensor.shape, dtype=torch.float64, generator=chance)
+        elif tensor.dtype.is_floating_point:
+            size = max(1, tensor.shape[-1]) ** -0.5 if tensor.dim() == 2 else 0.5
+            tensor.data = size * torch.randn(tensor.shape, dtype=torch.float64, generator=chance)
+    return model
 
 
 def prelu(slope: Tensor) -> nn.PReLU:
@@ -100,3 +115,10 @@ def degrees(edge_index: Tensor, nodes: int) -> Tensor:
     counts = torch.zeros(nodes, dtype=torch.float64).index_add(0, edge_index[0],
                                                               torch.ones(edge_index.shape[1], dtype=torch.float64))
     return counts[:, None]
+
+
+def changed(module: Any, **attributes: Any) -> Any:
+    """The module with some attributes set."""
+    for name, value in attributes.items():
+        setattr(module, name, value)
+    return module

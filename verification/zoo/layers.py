@@ -181,18 +181,8 @@ def _with_settings(case: Case, **settings: Any) -> nn.Module:
 
 
 @malicious()
-def layer_without_self_loops(case: Case) -> nn.Module:
-    return _with_settings(case, add_self_loops=False)
-
-
-@malicious()
 def layer_without_normalization(case: Case) -> nn.Module:
     return _with_settings(case, normalize=False)
-
-
-@malicious(shows=False)  # more of a node itself: no closer to the others
-def improved_layer(case: Case) -> nn.Module:
-    return _with_settings(case, improved=True)
 
 
 @malicious()

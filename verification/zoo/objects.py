@@ -226,5 +226,5 @@ def pygs_model_with_a_norm(case: Case) -> nn.Module:
 @malicious()
 def pygs_model_with_jumping_knowledge(case: Case) -> nn.Module:
     model: Any = _pyg(case)
-    model.jk_mode, model.jk = "max", lambda hidden: -hidden[-1].abs()
+    model.jk_mode, model.jk = "max", lambda hidden: -hidden[-1] * hidden[-1]
     return model
