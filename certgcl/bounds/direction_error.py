@@ -39,6 +39,9 @@ class CompactnessDirections(NamedTuple):
     def of(cls, network: GraphNetwork, view: Graph) -> "CompactnessDirections":
         """Those of the embeddings on a view, computed in float64."""
         network = network.to(torch.float64)
+        for term in network.layers[0].terms:
+            if term.source == 0 and term.weight.dim() == 2:
+                view.features.remember(term.weight)  # which bounds of the same network take as well
         read = {number: (*values, *errors) for number, (values, errors) in enumerate(
             zip(network.forward(view), _errors(network, view), strict=True), 1) if number in network.readout}
         parts = [read[number][1] for number in network.readout]

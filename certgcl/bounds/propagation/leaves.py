@@ -8,6 +8,7 @@ from torch import Tensor
 from certgcl.bounds.counts import Scale
 from certgcl.bounds.plan import starts
 from certgcl.bounds.propagation.chain import Mix
+from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.term_sets import TermSets, consecutive
 from certgcl.models.aggregations import Aggregation
 
@@ -48,19 +49,18 @@ def leaves_of(ranges: "NetworkRanges", sets: TermSets, mixes: list[Mix], base: A
     owner = torch.repeat_interleave(torch.arange(len(row), device=row.device), number) if by_cell else None
     total: Tensor | None = None
     for mix in mixes:
-        tables: tuple[Tensor, ...]
-        vectors: tuple[Tensor, ...] = (mix.vector,)
         if mix.term.source == 0:
-            tables, place = (ranges.projected(mix.term),), row if owner is None else row[owner]
+            place = row if owner is None else row[owner]
+            values = _exact(ranges.projected(mix.term), mix.functionals, sets, start, place)
         else:
             source = ranges.ball_of(mix.term.source)
-            vectors = mix.vector, -mix.vector.abs()
             if cell is None:
                 tables, place = ranges.node_range(mix.term.source), source.place[neighbour]
             else:
                 tables = ranges.outputs(mix.term.source)
                 place = cell if source is widest else widest.cells_in(source, cell)
-        values = _dot(tables, vectors, start[sets.start], place)
+            vectors = mix.functionals.explicit()
+            values = _dot(tables, (vectors, -vectors.abs()), start[sets.start], place)
         if mix.term.aggregation != base:
             ratio = _ratio(sets, mix.term.aggregation, base, values.dtype)
             values = (ratio.column if owner is None else ratio.rows(owner)).least(values)
@@ -91,6 +91,20 @@ def _ratio(sets: TermSets, of: Aggregation, to: Aggregation, dtype: torch.dtype)
         low = low * torch.minimum(one, one_more) / torch.maximum(other, other_more)
         high = high * torch.maximum(one, one_more) / torch.minimum(other, other_more)
     return Scale(low, high)
+
+
+def _exact(table: Tensor, functionals: Functionals, sets: TermSets, start: Tensor, place: Tensor) -> Tensor:
+    """Functionals of rows of a table that are known."""
+    if functionals.slopes is None and not functionals.shared:
+        return _dot((table,), (functionals.explicit(),), start[sets.start], place)
+    if functionals.slopes is None:
+        return functionals.dot_each(table, place)[place]
+    owner = torch.repeat_interleave(sets.owner, start.diff()) if len(place) != len(sets.owner) else sets.owner
+    rules, width = functionals.slopes[0].shape[1:]
+    at_once = max(1, MAX_ELEMENTS // (rules * width))
+    parts = [functionals.dot_each(table[some], mine)
+             for some, mine in zip(place.split(at_once), owner.split(at_once), strict=True)]
+    return torch.cat(parts) if parts else table.new_zeros(0, rules * functionals.number)
 
 
 def _dot(tables: tuple[Tensor, ...], vectors: tuple[Tensor, ...], start: Tensor, place: Tensor) -> Tensor:

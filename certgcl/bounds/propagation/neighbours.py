@@ -11,6 +11,7 @@ from certgcl.bounds.counts import Scale
 from certgcl.bounds.plan import starts
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Mix, descend
+from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import Leaves, leaves_of
 from certgcl.bounds.propagation.ranges import NetworkRanges
 from certgcl.bounds.propagation.term_sets import TermSets, consecutive
@@ -22,16 +23,16 @@ MAX_VALUES = 1 << 22  # of functionals held at a time, entries × rules × M × 
 MAX_TERMS = 1 << 23  # at the slots of the neighbours
 
 
-def lines_at(ranges: NetworkRanges, cells: Cells, omega: Mapping[int, Tensor],
+def lines_at(ranges: NetworkRanges, cells: Cells, omega: Mapping[int, Functionals],
              sets: TermSets | None = None) -> tuple[Tensor, Leaves | None, Aggregation]:
     """``Σ ω · h >= e + out Σ in C`` in some cells: e ``(E, R M)``, C at all slots, if any, and whose scales."""
     rules = ranges.settings.rules
     constant, mixes = descend(ranges, cells, rules, omega)
-    constant = constant.expand(len(cells.place), len(rules), next(iter(omega.values())).shape[2]).flatten(1)
+    constant = constant.expand(len(cells.place), len(rules), next(iter(omega.values())).number).flatten(1)
     if not mixes:
         return constant, None, Sum()
     sets = sets or TermSets.of_cells(cells.ball, constant.new_empty(0), cells.place)
-    by_rule = [Mix(mix.term, mix.vector.expand(-1, len(rules), -1, -1)) for mix in mixes]
+    by_rule = [Mix(mix.term, mix.functionals.by_rule(len(rules))) for mix in mixes]
     scales = mixes[0].term.aggregation
     return constant, leaves_of(ranges, sets, by_rule, scales), scales
 
@@ -41,21 +42,21 @@ class SharedFunctionals:
 
     Args:
         ball: of the neighbours.
-        mix: with vectors ``(1, 1, M, d)``.
+        mix: with functionals that are shared.
     """
 
     def __init__(self, ranges: NetworkRanges, ball: Ball, mix: Mix) -> None:
         self.ranges, self.ball, self.mix = ranges, ball, mix
         everywhere = Cells(ball, torch.arange(len(ball.cells.row), device=ball.nodes.device))
-        self.interval = ranges.interval_below(mix.term.source, everywhere, mix.vector)[:, 0]
-        rules, (_, _, number, width) = len(ranges.settings.rules), mix.vector.shape
+        self.interval = ranges.interval_below(mix.term.source, everywhere, mix.functionals)[:, 0]
+        rules, (_, _, number, width) = len(ranges.settings.rules), mix.functionals.vector.shape
         chunks = everywhere.place.split(max(1, MAX_VALUES // (rules * number * width)))
         scales: Aggregation = Sum()
         by_cell = False
 
         def work(chunk: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             nonlocal scales, by_cell
-            constant, leaves, scales = lines_at(ranges, Cells(ball, chunk), {mix.term.source: mix.vector})
+            constant, leaves, scales = lines_at(ranges, Cells(ball, chunk), {mix.term.source: mix.functionals})
             if leaves is None:
                 nothing = constant.new_zeros(int(ball.degree[ball.cells.row[chunk]].sum()), constant.shape[1])
                 return constant, nothing, nothing
@@ -127,12 +128,12 @@ def own_minima(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, 
 
     Args:
         ball: of the neighbours.
-        mixes: by one aggregation, with vectors ``(E or 1, R or 1, M, d)`` of one or several layers.
+        mixes: by one aggregation, of one or several layers.
         pairs: ``(terms, R M')``, with M' functionals in all.
     """
     row = ball.place[cells.ball.neighbour[sets.slot]]
     hub = ball.degree[row] > (torch.inf if ranges.settings.hubs is None else ranges.settings.hubs)
-    width = max(mix.vector.shape[-1] for mix in mixes)
+    width = max(mix.functionals.vector.shape[-1] for mix in mixes)
     cost = ball.cells.start.diff()[row] * (pairs.shape[1] * (width + ball.degree[row] * ~hub))
     places, parts = [], []
     for lined in (False, True):
@@ -159,12 +160,12 @@ def _own_part(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, m
     visit_of_entry, visit_of_case = (torch.repeat_interleave(number, each) for each in (lines, count))
     entries, case = Cells(ball, consecutive(ball.cells.start[row], lines)), consecutive(ball.cases.start[row], count)
     items = torch.arange(len(case), device=device)
-    omega: dict[int, Tensor] = {}
+    omega: dict[int, Functionals] = {}
     for mix in mixes:
-        vector = mix.vector.flatten(1, 2)[:, None]
-        vector = vector if mix.shared else vector[owner[visit_of_entry]]
-        omega[mix.term.source] = omega[mix.term.source] + vector if mix.term.source in omega else vector
-    interval = sum(ranges.interval_below(source, entries, vector)[:, 0] for source, vector in omega.items())
+        vector = mix.functionals.explicit().flatten(1, 2)[:, None]
+        here = Functionals(vector if len(vector) == 1 else vector[owner[visit_of_entry]])
+        omega[mix.term.source] = here.plus(omega.get(mix.term.source))
+    interval = sum(ranges.interval_below(source, entries, here)[:, 0] for source, here in omega.items())
     assert isinstance(interval, Tensor)
     scales: Aggregation = Sum()
     without = following = constant = values = terms = interval.new_empty(0, pairs.shape[1])

@@ -9,6 +9,7 @@ from torch import Tensor
 from certgcl.bounds.extremes import best
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Descent, Mix, descend
+from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import leaves_of
 from certgcl.bounds.propagation.neighbours import SharedFunctionals, own_minima
 from certgcl.bounds.propagation.ranges import NetworkRanges
@@ -50,18 +51,18 @@ class NetworkBound:
         low_parts, high_parts = [], []
         for columns in torch.arange(width, device=lower.device).split(CHANNELS):
             units = torch.cat([identity[columns], -identity[columns]])[None, None]
-            value = self._least(number, units)
+            value = self._least(number, Functionals(units, paired=True))
             positive, negative = value.chunk(2, dim=1)
             low_parts.append(best([lower[:, columns], positive]))
             high_parts.append(-best([-upper[:, columns], negative]))
         return torch.cat(low_parts, dim=1), torch.cat(high_parts, dim=1)
 
-    def _least(self, number: int, units: Tensor) -> Tensor:
+    def _least(self, number: int, units: Functionals) -> Tensor:
         """The least ``λ · p`` of a layer for functionals that all nodes share, in all cells of its ball,
         ``(cells, M)``."""
-        ball, each = self.ranges.ball_of(number), units.shape[2] * self.ranges.network.width_of(number)
+        ball, each = self.ranges.ball_of(number), units.number * self.ranges.network.width_of(number)
         shared = self._shared_neighbours(number, units)
-        chunks = torch.arange(len(ball.cells.row), device=units.device).split(
+        chunks = torch.arange(len(ball.cells.row), device=ball.nodes.device).split(
             max(1, MAX_VALUES // (each * len(self.rules))))
 
         def work(chunk: Tensor) -> Tensor:
@@ -70,14 +71,14 @@ class NetworkBound:
 
         return torch.cat([recomputed(partial(work, chunk), len(chunks)) for chunk in chunks])
 
-    def _shared_neighbours(self, number: int, units: Tensor) -> SharedFunctionals | None:
+    def _shared_neighbours(self, number: int, units: Functionals) -> SharedFunctionals | None:
         """The neighbours' side of functionals that all nodes share: computed once."""
         for term in self.ranges.network.layers[number - 1].terms:
             if term.aggregation.mixes:
                 if term.source == 0:
                     return None
                 radius = self.ranges.radius[number] + 1
-                return SharedFunctionals(self.ranges, self.ranges.balls[radius], Mix(term, term.back(units)))
+                return SharedFunctionals(self.ranges, self.ranges.balls[radius], Mix(term, units.back(term)))
         return None
 
     # -- the output --------------------------------------------------------------------------------
@@ -93,9 +94,9 @@ class NetworkBound:
         def work(chunk: Tensor) -> Tensor:
             cells = Cells(ball, chunk)
             parts = directions[cells.row][:, None].split(widths, dim=-1)
-            omega: dict[int, Tensor] = {}
+            omega: dict[int, Functionals] = {}
             for number, part in zip(ranges.network.readout, parts, strict=True):
-                omega[number] = omega[number] + part if number in omega else part
+                omega[number] = Functionals(part).plus(omega.get(number))
             interval = sum(ranges.interval_below(number, cells, part)[:, 0] for number, part in omega.items())
             assert isinstance(interval, Tensor)
             return best([interval, self._below(cells, omega)])
@@ -104,14 +105,16 @@ class NetworkBound:
         least = bound.new_full((len(ball.nodes), bound.shape[1]), torch.inf)
         return least.scatter_reduce(0, ball.cells.row[:, None].expand_as(bound), bound, "amin")
 
-    def _below(self, cells: Cells, omega: Mapping[int, Tensor]) -> Tensor:
+    def _below(self, cells: Cells, omega: Mapping[int, Functionals]) -> Tensor:
         """The least ``Σ_l ω_l · h_l``: the last layer's lines by each rule are functionals of their own."""
         last = max(omega)
-        slope, constant = self.ranges.lines_below(last, cells, self.rules, omega[last])
-        count, functionals = slope.shape[1], slope.shape[2]
-        others = {number: part.expand(-1, count, -1, -1).flatten(1, 2)[:, None] for number, part in omega.items()
-                  if number != last}
-        descent = descend(self.ranges, cells, self.rules, others, (last, slope.flatten(1, 2)[:, None]))
+        through, constant = self.ranges.lines_below(last, cells, self.rules, omega[last])
+        slope = through.explicit()
+        count, functionals = slope.shape[1:3]
+        others = {number: Functionals(part.vector.expand(-1, count, -1, -1).flatten(1, 2)[:, None])
+                  for number, part in omega.items() if number != last}
+        top = last, Functionals(slope.flatten(1, 2)[:, None])
+        descent = descend(self.ranges, cells, self.rules, others, top)
         value = self._minimum(cells, descent, None).unflatten(1, (count, functionals))
         return (value + constant).amax(dim=1)
 
@@ -136,19 +139,20 @@ class NetworkBound:
 
     def _by_rule(self, mixes: list[Mix]) -> list[Mix]:
         """The same with functionals by every rule, where they are the same for all."""
-        return [Mix(mix.term, mix.vector.expand(-1, len(self.rules), -1, -1)) for mix in mixes]
+        return [Mix(mix.term, mix.functionals.by_rule(len(self.rules))) for mix in mixes]
 
     def _neighbours(self, cells: Cells, sets: TermSets, mixes: list[Mix], shared: SharedFunctionals | None) -> Tensor:
         """The terms of the neighbours at every slot of the cells, ``(slots, R M)``: through their lines, for the first
         mix and those that go with it; by ranges, for the others."""
         main, count = mixes[0], len(self.rules)
-        functionals, scales = main.vector.shape[2], main.term.aggregation
+        functionals, scales = main.functionals.number, main.term.aggregation
         together = [mix for mix in mixes if mix.term.source and mix.term.aggregation == scales]
         together = [main] if shared is not None else together
         rest = [mix for mix in mixes if mix not in together]
-        pairs = main.vector.new_zeros(len(sets.slot), count * functionals) if not rest else leaves_of(
+        pairs = main.functionals.vector.new_zeros(len(sets.slot), count * functionals) if not rest else leaves_of(
             self.ranges, sets, self._by_rule(rest), scales, by_cell=False).values
-        by_rule = any(mix.vector.shape[1] > 1 for mix in together)
+        by_rule = any(mix.functionals.vector.shape[1] > 1 or mix.functionals.slopes is not None for mix in together)
+        by_rule = by_rule and count > 1
         if by_rule:  # by the rules of the node's own lines: any of the neighbours' rules may serve each
             together = self._by_rule(together)
             pairs = pairs[:, None].expand(-1, count, -1).flatten(1)

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from certgcl.bounds.plan import LineSharing
 from certgcl.bounds.propagation.balls import Ball, balls_around
-from certgcl.bounds.propagation.chain import Cells, line_below, lowest
+from certgcl.bounds.propagation.chain import Cells
+from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.budget import AdmissibleDrops
 from certgcl.graph import Graph
@@ -93,24 +94,24 @@ class NetworkRanges:
     def features_of(self, term: Term, nodes: Tensor) -> Tensor:
         return self.projected(term)[self.widest.place[nodes]]
 
-    def lines_below(self, layer: int, cells: Cells, rules: Sequence[SlopeRule], omega: Tensor) -> tuple[Tensor, Tensor]:
+    def lines_below(self, layer: int, cells: Cells, rules: Sequence[SlopeRule],
+                    omega: Functionals) -> tuple[Functionals, Tensor]:
         """``ω · h >= λ · p + c`` at some cells, by each rule."""
-        if self.network.layers[layer - 1].linear:
-            return omega, omega.new_zeros(())
-        activation, place = self.network.layers[layer - 1].activation, cells.states_in(self.ball_of(layer))
-        assert activation is not None
+        activation = self.network.layers[layer - 1].activation
+        if activation is None or activation.linear:
+            return omega, omega.vector.new_zeros(())
+        place = cells.states_in(self.ball_of(layer))
         lower, upper = (end[place] for end in self.bounds[layer])
-        return line_below(omega, [activation.lines(lower, upper, rule) for rule in rules])
+        return omega.through([activation.lines(lower, upper, rule) for rule in rules])
 
-    def interval_below(self, layer: int, cells: Cells, omega: Tensor) -> Tensor:
+    def interval_below(self, layer: int, cells: Cells, omega: Functionals) -> Tensor:
         """The least ``ω · h`` by ranges, ``(E, R or 1, M)``."""
-        return lowest(omega, *self.output(layer, cells.states_in(self.ball_of(layer))))
+        return omega.lowest(*self.output(layer, cells.states_in(self.ball_of(layer))))
 
-    def largest_product(self, layer: int, cells: Cells, omega: Tensor) -> Tensor:
+    def largest_product(self, layer: int, cells: Cells, omega: Functionals) -> Tensor:
         """The largest ``|ω · h|`` by ranges."""
-        middle, radius = self.output(layer, cells.states_in(self.ball_of(layer)))
-        both = lowest(omega, middle, radius), lowest(-omega, middle, radius)
-        return torch.maximum(-both[0], -both[1])
+        known = self.output(layer, cells.states_in(self.ball_of(layer)))
+        return torch.maximum(-omega.lowest(*known), -omega.negated().lowest(*known))
 
     # -- by ranges alone ---------------------------------------------------------------------------
 
