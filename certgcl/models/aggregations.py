@@ -6,12 +6,16 @@ All scales are at least zero, and monotone for ``n >= 1``; division by zero is z
 neighbours has nothing to average. A new convolution is a new class here, with its name in ``AGGREGATIONS``.
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
+
+from certgcl.errors import EncoderError
+from certgcl.values import real
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,10 @@ class SymmetricNorm(Aggregation):
     counts_at_neighbours = True
     weight_first = True
     loop: float = 1.0
+
+    def __post_init__(self) -> None:
+        real(self.loop, "loop", lambda loop: 0 <= loop < math.inf, "it is the weight of a self-loop, 0 or more",
+             "Leave it out for 1", error=EncoderError)
 
     def own(self, n: Tensor) -> Tensor:
         return _inverse(n + self.loop) * self.loop
