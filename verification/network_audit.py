@@ -11,6 +11,7 @@ from certgcl.models import (
     AGGREGATIONS,
     Activation,
     Aggregation,
+    Diffusion,
     GraphNetwork,
     Layer,
     Local,
@@ -40,7 +41,9 @@ def _layer(layer: PlainLayer) -> Layer:
 def _aggregation(term: PlainTerm) -> Aggregation:
     if term.mixing == "local":
         return Local()
-    return SymmetricNorm(term.loop) if term.mixing == "symmetric" else AGGREGATIONS[term.mixing]()
+    if term.mixing == "symmetric":
+        return (Diffusion if term.weight.ndim == 1 else SymmetricNorm)(term.loop)
+    return AGGREGATIONS[term.mixing]()
 
 
 def _activation(activation: PlainActivation | None) -> Activation | None:

@@ -4,7 +4,9 @@ from certgcl.models.activations import Activation, Lines, SlopeRule
 from certgcl.models.aggregations import AGGREGATIONS, Aggregation, Diffusion, Local, Mean, Sum, SymmetricNorm
 from certgcl.models.gcn import gcn_network
 from certgcl.models.network import GraphNetwork, Layer, Term
+from certgcl.models.registry import ACTIVATIONS, register_activation
 from certgcl.models.two_piece import TwoPieceLinear
 
-__all__ = ["AGGREGATIONS", "Activation", "Aggregation", "Diffusion", "GraphNetwork", "Layer", "Lines", "Local", "Mean",
-           "SlopeRule", "Sum", "SymmetricNorm", "Term", "TwoPieceLinear", "gcn_network"]
+__all__ = ["ACTIVATIONS", "AGGREGATIONS", "Activation", "Aggregation", "Diffusion", "GraphNetwork", "Layer", "Lines",
+           "Local", "Mean", "SlopeRule", "Sum", "SymmetricNorm", "Term", "TwoPieceLinear", "gcn_network",
+           "register_activation"]
