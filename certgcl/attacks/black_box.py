@@ -9,8 +9,9 @@ import torch
 from certgcl.budget import AdmissibleDrops
 from certgcl.graph import Graph
 
+MOST_EDGES = 512  # that are tried for a node, the nearest ones
 RANDOM_STARTS = 8
-PATIENCE = 3  # exchanges tried in vain for each edge that may be dropped, before a search ends
+PATIENCE = 8  # exchanges tried in vain for each edge that may be dropped, before a search ends
 
 Value = Callable[[Sequence[int]], float]
 """``w · z`` of a node without some edges, given by their slots."""
@@ -31,15 +32,23 @@ class BlackBox:
     chance: torch.Generator
 
     def candidates(self, anchor: int) -> list[int]:
-        """The droppable edges at a node, then those at its neighbours, by one slot each."""
-        graph = self.graph
+        """Droppable edges by one slot each: those at a node, then at its neighbours, and so on; then any others, as
+        nothing says that a model is local."""
+        graph, nodes = self.graph, [anchor]
         found: dict[int, None] = {}
-        neighbours = graph.col[graph.rowptr[anchor] : graph.rowptr[anchor + 1]].tolist()
-        for node in [anchor, *neighbours]:
+        seen = {anchor}
+        for node in nodes:  # which grows meanwhile
             slots = torch.arange(int(graph.rowptr[node]), int(graph.rowptr[node + 1]), device=graph.col.device)
+            new = [each for each in graph.col[slots].tolist() if each not in seen]
+            nodes += new
+            seen.update(new)
             slots = slots[self.drops.droppable[slots]]
             found.update(dict.fromkeys(torch.minimum(slots, graph.reverse[slots]).tolist()))
-        return list(found)
+            if len(found) >= MOST_EDGES:
+                break
+        others = self.drops.droppable & (graph.row < graph.col)
+        found.update(dict.fromkeys(others.nonzero()[: 2 * MOST_EDGES, 0].tolist()))
+        return list(found)[:MOST_EDGES]
 
     def __call__(self, anchor: int, value: Value) -> tuple[list[int], float]:
         """The slots of the drops with the lowest value found, and that value."""
@@ -75,12 +84,12 @@ class BlackBox:
         return (best, lowest) if lowest < single else ([], single)
 
     def _exchanged(self, dropped: list[int], edges: list[int]) -> list[int]:
-        """The same with an edge put back, or with one more, in the place of others where there is no room."""
-        edge = edges[int(torch.randint(len(edges), (), generator=self.chance))]
-        if edge in dropped:
-            return [other for other in dropped if other != edge]
-        kept = [dropped[place] for place in self._shuffled(len(dropped))]
-        return self._filled([edge, *kept])
+        """The same with up to three edges put back or dropped, in the place of others where there is no room."""
+        number = 1 + int(torch.randint(3, (), generator=self.chance))
+        chosen = [edges[place] for place in self._shuffled(len(edges))[:number]]
+        kept = [edge for edge in dropped if edge not in chosen]
+        kept = [kept[place] for place in self._shuffled(len(kept))]
+        return self._filled([edge for edge in chosen if edge not in dropped] + kept)
 
     def _filled(self, edges: Sequence[int]) -> list[int]:
         """As many of the edges as fit, the first ones first."""

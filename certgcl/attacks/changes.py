@@ -6,6 +6,7 @@ from torch import Tensor
 from certgcl.attacks.batch import FieldBatch
 from certgcl.attacks.field import rank
 
+SMALL = 16  # edges of a field in which all pairs are tried
 ALTERNATIVES = 3  # dropped edges of a node that may come back for another
 
 
@@ -65,6 +66,22 @@ def promising_changes(batch: FieldBatch, dropped: Tensor, allowed: Tensor, numbe
     places = torch.cat([_least(gain.masked_fill(other, torch.inf), number // 2) for other in (own, ~own)], dim=1)
     chosen = changes.flatten(1, 2)[field, places]
     return torch.where(gain.flatten(1).gather(1, places).isinf()[..., None], none, chosen)
+
+
+def all_pairs(batch: FieldBatch, dropped: Tensor) -> Tensor:
+    """All admissible changes of two edges in small fields, and none in others; ``(B, C, 3)``."""
+    none, field = batch.nothing, batch.fields[:, None, None]
+    pairs = torch.combinations(torch.arange(min(SMALL, none), device=dropped.device)).expand(len(dropped), -1, -1)
+    sign = torch.where(dropped[field, pairs], -1, 1)  # (B, C, 2)
+    ends = batch.ends[field, pairs]  # (B, C, 2, 2)
+    more = sign[..., None].expand_as(ends)
+    met = (ends[:, :, 0, :, None] == ends[:, :, 1, None, :])  # (B, C, 2, 2): whether ends are the same node
+    other = torch.stack([met.any(dim=3) * sign[..., 1:], met.any(dim=2) * sign[..., :1]], dim=2)
+    left, total = room(batch, dropped)
+    fits = (more + other <= left[ends]).flatten(2).all(dim=2) & (sign.sum(dim=2) <= total)
+    small = (batch.budget[batch.ends] > 0).all(dim=2).sum(dim=1, keepdim=True) <= SMALL
+    pairs = torch.where((fits & small)[..., None], pairs, none)
+    return torch.cat([pairs, torch.full_like(pairs[..., :1], none)], dim=2)
 
 
 def apart_from_better(batch: FieldBatch, dropped: Tensor, changes: Tensor, order: Tensor) -> Tensor:

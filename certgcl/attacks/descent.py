@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from certgcl.attacks.batch import FieldBatch
-from certgcl.attacks.changes import apart_from_better, filled, promising_changes
+from certgcl.attacks.changes import all_pairs, apart_from_better, filled, promising_changes
 from certgcl.attacks.field import Field, SearchSpace
 from certgcl.attacks.relaxed import by_relaxation
 from certgcl.attacks.single_changes import ChangedValues
@@ -32,8 +32,8 @@ class Search:
     derivatives speak for go at once as is best by the exact values of 1, 2, 4, … of them. Then single changes: an edge
     is put back, or dropped, in the place of others where its ends can lose no more; those that look best by the
     derivatives are tried, and the best by their exact values are made, until none lowers the value. All this first for
-    the edges at the node and its neighbours, which matter most, and then for all. Every restart puts a random half of
-    the best drops back and goes on from there.
+    the edges at the node and its neighbours, which matter most, and then for all; last, in small fields, for all pairs.
+    Every restart puts a random half of the best drops back and goes on from there.
 
     Args:
         relaxed: steps on relaxed masks; 0 for none.
@@ -105,8 +105,8 @@ class Search:
         lowest, clean = batch.values(dropped), batch.values(torch.zeros_like(dropped))
         ways: list[Improve] = [_by_strides, *(partial(_by_changes, number=number) for number in self.tried)]
         near = batch.nearest <= 1
-        for allowed in (near, torch.ones_like(near)):
-            for improve in ways:
+        for allowed, last in ((near, []), (torch.ones_like(near), [_by_pairs])):
+            for improve in ways + last:
                 active, part = batch.fields, batch
                 for _ in range(self.steps):
                     found, value = improve(part, dropped[active], allowed[active])
@@ -146,9 +146,19 @@ def _by_strides(batch: FieldBatch, dropped: Tensor, allowed: Tensor) -> tuple[Te
 
 
 def _by_changes(batch: FieldBatch, dropped: Tensor, allowed: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """The best of making the 1, 2, 4, … best of so many promising changes that have no node in common."""
+    """The best of so many promising changes, or several of them."""
     number = min(number, max(FEWEST, MAX_TRIED * len(batch.ends) // max(1, len(batch.row))))
-    changes, changed = promising_changes(batch, dropped, allowed, number), ChangedValues(batch, dropped)
+    return _best_changes(batch, dropped, promising_changes(batch, dropped, allowed, number))
+
+
+def _by_pairs(batch: FieldBatch, dropped: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
+    """The best change of two edges in small fields, which their derivatives need not speak for."""
+    return _best_changes(batch, dropped, all_pairs(batch, dropped))
+
+
+def _best_changes(batch: FieldBatch, dropped: Tensor, changes: Tensor) -> tuple[Tensor, Tensor]:
+    """The best of making the 1, 2, 4, … best changes that have no node in common."""
+    changed = ChangedValues(batch, dropped)
     values = changed(changes)
     order = values.argsort(dim=1).argsort(dim=1)
     apart = apart_from_better(batch, dropped, changes, order) & (values < changed.value[:, None])
