@@ -86,11 +86,12 @@ class Piece:
         else:
             at_a, at_b = residual(a, slope), residual(b, slope)
             x = torch.where(at_a >= 0, a, torch.where(at_b <= 0, b, clamped(near, a, b)))
-            search = met & (at_a < 0) & (at_b > 0) & (residual(x, slope).abs() > 16 * torch.finfo(slope.dtype).eps)
+            enough = 16 * torch.finfo(slope.dtype).eps
+            search = met & (at_a < 0) & (at_b > 0) & (residual(x, slope).abs() > enough)
             if bool(search.any()):
                 low, high, wanted = a[search], b[search], slope[search]
                 found = increasing_root(lambda p: residual(p, wanted), low.clamp(-self.reach, self.reach),
-                                        high.clamp(-self.reach, self.reach))
+                                        high.clamp(-self.reach, self.reach), enough)
                 x[search] = clamped(found, low, high)
         rest = residual(x, slope)
         return x, torch.maximum(rest * (x - a), rest * (x - b)).clamp(min=0)
@@ -107,17 +108,20 @@ class Piece:
             """Of f at an end, above the tangent at t (below it for a concave piece)."""
             return sign * (value - self.function(t) - self.derivative(t) * (end - t))
 
-        first, last, found = a.clone(), b.clone(), met.clone()
-        left = met & (lower < self.start) & (height(a, lower, at_lower) < 0)
-        if bool(left.any()):  # the height of the end at l rises with t
-            low, high, end, value = a[left], b[left], lower[left], at_lower[left]
-            first[left] = increasing_root(lambda t: height(t, end, value), low, high)
-            found[left] = height(high, end, value) >= 0
-        right = found & (upper > self.end) & (height(b, upper, at_upper) < 0)
-        if bool(right.any()):  # that of the end at u falls
-            low, high, end, value = a[right], b[right], upper[right], at_upper[right]
-            last[right] = increasing_root(lambda t: -height(t, end, value), low, high)
-            found[right] = height(low, end, value) >= 0
+        # A slope off by δ costs no more than δ². Roots that are searched for again had better be found at once.
+        eps = torch.finfo(lower.dtype).eps
+        enough = eps**0.5 if self.root is not None else 4 * eps
+        first, last = a.clone(), b.clone()
+        left = met & (lower < self.start) & (height(a, lower, at_lower) < 0)  # the height of σ(l) rises with t
+        found = met & ~(left & (height(b, lower, at_lower) < 0))
+        if bool((left & found).any()):
+            low, high, end, value = (part[left & found] for part in (a, b, lower, at_lower))
+            first[left & found] = increasing_root(lambda t: height(t, end, value), low, high, enough)
+        right = found & (upper > self.end) & (height(b, upper, at_upper) < 0)  # that of σ(u) falls
+        found &= ~(right & (height(a, upper, at_upper) < 0))
+        if bool((right & found).any()):
+            low, high, end, value = (part[right & found] for part in (a, b, upper, at_upper))
+            last[right & found] = increasing_root(lambda t: -height(t, end, value), low, high, enough)
         return first, last, found & (first <= last)
 
 
@@ -125,14 +129,17 @@ def clamped(p: Tensor, low: Tensor, high: Tensor) -> Tensor:
     return torch.minimum(torch.maximum(p, low), high)
 
 
-def increasing_root(function: Function, low: Tensor, high: Tensor, steps: int = SEARCH_STEPS) -> Tensor:
+def increasing_root(function: Function, low: Tensor, high: Tensor, enough: float = 0.0) -> Tensor:
     """Nearly a root of a function that rises from ``function(low) <= 0`` to ``function(high) >= 0``.
 
     Halving alone gains a digit in three steps; the secant alone may keep one end for ever. In turn they do neither.
+    ``enough`` is a value of the function that need not be improved on.
     """
     at_low, at_high = function(low), function(high)
     best, least = low, at_low.abs()
-    for _ in range(steps):
+    for _ in range(SEARCH_STEPS):
+        if float(least.max()) <= enough:
+            break
         for halving in (False, True):
             middle = (low + high) / 2
             if not halving:
