@@ -33,11 +33,11 @@ CURVES = Path(__file__).parent / "results" / "brackets_on_cora.csv"
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "brackets_on_cora"
 
 
-def trained(encoder: str) -> tuple[certgcl.GCNWeights, certgcl.Graph]:
+def trained(encoder: str) -> tuple[certgcl.GraphNetwork, certgcl.Graph]:
     data, preset = certgcl.load_dataset("Cora"), presets.get("grace", "Cora")
     model = certgcl.GRACE(**preset.settings(), regularizer=regularizer(encoder, preset, anchors=ANCHORS)).fit(data)
     graph = certgcl.Graph.of(data)
-    return certgcl.read_encoder(model, graph), graph
+    return certgcl.read_network(model, graph), graph
 
 
 def budgets(graph: certgcl.Graph) -> dict[str, certgcl.EdgeDropBudget]:

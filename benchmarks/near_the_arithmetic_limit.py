@@ -33,7 +33,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     graph = certgcl.Graph.of(load(arguments.graph))
-    weights, drops = make_encoder(graph).weights().to(torch.float64), budget(graph).on(graph)
+    weights, drops = make_encoder(graph).network().to(torch.float64), budget(graph).on(graph)
     anchors = torch.arange(graph.num_nodes)
 
     def bound(method: Degree) -> Callable[[], Tensor]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import certgcl
 from certgcl.bounds import METHODS, BoundMethod, Degree
+from certgcl.models import gcn_network
 
 WIDTHS = (16, 16, 8)
 COARSEST = "degree-cheap, one case"
@@ -31,7 +32,7 @@ LIRPA: dict[str, dict[str, Any]] = {  # how ``LirpaGCN.lower`` is called
 class Inputs(NamedTuple):
     nodes: int
     graph: certgcl.Graph
-    weights: certgcl.GCNWeights
+    weights: certgcl.GraphNetwork
     local: list[int]  # q
     directions: Tensor
 
@@ -44,9 +45,8 @@ def make_inputs(nodes: int) -> Inputs:
         return torch.from_numpy(random.normal(scale=scale, size=shape))
 
     graph = certgcl.Graph.from_networkx(network, normal(nodes, d0))
-    relu = torch.zeros((), dtype=torch.float64)
-    weights = certgcl.GCNWeights(normal(d0, d1, scale=d0**-0.5), normal(d1, scale=0.1), relu,
-                                 normal(d1, d2, scale=d1**-0.5), normal(d2, scale=0.1), relu)
+    weights = gcn_network((normal(d0, d1, scale=d0**-0.5), normal(d1, scale=0.1), 0.0),
+                          (normal(d1, d2, scale=d1**-0.5), normal(d2, scale=0.1), 0.0))
     local = [round(0.4 * degree) for degree in graph.degree.tolist()]
     return Inputs(nodes, graph, weights, local, certgcl.compactness_directions(weights.embed(graph)))
 

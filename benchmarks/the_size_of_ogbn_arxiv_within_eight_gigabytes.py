@@ -31,7 +31,7 @@ FEATURES = 128
 def certify(nodes: int, edges: int, exponent: float, method: str, dtype: str,
             options: dict[str, Any]) -> dict[str, Any]:
     graph, built = measure.timed(lambda: power_law_graph(nodes, edges, FEATURES, exponent))
-    weights, drops, precision = make_encoder(graph).weights(), budget(graph), getattr(torch, dtype)
+    weights, drops, precision = make_encoder(graph).network(), budget(graph), getattr(torch, dtype)
     certgcl.node_compactness(weights, ring_lattice(100, FEATURES), 1, method=method, dtype=precision)  # warm-up
     certificate, spent = measure.cost(lambda: certgcl.node_compactness(
         weights, graph, drops, method=method, dtype=precision, **options))

@@ -30,7 +30,8 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
     closer to its own positive (its embedding in ``view``) than to the other nodes on average.
 
     Args:
-        model: a :class:`GCNEncoder`, or a module with two ``GCNConv`` layers called as ``model(x, edge_index)``.
+        model: a trained method, a module called as ``model(x, edge_index)``, or a ``GraphNetwork``; see
+            :func:`certgcl.read_network` for what can be read.
         graph: the graph whose edges may be dropped: a ``Graph``, a PyG ``Data``, ``(x, edge_index)`` or networkx.
         budgets: an :class:`EdgeDropBudget`, an int (edges at each node), or a float (a drop rate).
         method: ``"degree"`` (default), ``"degree-fast"``, ``"degree-cheap"``, ``"crown"``, ``"interval"``; or
@@ -41,7 +42,7 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
         views: ``"both"`` lets the second view drop edges too, any that the budget allows: the paper's Definition 1,
             ``W^CL_i(S2) · z_i(S1) >= lower_i`` for every pair of admissible drop sets. It is never above the value for
             a fixed admissible view, much harder to bound, and takes many times as long, as all nodes are needed.
-        nodes: the anchors to bound; all by default. They cost in proportion to their two-hop neighbourhoods.
+        nodes: the anchors to bound; all by default. They cost in proportion to all that is within the model's reach.
         dtype: precision of the computation.
         time_limit: of a search, in seconds for all nodes together; what it has found by then is returned.
         branch_limit: of a search, the branches of each node that it bounds; 128 for ``"optimized"``, none for

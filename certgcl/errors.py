@@ -33,7 +33,7 @@ class BudgetError(InputError):
 
 
 class EncoderError(InputError):
-    """A model that is not (or cannot be read as) a two-layer GCN with two-piece linear activations."""
+    """A model that has parts certgcl does not know, or that cannot be read as a network."""
 
 
 class DirectionError(InputError):

@@ -46,8 +46,8 @@ class CompactnessRegularizer:
     """``mean softplus(-score)``, the binary cross-entropy of compactness scores against 1; both directions averaged.
 
     The score of a node is a lower bound, over all admissible drops, of ``w · z``: the embedding z in the view that
-    varies against the directions ``W^CL`` of the other view. A batch of anchors is bounded in its full two-hop
-    neighbourhood, with W^CL over all nodes.
+    varies against the directions ``W^CL`` of the other view. A batch of anchors is bounded with all that is within
+    reach of the encoder around it, and W^CL over all nodes.
 
     Settings are fixed, so that nothing made of them can be out of date; ``dataclasses.replace(regularizer, budget=2)``
     is one with another.
@@ -154,7 +154,8 @@ class CompactnessRegularizer:
                 BatchNorm, the running statistics of this moment are constants of the step, and dropout is off. A
                 ``GraphNetwork`` is taken as it is, and may be a probed one.
             graph: the graph whose edges may be dropped.
-            embeddings: of the two views, where the loop has them already.
+            embeddings: of the two views, where the loop has them already. Leave them out for an encoder with dropout or
+                BatchNorm: what it gives in training is not what is bounded.
             generator: draws the anchors; torch's global one by default, as in torch.
         """
         with undisturbed(gradients=torch.is_grad_enabled()):

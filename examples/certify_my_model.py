@@ -2,21 +2,22 @@
 
 import torch
 from torch import nn
-from torch_geometric.nn import GCNConv
+from torch_geometric.nn import GCNConv, SAGEConv
 
 import certgcl
 
 
 class MyEncoder(nn.Module):
-    """Any module that calls two ``GCNConv`` will do; what else it holds does not matter."""
+    """Convolutions, linear layers, activations, norms and skips as you like; what else it holds does not matter."""
 
     def __init__(self, features: int) -> None:
         super().__init__()
-        self.first, self.second = GCNConv(features, 32), GCNConv(32, 16)
+        self.first, self.second, self.skip = GCNConv(features, 32), SAGEConv(32, 16), nn.Linear(32, 16)
         self.slope = nn.PReLU()
 
     def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
-        return self.slope(self.second(torch.relu(self.first(x, edge_index)), edge_index))
+        hidden = torch.relu(self.first(x, edge_index))
+        return self.slope(self.second(hidden, edge_index) + self.skip(hidden))
 
 
 torch.manual_seed(0)
