@@ -15,13 +15,15 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch_geometric.nn import GCNConv
-from torch_geometric.nn.aggr import SumAggregation
+from torch_geometric.nn import APPNP, MLP, BatchNorm, GCNConv, GINConv, GraphConv, SAGEConv, SGConv
+from torch_geometric.nn.aggr import MeanAggregation, SumAggregation
+from torch_geometric.nn.conv import appnp as appnp_module
 from torch_geometric.nn.conv import gcn_conv
+from torch_geometric.nn.conv import sg_conv as sgc_module
 
 from certgcl.encoder import GCNEncoder
 from certgcl.graph import Graph
-from tests.encoders import Net, assert_reads, prepared, refusal, slopes
+from tests.encoders import Layers, Net, assert_reads, prepared, refusal, slopes
 
 SOURCE = '''import torch
 from torch import nn
@@ -62,6 +64,40 @@ def test_a_patch_of_torch_or_pyg_is_noticed(owner: Any, name: str, model: Callab
         message = refusal(subject, graph)
     assert f"{name} replaced since certgcl was imported" in message
     assert_reads(subject, graph)
+
+
+def everything() -> nn.Module:
+    """A model with all known convolutions and parts."""
+    def forward(net: Layers, x: Tensor, e: Tensor) -> Tensor:
+        h = net.elu(net.norm(net.sage(x, e)))
+        h = net.gin(h, e) + net.graph(h, e)
+        return net.prop(net.head(net.sgc(h, e)), e)
+
+    return prepared(Layers(forward, sage=SAGEConv(5, 4), norm=BatchNorm(4), elu=nn.ELU(), gin=GINConv(MLP([4, 3, 3])),
+                           graph=GraphConv(4, 3), sgc=SGConv(3, 3), head=nn.Linear(3, 2), prop=APPNP(2, 0.1)))
+
+
+MORE_PATCHES = [
+    *((kind, name) for kind in (SAGEConv, GINConv, GraphConv, SGConv, APPNP)
+      for name in ("forward", "message", "propagate", "collect", "aggregate")),
+    (MeanAggregation, "forward"), (nn.ELU, "forward"), (nn.BatchNorm1d, "forward"),
+    (nn.BatchNorm1d, "_check_input_dim"),
+    (BatchNorm, "forward"), (nn.Linear, "forward"), (F, "elu"), (torch._C._nn, "elu"), (F, "batch_norm"),
+    (torch, "batch_norm"), (Tensor, "__sub__"), (Tensor, "__truediv__"), (sgc_module, "gcn_norm"),
+    (appnp_module, "gcn_norm"), (SAGEConv, "root_weight"), (GINConv, "eps"),
+]
+
+
+@pytest.mark.parametrize(("owner", "name"), MORE_PATCHES,
+                         ids=[f"{owner.__name__}.{name}" for owner, name in MORE_PATCHES])
+def test_a_patch_of_any_layer_is_noticed(owner: Any, name: str, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = everything()
+    assert_reads(model, graph)
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, evil, raising=False)
+        message = refusal(model, graph)
+    assert f"{name} replaced since certgcl was imported" in message
+    assert_reads(model, graph)
 
 
 def test_the_code_of_a_function_may_not_be_exchanged(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:

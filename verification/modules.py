@@ -88,7 +88,7 @@ def judged(entry: Entry, case: Case, read: Read = as_read) -> Verdict | None:
     dtype = next(module.parameters()).dtype
     network = network.to(torch.float64)
     values, astray = [], torch.zeros(case.nodes, dtype=torch.bool)
-    for view, z in _runs(module, case):
+    for view, z in _runs(module, case, network.width):
         with torch.no_grad():
             allowed = torch.finfo(dtype).eps ** 0.7 * sizes(network, view)
             astray |= (~((z - network.embed(view)).abs() <= allowed)).any(dim=1)
@@ -119,8 +119,9 @@ def showcase(entry: Entry) -> Iterator[Case]:
 
 
 @torch.no_grad()
-def _runs(module: nn.Module, case: Case) -> Iterator[tuple[certgcl.Graph, Tensor]]:
-    """Every admissible view and what the module's own forward gives on it, in its own precision; clean first.
+def _runs(module: nn.Module, case: Case, width: int) -> Iterator[tuple[certgcl.Graph, Tensor]]:
+    """Every admissible view and what the module's own forward gives on it, in its own precision; clean first. Not a
+    number where it gives no embeddings of the width.
 
     One graph after the other, as a module may know their number, and with the features of the caller themselves.
     """
@@ -128,8 +129,9 @@ def _runs(module: nn.Module, case: Case) -> Iterator[tuple[certgcl.Graph, Tensor
     for drops in admissible_drops(case):
         kept = torch.tensor([edge for edge in case.edges if edge not in drops], dtype=torch.long).reshape(-1, 2).T
         edges = torch.cat([kept, kept.flip(0)], dim=1)
+        view = certgcl.Graph.from_edges(case.x.to(torch.float64), edges.clone())
         try:
-            z = module(x, edges).double()
+            z = module(x, edges).double().reshape(case.nodes, width)
         except Exception:  # no value is no value above the bound
-            z = torch.full((case.nodes, 1), torch.nan, dtype=torch.float64)
-        yield certgcl.Graph.from_edges(case.x.to(torch.float64), edges.clone()), z
+            z = torch.full((case.nodes, width), torch.nan, dtype=torch.float64)
+        yield view, z

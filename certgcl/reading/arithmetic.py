@@ -76,6 +76,8 @@ def _spread(tracer: "Tracer", constant: Any, width: int, place: Place) -> Tensor
     """A number or a parameter as one value for each channel."""
     if _is_number(constant):
         return torch.full((width,), float(constant), dtype=torch.float64)
+    if not is_a(constant, Tensor, Parameter):
+        raise refusal("values combined with something that is no number or parameter", place, PARTS)
     tensor = tracer.own(plain_tensor(constant, place.text), place.text)
     if tensor.shape not in ((), (1,), (width,), (1, width), (1, 1)):
         raise refusal(f"a tensor of shape {tuple(tensor.shape)} and {width} channels", place, PARTS)
@@ -89,10 +91,8 @@ def scaled(tracer: "Tracer", source: Values, factor: Any, place: Place) -> Value
         weight = float(factor)
         if weight == 1:
             return source
-    elif is_a(factor, Tensor, Parameter):
-        weight = _spread(tracer, factor, source.width, place)
     else:
-        raise refusal(f"{words(source)} times something that is no number or parameter", place, PARTS)
+        weight = _spread(tracer, factor, source.width, place)
     return Combination(source.width, "", (Part(source, weight),), None, place)
 
 
