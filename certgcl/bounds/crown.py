@@ -14,7 +14,8 @@ from certgcl.bounds.gather import take
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
 from certgcl.bounds.plan import DropPlan
 from certgcl.bounds.problem import DropProblem, check_call
-from certgcl.bounds.two_layers import two_layers, unsupported
+from certgcl.bounds.propagation.method import by_lines_on_the_box
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.models.activations import SlopeRule, check_slopes
 from certgcl.models.network import GraphNetwork
 
@@ -36,7 +37,7 @@ class Crown:
     resolution: int = field(default=1, init=False, repr=False)
 
     def supports(self, network: GraphNetwork) -> str | None:
-        return unsupported(network)
+        return None
 
     def line_resolution(self, hidden_channels: int) -> int:
         return 1
@@ -49,7 +50,9 @@ class Crown:
 
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)
-        weights = two_layers(network, self.name)
+        weights = GCNWeights.of(network)
+        if weights is None:
+            return by_lines_on_the_box(network, problem, directions, self.slopes)
         plan = problem.plan(weights.w1.dtype, resolution=1, lines="shared")
         hood, minimum = plan.hood, BoxMinimum(plan)
         layer1 = layer1_on_box(weights, problem.projected(weights), hood)

@@ -19,7 +19,7 @@ from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.memory import values_for_channels
 from certgcl.bounds.plan import DropPlan, LineSharing
 from certgcl.bounds.problem import DropProblem, check_call, check_width
-from certgcl.bounds.propagation.method import bound_network
+from certgcl.bounds.propagation.method import by_states
 from certgcl.bounds.propagation.ranges import Settings
 from certgcl.bounds.recompute import recomputed
 from certgcl.bounds.rows import Terms, case_minima, largest_gain, least_terms, ways_to_bound
@@ -105,7 +105,7 @@ class Degree:
         check_call(network, problem, directions)
         weights = GCNWeights.of(network)
         if weights is None:
-            return bound_network(network, problem, directions, self._settings(network))
+            return by_states(network, problem, directions, self._settings(network))
         width = weights.w1.shape[1]
         plan = problem.plan(weights.w1.dtype, self.resolution, self.line_sharing(width), self.hubs)
         steps, rules = _steps(plan), self.rules(width)

@@ -9,7 +9,8 @@ from certgcl.bounds.box import signed_parts
 from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.neighbourhood import Neighbourhood
 from certgcl.bounds.problem import DropProblem, check_call
-from certgcl.bounds.two_layers import GCNWeights, two_layers, unsupported
+from certgcl.bounds.propagation.method import by_ranges_on_the_box
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.models.activations import SlopeRule
 from certgcl.models.network import GraphNetwork
 from certgcl.models.two_piece import TwoPieceLinear
@@ -72,7 +73,7 @@ class Interval:
     resolution: int = field(default=1, init=False, repr=False)
 
     def supports(self, network: GraphNetwork) -> str | None:
-        return unsupported(network)
+        return None
 
     def line_resolution(self, hidden_channels: int) -> int:
         return 1
@@ -82,7 +83,9 @@ class Interval:
 
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)
-        weights = two_layers(network, self.name)
+        weights = GCNWeights.of(network)
+        if weights is None:
+            return by_ranges_on_the_box(network, problem, directions)
         hood = problem.neighbourhood(weights.w1.dtype)
         layer2 = layer2_on_box(weights, problem.projected(weights), hood)
         return output_interval(weights.activation2, problem.at_anchors(directions), *layer2)

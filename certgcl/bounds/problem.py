@@ -32,12 +32,14 @@ class DropProblem:
     Args:
         anchors: distinct node ids, ``(A,)``.
         memory_limit: about how many bytes bounds may take, if that is known.
+        only_anchors: whether directions have rows for the anchors alone, in their order, not for all nodes.
     """
 
     graph: Graph
     drops: AdmissibleDrops
     anchors: Tensor
     memory_limit: int | None = None
+    only_anchors: bool = False
     neighbourhoods: dict[torch.dtype, Neighbourhood] = field(default_factory=dict, init=False, repr=False)
     _plans: dict[tuple[Any, ...], DropPlan] = field(default_factory=dict, init=False, repr=False)
 
@@ -91,7 +93,10 @@ class DropProblem:
             gc.collect()
 
     def at_anchors(self, values: Tensor) -> Tensor:
-        """The rows of the anchors in a table of all nodes; no copy where they are all, in order."""
+        """The rows of the anchors in a table of all nodes (or of the anchors alone, where there are no others); no copy
+        where they are all, in order."""
+        if self.only_anchors:
+            return values
         everyone = torch.arange(self.graph.num_nodes, device=self.anchors.device)
         return values if torch.equal(self.anchors, everyone) else values[self.anchors]
 
@@ -130,8 +135,10 @@ def check_call(network: GraphNetwork, problem: DropProblem, directions: Tensor, 
         raise MethodError(f"a network for {network.features} features with a graph of {problem.graph.num_features}",
                           "both must belong together", "Pass the graph that the model was made for")
     dense = isinstance(directions, Tensor) and not directions.is_nested and directions.layout == torch.strided
-    least = nodes if everywhere else int(problem.anchors.max()) + 1
-    if not dense or directions.dim() != 3 or not least <= directions.shape[0] <= nodes or (
+    least, most = nodes if everywhere else int(problem.anchors.max()) + 1, nodes
+    if problem.only_anchors:
+        least = most = problem.anchors.numel()
+    if not dense or directions.dim() != 3 or not least <= directions.shape[0] <= most or (
             directions.shape[2] != width) or not directions.numel() or (
             directions.dtype, directions.device) != (network.dtype, network.device):
         raise DirectionError(f"directions {shown(directions)}", f"a method takes ({nodes}, C, {width}) directions in "
@@ -175,6 +182,6 @@ class BoundMethod(Protocol):
         """Values ``(A, C)`` for ``w_ic · z_i``.
 
         Args:
-            directions: C directions for *every* node of the graph, ``(N, C, d2)``.
+            directions: C directions for *every* node of the graph, ``(N, C, d2)``; see ``problem.at_anchors``.
         """
         ...

@@ -7,11 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from certgcl.bounds.interval import layer2_on_box
+from certgcl.bounds.interval import Interval
 from certgcl.bounds.memory import parts_that_fit
 from certgcl.bounds.problem import BoundMethod, DropProblem
 from certgcl.bounds.rounding import Sizes
-from certgcl.bounds.two_layers import two_layers
 from certgcl.budget import AdmissibleDrops
 from certgcl.directions import SMALLEST_NORM
 from certgcl.graph import Graph
@@ -87,7 +86,8 @@ class EmbeddingRanges:
         frame = torch.cat([torch.eye(len(axis), dtype=axis.dtype, device=axis.device), axis[None]])
         everyone = DropProblem(graph, drops, torch.arange(graph.num_nodes, device=axis.device))
         parts = parts_that_fit(bound, network, everyone, 2 * len(frame) + 2, memory_limit)
-        found = [_ranges(bound, network, DropProblem(graph, drops, nodes), unit[nodes], frame) for nodes in parts]
+        found = [_ranges(bound, network, DropProblem(graph, drops, nodes, only_anchors=True), unit[nodes], frame)
+                 for nodes in parts]
         order = torch.argsort(torch.cat(parts))
         (low, high), box = (Span(*(torch.cat(ends)[order] for ends in zip(*spans, strict=True)))
                             for spans in zip(*found, strict=True))
@@ -101,25 +101,22 @@ class EmbeddingRanges:
 def _ranges(bound: BoundMethod, network: GraphNetwork, problem: DropProblem, unit: Tensor,
             frame: Tensor) -> tuple[Span, Span]:
     """At the anchors: of ``p`` along every vector of the frame and of a, ``(A, d + 2)``; of z by intervals."""
-    weights, dtype = two_layers(network, bound.name), network.dtype
-    hood = problem.neighbourhood(dtype)
-    # The same anchors counted from zero: directions are then needed at them alone, not at every node.
-    here = DropProblem(problem.graph, problem.drops, torch.arange(len(unit), device=unit.device))
-    here.neighbourhoods[dtype] = hood
+    dtype = network.dtype
     channels = torch.eye(unit.shape[1], dtype=dtype, device=unit.device).expand(len(unit), -1, -1)
-    slack = Sizes.of(network, here, dtype).bound_slack(channels).double()
-    lower, upper = layer2_on_box(weights, problem.projected(weights), hood)
-    box = weights.activation2.interval(lower.double() - slack, upper.double() + slack)
+    slack = Sizes.of(network, problem, dtype).bound_slack(channels).double()
+    both = Interval()(network, problem, torch.cat([channels, -channels], dim=1)).double()
+    least, negative_most = both.chunk(2, dim=1)
+    box = Span(least - slack, slack - negative_most)
 
     share = (unit @ frame.T)[..., None] * unit[:, None]
     directions = torch.cat([frame - share, unit[:, None]], dim=1)
-    values = bound(network, here, torch.cat([directions, -directions], dim=1).to(dtype)).double()
-    here.release()
+    values = bound(network, problem, torch.cat([directions, -directions], dim=1).to(dtype)).double()
+    problem.release()
     least, negative_most = values.chunk(2, dim=1)
     # Directions are rounded too, hence the sizes of their terms before these cancel.
     terms = torch.cat([frame.abs() + share.abs(), unit[:, None].abs()], dim=1)
     room = (terms @ slack[..., None])[..., 0]
-    return Span(least - room, room - negative_most), Span(*box)
+    return Span(least - room, room - negative_most), box
 
 
 def unit_span(box: Span, norm: Tensor) -> Span:

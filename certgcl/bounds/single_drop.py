@@ -23,15 +23,15 @@ MOST = 1 << 20  # of them at one anchor, up to which it is enumerated
 def least_over_single_drops(weights: GCNWeights, problem: DropProblem, directions: Tensor) -> tuple[Tensor, Tensor]:
     """The least ``w · z_i`` over the graph itself and all admissible drops of one edge, ``(E, C)``, and the places of
     the E anchors that are not too large to be enumerated."""
-    graph = problem.graph
+    graph, directions = problem.graph, problem.at_anchors(directions)
     around_row = _sum_around(graph, graph.degree)
     changes = _sum_around(graph, around_row)[problem.anchors]
     places = (changes <= MOST).nonzero()[:, 0]
     least, start = [], 0
     ends = changes[places].cumsum(0).div(AT_ONCE, rounding_mode="floor")
     for count in torch.unique_consecutive(ends, return_counts=True)[1].tolist():
-        group = DropProblem(graph, problem.drops, problem.anchors[places[start : start + count]])
-        least.append(_least(weights, group, directions))
+        here = places[start : start + count]
+        least.append(_least(weights, DropProblem(graph, problem.drops, problem.anchors[here]), directions[here]))
         start += count
     return torch.cat(least) if least else directions.new_empty(0, directions.shape[1]), places
 
@@ -42,6 +42,7 @@ def _sum_around(graph: Graph, values: Tensor) -> Tensor:
 
 
 def _least(weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+    """For directions of the anchors, ``(A, C, d2)``."""
     graph, anchors, dtype = problem.graph, problem.anchors, weights.w1.dtype
     hood = problem.neighbourhood(dtype)
     outer, inner = hood.outer, hood.inner
@@ -76,8 +77,8 @@ def _least(weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Ten
     here = anchors[anchor]
     touched = (graph.row[edge] == here) | (graph.col[edge] == here)
     after = torch.where(touched, lost_one[here], scale[here])[:, None]
-    clean = _values(weights, scale[anchors, None] * sums, directions[anchors])
-    views = _values(weights, after * total, directions[here])
+    clean = _values(weights, scale[anchors, None] * sums, directions)
+    views = _values(weights, after * total, directions[anchor])
     return clean.scatter_reduce(0, anchor[:, None].expand_as(views), views, "amin")
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from certgcl.bounds.box import signed_parts
 from certgcl.models.activations import Lines
 from certgcl.models.network import Term
 
@@ -68,17 +67,23 @@ class Functionals:
         whole = replace(self, factor=None).explicit()
         return Functionals(term.back(whole), None, self.factor, self.paired)
 
-    def through(self, lines: list[Lines]) -> "tuple[Functionals, Tensor]":
-        """``ω · σ(p) >= λ · p + c`` by the lines of each rule: λ, and c ``(E, R, M)``."""
+    def through(self, lines: list[Lines], line: Tensor) -> "tuple[Functionals, Tensor]":
+        """``ω · σ(p) >= λ · p + c`` by the lines of each rule: λ, and c ``(E, R, M)``.
+
+        Args:
+            line: which of the lines every entry has, ``(E,)``.
+        """
         lower_slope, lower, upper_slope, upper = (torch.stack(part, dim=1) for part in zip(*lines, strict=True))
+        slopes = (lower_slope + upper_slope) / 2, (upper_slope - lower_slope) / 2
+        intercepts = (lower + upper) / 2, (upper - lower) / 2
         if self.vector.shape[0] == 1 and self.vector.shape[1] == 1 and self.slopes is None:
-            through = replace(self, slopes=((lower_slope + upper_slope) / 2, (upper_slope - lower_slope) / 2))
-            middle, radius = (lower + upper) / 2, (upper - lower) / 2
-            return through, self._factored(self._products(self.vector[0, 0], middle, radius))
-        positive, negative = signed_parts(self.explicit())
-        slope = positive * lower_slope[:, :, None] + negative * upper_slope[:, :, None]
-        constant = (positive @ lower[..., None] + negative @ upper[..., None])[..., 0]
-        return Functionals(slope, paired=False), constant
+            constant = self._products(self.vector[0, 0], *intercepts)[line]
+            return replace(self, slopes=(slopes[0][line], slopes[1][line])), self._factored(constant)
+        vector = self.explicit()
+        size = vector.abs()
+        slope = (vector * slopes[0][line][:, :, None]).addcmul(size, slopes[1][line][:, :, None], value=-1)
+        constant = vector @ intercepts[0][line][..., None] - size @ intercepts[1][line][..., None]
+        return Functionals(slope), constant[..., 0]
 
     def dot(self, values: Tensor) -> Tensor:
         """Their values at one vector for all entries, ``(d,)``, or for each, ``(E, d)``; ``(E or 1, R or 1, M)``."""

@@ -1,5 +1,7 @@
 """Functionals of the neighbours of many rows: products of every row's vectors with what is known at its slots."""
 
+from collections.abc import Iterable
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -60,7 +62,7 @@ def leaves_of(ranges: "NetworkRanges", sets: TermSets, mixes: list[Mix], base: A
                 tables = ranges.outputs(mix.term.source)
                 place = cell if source is widest else widest.cells_in(source, cell)
             vectors = mix.functionals.explicit()
-            values = _dot(tables, (vectors, -vectors.abs()), start[sets.start], place)
+            values = _dot(tables, (vectors, -vectors.abs()), sets.row, start[sets.start], place)
         if mix.term.aggregation != base:
             ratio = _ratio(sets, mix.term.aggregation, base, values.dtype)
             values = (ratio.column if owner is None else ratio.rows(owner)).least(values)
@@ -96,7 +98,7 @@ def _ratio(sets: TermSets, of: Aggregation, to: Aggregation, dtype: torch.dtype)
 def _exact(table: Tensor, functionals: Functionals, sets: TermSets, start: Tensor, place: Tensor) -> Tensor:
     """Functionals of rows of a table that are known."""
     if functionals.slopes is None and not functionals.shared:
-        return _dot((table,), (functionals.explicit(),), start[sets.start], place)
+        return _dot((table,), (functionals.explicit(),), sets.row, start[sets.start], place)
     if functionals.slopes is None:
         return functionals.dot_each(table, place)[place]
     owner = torch.repeat_interleave(sets.owner, start.diff()) if len(place) != len(sets.owner) else sets.owner
@@ -107,23 +109,47 @@ def _exact(table: Tensor, functionals: Functionals, sets: TermSets, start: Tenso
     return torch.cat(parts) if parts else table.new_zeros(0, rules * functionals.number)
 
 
-def _dot(tables: tuple[Tensor, ...], vectors: tuple[Tensor, ...], start: Tensor, place: Tensor) -> Tensor:
-    """``Σ tables[place] · vectors``, where places ``start[i] … start[i + 1] - 1`` have the vectors i ``(R, M, d)``."""
+def _dot(tables: tuple[Tensor, ...], vectors: tuple[Tensor, ...], row: Tensor, start: Tensor, place: Tensor) -> Tensor:
+    """``Σ tables[place] · vectors``, where places ``start[i] … start[i + 1] - 1`` have the vectors i ``(R, M, d)``.
+
+    Args:
+        row: sets of the same row have the same values.
+    """
     if vectors[0].shape[0] == 1:
-        values = sum(table @ vector.flatten(0, -2).T for table, vector in zip(tables, vectors, strict=True))
-        assert isinstance(values, Tensor)
-        return values[place]
-    flat, length = [vector.flatten(1, 2) for vector in vectors], start.diff()
-    count, width = flat[0].shape[1:]
+        return _sum(table @ vector.flatten(0, -2).T for table, vector in zip(tables, vectors, strict=True))[place]
+    flat = [vector.flatten(1, 2) for vector in vectors]
+    runs = torch.unique_consecutive(row, return_counts=True)[1]
+    return _by_row(tables, flat, runs, start, place) if 2 * len(runs) < len(row) else (
+        _by_length(tables, flat, start, place))
+
+
+def _by_row(tables: tuple[Tensor, ...], flat: list[Tensor], runs: Tensor, start: Tensor, place: Tensor) -> Tensor:
+    """One product for all sets of a row."""
+    parts, first = [], 0
+    begin, end = start[:-1].tolist(), start[1:].tolist()
+    for number in runs.tolist():
+        here, last = place[begin[first] : end[first]], first + number
+        values = _sum(vector[first:last] @ table[here].T for table, vector in zip(tables, flat, strict=True))
+        parts.append(values.transpose(1, 2).flatten(0, 1))
+        first = last
+    return torch.cat(parts)
+
+
+def _by_length(tables: tuple[Tensor, ...], flat: list[Tensor], start: Tensor, place: Tensor) -> Tensor:
+    """One product for all sets with the same number of values."""
+    length, (count, width) = start.diff(), flat[0].shape[1:]
     found, index = [flat[0].new_zeros(0, count)], [place[:0]]
     for number in torch.unique(length[length > 0]).tolist():
         chosen = (length == number).nonzero()[:, 0]
         at_once = max(1, MAX_ELEMENTS // max(number * width, count * width, number * count))
         for part in chosen.split(at_once):
             here = start[part, None] + torch.arange(number, device=part.device)
-            values = sum(table[place[here]] @ vector[part].transpose(1, 2)
-                         for table, vector in zip(tables, flat, strict=True))
-            assert isinstance(values, Tensor)
+            values = _sum(table[place[here]] @ vector[part].transpose(1, 2)
+                          for table, vector in zip(tables, flat, strict=True))
             found.append(values.flatten(0, 1))
             index.append(here.flatten())
     return torch.cat(found).index_select(0, torch.argsort(torch.cat(index)))
+
+
+def _sum(parts: Iterable[Tensor]) -> Tensor:
+    return reduce(torch.add, parts)

@@ -51,13 +51,13 @@ class NetworkBound:
         low_parts, high_parts = [], []
         for columns in torch.arange(width, device=lower.device).split(CHANNELS):
             units = torch.cat([identity[columns], -identity[columns]])[None, None]
-            value = self._least(number, Functionals(units, paired=True))
+            value = self._of_channels(number, Functionals(units, paired=True))
             positive, negative = value.chunk(2, dim=1)
             low_parts.append(best([lower[:, columns], positive]))
             high_parts.append(-best([-upper[:, columns], negative]))
         return torch.cat(low_parts, dim=1), torch.cat(high_parts, dim=1)
 
-    def _least(self, number: int, units: Functionals) -> Tensor:
+    def _of_channels(self, number: int, units: Functionals) -> Tensor:
         """The least ``λ · p`` of a layer for functionals that all nodes share, in all cells of its ball,
         ``(cells, M)``."""
         ball, each = self.ranges.ball_of(number), units.number * self.ranges.network.width_of(number)
@@ -83,8 +83,9 @@ class NetworkBound:
 
     # -- the output --------------------------------------------------------------------------------
 
-    def output(self, directions: Tensor) -> Tensor:
-        """The least ``w · z`` at the anchors, in the order of their ball: ``(A, C, width)`` to ``(A, C)``."""
+    def output(self, directions: Tensor, *, lines: bool = True) -> Tensor:
+        """The least ``w · z`` at the anchors, in the order of their ball: ``(A, C, width)`` to ``(A, C)``; by lines,
+        or by the range of the embeddings alone."""
         ranges, ball = self.ranges, self.ranges.balls[0]
         widths = [ranges.network.width_of(number) for number in ranges.network.readout]
         each = directions.shape[1] * max(ranges.network.width_of(n) for n in range(1, len(ranges.network.layers) + 1))
@@ -99,7 +100,7 @@ class NetworkBound:
                 omega[number] = Functionals(part).plus(omega.get(number))
             interval = sum(ranges.interval_below(number, cells, part)[:, 0] for number, part in omega.items())
             assert isinstance(interval, Tensor)
-            return best([interval, self._below(cells, omega)])
+            return best([interval, self._below(cells, omega)]) if lines else interval
 
         bound = torch.cat([recomputed(partial(work, chunk), len(chunks)) for chunk in chunks])
         least = bound.new_full((len(ball.nodes), bound.shape[1]), torch.inf)

@@ -100,9 +100,10 @@ class NetworkRanges:
         activation = self.network.layers[layer - 1].activation
         if activation is None or activation.linear:
             return omega, omega.vector.new_zeros(())
-        place = cells.states_in(self.ball_of(layer))
+        # Many entries may be in the same cell: its lines are computed once.
+        place, entry = torch.unique(cells.states_in(self.ball_of(layer)), return_inverse=True)
         lower, upper = (end[place] for end in self.bounds[layer])
-        return omega.through([activation.lines(lower, upper, rule) for rule in rules])
+        return omega.through([activation.lines(lower, upper, rule) for rule in rules], entry)
 
     def interval_below(self, layer: int, cells: Cells, omega: Functionals) -> Tensor:
         """The least ``ω · h`` by ranges, ``(E, R or 1, M)``."""
