@@ -14,7 +14,7 @@ from certgcl.graph import Graph
 from certgcl.layers.activations import EVAL
 from certgcl.layers.message_passing import CACHES, Settings, check_settings
 from certgcl.layers.modules import named_modules
-from certgcl.models import GraphNetwork, Layer, SymmetricNorm, Term
+from certgcl.models import GraphNetwork, gcn_network
 from certgcl.reading.checks import check_finite, check_output
 from certgcl.reading.probed_views import probed_views
 from certgcl.reading.watching import Run, watch
@@ -56,7 +56,8 @@ def probe(model: nn.Module, graph: Graph, drops: AdmissibleDrops, seed: int = 0)
             run = watch(model, graph)
         _check_run(run, graph)
         weights = _measured(model, run, graph, chance)
-        network = _network_of(weights, run)
+        network = gcn_network((weights.w1, weights.b1, weights.slope1), (weights.w2, weights.b2, weights.slope2),
+                              reading="probed")
         with torch.no_grad():
             check_finite(network.named_tensors())
             check_output(network, graph, run.output)
@@ -64,13 +65,6 @@ def probe(model: nn.Module, graph: Graph, drops: AdmissibleDrops, seed: int = 0)
             for view in probed_views(network, graph, drops, chance):
                 check_output(network, view, watch(model, view).output)
     return network
-
-
-def _network_of(weights: GCNWeights, run: Run) -> GraphNetwork:
-    first, second = run.layers
-    return GraphNetwork((Layer((Term(0, weights.w1, SymmetricNorm()),), weights.b1, weights.activation1, first.name),
-                         Layer((Term(1, weights.w2, SymmetricNorm()),), weights.b2, weights.activation2, second.name)),
-                        reading="probed")
 
 
 # -- activations -----------------------------------------------------------------------------------
@@ -187,11 +181,12 @@ def _check_run(run: Run, graph: Graph) -> None:
         if type(module).__module__.startswith(_NORMS):
             raise EncoderError(f"{found} in the model", f"{FORMULA}, without normalization", LAYERS)
         if isinstance(module, MessagePassing) and not isinstance(module, GCNConv):
-            raise EncoderError(f"{found} in the model", "GCNConv must be its only message passing", LAYERS)
+            raise EncoderError(f"{found} in the model", "GCNConv must be the only message passing of a model that is "
+                               "measured", LAYERS)
     names = [layer.name for layer in run.layers]
     if len(names) != 2 or names[0] == names[1]:
         raise EncoderError(f"{len(names)} GCNConv call(s) in forward: {', '.join(names) or 'none'}",
-                           "two different layers must be called once each", LAYERS)
+                           "two different layers must be called once each by a model that is measured", LAYERS)
     for layer in run.layers:
         if layer.edge_weight is not None:
             raise EncoderError(f"edge weights passed to {layer.name}", "certgcl certifies unweighted graphs", LAYERS)

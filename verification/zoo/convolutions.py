@@ -123,7 +123,8 @@ def gin_with_another_name_of_its_aggregation(case: Case) -> nn.Module:
 
 class GrowingEps(Stack):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        self.convs[0].eps.data.add_(1)
+        first: Any = self.convs[0]
+        first.eps.data.add_(1)
         return super().forward(x, edge_index)
 
 

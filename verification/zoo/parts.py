@@ -248,12 +248,12 @@ class NumberByEquality(metaclass=EqualToAll):
 class ScaledByAnObject(Residual):
     def __init__(self, case: Case) -> None:
         super().__init__(case)
-        self.half = NumberByEquality()
+        self.share = NumberByEquality()
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         h = self.lin(x)
         h = h + F.relu(self.conv1(h, edge_index))
-        h = self.half * self.conv2(h, edge_index) - h
+        h = self.share * self.conv2(h, edge_index) - h
         return self.head(h)
 
 
@@ -298,7 +298,7 @@ class ParameterThatNegates(nn.Parameter):
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = super().__torch_function__(function, types, args, kwargs or {})
+        result = super().__torch_function__(function, types, args, kwargs or {})  # type: ignore[no-untyped-call]
         return -result if isinstance(result, Tensor) and function is F.linear else result
 
 
