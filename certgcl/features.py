@@ -4,11 +4,12 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from certgcl.chunks import row_ranges
 from certgcl.digest import stored_parts
 from certgcl.imprint import Imprint
-from certgcl.kept import kept
+from certgcl.kept import kept, stamp
 from certgcl.sparse import ConstantMatrix, csr_rows
 
 MOST_FILLED = 0.05  # share of non-zero features up to which they are multiplied as a sparse matrix
@@ -77,6 +78,17 @@ class Features:
         """Whether what is kept is right by the contents of ``x``, for writes may have gone round torch."""
         return self.form is None or self.form.is_of(self.x)
 
+    @kept("x")
+    def _products(self) -> WeakIdKeyDictionary:
+        """``X W`` by W, with the stamp of W at that time."""
+        return WeakIdKeyDictionary()
+
+    def remember(self, weight: Tensor) -> None:
+        """Keep ``X W`` while W lives, which nobody else may write to: its product is asked for several times."""
+        if not (self.x.is_inference() or weight.requires_grad):
+            product = self.project(weight)
+            self._products[weight] = stamp(weight), product
+
     def terms(self, nodes: Tensor) -> Tensor:
         """The number of features of some nodes that are not zero, ``(nodes,)``; stored zeros may count."""
         if self.sparse is not None:
@@ -96,7 +108,9 @@ class Features:
 
         if nodes is not None and len(nodes) == len(self.x) and torch.equal(nodes, torch.arange(len(nodes)).to(nodes)):
             nodes = None
-        form = self.form
+        form, (version, product) = self.form, (None, None) if absolute else self._products.get(weight, (None, None))
+        if product is not None and version == stamp(weight):
+            return product.clone() if nodes is None else product[nodes]
         if form is not None:
             trained = torch.is_grad_enabled() and weight.requires_grad and not absolute
             if trained and (nodes is None or FEW * nodes.numel() >= self.x.shape[0]):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from certgcl.arithmetic import check_arithmetic, undisturbed
-from certgcl.bounds import BoundMethod, BranchAndBound, DropProblem, get_method
+from certgcl.bounds import BoundMethod, BranchAndBound, Crown, Degree, DropProblem, Interval, get_method
 from certgcl.bounds.direction_error import CompactnessDirections
 from certgcl.bounds.finite import check_finite
 from certgcl.bounds.memory import default_limit, estimated_bytes, parts_that_fit
@@ -122,7 +122,8 @@ class Question:
     @cached_property
     def compactness_directions(self) -> CompactnessDirections:
         """``W^CL`` of the fixed view, with its error; in float64, as unit vectors may cancel."""
-        return CompactnessDirections.of(self.encoder, self.view)
+        wide = self.network if self.dtype == torch.float64 else self.encoder  # bounds take the same products
+        return CompactnessDirections.of(wide, self.view)
 
     def _features(self) -> object:
         """Where the features stand, as far as torch can say: unlike edges and weights, they are not copied."""
@@ -256,7 +257,7 @@ def _check_views(views: Views, view: GraphLike | None, bound: BoundMethod) -> No
     if view is not None:
         raise InputError("views='both' beside view=", "with both views free there is no fixed second one",
                          "Leave one out")
-    if not bound.certified or isinstance(bound, BranchAndBound):
+    if not isinstance(bound, Degree | Crown | Interval):
         raise MethodError(f"views='both' with method {bound.name!r}", "only closed-form bounds know a second view",
                           "Use 'degree', 'degree-fast', 'degree-cheap', 'crown' or 'interval'")
 

@@ -38,3 +38,18 @@ def test_a_product_passes_the_check_of_gradients() -> None:
     matrix = sparse_matrix(6, 5).to_sparse_csr()
     dense = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda values: ConstantMatrix(matrix) @ values, dense)
+
+
+@pytest.mark.parametrize("x", [torch.randn(40, 12, dtype=torch.float64), sparse_matrix(40, 12)], ids=["dense", "sparse"])
+def test_a_product_that_is_remembered_is_right_whatever_is_written_to_later(x: torch.Tensor) -> None:
+    x, weight, nodes = x.clone(), torch.randn(12, 3, dtype=torch.float64), torch.tensor([3, 3, 17])
+    features = Features(x)
+    features.remember(weight)
+    features.project(weight).zero_()  # what a caller does with it is its own affair
+    torch.testing.assert_close(features.project(weight, nodes), x[nodes] @ weight)
+    weight.mul_(2)
+    torch.testing.assert_close(features.project(weight), x @ weight)
+    features.remember(weight)
+    x.mul_(3)
+    torch.testing.assert_close(features.project(weight, nodes), x[nodes] @ weight)
+    torch.testing.assert_close(features.project(weight.abs(), absolute=True), x.abs() @ weight.abs())

@@ -20,6 +20,9 @@ class TwoPieceLinear(Activation):
     slope: Tensor  # γ, shape () or (channels,)
 
     def __call__(self, p: Tensor) -> Tensor:
+        if not torch.is_grad_enabled() or not (p.requires_grad or self.slope.requires_grad):
+            above = p.relu()
+            return torch.addcmul(above, self.slope, p.clamp(max=0)) if bool(self.slope.any()) else above
         below = (-p).relu()
         return (p + below) - self.slope * below  # the gradient at zero is 1; that of clamp takes ten times as long
 
