@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 import torch
 from toys import admissible_sets, changed, random_graph, random_tensor, toy_network, without
+from zoo import FACTORIES, network_of
 
 from certgcl.bounds import METHODS
 from certgcl.bounds.ranges import Span, unit_span
@@ -23,8 +24,10 @@ def weights() -> GraphNetwork:
     return toy_network(features=5)
 
 
+@pytest.mark.parametrize("kind", ["GCN", *FACTORIES])
 @pytest.mark.parametrize("method", CERTIFIED)
-def test_no_pair_of_admissible_views_is_below(weights: GraphNetwork, graph: Graph, method: str) -> None:
+def test_no_pair_of_admissible_views_is_below(graph: Graph, method: str, kind: str) -> None:
+    weights = toy_network(features=5) if kind == "GCN" else network_of(kind, graph)
     local, total = torch.tensor([1, 2, 2, 1, 1, 1]), 3
     certificate = node_compactness(weights, graph, EdgeDropBudget(local, total), method=method, views="both")
     z = torch.stack([weights.embed(without(graph, dropped)) for dropped in admissible_sets(graph, local, total)])
@@ -48,13 +51,17 @@ def test_without_a_budget_it_is_the_clean_value(weights: GraphNetwork, method: s
     torch.testing.assert_close(certificate.lower, certificate.nominal, rtol=0, atol=1e-9)
 
 
-def test_anchors_and_parts_change_nothing(weights: GraphNetwork) -> None:
-    graph = random_graph(features=5)
-    everyone = node_compactness(weights, graph, 1, views="both")
+@pytest.mark.parametrize("kind", ["GCN", *FACTORIES])
+@pytest.mark.parametrize("total", [1, None])
+def test_anchors_and_parts_change_nothing(kind: str, total: int | None) -> None:
+    graph, budget = random_graph(features=5), EdgeDropBudget(1, total)
+    weights = toy_network(features=5) if kind == "GCN" else network_of(kind, graph)
+    everyone = node_compactness(weights, graph, budget, views="both")
     for settings in ({"nodes": [4, 0, 7]}, {"nodes": [4, 0, 7], "memory_limit": 1}):
-        some = node_compactness(weights, graph, 1, views="both", **settings)
+        some = node_compactness(weights, graph, budget, views="both", **settings)
         assert some.nodes.tolist() == [4, 0, 7]
-        torch.testing.assert_close(some.lower, everyone.lower[[4, 0, 7]], rtol=1e-10, atol=1e-10)
+        for one, other in ((some.lower, everyone.lower), (some.rounding, everyone.rounding)):
+            torch.testing.assert_close(one, other[[4, 0, 7]], rtol=1e-10, atol=1e-10)
 
 
 def test_single_precision_is_right_to_its_rounding(weights: GraphNetwork, graph: Graph) -> None:

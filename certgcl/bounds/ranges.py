@@ -1,6 +1,6 @@
 """Where embeddings can be, whatever is dropped; and where they can point."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -15,6 +15,7 @@ from certgcl.budget import AdmissibleDrops
 from certgcl.directions import SMALLEST_NORM
 from certgcl.graph import Graph
 from certgcl.models.network import GraphNetwork
+from certgcl.models.two_piece import TwoPieceLinear
 
 
 class Span(NamedTuple):
@@ -104,10 +105,6 @@ def _ranges(bound: BoundMethod, network: GraphNetwork, problem: DropProblem, uni
     dtype = network.dtype
     channels = torch.eye(unit.shape[1], dtype=dtype, device=unit.device).expand(len(unit), -1, -1)
     slack = Sizes.of(network, problem, dtype).bound_slack(channels).double()
-    both = Interval()(network, problem, torch.cat([channels, -channels], dim=1)).double()
-    least, negative_most = both.chunk(2, dim=1)
-    box = Span(least - slack, slack - negative_most)
-
     share = (unit @ frame.T)[..., None] * unit[:, None]
     directions = torch.cat([frame - share, unit[:, None]], dim=1)
     values = bound(network, problem, torch.cat([directions, -directions], dim=1).to(dtype)).double()
@@ -116,7 +113,25 @@ def _ranges(bound: BoundMethod, network: GraphNetwork, problem: DropProblem, uni
     # Directions are rounded too, hence the sizes of their terms before these cancel.
     terms = torch.cat([frame.abs() + share.abs(), unit[:, None].abs()], dim=1)
     room = (terms @ slack[..., None])[..., 0]
-    return Span(least - room, room - negative_most), box
+    return Span(least - room, room - negative_most), _box(network, problem, channels)
+
+
+def _box(network: GraphNetwork, problem: DropProblem, channels: Tensor) -> Span:
+    """Of z by intervals, with room for rounding. That comes before two-piece linear activations at the end, so that a
+    channel that a ReLU keeps at zero stays there."""
+    taken = {term.source for layer in network.layers for term in layer.terms}
+    last = {number: layer.activation for number, layer in enumerate(network.layers, 1)
+            if number not in taken and isinstance(layer.activation, TwoPieceLinear)}
+    before = replace(network, layers=tuple(replace(layer, activation=None) if number in last else layer
+                                           for number, layer in enumerate(network.layers, 1)))
+    slack = Sizes.of(before, problem, network.dtype).bound_slack(channels).double()
+    values = Interval()(before, problem, torch.cat([channels, -channels], dim=1)).double()
+    least, negative_most = values.chunk(2, dim=1)
+    widths = [network.width_of(number) for number in network.readout]
+    ends = [part.split(widths, dim=1) for part in (least - slack, slack - negative_most)]
+    spans = [last[number].interval(*span) if number in last else span
+             for number, span in zip(network.readout, zip(*ends, strict=True), strict=True)]
+    return Span(*(torch.cat(end, dim=1) for end in zip(*spans, strict=True)))
 
 
 def unit_span(box: Span, norm: Tensor) -> Span:
