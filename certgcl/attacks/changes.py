@@ -24,19 +24,19 @@ def filled(batch: FieldBatch, dropped: Tensor, gains: Tensor, wanted: Tensor) ->
     total = total[:, 0]
     field, edge = (wanted & ~dropped).nonzero().T
     order = gains[field, edge].argsort(stable=True)
+    field, edge = field[order], edge[order]
+    ends = batch.ends[field, edge]
     while True:
-        field, edge = field[order], edge[order]
-        ends = batch.ends[field, edge]
         fits = (left[ends] > 0).all(dim=1) & (total[field] > 0)
-        if not bool(fits.any()):
-            return dropped
         field, edge, ends = field[fits], edge[fits], ends[fits]
-        chosen = (rank(ends.flatten()).view_as(ends) < left[ends]).all(dim=1).nonzero()[:, 0]
-        chosen = chosen[rank(field[chosen]) < total[field[chosen]]]
-        dropped[field[chosen], edge[chosen]] = True
-        left, total = room(batch, dropped)
-        total = total[:, 0]
-        order = (~dropped[field, edge]).nonzero()[:, 0]
+        if not len(field):
+            return dropped
+        first = (rank(ends.flatten()).view_as(ends) < left[ends]).all(dim=1)
+        first[first.clone()] = rank(field[first]) < total[field[first]]
+        dropped[field[first], edge[first]] = True
+        left = left - torch.bincount(ends[first].flatten(), minlength=len(left))
+        total = total - torch.bincount(field[first], minlength=len(total))
+        field, edge, ends = field[~first], edge[~first], ends[~first]
 
 
 def promising_changes(batch: FieldBatch, dropped: Tensor, allowed: Tensor, number: int) -> Tensor:
