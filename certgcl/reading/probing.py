@@ -7,7 +7,7 @@ from torch_geometric.nn.dense import Linear
 
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
 from certgcl.bounds.problem import DropProblem
-from certgcl.bounds.two_layers import GCNWeights
+from certgcl.bounds.two_layers import two_layers
 from certgcl.budget import AdmissibleDrops
 from certgcl.errors import EncoderError
 from certgcl.graph import Graph
@@ -55,13 +55,11 @@ def probe(model: nn.Module, graph: Graph, drops: AdmissibleDrops, seed: int = 0)
         with torch.no_grad():
             run = watch(model, graph)
         _check_run(run, graph)
-        weights = _measured(model, run, graph, chance)
-        network = gcn_network((weights.w1, weights.b1, weights.slope1), (weights.w2, weights.b2, weights.slope2),
-                              reading="probed")
+        network = _measured(model, run, graph, chance)
         with torch.no_grad():
             check_finite(network.named_tensors())
             check_output(network, graph, run.output)
-            _check_ranges(model, weights, graph, drops, chance)
+            _check_ranges(model, network, graph, drops, chance)
             for view in probed_views(network, graph, drops, chance):
                 check_output(network, view, watch(model, view).output)
     return network
@@ -70,7 +68,7 @@ def probe(model: nn.Module, graph: Graph, drops: AdmissibleDrops, seed: int = 0)
 # -- activations -----------------------------------------------------------------------------------
 
 
-def _measured(model: nn.Module, run: Run, graph: Graph, chance: torch.Generator) -> GCNWeights:
+def _measured(model: nn.Module, run: Run, graph: Graph, chance: torch.Generator) -> GraphNetwork:
     """The weights of both layers, and the slopes of what follows each of them."""
     first, second = (_probe_values(layer.weight, chance) for layer in run.layers)
     path = _path_graph(graph, len(first))
@@ -90,7 +88,7 @@ def _measured(model: nn.Module, run: Run, graph: Graph, chance: torch.Generator)
     slope1, slope2 = -_same_shape(first, above.x, between, seen)[0], -_same_shape(second, seen.output, after, seen)[0]
     _check_slope(slope1, first, above.x, between, seen)
     _check_slope(slope2, second, seen.output, after, seen)
-    return GCNWeights(below.weight, below.bias, slope1, above.weight, above.bias, slope2)
+    return gcn_network((below.weight, below.bias, slope1), (above.weight, above.bias, slope2), reading="probed")
 
 
 def _watched(model: nn.Module, path: Graph, values: tuple[Tensor, Tensor]) -> Run:
@@ -121,10 +119,11 @@ def _probe_values(weight: Tensor, chance: torch.Generator) -> Tensor:
     return torch.cat([fixed.new_full((1, channels), -1.0), fixed, size]).to(weight)
 
 
-def _check_ranges(model: nn.Module, weights: GCNWeights, graph: Graph, drops: AdmissibleDrops,
+def _check_ranges(model: nn.Module, network: GraphNetwork, graph: Graph, drops: AdmissibleDrops,
                   chance: torch.Generator) -> None:
     """The activations once more, at points all over the range that each channel can take under the drops."""
-    exact, wide = weights.to(torch.float64), graph.to(dtype=torch.float64)
+    weights, exact = (two_layers(each, "probed") for each in (network, network.to(torch.float64)))
+    wide = graph.to(dtype=torch.float64)
     problem = DropProblem(wide, drops, torch.arange(graph.num_nodes, device=graph.col.device))
     hood, projected = problem.neighbourhood(torch.float64), problem.projected(exact)
     layer1 = layer1_on_box(exact, projected, hood)
