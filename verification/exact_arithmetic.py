@@ -4,11 +4,15 @@ A ball holds the exact value, so a comparison that comes out true is a theorem: 
 enter as what they are, exactly. Nothing of certgcl, torch or PyG computes here.
 """
 
+from collections.abc import Callable
+
 import networkx as nx
+import numpy as np
 from flint import arb, arb_mat, ctx
 from torch import Tensor
 
 from verification.case import Case
+from verification.network_case import Array, NetworkCase, PlainLayer, PlainTerm
 from verification.oracle import admissible_drops
 
 BITS = 300
@@ -60,6 +64,80 @@ class ExactCase:
     def minimum_over_pairs(self, node: int) -> arb:
         """``min W^CL_i(S2) · z_i(S1)`` over all pairs."""
         return _least([self.minimum(node, compactness_direction(view, node)) for view in self.views])
+
+
+# -- networks --------------------------------------------------------------------------------------
+
+Edge = tuple[int, int]
+
+
+def _softplus(p: arb, beta: arb) -> arb:
+    bent = (beta * p).exp().log1p() / beta
+    return p if beta * p > 20 else bent if beta * p <= 20 else p.union(bent)
+
+
+ACTIVATIONS: dict[str, Callable[[arb, arb], arb]] = {
+    "two-piece linear": _two_piece,
+    "elu": lambda p, alpha: p.max(arb(0)) + alpha * p.min(arb(0)).expm1(),
+    "tanh": lambda p, _: p.tanh(),
+    "sigmoid": lambda p, _: 1 / (1 + (-p).exp()),
+    "gelu": lambda p, _: p * (1 + (p / arb(2).sqrt()).erf()) / 2,
+    "silu": lambda p, _: p / (1 + (-p).exp()),
+    "softplus": _softplus,
+}
+
+
+def _exact(values: Array) -> arb_mat:
+    return arb_mat([[arb(value) for value in row] for row in values.tolist()])
+
+
+def _mixing(term: PlainTerm, graph: nx.Graph) -> arb_mat:
+    """The matrix M of ``M h W``; what is divided by zero is zero."""
+    count, degree = len(graph), [arb(graph.degree[node]) for node in range(len(graph))]
+    loop = {"local": 1.0, "symmetric": term.loop}.get(term.mixing, 0.0)
+    entries = [[arb(loop) if i == j else arb(int(graph.has_edge(i, j) and term.mixing != "local"))
+                for j in range(count)] for i in range(count)]
+    if term.mixing == "mean":
+        return arb_mat([[entry / degree[i] if degree[i] > 0 else arb(0) for entry in entries[i]]
+                        for i in range(count)])
+    if term.mixing == "symmetric":
+        scale = [1 / (each + arb(loop)).sqrt() if each + arb(loop) > 0 else arb(0) for each in degree]
+        return arb_mat([[scale[i] * entries[i][j] * scale[j] for j in range(count)] for i in range(count)])
+    return arb_mat(entries)
+
+
+class ExactNetwork:
+    """The embeddings of a network on its clean graph and on every admissible one, as balls."""
+
+    def __init__(self, case: NetworkCase) -> None:
+        ctx.prec = BITS
+        self.case, self.drops = case, list(admissible_drops(case))  # none first
+        self.views = [self.embed(drops) for drops in self.drops]
+
+    def embed(self, drops: tuple[Edge, ...]) -> list[list[arb]]:
+        """A row for each node."""
+        graph = self.case.graph.copy()
+        graph.remove_edges_from(drops)
+        outputs = [_exact(self.case.x)]
+        for layer in self.case.layers:
+            outputs.append(_activated(layer, [_mixing(term, graph) * (outputs[term.source] * _exact(term.matrix()))
+                                              for term in layer.terms]))
+        return [[value for number in self.case.readout for value in row(outputs[number], node)]
+                for node in range(self.case.nodes)]
+
+    def minimum(self, node: int, direction: list[arb]) -> arb:
+        return _least([_dot(direction, view[node]) for view in self.views])
+
+
+def _activated(layer: PlainLayer, parts: list[arb_mat]) -> arb_mat:
+    p = parts[0]
+    for other in parts[1:]:
+        p = p + other
+    kind = layer.activation
+    parameters = np.broadcast_to(np.asarray(1.0 if kind is None else kind.parameter), layer.width).tolist()
+    act = (lambda value, _: value) if kind is None else ACTIVATIONS[kind.name]
+    return arb_mat([[act(p[i, c] + arb(float(layer.bias[c])), arb(parameters[c])) for c in range(p.ncols())]
+                    for i in range(p.nrows())])
 
 
 def row(matrix: arb_mat, node: int) -> list[arb]:

@@ -339,7 +339,8 @@ class Mixing:
         if isinstance(aggregation, SymmetricNorm) and aggregation.loop == 1:
             return self.graph.propagate(values)  # kept with the graph
         own, out, into = (scale(self.count)[:, None] for scale in (aggregation.own, aggregation.out, aggregation.into))
-        return own * values + out * (self.adjacency @ (into * values))
+        mixed = out * (self.adjacency @ (into * values))
+        return own * values + mixed if bool(own.any()) else mixed  # 0 · inf is not a number
 
 
 def two_layer_gcn(network: GraphNetwork) -> tuple[Term, Layer, Term, Layer] | None:
