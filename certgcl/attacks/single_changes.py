@@ -100,8 +100,8 @@ class ChangedValues:
         for term in self.batch.space.network.layers[layer - 1].terms:
             keys.append(rows[term.source].key)
             if term.aggregation.mixes:
-                givers = torch.cat([rows[term.source].key, ends.key[:0 if not term.aggregation.counts_at_neighbours
-                                                                    else len(ends.key)]])
+                counted = ends.key if term.aggregation.counts_at_neighbours else ends.key[:0]
+                givers = torch.cat([rows[term.source].key, counted])
                 case, node = givers // ends.nodes, givers % ends.nodes
                 takers = self.taker[ranges(self.first[node], self.given[node])]
                 keys += [ends.key, case.repeat_interleave(self.given[node]) * ends.nodes + takers]
