@@ -3,6 +3,7 @@
 from certgcl import bounds, errors, presets
 from certgcl._version import __version__
 from certgcl.accuracy import CertifiedAccuracy, certified_accuracy, certified_accuracy_curve
+from certgcl.attacks.any_model import FoundDrops, search_drops
 from certgcl.budget import EdgeDropBudget
 from certgcl.certificate import Certificate
 from certgcl.compactness import linear_bounds, node_compactness
@@ -14,6 +15,7 @@ from certgcl.evidence import Evidence
 from certgcl.graph import Graph
 from certgcl.methods import COSTA, GCA, GRACE, ContrastiveMethod, ProGCL
 from certgcl.models import GraphNetwork
+from certgcl.models.registry import register_activation
 from certgcl.reading import read_network
 from certgcl.regularizer import CompactnessRegularizer
 from certgcl.schedules import Ramp
@@ -32,6 +34,7 @@ __all__ = [
     "EdgeDropBudget",
     "Evaluation",
     "Evidence",
+    "FoundDrops",
     "GCNEncoder",
     "Graph",
     "GraphNetwork",
@@ -54,6 +57,8 @@ __all__ = [
     "node_compactness",
     "presets",
     "read_network",
+    "register_activation",
     "save_graph",
     "seal_graph",
+    "search_drops",
 ]
