@@ -81,9 +81,8 @@ class Field:
     """Where each layer is needed for the embeddings of some anchors, and what its rows are mixed with at most."""
 
     def __init__(self, network: GraphNetwork, problem: DropProblem, dtype: torch.dtype) -> None:
-        self.graph, self.anchors, self.dtype = problem.graph, problem.anchors, dtype
+        self.graph, self.drops, self.anchors, self.dtype = problem.graph, problem.drops, problem.anchors, dtype
         self.nodes, self.most_edges = _needed(network, self.graph, self.anchors), int(self.graph.degree.max())
-        self._least = self.graph.degree - problem.drops.local
         self._made: dict[tuple[int | None, int | None, Aggregation], tuple[ConstantMatrix, Tensor | None]] = {}
 
     def degree(self, layer: int) -> Tensor:
@@ -102,8 +101,7 @@ class Field:
             return here()
         key = (None if rows is None else layer, None if known is None else source, aggregation)
         if key not in self._made:
-            scale = self._largest(aggregation.own, loops=True)
-            scale = (scale if rows is None else scale[rows])[:, None]
+            scale = self._largest(aggregation.own, slice(None) if rows is None else rows)[:, None]
             # 0 · inf is not a number.
             self._made[key] = self._matrix(aggregation, source, layer), scale if bool(scale.any()) else None
         neighbours, own = self._made[key]
@@ -117,24 +115,24 @@ class Field:
         return values[self._places(layer, self.anchors)]
 
     def _matrix(self, aggregation: Aggregation, source: int, layer: int) -> ConstantMatrix:
-        graph, rows = self.graph, self.nodes[layer]
-        out, into = self._largest(aggregation.out), self._largest(aggregation.into)
-        if rows is None:
-            entries, rowptr, col = out[graph.row] * into[graph.col], graph.rowptr, graph.col
-        else:
-            slots, degree = row_slots(graph, rows), graph.degree[rows]
-            entries, col = out[graph.row[slots]] * into[graph.col[slots]], self._places(source, graph.col[slots])
-            rowptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
-        known = self.nodes[source]
-        size = rowptr.numel() - 1, graph.num_nodes if known is None else known.numel()
-        return ConstantMatrix(csr_matrix(rowptr, col, entries, size))
+        graph, rows, known = self.graph, self.nodes[layer], self.nodes[source]
+        slots = slice(None) if rows is None else row_slots(graph, rows)
+        # While the edge of a slot is kept, its ends lose others.
+        kept = self.drops.droppable[slots].long()
+        out, into = (self._largest(scale, ends[slots], kept) for scale, ends in (
+            (aggregation.out, graph.row), (aggregation.into, graph.col)))
+        degree, size = self.degree(layer), graph.num_nodes if known is None else known.numel()
+        rowptr = graph.rowptr if rows is None else torch.cat([degree.new_zeros(1), degree.cumsum(0)])
+        return ConstantMatrix(csr_matrix(rowptr, self._places(source, graph.col[slots]), out * into,
+                                         (degree.numel(), size)))
 
-    def _largest(self, scale: Callable[[Tensor], Tensor], loops: bool = False) -> Tensor:
-        """Over the numbers of neighbours a node can have: scales are monotone from 1 on, and at 0 only a node's own
-        matters."""
-        degree = self.graph.degree
-        ends = [degree, self._least.clamp(min=1).minimum(degree)] + ([self._least] if loops else [])
-        return torch.stack([scale(end.to(self.dtype)) for end in ends]).amax(dim=0)
+    def _largest(self, scale: Callable[[Tensor], Tensor], nodes: Tensor | slice, kept: Tensor | int = 0) -> Tensor:
+        """Over the numbers of neighbours that nodes can have, if so many edges that may be dropped are kept: scales are
+        monotone from 1 on."""
+        degree, drops = self.graph.degree[nodes], self.drops
+        least = degree - drops.local[nodes].minimum(drops.droppable_degree[nodes] - kept)
+        return torch.stack([scale(n.to(self.dtype)) for n in (degree, least, least.clamp(min=1).minimum(degree))]).amax(
+            dim=0)
 
     def _places(self, source: int, nodes: Tensor) -> Tensor:
         known = self.nodes[source]
@@ -210,7 +208,7 @@ class ForwardError:
         # Matrices may be blocks of one, whose sums are not separate.
         weight_first = all(term.aggregation.weight_first for term in layer.terms) and sum(
             term.weight.dim() == 2 for term in layer.terms) == 1
-        count, lost, mixed = self.field.degree(number) * layer.mixes + self._fixed, [], []
+        count, lost, mixed = self.field.degree(number) * layer.mixes + self._fixed + len(layer.terms) - 1, [], []
         for term in layer.terms:
             weight = term.weight.abs()
             lost.append(self.smallest * (1 + (weight.sum(dim=0) if weight.dim() == 2 else weight)))
@@ -220,7 +218,7 @@ class ForwardError:
             mixed.append([self.field.mix(term.aggregation, term.source, number, table) for table in product])
             if not weight_first:
                 self._check_sums(number, term, mixed[-1][1])
-            count = count + counted + 1
+            count = count + counted
         (size, error), *others = mixed
         for other in others:
             size, error = size.add_(other[0]), error.add_(other[1])
