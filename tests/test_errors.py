@@ -106,10 +106,10 @@ CASES: dict[str, Case] = {
     "negative index": (errors.GraphError, "node index -1", lambda: certify(graph=with_edges((0, -1), (-1, 0)))),
     "NaN feature": (errors.GraphError, "1 NaN or infinite feature", lambda: certify(graph=with_feature(torch.nan))),
     "infinite feature": (errors.GraphError, "1 NaN or infinite", lambda: certify(graph=with_feature(-torch.inf))),
-    "NaN weight": (errors.EncoderError, "1 NaN or infinite value.* in w2",
+    "NaN weight": (errors.EncoderError, "1 NaN or infinite value.* in conv2.lin.weight",
                    lambda: certify(model=with_weight(torch.nan))),
     "infinite weight": (errors.EncoderError, "1 NaN or infinite value", lambda: certify(model=with_weight(torch.inf))),
-    "wrong width": (errors.EncoderError, "3 features per node.*take 7",
+    "wrong width": (errors.EncoderError, "3 features per node.*takes 7",
                     lambda: certify(model=GCNEncoder(7, 4, 2))),
     "wrong width of directions": (
         errors.DirectionError, r"shape \(5, 3\).*\(5, 2\)",
