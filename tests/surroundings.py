@@ -70,8 +70,8 @@ class Surroundings:
         before = matrix @ (graph.x @ weights.w1) + weights.b1
         before2 = (matrix @ (weights.activation1(before) @ weights.w2))[:, anchor] + weights.b2
         direction = random_tensor(3, seed=seed + 10)
-        return cls(SearchSpace(network, graph, drops), field, direction, sets.bool(), lost, before[:, field.nodes], before2,
-                   weights.activation2(before2) @ direction)
+        return cls(SearchSpace(network, graph, drops), field, direction, sets.bool(), lost, before[:, field.nodes],
+                   before2, weights.activation2(before2) @ direction)
 
     @property
     def drops(self) -> AdmissibleDrops:

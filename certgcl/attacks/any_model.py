@@ -99,7 +99,9 @@ def search_drops(model: AnyModel, graph: GraphLike, budgets: BudgetLike, nodes: 
 
     Args:
         model: whatever is called as ``model(x, edge_index)`` and gives a row per node; in eval mode.
-        graph, budgets, nodes: as in :func:`certgcl.node_compactness`.
+        graph: as in :func:`certgcl.node_compactness`.
+        budgets: likewise.
+        nodes: likewise.
         directions: ``w_i`` of every node, ``(N, d)``; those of node compactness by default, with the graph itself as
             the fixed view.
         seconds: for all nodes together.
@@ -107,7 +109,7 @@ def search_drops(model: AnyModel, graph: GraphLike, budgets: BudgetLike, nodes: 
 
     Example::
 
-        found = certgcl.search_drops(gat, data, budgets=2, nodes=[0, 1, 2])
+        found = certgcl.search_drops(encoder, data, budgets=2, nodes=[0, 1, 2])
         print(found, found.witness(0))
     """
     graph, chance = Graph.of(graph), checked_seed(seed)

@@ -88,7 +88,8 @@ class Layer:
     def __post_init__(self) -> None:
         if not isinstance(self.terms, tuple) or not self.terms or not all(
                 isinstance(term, Term) for term in self.terms):
-            raise EncoderError(f"terms {shown(self.terms)}", "a layer is a sum of one or more, in a tuple", "Add a Term")
+            raise EncoderError(f"terms {shown(self.terms)}", "a layer is a sum of one or more, in a tuple",
+                               "Add a Term")
         bias, activation = self.bias, self.activation
         if not isinstance(bias, Tensor) or bias.is_nested or bias.is_meta or bias.layout != torch.strided:
             raise EncoderError(f"bias {shown(bias)}", "it is a vector, a value for each channel", "Give zeros for none")
@@ -138,8 +139,10 @@ class GraphNetwork:
 
     Example::
 
-        gcn = SymmetricNorm()
-        GraphNetwork((Layer((Term(0, w1, gcn),), b1, TwoPieceLinear(torch.zeros(()))), Layer((Term(1, w2, gcn),), b2)))
+        from certgcl.models import Layer, Mean, Term
+
+        mean = Mean()  # of the neighbours, as SAGEConv has it
+        network = GraphNetwork((Layer((Term(0, w1, mean),), b1), Layer((Term(1, w2, mean),), b2)))
     """
 
     layers: tuple[Layer, ...]

@@ -73,8 +73,10 @@ def register_activation(name: str, function: Function, derivative: Function, *, 
 
     Example::
 
-        certgcl.models.register_activation("log cosh", lambda p: torch.logaddexp(p, -p) - math.log(2), torch.tanh,
-                                           convex_first=True, gain=1.0)
+        import math, torch
+
+        certgcl.register_activation("log cosh", lambda p: torch.logaddexp(p, -p) - math.log(2), torch.tanh,
+                                    convex_first=True, gain=1.0)
     """
     if not isinstance(name, str) or not name or name in ACTIVATIONS:
         raise EncoderError(f"name {shown(name)}", "it is a string that no other activation has", "Choose another name")
