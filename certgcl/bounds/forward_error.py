@@ -4,22 +4,19 @@ Layer by layer, for every admissible view at once: the forward pass over absolut
 at its largest, and with it the errors that roundings at each node add. Proofs are in ``docs/theory.md``, section 10.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from certgcl.bounds.neighbourhood import row_slots
+from certgcl.bounds.largest_mixing import LargestMixing
 from certgcl.bounds.problem import DropProblem
 from certgcl.chunks import row_chunks
 from certgcl.graph import Graph
 from certgcl.models.activations import Activation
-from certgcl.models.aggregations import Aggregation
 from certgcl.models.network import GraphNetwork, Layer, Term, features_times
 from certgcl.models.two_piece import TwoPieceLinear
-from certgcl.sparse import ConstantMatrix, csr_matrix
 
 LAYER = 20  # roundings of a layer besides its sums: an entry of Â (two inverse roots, each good to 4 ulp, and their
 # product), or a mean's division; its product; the bias; a factor such as 1 + eps
@@ -77,85 +74,6 @@ class Sized(NamedTuple):
     error: Tensor
 
 
-class Field:
-    """Where each layer is needed for the embeddings of some anchors, and what its rows are mixed with at most."""
-
-    def __init__(self, network: GraphNetwork, problem: DropProblem, dtype: torch.dtype) -> None:
-        self.graph, self.drops, self.anchors, self.dtype = problem.graph, problem.drops, problem.anchors, dtype
-        self.nodes, self.most_edges = _needed(network, self.graph, self.anchors), int(self.graph.degree.max())
-        self._made: dict[tuple[int | None, int | None, Aggregation], tuple[ConstantMatrix, Tensor | None]] = {}
-
-    def degree(self, layer: int) -> Tensor:
-        """Of the nodes where a layer is needed."""
-        nodes = self.nodes[layer]
-        return self.graph.degree if nodes is None else self.graph.degree[nodes]
-
-    def mix(self, aggregation: Aggregation, source: int, layer: int, values: Tensor) -> Tensor:
-        """``own_i v_i + out_i Σ_j in_j v_j`` for ``v >= 0``, with each scale at its largest."""
-        rows, known = self.nodes[layer], self.nodes[source]
-
-        def here() -> Tensor:
-            return values if rows is None else values[self._places(source, rows)]
-
-        if not aggregation.mixes:
-            return here()
-        key = (None if rows is None else layer, None if known is None else source, aggregation)
-        if key not in self._made:
-            scale = self._largest(aggregation.own, slice(None) if rows is None else rows)[:, None]
-            # 0 · inf is not a number.
-            self._made[key] = self._matrix(aggregation, source, layer), scale if bool(scale.any()) else None
-        neighbours, own = self._made[key]
-        mixed = neighbours @ values
-        return mixed if own is None else mixed.addcmul_(own, here())
-
-    def at_anchors(self, layer: int, values: Tensor) -> Tensor:
-        nodes = self.nodes[layer]
-        if nodes is None and len(self.anchors) == len(values) and bool((self.anchors.diff() == 1).all()):
-            return values
-        return values[self._places(layer, self.anchors)]
-
-    def _matrix(self, aggregation: Aggregation, source: int, layer: int) -> ConstantMatrix:
-        graph, rows, known = self.graph, self.nodes[layer], self.nodes[source]
-        slots = slice(None) if rows is None else row_slots(graph, rows)
-        # While the edge of a slot is kept, its ends lose others.
-        kept = self.drops.droppable[slots].long()
-        out, into = (self._largest(scale, ends[slots], kept) for scale, ends in (
-            (aggregation.out, graph.row), (aggregation.into, graph.col)))
-        degree, size = self.degree(layer), graph.num_nodes if known is None else known.numel()
-        rowptr = graph.rowptr if rows is None else torch.cat([degree.new_zeros(1), degree.cumsum(0)])
-        return ConstantMatrix(csr_matrix(rowptr, self._places(source, graph.col[slots]), out * into,
-                                         (degree.numel(), size)))
-
-    def _largest(self, scale: Callable[[Tensor], Tensor], nodes: Tensor | slice, kept: Tensor | int = 0) -> Tensor:
-        """Over the numbers of neighbours that nodes can have, if so many edges that may be dropped are kept: scales are
-        monotone from 1 on."""
-        degree, drops = self.graph.degree[nodes], self.drops
-        least = degree - drops.local[nodes].minimum(drops.droppable_degree[nodes] - kept)
-        return torch.stack([scale(n.to(self.dtype)) for n in (degree, least, least.clamp(min=1).minimum(degree))]).amax(
-            dim=0)
-
-    def _places(self, source: int, nodes: Tensor) -> Tensor:
-        known = self.nodes[source]
-        return nodes if known is None else torch.searchsorted(known, nodes)
-
-
-def _needed(network: GraphNetwork, graph: Graph, anchors: Tensor) -> list[Tensor | None]:
-    """The nodes where each layer is needed, from the features on, in increasing order; None for all."""
-    nodes = graph.num_nodes
-    masks = torch.zeros(len(network.layers) + 1, nodes, dtype=torch.bool, device=anchors.device)
-    for number in network.readout:
-        masks[number, anchors] = True
-    for number in range(len(network.layers), 0, -1):
-        rows = masks[number]
-        around: Tensor | None = None
-        for term in network.layers[number - 1].terms:
-            masks[term.source] |= rows
-            if term.aggregation.mixes and not bool(rows.all()):
-                around = graph.col[row_slots(graph, rows.nonzero()[:, 0])] if around is None else around
-                masks[term.source, around] = True
-    return [None if bool(mask.all()) else mask.nonzero()[:, 0] for mask in masks]
-
-
 class ForwardError:
     """Sizes and errors of every layer of a network that is run in some precision.
 
@@ -170,7 +88,7 @@ class ForwardError:
         derived: whether weights were computed from the model's own.
     """
 
-    def __init__(self, network: GraphNetwork, field: Field, precision: torch.dtype, smallest: float,
+    def __init__(self, network: GraphNetwork, field: LargestMixing, precision: torch.dtype, smallest: float,
                  derived: bool) -> None:
         self.network, self.field, self.smallest = network, field, smallest
         self.growth, self.limit = Growth(precision, field.most_edges), torch.finfo(precision).max / 2
@@ -187,7 +105,7 @@ class ForwardError:
     def of(cls, network: GraphNetwork, problem: DropProblem, precision: torch.dtype, smallest: float) -> "ForwardError":
         wide = torch.promote_types(precision, torch.float32)
         sized = network.to(wide)
-        return cls(sized, Field(sized, problem, wide), precision, smallest, network.dtype != network.precision)
+        return cls(sized, LargestMixing(sized, problem, wide), precision, smallest, network.dtype != network.precision)
 
     def everything(self) -> float:
         """At least the sum of all sizes that an embedding is made of: what numbers lost to underflow are multiplied
@@ -288,7 +206,7 @@ class ForwardError:
     def _check(self, size: Tensor, error: Tensor) -> float:
         """Make an error infinite where half of the largest number may be exceeded, so that all that follow from it are;
         the largest size."""
-        largest = float(size.max())
+        largest = float(size.max()) if size.numel() else 0.0  # where a layer that nothing depends on has no rows
         if not largest < self.limit:
             error[~(size.amax(dim=1) < self.limit)] = torch.inf
         return largest
