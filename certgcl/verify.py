@@ -25,6 +25,7 @@ from certgcl.evidence import (
 from certgcl.graph import Graph, GraphLike
 from certgcl.models.network import GraphNetwork
 from certgcl.reading import ModelLike, read_network
+from certgcl.values import shown
 from certgcl.without import DropEvaluation
 
 _SAME = "the same to the last bit"
@@ -118,7 +119,7 @@ def _chosen(certificate: Certificate, nodes: Tensor | Sequence[int] | None) -> C
     try:
         wanted = torch.as_tensor(nodes).cpu()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"nodes={nodes!r} ({error})", "they are node numbers", "Leave out for all") from error
+        raise InputError(f"nodes={shown(nodes)} ({error})", "they are node numbers", "Leave out for all") from error
     if wanted.dim() != 1 or not len(wanted) or wanted.dtype not in (torch.int64, torch.int32):
         raise InputError(f"nodes of dtype {wanted.dtype} and shape {tuple(wanted.shape)}",
                          "they are a list of node numbers, one at least", "Leave out for all")

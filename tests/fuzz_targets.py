@@ -16,6 +16,7 @@ from certgcl import bounds, presets
 from certgcl.bounds import DropProblem
 from certgcl.budget import EdgeDropBudget
 from certgcl.graph import Graph
+from certgcl.models import registry
 from tests.fuzz import Target
 
 METHODS = (certgcl.GRACE, certgcl.GCA, certgcl.ProGCL, certgcl.COSTA)
@@ -111,8 +112,23 @@ def _encoders(world: World) -> list[Target]:
         Target("GraphNetwork.save", lambda: weights.save, lambda: {"path": world.folder / "again.npz"}, files=True),
         _of("GraphNetwork.load", certgcl.GraphNetwork.load, {"path": path}, files=True),
         _of("read_network", certgcl.read_network, {"model": world.encoder, "graph": world.graph}),
+        _of("register_activation", _registered, {
+            "name": "twice", "function": lambda p: 2 * p, "derivative": lambda p: torch.full_like(p, 2), "turns": (),
+            "convex_first": True, "gain": 2.0, "stands_for": ()}, fuzzed=("name", "turns", "gain", "stands_for")),
         _of("compactness_directions", certgcl.compactness_directions, {"embeddings": world.embeddings}),
     ]
+
+
+def _registered(**given: Any) -> None:
+    """An activation is registered, and forgotten again."""
+    own, names = dict(registry.OWN), dict(registry.ACTIVATIONS)
+    try:
+        certgcl.register_activation(**given)
+    finally:
+        registry.OWN.clear()
+        registry.OWN.update(own)
+        registry.ACTIVATIONS.clear()
+        registry.ACTIVATIONS.update(names)
 
 
 def _bounds(world: World) -> list[Target]:
@@ -131,6 +147,9 @@ def _bounds(world: World) -> list[Target]:
         _of("node_compactness, both views", certgcl.node_compactness, {**question, "views": "both"},
             fuzzed=("method", "views", "nodes")),
         _of("linear_bounds", certgcl.linear_bounds, {**question, "directions": torch.ones(8, 2)}),
+        _of("search_drops", certgcl.search_drops, {
+            "model": world.encoder, "graph": graph, "budgets": 1, "nodes": [0, 3], "directions": torch.ones(8, 2),
+            "seconds": 5.0, "seed": 1}),
         _of("bounds.get_method", bounds.get_method, {"method": "optimized", **limits}),
         _of("bounds.Degree", bounds.Degree, {"preactivations": "functional", "slopes": ("flat",), "lines": "shared",
                                              "resolution": 3, "hubs": 5}),

@@ -1,7 +1,7 @@
 """Activations by the names that files know them by, and those that users add."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -14,7 +14,7 @@ from certgcl.models.activations import Activation
 from certgcl.models.pieces import Function, Piece
 from certgcl.models.smooth import ELU, GELU, Sigmoid, SiLU, Smooth, Softplus, Tanh
 from certgcl.models.two_piece import TwoPieceLinear
-from certgcl.values import shown
+from certgcl.values import items, real, shown
 
 ACTIVATIONS: dict[str, Callable[..., Activation]] = {
     kind.name: kind for kind in (TwoPieceLinear, ELU, Tanh, Sigmoid, GELU, SiLU, Softplus)}
@@ -80,9 +80,15 @@ def register_activation(name: str, function: Function, derivative: Function, *, 
     """
     if not isinstance(name, str) or not name or name in ACTIVATIONS:
         raise EncoderError(f"name {shown(name)}", "it is a string that no other activation has", "Choose another name")
-    ends = [-math.inf, *turns, math.inf]
+    rule = "they are finite numbers in rising order"
+    ends = [-math.inf, *(real(turn, "turns", math.isfinite, rule, "Sort them", error=EncoderError)
+                         for turn in items(turns, "turns", rule, "Sort them", error=EncoderError)), math.inf]
     if not all(low < high for low, high in pairwise(ends)):
-        raise EncoderError(f"turns {shown(turns)}", "they are finite numbers in rising order", "Sort them")
+        raise EncoderError(f"turns {shown(turns)}", rule, "Sort them")
+    rule = "they are functions, and classes of modules"
+    others = items(stands_for, "stands_for", rule, "Leave it out for none", error=EncoderError)
+    if not all(isinstance(other, Hashable) and callable(other) for other in others):
+        raise EncoderError(f"stands_for {shown(stands_for)}", rule, "Leave it out for none")
     if not (isinstance(gain, int | float) and math.isfinite(gain) and gain > 0):
         raise EncoderError(f"gain {shown(gain)}", "it is a finite number above zero", "Give the largest |derivative|")
     parts = tuple(Piece(function, derivative, convex_first == (number % 2 == 0), low, high)
@@ -91,7 +97,7 @@ def register_activation(name: str, function: Function, derivative: Function, *, 
         _look_at(part, name, gain)
     activation = OwnActivation(name, function, parts, float(gain))
     ACTIVATIONS[name] = lambda: activation
-    OWN.update(dict.fromkeys((function, *stands_for), activation))
+    OWN.update(dict.fromkeys((function, *others), activation))
     return activation
 
 
