@@ -72,6 +72,14 @@ def test_the_same_for_every_smooth_activation(activation: PlainActivation, kind:
         audit(gaussian(kind, activation=activation, seed=seed))
 
 
+@given(network_cases(), st.data())
+def test_the_same_for_one_node_alone(case: NetworkCase, data: st.DataObject) -> None:
+    node = data.draw(st.integers(0, case.nodes - 1))
+    most = (truth(case)[0] + network_tolerance(case))[node]
+    for method in NETWORK_METHODS:
+        assert certify_network(case, method, nodes=[node]).lower[0] <= most, method
+
+
 @given(network_cases())
 def test_without_a_budget_every_bound_is_the_clean_value(case: NetworkCase) -> None:
     case = case.with_budget(0)
