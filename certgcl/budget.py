@@ -42,6 +42,10 @@ class AdmissibleDrops:
         """Whether the total is a limit at all: fewer than the edges that can be dropped one by one."""
         return self.total < int(self.droppable_degree.sum()) // 2
 
+    def total_at(self, nodes: Tensor) -> Tensor:
+        """``Q`` of the part of the graph that each of some nodes is in: here there is but one."""
+        return torch.full_like(nodes, self.total)
+
     def private(self) -> "AdmissibleDrops":
         """A copy that no one else holds; this itself, if it is one."""
         if PRIVATE in vars(self):

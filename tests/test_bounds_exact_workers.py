@@ -14,8 +14,8 @@ from toys import drop_problem, gcn_weights, random_graph, random_tensor, toy_net
 
 from certgcl.bounds import BranchAndBound, Degree, DropProblem
 from certgcl.bounds.exact import Brackets
-from certgcl.bounds.exact.anchors import AnchorSearch
 from certgcl.bounds.exact.field import ReceptiveField
+from certgcl.bounds.exact.two_layer_search import TwoLayerSearch
 from certgcl.errors import BoundError, MethodError, OutOfMemoryError, WorkerError
 
 WEIGHTS, GRAPH, DIRECTIONS = toy_network(), random_graph(nodes=9, density=0.5), random_tensor(9, 3, seed=5)
@@ -49,7 +49,7 @@ def test_anchors_do_not_depend_on_each_other(alone: Brackets) -> None:
 
 
 def test_small_fields_come_first() -> None:
-    order = AnchorSearch.of(WEIGHTS, problem(), DIRECTIONS, Degree(), None, None, 1e-9).order()
+    order = TwoLayerSearch.of(WEIGHTS, problem(), DIRECTIONS, Degree(), None, None, 1e-9).order()
     around = [int(GRAPH.degree[GRAPH.col[GRAPH.row == node]].sum()) for node in order.tolist()]
     assert around == sorted(around)
 

@@ -1,25 +1,23 @@
 """Branch and bound for many anchors, one after the other, with what time there is."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from certgcl.attacks import Search, SearchSpace
+from certgcl.attacks import SearchSpace
 from certgcl.bounds.degree import Degree
-from certgcl.bounds.exact.field import ReceptiveField
-from certgcl.bounds.exact.tree import Tree, searched
 from certgcl.bounds.finite import check_finite
 from certgcl.bounds.problem import DropProblem
-from certgcl.bounds.two_layers import two_layers
 from certgcl.budget import AdmissibleDrops
 from certgcl.graph import Graph
 from certgcl.models.network import GraphNetwork
 
-TOGETHER = 64  # anchors that are searched together
 FIRST_LIMIT = 32  # branches of an anchor, before all others have had as many
 GROWTH = 4  # of that limit, from one pass over the anchors to the next
 
@@ -57,8 +55,27 @@ class Brackets:
                         self.branches.to(values.device))
 
 
+class Grown(NamedTuple):
+    """What the search for one anchor has come to.
+
+    Args:
+        place: of the anchor among all.
+        dropped: the best drops known, by their positions in its field.
+        slots: the same by their places in the graph.
+        branches: how many were bounded.
+    """
+
+    place: int
+    lower: float
+    upper: float
+    done: bool
+    dropped: Tensor
+    slots: Tensor
+    branches: int
+
+
 @dataclass(frozen=True, eq=False)
-class AnchorSearch:
+class AnchorSearch(ABC):
     """What is to be searched, all in float64 and on the CPU, where many small steps are fastest; it can be sent to
     another process.
 
@@ -79,7 +96,7 @@ class AnchorSearch:
 
     @classmethod
     def of(cls, network: GraphNetwork, problem: DropProblem, directions: Tensor, bound: Degree,
-           time_limit: float | None, branch_limit: int | None, tolerance: float) -> "AnchorSearch":
+           time_limit: float | None, branch_limit: int | None, tolerance: float) -> Self:
         cpu, drops = torch.device("cpu"), problem.drops
         end = float("inf") if time_limit is None else time.time() + time_limit
         return cls(network.to(torch.float64, cpu), problem.graph.to(cpu),
@@ -88,7 +105,7 @@ class AnchorSearch:
                    problem.anchors.to(cpu), directions.to(cpu, torch.float64), bound, end,
                    float("inf") if branch_limit is None else branch_limit, tolerance)
 
-    def at(self, places: Tensor) -> "AnchorSearch":
+    def at(self, places: Tensor) -> Self:
         """The same for some of the anchors."""
         return replace(self, anchors=self.anchors[places])
 
@@ -120,13 +137,13 @@ class AnchorSearch:
         dropped: dict[int, Tensor] = {}
         while waiting:
             again = []
-            for place, receptive in self._fields(waiting, dropped):
-                tree = self._grown(receptive, float(found.lower[place]), dropped[place], limit)
+            for tree in self._grown(waiting, found.lower, dropped, limit):
+                place = tree.place
                 found.lower[place], found.upper[place] = tree.lower, tree.upper
                 found.exact[place] = tree.done
-                found.branches[place] += tree.bounded
-                dropped[place] = tree.witness
-                witnesses[place] = self.graph.edge_index[:, receptive.slots[tree.witness]]
+                found.branches[place] += tree.branches
+                dropped[place] = tree.dropped
+                witnesses[place] = self.graph.edge_index[:, tree.slots]
                 if tree.done or limit >= self.branch_limit:
                     finished += 1
                     if progress is not None:
@@ -140,25 +157,12 @@ class AnchorSearch:
             progress(finished, number)
         return replace(found, witnesses=tuple(witnesses))
 
-    def _fields(self, places: list[int], dropped: dict[int, Tensor]) -> Iterator[tuple[int, ReceptiveField]]:
-        """Receptive fields of the anchors while there is time, once drops to begin with are known for them; those that
-        are too large are passed over."""
-        for start in range(0, len(places), TOGETHER):
-            if time.time() >= self.end:
-                return
-            weights = two_layers(self.network, "exact")
-            fields = [(place, ReceptiveField.around(self.graph, self.drops, weights, int(self.anchors[place])))
-                      for place in places[start : start + TOGETHER]]
-            here = [(place, receptive) for place, receptive in fields if receptive is not None]
-            new = [(place, receptive) for place, receptive in here if place not in dropped]
-            if new:
-                directions = self.directions[self.anchors[[place for place, _ in new]]]
-                searches = [searched(self.space, receptive) for _, receptive in new]
-                found = Search(restarts=0)(self.space, searches, directions)
-                dropped.update(zip((place for place, _ in new), found, strict=True))
-            yield from here
+    @abstractmethod
+    def _grown(self, places: list[int], lower: Tensor, dropped: dict[int, Tensor], limit: float) -> Iterator[Grown]:
+        """The searches for some anchors while there is time, each up to about so many branches; anchors that see too
+        much are passed over.
 
-    def _grown(self, receptive: ReceptiveField, lower: float, dropped: Tensor, limit: float) -> Tree:
-        tree = Tree(self.space, receptive, self.directions[receptive.nodes[0]], lower, dropped, self.tolerance)
-        tree.grow(limit, self.end)
-        return tree
+        Args:
+            lower: bounds to begin with.
+            dropped: drops to begin with, where some are known.
+        """

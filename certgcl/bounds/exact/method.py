@@ -14,12 +14,13 @@ from torch import Tensor
 
 from certgcl.bounds.degree import Degree
 from certgcl.bounds.exact.anchors import AnchorSearch, Brackets
+from certgcl.bounds.exact.networks.search import NetworkSearch
+from certgcl.bounds.exact.two_layer_search import TwoLayerSearch
 from certgcl.bounds.exact.workers import in_processes
 from certgcl.bounds.problem import DropProblem, check_call
-from certgcl.bounds.two_layers import two_layers, unsupported
 from certgcl.errors import MethodError
 from certgcl.models.activations import SlopeRule
-from certgcl.models.network import GraphNetwork
+from certgcl.models.network import GraphNetwork, two_layer_gcn
 from certgcl.values import callback, real, shown, whole
 
 ANCHORS_PER_WORKER = 128  # at least, as a process takes some seconds to start
@@ -80,7 +81,7 @@ class BranchAndBound:
         return self.bound.resolution
 
     def supports(self, network: GraphNetwork) -> str | None:
-        return unsupported(network)
+        return None
 
     def line_resolution(self, hidden_channels: int) -> int:
         return self.bound.line_resolution(hidden_channels)
@@ -96,12 +97,11 @@ class BranchAndBound:
     @torch.no_grad()
     def brackets(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Brackets:
         """Brackets of the least ``w · z_i(S)`` for the anchors of a problem; directions of all nodes, ``(N, d)``."""
-        two_layers(network, self.name)
         anchors = problem.anchors
         most = torch.get_num_threads() if self.workers is None else self.workers
         workers = min(most, len(anchors) // (ANCHORS_PER_WORKER if self.workers is None else 1)) or 1
-        search = AnchorSearch.of(network, problem, directions, self.bound, self.time_limit, self.branch_limit,
-                                 self.tolerance)
+        kind: type[AnchorSearch] = NetworkSearch if two_layer_gcn(network) is None else TwoLayerSearch
+        search = kind.of(network, problem, directions, self.bound, self.time_limit, self.branch_limit, self.tolerance)
         if workers == 1:
             found = search.run(self.progress)
         else:

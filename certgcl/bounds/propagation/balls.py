@@ -67,7 +67,7 @@ class Ball:
     """
 
     graph: Graph
-    total: int  # edges that may go in all
+    total: Tensor  # (R,) edges that may go in all
     nodes: Tensor  # (R,) ascending
     place: Tensor  # (N,) the row of every node, or -1
     rowptr: Tensor  # (R + 1,)
@@ -96,8 +96,8 @@ class Ball:
         cells = States.of(torch.where(by_case, found.number, 1),
                           torch.where(by_case[:, None], found.first, one[:, None]),
                           torch.where(by_case[:, None], found.last, budget[:, None]), degree)
-        return cls(graph, drops.total, nodes, place, starts(degree), slot, droppable, reach, degree, budget, cases,
-                   cells, by_case)
+        return cls(graph, drops.total_at(nodes), nodes, place, starts(degree), slot, droppable, reach, degree, budget,
+                   cases, cells, by_case)
 
     @cached_property
     def row(self) -> Tensor:

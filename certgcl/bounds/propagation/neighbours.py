@@ -113,8 +113,9 @@ def visits_of(ranges: NetworkRanges, cells: Cells, sets: TermSets, chosen: Tenso
         widest = ranges.widest
         mine = cells.ball.cells_in(widest, state)
         leaf = leaf + mine - widest.cells.start[widest.cells.row[mine]]
+    others = cells.ball.total[anchors.row[state]] - anchors.first[state]
     return Visits(rows=visited, row=row, parent=_at(anchors.extent(scales.into, visited.into.low.dtype), state),
-                  reach=cells.ball.reach[slot].minimum(cells.ball.total - anchors.first[state]),
+                  reach=cells.ball.reach[slot].minimum(others),
                   droppable=cells.ball.droppable[slot], leaf=leaf, term=term)
 
 

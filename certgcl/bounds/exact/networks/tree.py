@@ -1,0 +1,162 @@
+"""Best-first branch and bound for one anchor of a network, edge by edge."""
+
+import heapq
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations, count
+
+import torch
+from torch import Tensor
+
+from certgcl.attacks.batch import FieldBatch
+from certgcl.attacks.single_changes import ChangedValues
+from certgcl.bounds.exact.cells import DROPPED, FREE, KEPT
+from certgcl.bounds.exact.networks.branches import UNION_SLOTS, Branch, Branches
+from certgcl.bounds.exact.networks.rows import FieldRows
+
+BREADTH = 8  # branches that are cut in two at a time
+FEW_SETS = 64  # of drops, up to which a branch is enumerated
+
+
+@dataclass(order=True)
+class _Open:
+    lower: float
+    number: int
+    state: Tensor = field(compare=False)
+
+
+class EdgeTree:
+    """The search for one anchor: open branches, the least first, and the best drops known.
+
+    In a branch some edges are dropped and some are kept. It is cut in two at the free edge that matters most by itself;
+    one with few sets of drops left is enumerated. A branch is never bounded below the one it comes from.
+
+    Args:
+        lower: a bound to begin with.
+        dropped: admissible drops to begin with, by their positions in the field.
+        tolerance: branches within this share of the larger of clean value and upper bound are closed.
+
+    Attributes:
+        upper, witness: the least value known, and the drops that reach it.
+        bounded: the number of branches bounded or enumerated.
+    """
+
+    def __init__(self, branches: Branches, rows: FieldRows, direction: Tensor, lower: float, dropped: Tensor,
+                 tolerance: float) -> None:
+        self.branches, self.rows, self.direction = branches, rows, direction
+        self.root, self.tolerance = lower, tolerance
+        self.upper, self.witness = math.inf, dropped[:0]
+        self._try(rows.dropping(dropped[:0]))
+        self.clean = self.upper
+        self._try(rows.dropping(dropped))
+        self.number = count()
+        # The order of branches must not depend on the bound to begin with: then a larger limit goes on from a smaller.
+        self.open = [_Open(-math.inf, next(self.number), rows.settled(rows.undecided).state[0])]
+        self.closed, self.bounded = math.inf, 0
+        self.parents: list[float] = []
+
+    @property
+    def lower(self) -> float:
+        """Below every branch, closed ones too: a tolerance may end the search, never lift the bound."""
+        return min(self.upper, max(self.root, min([self.closed, *(branch.lower for branch in self.open[:1])])))
+
+    @property
+    def done(self) -> bool:
+        return not self.open or max(self.root, self.open[0].lower) >= self.cutoff
+
+    @property
+    def cutoff(self) -> float:
+        return self.upper - self.tolerance * max(abs(self.clean), abs(self.upper))
+
+    @classmethod
+    def breadth(cls, rows: FieldRows) -> int:
+        """How many branches are cut in two at a time; it depends on the field alone."""
+        return min(BREADTH, max(1, UNION_SLOTS // (2 * max(1, len(rows.row)))))
+
+    @classmethod
+    def step_size(cls, rows: FieldRows) -> int:
+        """Slots of all copies that a step bounds."""
+        return 2 * cls.breadth(rows) * len(rows.row)
+
+    # -- a step ----------------------------------------------------------------------------------------
+
+    def cut(self) -> Branch:
+        """Take up the least branches: what they are cut into is to be bounded, and given to :meth:`take`."""
+        taken = [heapq.heappop(self.open) for _ in range(min(self.breadth(self.rows), len(self.open)))]
+        ends = [branch for branch in taken if self._few(branch.state)]
+        if ends:
+            self._enumerate(ends)
+        halved = [branch for branch in taken if branch not in ends]
+        self.parents = [branch.lower for branch in halved for _ in range(2)]
+        states = [self._halves(branch.state) for branch in halved]
+        return Branch(self.rows, torch.cat([self.rows.undecided[:0], *states]), self.direction)
+
+    def take(self, branch: Branch, bounds: Tensor) -> None:
+        """Go on with the branches that were cut, by their bounds; those that are no number say nothing."""
+        self.bounded += len(bounds)
+        for state, parent, bound in zip(branch.state, self.parents, bounds.tolist(), strict=True):
+            lower = max(parent, bound) if math.isfinite(bound) else parent
+            if lower < self.cutoff:
+                heapq.heappush(self.open, _Open(lower, next(self.number), state))
+            else:
+                self.closed = min(self.closed, lower)
+
+    def _halves(self, state: Tensor) -> Tensor:
+        """The branch with the first free edge dropped, and with it kept; then all that are like it are kept as well, as
+        one of them may stand for any."""
+        edge = next(edge for edge in self.order if state[edge] == FREE)
+        two = state.repeat(2, 1)
+        two[0, edge], two[1, edge] = DROPPED, KEPT
+        if self.rows.alike[edge] >= 0:
+            two[1, (self.rows.alike == self.rows.alike[edge]) & (state == FREE)] = KEPT
+        return self.rows.settled(two).state
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Edges in the order in which they are decided."""
+        if not self.rows.edges:
+            return []
+        batch = FieldBatch.of(self.branches.space, [self.rows.field], self.direction[None])
+        nothing = torch.zeros(batch.ends.shape[:2], dtype=torch.bool)
+        each = torch.arange(self.rows.edges)[None, :, None]
+        effect = (ChangedValues(batch, nothing)(each)[0] - self.clean).abs()
+        return effect.argsort(descending=True, stable=True).tolist()
+
+    # -- drops that are tried --------------------------------------------------------------------------
+
+    def _few(self, state: Tensor) -> bool:
+        """Whether few sets of drops agree with some decisions, before local budgets are looked at."""
+        free, total = int((state == FREE).sum()), int(self.rows.total - (state == DROPPED).sum())
+        sets = 0
+        for size in range(min(free, total) + 1):
+            sets += math.comb(free, size)
+            if sets > FEW_SETS:
+                return False
+        return True
+
+    def _enumerate(self, ends: list[_Open]) -> None:
+        """All sets of drops that agree with some branches."""
+        self.bounded += len(ends)
+        states = torch.cat([self._sets(branch.state) for branch in ends])
+        if not self._try(states):
+            self.closed = min(self.closed, *(branch.lower for branch in ends))
+
+    def _sets(self, state: Tensor) -> Tensor:
+        """All lists of decisions that leave nothing open and agree with some."""
+        free = (state == FREE).nonzero()[:, 0].tolist()
+        most = min(len(free), int(self.rows.total - (state == DROPPED).sum()))
+        sets = [chosen for size in range(most + 1) for chosen in combinations(free, size)]
+        found = torch.where(state == FREE, KEPT, state).repeat(len(sets), 1)
+        for one, chosen in zip(found, sets, strict=True):
+            one[list(chosen)] = DROPPED
+        return found[self.rows.settled(found).possible]
+
+    def _try(self, states: Tensor) -> bool:
+        """Lists of admissible drops; whether all their values are numbers."""
+        values = self.branches.values(Branch(self.rows, states, self.direction))
+        finite = values.isfinite()
+        best = int(values.masked_fill(~finite, torch.inf).argmin())
+        if float(values[best]) < self.upper:
+            self.upper, self.witness = float(values[best]), (states[best] == DROPPED).nonzero()[:, 0]
+        return bool(finite.all())
