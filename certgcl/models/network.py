@@ -331,9 +331,11 @@ class Mixing:
 
     def __init__(self, graph: Graph, dtype: torch.dtype) -> None:
         self.graph, self.count = graph, graph.degree.to(dtype)
-        ones = torch.ones(graph.col.numel(), dtype=dtype, device=graph.col.device)
-        self.adjacency = ConstantMatrix(csr_matrix(graph.rowptr, graph.col, ones, (graph.num_nodes,) * 2),
-                                        symmetric=True)
+
+    @cached_property
+    def adjacency(self) -> ConstantMatrix:
+        graph, ones = self.graph, torch.ones_like(self.graph.col, dtype=self.count.dtype)
+        return ConstantMatrix(csr_matrix(graph.rowptr, graph.col, ones, (graph.num_nodes,) * 2), symmetric=True)
 
     def __call__(self, aggregation: Aggregation, values: Tensor) -> Tensor:
         """``own(n_i) v_i + out(n_i) Σ_j in(n_j) v_j``."""
