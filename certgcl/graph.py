@@ -258,7 +258,10 @@ class Graph:
             matrix = csr_matrix(self.rowptr, self.col, scale[self.row] * scale[self.col], (self.num_nodes,) * 2)
             self._neighbour_weights[dtype] = ConstantMatrix(matrix, symmetric=True), scale.square()[:, None]
         neighbours, own = self._neighbour_weights[dtype]
-        return torch.addcmul(neighbours @ values, own, values)
+        mixed = neighbours @ values
+        if torch.is_grad_enabled() and values.requires_grad:
+            return torch.addcmul(mixed, own, values)
+        return mixed.addcmul_(own, values)  # new memory would cost as much as the sum
 
     @kept("rowptr", "col")
     def _neighbour_weights(self) -> dict[torch.dtype, tuple[ConstantMatrix, Tensor]]:

@@ -302,11 +302,14 @@ class GraphNetwork:
         mixing = Mixing(graph, self.dtype)
         outputs: list[Tensor] = []
         for layer in self.layers:
-            p: Tensor = layer.bias
-            for term in layer.terms:
-                values = features_times(graph, term.weight) if term.source == 0 else (
-                    term.project(outputs[term.source - 1]))
-                p = p + mixing(term.aggregation, values)
+            parts = [mixing(term.aggregation, features_times(graph, term.weight) if term.source == 0 else
+                            term.project(outputs[term.source - 1])) for term in layer.terms]
+            if torch.is_grad_enabled():
+                p = sum(parts, layer.bias)
+            else:  # in place: new memory would cost as much as the sums
+                for part in (*parts[1:], layer.bias):
+                    parts[0].add_(part)
+                p = parts[0]
             outputs.append(layer.activate(p))
             yield p, outputs[-1]
 
