@@ -30,19 +30,25 @@ PARAMETERS = {"elu": "alpha", "softplus": "beta"}
 
 def library_network(case: NetworkCase) -> GraphNetwork:
     """The case's layers as the library has them."""
-    return GraphNetwork(tuple(map(_layer, case.layers)), case.readout)
+    return GraphNetwork(tuple(_layer(layer, diffuses(case)) for layer in case.layers), case.readout)
 
 
-def _layer(layer: PlainLayer) -> Layer:
-    return Layer(tuple(Term(term.source, torch.from_numpy(term.weight), _aggregation(term)) for term in layer.terms),
-                 torch.from_numpy(layer.bias), _activation(layer.activation))
+def diffuses(case: NetworkCase) -> bool:
+    """Whether it is an SGC or APPNP, which mix rows without a weight."""
+    return any(term.mixing == "symmetric" and term.weight.ndim == 1 for layer in case.layers for term in layer.terms)
 
 
-def _aggregation(term: PlainTerm) -> Aggregation:
+def _layer(layer: PlainLayer, diffusing: bool) -> Layer:
+    terms = tuple(Term(term.source, torch.from_numpy(term.weight), _aggregation(term, diffusing))
+                  for term in layer.terms)
+    return Layer(terms, torch.from_numpy(layer.bias), _activation(layer.activation))
+
+
+def _aggregation(term: PlainTerm, diffusing: bool) -> Aggregation:
     if term.mixing == "local":
         return Local()
     if term.mixing == "symmetric":
-        return (Diffusion if term.weight.ndim == 1 else SymmetricNorm)(term.loop)
+        return (Diffusion if diffusing else SymmetricNorm)(term.loop)
     return AGGREGATIONS[term.mixing]()
 
 
