@@ -8,10 +8,13 @@ from torch import Tensor
 from certgcl.bounds import compiled
 from certgcl.bounds.backward import MIN_CHANNELS
 from certgcl.bounds.neighbourhood import reached
+from certgcl.bounds.plan import LineSharing
 from certgcl.bounds.problem import BoundMethod, DropProblem
+from certgcl.bounds.propagation.cost import estimated_bytes as network_bytes
+from certgcl.bounds.propagation.ranges import Settings
 from certgcl.errors import InputError
 from certgcl.free_memory import free_memory
-from certgcl.models.network import GraphNetwork
+from certgcl.models.network import GraphNetwork, two_layer_gcn
 from certgcl.ordering import nearby_order
 
 SHARE_OF_FREE = 0.75
@@ -32,6 +35,8 @@ def default_limit(device: torch.device) -> int:
 
 def estimated_bytes(method: BoundMethod, network: GraphNetwork, problem: DropProblem, directions: int) -> int:
     """About the most that the bound holds at a time, for so many directions a node."""
+    if two_layer_gcn(network) is None:
+        return network_bytes(network, problem, directions, settings_of(method, network))
     needs = _Needs(method, network, problem)
     hidden, channels = _widths(network)
     steps = (
@@ -68,6 +73,13 @@ class _Needs:
         values = hidden * (targets + 2 * lines)  # Y and the bounds of layer 1
         values += channels * (2 * graph.num_nodes + 3 * self.anchors)  # Z and W^CL, and the bounds of layer 2
         self.kept = BASE + self.bytes * values + (BYTES_OF_SLOT if by_kernels else BYTES_OF_BLOCKS) * slots
+
+
+def settings_of(method: BoundMethod, network: GraphNetwork) -> Settings:
+    """As far as memory depends on them."""
+    hidden, _ = _widths(network)
+    lines: LineSharing = "shared" if method.line_resolution(hidden) == 1 else "by-count"
+    return Settings(tuple(method.rules(hidden)) or ("adaptive",), lines, method.resolution, None, functional=True)
 
 
 def _widths(network: GraphNetwork) -> tuple[int, int]:

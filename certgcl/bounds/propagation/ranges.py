@@ -28,6 +28,15 @@ class Settings:
     functional: bool  # whether channels are bounded by functionals, or by the ranges below them alone
 
 
+def radii(network: GraphNetwork) -> list[int]:
+    """How many hops around the anchors every layer is needed at, features first: as many as aggregations follow it."""
+    radius = [0] * (len(network.layers) + 1)
+    for number in range(len(network.layers), 0, -1):
+        for term in network.layers[number - 1].terms:
+            radius[term.source] = max(radius[term.source], radius[number] + term.aggregation.mixes)
+    return radius
+
+
 class NetworkRanges:
     """Ranges of all layers around some anchors, filled from the first layer on.
 
@@ -38,10 +47,7 @@ class NetworkRanges:
                  settings: Settings) -> None:
         self.network, self.graph, self.settings = network, graph, settings
         self.dtype = network.dtype
-        self.radius = [0] * (len(network.layers) + 1)
-        for number in range(len(network.layers), 0, -1):
-            for term in network.layers[number - 1].terms:
-                self.radius[term.source] = max(self.radius[term.source], self.radius[number] + term.aggregation.mixes)
+        self.radius = radii(network)
         self.balls = balls_around(graph, drops, anchors, max(self.radius), settings.resolution, settings.lines)
         self.bounds: dict[int, tuple[Tensor, Tensor]] = {}
         self._outputs: dict[int, tuple[Tensor, Tensor]] = {}

@@ -1,0 +1,48 @@
+"""How much memory the bound of a network takes, from counts alone."""
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.neighbourhood import row_slots
+from certgcl.bounds.plan import FEW_EDGES
+from certgcl.bounds.problem import DropProblem
+from certgcl.bounds.propagation import leaves, neighbours, network_bound
+from certgcl.bounds.propagation.ranges import Settings, radii
+from certgcl.models.network import GraphNetwork
+
+BASE = 1 << 28  # torch's and numba's own
+TENSORS_AT_ONCE = 8  # of a chunk of functionals, while it is treated
+BYTES_OF_SLOT = 256  # of balls, sets and visits
+
+
+def estimated_bytes(network: GraphNetwork, problem: DropProblem, directions: int, settings: Settings) -> int:
+    """About the most that is held at a time, for so many directions a node."""
+    graph, size, rules = problem.graph, torch.finfo(network.dtype).bits // 8, len(settings.rules)
+    radius = radii(network)
+    balls = [problem.anchors]
+    for _ in range(max(radius)):
+        touched = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.col.device)
+        touched[balls[-1]] = True
+        touched[graph.col[row_slots(graph, balls[-1])]] = True
+        balls.append(touched.nonzero()[:, 0])
+    cells = [_cells(problem, nodes, settings, anchors=number == 0) for number, nodes in enumerate(balls)]
+    counts = [int(number.sum()) for number in cells]
+    terms = [int((number * graph.degree[nodes]).sum()) for number, nodes in zip(cells, balls, strict=True)]
+    values = len(balls[-1]) * sum(term.outputs for layer in network.layers for term in layer.terms if term.source == 0)
+    for number, layer in enumerate(network.layers, 1):
+        values += 6 * layer.width * counts[radius[number]]  # bounds, outputs, and outputs by node
+    columns = 2 * network_bound.CHANNELS * rules
+    channels = max(4 * terms[min(here + 1, len(balls) - 1)] + 4 * counts[here] for here in radius) * columns
+    output = 3 * terms[0] * directions * rules * rules
+    chunk = TENSORS_AT_ONCE * (neighbours.MAX_VALUES + neighbours.MAX_TERMS + leaves.MAX_ELEMENTS)
+    return BASE + size * (values + max(channels * settings.functional, output) + chunk) + BYTES_OF_SLOT * (
+        terms[0] + 2 * terms[-1])
+
+
+def _cells(problem: DropProblem, nodes: Tensor, settings: Settings, anchors: bool) -> Tensor:
+    """How many cells every node has."""
+    cases = (problem.drops.local[nodes] + 1).clamp(max=settings.resolution)
+    if anchors or settings.lines == "by-count":
+        return cases
+    few = problem.graph.degree[nodes] <= FEW_EDGES
+    return torch.where(few, cases, 1) if settings.lines == "mixed" else torch.ones_like(cases)
