@@ -28,7 +28,7 @@ from certgcl.attacks.batch import FieldBatch
 from certgcl.reading import read_network
 
 RESULTS = Path(__file__).parent / "results" / "bound_against_attack.jsonl"
-GRAPHS = ("Cora", "CiteSeer", "PubMed", "Photo", "Computers", "WikiCS", "BlogCatalog")
+GRAPHS = ("Cora", "CiteSeer", "PubMed", "Photo", "Computers", "BlogCatalog", "Flickr")
 RATES = (0.05, 0.2, 0.4)
 NODES = 25
 
