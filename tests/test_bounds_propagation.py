@@ -64,6 +64,16 @@ def test_some_anchors_have_the_bounds_that_they_have_among_all(kind: str) -> Non
                                Degree()(model, problem(on), directions)[chosen])
 
 
+@pytest.mark.parametrize("method", ["degree", "degree-fast", "crown"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_single_anchor_has_the_bound_that_it_has_among_all(kind: str, method: str) -> None:
+    on, model = graph(), network(KINDS[kind])
+    directions = random(on.num_nodes, 1, model.width, seed=5)
+    among_all = METHODS[method](model, problem(on), directions)
+    alone = [METHODS[method](model, problem(on, torch.tensor([node])), directions) for node in range(on.num_nodes)]
+    torch.testing.assert_close(torch.cat(alone), among_all)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_order_of_methods_is_that_of_their_sets(kind: str) -> None:
     on, model = graph(), network(KINDS[kind])

@@ -170,7 +170,7 @@ def skip(net: Layers, x: Tensor, e: Tensor) -> Tensor:
     lambda net, x, e: net.a(x, e).add(x).mul(0.25).sub(net.b(x, e)).div(2),
     lambda net, x, e: torch.sub(torch.add(x, net.a(x, e)), torch.mul(net.b(x, e), 3)),
     lambda net, x, e: net.mlp(net.a(x, e)), lambda net, x, e: 0.6 * net.a(x, e) + 0.4 * net.a(x, e).abs(),
-], ids=str)
+])
 def test_reads_sums_products_and_heads(forward: Callable[..., Tensor], either_graph: Graph) -> None:
     model = Layers(forward, a=GCNConv(5, 5), b=SAGEConv(5, 5), c=GraphConv(15, 3), d=GCNConv(5, 2), d2=GCNConv(5, 3),
                    lin=nn.Linear(15, 2), norm=nn.BatchNorm1d(5), pyg=BatchNorm(5), mlp=MLP([5, 4, 2]))
@@ -236,7 +236,7 @@ def test_numbers_are_those_of_the_precision_and_quotients_those_of_float64(graph
     F.tanh, lambda p: p.tanh(), nn.Sigmoid(), torch.sigmoid, lambda p: p.sigmoid(), nn.GELU(), F.gelu, nn.SiLU(),
     F.silu, nn.Softplus(), nn.Softplus(2.0, 5.0), F.softplus, lambda p: F.softplus(p, beta=0.5),
     nn.Sequential(nn.LeakyReLU(0.3), nn.LeakyReLU(0.3)), nn.Sequential(nn.Tanh(), nn.ELU()),
-], ids=str)
+])
 @pytest.mark.parametrize("place", ["before", "between", "after"])
 def test_reads_smooth_activations(place: str, activation: Callable[[Tensor], Tensor], graph: Graph) -> None:
     assert_reads(prepared(Net(**{place: activation})), graph)

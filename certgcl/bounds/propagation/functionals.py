@@ -58,14 +58,14 @@ class Functionals:
     def plus(self, other: "Functionals | None") -> "Functionals":
         if other is None:
             return self
-        return Functionals(self.explicit() + other.explicit(), paired=self.paired and other.paired)
+        return Functionals(self.explicit() + other.explicit())
 
     def back(self, term: Term) -> "Functionals":
         """``W`` times them: functionals of what a term takes."""
         if self.slopes is None:
             return replace(self, vector=term.back(self.vector))
         whole = replace(self, factor=None).explicit()
-        return Functionals(term.back(whole), None, self.factor, self.paired)
+        return Functionals(term.back(whole), None, self.factor)  # lines have bent one of a pair more than the other
 
     def through(self, lines: list[Lines], line: Tensor) -> "tuple[Functionals, Tensor]":
         """``ω · σ(p) >= λ · p + c`` by the lines of each rule: λ, and c ``(E, R, M)``.
