@@ -68,11 +68,12 @@ def known(path: Path) -> list[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    return markdown(["graph", "epochs", "drop rate", "nodes", "drop ratio", "proved", "unbroken", "edges in sight (median)",
-                     "bound, s/node", "attack, s/node"],
-                    [[row["graph"], row["epochs"], f"{row['rate']:g}", row["nodes"], row["drop_ratio"], f"{row['proved']:.0%}",
-                      f"{row['unbroken']:.0%}", round(row["median_edges"]), row["bound_seconds"],
-                      row["attack_seconds"]] for row in rows])
+    columns = ["graph", "epochs", "drop rate", "nodes", "drop ratio", "proved", "unbroken", "edges in sight (median)",
+               "bound, s/node", "attack, s/node"]
+    return markdown(columns, [
+        [row["graph"], row["epochs"], f"{row['rate']:g}", row["nodes"], row["drop_ratio"], f"{row['proved']:.0%}",
+         f"{row['unbroken']:.0%}", round(row["median_edges"]), row["bound_seconds"], row["attack_seconds"]]
+        for row in rows])
 
 
 def main() -> None:
