@@ -3,14 +3,21 @@
 from dataclasses import replace
 
 import networkx as nx
+import numpy as np
+import pytest
 import torch
 from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 import certgcl
 from certgcl.bounds import BranchAndBound, DropProblem
 from certgcl.bounds.exact import Brackets
 from verification.audit import LEDGER, certify, tolerance, weights
 from verification.case import Case
+from verification.network_audit import certify_network, enter, library_graph, library_network, network_tolerance, truth
+from verification.network_case import NetworkCase
+from verification.network_oracle import embeddings
+from verification.networks import KINDS, network_cases
 from verification.oracle import enumerated_minimum, nominal
 from verification.strategies import cases, gaussian_case
 
@@ -73,3 +80,51 @@ def test_a_witness_replays_to_its_value(case: Case) -> None:
         view = certgcl.Graph.from_edges(case.x, torch.cat([edges, edges.flip(0)], dim=1))
         value = weights(case).embed(view)[node] @ case.directions[node]
         assert abs(float(value - found.upper[node])) <= float(tolerance(case)[node])
+
+
+# -- networks --------------------------------------------------------------------------------------
+
+def search_network(case: NetworkCase, branch_limit: int | None = None) -> Brackets:
+    graph = library_graph(case)
+    problem = DropProblem(graph, certgcl.EdgeDropBudget(case.local, case.total).on(graph), torch.arange(case.nodes))
+    return BranchAndBound(branch_limit=branch_limit).brackets(library_network(case), problem,
+                                                              torch.from_numpy(case.directions))
+
+
+def audit_network(case: NetworkCase) -> None:
+    """Brackets hold the minimum and close on it, and a witness replays to its value."""
+    (minimum, clean), slack = truth(case), network_tolerance(case)
+    degree = certify_network(case, "degree").lower
+    for name, limit in (("optimized", 8), ("exact", None)):
+        found = search_network(case, limit)
+        assert not len(enter(LEDGER, (f"{name}, networks",), case, found.lower, minimum, clean))
+        assert (found.upper >= minimum - slack).all()
+        assert (found.lower >= degree - slack).all()
+    assert found.exact.all()
+    assert ((found.upper - minimum).abs() <= slack).all()
+    assert (minimum - found.lower <= 1e-9 * clean.abs().maximum(minimum.abs()) + slack).all()
+    budget = np.array(case.node_budgets())
+    for node, witness in enumerate(found.witnesses):
+        matrix, (one, other) = nx.to_numpy_array(case.graph, nodelist=range(case.nodes)), witness.numpy()
+        matrix[one, other] = matrix[other, one] = 0
+        assert (np.bincount(witness.flatten().numpy(), minlength=case.nodes) <= budget).all()
+        assert witness.shape[1] <= case.graph_budget()
+        value = (embeddings(case, matrix[None])[0, node] * case.directions[node]).sum()
+        assert abs(value - float(found.upper[node])) <= float(slack[node])
+
+
+@FEWER
+@given(network_cases(max_depth=3), st.sampled_from([1, 8, 64]))
+def test_brackets_of_networks_close_on_the_minimum(case: NetworkCase, few: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("certgcl.bounds.exact.networks.tree.FEW_SETS", few)  # so that small cases are cut as well
+        audit_network(case)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=max(1, settings().max_examples // 20))
+@given(data=st.data())
+def test_the_same_for_every_kind(kind: str, data: st.DataObject) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("certgcl.bounds.exact.networks.tree.FEW_SETS", 1)
+        audit_network(data.draw(network_cases(kinds=(kind,), max_depth=2)))

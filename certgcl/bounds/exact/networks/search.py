@@ -24,11 +24,17 @@ class NetworkSearch(AnchorSearch):
     def branches(self) -> Branches:
         return Branches(self.space, self.bound)
 
+    @cached_property
+    def guides(self) -> dict[int, Tensor]:
+        """Drops with a low value that a search has found, by the places of the anchors."""
+        return {}
+
     def _grown(self, places: list[int], lower: Tensor, dropped: dict[int, Tensor], limit: float) -> Iterator[Grown]:
         for fields in self._groups(places):
-            self._search_drops(fields, dropped)
-            trees = {place: EdgeTree(self.branches, rows, self._direction(place), float(lower[place]), dropped[place],
-                                     self.tolerance) for place, rows in fields.items()}
+            self._search_drops(fields)
+            trees = {place: EdgeTree(
+                self.branches, rows, self._direction(place), self.guides[place], float(lower[place]),
+                dropped.get(place, self.guides[place]), self.tolerance) for place, rows in fields.items()}
             self._grow([*trees.values()], limit)
             for place, tree in trees.items():
                 yield Grown(place, tree.lower, tree.upper, tree.done, tree.witness,
@@ -56,13 +62,13 @@ class NetworkSearch(AnchorSearch):
         if group:
             yield group
 
-    def _search_drops(self, fields: dict[int, FieldRows], dropped: dict[int, Tensor]) -> None:
-        """Drops to begin with, where none are known."""
-        new = [place for place in fields if place not in dropped]
+    def _search_drops(self, fields: dict[int, FieldRows]) -> None:
+        """Find the guides of anchors that have none."""
+        new = [place for place in fields if place not in self.guides]
         if new:
             directions = torch.stack([self._direction(place) for place in new])
             found = Search(restarts=0)(self.space, [fields[place].field for place in new], directions)
-            dropped.update(zip(new, found, strict=True))
+            self.guides.update(zip(new, found, strict=True))
 
     def _grow(self, trees: list[EdgeTree], limit: float) -> None:
         """Step by step, until each is done or has bounded about so many branches, or the time is over."""

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from certgcl.attacks.batch import FieldBatch
-from certgcl.attacks.single_changes import ChangedValues
 from certgcl.bounds.exact.cells import DROPPED, FREE, KEPT
 from certgcl.bounds.exact.networks.branches import UNION_SLOTS, Branch, Branches
 from certgcl.bounds.exact.networks.rows import FieldRows
@@ -30,9 +29,12 @@ class EdgeTree:
     """The search for one anchor: open branches, the least first, and the best drops known.
 
     In a branch some edges are dropped and some are kept. It is cut in two at the free edge that matters most by itself;
-    one with few sets of drops left is enumerated. A branch is never bounded below the one it comes from.
+    one with few sets of drops left is enumerated. A branch is never bounded below the one it comes from, and neither
+    the order of branches nor how they are cut depends on what is known to begin with: then a larger limit only goes on
+    from where a smaller one ends.
 
     Args:
+        guide: drops that are low, near which edges are judged.
         lower: a bound to begin with.
         dropped: admissible drops to begin with, by their positions in the field.
         tolerance: branches within this share of the larger of clean value and upper bound are closed.
@@ -42,16 +44,15 @@ class EdgeTree:
         bounded: the number of branches bounded or enumerated.
     """
 
-    def __init__(self, branches: Branches, rows: FieldRows, direction: Tensor, lower: float, dropped: Tensor,
-                 tolerance: float) -> None:
-        self.branches, self.rows, self.direction = branches, rows, direction
+    def __init__(self, branches: Branches, rows: FieldRows, direction: Tensor, guide: Tensor, lower: float,
+                 dropped: Tensor, tolerance: float) -> None:
+        self.branches, self.rows, self.direction, self.guide = branches, rows, direction, guide
         self.root, self.tolerance = lower, tolerance
         self.upper, self.witness = math.inf, dropped[:0]
         self._try(rows.dropping(dropped[:0]))
         self.clean = self.upper
         self._try(rows.dropping(dropped))
         self.number = count()
-        # The order of branches must not depend on the bound to begin with: then a larger limit goes on from a smaller.
         self.open = [_Open(-math.inf, next(self.number), rows.settled(rows.undecided).state[0])]
         self.closed, self.bounded = math.inf, 0
         self.parents: list[float] = []
@@ -89,8 +90,8 @@ class EdgeTree:
             self._enumerate(ends)
         halved = [branch for branch in taken if branch not in ends]
         self.parents = [branch.lower for branch in halved for _ in range(2)]
-        states = [self._halves(branch.state) for branch in halved]
-        return Branch(self.rows, torch.cat([self.rows.undecided[:0], *states]), self.direction)
+        states = self._halves(torch.stack([branch.state for branch in halved])) if halved else self.rows.undecided[:0]
+        return Branch(self.rows, states, self.direction)
 
     def take(self, branch: Branch, bounds: Tensor) -> None:
         """Go on with the branches that were cut, by their bounds; those that are no number say nothing."""
@@ -103,25 +104,28 @@ class EdgeTree:
                 self.closed = min(self.closed, lower)
 
     def _halves(self, state: Tensor) -> Tensor:
-        """The branch with the first free edge dropped, and with it kept; then all that are like it are kept as well, as
-        one of them may stand for any."""
-        edge = next(edge for edge in self.order if state[edge] == FREE)
-        two = state.repeat(2, 1)
-        two[0, edge], two[1, edge] = DROPPED, KEPT
-        if self.rows.alike[edge] >= 0:
-            two[1, (self.rows.alike == self.rows.alike[edge]) & (state == FREE)] = KEPT
-        return self.rows.settled(two).state
+        """Branches ``(B, E)``, each with one free edge dropped, and with it kept, ``(2 B, E)``. If it is kept, then so
+        are all that are like it, as one of them may stand for any."""
+        branch, alike, free = torch.arange(len(state)), self.rows.alike, state == FREE
+        edge = torch.where(free, self._effects(state), -1.0).argmax(dim=1)
+        dropped, kept = state.clone(), state.clone()
+        dropped[branch, edge], kept[branch, edge] = DROPPED, KEPT
+        kept[free & (alike >= 0) & (alike == alike[edge][:, None])] = KEPT
+        return self.rows.settled(torch.stack([dropped, kept], dim=1).flatten(0, 1)).state
+
+    def _effects(self, state: Tensor) -> Tensor:
+        """About how much every edge matters by itself in each of some branches, with those of the guide dropped as far
+        as they are free; ``(B, E)``."""
+        batch, edges = self.batch, self.rows.edges
+        dropped = torch.zeros(batch.ends.shape[:2], dtype=torch.bool)
+        dropped[: len(state), self.guide] = True
+        dropped[: len(state), :edges] = (state == DROPPED) | (dropped[: len(state), :edges] & (state == FREE))
+        return batch.gains(dropped)[: len(state), :edges].abs().nan_to_num()
 
     @cached_property
-    def order(self) -> list[int]:
-        """Edges in the order in which they are decided."""
-        if not self.rows.edges:
-            return []
-        batch = FieldBatch.of(self.branches.space, [self.rows.field], self.direction[None])
-        nothing = torch.zeros(batch.ends.shape[:2], dtype=torch.bool)
-        each = torch.arange(self.rows.edges)[None, :, None]
-        effect = (ChangedValues(batch, nothing)(each)[0] - self.clean).abs()
-        return effect.argsort(descending=True, stable=True).tolist()
+    def batch(self) -> FieldBatch:
+        copies = self.breadth(self.rows)
+        return FieldBatch.of(self.branches.space, [self.rows.field] * copies, self.direction.expand(copies, -1))
 
     # -- drops that are tried --------------------------------------------------------------------------
 
