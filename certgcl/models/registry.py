@@ -75,7 +75,7 @@ def register_activation(name: str, function: Function, derivative: Function, *, 
 
         import math, torch
 
-        certgcl.register_activation("log cosh", lambda p: torch.logaddexp(p, -p) - math.log(2), torch.tanh,
+        certgcl.register_activation("log of cosh", lambda p: torch.logaddexp(p, -p) - math.log(2), torch.tanh,
                                     convex_first=True, gain=1.0)
     """
     if not isinstance(name, str) or not name or name in ACTIVATIONS:
