@@ -1,0 +1,143 @@
+"""Wrong bounds of networks, one for each idea of the propagation: the enumeration must catch every one of them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from certgcl.bounds.counts import Scale
+from certgcl.bounds.propagation import balls, box, chain, leaves, neighbours, network_bound
+from certgcl.bounds.propagation.balls import Ball
+from certgcl.bounds.propagation.functionals import Functionals
+from certgcl.bounds.propagation.ranges import NetworkRanges
+from certgcl.bounds.propagation.term_sets import TermSets
+from certgcl.bounds.propagation.visits import Visits
+from certgcl.errors import BoundError
+from verification.network_audit import certify_network, truth
+from verification.network_tightness import ROWS, Row, random_case
+
+pytestmark = pytest.mark.thorough
+
+CASES = 60
+MIXED = Row("mixed", 3)
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+
+def caught(method: str, row: Row) -> bool:
+    """Whether generated cases show the (by now wrong) method above the enumerated minimum."""
+    random = np.random.default_rng(1)
+    for number in range(CASES):
+        case = random_case(row, random, number)
+        minimum, _ = truth(case)
+        try:
+            lower = certify_network(case, method).lower
+        except BoundError:  # the library's own last check
+            return True
+        if bool((lower > minimum + 1e-7).any()):
+            return True
+    return False
+
+
+def spread_of_the_own_scale_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(NetworkRanges, "largest_product", lambda self, layer, cells, omega: torch.zeros(()))
+
+
+def scales_have_no_range(patch: pytest.MonkeyPatch) -> None:
+    whole = balls.extent
+    for module in (balls, box):
+        patch.setattr(module, "extent", lambda *given: Scale(whole(*given).low, None))
+
+
+def a_neighbour_can_lose_one_edge_less(patch: pytest.MonkeyPatch) -> None:
+    around = Ball.around.__func__  # type: ignore[attr-defined]
+
+    def wrong(cls: Any, *given: Any) -> Ball:
+        ball = around(cls, *given)
+        return replace(ball, reach=(ball.reach - 1).clamp(min=0))
+
+    patch.setattr(Ball, "around", classmethod(wrong))
+
+
+def the_row_lemma_drops_one_edge_less(patch: pytest.MonkeyPatch) -> None:
+    minima = TermSets.minima
+
+    def wrong(self: TermSets, terms: Tensor, *, following: bool = False) -> Tensor:
+        less = replace(self, first=(self.first - 1).clamp(min=0), last=(self.last - 1).clamp(min=0))
+        return minima(less, terms, following=following)
+
+    patch.setattr(TermSets, "minima", wrong)
+
+
+def the_parent_may_always_be_replaced_in_the_row(patch: pytest.MonkeyPatch) -> None:
+    minima = Visits.minima
+
+    def wrong(self: Visits, rules: int, without: Tensor, following: Tensor, *others: Tensor) -> Tensor:
+        constant, interval, values, terms, pairs = others
+        return minima(self, rules, without + terms.abs().max(), following, constant, interval, values, terms, pairs)
+
+    patch.setattr(Visits, "minima", wrong)
+
+
+def ranges_of_hidden_layers_are_half_as_wide(patch: pytest.MonkeyPatch) -> None:
+    given = NetworkRanges.set
+
+    def wrong(self: NetworkRanges, layer: int, lower: Tensor, upper: Tensor) -> None:
+        middle, radius = (lower + upper) / 2, (upper - lower) / 4
+        given(self, layer, middle - radius, middle + radius)
+
+    patch.setattr(NetworkRanges, "set", wrong)
+
+
+def constants_of_lines_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    through = Functionals.through
+
+    def wrong(self: Functionals, *given: Any) -> tuple[Functionals, Tensor]:
+        functionals, constant = through(self, *given)
+        return functionals, torch.zeros_like(constant)
+
+    patch.setattr(Functionals, "through", wrong)
+
+
+def all_aggregations_have_the_scales_of_the_main_one(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(leaves, "_ratio", lambda sets, of, to, dtype: Scale(torch.ones(len(sets.slot), dtype=dtype), None))
+
+
+def the_anchor_forgets_its_neighbours_features(patch: pytest.MonkeyPatch) -> None:
+    descend = chain.descend
+
+    def wrong(*given: Any) -> chain.Descent:
+        constant, mixes = descend(*given)
+        return chain.Descent(constant, mixes[:1])
+
+    for module in (neighbours, network_bound):
+        patch.setattr(module, "descend", wrong)
+
+
+MUTANTS: list[tuple[Mutation, str, Row]] = [
+    (spread_of_the_own_scale_is_forgotten, "degree-fast", ROWS["SGC"]),
+    (scales_have_no_range, "crown", ROWS["GCN, 3 layers"]),
+    (a_neighbour_can_lose_one_edge_less, "degree", ROWS["GCN, loop weight 2"]),
+    (the_row_lemma_drops_one_edge_less, "degree", ROWS["SAGE mean"]),
+    (the_row_lemma_drops_one_edge_less, "degree", ROWS["GIN"]),
+    (the_parent_may_always_be_replaced_in_the_row, "degree", ROWS["SAGE sum"]),
+    (ranges_of_hidden_layers_are_half_as_wide, "degree", ROWS["GCN, 3 layers"]),
+    (constants_of_lines_are_forgotten, "degree", ROWS["SAGE mean"]),
+    (all_aggregations_have_the_scales_of_the_main_one, "degree", MIXED),
+    (the_anchor_forgets_its_neighbours_features, "degree", ROWS["SAGE mean"]),
+]
+
+
+@pytest.mark.parametrize(("mutation", "method", "row"), MUTANTS,
+                         ids=[f"{mutant[0].__name__}, {mutant[2].kind}" for mutant in MUTANTS])
+def test_a_wrong_bound_is_caught(mutation: Mutation, method: str, row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation(monkeypatch)
+    assert caught(method, row)
+
+
+@pytest.mark.parametrize("row", [*{mutant[2].kind: mutant[2] for mutant in MUTANTS}.values()], ids=lambda row: row.kind)
+def test_without_a_mutation_nothing_is_caught(row: Row) -> None:
+    assert not caught("degree", row)
