@@ -10,7 +10,7 @@ import json
 import re
 from pathlib import Path
 
-from benchmarks import training_tables
+from benchmarks import bound_against_attack, training_tables
 from benchmarks.report import report
 
 RESULTS = Path(__file__).parent / "results"
@@ -32,7 +32,9 @@ def _measured(name: str) -> str:
     if one.exists():
         return report(json.loads(one.read_text()))
     if runs.exists():
-        return "\n\n".join(training_tables.tables([json.loads(line) for line in runs.read_text().splitlines()]))
+        rows = [json.loads(line) for line in runs.read_text().splitlines()]
+        return bound_against_attack.table(rows) if name == "bound_against_attack" else "\n\n".join(
+            training_tables.tables(rows))
     return "Not measured yet."
 
 
