@@ -176,7 +176,7 @@ def test_edges_that_lead_out_of_sight_are_decided_by_their_number(kind: str, no_
 def test_without_drops_to_begin_with_branches_find_the_minimum(kind: str, depth: int, no_enumeration: None,
                                                                monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("certgcl.bounds.exact.networks.search.Search.__call__",
-                        lambda _, space, fields, directions: [space.drops.local[:0] for _ in fields])
+                        lambda _, space, fields, *__: [space.drops.local[:0] for _ in fields])
     network, budget = KINDS[kind](depth), EdgeDropBudget(2)
     check_exact(brackets(network, GRAPH, budget), network, GRAPH, budget)
 
@@ -222,14 +222,17 @@ def test_without_time_the_bracket_is_the_bound_and_the_clean_value() -> None:
     assert not found.branches.any()
 
 
-@pytest.mark.parametrize("limit", ["certgcl.bounds.exact.networks.search.LARGEST_FIELD",
-                                   "certgcl.attacks.field.LARGEST_FIELD"])
-def test_an_anchor_that_sees_too_much_is_passed_over(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", ["bounds.exact.networks.search", "attacks.field"])
+def test_an_anchor_that_sees_too_much_keeps_its_bound(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network, budget = KINDS["SAGE"](2), EdgeDropBudget(2)
-    monkeypatch.setattr(limit, 0)
+    exact = brackets(network, GRAPH, budget)
+    monkeypatch.setattr(f"certgcl.{limit}.LARGEST_FIELD", 0)
     found = brackets(network, GRAPH, budget)
-    torch.testing.assert_close(found.upper, values(network, GRAPH))
-    assert found.exact.tolist() == [False] * 5 + [True]  # the last one is alone
+    degree = Degree()(network, drop_problem(GRAPH, budget), directions_of(network, GRAPH)[:, None])[:, 0]
+    torch.testing.assert_close(found.lower, degree)
+    # No branch is bounded; drops are searched for as long as the field is not too large for that as well.
+    torch.testing.assert_close(found.upper, exact.upper if "networks" in limit else values(network, GRAPH))
+    assert not found.branches.any()
 
 
 # -- many anchors ----------------------------------------------------------------------------------

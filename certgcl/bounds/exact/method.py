@@ -2,7 +2,8 @@
 
 The least bound of all open branches is a lower bound of the minimum, the least value seen is an upper bound with its
 witness, and best-first search brings them together: it can be stopped at any time, and when they meet the value is
-exact. See :mod:`certgcl.bounds.exact.case` for how a branch is bounded.
+exact. See :mod:`certgcl.bounds.exact.case` for how a branch of a two-layer GCN is bounded, and
+:mod:`certgcl.bounds.exact.networks` for all other networks.
 """
 
 import math
@@ -31,12 +32,13 @@ class BranchAndBound:
     """Best-first branch and bound: with no limit, the minimum itself; with one, the best bracket found until then.
 
     Never below the bound it starts from, for a branch is never bounded below the one it comes from. Without a time
-    limit the result does not depend on the number of workers.
+    limit the result does not depend on the number of workers (for other networks than two-layer GCNs, up to rounding).
 
     Args:
-        bound: to begin with.
+        bound: to begin with; of networks other than two-layer GCNs, for every branch.
         time_limit: in seconds, for all anchors of a call together.
-        branch_limit: about how many branches of each anchor are bounded.
+        branch_limit: about how many branches of each anchor are bounded: cells of a two-layer GCN, for which see
+            ``docs/theory.md``; of other networks, lists of edges that are dropped and kept.
         tolerance: brackets narrower than this share of the larger of clean value and upper bound are closed.
         workers: processes that share the anchors, each with one thread; by default as many as torch has threads, if
             there are more than a hundred anchors for each.

@@ -14,7 +14,7 @@ from certgcl.bounds.exact.networks.rows import FieldRows
 from certgcl.bounds.exact.networks.tree import EdgeTree
 
 TOGETHER = 64  # anchors, at most
-LARGEST_FIELD = 1 << 17  # slots; beyond, the anchor is not searched
+LARGEST_FIELD = 1 << 17  # slots; beyond, no branch of the anchor is bounded
 
 
 class NetworkSearch(AnchorSearch):
@@ -51,7 +51,7 @@ class NetworkSearch(AnchorSearch):
             if time.time() >= self.end:
                 return
             rows = FieldRows.around(self.space, int(self.anchors[place]))
-            if rows is None or len(rows.row) > LARGEST_FIELD:
+            if rows is None or (too_large(rows) and place in self.guides):  # it has its turn once
                 continue
             step = EdgeTree.step_size(rows)
             if group and (len(group) == TOGETHER or size + step > UNION_SLOTS):
@@ -67,13 +67,14 @@ class NetworkSearch(AnchorSearch):
         new = [place for place in fields if place not in self.guides]
         if new:
             directions = torch.stack([self._direction(place) for place in new])
-            found = Search(restarts=0)(self.space, [fields[place].field for place in new], directions)
+            end = time.monotonic() + self.end - time.time()
+            found = Search(restarts=0)(self.space, [fields[place].field for place in new], directions, end)
             self.guides.update(zip(new, found, strict=True))
 
     def _grow(self, trees: list[EdgeTree], limit: float) -> None:
         """Step by step, until each is done or has bounded about so many branches, or the time is over."""
         while time.time() < self.end:
-            growing = [tree for tree in trees if not tree.done and tree.bounded < limit]
+            growing = [tree for tree in trees if not tree.done and tree.bounded < limit and not too_large(tree.rows)]
             if not growing:
                 return
             cut = [(tree, tree.cut()) for tree in growing]
@@ -82,3 +83,8 @@ class NetworkSearch(AnchorSearch):
                 for (tree, branch), bounds in zip(cut, self.branches.bounds([branch for _, branch in cut]),
                                                   strict=True):
                     tree.take(branch, bounds)
+
+
+def too_large(rows: FieldRows) -> bool:
+    """Whether an anchor keeps the bound to begin with, and has an upper value by the search for drops alone."""
+    return len(rows.row) > LARGEST_FIELD
