@@ -10,6 +10,7 @@ from torch import Tensor
 from certgcl import Graph
 from certgcl.bounds import DropProblem
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
+from certgcl.bounds.two_layers import GCNWeights
 from certgcl.budget import EdgeDropBudget
 from verification.audit import LEDGER, certify, size, tolerance, violations, weights
 from verification.case import Case
@@ -37,7 +38,8 @@ def test_the_interval_bound_is_lirpas_ibp_layer_by_layer(case: Case) -> None:
     graph = Graph.from_networkx(case.graph, case.x)
     drops = EdgeDropBudget(case.local, case.total).on(graph)
     problem = DropProblem(graph, drops, torch.arange(case.nodes))
-    hood, encoder = problem.neighbourhood(torch.float64), weights(case)
+    hood, encoder = problem.neighbourhood(torch.float64), GCNWeights.of(weights(case))
+    assert encoder is not None
     layer1 = layer1_on_box(encoder, problem.projected(encoder), hood)
     lower2, upper2 = layer2_on_box(encoder, layer1.projected, hood)
     for ours, their in ((layer1.lower, theirs.l1), (layer1.upper, theirs.u1), (lower2, theirs.l2),
