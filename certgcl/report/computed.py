@@ -1,16 +1,13 @@
 """What a report computes beyond its files: the budget curve, certified accuracy, and drops that hurt fragile nodes."""
 
-import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from certgcl.accuracy import certified_accuracy
-from certgcl.attacks.any_model import search_drops
-from certgcl.bounds import METHODS, SEARCHES
+from certgcl.bounds import METHODS
 from certgcl.certificate import Certificate
 from certgcl.compactness import linear_bounds
 from certgcl.directions import compactness_directions
@@ -104,12 +101,8 @@ def searched(subject: Subject, nodes: Tensor) -> Certificate | None:
         return certificate.at(torch.tensor([places[node] for node in nodes.tolist()]))
     if subject.encoder is None or subject.graph is None:
         return None
-    encoder, graph, directions = subject.encoder, subject.graph, _spread(worst, subject.graph.num_nodes)
-    if SEARCHES["optimized"].supports(encoder) is None:
-        return linear_bounds(encoder, graph, subject.budget, directions, method="optimized", nodes=nodes)
-    bounds = linear_bounds(encoder, graph, subject.budget, directions, method=bound_method(certificate), nodes=nodes)
-    found = search_drops(encoder, graph, subject.budget, nodes, directions=directions, seconds=math.inf, seed=SEED)
-    return replace(bounds, upper=found.values.to(bounds.lower), witnesses=found.witnesses)
+    directions = _spread(worst, subject.graph.num_nodes)
+    return linear_bounds(subject.encoder, subject.graph, subject.budget, directions, method="optimized", nodes=nodes)
 
 
 def bound_method(certificate: Certificate | None) -> str:
