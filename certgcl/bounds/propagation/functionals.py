@@ -1,12 +1,27 @@
 """Functionals in the form that costs least: shared by many nodes as long as they can be."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from certgcl.models.activations import Lines
 from certgcl.models.network import Term
+
+
+class LineTable(NamedTuple):
+    """Lines around an activation in some cells, by each rule: middle and radius of their slopes, and of their
+    intercepts, ``(cells, R, d)``."""
+
+    slopes: tuple[Tensor, Tensor]
+    intercepts: tuple[Tensor, Tensor]
+
+    @classmethod
+    def of(cls, lines: list[Lines]) -> "LineTable":
+        lower_slope, lower, upper_slope, upper = (torch.stack(part, dim=1) for part in zip(*lines, strict=True))
+        return cls(((lower_slope + upper_slope) / 2, (upper_slope - lower_slope) / 2),
+                   ((lower + upper) / 2, (upper - lower) / 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,17 +82,15 @@ class Functionals:
         whole = replace(self, factor=None).explicit()
         return Functionals(term.back(whole), None, self.factor)  # lines have bent one of a pair more than the other
 
-    def through(self, lines: list[Lines], line: Tensor) -> "tuple[Functionals, Tensor]":
+    def through(self, lines: LineTable, line: Tensor) -> "tuple[Functionals, Tensor]":
         """``ω · σ(p) >= λ · p + c`` by the lines of each rule: λ, and c ``(E, R, M)``.
 
         Args:
             line: which of the lines every entry has, ``(E,)``.
         """
-        lower_slope, lower, upper_slope, upper = (torch.stack(part, dim=1) for part in zip(*lines, strict=True))
-        slopes = (lower_slope + upper_slope) / 2, (upper_slope - lower_slope) / 2
-        intercepts = (lower + upper) / 2, (upper - lower) / 2
+        slopes, intercepts = lines
         if self.vector.shape[0] == 1 and self.vector.shape[1] == 1 and self.slopes is None:
-            constant = self._products(self.vector[0, 0], *intercepts)[line]
+            constant = self._products(self.vector[0, 0], intercepts[0][line], intercepts[1][line])
             return replace(self, slopes=(slopes[0][line], slopes[1][line])), self._factored(constant)
         vector = self.explicit()
         size = vector.abs()

@@ -19,7 +19,7 @@ from certgcl.bounds.propagation.visits import Visited, Visits
 from certgcl.bounds.recompute import recomputed
 from certgcl.models.aggregations import Aggregation, Sum
 
-MAX_VALUES = 1 << 22  # of functionals held at a time, entries × rules × M × d
+MAX_VALUES = 1 << 23  # of functionals held at a time, entries × rules × M × d
 MAX_TERMS = 1 << 23  # at the slots of the neighbours
 
 

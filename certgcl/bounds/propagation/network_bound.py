@@ -16,8 +16,8 @@ from certgcl.bounds.propagation.ranges import NetworkRanges
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.bounds.recompute import recomputed
 
-CHANNELS = 32  # treated at a time, with their negatives
-MAX_VALUES = 1 << 22  # of functionals held at a time, E × R × M × d
+CHANNELS = 64  # treated at a time, with their negatives
+MAX_VALUES = 1 << 23  # of functionals held at a time, E × R × M × d
 
 
 class NetworkBound:

@@ -9,12 +9,14 @@ from torch import Tensor
 from certgcl.bounds.plan import LineSharing
 from certgcl.bounds.propagation.balls import Ball, balls_around
 from certgcl.bounds.propagation.chain import Cells
-from certgcl.bounds.propagation.functionals import Functionals
+from certgcl.bounds.propagation.functionals import Functionals, LineTable
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.budget import AdmissibleDrops
 from certgcl.graph import Graph
-from certgcl.models.activations import SlopeRule
+from certgcl.models.activations import Activation, SlopeRule
 from certgcl.models.network import GraphNetwork, Term, features_times
+
+MAX_LINES = 1 << 23  # lines of all cells of a layer up to which they are kept; each takes four numbers
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class NetworkRanges:
         self._outputs: dict[int, tuple[Tensor, Tensor]] = {}
         self._by_node: dict[int, tuple[Tensor, Tensor]] = {}
         self._projected: dict[int, Tensor] = {}
+        self._lines: dict[tuple[int, tuple[SlopeRule, ...]], LineTable] = {}
 
     # -- what is known ----------------------------------------------------------------------------
 
@@ -106,10 +109,14 @@ class NetworkRanges:
         activation = self.network.layers[layer - 1].activation
         if activation is None or activation.linear:
             return omega, omega.vector.new_zeros(())
-        # Many entries may be in the same cell: its lines are computed once.
-        place, entry = torch.unique(cells.states_in(self.ball_of(layer)), return_inverse=True)
-        lower, upper = (end[place] for end in self.bounds[layer])
-        return omega.through([activation.lines(lower, upper, rule) for rule in rules], entry)
+        place, (lower, upper) = cells.states_in(self.ball_of(layer)), self.bounds[layer]
+        if torch.is_grad_enabled() or lower.numel() * len(rules) > MAX_LINES:
+            # Many entries may be in the same cell: its lines are computed once.
+            some, entry = torch.unique(place, return_inverse=True)
+            return omega.through(_lines(activation, lower[some], upper[some], rules), entry)
+        if (layer, tuple(rules)) not in self._lines:
+            self._lines[layer, tuple(rules)] = _lines(activation, lower, upper, rules)
+        return omega.through(self._lines[layer, tuple(rules)], place)
 
     def interval_below(self, layer: int, cells: Cells, omega: Functionals) -> Tensor:
         """The least ``ω · h`` by ranges, ``(E, R or 1, M)``."""
@@ -178,6 +185,10 @@ class NetworkRanges:
         blocked = scaled.index_fill(0, last, torch.inf)
         return torch.where(beyond[:, None], least_by_row(cells.row, blocked, len(source.nodes))[rows],
                            everywhere[rows])
+
+
+def _lines(activation: Activation, lower: Tensor, upper: Tensor, rules: Sequence[SlopeRule]) -> LineTable:
+    return LineTable.of([activation.lines(lower, upper, rule) for rule in rules])
 
 
 def least_by_row(row: Tensor, values: Tensor, rows: int) -> Tensor:
