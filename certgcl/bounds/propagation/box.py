@@ -48,7 +48,7 @@ class BoxBound(NetworkBound):
     def _shared_neighbours(self, number: int, units: Functionals) -> None:
         return None
 
-    def _minimum(self, cells: Cells, descent: Descent, shared: object) -> Tensor:
+    def _minimum(self, cells: Cells, descent: Descent, shared: object, deep: bool = True) -> Tensor:
         count, functionals = len(self.rules), descent.constant.shape[2]
         total = descent.constant.expand(len(cells.place), count, functionals).flatten(1)
         sets = TermSets.of_cells(cells.ball, total.new_empty(0), cells.place)

@@ -17,6 +17,7 @@ from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.bounds.recompute import recomputed
 
 CHANNELS = 64  # treated at a time, with their negatives
+MOST_PRODUCTS = 1 << 24  # at a node, for the channels of a layer whose functionals are not shared
 MAX_VALUES = 1 << 23  # of functionals held at a time, E × R × M × d
 
 
@@ -62,14 +63,19 @@ class NetworkBound:
         ``(cells, M)``."""
         ball, each = self.ranges.ball_of(number), units.number * self.ranges.network.width_of(number)
         shared = self._shared_neighbours(number, units)
-        chunks = torch.arange(len(ball.cells.row), device=ball.nodes.device).split(
-            max(1, MAX_VALUES // (each * len(self.rules))))
+        at_once = max(1, MAX_VALUES // (each * len(self.rules)))
+        affordable = self._affordable(ball, number)[ball.cells.row]
 
-        def work(chunk: Tensor) -> Tensor:
+        def work(chunk: Tensor, deep: bool) -> Tensor:
             cells = Cells(ball, chunk)
-            return self._minimum(cells, descend(self.ranges, cells, self.rules, {}, (number, units)), shared)
+            return self._minimum(cells, descend(self.ranges, cells, self.rules, {}, (number, units)), shared, deep)
 
-        return torch.cat([recomputed(partial(work, chunk), len(chunks)) for chunk in chunks])
+        places, parts = [], []
+        for deep in affordable.unique().tolist():
+            for chunk in (affordable == deep).nonzero()[:, 0].split(at_once):
+                places.append(chunk)
+                parts.append(recomputed(partial(work, chunk, deep), len(ball.cells.row) * each))
+        return torch.cat(parts)[torch.argsort(torch.cat(places))]
 
     def _shared_neighbours(self, number: int, units: Functionals) -> SharedFunctionals | None:
         """The neighbours' side of functionals that all nodes share: computed once."""
@@ -80,6 +86,15 @@ class NetworkBound:
                 radius = self.ranges.radius[number] + 1
                 return SharedFunctionals(self.ranges, self.ranges.balls[radius], Mix(term, units.back(term)))
         return None
+
+    def _affordable(self, ball: Ball, number: int) -> Tensor:
+        """Which nodes can ask their neighbours for lines for each channel of a layer, where functionals are not shared:
+        that takes products for every neighbour, each of its cells, and each neighbour of it."""
+        wider = self.ranges.balls[min(self._radius(ball) + 1, len(self.ranges.balls) - 1)]
+        each = (wider.cells.start.diff() * wider.degree)[wider.place[ball.neighbour]]
+        around = torch.zeros_like(ball.degree).index_add_(0, ball.row, each)
+        widths = [self.ranges.network.width_of(layer) for layer in range(1, number + 1)]
+        return around * (2 * widths[-1] * max(widths) * len(self.rules) ** 2) <= MOST_PRODUCTS
 
     # -- the output --------------------------------------------------------------------------------
 
@@ -121,9 +136,13 @@ class NetworkBound:
 
     # -- a functional at some cells ----------------------------------------------------------------
 
-    def _minimum(self, cells: Cells, descent: Descent, shared: SharedFunctionals | None) -> Tensor:
+    def _minimum(self, cells: Cells, descent: Descent, shared: SharedFunctionals | None, deep: bool = True) -> Tensor:
         """The least value of what a functional comes down to, ``(E, M)``: the best over the rules of the node's own
-        lines."""
+        lines.
+
+        Args:
+            deep: whether neighbours are asked for their lines where functionals are not shared, or for their ranges.
+        """
         constant, mixes = descent
         count, functionals = len(self.rules), constant.shape[2]
         constant = constant.expand(len(cells.place), count, functionals)
@@ -131,7 +150,7 @@ class NetworkBound:
             return constant.amax(dim=1)
         main, ball, scales = mixes[0], cells.ball, mixes[0].term.aggregation
         sets = TermSets.of_cells(ball, ball.by_count(scales.out, self.ranges.dtype), cells.place)
-        if main.term.source == 0:
+        if main.term.source == 0 or (shared is None and not deep):
             terms = leaves_of(self.ranges, sets, self._by_rule(mixes), scales).terms
         else:
             terms = self._neighbours(cells, sets, mixes, shared)
