@@ -4,8 +4,8 @@ import torch
 
 import certgcl
 from certgcl.bounds import Degree
-from certgcl.bounds.plan import FEW_EDGES
-from certgcl.budget import AdmissibleDrops
+from certgcl.bounds.two_layer.row_plan import FEW_EDGES
+from certgcl.changes.edge_drops import AdmissibleDrops
 
 
 def multiply_adds(graph: certgcl.Graph, drops: AdmissibleDrops, widths: tuple[int, int], method: Degree,

@@ -14,7 +14,7 @@ import torch
 import certgcl
 from benchmarks import measure, report
 from benchmarks.real_graphs import load
-from certgcl import presets
+from certgcl.learning import presets
 
 GRAPHS = ("Cora", "CiteSeer", "PubMed", "Photo", "BlogCatalog", "Flickr", "Computers")
 RATES = (0.1, 0.4)

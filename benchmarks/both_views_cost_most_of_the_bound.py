@@ -12,9 +12,9 @@ import torch
 
 import certgcl
 from benchmarks import report
-from certgcl import presets
-from certgcl.question import Views
-from certgcl.reproduce.variants import regularizer
+from certgcl.certify.certification import Views
+from certgcl.experiments.variants import regularizer
+from certgcl.learning import presets
 
 ENCODERS = ("plain", "certified")
 METHOD = "degree-fast"

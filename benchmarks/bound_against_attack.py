@@ -22,10 +22,10 @@ import torch
 import certgcl
 from benchmarks.real_graphs import load
 from benchmarks.report import markdown
-from certgcl import presets
 from certgcl.attacks import Search, SearchSpace
 from certgcl.attacks.batch import FieldBatch
-from certgcl.reading import read_network
+from certgcl.learning import presets
+from certgcl.models.reading import read_network
 
 RESULTS = Path(__file__).parent / "results" / "bound_against_attack.jsonl"
 GRAPHS = ("Cora", "CiteSeer", "PubMed", "Photo", "Computers", "BlogCatalog", "Flickr")

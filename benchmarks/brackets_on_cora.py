@@ -19,11 +19,11 @@ from torch import Tensor
 
 import certgcl
 from benchmarks import report
-from certgcl import presets
 from certgcl.bounds import BranchAndBound
-from certgcl.reproduce import figures
-from certgcl.reproduce.tables import write_csv
-from certgcl.reproduce.variants import regularizer
+from certgcl.experiments import figures
+from certgcl.experiments.tables import write_csv
+from certgcl.experiments.variants import regularizer
+from certgcl.learning import presets
 
 ENCODERS = ("plain", "certified")
 ANCHORS = 256  # of the certified regularizer in an epoch, as all of Cora's would take hours

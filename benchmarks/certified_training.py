@@ -23,9 +23,9 @@ import torch
 from torch_geometric.data import Data
 
 import certgcl
-from certgcl import presets
-from certgcl.methods import METHODS
-from certgcl.reproduce.variants import VARIANTS, regularizer
+from certgcl.experiments.variants import VARIANTS, regularizer
+from certgcl.learning import presets
+from certgcl.learning.methods import METHODS
 
 RESULTS = Path(__file__).parent / "results" / "certified_training.jsonl"
 RATES = tuple(rate / 10 for rate in range(1, 10))  # on graphs above ALL_UP_TO nodes every other one

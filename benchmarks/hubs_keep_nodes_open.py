@@ -13,7 +13,7 @@ import torch
 import certgcl
 from benchmarks import report
 from benchmarks.setting import DROP_RATE
-from certgcl import presets
+from certgcl.learning import presets
 
 BRANCHES = 256
 CLASSES = ((1, 5), (6, 10), (11, 30), (31, None))  # of degrees

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torch_geometric.data import Data
 
-from certgcl.datasets import load_dataset
+from certgcl.graphs.datasets import load_dataset
 
 
 def data_root() -> Path | None:

@@ -18,10 +18,10 @@ from benchmarks import report
 from benchmarks.real_graphs import load
 from benchmarks.setting import DROP_RATE, make_encoder
 from certgcl.bounds import DropProblem
-from certgcl.bounds.direction_error import CompactnessDirections
-from certgcl.bounds.rounding import Sizes
-from certgcl.evidence import Evidence
-from certgcl.question import Question
+from certgcl.bounds.rounding.direction_error import CompactnessDirections
+from certgcl.bounds.rounding.slack import Sizes
+from certgcl.certify.certification import Question
+from certgcl.certify.evidence import Evidence
 
 ASKED = (("Cora", "degree"), ("CiteSeer", "degree-fast"), ("PubMed", "degree-fast"))
 AT_MOST = 0.2

@@ -10,7 +10,7 @@ from torch_geometric.nn.models import GCN
 from torch_geometric.utils import dropout_edge
 
 import certgcl
-from certgcl import presets
+from certgcl.learning import presets
 
 WIDTHS = (256, 128)
 DROP_RATE = 0.4

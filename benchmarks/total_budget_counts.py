@@ -15,10 +15,10 @@ import torch
 
 import certgcl
 from benchmarks import report
-from certgcl import presets
-from certgcl.reproduce import figures
-from certgcl.reproduce.tables import write_csv
-from certgcl.reproduce.variants import regularizer
+from certgcl.experiments import figures
+from certgcl.experiments.tables import write_csv
+from certgcl.experiments.variants import regularizer
+from certgcl.learning import presets
 
 LOCAL = (1, 2, 3, 4, 6, 8, 12)
 TOTAL = (1, 2, 3, 5, 10, 20, 50)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from benchmarks.report import markdown
-from certgcl.evaluation import compare
-from certgcl.methods import METHODS
+from certgcl.learning.evaluation import compare
+from certgcl.learning.methods import METHODS
 
 Row = dict[str, Any]
 MEASURES = {"micro": "Micro-F1", "lower_over_norm": "certified / norm", "drop_rate": "certified drop rate"}

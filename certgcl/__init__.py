@@ -1,27 +1,28 @@
 """certgcl: certified node compactness for graph contrastive learning."""
 
-from certgcl import bounds, errors, presets
+from certgcl import bounds, errors
 from certgcl._version import __version__
-from certgcl.accuracy import CertifiedAccuracy, certified_accuracy, certified_accuracy_curve
 from certgcl.attacks.any_model import FoundDrops, search_drops
-from certgcl.budget import EdgeDropBudget
-from certgcl.certificate import Certificate
-from certgcl.compactness import linear_bounds, node_compactness
-from certgcl.datasets import load_dataset
-from certgcl.directions import compactness_directions
-from certgcl.encoder import GCNEncoder
-from certgcl.evaluation import Evaluation, compare, evaluate
-from certgcl.evidence import Evidence
-from certgcl.graph import Graph
-from certgcl.methods import COSTA, GCA, GRACE, ContrastiveMethod, ProGCL
+from certgcl.certify.accuracy import CertifiedAccuracy, certified_accuracy, certified_accuracy_curve
+from certgcl.certify.certificate import Certificate
+from certgcl.certify.compactness import linear_bounds, node_compactness
+from certgcl.certify.directions import compactness_directions
+from certgcl.certify.evidence import Evidence
+from certgcl.certify.sharding import certify_shards, merge_shards
+from certgcl.certify.verify import Verification
+from certgcl.changes.edge_drops import EdgeDropBudget
+from certgcl.graphs.datasets import load_dataset
+from certgcl.graphs.graph import Graph
+from certgcl.graphs.storage import load_graph, save_graph, seal_graph
+from certgcl.learning import presets
+from certgcl.learning.evaluation import Evaluation, compare, evaluate
+from certgcl.learning.methods import COSTA, GCA, GRACE, ContrastiveMethod, ProGCL
+from certgcl.learning.regularizer import CompactnessRegularizer
+from certgcl.learning.schedules import Ramp
 from certgcl.models import GraphNetwork
+from certgcl.models.gcn_encoder import GCNEncoder
+from certgcl.models.reading import read_network
 from certgcl.models.registry import register_activation
-from certgcl.reading import read_network
-from certgcl.regularizer import CompactnessRegularizer
-from certgcl.schedules import Ramp
-from certgcl.sharding import certify_shards, merge_shards
-from certgcl.storage import load_graph, save_graph, seal_graph
-from certgcl.verify import Verification
 
 __all__ = [
     "COSTA",

@@ -5,7 +5,7 @@ import certgcl
 data = certgcl.load_dataset("karate")
 for name, method in {"grace": certgcl.GRACE, "gca": certgcl.GCA, "progcl": certgcl.ProGCL,
                      "costa": certgcl.COSTA}.items():
-    preset = certgcl.presets.get(name, "karate")
+    preset = certgcl.learning.presets.get(name, "karate")
     for kind, regularizer in (("plain", None),
                               ("certified", certgcl.CompactnessRegularizer(**preset.regularizer_settings()))):
         trained = method(**(preset.settings() | {"epochs": 30}), regularizer=regularizer).fit(data)  # 100 in the preset

@@ -6,7 +6,7 @@ import certgcl
 
 data = certgcl.load_dataset("les-miserables")
 names = list(nx.les_miserables_graph())
-method = certgcl.GRACE(**certgcl.presets.get("grace", "les-miserables").settings()).fit(data)
+method = certgcl.GRACE(**certgcl.learning.presets.get("grace", "les-miserables").settings()).fit(data)
 budget = certgcl.EdgeDropBudget(local=2, total=2)
 
 bounds = certgcl.node_compactness(method, data, budget)

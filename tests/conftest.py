@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from certgcl.graph import Graph
+from certgcl.graphs.graph import Graph
 
 
 def _graph(sparse: bool) -> Graph:

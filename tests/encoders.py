@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
 from certgcl.errors import EncoderError
-from certgcl.graph import Graph
+from certgcl.graphs.graph import Graph
 from certgcl.models import GraphNetwork, TwoPieceLinear
-from certgcl.reading import read_network
-from certgcl.reading.checks import output_of, some_views
+from certgcl.models.reading import read_network
+from certgcl.models.reading.checks import output_of, some_views
 
 
 def identity(x: Tensor) -> Tensor:

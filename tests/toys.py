@@ -8,11 +8,11 @@ import networkx as nx
 import torch
 from torch import Tensor
 
-from certgcl.bounds.neighbourhood import Hop, Neighbourhood
-from certgcl.bounds.problem import DropProblem
-from certgcl.bounds.two_layers import GCNWeights
-from certgcl.budget import EdgeDropBudget
-from certgcl.graph import Graph
+from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.two_layer.neighbourhood import Hop, Neighbourhood
+from certgcl.bounds.two_layer.weights import GCNWeights
+from certgcl.changes.edge_drops import EdgeDropBudget
+from certgcl.graphs.graph import Graph
 from certgcl.models import GraphNetwork, gcn_network
 
 Edge = tuple[int, int]

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GCN, GIN, GraphSAGE, SGConv
 
-from certgcl.graph import Graph
+from certgcl.graphs.graph import Graph
 from certgcl.models import GraphNetwork
-from certgcl.reading import read_network
+from certgcl.models.reading import read_network
 
 
 def sage(features: int, hidden: int) -> nn.Module:

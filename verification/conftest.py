@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from verification.audit import LEDGER
+from verification.lirpa_required import pytest_configure  # noqa: F401 - the audit fails where it has to run and does not
 
 # Only the deep profile draws afresh each time: a push must not fail on somebody else's luck.
 SIZES = {"quick": 6, "ci": 100, "deep": 2500}

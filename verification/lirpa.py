@@ -351,7 +351,7 @@ def _optimiser(iterations: int) -> dict[str, object]:
 
     def no_slope_matters(lower: Tensor) -> Tensor:
         # With no relu in reach, or only inactive ones, the bound has no gradient and the next step would fail.
-        return torch.tensor(not lower.requires_grad)
+        return torch.full((len(lower), 1), not lower.requires_grad)  # one for each input, as 0.7 asks
 
     return {"iteration": iterations, "early_stop_patience": iterations, "stop_criterion_func": no_slope_matters}
 

@@ -1,27 +1,29 @@
-"""auto_LiRPA 0.3 on a torch and a numpy it was not written for.
+"""auto_LiRPA on a torch and a numpy it was not written for.
 
-Release 0.3 dates from torch 1.12. Five names it relies on have moved or changed since. :func:`load` puts them back and
-returns the module; import auto_LiRPA through it and nowhere else. Such names may move again, so a version that was not
-tried is refused.
+Release 0.3, the one of the package index, dates from torch 1.12: five names it relies on have moved or changed since.
+The 0.7 line, which its authors publish as a repository only, needs none of these repairs with the torch tried here.
+:func:`load` finds out which of the two is installed, puts back what it misses and returns the module; import
+auto_LiRPA through it and nowhere else. Names may move again, so a version that was not tried is refused.
 """
 
 import importlib
 import importlib.metadata
+import importlib.util
 import inspect
 import logging
 import sys
 import types
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
-TRIED_LIRPA = "0.3"
 TRIED_TORCH = "2.13"
 
 
 class UntriedVersionError(RuntimeError):
-    """A version the repairs were not tried with. No ImportError: that would skip tests in silence."""
+    """A version that the bridge was not tried with. No ImportError: that would skip tests in silence."""
 
 
 class NotInstalledError(ModuleNotFoundError):
@@ -33,37 +35,50 @@ def load() -> types.ModuleType:
 
     Raises:
         NotInstalledError: auto_LiRPA is not installed.
-        UntriedVersionError: auto_LiRPA or torch has a version the repairs were not tried with.
+        UntriedVersionError: auto_LiRPA or torch has a version that the bridge was not tried with, or the module that is
+            imported is of another version than the one that is installed.
     """
-    _check_versions()
-    _provide_arraysetops()
-    _provide_set_opset_version()
-    _provide_optimize_graph()
-    _provide_node_getitem()
+    found = _version()
+    before, after = TRIED_LIRPA[found]
+    for repair in before:
+        repair()
     # The import installs a root log handler and a warning filter; neither is ours to keep.
     handlers = logging.root.handlers[:]
     with warnings.catch_warnings(record=True):
         auto_lirpa = importlib.import_module("auto_LiRPA")
     logging.root.handlers[:] = handlers
-    _accept_remove_duplicate(auto_lirpa.BoundedModule)
+    if auto_lirpa.__version__ != found:
+        raise UntriedVersionError(
+            f"auto_LiRPA {found} is installed, but {auto_lirpa.__file__} says that it is {auto_lirpa.__version__}: the "
+            f"bridge does not know which repairs it needs. Keep one of the two on the path."
+        )
+    for repair_class in after:
+        repair_class(auto_lirpa.BoundedModule)
     return auto_lirpa
 
 
-def _check_versions() -> None:
+def _version() -> str:
+    """The version of auto_LiRPA that is installed, if the bridge was tried with it and with this torch."""
     try:
         found = importlib.metadata.version("auto_LiRPA")
     except importlib.metadata.PackageNotFoundError:
+        if (spec := importlib.util.find_spec("auto_LiRPA")) is not None:
+            raise UntriedVersionError(
+                f"{spec.origin}: auto_LiRPA can be imported but is not installed, so its version is not known. "
+                f"Install it: pip install --no-deps, and the folder that it was cloned to."
+            ) from None
         raise NotInstalledError("auto_LiRPA is not installed: pip install --no-deps auto_LiRPA==0.3") from None
-    if found != TRIED_LIRPA:
+    if found not in TRIED_LIRPA:
         raise UntriedVersionError(
-            f"auto_LiRPA {found}: the repairs were tried with {TRIED_LIRPA} only. "
-            f"Install auto_LiRPA=={TRIED_LIRPA} with --no-deps, or try them and extend TRIED_LIRPA."
+            f"auto_LiRPA {found}: the bridge was tried with {', '.join(TRIED_LIRPA)} only. "
+            f"Install auto_LiRPA==0.3 with --no-deps, or run the audit with {found} and extend TRIED_LIRPA."
         )
     if ".".join(torch.__version__.split(".")[:2]) != TRIED_TORCH:
         raise UntriedVersionError(
-            f"torch {torch.__version__}: the repairs were tried with torch {TRIED_TORCH} only. "
-            f"Install torch {TRIED_TORCH}, or try them and extend TRIED_TORCH."
+            f"torch {torch.__version__}: the bridge was tried with torch {TRIED_TORCH} only. "
+            f"Install torch {TRIED_TORCH}, or run the audit with this one and extend TRIED_TORCH."
         )
+    return found
 
 
 def _provide_arraysetops() -> None:
@@ -116,3 +131,14 @@ def _accept_remove_duplicate(bounded_module: type) -> None:
         return original(self, get_members_fn, prefix, recurse)
 
     bounded_module._named_members = named_members
+
+
+Repairs = tuple[tuple[Callable[[], None], ...], tuple[Callable[[type], None], ...]]
+
+TRIED_LIRPA: dict[str, Repairs] = {
+    "0.3": ((_provide_arraysetops, _provide_set_opset_version, _provide_optimize_graph, _provide_node_getitem),
+            (_accept_remove_duplicate,)),
+    "0.7.0": ((), ()),
+    "0.7.1": ((), ()),
+}
+"""The versions that the audit was run with, and the repairs of each: before its import, and of its BoundedModule."""

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 import certgcl
 from certgcl.errors import EncoderError, MethodError
 from certgcl.models import GraphNetwork, gcn_network
-from certgcl.reading import read_network
-from certgcl.reading.checks import sizes
+from certgcl.models.reading import read_network
+from certgcl.models.reading.checks import sizes
 from verification.audit import LEDGER, MODULES
 from verification.case import Case
 from verification.oracle import admissible_drops

@@ -6,7 +6,7 @@ from torch import Tensor
 
 import certgcl
 from certgcl.bounds import METHODS, BoundMethod
-from certgcl.bounds.problem import DropProblem
+from certgcl.bounds.prepared import DropProblem
 from certgcl.models import (
     AGGREGATIONS,
     Activation,

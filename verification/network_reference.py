@@ -4,15 +4,19 @@ A node that loses t edges is in *state* t, which makes its scales numbers. In a 
 is passed down the node's own layers by lines; what it becomes on a neighbour is bounded in the same way, with the edge
 known to be there and the state of the node known; of the neighbours' terms the t largest are lost. Ranges of
 pre-activations, which lines need, are such bounds of single channels. The library must be about as tight.
+
+With two levels of lines and two rules it is the bound that the aims of ``verification.network_tightness`` come from.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from verification.network_case import Array, NetworkCase, PlainLayer, PlainTerm
+from verification.network_case import Array, NetworkCase, PlainActivation, PlainTerm
 
 RULES = ("adaptive", "parallel", "flat")
+PROTOTYPE_RULES, PROTOTYPE_LEVELS = ("adaptive", "parallel"), 2
+KNOWN = ("two-piece linear", "elu")
 Functional = dict[int, Array]  # ω by layer, 0 for the features
 Parent = tuple[int, int]  # a neighbour whose edge is there, and its state
 
@@ -31,28 +35,46 @@ def scales(term: PlainTerm, n: int) -> tuple[float, float, float]:
             return (term.loop / total, total**-0.5, total**-0.5) if total > 0 else (0.0, 0.0, 0.0)
 
 
-def slope_of(layer: PlainLayer) -> Array:
-    """γ of every channel, at most one."""
-    if layer.activation is None:
-        return np.ones(layer.width)
-    assert layer.activation.name == "two-piece linear"
-    return np.broadcast_to(layer.activation.parameter, (layer.width,))
+def apply(activation: PlainActivation | None, p: Array) -> Array:
+    if activation is None:
+        return p
+    below = np.expm1(np.minimum(p, 0)) if activation.name == "elu" else p
+    return np.where(p >= 0, p, activation.parameter * below)
 
 
-def lines(low: Array, up: Array, slope: Array, rule: str) -> tuple[Array, Array, Array]:
-    """The slope of a line through zero below σ, and slope and intercept of the chord above."""
-    below, above = np.minimum(low, 0), np.maximum(up, 0)
+def lines(low: Array, up: Array, activation: PlainActivation | None, rule: str) -> tuple[Array, Array, Array, Array]:
+    """Slope and intercept of a line below an activation that is convex on ``[low, up]``, and of the chord above it."""
+    if activation is None:
+        return np.ones_like(low), np.zeros_like(low), np.ones_like(low), np.zeros_like(low)
+    if activation.name == "elu":
+        assert activation.parameter == 1.0, "another ELU has a kink"
+        width, (at_low, at_up) = up - low, (apply(activation, p) for p in (low, up))
+        chord = np.where(width > 1e-9, (at_up - at_low) / np.where(width > 1e-9, width, 1), np.exp(np.minimum(low, 0)))
+        touch = {"parallel": np.clip(np.log(np.maximum(chord, 1e-300)), low, up), "adaptive": (low + up) / 2,
+                 "flat": low}[rule]
+        free = np.exp(np.minimum(touch, 0))  # the derivative, and the tangent of a convex function is below it
+        return free, apply(activation, touch) - free * touch, chord, np.maximum(at_low - chord * low,
+                                                                                at_up - chord * up)
+    slope, below, above = activation.parameter, np.minimum(low, 0), np.maximum(up, 0)
     width = above - below
     chord = np.where(width > 0, (above - slope * below) / np.where(width > 0, width, 1), 1.0)
     free = {"parallel": chord, "adaptive": np.where(low + up >= 0, 1.0, slope), "flat": np.where(low >= 0, 1.0, slope)}
-    return free[rule], chord, above - chord * above
+    return free[rule], np.zeros_like(low), chord, above - chord * above
 
 
 class Reference:
-    """Lower bounds of ``w_i · z_i`` for all nodes of a case with two-piece linear activations of slope at most one."""
+    """Lower bounds of ``w_i · z_i`` for all nodes of a case with two-piece linear activations of slope at most one, or
+    ELU.
 
-    def __init__(self, case: NetworkCase) -> None:
-        self.case, self.total = case, case.graph_budget()
+    Args:
+        rules: for the slopes of lines; the best one counts, at each node of each walk.
+        levels: how many nodes of a walk have lines, the first one among them; ranges serve beyond. By default all.
+    """
+
+    def __init__(self, case: NetworkCase, rules: Sequence[str] = RULES, levels: int | None = None) -> None:
+        assert all(layer.activation is None or layer.activation.name in KNOWN for layer in case.layers)
+        self.case, self.total, self.rules = case, case.graph_budget(), rules
+        self.levels = len(case.layers) + 1 if levels is None else levels
         self.neighbours = [sorted(case.graph[i]) for i in range(case.nodes)]
         self._tighten()
         self.ranges: dict[tuple[int, int, int], tuple[Array, Array]] = {}  # of p by layer, node and state
@@ -69,7 +91,7 @@ class Reference:
         found = []
         for i, direction in enumerate(self.case.directions):
             parts = dict(zip(self.case.readout, np.split(direction, np.cumsum(widths)[:-1]), strict=True))
-            found.append(min(max(self._best(i, t, parts, {}, None), self._by_ranges(i, t, parts))
+            found.append(min(max(self._best(i, t, parts, {}, None, self.levels), self._by_ranges(i, t, parts))
                              for t in range(self.most[i] + 1)))
         return np.array(found)
 
@@ -92,37 +114,38 @@ class Reference:
         yield from range(min(self.most[k], others, self.total - t) + 1)
 
     def _channel(self, number: int, i: int, t: int, unit: Array) -> float:
-        return max(self._value(i, t, {}, {number: unit}, None, RULES[0], hops=False),
-                   self._best(i, t, {}, {number: unit}, None))
+        return max(self._value(i, t, {}, {number: unit}, None, RULES[0], levels=0),
+                   self._best(i, t, {}, {number: unit}, None, self.levels))
 
     def _by_ranges(self, i: int, t: int, omega: Functional) -> float:
         value = 0.0
         for number, weight in omega.items():
             low = up = self.case.x[i]
             if number:
-                slope = slope_of(self.case.layers[number - 1])
-                ends = [np.where(p >= 0, p, slope * p) for p in self.ranges[number, i, t]]
-                valley = (self.ranges[number, i, t][0] < 0) & (self.ranges[number, i, t][1] > 0) & (slope < 0)
+                activation, (lower, upper) = self.case.layers[number - 1].activation, self.ranges[number, i, t]
+                ends = [apply(activation, p) for p in (lower, upper)]
+                turns = activation is not None and activation.parameter < 0  # downwards, and up again from zero on
+                valley = (lower < 0) & (upper > 0) & turns
                 low, up = np.where(valley, 0.0, np.minimum(*ends)), np.maximum(*ends)
             value += float(np.maximum(weight, 0) @ low + np.minimum(weight, 0) @ up)
         return value
 
-    def _best(self, i: int, t: int, omega: Functional, pre: Functional, parent: Parent | None) -> float:
-        return max(self._value(i, t, omega, pre, parent, rule) for rule in RULES)
+    def _best(self, i: int, t: int, omega: Functional, pre: Functional, parent: Parent | None, levels: int) -> float:
+        return max(self._value(i, t, omega, pre, parent, rule, levels) for rule in self.rules)
 
     def _value(self, i: int, t: int, omega: Functional, pre: Functional, parent: Parent | None, rule: str,
-               hops: bool = True) -> float:
-        """At most ``Σ ω_l · h^l_i + Σ λ_l · p^l_i`` in state t; without hops, all of h is bounded by its ranges."""
+               levels: int) -> float:
+        """At most ``Σ ω_l · h^l_i + Σ λ_l · p^l_i`` in state t; without levels, all of h is bounded by its ranges."""
         omega, n, value = dict(omega), len(self.neighbours[i]) - t, 0.0
         passed: list[tuple[PlainTerm, Array]] = []  # to the neighbours
         for number in range(max((0, *omega, *pre)), 0, -1):
             layer = self.case.layers[number - 1]
             functional, weight = pre.get(number, np.zeros(layer.width)), omega.pop(number, None)
-            if weight is not None and not hops:
+            if weight is not None and not levels:
                 value += self._by_ranges(i, t, {number: weight})
             elif weight is not None:
-                free, chord, offset = lines(*self.ranges[number, i, t], slope_of(layer), rule)
-                value += float(np.minimum(weight, 0) @ offset)
+                free, lift, chord, offset = lines(*self.ranges[number, i, t], layer.activation, rule)
+                value += float(np.minimum(weight, 0) @ offset + np.maximum(weight, 0) @ lift)
                 functional = functional + weight * np.where(weight >= 0, free, chord)
             value += float(functional @ layer.bias)
             for term in layer.terms:
@@ -135,18 +158,20 @@ class Reference:
         losable = []
         for k in self.neighbours[i] if passed else []:
             if parent is not None and k == parent[0]:
-                value += self._term(k, parent[1], i, t, passed, hops)
+                value += self._term(k, parent[1], i, t, passed, levels)
                 continue
-            least = min(self._term(k, state, i, t, passed, hops) for state in self._states_beside(k, i, t))
+            least = min(self._term(k, state, i, t, passed, levels) for state in self._states_beside(k, i, t))
             value += least
             losable += [least] if self._can_lose(i, k) else []
         return value - sum(sorted(losable, reverse=True)[:t])
 
-    def _term(self, k: int, state: int, i: int, t: int, passed: list[tuple[PlainTerm, Array]], hops: bool) -> float:
+    def _term(self, k: int, state: int, i: int, t: int, passed: list[tuple[PlainTerm, Array]], levels: int) -> float:
         """What is passed on from i in state t, at its neighbour k in a state."""
         omega: Functional = {}
         for term, functional in passed:
             _, _, into = scales(term, len(self.neighbours[k]) - state)
             omega[term.source] = omega.get(term.source, 0.0) + into * functional
         by_ranges = self._by_ranges(k, state, omega)
-        return max(by_ranges, self._best(k, state, omega, {}, (i, t))) if hops and max(omega) > 0 else by_ranges
+        if levels <= 1 or max(omega) == 0:
+            return by_ranges
+        return max(by_ranges, self._best(k, state, omega, {}, (i, t), levels - 1))

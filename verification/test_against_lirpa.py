@@ -10,8 +10,8 @@ from torch import Tensor
 from certgcl import Graph
 from certgcl.bounds import DropProblem
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
-from certgcl.bounds.two_layers import GCNWeights
-from certgcl.budget import EdgeDropBudget
+from certgcl.bounds.two_layer.weights import GCNWeights
+from certgcl.changes.edge_drops import EdgeDropBudget
 from verification.audit import LEDGER, certify, size, tolerance, violations, weights
 from verification.case import Case
 from verification.lirpa_bridge import lirpa_bridge

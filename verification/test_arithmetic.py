@@ -11,8 +11,8 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv
 
 import certgcl
-import certgcl.bounds.rounding
-from certgcl.bounds.rounding import Sizes
+import certgcl.bounds.rounding.slack
+from certgcl.bounds.rounding.slack import Sizes
 from verification.audit import LEDGER, weights
 from verification.case import Case
 from verification.exact_arithmetic import (
@@ -254,7 +254,8 @@ def overflow_of_float16() -> None:
 
 MUTANTS = {
     "W^CL taken as exact": (Sizes, "direction_slack", lambda self, own, shared: self.output.new_zeros(()), collapse),
-    "a product taken to be never too small": (certgcl.bounds.rounding, "smallest_size", lambda dtype: 0.0, underflow),
+    "a product taken to be never too small": (certgcl.bounds.rounding.slack, "smallest_size", lambda dtype: 0.0,
+                                              underflow),
     "the run taken as exact": (Sizes, "run_error", lambda self, w, *_: 0 * w[..., 0], run_of_float32),
     "a run taken to be never too large": (Sizes, "run_error", lambda self, w, *_: 1e6 + w[..., 0],
                                           overflow_of_float16),

@@ -1,7 +1,9 @@
 """The bridge to auto_LiRPA: the right network, the right box, sound bounds."""
 
 import importlib.metadata
+import importlib.util
 import itertools
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +15,8 @@ import torch
 from torch import Tensor
 
 from verification import lirpa_compat
-from verification.lirpa_bridge import REQUIRED, lirpa_bridge
+from verification.lirpa_bridge import lirpa_bridge
+from verification.lirpa_required import REQUIRED
 from verification.network_case import NetworkCase, PlainActivation
 from verification.network_oracle import activate
 from verification.networks import Builder, network_case
@@ -284,9 +287,27 @@ def test_loading_twice_changes_nothing():
     assert first.BoundedModule._named_members is members
 
 
-def test_other_auto_lirpa_is_refused(monkeypatch):
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.7.1")
-    with pytest.raises(lirpa_compat.UntriedVersionError, match=r"auto_LiRPA 0\.7\.1.*0\.3"):
+@pytest.mark.parametrize("version", ["0.2", "0.3.1", "0.6.0", "0.7.1.dev0", "0.7rc1", "0.8", "0.70", "unknown"])
+def test_other_auto_lirpa_is_refused(monkeypatch, version):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
+    with pytest.raises(lirpa_compat.UntriedVersionError, match=rf"auto_LiRPA {re.escape(version)}: .*0\.3.*0\.7"):
+        lirpa_compat.load()
+
+
+def test_the_installed_auto_lirpa_is_the_one_that_is_imported(monkeypatch):
+    found = importlib.metadata.version("auto_LiRPA")
+    other = next(version for version in lirpa_compat.TRIED_LIRPA if version != found)
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: other)
+    with pytest.raises(lirpa_compat.UntriedVersionError, match=rf"{re.escape(other)} is installed.*{re.escape(found)}"):
+        lirpa_compat.load()
+
+
+def test_an_auto_lirpa_that_is_not_installed_but_on_the_path_is_an_error(monkeypatch):
+    def version(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    with pytest.raises(lirpa_compat.UntriedVersionError, match="not installed"):
         lirpa_compat.load()
 
 
@@ -301,11 +322,16 @@ def test_patch_release_of_torch_is_accepted(monkeypatch):
     lirpa_compat.load()
 
 
-def test_missing_auto_lirpa_is_a_missing_module(monkeypatch):
+@pytest.fixture
+def not_installed(monkeypatch):
     def version(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+
+
+def test_missing_auto_lirpa_is_a_missing_module(not_installed):
     with pytest.raises(ModuleNotFoundError, match="not installed"):
         lirpa_compat.load()
 
@@ -392,11 +418,8 @@ def test_an_auto_lirpa_that_cannot_be_imported_is_an_error(monkeypatch, not_impo
 
 @pytest.mark.parametrize(("required", "outcome"), [("", pytest.skip.Exception),
                                                    ("required", lirpa_compat.NotInstalledError)])
-def test_a_missing_auto_lirpa_is_an_error_where_it_is_required(monkeypatch, not_imported, required, outcome):
-    def version(name):
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(importlib.metadata, "version", version)
+def test_a_missing_auto_lirpa_is_an_error_where_it_is_required(monkeypatch, not_imported, not_installed, required,
+                                                               outcome):
     monkeypatch.setenv(REQUIRED, required)
     with pytest.raises(outcome):
         lirpa_bridge()

@@ -13,23 +13,21 @@ from hypothesis import Phase, find, settings
 from hypothesis.errors import NoSuchExample
 from torch import Tensor
 
-from certgcl.bounds import (
-    Degree,
+from certgcl.bounds import Degree, compiled, crown
+from certgcl.bounds.compiled import anchor_chunks, flat_tables, lines
+from certgcl.bounds.compiled.kernels import row_lemma
+from certgcl.bounds.two_layer import (
     anchor_functionals,
     box,
-    compiled,
-    crown,
-    functional,
+    hidden_functionals,
     layer1,
     neighbourhood,
-    plan,
+    row_plan,
     sorted_row,
 )
-from certgcl.bounds.compiled import chunks, layout, lines
-from certgcl.bounds.compiled.kernels import row_lemma
-from certgcl.budget import AdmissibleDrops, EdgeDropBudget
+from certgcl.changes.edge_drops import AdmissibleDrops, EdgeDropBudget
 from certgcl.errors import BoundError
-from certgcl.graph import Graph
+from certgcl.graphs.graph import Graph
 from verification.audit import CERTIFIED, certify, violations
 from verification.case import Case
 from verification.oracle import enumerated_minimum
@@ -92,7 +90,7 @@ def slopes_of_the_root(patch: pytest.MonkeyPatch) -> None:
     """Errata 3: the anchor's lines in place of the neighbour's."""
     original = anchor_functionals.AnchorsAtRows.bounds
 
-    def bounds(self: anchor_functionals.AnchorsAtRows, columns: slice, case: int) -> functional.RowBounds:
+    def bounds(self: anchor_functionals.AnchorsAtRows, columns: slice, case: int) -> hidden_functionals.RowBounds:
         every, anchor = self.functionals, self.pairs.anchor[:, columns]
         omega = every.omega.take(every.plan.flat.place[anchor, case])  # (R, I, M, d1)
         place = every.place[every.plan.hood.outer.own[anchor]]
@@ -105,7 +103,7 @@ def slopes_of_the_root(patch: pytest.MonkeyPatch) -> None:
             values = torch.einsum("rkd,rimd->rkim", self.targets, slopes)[:, :, :, None]  # (R, K + 1, I, 1, M)
             wrong.append(replace(terms, leaves=values[:, :-1].expand_as(terms.leaves),
                                  own=values[:, -1].expand_as(terms.own)))
-        return functional.RowBounds(interval, wrong)
+        return hidden_functionals.RowBounds(interval, wrong)
 
     patch.setattr(anchor_functionals.AnchorsAtRows, "bounds", bounds)
 
@@ -126,7 +124,7 @@ def no_minimum_over_the_box(patch: pytest.MonkeyPatch) -> None:
 
     original = crown.BoxMinimum.__init__
 
-    def init(self: crown.BoxMinimum, plan: plan.DropPlan) -> None:
+    def init(self: crown.BoxMinimum, plan: row_plan.DropPlan) -> None:
         original(self, plan)
         self.outer, self.inner = Clean(plan.hood.outer), Clean(plan.hood.inner)
 
@@ -169,19 +167,20 @@ reach_off_by_one = _hop(most_drops=lambda hop: (hop.most_drops - 1).clamp(min=0)
 
 def lines_of_the_clean_count(patch: pytest.MonkeyPatch) -> None:
     """Layer 1 bounded for rows that lose nothing, in all their cases."""
-    original = plan.DropPlan.__init__
+    original = row_plan.DropPlan.__init__
 
-    def init(self: plan.DropPlan, hood: neighbourhood.Neighbourhood, resolution: int, lines: Any, hubs: Any) -> None:
+    def init(self: row_plan.DropPlan, hood: neighbourhood.Neighbourhood, resolution: int, lines: Any,
+             hubs: Any) -> None:
         original(self, hood, resolution, "shared", hubs)
         self.line_cases = replace(self.line_cases, last=self.line_cases.first)
 
-    patch.setattr(plan.DropPlan, "__init__", init)
+    patch.setattr(row_plan.DropPlan, "__init__", init)
 
 
 def kept_edges_that_make_room(patch: pytest.MonkeyPatch) -> None:
     """The leave-one-out identity where the one cannot be dropped."""
-    original = plan.pairs_of
-    patch.setattr(plan, "pairs_of", lambda *given: replace(original(*given), never_dropped=None))
+    original = row_plan.pairs_of
+    patch.setattr(row_plan, "pairs_of", lambda *given: replace(original(*given), never_dropped=None))
 
 
 def hubs_in_the_middle(patch: pytest.MonkeyPatch) -> None:
@@ -219,7 +218,7 @@ no_isolated_node = _budget(lambda local, degree: local.minimum(degree - 1))  # e
 def _rows(change: Callable[[row_lemma.Rows], row_lemma.Rows]) -> Patch:
     """What the row lemma knows of rows."""
     def apply(patch: pytest.MonkeyPatch) -> None:
-        for module in (layout, chunks):
+        for module in (flat_tables, anchor_chunks):
             patch.setattr(module, "Rows", lambda *parts: change(row_lemma.Rows(*parts)))
 
     return apply
@@ -232,34 +231,34 @@ nothing_droppable_by_kernels = _rows(lambda rows: rows._replace(droppable=np.zer
 
 
 def kept_edges_that_make_room_by_kernels(patch: pytest.MonkeyPatch) -> None:
-    original = layout.Layout.visits
-    patch.setattr(layout.Layout, "visits", lambda *given: (visits := original(*given))._replace(
+    original = flat_tables.Layout.visits
+    patch.setattr(flat_tables.Layout, "visits", lambda *given: (visits := original(*given))._replace(
         droppable=np.ones_like(visits.droppable)))
 
 
 def reach_off_by_one_by_kernels(patch: pytest.MonkeyPatch) -> None:
-    original = layout.Layout.visits
-    patch.setattr(layout.Layout, "visits", lambda *given: (visits := original(*given))._replace(
+    original = flat_tables.Layout.visits
+    patch.setattr(flat_tables.Layout, "visits", lambda *given: (visits := original(*given))._replace(
         reach=np.maximum(visits.reach - 1, 0)))
 
 
 def slopes_of_the_root_by_kernels(patch: pytest.MonkeyPatch) -> None:
-    original = chunks.Entries
+    original = anchor_chunks.Entries
 
     def entries(start: Any, functional: Any, line: Any, *rest: Any) -> Any:
         return original(start, functional, ROOT.own_line.numpy()[functional], *rest)
 
-    def remember(every: layout.Layout, cells: int) -> Any:
+    def remember(every: flat_tables.Layout, cells: int) -> Any:
         global ROOT
         ROOT = every
         return chunks_of(every, cells)
 
-    chunks_of = chunks.chunks_of
-    patch.setattr(chunks, "chunks_of", remember)
-    patch.setattr(chunks, "Entries", entries)
+    chunks_of = anchor_chunks.chunks_of
+    patch.setattr(anchor_chunks, "chunks_of", remember)
+    patch.setattr(anchor_chunks, "Entries", entries)
 
 
-ROOT: layout.Layout
+ROOT: flat_tables.Layout
 
 
 def hubs_in_the_middle_by_kernels(patch: pytest.MonkeyPatch) -> None:

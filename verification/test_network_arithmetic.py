@@ -15,9 +15,9 @@ from torch_geometric.nn import APPNP, BatchNorm, GCNConv, GINConv, GraphConv, SA
 from torch_geometric.nn.models import GCN, GIN, MLP, GraphSAGE
 
 import certgcl
-import certgcl.bounds.forward_error
-from certgcl.bounds.problem import DropProblem
-from certgcl.bounds.rounding import Sizes
+import certgcl.bounds.rounding.forward_error
+from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.rounding.slack import Sizes
 from certgcl.models import Activation, GraphNetwork, TwoPieceLinear
 from verification.audit import LEDGER
 from verification.exact_arithmetic import ExactNetwork, surely_below, surely_positive
@@ -219,8 +219,8 @@ def runs_of_float32() -> None:
 
 def test_roundings_that_are_not_counted_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundredth of one in the place of those of a layer and its sums."""
-    monkeypatch.setattr(certgcl.bounds.forward_error.Growth, "__call__", lambda self, counts: 0.01 * torch.full(
-        counts.shape, torch.finfo(self.precision).eps))
+    monkeypatch.setattr(certgcl.bounds.rounding.forward_error.Growth, "__call__",
+                        lambda self, counts: 0.01 * torch.full(counts.shape, torch.finfo(self.precision).eps))
     before = replace(LEDGER.tallies["modules, as run in float32"])
     with pytest.raises(AssertionError, match="to within"):
         runs_of_float32()

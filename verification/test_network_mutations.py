@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from certgcl.bounds.counts import Scale
 from certgcl.bounds.propagation import balls, box, chain, leaves, neighbours, network_bound
 from certgcl.bounds.propagation.balls import Ball
+from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.ranges import NetworkRanges
 from certgcl.bounds.propagation.term_sets import TermSets

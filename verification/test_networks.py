@@ -25,6 +25,7 @@ from verification.network_audit import (
 from verification.network_case import NetworkCase, PlainActivation
 from verification.network_oracle import adjacencies, embeddings
 from verification.network_reference import Reference
+from verification.network_tightness import ROWS, beside_prototype
 from verification.networks import KINDS, RELU, SMOOTH, Builder, network_case, network_cases
 
 MORE = settings(max_examples=4 * settings().max_examples)  # what everything else rests on
@@ -113,6 +114,13 @@ def test_degree_is_about_as_tight_as_the_plain_recursion(kind: str) -> None:
         drop += float((clean - certify_network(case, "degree").lower).sum())
         plain += float((clean - reference).sum())
     assert drop <= 1.01 * plain
+
+
+@pytest.mark.parametrize("row", [name for name, row in ROWS.items() if row.aim is not None])
+def test_degree_is_no_looser_than_the_prototypes_that_set_its_aims(row: str) -> None:
+    """On the same cases; the aims themselves are of other samples. From three layers on single cases go either way."""
+    found = beside_prototype(row, samples=1, cases=3)
+    assert 1 <= found.degree <= (1.001 if ROWS[row].depth <= 2 else 1.02) * found.prototype
 
 
 # -- invariance ------------------------------------------------------------------------------------

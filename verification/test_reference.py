@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, from_numpy
 
-from certgcl.bounds import Degree, compiled, plan
+from certgcl.bounds import Degree, compiled
+from certgcl.bounds.two_layer import row_plan
 from verification.audit import certify, tolerance, violations
 from verification.case import Case
 from verification.oracle import enumerated_minimum
@@ -30,7 +31,7 @@ FEW = 2  # edges, up to which mixed lines go by count on these small graphs
 @pytest.fixture(autouse=True, scope="module")
 def few_edges() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "FEW_EDGES", FEW)
+        patch.setattr(row_plan, "FEW_EDGES", FEW)
         yield
 
 
@@ -84,7 +85,7 @@ def hub(seed: int) -> Case:
 def test_the_same_where_counts_come_in_groups(seed: int, resolution: int) -> None:
     case = hub(seed)
     assert_equal(case, Degree(resolution=resolution))
-    for lines in get_args(plan.LineSharing):
+    for lines in get_args(row_plan.LineSharing):
         assert_equal(case, Degree(resolution=resolution, slopes=RULES[1 + seed], lines=lines))
     assert_equal(case, replace(CHEAP, resolution=resolution))
 

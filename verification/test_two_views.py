@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
 import certgcl
-from certgcl.bounds import ranges, two_views
-from certgcl.bounds.ranges import Span
-from certgcl.bounds.two_views import Line, TwoViews
+from certgcl.bounds.two_views import embedding_ranges, second_view
+from certgcl.bounds.two_views.embedding_ranges import Span
+from certgcl.bounds.two_views.second_view import Line, TwoViews
 from certgcl.errors import BoundError
 from verification.audit import CERTIFIED, LEDGER, tolerance, violations, weights
 from verification.case import Case
@@ -119,16 +119,16 @@ def no_product_across(patch: pytest.MonkeyPatch) -> None:
 def norms_at_their_largest(patch: pytest.MonkeyPatch) -> None:
     """``z / ‖z‖`` divided by the largest norm on either side of zero."""
     def unit_span(box: Span, norm: torch.Tensor) -> Span:
-        longest = box.largest().norm(dim=1, keepdim=True).clamp(min=ranges.SMALLEST_NORM)
+        longest = box.largest().norm(dim=1, keepdim=True).clamp(min=embedding_ranges.SMALLEST_NORM)
         return Span(box.low / longest, box.high / longest)
 
-    patch.setattr(two_views, "unit_span", unit_span)
+    patch.setattr(second_view, "unit_span", unit_span)
 
 
 def lines_through_the_middle(patch: pytest.MonkeyPatch) -> None:
     """The right slope without its constant."""
-    original = two_views.line_below
-    patch.setattr(two_views, "line_below", lambda *given: original(*given)._replace(
+    original = second_view.line_below
+    patch.setattr(second_view, "line_below", lambda *given: original(*given)._replace(
         constant=torch.zeros_like(original(*given).constant)))
 
 

@@ -8,18 +8,18 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from certgcl.arguments import numbers, real
+from certgcl.arguments import seed as checked_seed
 from certgcl.attacks.black_box import BlackBox, minimal
 from certgcl.attacks.descent import Search
 from certgcl.attacks.field import SearchSpace
 from certgcl.attacks.run import ModelRun
-from certgcl.budget import AdmissibleDrops, BudgetLike, EdgeDropBudget
-from certgcl.directions import compactness_directions
+from certgcl.certify.certification import check_anchors
+from certgcl.certify.directions import compactness_directions
+from certgcl.changes.edge_drops import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.errors import DirectionError, EncoderError, InputError
-from certgcl.graph import Graph, GraphLike
-from certgcl.question import check_anchors
-from certgcl.reading import ModelLike, read_network
-from certgcl.values import numbers, real
-from certgcl.values import seed as checked_seed
+from certgcl.graphs.graph import Graph, GraphLike
+from certgcl.models.reading import ModelLike, read_network
 
 TOGETHER = 64  # nodes that are searched together
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-from certgcl.budget import AdmissibleDrops
-from certgcl.graph import Graph
+from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.graphs.graph import Graph
 
 MOST_EDGES = 512  # that are tried for a node, the nearest ones
 RANDOM_STARTS = 8

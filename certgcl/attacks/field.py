@@ -6,8 +6,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from certgcl.budget import AdmissibleDrops
-from certgcl.graph import Graph
+from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork, features_times
 
 LARGEST_FIELD = 1 << 22  # messages into the rows of a field; beyond, the node is not searched

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from certgcl.errors import EncoderError
-from certgcl.graph import Graph
+from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
 
 RULE = "a model is called as model(x, edge_index) and gives an embedding of every node"

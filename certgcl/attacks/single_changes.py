@@ -13,14 +13,14 @@ MAX_MESSAGES = 1 << 22  # of all fields that are tried at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class CaseNodes:
     """Nodes in the cases they belong to, as sorted numbers ``case · (U + 1) + node``."""
 
     key: Tensor
     nodes: int
 
     @classmethod
-    def of(cls, key: Tensor, batch: FieldBatch) -> "Pairs":
+    def of(cls, key: Tensor, batch: FieldBatch) -> "CaseNodes":
         return cls(key.unique(), len(batch.count))
 
     @property
@@ -76,11 +76,11 @@ class ChangedValues:
         key = (case[..., None] * nodes + batch.ends[field, changes]).flatten()
         sign = (self.dropped[field, changes].long() * 2 - 1).flatten().repeat_interleave(2)  # 1 if it is put back
         ends, inverse = key.unique(return_inverse=True)
-        at_ends = Pairs(ends, nodes)
+        at_ends = CaseNodes(ends, nodes)
         count = self.count[at_ends.node].index_add(0, inverse, sign)
         scales = {kind: Scales.of(kind, count.to(self.present.dtype)) for kind in batch.aggregations}
         changed = (changes + field * batch.ends.shape[1]).flatten(0, 1)  # (B C, F)
-        rows: list[Pairs] = [Pairs(ends[:0], nodes)]
+        rows: list[CaseNodes] = [CaseNodes(ends[:0], nodes)]
         found: list[Tensor] = [self.outputs[0]]
         for layer in range(1, len(self.outputs)):
             rows.append(self._rows(layer, at_ends, rows))
@@ -94,7 +94,7 @@ class ChangedValues:
         direction = batch.direction.repeat_interleave(number, dim=0)
         return (torch.cat(parts, dim=1) * direction).sum(dim=1).view(fields, number)
 
-    def _rows(self, layer: int, ends: Pairs, rows: list[Pairs]) -> Pairs:
+    def _rows(self, layer: int, ends: CaseNodes, rows: list[CaseNodes]) -> CaseNodes:
         """The rows of a layer that may change."""
         keys = []
         for term in self.batch.space.network.layers[layer - 1].terms:
@@ -106,9 +106,9 @@ class ChangedValues:
                 takers = self.taker[ranges(self.first[node], self.given[node])]
                 keys += [ends.key, case.repeat_interleave(self.given[node]) * ends.nodes + takers]
         key = torch.cat(keys)
-        return Pairs.of(key[key % ends.nodes < self.batch.rows[layer]], self.batch)
+        return CaseNodes.of(key[key % ends.nodes < self.batch.rows[layer]], self.batch)
 
-    def _layer(self, layer: int, rows: list[Pairs], found: list[Tensor], ends: Pairs,
+    def _layer(self, layer: int, rows: list[CaseNodes], found: list[Tensor], ends: CaseNodes,
                scales: dict[Aggregation, Scales], changed: Tensor) -> Tensor:
         """The output of a layer at these rows."""
         batch, here = self.batch, rows[layer]

@@ -1,17 +1,17 @@
-"""One file per method, all with one signature: see :class:`certgcl.bounds.problem.BoundMethod`."""
+"""One file per method, all with one signature: see :class:`certgcl.bounds.method.BoundMethod`."""
 
-from dataclasses import replace
 from typing import Any
 
+from certgcl.arguments import flag, shown
 from certgcl.bounds.crown import Crown
 from certgcl.bounds.degree import Degree
 from certgcl.bounds.exact import BranchAndBound
 from certgcl.bounds.interval import Interval
-from certgcl.bounds.paper import Paper
-from certgcl.bounds.problem import BoundMethod, DropProblem
-from certgcl.bounds.released import Released
+from certgcl.bounds.method import BoundMethod, BoundResult
+from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.uncertified.paper import Paper
+from certgcl.bounds.uncertified.released import Released
 from certgcl.errors import MethodError
-from certgcl.values import flag, shown
 
 METHODS: dict[str, BoundMethod] = {
     "interval": Interval(),
@@ -35,21 +35,14 @@ SEARCHES: dict[str, BoundMethod] = {
 def get_method(method: "str | BoundMethod", **limits: Any) -> BoundMethod:
     """The method of that name, or the instance itself; a search with the settings of :class:`BranchAndBound` given."""
     found, given = _named(method), {name: limit for name, limit in limits.items() if limit is not None}
-    if not given:
-        return found
-    if not isinstance(found, BranchAndBound):
-        listed = ", ".join(f"{name}={shown(limit)}" for name, limit in given.items())
-        raise MethodError(f"{listed} with method {found.name!r}", "only a search can be cut short",
-                          f"Use {' or '.join(SEARCHES)}, or leave it out")
-    return replace(found, **given)
+    return found.limited(**given) if given else found
 
 
 def _named(method: "str | BoundMethod") -> BoundMethod:
     if not isinstance(method, str):
-        parts = ("name", "certified", "resolution", "supports", "line_resolution", "rules")
-        if not callable(method) or isinstance(method, type) or not all(hasattr(method, part) for part in parts):
-            raise MethodError(f"method {shown(method)}", "a method is a name, an instance from certgcl.bounds, or "
-                              f"one's own with {', '.join(parts)}", f"Names are {', '.join(METHODS)}")
+        if not isinstance(method, BoundMethod):
+            raise MethodError(f"method {shown(method)}", "a method is a name or an instance of "
+                              "certgcl.bounds.BoundMethod", f"Names are {', '.join(METHODS)}")
         flag(method.certified, "certified", MethodError)
         return method
     known = METHODS | SEARCHES
@@ -58,5 +51,5 @@ def _named(method: "str | BoundMethod") -> BoundMethod:
     return known[method]
 
 
-__all__ = ["METHODS", "SEARCHES", "BoundMethod", "BranchAndBound", "Crown", "Degree", "DropProblem", "Interval",
-           "Paper", "Released", "get_method"]
+__all__ = ["METHODS", "SEARCHES", "BoundMethod", "BoundResult", "BranchAndBound", "Crown", "Degree", "DropProblem",
+           "Interval", "Paper", "Released", "get_method"]

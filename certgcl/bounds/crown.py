@@ -1,27 +1,29 @@
 """Linear bounds on the box: the paper's Theorem 2, repaired so that it is one."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from certgcl.bounds.backward import MinimumOverFunctionals, bound_output, refine_layer2
-from certgcl.bounds.blocks import Block
-from certgcl.bounds.counts import Scale
-from certgcl.bounds.extremes import best
-from certgcl.bounds.functional import Functionals, RowTerms
-from certgcl.bounds.gather import take
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
-from certgcl.bounds.plan import DropPlan
-from certgcl.bounds.problem import DropProblem, check_call
+from certgcl.bounds.method import BoundMethod
+from certgcl.bounds.prepared import DropProblem, check_call
+from certgcl.bounds.propagation.drop_counts import Scale
+from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.method import by_lines_on_the_box
-from certgcl.bounds.two_layers import GCNWeights
+from certgcl.bounds.two_layer.backward import MinimumOverFunctionals, bound_output, refine_layer2
+from certgcl.bounds.two_layer.blocks import Block
+from certgcl.bounds.two_layer.hidden_functionals import Functionals, RowTerms
+from certgcl.bounds.two_layer.row_plan import DropPlan
+from certgcl.bounds.two_layer.row_tables import take
+from certgcl.bounds.two_layer.weights import GCNWeights
 from certgcl.models.activations import SlopeRule, check_slopes
 from certgcl.models.network import GraphNetwork
 
 
 @dataclass(frozen=True)
-class Crown:
+class Crown(BoundMethod):
     """Lines instead of intervals, every entry of Â still varying by itself between its extremes.
 
     For each pair (anchor i, neighbour j) ``ω · h_j >= v_ij``, with the lines of j and the signs of ω, and then both
@@ -34,13 +36,7 @@ class Crown:
     slopes: tuple[SlopeRule, ...] = ("parallel", "adaptive", "flat")
     name: str = field(default="crown", init=False)
     certified: bool = field(default=True, init=False)
-    resolution: int = field(default=1, init=False, repr=False)
-
-    def supports(self, network: GraphNetwork) -> str | None:
-        return None
-
-    def line_resolution(self, hidden_channels: int) -> int:
-        return 1
+    second_view: ClassVar[bool] = True
 
     def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
         return self.slopes

@@ -4,37 +4,38 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
+from certgcl.arguments import choice, whole
 from certgcl.bounds import compiled
-from certgcl.bounds.backward import Minimum, MinimumOverFunctionals, bound_output, refine_layer2
-from certgcl.bounds.blocks import Block, Pairs, infinite_unless
-from certgcl.bounds.extremes import best, least, most
-from certgcl.bounds.functional import Functionals, RowBounds, RowTerms
-from certgcl.bounds.gather import Table, joined, take
-from certgcl.bounds.layer1 import Layer1
 from certgcl.bounds.memory import values_for_channels
-from certgcl.bounds.plan import DropPlan, LineSharing
-from certgcl.bounds.problem import DropProblem, check_call, check_width
+from certgcl.bounds.method import BoundMethod
+from certgcl.bounds.prepared import DropProblem, check_call, check_width
+from certgcl.bounds.propagation.extremes import best, least, most
 from certgcl.bounds.propagation.method import by_states
 from certgcl.bounds.propagation.ranges import Settings
-from certgcl.bounds.recompute import recomputed
-from certgcl.bounds.rows import Terms, case_minima, largest_gain, least_terms, ways_to_bound
-from certgcl.bounds.single_drop import least_over_single_drops
-from certgcl.bounds.two_layers import GCNWeights
+from certgcl.bounds.propagation.recompute import recomputed
+from certgcl.bounds.two_layer.backward import Minimum, MinimumOverFunctionals, bound_output, refine_layer2
+from certgcl.bounds.two_layer.blocks import Block, Pairs, infinite_unless
+from certgcl.bounds.two_layer.hidden_functionals import Functionals, RowBounds, RowTerms
+from certgcl.bounds.two_layer.layer1 import Layer1
+from certgcl.bounds.two_layer.row_lemma import Terms, case_minima, largest_gain, least_terms, ways_to_bound
+from certgcl.bounds.two_layer.row_plan import DropPlan, LineSharing
+from certgcl.bounds.two_layer.row_tables import Table, joined, take
+from certgcl.bounds.two_layer.single_drop import least_over_single_drops
+from certgcl.bounds.two_layer.weights import GCNWeights
 from certgcl.errors import MethodError
 from certgcl.models.activations import SlopeRule, check_slopes
 from certgcl.models.network import GraphNetwork
-from certgcl.values import choice, whole
 
 NARROW = 64  # hidden channels up to which a choice of slopes and lines for every neighbour and count pays
 
 
 @dataclass(frozen=True)
-class Degree:
+class Degree(BoundMethod):
     """The degree-exact closed form: sound, tight, and the default.
 
     Args:
@@ -60,6 +61,7 @@ class Degree:
     resolution: int = 6
     hubs: int | None = None
     certified: bool = field(default=True, init=False)
+    second_view: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
@@ -82,9 +84,6 @@ class Degree:
     def line_sharing(self, hidden_channels: int) -> LineSharing:
         """Whether cases share lines at this width."""
         return self.lines or ("by-count" if check_width(hidden_channels) <= NARROW else "mixed")
-
-    def supports(self, network: GraphNetwork) -> str | None:
-        return None
 
     def _settings(self, network: GraphNetwork) -> Settings:
         """For a network of any depth, by its widest hidden layer."""

@@ -1,17 +1,18 @@
 """Interval bounds on the box: every entry of Â varies by itself between its extremes."""
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from certgcl.bounds.box import signed_parts
-from certgcl.bounds.layer1 import Layer1
-from certgcl.bounds.neighbourhood import Neighbourhood
-from certgcl.bounds.problem import DropProblem, check_call
+from certgcl.bounds.method import BoundMethod
+from certgcl.bounds.prepared import DropProblem, check_call
 from certgcl.bounds.propagation.method import by_ranges_on_the_box
-from certgcl.bounds.two_layers import GCNWeights
-from certgcl.models.activations import SlopeRule
+from certgcl.bounds.two_layer.box import signed_parts
+from certgcl.bounds.two_layer.layer1 import Layer1
+from certgcl.bounds.two_layer.neighbourhood import Neighbourhood
+from certgcl.bounds.two_layer.weights import GCNWeights
 from certgcl.models.network import GraphNetwork
 from certgcl.models.two_piece import TwoPieceLinear
 
@@ -65,21 +66,12 @@ def output_interval(activation: TwoPieceLinear, directions: Tensor, lower: Tenso
 
 
 @dataclass(frozen=True)
-class Interval:
+class Interval(BoundMethod):
     """Theorem 1 of the paper, repaired: interval arithmetic through both layers. Cheap and loose."""
 
     name: str = field(default="interval", init=False)
     certified: bool = field(default=True, init=False)
-    resolution: int = field(default=1, init=False, repr=False)
-
-    def supports(self, network: GraphNetwork) -> str | None:
-        return None
-
-    def line_resolution(self, hidden_channels: int) -> int:
-        return 1
-
-    def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
-        return ()
+    second_view: ClassVar[bool] = True
 
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)

@@ -6,16 +6,17 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds import compiled
-from certgcl.bounds.backward import MIN_CHANNELS
-from certgcl.bounds.neighbourhood import reached
-from certgcl.bounds.plan import LineSharing
-from certgcl.bounds.problem import BoundMethod, DropProblem
+from certgcl.bounds.method import BoundMethod
+from certgcl.bounds.prepared import DropProblem
 from certgcl.bounds.propagation.cost import estimated_bytes as network_bytes
 from certgcl.bounds.propagation.ranges import Settings
+from certgcl.bounds.two_layer.backward import MIN_CHANNELS
+from certgcl.bounds.two_layer.neighbourhood import reached
+from certgcl.bounds.two_layer.row_plan import LineSharing
 from certgcl.errors import InputError
-from certgcl.free_memory import free_memory
+from certgcl.graphs.ordering import nearby_order
 from certgcl.models.network import GraphNetwork, two_layer_gcn
-from certgcl.ordering import nearby_order
+from certgcl.runtime.free_memory import free_memory
 
 SHARE_OF_FREE = 0.75
 BASE = 1 << 28  # blocks in flight, whatever the graph

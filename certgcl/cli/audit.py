@@ -7,8 +7,10 @@ import torch
 import typer
 from torch import Tensor
 
-from certgcl import audit as audits
-from certgcl.cli.arguments import (
+from certgcl.arguments import LARGEST
+from certgcl.certify import audit as audits
+from certgcl.certify.evidence import weights_part
+from certgcl.cli.options import (
     BudgetOption,
     DataRootOption,
     DatasetOption,
@@ -22,16 +24,14 @@ from certgcl.cli.arguments import (
     read_budget,
     read_nodes,
 )
-from certgcl.cli.outcome import FAILED, outcome, show
 from certgcl.cli.progress import Bar
-from certgcl.cli.source import ENCODER, METHOD, method_of
+from certgcl.cli.results import FAILED, outcome, show
+from certgcl.cli.run_folders import ENCODER, METHOD, method_of
 from certgcl.errors import CheckpointError
-from certgcl.evidence import weights_part
-from certgcl.graph import Graph
-from certgcl.methods import ContrastiveMethod
+from certgcl.graphs.graph import Graph
+from certgcl.learning.methods import ContrastiveMethod
 from certgcl.models.network import GraphNetwork
-from certgcl.reading import ModelLike
-from certgcl.values import LARGEST
+from certgcl.models.reading import ModelLike
 
 MOST_NODES = 1000  # unless the user names them
 

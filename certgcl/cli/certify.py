@@ -8,8 +8,9 @@ import torch
 import typer
 
 from certgcl.bounds import SEARCHES, get_method
-from certgcl.certificate import Certificate
-from certgcl.cli.arguments import (
+from certgcl.certify.certificate import Certificate
+from certgcl.certify.sharding import MERGED, ShardRun, certify_shards, merge_shards
+from certgcl.cli.options import (
     BudgetOption,
     DataRootOption,
     DatasetOption,
@@ -24,12 +25,11 @@ from certgcl.cli.arguments import (
     read_nodes,
     read_worker,
 )
-from certgcl.cli.outcome import outcome, show
 from certgcl.cli.progress import ShardBar
-from certgcl.cli.source import CERTIFICATES
+from certgcl.cli.results import outcome, show
+from certgcl.cli.run_folders import CERTIFICATES
+from certgcl.graphs.storage import load_graph
 from certgcl.models.network import GraphNetwork
-from certgcl.sharding import MERGED, ShardRun, certify_shards, merge_shards
-from certgcl.storage import load_graph
 
 MOST_MEMORY = 1e9  # gigabytes
 

@@ -5,29 +5,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from certgcl import presets
 from certgcl.bounds import METHODS as BOUNDS
 from certgcl.bounds import SEARCHES
-from certgcl.certificate import Certificate
-from certgcl.cli.recipe import NO_REGULARIZER, build_method
-from certgcl.cli.source import CERTIFICATES, Source
-from certgcl.graph import Graph
-from certgcl.methods import METHODS
-from certgcl.sharding import MERGED
+from certgcl.certify.certificate import Certificate
+from certgcl.certify.sharding import MERGED
+from certgcl.cli.method_options import NO_REGULARIZER, build_method
+from certgcl.cli.run_folders import CERTIFICATES, GraphSource
+from certgcl.graphs.graph import Graph
+from certgcl.learning import presets
+from certgcl.learning.methods import METHODS
 
 _OPTIONS = ("epochs", "seed", "kappa", "anchors", "budget")  # of certgcl train; others are given with --set
 
 
-def encoder_words(run: Path | None, weights: Path, source: Source) -> list[str]:
+def encoder_words(run: Path | None, weights: Path, source: GraphSource) -> list[str]:
     """The options that name an encoder and its graph."""
     return ["--run", str(run)] if run is not None else ["--weights", str(weights), *_source_words(source)]
 
 
-def _source_words(source: Source) -> list[str]:
+def _source_words(source: GraphSource) -> list[str]:
     return ["--dataset", source.dataset] if source.dataset is not None else ["--graph", str(source.graph)]
 
 
-def train_command(config: Mapping[str, Any], source: Source, out: str) -> str | None:
+def train_command(config: Mapping[str, Any], source: GraphSource, out: str) -> str | None:
     """``certgcl train`` with the settings in a run's config; None where options cannot say them."""
     name = next((name for name, kind in METHODS.items() if kind.__name__ == config.get("method")), None)
     if name is None or not {"settings", "epochs"} <= config.keys():
@@ -93,7 +93,7 @@ def certify_lines(certificate: Certificate, path: Path, *, compactness: bool) ->
             f"certgcl.linear_bounds(model, graph, budget, directions, method={method!r}, nodes=old.nodes)")
 
 
-def report_command(run: Path | None, certificate: Path | None, weights: Path | None, source: Source | None) -> str:
+def report_command(run: Path | None, certificate: Path | None, weights: Path | None, source: GraphSource | None) -> str:
     """``certgcl report`` on a run, on one of its certificates, or on a certificate with its encoder and graph."""
     if run is None or certificate is None or certificate.parent == run:
         words = ["certgcl", "report", str(run or certificate)]

@@ -5,11 +5,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from certgcl.cli.arguments import DataRootOption, JsonFlag
-from certgcl.cli.layout import aligned
-from certgcl.cli.outcome import outcome, show
-from certgcl.datasets import DATASETS, DatasetInfo
-from certgcl.datasets.paper import cache_folder, missing_files
+from certgcl.cli.options import DataRootOption, JsonFlag
+from certgcl.cli.results import outcome, show
+from certgcl.cli.text_tables import aligned
+from certgcl.graphs.datasets import DATASETS, DatasetInfo
+from certgcl.graphs.datasets.paper import cache_folder, missing_files
 
 COUNTS = ("nodes", "edges", "features", "classes")
 

@@ -7,19 +7,19 @@ from typing import Annotated, Any
 import typer
 from torch_geometric.data import Data
 
-from certgcl import presets
-from certgcl.certificate import Certificate
-from certgcl.cli.arguments import JsonFlag
-from certgcl.cli.layout import aligned
-from certgcl.cli.outcome import outcome, show
+from certgcl.arguments import LARGEST
+from certgcl.certify.certificate import Certificate
+from certgcl.certify.compactness import node_compactness
+from certgcl.cli.options import JsonFlag
 from certgcl.cli.progress import Bar, TrainingBar
-from certgcl.compactness import node_compactness
-from certgcl.datasets import load_dataset
-from certgcl.evaluation import Evaluation, evaluate
-from certgcl.methods import GRACE
-from certgcl.regularizer import CompactnessRegularizer
-from certgcl.values import LARGEST
-from certgcl.words import percent
+from certgcl.cli.results import outcome, show
+from certgcl.cli.text_tables import aligned
+from certgcl.formatting import percent
+from certgcl.graphs.datasets import load_dataset
+from certgcl.learning import presets
+from certgcl.learning.evaluation import Evaluation, evaluate
+from certgcl.learning.methods import GRACE
+from certgcl.learning.regularizer import CompactnessRegularizer
 
 DATASET, DROP_RATE, ANCHORS = "digits", 0.3, 64
 

@@ -8,16 +8,16 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from certgcl import evaluation
-from certgcl.cli.arguments import DataRootOption, JsonFlag, check_name, read_seeds
-from certgcl.cli.outcome import outcome, show
+from certgcl.cli.options import DataRootOption, JsonFlag, check_name, read_seeds
 from certgcl.cli.progress import Bar
-from certgcl.cli.source import Source, method_of
-from certgcl.declared import mapped_array
+from certgcl.cli.results import outcome, show
+from certgcl.cli.run_folders import GraphSource, method_of
 from certgcl.errors import EvaluationError
-from certgcl.evaluation import PROTOCOLS, Evaluation, PairedTest, compare
-from certgcl.files import refusing
-from certgcl.methods import ContrastiveMethod
+from certgcl.files.atomic import refusing
+from certgcl.files.untrusted import mapped_array
+from certgcl.learning import evaluation
+from certgcl.learning.evaluation import PROTOCOLS, Evaluation, PairedTest, compare
+from certgcl.learning.methods import ContrastiveMethod
 
 
 def evaluate(
@@ -70,7 +70,7 @@ def evaluate(
 
 
 def _evaluated(run: Path, protocol: str | None, seeds: int | list[int], root: Path | None) -> Evaluation:
-    source, method = Source.of_run(run), ContrastiveMethod.load(method_of(run))
+    source, method = GraphSource.of_run(run), ContrastiveMethod.load(method_of(run))
     data = source.load(root)
     if data.y is None:
         raise EvaluationError(f"{run} on a graph without labels", "an evaluation needs one class per node",

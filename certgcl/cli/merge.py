@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from certgcl.cli.arguments import JsonFlag
+from certgcl.certify.sharding import MERGED, merge_shards
 from certgcl.cli.certify import summary
-from certgcl.cli.outcome import outcome, show
-from certgcl.sharding import MERGED, merge_shards
+from certgcl.cli.options import JsonFlag
+from certgcl.cli.results import outcome, show
 
 
 def merge(

@@ -9,8 +9,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from certgcl import training
-from certgcl.sharding import ShardProgress
+from certgcl.certify.sharding import ShardProgress
+from certgcl.learning import training
 
 _APPEARS_AFTER = 2.0  # seconds
 _LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from certgcl.certificate import Certificate
-from certgcl.cli.arguments import DataRootOption, DatasetOption, GraphOption, JsonFlag, WeightsOption, choose_source
+from certgcl.certify.certificate import Certificate
 from certgcl.cli.certify import summary
-from certgcl.cli.outcome import outcome, show
+from certgcl.cli.options import DataRootOption, DatasetOption, GraphOption, JsonFlag, WeightsOption, choose_source
 from certgcl.cli.progress import Bar
-from certgcl.extras import needing
-from certgcl.files import write_atomically
+from certgcl.cli.results import outcome, show
+from certgcl.files.atomic import write_atomically
+from certgcl.runtime.optional_packages import needing
 
 if TYPE_CHECKING:
     from certgcl.report import Report
@@ -48,7 +48,7 @@ def report(
     """
     with outcome(as_json, "Nothing is lost; run the same command again"):
         with needing("report", "a report"):
-            from certgcl.cli.subject import Found, read_subject
+            from certgcl.cli.report_files import Found, read_subject
             from certgcl.report import gather
             from certgcl.report.page import render
 

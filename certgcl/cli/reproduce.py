@@ -5,14 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from certgcl.cli.arguments import DataRootOption, JsonFlag, check_name, read_seeds
-from certgcl.cli.layout import aligned
-from certgcl.cli.outcome import outcome, show
+from certgcl.cli.options import DataRootOption, JsonFlag, check_name, read_seeds
 from certgcl.cli.progress import Bar
-from certgcl.datasets import find_dataset
-from certgcl.methods import METHODS
-from certgcl.reproduce import EXPERIMENTS, Experiment, Outcome, Study, reproduce
-from certgcl.reproduce.tables import Row
+from certgcl.cli.results import outcome, show
+from certgcl.cli.text_tables import aligned
+from certgcl.experiments import EXPERIMENTS, Experiment, Outcome, Study, reproduce
+from certgcl.experiments.tables import Row
+from certgcl.graphs.datasets import find_dataset
+from certgcl.learning.methods import METHODS
 
 PAIRS, FAST_PAIRS = 500, 100
 NODES, FAST_NODES = 4000, 256

@@ -6,10 +6,14 @@ from typing import Annotated, Any
 import typer
 from torch_geometric.data import Data
 
-from certgcl import presets
+from certgcl.arguments import LARGEST, usable_device
 from certgcl.bounds import METHODS as BOUNDS
-from certgcl.certificate import Certificate
-from certgcl.cli.arguments import (
+from certgcl.certify.certificate import Certificate
+from certgcl.certify.compactness import node_compactness
+from certgcl.certify.sharding import MERGED
+from certgcl.cli.certify import summary
+from certgcl.cli.method_options import NO_REGULARIZER, build_method, read_settings
+from certgcl.cli.options import (
     DataRootOption,
     DatasetOption,
     GraphOption,
@@ -18,18 +22,14 @@ from certgcl.cli.arguments import (
     choose_source,
     read_drops,
 )
-from certgcl.cli.certify import summary
-from certgcl.cli.outcome import outcome, show
 from certgcl.cli.progress import Bar, TrainingBar
-from certgcl.cli.recipe import NO_REGULARIZER, build_method, read_settings
-from certgcl.cli.source import ENCODER, METHOD, RESULT, Source
-from certgcl.compactness import node_compactness
-from certgcl.evaluation import Evaluation, evaluate
-from certgcl.files import write_json
-from certgcl.locks import locked
-from certgcl.methods import METHODS, ContrastiveMethod
-from certgcl.sharding import MERGED
-from certgcl.values import LARGEST, usable_device
+from certgcl.cli.results import outcome, show
+from certgcl.cli.run_folders import ENCODER, METHOD, RESULT, GraphSource
+from certgcl.files.atomic import write_json
+from certgcl.files.locks import locked
+from certgcl.learning import presets
+from certgcl.learning.evaluation import Evaluation, evaluate
+from certgcl.learning.methods import METHODS, ContrastiveMethod
 
 
 def train(
@@ -122,7 +122,7 @@ def _evaluated(estimator: ContrastiveMethod, data: Data, protocol: str) -> Evalu
         return evaluate(estimator.transform(data), data.y, protocol, masks=data)
 
 
-def _result(estimator: ContrastiveMethod, source: Source, folder: Path, evaluation: Evaluation | None,
+def _result(estimator: ContrastiveMethod, source: GraphSource, folder: Path, evaluation: Evaluation | None,
             certificate: Certificate | None) -> dict[str, Any]:
     history, term = estimator.history_, estimator.regularizer
     assert history is not None
@@ -135,7 +135,7 @@ def _result(estimator: ContrastiveMethod, source: Source, folder: Path, evaluati
     }
 
 
-def _text(estimator: ContrastiveMethod, source: Source, folder: Path, evaluation: Evaluation | None,
+def _text(estimator: ContrastiveMethod, source: GraphSource, folder: Path, evaluation: Evaluation | None,
           certificate: Certificate | None) -> str:
     history = estimator.history_
     assert history is not None

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from certgcl.certificate import Certificate
-from certgcl.cli.arguments import (
+from certgcl.certify.certificate import Certificate
+from certgcl.certify.sharding import MERGED
+from certgcl.cli.options import (
     DataRootOption,
     DatasetOption,
     GraphOption,
@@ -16,10 +17,9 @@ from certgcl.cli.arguments import (
     choose_encoder,
     read_nodes,
 )
-from certgcl.cli.outcome import FAILED, outcome, show
+from certgcl.cli.results import FAILED, outcome, show
+from certgcl.graphs.storage import load_graph
 from certgcl.models.network import GraphNetwork
-from certgcl.sharding import MERGED
-from certgcl.storage import load_graph
 
 
 def verify(

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 
 from torch import Tensor
 
+from certgcl.arguments import items, shown
 from certgcl.errors import MethodError
-from certgcl.values import items, shown
 
 SlopeRule = Literal["parallel", "adaptive", "flat"]
 

@@ -14,8 +14,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from certgcl.arguments import real
 from certgcl.errors import EncoderError
-from certgcl.values import real
 
 
 @dataclass(frozen=True)

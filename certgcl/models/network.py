@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from certgcl.arguments import FLOATS, floating, is_whole, shown, usable_device, whole
 from certgcl.errors import EncoderError
-from certgcl.graph import Graph
+from certgcl.graphs.graph import Graph
+from certgcl.graphs.sparse import ConstantMatrix, csr_matrix
 from certgcl.models.activations import Activation
 from certgcl.models.aggregations import Aggregation, Local, SymmetricNorm
 from certgcl.models.two_piece import TwoPieceLinear
-from certgcl.sparse import ConstantMatrix, csr_matrix
-from certgcl.values import FLOATS, floating, is_whole, shown, usable_device, whole
 
 READINGS = ("given", "traced", "probed")
 

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from certgcl.arguments import items, real, shown
 from certgcl.errors import EncoderError
 from certgcl.models.activations import Activation
-from certgcl.models.pieces import Function, Piece
+from certgcl.models.convex_pieces import Function, Piece
 from certgcl.models.smooth import ELU, GELU, Sigmoid, SiLU, Smooth, Softplus, Tanh
 from certgcl.models.two_piece import TwoPieceLinear
-from certgcl.values import items, real, shown
 
 ACTIVATIONS: dict[str, Callable[..., Activation]] = {
     kind.name: kind for kind in (TwoPieceLinear, ELU, Tanh, Sigmoid, GELU, SiLU, Softplus)}

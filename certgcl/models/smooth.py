@@ -10,13 +10,13 @@ from torch.nn import functional
 
 from certgcl.errors import EncoderError
 from certgcl.models.activations import Activation, Lines, SlopeRule, check_slopes
-from certgcl.models.pieces import Function, Piece, clamped
+from certgcl.models.convex_pieces import Function, Piece, clamped
 
 
 class Smooth(Activation):
     """An activation that says of which convex and concave pieces it is made; its lines follow from that.
 
-    Soundness rests on the lemma of :mod:`certgcl.models.pieces`, whatever slopes are chosen here.
+    Soundness rests on the lemma of :mod:`certgcl.models.convex_pieces`, whatever slopes are chosen here.
     """
 
     turning: float = 0.0  # where f' = 0, if anywhere: a place to look first

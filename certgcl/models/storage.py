@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from certgcl.arguments import FLOATS
+from certgcl.arguments import path as checked_path
 from certgcl.errors import EncoderError
-from certgcl.files import load_arrays, refusing, save_arrays
+from certgcl.files.atomic import load_arrays, refusing, save_arrays
 from certgcl.models.activations import Activation
 from certgcl.models.aggregations import AGGREGATIONS
 from certgcl.models.network import GraphNetwork, Layer, Term
 from certgcl.models.registry import ACTIVATIONS
-from certgcl.values import FLOATS
-from certgcl.values import path as checked_path
 
 FORMAT = "certgcl-network-1"
 _PRECISIONS = {str(dtype).removeprefix("torch."): dtype for dtype in FLOATS}

@@ -6,16 +6,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from certgcl.accuracy import certified_accuracy
 from certgcl.bounds import METHODS
-from certgcl.certificate import Certificate
-from certgcl.compactness import linear_bounds
-from certgcl.directions import compactness_directions
+from certgcl.certify.accuracy import certified_accuracy
+from certgcl.certify.certificate import Certificate
+from certgcl.certify.compactness import linear_bounds
+from certgcl.certify.directions import compactness_directions
 from certgcl.errors import EvaluationError, InputError
-from certgcl.evaluation.inputs import check_labels, masked_nodes
-from certgcl.evaluation.protocols import random_splits
+from certgcl.learning.evaluation.inputs import check_labels, masked_nodes
+from certgcl.learning.evaluation.protocols import random_splits
 from certgcl.report.content import Accuracy, BudgetCurve, BudgetPoint, Missing
-from certgcl.report.subject import Subject, deciding
+from certgcl.report.sources import Subject, deciding
 
 Progress = Callable[[int, int, str], object]
 """Called with the steps done, all steps, and what is done next."""

@@ -56,7 +56,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Values:
+class NodeTable:
     """One entry per node; of very large certificates a random sample of ``of`` nodes.
 
     Args:
@@ -152,7 +152,7 @@ class FragileNode:
 
 
 @dataclass(frozen=True)
-class Place:
+class PicturePlace:
     """A node of a drawing: hops from the centre, and where it is drawn."""
 
     node: int
@@ -163,7 +163,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class NodePicture:
     """The neighbourhood of a node and the edges whose loss brings it to ``upper``.
 
     Args:
@@ -175,7 +175,7 @@ class Drawing:
     nominal: float
     proved: float
     upper: float
-    places: list[Place]
+    places: list[PicturePlace]
     edges: list[Edge]
     witness: list[Edge]
     hidden: int
@@ -187,7 +187,7 @@ class Fragile:
 
     of: int
     rows: list[FragileNode]
-    drawings: list[Drawing]
+    drawings: list[NodePicture]
     drawings_absent: str
     searched: bool
 
@@ -221,7 +221,7 @@ class Report:
     name: str
     graph: str
     summary: Summary | Missing
-    values: Values | Missing
+    values: NodeTable | Missing
     degrees: Degrees | Missing
     curve: BudgetCurve | Missing
     accuracy: Accuracy | Missing

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from certgcl.report import neighbourhood
-from certgcl.report.content import Accuracy, BudgetCurve, BudgetPoint, Degrees, Fragile, Report, Training, Values
+from certgcl.report.content import Accuracy, BudgetCurve, BudgetPoint, Degrees, Fragile, NodeTable, Report, Training
 from certgcl.report.svg import Svg, figure, settings, to_svg
 
 _MOST_POINTS, _MOST_RANKS = 1500, 400  # dots of a scatter plot, and steps of a ranked line
@@ -22,7 +22,7 @@ def draw_all(report: Report) -> dict[str, list[str]]:
     """The SVGs of every section that has data, by the name of the section."""
     drawn: dict[str, list[str]] = {}
     with settings():
-        if isinstance(report.values, Values):
+        if isinstance(report.values, NodeTable):
             drawn["values"] = [histogram(report.values), ranked(report.values)]
             if isinstance(report.degrees, Degrees):
                 drawn["degrees"] = [by_degree(report.values, report.degrees)]
@@ -40,7 +40,7 @@ def draw_all(report: Report) -> dict[str, list[str]]:
     return drawn
 
 
-def histogram(values: Values) -> str:
+def histogram(values: NodeTable) -> str:
     """How the bounds are distributed, beside the clean values and, where there are any, the upper values."""
     sheet = figure()
     axes = sheet.add_subplot()
@@ -60,7 +60,7 @@ def histogram(values: Values) -> str:
                   f"{min(values.lower):.3g} to {max(values.lower):.3g}")
 
 
-def ranked(values: Values) -> str:
+def ranked(values: NodeTable) -> str:
     """Every node's bracket, nodes in the order of their bounds."""
     lower, nominal = np.array(values.lower), np.array(values.nominal)
     order = np.argsort(lower, kind="stable")
@@ -83,7 +83,7 @@ def ranked(values: Values) -> str:
     return to_svg(sheet, "ranked", f"{what} and clean values, nodes ranked by their {_bound(values)}")
 
 
-def by_degree(values: Values, degrees: Degrees) -> str:
+def by_degree(values: NodeTable, degrees: Degrees) -> str:
     """Bounds against degrees: the nodes as dots, medians and quartiles of groups as a line in a band."""
     sheet = figure(height=2.9)
     axes = sheet.add_subplot()
@@ -164,7 +164,7 @@ def _bins(nodes: int) -> int:
     return min(_MOST_BINS, max(_LEAST_BINS, round(2 * nodes**0.5)))
 
 
-def _bound(values: Values) -> str:
+def _bound(values: NodeTable) -> str:
     return "lower bound" if values.certified else "score"
 
 

@@ -6,9 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from torch import Tensor
 
-from certgcl.certificate import Certificate
-from certgcl.graph import Graph
-from certgcl.report.content import Drawing, Edge, Place
+from certgcl.certify.certificate import Certificate
+from certgcl.graphs.graph import Graph
+from certgcl.report.content import Edge, NodePicture, PicturePlace
 from certgcl.report.svg import Svg, figure, to_svg
 
 MOST_NEAR, MOST_FAR = 24, 36  # nodes on the first and on the second ring; ends of the witness come first
@@ -19,7 +19,7 @@ _RADIUS = (0.0, 1.0, 2.0, 2.7)
 # -- where everything is ---------------------------------------------------------------------------
 
 
-def drawing_of(bracket: Certificate, position: int, graph: Graph, labels: Tensor | None) -> Drawing:
+def drawing_of(bracket: Certificate, position: int, graph: Graph, labels: Tensor | None) -> NodePicture:
     """The drawing of the anchor at a position of a certificate with witnesses."""
     assert bracket.witnesses is not None
     assert bracket.upper is not None
@@ -28,12 +28,12 @@ def drawing_of(bracket: Certificate, position: int, graph: Graph, labels: Tensor
     parents, hidden = _shown(graph, anchor, witness)
     angles = _angles(parents, anchor)
     hops = _hops(parents, anchor)
-    places = [Place(node, hops[node], round(_RADIUS[hops[node]] * math.cos(angle), 4),
+    places = [PicturePlace(node, hops[node], round(_RADIUS[hops[node]] * math.cos(angle), 4),
                     round(_RADIUS[hops[node]] * math.sin(angle), 4), None if labels is None else int(labels[node]))
               for node, angle in angles.items()]
     edges = [(node, other) for node in sorted(angles) for other in neighbours(graph, node)
              if node < other and other in angles]
-    return Drawing(anchor, float(bracket.nominal[position]), float(bracket.lower[position]),
+    return NodePicture(anchor, float(bracket.nominal[position]), float(bracket.lower[position]),
                    float(bracket.upper[position]), places, edges, witness, hidden)
 
 
@@ -106,7 +106,7 @@ def _angles(parents: dict[int, int], anchor: int) -> dict[int, float]:
 # -- and how it is drawn ---------------------------------------------------------------------------
 
 
-def draw(drawing: Drawing) -> str:
+def draw(drawing: NodePicture) -> str:
     """The drawing as SVG: witness edges dashed, nodes of the anchor's class filled."""
     sheet = figure(3.4, 3.4)
     sheet.set_layout_engine("none")
@@ -129,7 +129,7 @@ def draw(drawing: Drawing) -> str:
     return to_svg(sheet, f"neighbourhood-{drawing.node}", _described(drawing))
 
 
-def _draw_nodes(axes: Axes, drawing: Drawing) -> None:
+def _draw_nodes(axes: Axes, drawing: NodePicture) -> None:
     own = next(place.label for place in drawing.places if place.hops == 0)
     ends = {end for edge in drawing.witness for end in edge}
     sizes, fills, rims = [], [], []
@@ -148,7 +148,7 @@ def _draw_nodes(axes: Axes, drawing: Drawing) -> None:
                  edgecolors=rims, linewidths=0.9, zorder=3)
 
 
-def _described(drawing: Drawing) -> str:
+def _described(drawing: NodePicture) -> str:
     return (f"Node {drawing.node}, {len(drawing.places) - 1} nodes around it and {len(drawing.edges)} edges, "
             f"{len(drawing.witness)} of them dropped by the witness")
 

@@ -6,9 +6,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from certgcl._version import __version__
-from certgcl.report.content import Drawing, Missing, Report
+from certgcl.formatting import percent
+from certgcl.report.content import Missing, NodePicture, Report
 from certgcl.report.figures import draw_all
-from certgcl.words import percent
 
 
 def render(report: Report) -> str:
@@ -44,7 +44,7 @@ def moment(text: str) -> str:
     return f"{found.day} {found:%B %Y, %H:%M}{'' if found.tzinfo is None else ' UTC'}"
 
 
-def drop(drawing: Drawing) -> str:
+def drop(drawing: NodePicture) -> str:
     """What the dashed edges of a drawing do, in a sentence."""
     if not drawing.witness:
         return f"No admissible drop was found that brings it below its clean value, {number(drawing.nominal)}."

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import torch
 
 import certgcl
-from certgcl.audit import audit
+from certgcl.certify.audit import audit
 from docs.figures.style import BLUE, INK, ORANGE, save
 
 DROP_RATE, VIEWS = 0.3, 100
@@ -17,7 +17,7 @@ DROP_RATE, VIEWS = 0.3, 100
 
 def main(folder: Path | None = None) -> None:
     data = certgcl.load_dataset("digits")
-    method = certgcl.GRACE(**certgcl.presets.get("grace", "digits").settings()).fit(data)
+    method = certgcl.GRACE(**certgcl.learning.presets.get("grace", "digits").settings()).fit(data)
     report = audit(method, data, DROP_RATE, samples=VIEWS, searches=0)
     degree = report.certificate
     bounds = {"degree": degree, "crown": certgcl.node_compactness(method, data, DROP_RATE, method="crown")}

@@ -6,14 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from certgcl.bounds.compiled.flat_tables import Layout, array
 from certgcl.bounds.compiled.kernels import channel_products, slot_products
 from certgcl.bounds.compiled.kernels.channel_products import Bounds, ChannelValues
-from certgcl.bounds.compiled.layout import Layout, array
 from certgcl.bounds.compiled.lines import LineTable, numbered
 from certgcl.bounds.compiled.minima import shaped, zeros
 from certgcl.bounds.compiled.threads import share
 from certgcl.bounds.compiled.workspace import Workspace
-from certgcl.bounds.layer1 import Layer1
+from certgcl.bounds.two_layer.layer1 import Layer1
 from certgcl.models.activations import SlopeRule
 
 

@@ -6,18 +6,18 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from certgcl.bounds.compiled.anchor_chunks import RowChunk
 from certgcl.bounds.compiled.channels import channel_values
-from certgcl.bounds.compiled.chunks import RowChunk
 from certgcl.bounds.compiled.lines import products_at_entries
 from certgcl.bounds.compiled.minima import pair_values, row_minima
 from certgcl.bounds.compiled.workspace import Workspace
 from certgcl.bounds.degree import NeighbourTerms
-from certgcl.bounds.extremes import most
-from certgcl.bounds.gather import Table, joined
-from certgcl.bounds.layer1 import Layer1
-from certgcl.bounds.plan import DropPlan
-from certgcl.bounds.recompute import MAX_STORED, recomputed
-from certgcl.bounds.two_layers import GCNWeights
+from certgcl.bounds.propagation.extremes import most
+from certgcl.bounds.propagation.recompute import MAX_STORED, recomputed
+from certgcl.bounds.two_layer.layer1 import Layer1
+from certgcl.bounds.two_layer.row_plan import DropPlan
+from certgcl.bounds.two_layer.row_tables import Table, joined
+from certgcl.bounds.two_layer.weights import GCNWeights
 from certgcl.models.activations import SlopeRule
 
 MAX_NUMBERS = 1 << 21  # in the table of a chunk of rows, where no gradient is wanted

@@ -7,14 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from certgcl.bounds.compiled.flat_tables import MAX_LINE_VALUES, Span
 from certgcl.bounds.compiled.kernels import line_parts, line_products
 from certgcl.bounds.compiled.kernels import output_lines as output_lines_kernels
 from certgcl.bounds.compiled.kernels.line_products import Entries, Products
 from certgcl.bounds.compiled.kernels.numerics import Array
-from certgcl.bounds.compiled.layout import MAX_LINE_VALUES, Span
 from certgcl.bounds.compiled.minima import flat, shaped, zeros
 from certgcl.bounds.compiled.threads import share
-from certgcl.bounds.layer1 import Layer1
+from certgcl.bounds.two_layer.layer1 import Layer1
 from certgcl.models.activations import SlopeRule
 
 RULES: dict[SlopeRule, int] = {"parallel": line_parts.PARALLEL, "adaptive": line_parts.ADAPTIVE,

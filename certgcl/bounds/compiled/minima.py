@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from certgcl.bounds.compiled.flat_tables import Lemma
 from certgcl.bounds.compiled.kernels import pair_minima, row_lemma
 from certgcl.bounds.compiled.kernels.numerics import Array
 from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, Values, Visits
-from certgcl.bounds.compiled.layout import Lemma
 from certgcl.bounds.compiled.threads import share
 from certgcl.bounds.compiled.workspace import Workspace, fresh
 
@@ -32,7 +32,7 @@ def _flat_or_empty(values: Tensor | None, like: Tensor) -> Array:
 
 def row_minima(lemma: Lemma, values: Tensor, own: Tensor, squared: Tensor | None = None,
                following: bool = False) -> Tensor:
-    """The row lemma, see :func:`certgcl.bounds.rows.case_minima`; ``(1 or 2, cells, cell)``.
+    """The row lemma, see :func:`certgcl.bounds.two_layer.row_lemma.case_minima`; ``(1 or 2, cells, cell)``.
 
     Args:
         values, own, squared: tables of cells, ``(..., cell)``.

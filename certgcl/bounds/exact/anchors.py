@@ -12,10 +12,10 @@ from torch import Tensor
 
 from certgcl.attacks import SearchSpace
 from certgcl.bounds.degree import Degree
-from certgcl.bounds.finite import check_finite
-from certgcl.bounds.problem import DropProblem
-from certgcl.budget import AdmissibleDrops
-from certgcl.graph import Graph
+from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.rounding.finite import check_finite
+from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
 
 FIRST_LIMIT = 32  # branches of an anchor, before all others have had as many

@@ -2,33 +2,35 @@
 
 The least bound of all open branches is a lower bound of the minimum, the least value seen is an upper bound with its
 witness, and best-first search brings them together: it can be stopped at any time, and when they meet the value is
-exact. See :mod:`certgcl.bounds.exact.case` for how a branch of a two-layer GCN is bounded, and
+exact. See :mod:`certgcl.bounds.exact.two_layer.case` for how a branch of a two-layer GCN is bounded, and
 :mod:`certgcl.bounds.exact.networks` for all other networks.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
+from certgcl.arguments import callback, real, shown, whole
 from certgcl.bounds.degree import Degree
 from certgcl.bounds.exact.anchors import AnchorSearch, Brackets
 from certgcl.bounds.exact.networks.search import NetworkSearch
-from certgcl.bounds.exact.two_layer_search import TwoLayerSearch
+from certgcl.bounds.exact.two_layer.search import TwoLayerSearch
 from certgcl.bounds.exact.workers import in_processes
-from certgcl.bounds.problem import DropProblem, check_call
+from certgcl.bounds.method import BoundMethod, BoundResult
+from certgcl.bounds.prepared import DropProblem, check_call
 from certgcl.errors import MethodError
 from certgcl.models.activations import SlopeRule
 from certgcl.models.network import GraphNetwork, two_layer_gcn
-from certgcl.values import callback, real, shown, whole
 
 ANCHORS_PER_WORKER = 128  # at least, as a process takes some seconds to start
 
 
 @dataclass(frozen=True)
-class BranchAndBound:
+class BranchAndBound(BoundMethod):
     """Best-first branch and bound: with no limit, the minimum itself; with one, the best bracket found until then.
 
     Never below the bound it starts from, for a branch is never bounded below the one it comes from. Without a time
@@ -52,6 +54,7 @@ class BranchAndBound:
     workers: int | None = field(default=None, repr=False)
     progress: Callable[[int, int], object] | None = field(default=None, repr=False)
     certified: bool = field(default=True, init=False)
+    splits: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.bound, Degree):
@@ -82,9 +85,6 @@ class BranchAndBound:
     def resolution(self) -> int:
         return self.bound.resolution
 
-    def supports(self, network: GraphNetwork) -> str | None:
-        return None
-
     def line_resolution(self, hidden_channels: int) -> int:
         return self.bound.line_resolution(hidden_channels)
 
@@ -95,6 +95,25 @@ class BranchAndBound:
         check_call(network, problem, directions)
         brackets = [self.brackets(network, problem, each) for each in directions.unbind(1)]
         return torch.stack([bracket.lower for bracket in brackets], dim=1)
+
+    def solve(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> BoundResult:
+        check_call(network, problem, directions)
+        if directions.shape[1] > 1:  # a witness is one direction's own
+            return BoundResult(self(network, problem, directions))
+        found = self.brackets(network, problem, directions[:, 0])
+        return BoundResult(found.lower[:, None], found.upper[:, None], found.witnesses, found.exact[:, None])
+
+    def limited(self, **limits: Any) -> Self:
+        return replace(self, **limits)
+
+    def with_share_of_time(self, share: float) -> Self:
+        return self if self.time_limit is None else replace(self, time_limit=share * self.time_limit)
+
+    def reproducible(self) -> Self:
+        if self.time_limit is not None:
+            raise MethodError(f"reproducible=True with time_limit={self.time_limit!r}",
+                              "what a search has found by a time is never the same twice", "Use branch_limit=")
+        return replace(self, workers=1)  # their anchors begin with a bound of all that a worker has
 
     @torch.no_grad()
     def brackets(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Brackets:

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from certgcl import processes
 from certgcl.bounds.exact.anchors import AnchorSearch, Brackets
 from certgcl.errors import CertgclError, WorkerError
-from certgcl.out_of_memory import out_of_memory
+from certgcl.runtime import processes
+from certgcl.runtime.out_of_memory import out_of_memory
 
 RULE = "each one sends the brackets of its anchors"
 ALONE = "A search without processes has workers=1"

@@ -12,11 +12,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from certgcl.bounds.counts import Losses, Scale, drop_cases
-from certgcl.bounds.neighbourhood import row_slots
-from certgcl.bounds.plan import FEW_EDGES, LineSharing, starts
-from certgcl.budget import AdmissibleDrops
-from certgcl.graph import Graph
+from certgcl.bounds.propagation.drop_counts import Losses, Scale, drop_cases
+from certgcl.bounds.two_layer.neighbourhood import row_slots
+from certgcl.bounds.two_layer.row_plan import FEW_EDGES, LineSharing, starts
+from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.graphs.graph import Graph
 
 ScaleOfCount = Callable[[Tensor], Tensor]
 """From numbers of neighbours to scales: see :mod:`certgcl.models.aggregations`."""

@@ -7,10 +7,10 @@ entries of a row share one number of neighbours, and that only so many of them c
 import torch
 from torch import Tensor
 
-from certgcl.bounds.counts import Scale
-from certgcl.bounds.extremes import best
 from certgcl.bounds.propagation.balls import Ball, extent
 from certgcl.bounds.propagation.chain import Cells, Descent, Mix
+from certgcl.bounds.propagation.drop_counts import Scale
+from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import leaves_of
 from certgcl.bounds.propagation.neighbours import lines_at

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
 
-from certgcl.bounds.counts import Scale
 from certgcl.bounds.propagation.balls import Ball
+from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.models.activations import SlopeRule
 from certgcl.models.network import Term

@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from certgcl.bounds.neighbourhood import row_slots
-from certgcl.bounds.plan import FEW_EDGES
-from certgcl.bounds.problem import DropProblem
+from certgcl.bounds.prepared import DropProblem
 from certgcl.bounds.propagation import leaves, neighbours, network_bound
 from certgcl.bounds.propagation.ranges import Settings, radii
+from certgcl.bounds.two_layer.neighbourhood import row_slots
+from certgcl.bounds.two_layer.row_plan import FEW_EDGES
 from certgcl.models.network import GraphNetwork
 
 BASE = 1 << 28  # torch's and numba's own

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from certgcl.bounds.counts import Scale
-from certgcl.bounds.plan import starts
 from certgcl.bounds.propagation.chain import Mix
+from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.term_sets import TermSets, consecutive
+from certgcl.bounds.two_layer.row_plan import starts
 from certgcl.models.aggregations import Aggregation
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from certgcl.bounds.problem import DropProblem
+from certgcl.bounds.prepared import DropProblem
 from certgcl.bounds.propagation.box import BoxBound, BoxRanges
 from certgcl.bounds.propagation.network_bound import NetworkBound
 from certgcl.bounds.propagation.ranges import NetworkRanges, Settings

@@ -7,16 +7,16 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from certgcl.bounds.counts import Scale
-from certgcl.bounds.plan import starts
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Mix, descend
+from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import Leaves, leaves_of
 from certgcl.bounds.propagation.ranges import NetworkRanges
+from certgcl.bounds.propagation.recompute import recomputed
 from certgcl.bounds.propagation.term_sets import TermSets, consecutive
 from certgcl.bounds.propagation.visits import Visited, Visits
-from certgcl.bounds.recompute import recomputed
+from certgcl.bounds.two_layer.row_plan import starts
 from certgcl.models.aggregations import Aggregation, Sum
 
 MAX_VALUES = 1 << 23  # of functionals held at a time, entries × rules × M × d

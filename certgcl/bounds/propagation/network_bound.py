@@ -6,15 +6,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from certgcl.bounds.extremes import best
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Descent, Mix, descend
+from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import leaves_of
 from certgcl.bounds.propagation.neighbours import SharedFunctionals, own_minima
 from certgcl.bounds.propagation.ranges import NetworkRanges
+from certgcl.bounds.propagation.recompute import recomputed
 from certgcl.bounds.propagation.term_sets import TermSets
-from certgcl.bounds.recompute import recomputed
 
 CHANNELS = 64  # treated at a time, with their negatives
 MOST_PRODUCTS = 1 << 24  # at a node, for the channels of a layer whose functionals are not shared

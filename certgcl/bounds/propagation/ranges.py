@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from certgcl.bounds.plan import LineSharing
 from certgcl.bounds.propagation.balls import Ball, balls_around
 from certgcl.bounds.propagation.chain import Cells
 from certgcl.bounds.propagation.functionals import Functionals, LineTable
 from certgcl.bounds.propagation.term_sets import TermSets
-from certgcl.budget import AdmissibleDrops
-from certgcl.graph import Graph
+from certgcl.bounds.two_layer.row_plan import LineSharing
+from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.graphs.graph import Graph
 from certgcl.models.activations import Activation, SlopeRule
 from certgcl.models.network import GraphNetwork, Term, features_times
 

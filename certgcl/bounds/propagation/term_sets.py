@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds import compiled
-from certgcl.bounds.plan import starts
 from certgcl.bounds.propagation.balls import Ball, States
+from certgcl.bounds.two_layer.row_plan import starts
 
 if TYPE_CHECKING:
-    from certgcl.bounds.compiled.layout import Lemma
+    from certgcl.bounds.compiled.flat_tables import Lemma
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +99,8 @@ class TermSets:
 
     @cached_property
     def _lemma(self) -> "Lemma":
+        from certgcl.bounds.compiled.flat_tables import Lemma, array
         from certgcl.bounds.compiled.kernels.row_lemma import Rows, Terms
-        from certgcl.bounds.compiled.layout import Lemma, array
 
         nothing = np.zeros(0, dtype=self.out.detach().numpy().dtype)
         rows = Rows(*map(array, (self.start, self.ball.droppable[self.slot], self.degree, starts(self.items),

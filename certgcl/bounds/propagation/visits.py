@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds import compiled
-from certgcl.bounds.counts import Scale
-from certgcl.bounds.extremes import best
+from certgcl.bounds.propagation.drop_counts import Scale
+from certgcl.bounds.propagation.extremes import best
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +93,8 @@ class Visits:
 
     @cached_property
     def _compiled(self) -> tuple[Any, Any]:
+        from certgcl.bounds.compiled.flat_tables import array, both_ends
         from certgcl.bounds.compiled.kernels import pair_minima
-        from certgcl.bounds.compiled.layout import array, both_ends
 
         rows = self.rows
         one = array(torch.ones_like(self.parent.low))

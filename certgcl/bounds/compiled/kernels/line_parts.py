@@ -1,4 +1,7 @@
-"""Ranges and lines of an activation on intervals, see :func:`certgcl.bounds.layer1.line_parts`, and their gradients."""
+"""Ranges and lines of an activation on intervals, and their gradients.
+
+:func:`certgcl.bounds.two_layer.layer1.line_parts` has the formulas.
+"""
 
 from certgcl.bounds.compiled.kernels.numerics import Array, compiled, inlined, larger, smaller
 

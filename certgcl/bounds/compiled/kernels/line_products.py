@@ -113,7 +113,8 @@ def products(part: int, parts: int, begin: int, end: int, entries: Entries, omeg
 
     Args:
         omega: ``(functionals, M, d1)``.
-        lines: as the parts of :class:`certgcl.bounds.layer1.Lined`, from the first line on; ``(lines, parts, d1)``.
+        lines: as the parts of :class:`certgcl.bounds.two_layer.layer1.Lined`, from the first line on;
+            ``(lines, parts, d1)``.
         features: ``(targets, d1)``.
     """
     number, width = omega.shape[1:]

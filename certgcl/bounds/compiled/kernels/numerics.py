@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -26,17 +25,13 @@ Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 LANES = 64  # columns treated at a time: a few vector registers each, so that what is done to them stays in the cache
 
 
-def forget_stale(folder: Path) -> None:
-    """Remove what numba kept of kernels before any of their files was changed. Numba looks at a kernel's own file
-    alone, and parts of it may come from the others."""
-    with suppress(OSError):  # a folder that cannot be written to holds nothing that this process could have kept
-        changed = max(file.stat().st_mtime for file in folder.glob("*.py"))
-        for kept in (folder / "__pycache__").glob("*.nbi"):
-            if kept.stat().st_mtime < changed:
-                kept.unlink(missing_ok=True)
+def source_stamp(folder: Path) -> tuple[float, int]:
+    """The time of the latest change of any kernel's file, and the size of all of them."""
+    states = [file.stat() for file in folder.glob("*.py")]
+    return max(state.st_mtime for state in states), sum(state.st_size for state in states)
 
 
-forget_stale(Path(__file__).parent)
+STAMP = source_stamp(Path(__file__).parent)
 
 
 def compiled(kernel: Kernel) -> Kernel:
@@ -53,9 +48,12 @@ def compiled_sums(kernel: Kernel) -> Kernel:
 def _made(kernel: Kernel, freedoms: set[str]) -> Kernel:
     make = partial(numba.njit, nogil=True, fastmath=freedoms, error_model="numpy")
     try:
-        return cast(Kernel, make(cache=True)(kernel))
-    except RuntimeError:  # no folder to keep it in can be written to: it is compiled anew in every process
-        return cast(Kernel, make()(kernel))
+        made: Any = make(cache=True)(kernel)
+        # Numba takes what it kept for current while the kernel's own file is. Parts of it may come from the others.
+        made._cache._cache_file._source_stamp = STAMP
+    except (RuntimeError, AttributeError):  # no folder that can be written to, or another numba: compiled every time
+        made = make()(kernel)
+    return cast(Kernel, made)
 
 
 def inlined(function: Kernel) -> Kernel:

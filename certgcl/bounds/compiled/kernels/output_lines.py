@@ -13,7 +13,7 @@ def lines_below(part: int, parts: int, directions: Array, lines: Array, interval
 
     Args:
         directions: ``(F, C, d2)``.
-        lines: of layer 2, as the parts of :class:`certgcl.bounds.layer1.Lined`, ``(F, parts, d2)``.
+        lines: of layer 2, as the parts of :class:`certgcl.bounds.two_layer.layer1.Lined`, ``(F, parts, d2)``.
         interval: ``(F, C)``.
         constant, slopes: by each rule, ``(F, rules, C)`` and ``(F, rules, C, d2)``.
     """

@@ -1,4 +1,4 @@
-"""The paper's ranges of one layer, see :class:`certgcl.bounds.printed.PaperBox`, and their gradients."""
+"""The paper's ranges of one layer, see :class:`certgcl.bounds.uncertified.formulas.PaperBox`, and their gradients."""
 
 from typing import NamedTuple
 

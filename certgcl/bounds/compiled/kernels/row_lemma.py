@@ -1,4 +1,4 @@
-"""The row lemma on flat tables, see :func:`certgcl.bounds.rows.case_minima`: least values, and their gradients.
+"""The row lemma on flat tables: least values, and their gradients.
 
     min_{t in the case}  out(t) ( Σ_k g_k - top_t ) + of_own(t) own + of_squared(t) squared
 

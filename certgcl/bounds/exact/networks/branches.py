@@ -9,14 +9,14 @@ from torch import Tensor
 
 from certgcl.attacks import SearchSpace
 from certgcl.bounds.degree import Degree
-from certgcl.bounds.exact.cells import DROPPED, FREE
 from certgcl.bounds.exact.networks.rows import FieldRows
-from certgcl.bounds.plan import starts
-from certgcl.bounds.problem import DropProblem
-from certgcl.budget import AdmissibleDrops
-from certgcl.graph import Graph
-from certgcl.kept import PRIVATE
+from certgcl.bounds.exact.two_layer.cells import DROPPED, FREE
+from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.two_layer.row_plan import starts
+from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork, Layer, Term
+from certgcl.runtime.tensor_cache import PRIVATE
 
 UNION_SLOTS = 1 << 16  # of the copies that are treated together
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from certgcl.attacks import Field, SearchSpace
-from certgcl.bounds.exact.cells import DROPPED, FREE, KEPT
-from certgcl.bounds.neighbourhood import row_slots
+from certgcl.bounds.exact.two_layer.cells import DROPPED, FREE, KEPT
+from certgcl.bounds.two_layer.neighbourhood import row_slots
 
 
 class Settled(NamedTuple):

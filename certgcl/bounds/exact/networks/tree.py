@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from certgcl.attacks.batch import FieldBatch
-from certgcl.bounds.exact.cells import DROPPED, FREE, KEPT
 from certgcl.bounds.exact.networks.branches import UNION_SLOTS, Branch, Branches
 from certgcl.bounds.exact.networks.rows import FieldRows
+from certgcl.bounds.exact.two_layer.cells import DROPPED, FREE, KEPT
 
 BREADTH = 8  # branches that are cut in two at a time
 FEW_SETS = 64  # of drops, up to which a branch is enumerated

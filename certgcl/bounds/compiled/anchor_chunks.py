@@ -1,0 +1,101 @@
+"""The anchors around inner rows, each with functionals of its own: in chunks whose tables fit in memory."""
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.compiled.flat_tables import Layout, Lemma, Pieces, Span, array, gcn_scales, ranges, spans, terms_of
+from certgcl.bounds.compiled.kernels.line_products import Entries
+from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, Visits
+from certgcl.bounds.compiled.kernels.row_lemma import Rows
+from certgcl.bounds.two_layer.row_plan import starts
+
+
+def chunks_of(layout: Layout, cells: int) -> "Pieces[RowChunk]":
+    """All visits in chunks. A row whose table would be larger by itself is cut into several *pieces*, each with some of
+    its visits."""
+    each = layout.hood.inner.degree * layout.plan.line_cases.number  # cells of one visit
+    most = (cells // each.clamp(min=1)).clamp(min=1)
+    number = ((layout.around + most - 1) // most).clamp(min=1)
+    row = torch.repeat_interleave(torch.arange(len(number)), number)
+    rank = torch.arange(len(row)) - starts(number)[row]
+    begin = layout.start[row] + rank * most[row]
+    end = (begin + most[row]).minimum(layout.start[row + 1])
+
+    def chunk(pieces: range) -> RowChunk:
+        return RowChunk(layout, *(part[pieces.start : pieces.stop] for part in (row, begin, end)))
+
+    return Pieces(ranges(starts(each[row] * (end - begin)), cells), chunk, layout.keep)
+
+
+class RowChunk:
+    """Some pieces of rows. Of a row in each of its cases, with lines of its own or those of all cases, the visits of a
+    piece stand side by side.
+
+    Args:
+        row: the inner row of every piece, in ascending order.
+        begin, end: its visits; all of them are a range.
+    """
+
+    def __init__(self, layout: Layout, row: Tensor, begin: Tensor, end: Tensor) -> None:
+        plan, inner = layout.plan, layout.hood.inner
+        self.layout, self.row, self.begin, self.around = layout, row, begin, end - begin
+        self.degree, self.lines = inner.degree[row], plan.line_cases.number[row]
+        self.lined = self.degree <= (torch.inf if plan.hubs is None else plan.hubs)
+        self.each = self.around * self.lines  # entries of every piece
+        self.entry, self.place = starts(self.each), starts(self.each * self.degree * self.lined)
+        self.slot = starts(self.degree)
+        piece = torch.repeat_interleave(torch.arange(len(row)), self.degree)
+        rank = torch.arange(len(piece)) - self.slot[piece]
+        self.slots = inner.rowptr[row[piece]] + rank
+        # The first cell of every slot, and how far it is from there to that of the next case with lines of its own.
+        self.leaf, self.step = self.place[piece] + rank * self.each[piece], self.around * layout.by_case[row]
+        self.case = starts(plan.row_cases.number[row])
+        self.piece_of_case = torch.repeat_interleave(torch.arange(len(row)), plan.row_cases.number[row])
+        self.rank_of_case = torch.arange(len(self.piece_of_case)) - self.case[self.piece_of_case]
+        self.width = self.around * self.lined
+        # Of every visit the slot in the graph's inner row, the pair, and the anchor's case.
+        visit = torch.arange(int(begin[0]), int(end[-1]))
+        self.visited = torch.searchsorted(layout.visit_start, visit, right=True) - 1
+        self.pair = layout.hood.pair[self.visited]
+        self.anchor_case = visit - layout.visit_start[self.visited]
+        self.out = starts(self.width[self.piece_of_case])
+        self.own = self.entry[self.piece_of_case] + self.rank_of_case * self.step[self.piece_of_case]
+
+    @cached_property
+    def entries(self) -> tuple[Entries, int]:
+        """The functionals that meet at every piece, and how many cells they take."""
+        layout, inner, plan = self.layout, self.layout.hood.inner, self.layout.plan
+        piece = torch.repeat_interleave(torch.arange(len(self.row)), self.each)
+        rank, width = torch.arange(len(piece)) - self.entry[piece], self.around[piece]
+        visit = (self.begin - self.begin[0])[piece] + rank % width
+        functional = plan.flat.start[layout.hood.outer.row[self.pair[visit]]] + self.anchor_case[visit]
+        line = plan.flat_lines.start[self.row[piece]] + rank // width
+        return Entries(*map(array, (self.entry, functional, line, self.slot, inner.col[self.slots], inner.own[self.row],
+                                    self.place[:-1], self.lined))), int(self.place[-1])
+
+    @cached_property
+    def lemma(self) -> Lemma:
+        inner, cases = self.layout.hood.inner, self.layout.plan.row_cases
+        row = self.row[self.piece_of_case]
+        rows = Rows(*map(array, (self.slot, inner.droppable[self.slots], self.degree, self.case,
+                                 cases.first[row, self.rank_of_case], cases.last[row, self.rank_of_case], self.width,
+                                 *gcn_scales(inner, self.row))))
+        terms = terms_of(self.leaf, self.step, inner.low[self.slots], inner.high[self.slots], self.own, self.out[:-1])
+        return Lemma(rows, (terms,), int(self.out[-1]), int(self.place[-1]))
+
+    @cached_property
+    def visits(self) -> tuple[Visits, Neighbours]:
+        layout, inner = self.layout, self.layout.hood.inner
+        piece = torch.repeat_interleave(torch.arange(len(self.row)), self.around)
+        column = torch.arange(len(piece)) + self.begin[0] - self.begin[piece]
+        leaf = self.leaf[self.visited - inner.rowptr[self.row[piece]] + self.slot[piece]] + column
+        visits = layout.visits(self.pair, self.anchor_case, self.visited, piece, column, leaf,
+                               layout.own_pair(self.pair, self.anchor_case))
+        return visits, layout.neighbours(self.case, self.row[self.piece_of_case], self.rank_of_case, self.out[:-1],
+                                         self.own, self.step, self.lined)
+
+    def spans(self, width: int) -> list[Span]:
+        start = self.layout.plan.flat_lines.start
+        return spans(start[self.row], start[self.row + 1], width)

@@ -1,0 +1,378 @@
+"""Where rows, cases and visits stand in the flat tables of the kernels: what depends on graph and budget alone."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from certgcl.bounds.compiled.kernels.channel_products import LinedRows
+from certgcl.bounds.compiled.kernels.line_products import Entries
+from certgcl.bounds.compiled.kernels.numerics import Array
+from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, Visits
+from certgcl.bounds.compiled.kernels.row_lemma import Rows, Terms
+from certgcl.bounds.propagation.drop_counts import DropCases, Scale
+from certgcl.bounds.two_layer.neighbourhood import Hop, inverse_sqrt_degree
+from certgcl.bounds.two_layer.row_plan import DropPlan, FlatCases, starts
+
+if TYPE_CHECKING:
+    from certgcl.bounds.compiled.anchor_chunks import RowChunk
+
+MAX_LINE_VALUES = 1 << 16  # bounds whose lines are computed at a time
+MAX_KEPT = 1 << 20  # slots of a neighbourhood up to which all pieces of its layout are kept
+
+T = TypeVar("T")
+
+
+def array(values: Tensor) -> Array:
+    """As kernels take it: whole numbers in half the memory, where they are not too large for that."""
+    numbers = values.contiguous().numpy()
+    if numbers.dtype != np.int64 or (numbers.size and numbers.max() > np.iinfo(np.int32).max):
+        return numbers
+    return numbers.astype(np.int32)
+
+
+class Pieces(Generic[T]):
+    """Parts of a layout, made where they are come to. Those of small graphs are kept for the next time; those of large
+    ones would fill the memory, and are made again."""
+
+    def __init__(self, pieces: list[range], make: Callable[[range], T], keep: bool) -> None:
+        self._pieces, self._make, self._keep = pieces, make, keep
+        self._made: dict[range, T] = {}
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def __iter__(self) -> Iterator[T]:
+        for piece in self._pieces:
+            made = self._made[piece] if piece in self._made else self._make(piece)
+            if self._keep:
+                self._made[piece] = made
+            yield made
+
+
+@dataclass(frozen=True, eq=False)
+class Lemma:
+    """One use of the row lemma: rows, and where their values stand and go."""
+
+    rows: Rows
+    terms: tuple[Terms, ...]  # one, or for both signs
+    cells: int  # of results
+    size: int  # cells at all neighbours
+
+    @classmethod
+    def of(cls, hop: Hop, cases: DropCases, flat: FlatCases, place: Tensor, own: Tensor, *, scaled: bool = True,
+           both_signs: bool = False, by_case: Tensor | None = None) -> "Lemma":
+        """One cell at every row and slot, results case by case; those of the other sign follow all of the first.
+
+        Args:
+            place: the cells of the slots, ``(S,)``.
+            own: those of the rows in each of their cases, ``(F,)``.
+            scaled: whether values are yet to be multiplied with the scales of the neighbours.
+            by_case: the rows whose slots have a cell for each case, one after the other, ``(R,)``; none by default.
+        """
+        scale = (hop.low, hop.high) if scaled else (hop.low[:0],) * 2
+        rows = rows_of(hop, cases, flat, torch.ones_like(hop.degree))
+        step = torch.zeros_like(hop.degree) if by_case is None else by_case.long()
+        results = torch.arange(len(flat.row))
+        terms = [terms_of(place, step, *scale, own, results)]
+        if both_signs:
+            terms.append(terms[0]._replace(out=array(results + len(results)), sign=-1))
+        return cls(rows, tuple(terms), len(terms) * len(flat.row), place.numel() * len(terms))
+
+
+def terms_of(place: Tensor, step: Tensor, low: Tensor, high: Tensor, own: Tensor, out: Tensor) -> Terms:
+    return Terms(array(place), array(step), array(low), array(high), array(own), array(out), sign=1)
+
+
+def rows_of(hop: Hop, cases: DropCases, flat: FlatCases, width: Tensor) -> Rows:
+    first, last = cases.first[flat.row, flat.case], cases.last[flat.row, flat.case]
+    return Rows(*(array(part) for part in (hop.rowptr, hop.droppable, hop.degree, flat.start, first, last, width,
+                                           *gcn_scales(hop, torch.arange(len(hop.degree))))))
+
+
+def gcn_scales(hop: Hop, rows: Tensor) -> tuple[Tensor, ...]:
+    """Where the scales of some rows begin; and with every number of edges lost, s, s² and s⁴."""
+    number = hop.budget[rows] + 1
+    start = starts(number)
+    row = torch.repeat_interleave(rows, number)
+    lost = torch.arange(len(row)) - torch.repeat_interleave(start[:-1], number)
+    scale = inverse_sqrt_degree(hop.degree[row], lost, hop.low.dtype)
+    return start[:-1], scale, scale.square(), scale.square().square()
+
+
+class Span(NamedTuple):
+    """Rows whose lines are computed at a time, so that they stay in the cache."""
+
+    rows: range  # of the entries that are treated
+    lines: slice
+
+
+class ChannelSlots(NamedTuple):
+    """The lines of a span by themselves, and then the slots of its rows in each case that has lines of its own."""
+
+    line: Tensor  # counted from the first line of the span
+    target: Tensor  # whose features stand there
+    leaves: slice  # the slots among those of all rows
+
+
+class Layout:
+    """Of one plan.
+
+    A *visit* is a pair of an anchor and a neighbour in one of the anchor's cases. Visits stand in the order of the
+    inner rows and their slots, case by case.
+    """
+
+    def __init__(self, plan: DropPlan) -> None:
+        self.plan, self.hood = plan, plan.hood
+        self.flat_rows = FlatCases(plan.row_cases)
+        self.keep = plan.hood.inner.col.numel() <= MAX_KEPT
+        dtype = plan.hood.inner.low.dtype
+        self.anchor_scale = both_ends(plan.anchor_cases.scale(dtype))
+        self.row_scale = both_ends(plan.row_cases.scale(dtype))
+        self.by_case = plan.line_cases.number > 1  # the inner rows that have lines for each of their cases
+        self._spans: dict[int, list[Span]] = {}
+        self._channel_slots: dict[int, list[ChannelSlots]] = {}
+        self._channels_at_anchors: dict[int, Pieces[tuple[Visits, Lemma]]] = {}
+        self._chunks: dict[int, Pieces[RowChunk]] = {}
+
+    @cached_property
+    def visit_start(self) -> Tensor:
+        """The first visit at every inner slot, and how many there are in all, ``(S + 1,)``."""
+        hood = self.hood
+        number = self.plan.anchor_cases.number[hood.outer.row[hood.pair.clamp(min=0)]] if len(hood.outer.row) else 0
+        return starts(torch.where(hood.pair >= 0, number, 0))
+
+    @cached_property
+    def start(self) -> Tensor:
+        """The first visit at every inner row, and how many there are in all, ``(R + 1,)``."""
+        return self.visit_start[self.hood.inner.rowptr]
+
+    @property
+    def around(self) -> Tensor:
+        """The number of visits at every inner row."""
+        return self.start.diff()
+
+    @cached_property
+    def own_line(self) -> Tensor:
+        """The line of every anchor in each of its cases, ``(F,)``."""
+        return self.line_at(self.hood.outer.own[self.plan.flat.row], self.plan.flat.case)
+
+    def line_at(self, row: Tensor, case: Tensor) -> Tensor:
+        """The place of a row's case among the lines."""
+        return self.plan.flat_lines.start[row] + self.line_rank(row, case)
+
+    def line_rank(self, row: Tensor, case: Tensor) -> Tensor:
+        """Which of its lines a row has in a case."""
+        return torch.where(self.by_case[row], case, 0)
+
+    # -- layers 1 and 2 ----------------------------------------------------------------------------
+
+    @cached_property
+    def layer1(self) -> Lemma:
+        hop, flat = self.hood.inner, self.plan.flat_lines
+        return Lemma.of(hop, self.plan.line_cases, flat, hop.col, hop.own[flat.row], both_signs=True)
+
+    @cached_property
+    def layer2(self) -> Lemma:
+        """Where all cases of a row share their lines."""
+        return self._at_anchors(self.plan.flat_lines.place[self.hood.outer.col, 0], self.own_line, scaled=True)
+
+    def layer2_from(self, cell: Tensor) -> Lemma:
+        """Where the term of every pair stands in a cell of another table."""
+        return self._at_anchors(cell, self.own_line, scaled=False)
+
+    def _at_anchors(self, place: Tensor, own: Tensor, scaled: bool, by_case: Tensor | None = None) -> Lemma:
+        return Lemma.of(self.hood.outer, self.plan.anchor_cases, self.plan.flat, place, own, scaled=scaled,
+                        by_case=by_case)
+
+    # -- functionals that all anchors share --------------------------------------------------------
+
+    @cached_property
+    def leaf_start(self) -> Tensor:
+        """Every slot stands once for each case of its row that has lines of its own: the first place, and the end."""
+        return starts(self.plan.line_cases.number[self.hood.inner.row])
+
+    @cached_property
+    def lined_rows(self) -> LinedRows:
+        inner, flat = self.hood.inner, self.plan.flat_lines
+        return LinedRows(*map(array, (flat.row, flat.start, inner.rowptr, inner.col, inner.own, self.leaf_start[:-1])))
+
+    def spans(self, width: int) -> list[Span]:
+        """All inner rows, for so many hidden channels."""
+        if width not in self._spans:
+            start = self.plan.flat_lines.start
+            self._spans[width] = spans(start[:-1], start[1:], width)
+        return self._spans[width]
+
+    def channel_slots(self, width: int) -> list[ChannelSlots]:
+        """Of every span."""
+        if width in self._channel_slots:
+            return self._channel_slots[width]
+        inner, flat, found = self.hood.inner, self.plan.flat_lines, []
+        for span in self.spans(width):
+            ends = [int(inner.rowptr[row]) for row in (span.rows.start, span.rows.stop)]
+            leaves = slice(*(int(self.leaf_start[end]) for end in ends))
+            number = self.plan.line_cases.number[inner.row[ends[0] : ends[1]]]
+            slot = torch.repeat_interleave(torch.arange(*ends), number)
+            rank = torch.arange(leaves.start, leaves.stop) - self.leaf_start[slot]
+            line = torch.cat([torch.arange(span.lines.start, span.lines.stop), flat.start[inner.row[slot]] + rank])
+            target = torch.cat([inner.own[flat.row[span.lines]], inner.col[slot]])
+            found.append(ChannelSlots(line - span.lines.start, target, leaves))
+        self._channel_slots[width] = found
+        return found
+
+    @cached_property
+    def channels_at_rows(self) -> Lemma:
+        return Lemma.of(self.hood.inner, self.plan.row_cases, self.flat_rows, self.leaf_start[:-1], self._row_line,
+                        by_case=self.by_case)
+
+    @cached_property
+    def channel_neighbours(self) -> Neighbours:
+        flat = self.flat_rows
+        return self.neighbours(flat.start, flat.row, flat.case, torch.arange(len(flat.row)), self._row_line,
+                               self.by_case.long(), torch.ones_like(self.by_case))
+
+    def channels_at_anchors(self, visits: int) -> Pieces[tuple[Visits, Lemma]]:
+        """The anchors, in ranges with about so many visits at the most: their visits, and the lemma at the anchors."""
+        if visits not in self._channels_at_anchors:
+            total = starts(self.hood.outer.degree * self.plan.anchor_cases.number)
+            self._channels_at_anchors[visits] = Pieces(ranges(total, visits), self._at_some_anchors, self.keep)
+        return self._channels_at_anchors[visits]
+
+    def _at_some_anchors(self, anchors: range) -> "tuple[Visits, Lemma]":
+        outer, cases, flat = self.hood.outer, self.plan.anchor_cases, self.plan.flat
+        here, slots = slice(anchors.start, anchors.stop), slice(*outer.rowptr[[anchors.start, anchors.stop]].tolist())
+        number = cases.number[outer.row[slots]]
+        pair = torch.repeat_interleave(torch.arange(slots.start, slots.stop), number)
+        start = starts(number)
+        case = torch.arange(len(pair)) - start[pair - slots.start]
+        slot, line = self.hood.slot_of_pair[pair], self.line_rank(outer.own[outer.row[pair]], case)
+        visits = self.visits(pair, case, slot, outer.col[pair], torch.zeros_like(pair), self.leaf_start[slot],
+                             self.leaf_start[self.hood.leaf_of_pair[pair]] + line)
+        entries = slice(*flat.start[[anchors.start, anchors.stop]].tolist())
+        row, case = flat.row[entries], flat.case[entries]
+        rows = Rows(*map(array, (
+            outer.rowptr[anchors.start : anchors.stop + 1] - slots.start, outer.droppable[slots], outer.degree[here],
+            flat.start[anchors.start : anchors.stop + 1] - entries.start, cases.first[row, case], cases.last[row, case],
+            torch.ones_like(outer.degree[here]), *gcn_scales(outer, torch.arange(anchors.start, anchors.stop)))))
+        step, multiplied = torch.ones_like(outer.degree[here]), outer.low[:0]
+        terms = terms_of(start[:-1], step, multiplied, multiplied, self.own_line[entries], torch.arange(len(row)))
+        return visits, Lemma(rows, (terms,), len(row), len(pair))
+
+    @property
+    def _row_line(self) -> Tensor:
+        return self.line_at(self.flat_rows.row, self.flat_rows.case)
+
+    def visits(self, pair: Tensor, case: Tensor, slot: Tensor, row: Tensor, column: Tensor, leaf: Tensor,
+               own: Tensor) -> Visits:
+        """Some visits.
+
+        Args:
+            pair, case: the pair (i, j), and the case of i.
+            slot: that of i in the inner row of j.
+            row, column, leaf, own: see the fields of :class:`Visits`; ``own`` is its ``pair``.
+        """
+        outer, inner = self.hood.outer, self.hood.inner
+        low, high = (end[outer.row[pair], case] for end in self.anchor_scale)
+        scales = low, high, inner.low[slot], inner.high[slot], low.square(), high.square()
+        parts = map(array, (row, *scales, outer.most_drops[pair], outer.droppable[pair], column))
+        place = array(leaf)
+        return Visits(*parts, place, place, array(own))  # type: ignore[call-arg]  # mypy counts the starred one as one
+
+    def neighbours(self, start: Tensor, row: Tensor, case: Tensor, out: Tensor, own: Tensor, step: Tensor,
+                   lined: Tensor) -> Neighbours:
+        """Some rows, case by case, with their cells.
+
+        Args:
+            start: where the cases of each begin.
+        """
+        first = self.plan.row_cases.first[row, case]
+        low, high = (array(end[row, case]) for end in self.row_scale)
+        steps = array(step)
+        return Neighbours(array(start), array(first), low, high, low, high, array(out), array(own), steps, steps,
+                          array(lined))
+
+    # -- functionals of each anchor's own ----------------------------------------------------------
+
+    @cached_property
+    def _own_cases(self) -> Tensor:
+        """How many cases every inner row has as an anchor; zero if it is none."""
+        cases = self.plan.anchor_cases.number
+        return torch.zeros_like(self.hood.inner.degree).index_copy_(0, self.hood.outer.own, cases)
+
+    @cached_property
+    def own_entries(self) -> tuple[Entries, int]:
+        """The functionals of every anchor in each of its cases, at its own inner row; and how many cells they take."""
+        inner, flat, cases = self.hood.inner, self.plan.flat, self._own_cases
+        entries, place = starts(cases), self._own_place
+        functional = torch.empty_like(flat.row)
+        functional[self.own_entry] = torch.arange(len(flat.row))
+        parts = (entries, functional, self.own_line[functional], inner.rowptr, inner.col, inner.own, place[:-1],
+                 torch.ones_like(cases, dtype=torch.bool))
+        return Entries(*map(array, parts)), int(place[-1])
+
+    @cached_property
+    def own_entry(self) -> Tensor:
+        """The entry of every anchor in each of its cases, ``(F,)``."""
+        return starts(self._own_cases)[self.hood.outer.own[self.plan.flat.row]] + self.plan.flat.case
+
+    @cached_property
+    def _own_place(self) -> Tensor:
+        """The first cell of every inner row among those of ``own_entries``."""
+        return starts(self._own_cases * self.hood.inner.degree)
+
+    def own_pair(self, pair: Tensor, case: Tensor) -> Tensor:
+        """The cell of ``C_ij`` of some visits."""
+        inner, slot = self.hood.inner, self.hood.leaf_of_pair[pair]
+        row = inner.row[slot]
+        return self._own_place[row] + (slot - inner.rowptr[row]) * self._own_cases[row] + case
+
+    @cached_property
+    def anchors_at_anchors(self) -> Lemma:
+        return self._at_anchors(self.visit_start[self.hood.slot_of_pair], self.own_entry, scaled=False,
+                                by_case=self.plan.anchor_cases.number > 1)
+
+    def chunks(self, cells: int) -> "Pieces[RowChunk]":
+        """All visits, in chunks of rows whose slots have about so many cells at the most."""
+        from certgcl.bounds.compiled.anchor_chunks import chunks_of
+
+        if cells not in self._chunks:
+            self._chunks[cells] = chunks_of(self, cells)
+        return self._chunks[cells]
+
+
+def ranges(total: Tensor, limit: int) -> list[range]:
+    """Items in ranges that have about as much.
+
+    Args:
+        total: how much goes before every item, and in all.
+    """
+    found, first = [], 0
+    while first < len(total) - 1:
+        after = max(first + 1, int(torch.searchsorted(total, total[first] + limit, right=True)) - 1)
+        found.append(range(first, after))
+        first = after
+    return found
+
+
+def both_ends(scale: Scale) -> tuple[Tensor, Tensor]:
+    return scale.low, scale.low if scale.high is None else scale.high
+
+
+def spans(first: Tensor, last: Tensor, width: int) -> list[Span]:
+    """Rows in spans of about as many lines.
+
+    Args:
+        first, last: where the lines of every row begin and end, in ascending order.
+        width: of a line.
+    """
+    found, row, limit = [], 0, max(1, MAX_LINE_VALUES // width)
+    while row < len(first):
+        after = max(row + 1, int(torch.searchsorted(last, first[row] + limit, right=True)))
+        found.append(Span(range(row, after), slice(int(first[row]), int(last[after - 1]))))
+        row = after
+    return found

@@ -1,0 +1,97 @@
+"""How a bound is asked for, and what it answers: one interface for closed forms and searches."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from torch import Tensor
+
+from certgcl.arguments import shown
+from certgcl.bounds.prepared import DropProblem
+from certgcl.errors import MethodError
+from certgcl.models.activations import SlopeRule
+from certgcl.models.network import GraphNetwork
+
+
+@dataclass(frozen=True, eq=False)
+class BoundResult:
+    """What a method found for ``w_ic · z_i`` at A anchors with C directions each.
+
+    Args:
+        lower: ``(A, C)``.
+        upper: a value that some admissible change reaches, ``(A, C)``, where the method searched for one.
+        witnesses: for each anchor the dropped edges that reach ``upper``, ``(2, k)`` node numbers.
+        exact: whether lower and upper are the same up to the method's tolerance, ``(A, C)``.
+    """
+
+    lower: Tensor
+    upper: Tensor | None = None
+    witnesses: tuple[Tensor, ...] | None = None
+    exact: Tensor | None = None
+
+
+class BoundMethod(ABC):
+    """Every method is ``(network, problem, directions) -> lower``. Subclass it for a method of your own.
+
+    Closed forms are differentiable in the weights and the directions. What callers need to know beyond the numbers is
+    asked of the method, never of its type.
+    """
+
+    splits: ClassVar[bool] = True
+    """Whether anchors may be bounded in parts. A search has limits for all anchors of a call together."""
+
+    second_view: ClassVar[bool] = False
+    """Whether it can bound compactness with both views free."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str: ...
+
+    @property
+    @abstractmethod
+    def certified(self) -> bool:
+        """Whether the result is a lower bound over all admissible drops."""
+
+    @abstractmethod
+    def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+        """Values ``(A, C)`` for ``w_ic · z_i``.
+
+        Args:
+            directions: C directions for *every* node of the graph, ``(N, C, d)``; see ``problem.at_anchors``.
+        """
+
+    @property
+    def resolution(self) -> int:
+        """Maximum number of drop-count groups per node."""
+        return 1
+
+    def line_resolution(self, hidden_channels: int) -> int:
+        """Maximum number of these groups that have ranges and lines of their own, at this width."""
+        return 1
+
+    def rules(self, hidden_channels: int) -> Sequence[SlopeRule]:
+        """The slope rules that are used at this width of the hidden layers."""
+        return ()
+
+    def supports(self, network: GraphNetwork) -> str | None:
+        """Why it does not bound this network; None where it does."""
+        return None
+
+    def solve(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> BoundResult:
+        """All that the method finds, with upper values and witnesses where it searches for them."""
+        return BoundResult(self(network, problem, directions))
+
+    def limited(self, **limits: object) -> Self:
+        """The same method with limits of a search."""
+        listed = ", ".join(f"{name}={shown(limit)}" for name, limit in limits.items())
+        raise MethodError(f"{listed} with method {self.name!r}", "only a search can be cut short",
+                          "Use optimized or exact, or leave it out")
+
+    def with_share_of_time(self, share: float) -> Self:
+        """The same method with a share of its time limit, if it has one."""
+        return self
+
+    def reproducible(self) -> Self:
+        """The same method in a form whose results do not depend on the number of processes or on the clock."""
+        return self

@@ -1,0 +1,148 @@
+"""What is to be bounded: some anchors of a graph under a set of admissible drops, and what is prepared for them."""
+
+import gc
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from certgcl.arguments import shown, whole
+from certgcl.bounds.two_layer.neighbourhood import Neighbourhood
+from certgcl.bounds.two_layer.row_plan import DropPlan, LineSharing
+from certgcl.bounds.two_layer.weights import GCNWeights
+from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.errors import DirectionError, MethodError
+from certgcl.graphs.graph import Graph
+from certgcl.models.network import GraphNetwork
+
+LATEST = "latest problem"
+MAX_KEPT = 1 << 18  # slots of a graph up to which it is kept; each takes about half a kilobyte there
+
+
+@dataclass(frozen=True, eq=False)
+class DropProblem:
+    """Some anchors of a graph, and the edges that may be dropped.
+
+    It holds what depends on graph and budget alone, built when first needed: keep it to bound many encoders. Edges,
+    drops and anchors are copies, so that they stay what they were when it was made; features are those of the graph.
+
+    Args:
+        anchors: distinct node ids, ``(A,)``.
+        memory_limit: about how many bytes bounds may take, if that is known.
+        only_anchors: whether directions have rows for the anchors alone, in their order, not for all nodes.
+    """
+
+    graph: Graph
+    drops: AdmissibleDrops
+    anchors: Tensor
+    memory_limit: int | None = None
+    only_anchors: bool = False
+    neighbourhoods: dict[torch.dtype, Neighbourhood] = field(default_factory=dict, init=False, repr=False)
+    _plans: dict[tuple[Any, ...], DropPlan] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.graph, Graph) or not isinstance(self.drops, AdmissibleDrops):
+            raise MethodError(f"a problem of graph {shown(self.graph)} and drops {shown(self.drops)}",
+                              "it has a certgcl.Graph and the drops that a budget allows on it",
+                              "Pass certgcl.Graph.of(graph) and EdgeDropBudget(...).on(graph)")
+        nodes, slots = self.graph.num_nodes, self.graph.col.numel()
+        if (self.drops.local.numel(), self.drops.droppable.numel()) != (nodes, slots):
+            raise MethodError(f"drops for {self.drops.local.numel()} nodes with a {self.graph!r}",
+                              "they must be those of this graph", "Pass EdgeDropBudget(...).on(graph)")
+        anchors = self.anchors
+        if not isinstance(anchors, Tensor) or anchors.is_nested or anchors.is_meta or anchors.layout != (
+                torch.strided) or anchors.dim() != 1 or anchors.dtype != torch.long or not anchors.numel() or (
+                int(anchors.min()) < 0 or int(anchors.max()) >= nodes):
+            raise MethodError(f"anchors {shown(anchors)}", f"they are a tensor of node numbers from 0 to {nodes - 1}",
+                              "Pass torch.tensor([...]) of at least one")
+        if self.memory_limit is not None:
+            whole(self.memory_limit, "memory_limit", 1, "it is a positive number of bytes", "Leave it out",
+                  error=MethodError)
+        for name, copy in (("graph", self.graph.private()), ("drops", self.drops.private()),
+                           ("anchors", self.anchors.clone())):
+            object.__setattr__(self, name, copy)
+
+    @classmethod
+    def on(cls, graph: Graph, drops: AdmissibleDrops, anchors: Tensor,
+           memory_limit: int | None = None) -> "DropProblem":
+        """The last problem on this graph, with all that was built for it, if this is the same one; else a new one. It
+        is small, so that its limit does not matter."""
+        graph = graph.private()
+        latest = graph.beside.get(LATEST)
+        if latest is not None and latest.drops.same(drops) and torch.equal(latest.anchors, anchors):
+            return latest
+        problem = cls(graph, drops, anchors, memory_limit)
+        if problem.small:
+            graph.beside[LATEST] = problem
+        return problem
+
+    @property
+    def small(self) -> bool:
+        """Whether the graph is small enough to keep what is built for it."""
+        return self.graph.col.numel() <= MAX_KEPT
+
+    def release(self) -> None:
+        """Free what was built, unless it is small. Plans and layouts refer to each other: they would stay until Python
+        next looks for such garbage, which it does without regard to the memory they take."""
+        if not self.small:
+            self.neighbourhoods.clear()
+            self._plans.clear()
+            gc.collect()
+
+    def at_anchors(self, values: Tensor) -> Tensor:
+        """The rows of the anchors in a table of all nodes (or of the anchors alone, where there are no others); no copy
+        where they are all, in order."""
+        if self.only_anchors:
+            return values
+        everyone = torch.arange(self.graph.num_nodes, device=self.anchors.device)
+        return values if torch.equal(self.anchors, everyone) else values[self.anchors]
+
+    def neighbourhood(self, dtype: torch.dtype) -> Neighbourhood:
+        if dtype not in self.neighbourhoods:
+            self.neighbourhoods[dtype] = Neighbourhood.around(self.graph, self.drops, self.anchors, dtype)
+        return self.neighbourhoods[dtype]
+
+    def plan(self, dtype: torch.dtype, resolution: int, lines: LineSharing,
+                    hubs: int | None = None) -> DropPlan:
+        key = dtype, resolution, lines, hubs
+        if key not in self._plans:
+            self._plans[key] = DropPlan(self.neighbourhood(dtype), resolution, lines, hubs)
+        return self._plans[key]
+
+    def projected(self, weights: GCNWeights) -> Tensor:
+        """``Y = X W1`` for the nodes within two hops, in the order of the inner hop's targets."""
+        nodes = self.neighbourhood(weights.w1.dtype).inner.targets
+        return self.graph.project(weights.w1, nodes)
+
+
+def check_call(network: GraphNetwork, problem: DropProblem, directions: Tensor, *, everywhere: bool = False) -> None:
+    """Refuse what a method cannot be called with: network, problem and directions that do not fit each other.
+
+    Args:
+        everywhere: whether directions are needed at every node, not only up to the last anchor.
+    """
+    if not isinstance(network, GraphNetwork) or network.dtype not in (torch.float32, torch.float64):
+        raise MethodError(f"network {shown(network)}", "a method is called with a GraphNetwork in float32 or float64",
+                          "Use certgcl.read_network(model, graph).to(torch.float64)")
+    if not isinstance(problem, DropProblem):
+        raise MethodError(f"problem {shown(problem)}", "a method is called with a DropProblem",
+                          "Use certgcl.node_compactness, or make one of graph, drops and anchors")
+    nodes, width = problem.graph.num_nodes, network.width
+    if network.features != problem.graph.num_features:
+        raise MethodError(f"a network for {network.features} features with a graph of {problem.graph.num_features}",
+                          "both must belong together", "Pass the graph that the model was made for")
+    dense = isinstance(directions, Tensor) and not directions.is_nested and directions.layout == torch.strided
+    least, most = nodes if everywhere else int(problem.anchors.max()) + 1, nodes
+    if problem.only_anchors:
+        least = most = problem.anchors.numel()
+    if not dense or directions.dim() != 3 or not least <= directions.shape[0] <= most or (
+            directions.shape[2] != width) or not directions.numel() or (
+            directions.dtype, directions.device) != (network.dtype, network.device):
+        raise DirectionError(f"directions {shown(directions)}", f"a method takes ({nodes}, C, {width}) directions in "
+                             "the dtype and on the device of the network", "Use certgcl.linear_bounds, or convert them")
+
+
+def check_width(hidden_channels: int) -> int:
+    return whole(hidden_channels, "hidden_channels", 1, "it is the width of the first layer", "Pass a positive int",
+                 error=MethodError)

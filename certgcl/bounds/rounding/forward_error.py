@@ -1,0 +1,238 @@
+"""What is summed on the way to an embedding, and how far a run of the model can be from exact arithmetic.
+
+Layer by layer, for every admissible view at once: the forward pass over absolute values, each scale of an aggregation
+at its largest, and with it the errors that roundings at each node add. Proofs are in ``docs/theory.md``, section 10.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.rounding.largest_mixing import LargestMixing
+from certgcl.graphs.graph import Graph
+from certgcl.graphs.row_chunks import row_chunks
+from certgcl.models.activations import Activation
+from certgcl.models.network import GraphNetwork, Layer, Term, features_times
+from certgcl.models.two_piece import TwoPieceLinear
+
+LAYER = 20  # roundings of a layer besides its sums: an entry of Â (two inverse roots, each good to 4 ulp, and their
+# product), or a mean's division; its product; the bias; a factor such as 1 + eps
+TWO_PIECE = 3  # of a two-piece linear activation
+SMOOTH = 16  # of any other one, which is good to 8 ulp of its size
+DERIVED = 6  # of a weight that was computed from the model's own, as a BatchNorm's
+
+
+def smallest_size(dtype: torch.dtype) -> float:
+    """The size that one rounding can change by the smallest normal number, which is the most an underflow can lose."""
+    return 2 * torch.finfo(dtype).tiny / torch.finfo(dtype).eps
+
+
+def roundings_of(activation: Activation | None) -> int:
+    """In units of the size of its values."""
+    if activation is None:
+        return 0
+    return TWO_PIECE if isinstance(activation, TwoPieceLinear) else SMOOTH
+
+
+def longest_sums(network: GraphNetwork, most_edges: int) -> int:
+    """The roundings of all layers together, for sums of dense rows at the node with the most edges."""
+    return sum(sum(1 if term.weight.dim() == 1 else term.inputs for term in layer.terms) + LAYER + DERIVED
+               + layer.mixes * (most_edges + 1) + roundings_of(layer.activation) for layer in network.layers)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """``γ_n = n u / (1 - n u)``, the most that n roundings of at most u can change a number by, relative to it;
+    infinite where that is no longer below one.
+
+    Args:
+        most_edges: of a node. A format counts up to 1 / u; beyond, degrees have an error of their own.
+    """
+
+    precision: torch.dtype
+    most_edges: int
+
+    def of(self, count: int) -> float:
+        share = count * torch.finfo(self.precision).eps / 2
+        return share / (1 - share) if share < 0.5 else torch.inf
+
+    def __call__(self, counts: Tensor) -> Tensor:
+        """Of many counts, in the dtype in which sizes are computed."""
+        unit = torch.finfo(self.precision).eps / 2
+        uncounted = self.most_edges + 1 if (self.most_edges + 1) * unit > 1 else 0
+        share = (counts + uncounted).to(torch.promote_types(self.precision, torch.float32)) * unit
+        return torch.where(share < 0.5, share / (1 - share), torch.inf)
+
+
+class Sized(NamedTuple):
+    """Of one table of values: ``|v̂| <= size`` with every subtotal on the way, and ``|v̂ - v| <= error``; ``(R, d)``."""
+
+    size: Tensor
+    error: Tensor
+
+
+class ForwardError:
+    """Sizes and errors of every layer of a network that is run in some precision.
+
+    Those of a run in float32 or less are computed in float32, with room for their own rounding: it would overflow where
+    they do.
+
+    Args:
+        network: in the dtype in which sizes are computed.
+        field: in the same dtype.
+        precision: of the run.
+        smallest: the floor of all sizes, so that a relative error of them also covers what underflow loses.
+        derived: whether weights were computed from the model's own.
+    """
+
+    def __init__(self, network: GraphNetwork, field: LargestMixing, precision: torch.dtype, smallest: float,
+                 derived: bool) -> None:
+        self.network, self.field, self.smallest = network, field, smallest
+        self.growth, self.limit = Growth(precision, field.most_edges), torch.finfo(precision).max / 2
+        self._fixed, self._converted_product = LAYER + DERIVED * derived, 2 + DERIVED * derived  # roundings
+        self.terms = longest_sums(network, field.most_edges)
+        self._room = 1 + 2 * self.terms * torch.finfo(field.dtype).eps
+        self.largest: list[float] = [largest_feature(field.graph, precision, network)]  # size of each layer
+        self._layers: list[Sized] = []
+        self._lost: list[Tensor] = []  # what underflow can cost each layer's channels, as a size
+        for number, layer in enumerate(network.layers, 1):
+            self._layers.append(self._activated(layer, *self._layer(number, layer)))
+
+    @classmethod
+    def of(cls, network: GraphNetwork, problem: DropProblem, precision: torch.dtype, smallest: float) -> "ForwardError":
+        wide = torch.promote_types(precision, torch.float32)
+        sized = network.to(wide)
+        return cls(sized, LargestMixing(sized, problem, wide), precision, smallest, network.dtype != network.precision)
+
+    def everything(self) -> float:
+        """At least the sum of all sizes that an embedding is made of: what numbers lost to underflow are multiplied
+        by."""
+        reached = (1.0 + self.field.most_edges) ** self.network.hops
+        return reached * sum(layer.width * largest for layer, largest in zip(self.network.layers, self.largest[1:],
+                                                                             strict=True))
+
+    def embeddings(self) -> Sized:
+        """At the anchors, ``(A, width)``."""
+        parts = [[self.field.at_anchors(number, table) for table in self._layers[number - 1]]
+                 for number in self.network.readout]
+        return Sized(*(tables[0] if len(tables) == 1 else torch.cat(tables, dim=1)
+                       for tables in zip(*parts, strict=True)))
+
+    def _layer(self, number: int, layer: Layer) -> Sized:
+        """Before its activation: ``Σ_terms mixed`` with the errors of what is mixed, and γ of the roundings here."""
+        # Matrices may be blocks of one, whose sums are not separate.
+        weight_first = all(term.aggregation.weight_first for term in layer.terms) and sum(
+            term.weight.dim() == 2 for term in layer.terms) == 1
+        count, lost, mixed = self.field.degree(number) * layer.mixes + self._fixed + len(layer.terms) - 1, [], []
+        for term in layer.terms:
+            weight = term.weight.abs()
+            lost.append(self.smallest * (1 + (weight.sum(dim=0) if weight.dim() == 2 else weight)))
+            if term.source and weight.dim() == 1:
+                lost[-1] = lost[-1] + weight * self._lost[term.source - 1]  # a matrix before it may be applied later
+            product, counted = self._product(number, term, weight + self.smallest, lost[-1], weight_first)
+            mixed.append([self.field.mix(term.aggregation, term.source, number, table) for table in product])
+            if not weight_first:
+                self._check_sums(number, term, mixed[-1][1])
+            count = count + counted
+        (size, error), *others = mixed
+        for other in others:
+            size, error = size.add_(other[0]), error.add_(other[1])
+        self._lost.append(sum(lost[1:], lost[0]))
+        size = size.add_(layer.bias.abs() + self.smallest + self._lost[-1]).mul_(self._room)
+        error = error.mul_(self._room).addcmul_(size, self.growth(count)[:, None])
+        return Sized(size.add_(error), error)
+
+    def _activated(self, layer: Layer, size: Tensor, error: Tensor) -> Sized:
+        """``|σ̂(p̂) - σ(p)| <= g e + jump + γ H`` with ``|σ(p)| <= H = g size + |σ(0)|``."""
+        activation, largest = layer.activation, self._check(size, error)
+        if activation is not None:
+            gain, roundings = torch.as_tensor(activation.gain()).to(size), self.growth.of(roundings_of(activation))
+            changed = not bool((gain == 1).all()) or activation.at_zero() > 0
+            if changed:
+                size, error = size.mul_(gain).add_(activation.at_zero()), error.mul_(gain)
+            if not isinstance(activation, TwoPieceLinear):
+                # A formula such as e^p - 1 is as good as the numbers in it, which are no larger than the gain.
+                error.add_(roundings * (gain + activation.at_zero()) + activation.jump)
+            error.add_(size, alpha=roundings)
+            largest = self._check(size, error) if changed else largest
+        self.largest.append(largest)
+        return Sized(size, error)
+
+    # -- products ----------------------------------------------------------------------------------
+
+    def _product(self, number: int, term: Term, weight: Tensor, lost: Tensor,
+                 weight_first: bool) -> tuple[Sized, Tensor | int]:
+        """Values times ``|W|``, and how many of these products there are in a sum, if it is not in the error yet."""
+        if term.source:
+            size, error = ((table * weight if weight.dim() == 1 else table @ weight)
+                           for table in self._layers[term.source - 1])
+            self._check(size.add_(lost), error)
+            return Sized(size, error), 1 if weight.dim() == 1 else term.inputs
+        graph, nodes, growth = self.field.graph, self.field.nodes[0], self.growth
+        absolute = features_times(graph, weight, nodes, absolute=True).add_(lost)
+        if not weight_first:
+            error = absolute * growth.of(self._converted_product)
+            return Sized(absolute, self._converted(error)), self._summed_features(number, term)
+        # Multiplied before they are mixed, they do not depend on the view and enter by what they are: subtotals are no
+        # larger than the sum of the terms of one sign, (|x| |W| + |x W|) / 2.
+        size = features_times(graph, term.weight, nodes).abs_()
+        count = graph.features.terms(torch.arange(len(size), device=size.device) if nodes is None else nodes)
+        sums, all_roundings = growth(count)[:, None], growth(count + self._converted_product)[:, None]
+        error = (absolute + size).mul_(sums / 2).addcmul_(
+            absolute, growth.of(self._converted_product) + 2 * sums * all_roundings)
+        self._check(absolute, error)
+        return Sized(size.add_(error, alpha=2), self._converted(error)), 0  # once for the run, and once for this sum
+
+    def _summed_features(self, number: int, term: Term) -> Tensor | int:
+        """How many features that are not zero can meet in a sum over neighbours that is multiplied by W later."""
+        features, graph = self.field.graph.features, self.field.graph
+        if term.weight.dim() == 1 or features.sparse is None:
+            return 1 if term.weight.dim() == 1 else term.inputs
+        count = features.terms(torch.arange(graph.num_nodes, device=graph.col.device))
+        for _ in range(1 + steps_after(self.network, number)):
+            count = count.index_add(0, graph.row, count[graph.col]).clamp(max=term.inputs)
+        nodes = self.field.nodes[number]
+        return count if nodes is None else count[nodes]
+
+    # -- overflow ----------------------------------------------------------------------------------
+
+    def _converted(self, error: Tensor) -> Tensor:
+        """That of products with features, which may be too large for the format."""
+        return error if self.largest[0] < self.limit else error.fill_(torch.inf)
+
+    def _check(self, size: Tensor, error: Tensor) -> float:
+        """Make an error infinite where half of the largest number may be exceeded, so that all that follow from it are;
+        the largest size."""
+        largest = float(size.max()) if size.numel() else 0.0  # where a layer that nothing depends on has no rows
+        if not largest < self.limit:
+            error[~(size.amax(dim=1) < self.limit)] = torch.inf
+        return largest
+
+    def _check_sums(self, number: int, term: Term, error: Tensor) -> None:
+        """The same for sums over neighbours that are multiplied by W later, perhaps after more of them."""
+        known = self.field.nodes[term.source]
+        ones = error.new_ones(self.field.graph.num_nodes if known is None else known.numel(), 1)
+        total = self.field.mix(term.aggregation, term.source, number, ones)[:, 0]
+        growth = max(1.0, float(total.max())) ** steps_after(self.network, number)
+        error[~(total * (growth * self.largest[term.source]) < self.limit)] = torch.inf
+
+
+def largest_feature(graph: Graph, precision: torch.dtype, network: GraphNetwork) -> float:
+    """At least ``|x_jf|`` of all features, where that matters: if they may overflow, or sums of them; else zero."""
+    summed = any(term.source == 0 and not term.aggregation.weight_first for layer in network.layers
+                 for term in layer.terms)
+    x = graph.x if graph.features.sparse is None else graph.features.sparse.values()
+    if not x.numel() or not (summed or torch.finfo(precision).max < torch.finfo(x.dtype).max):
+        return 0.0
+    return max(float(abs(end)) for part in row_chunks(x) for end in torch.aminmax(part))
+
+
+def steps_after(network: GraphNetwork, number: int) -> int:
+    """How many more times a layer's output is mixed with nothing but diagonals in between: a model may mix so often
+    before it multiplies by the layer's matrix, as SGConv does."""
+    return max((term.aggregation.mixes + steps_after(network, later)
+                for later in range(number + 1, len(network.layers) + 1) for term in network.layers[later - 1].terms
+                if term.source == number and term.weight.dim() == 1), default=0)

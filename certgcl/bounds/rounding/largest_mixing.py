@@ -1,0 +1,92 @@
+"""The rows that embeddings of some anchors depend on, mixed over absolute values with each scale at its largest."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.two_layer.neighbourhood import row_slots
+from certgcl.graphs.graph import Graph
+from certgcl.graphs.sparse import ConstantMatrix, csr_matrix
+from certgcl.models.aggregations import Aggregation
+from certgcl.models.network import GraphNetwork
+
+
+class LargestMixing:
+    """Where each layer is needed for the embeddings of some anchors, and what its rows are mixed with at most."""
+
+    def __init__(self, network: GraphNetwork, problem: DropProblem, dtype: torch.dtype) -> None:
+        self.graph, self.drops, self.anchors, self.dtype = problem.graph, problem.drops, problem.anchors, dtype
+        self.nodes, self.most_edges = _needed(network, self.graph, self.anchors), int(self.graph.degree.max())
+        self._made: dict[tuple[int | None, int | None, Aggregation], tuple[ConstantMatrix, Tensor | None]] = {}
+
+    def degree(self, layer: int) -> Tensor:
+        """Of the nodes where a layer is needed."""
+        nodes = self.nodes[layer]
+        return self.graph.degree if nodes is None else self.graph.degree[nodes]
+
+    def mix(self, aggregation: Aggregation, source: int, layer: int, values: Tensor) -> Tensor:
+        """``own_i v_i + out_i Σ_j in_j v_j`` for ``v >= 0``, with each scale at its largest."""
+        rows, known = self.nodes[layer], self.nodes[source]
+
+        def here() -> Tensor:
+            return values if rows is None else values[self._places(source, rows)]
+
+        if not aggregation.mixes:
+            return here()
+        key = (None if rows is None else layer, None if known is None else source, aggregation)
+        if key not in self._made:
+            scale = self._largest(aggregation.own, slice(None) if rows is None else rows)[:, None]
+            # 0 · inf is not a number.
+            self._made[key] = self._matrix(aggregation, source, layer), scale if bool(scale.any()) else None
+        neighbours, own = self._made[key]
+        mixed = neighbours @ values
+        return mixed if own is None else mixed.addcmul_(own, here())
+
+    def at_anchors(self, layer: int, values: Tensor) -> Tensor:
+        nodes = self.nodes[layer]
+        if nodes is None and len(self.anchors) == len(values) and bool((self.anchors.diff() == 1).all()):
+            return values
+        return values[self._places(layer, self.anchors)]
+
+    def _matrix(self, aggregation: Aggregation, source: int, layer: int) -> ConstantMatrix:
+        graph, rows, known = self.graph, self.nodes[layer], self.nodes[source]
+        slots = slice(None) if rows is None else row_slots(graph, rows)
+        # While the edge of a slot is kept, its ends lose others.
+        kept = self.drops.droppable[slots].long()
+        out, into = (self._largest(scale, ends[slots], kept) for scale, ends in (
+            (aggregation.out, graph.row), (aggregation.into, graph.col)))
+        degree, size = self.degree(layer), graph.num_nodes if known is None else known.numel()
+        rowptr = graph.rowptr if rows is None else torch.cat([degree.new_zeros(1), degree.cumsum(0)])
+        return ConstantMatrix(csr_matrix(rowptr, self._places(source, graph.col[slots]), out * into,
+                                         (degree.numel(), size)))
+
+    def _largest(self, scale: Callable[[Tensor], Tensor], nodes: Tensor | slice, kept: Tensor | int = 0) -> Tensor:
+        """Over the numbers of neighbours that nodes can have, if so many edges that may be dropped are kept: scales are
+        monotone from 1 on."""
+        degree, drops = self.graph.degree[nodes], self.drops
+        least = degree - drops.local[nodes].minimum(drops.droppable_degree[nodes] - kept)
+        return torch.stack([scale(n.to(self.dtype)) for n in (degree, least, least.clamp(min=1).minimum(degree))]).amax(
+            dim=0)
+
+    def _places(self, source: int, nodes: Tensor) -> Tensor:
+        known = self.nodes[source]
+        return nodes if known is None else torch.searchsorted(known, nodes)
+
+
+def _needed(network: GraphNetwork, graph: Graph, anchors: Tensor) -> list[Tensor | None]:
+    """The nodes where each layer is needed, from the features on, in increasing order; None for all."""
+    nodes = graph.num_nodes
+    masks = torch.zeros(len(network.layers) + 1, nodes, dtype=torch.bool, device=anchors.device)
+    for number in network.readout:
+        masks[number, anchors] = True
+    for number in range(len(network.layers), 0, -1):
+        rows = masks[number]
+        around: Tensor | None = None
+        for term in network.layers[number - 1].terms:
+            masks[term.source] |= rows
+            if term.aggregation.mixes and not bool(rows.all()):
+                around = graph.col[row_slots(graph, rows.nonzero()[:, 0])] if around is None else around
+                masks[term.source, around] = True
+    return [None if bool(mask.all()) else mask.nonzero()[:, 0] for mask in masks]

@@ -1,0 +1,1 @@
+"""The engine made for two GCN layers with two-piece linear activations."""

@@ -1,0 +1,138 @@
+"""The frame that ``crown`` and ``degree`` share: from bounds of layer 1 to a bound of ``w · z``, through lines.
+
+The bound may distinguish G cases at every anchor that together cover all admissible drops (``degree``: how many edges
+the anchor loses). Everything here is done per case, each with its own pre-activation bounds and lines, and the
+smallest case decides.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds import compiled
+from certgcl.bounds.interval import output_interval
+from certgcl.bounds.propagation.extremes import best, least, most
+from certgcl.bounds.two_layer.anchor_functionals import AnchorFunctionals
+from certgcl.bounds.two_layer.box import signed_parts
+from certgcl.bounds.two_layer.channel_functionals import ChannelFunctionals
+from certgcl.bounds.two_layer.hidden_functionals import Functionals
+from certgcl.bounds.two_layer.layer1 import Layer1
+from certgcl.bounds.two_layer.row_plan import DropPlan
+from certgcl.bounds.two_layer.row_tables import take
+from certgcl.bounds.two_layer.weights import GCNWeights
+from certgcl.models.activations import SlopeRule
+
+MAX_PAIR_VALUES = 1 << 27  # held at a time; a gigabyte in float64
+MIN_CHANNELS = 8
+CHANNELS = 32  # with their negatives, the columns that kernels treat at a time,
+GRAIN = 4  # and how many of them meet a vector together
+
+
+class Minimum(Protocol):
+    """A lower bound ``(F, M)`` of ``ω · Σ_j Â_ij h_j`` for every anchor i in all its cases and M functionals ω, from
+    the best slope rule for each of its parts."""
+
+    def values_of_channel(self) -> int:
+        """About how many values are held at a time for a functional that all anchors share, by each rule."""
+        ...
+
+    def of_channels(self, matrix: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
+        """For the columns of a matrix ``(d1, m)`` and their negatives."""
+        ...
+
+    def of_anchors(self, omega: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
+        """For functionals of each anchor's own in each of its cases, ``(F, M, d1)``."""
+        ...
+
+
+class MinimumOverFunctionals(ABC):
+    """One that goes through blocks of rows."""
+
+    def __init__(self, plan: DropPlan) -> None:
+        self.plan = plan
+
+    def values_of_channel(self) -> int:
+        plan = self.plan
+        return max(int((plan.anchor_cases.number * plan.hood.outer.degree).sum()),
+                   int((plan.line_cases.number * plan.hood.inner.degree).sum()))
+
+    def of_channels(self, matrix: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
+        return self(ChannelFunctionals(matrix, self.plan, layer1, rules))
+
+    def of_anchors(self, omega: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
+        return self(AnchorFunctionals(omega, self.plan, layer1, rules))
+
+    @abstractmethod
+    def __call__(self, functionals: Functionals) -> Tensor: ...
+
+
+def refine_layer2(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Sequence[SlopeRule],
+                  interval: tuple[Tensor, Tensor], room: int = 0) -> tuple[Tensor, Tensor]:
+    """Bounds of the second pre-activations, from the functionals ``±W2[:, m]`` and never worse than ``interval``.
+
+    Args:
+        interval: bounds to improve; where no gradient is wanted, they are written over, so as not to be held twice.
+        room: how many values may be held at a time, where that is more than usual.
+    """
+    w2, b2 = layer1.weights.w2, layer1.weights.b2
+    lower, upper = interval
+    # Channels are independent: as many at once as their values leave room for.
+    each = 2 * max(1, minimum.values_of_channel()) * len(rules)
+    at_once = max(MIN_CHANNELS, MAX_PAIR_VALUES // each, min(CHANNELS, room // each))
+    at_once -= at_once % (CHANNELS if at_once > CHANNELS else GRAIN)
+    parts = zip(w2.split(at_once, dim=1), *(part.split(at_once, dim=-1) for part in (b2, lower, upper)), strict=True)
+    refined = []
+    for columns, bias, low, high in parts:
+        positive, negative = minimum.of_channels(columns, layer1, rules).chunk(2, dim=1)
+        better = best([low, bias + positive]), -best([-high, negative - bias])
+        if torch.is_grad_enabled():
+            refined.append(better)
+        else:
+            low.copy_(better[0])
+            high.copy_(better[1])
+    if not refined:
+        return interval
+    low_parts, high_parts = zip(*refined, strict=True)
+    return torch.cat(low_parts, dim=1), torch.cat(high_parts, dim=1)
+
+
+def bound_output(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Sequence[SlopeRule],
+                 layer2: tuple[Tensor, Tensor], directions: Tensor) -> Tensor:
+    """A lower bound of ``w · z_i``: in each case the best over the slope rules; ``(A, C)``.
+
+    At the output ``w · σ(p) >= Λ · p + const`` by lines again (lower ones where ``w >= 0``), and
+    ``Λ · p_i = (W2 Λ) · Σ_j Â_ij h_j + Λ · b2`` is one more functional of the hidden layer. Every choice of slopes is
+    sound, so their maximum is; so is the interval value beside them.
+    """
+    weights, flat = layer1.weights, plan.flat
+    directions = directions if len(flat.row) == len(directions) else directions[flat.row]
+    interval, constant, slopes = output_lines(weights, directions, *layer2, rules)
+    del layer2, directions
+    omega = slopes.flatten(1, 2) @ weights.w2.T
+    del slopes
+    value = minimum.of_anchors(omega, layer1, rules) + constant.flatten(1)
+    bound = best([interval, most(value.unflatten(1, (len(rules), -1)), dim=1)])
+    return least(take(bound, flat.place), dim=1)
+
+
+def output_lines(weights: GCNWeights, directions: Tensor, lower: Tensor, upper: Tensor,
+                 rules: Sequence[SlopeRule]) -> tuple[Tensor, Tensor, Tensor]:
+    """Of ``w · σ2(p)`` for ``l <= p <= u``: the interval value, ``(F, C)``, and of lines ``Λ (p - b2) + const`` below
+    by every rule the constants, ``(F, rules, C)``, and the slopes Λ, ``(F, rules, C, d2)``."""
+    if compiled.usable(directions.device):
+        from certgcl.bounds.compiled.lines import output_lines as compiled_lines
+
+        return compiled_lines(rules, directions, lower, upper, weights.b2, weights.slope2)
+    positive, negative = signed_parts(directions)
+    slopes, constants = [], []
+    for rule in rules:
+        lines = weights.activation2.lines(lower, upper, rule)
+        slope = positive * lines.lower_slope[:, None] + negative * lines.upper_slope[:, None]
+        intercept = positive * lines.lower_intercept[:, None] + negative * lines.upper_intercept[:, None]
+        slopes.append(slope)
+        constants.append((slope * weights.b2 + intercept).sum(dim=2))
+    return (output_interval(weights.activation2, directions, lower, upper), torch.stack(constants, dim=1),
+            torch.stack(slopes, dim=1))

@@ -1,0 +1,153 @@
+"""Where embeddings can be, whatever is dropped; and where they can point."""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from certgcl.bounds.interval import Interval
+from certgcl.bounds.memory import parts_that_fit
+from certgcl.bounds.method import BoundMethod
+from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.rounding.slack import Sizes
+from certgcl.certify.directions import SMALLEST_NORM
+from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.graphs.graph import Graph
+from certgcl.models.network import GraphNetwork
+from certgcl.models.two_piece import TwoPieceLinear
+
+
+class Span(NamedTuple):
+    """Values anywhere in ``[low, high]``."""
+
+    low: Tensor
+    high: Tensor
+
+    def meet(self, other: "Span") -> "Span":
+        """Values that are in both."""
+        return Span(self.low.maximum(other.low), self.high.minimum(other.high))
+
+    def plus(self, low: Tensor, high: Tensor | None = None) -> "Span":
+        """With a value added, or one of another span."""
+        return Span(self.low + low, self.high + (low if high is None else high))
+
+    def times(self, factor: Tensor) -> "Span":
+        """Times a given factor of either sign."""
+        ends = self.low * factor, self.high * factor
+        return Span(torch.minimum(*ends), torch.maximum(*ends))
+
+    def sum(self) -> "Span":
+        """Of the values in a row."""
+        return Span(self.low.sum(dim=1), self.high.sum(dim=1))
+
+    def at(self, rows: Tensor) -> "Span":
+        return Span(self.low[rows], self.high[rows])
+
+    def least_squares(self) -> Tensor:
+        return self.low.clamp(min=0).square() + self.high.clamp(max=0).square()
+
+    def largest(self) -> Tensor:
+        """Absolute values, at most."""
+        return self.high.maximum(-self.low)
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingRanges:
+    """Ranges over all admissible drops for every node, in float64, with room for the rounding of their computation.
+
+    With u the unit vector along the clean embedding, an embedding is ``z = a u + p``, ``a = u · z``. Scale moves a
+    alone, so the range of ``p`` is far smaller than that of z where drops do little more than scale.
+
+    Args:
+        clean: the clean embeddings, ``(N, d)``.
+        unit: ``u``; zero where the clean embedding is, ``(N, d)``.
+        axis: ``v``, the unit vector along the mean of all u, ``(d,)``.
+        along: of a, ``(N,)``.
+        across: of ``p``, ``(N, d)``. Holds zero.
+        across_on_axis: of ``v · p``, ``(N,)``. Holds zero.
+        box: of z, ``(N, d)``.
+    """
+
+    clean: Tensor
+    unit: Tensor
+    axis: Tensor
+    along: Span
+    across: Span
+    across_on_axis: Span
+    box: Span
+
+    @classmethod
+    def of(cls, bound: BoundMethod, network: GraphNetwork, graph: Graph, drops: AdmissibleDrops,
+           memory_limit: int) -> "EmbeddingRanges":
+        """From a lower bound of ``2 (d + 2)`` directions at every node, in parts that fit the memory (in bytes)."""
+        clean = network.embed(graph).double()
+        unit = functional.normalize(clean, dim=1)
+        axis = functional.normalize(unit.mean(dim=0), dim=0)
+        frame = torch.cat([torch.eye(len(axis), dtype=axis.dtype, device=axis.device), axis[None]])
+        everyone = DropProblem(graph, drops, torch.arange(graph.num_nodes, device=axis.device))
+        parts = parts_that_fit(bound, network, everyone, 2 * len(frame) + 2, memory_limit)
+        found = [_ranges(bound, network, DropProblem(graph, drops, nodes, only_anchors=True), unit[nodes], frame)
+                 for nodes in parts]
+        order = torch.argsort(torch.cat(parts))
+        (low, high), box = (Span(*(torch.cat(ends)[order] for ends in zip(*spans, strict=True)))
+                            for spans in zip(*found, strict=True))
+        along, channels = Span(low[:, -1], high[:, -1]), slice(len(axis))
+        low, high = low[:, :-1].clamp(max=0), high[:, :-1].clamp(min=0)
+        across = Span(low[:, channels], high[:, channels])
+        together = Span(along.low[:, None], along.high[:, None]).times(unit).plus(*across)
+        return cls(clean, unit, axis, along, across, Span(low[:, -1], high[:, -1]), box.meet(together))
+
+
+def _ranges(bound: BoundMethod, network: GraphNetwork, problem: DropProblem, unit: Tensor,
+            frame: Tensor) -> tuple[Span, Span]:
+    """At the anchors: of ``p`` along every vector of the frame and of a, ``(A, d + 2)``; of z by intervals."""
+    dtype = network.dtype
+    channels = torch.eye(unit.shape[1], dtype=dtype, device=unit.device).expand(len(unit), -1, -1)
+    slack = Sizes.of(network, problem, dtype).bound_slack(channels).double()
+    share = (unit @ frame.T)[..., None] * unit[:, None]
+    directions = torch.cat([frame - share, unit[:, None]], dim=1)
+    values = bound(network, problem, torch.cat([directions, -directions], dim=1).to(dtype)).double()
+    problem.release()
+    least, negative_most = values.chunk(2, dim=1)
+    # Directions are rounded too, hence the sizes of their terms before these cancel.
+    terms = torch.cat([frame.abs() + share.abs(), unit[:, None].abs()], dim=1)
+    room = (terms @ slack[..., None])[..., 0]
+    return Span(least - room, room - negative_most), _box(network, problem, channels)
+
+
+def _box(network: GraphNetwork, problem: DropProblem, channels: Tensor) -> Span:
+    """Of z by intervals, with room for rounding. That comes before two-piece linear activations at the end, so that a
+    channel that a ReLU keeps at zero stays there."""
+    taken = {term.source for layer in network.layers for term in layer.terms}
+    last = {number: layer.activation for number, layer in enumerate(network.layers, 1)
+            if number not in taken and isinstance(layer.activation, TwoPieceLinear)}
+    before = replace(network, layers=tuple(replace(layer, activation=None) if number in last else layer
+                                           for number, layer in enumerate(network.layers, 1)))
+    slack = Sizes.of(before, problem, network.dtype).bound_slack(channels).double()
+    values = Interval()(before, problem, torch.cat([channels, -channels], dim=1)).double()
+    least, negative_most = values.chunk(2, dim=1)
+    widths = [network.width_of(number) for number in network.readout]
+    ends = [part.split(widths, dim=1) for part in (least - slack, slack - negative_most)]
+    spans = [last[number].interval(*span) if number in last else span
+             for number, span in zip(network.readout, zip(*ends, strict=True), strict=True)]
+    return Span(*(torch.cat(end, dim=1) for end in zip(*spans, strict=True)))
+
+
+def unit_span(box: Span, norm: Tensor) -> Span:
+    """The range of every channel of ``z / max(‖z‖, 1e-12)`` for z in a box and of at least the given norms.
+
+    ``x / max(sqrt(x² + R), n)`` never falls with x. For a positive x it is least where R, which is what the other
+    channels add, is largest; for a negative one where R and n are smallest.
+    """
+    # A product with zeros on the diagonal, for a sum less one term would cancel.
+    others = 1 - torch.eye(box.low.shape[1], dtype=box.low.dtype, device=box.low.device)
+    most, least = box.largest().square() @ others, box.least_squares() @ others
+
+    def lowest(x: Tensor) -> Tensor:
+        longest = (x.square() + most).sqrt().clamp(min=SMALLEST_NORM)
+        shortest = (x.square() + least).sqrt().maximum(norm[:, None])
+        return x / torch.where(x >= 0, longest, shortest)
+
+    return Span(lowest(box.low), -lowest(-box.high))

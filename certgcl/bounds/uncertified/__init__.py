@@ -1,0 +1,1 @@
+"""Formulas of the paper and of its released code. They are not bounds."""

@@ -1,0 +1,284 @@
+"""The result of a certification: values per node, and all that is needed to say what they mean."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from certgcl.arguments import INTEGERS, numbers, shown, whole
+from certgcl.arguments import path as checked_path
+from certgcl.certify import certificate_file
+from certgcl.certify.certificate_checks import check_certificate
+from certgcl.certify.evidence import Evidence, differences
+from certgcl.errors import CertificateError
+from certgcl.formatting import percent, spread
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from certgcl.certify.verify import Verification
+    from certgcl.graphs.graph import GraphLike
+    from certgcl.models.reading import ModelLike
+
+_PER_ANCHOR = ("nodes", "lower", "nominal", "rounding", "run_error", "directions")
+_FOR_ALL = ("method", "certified", "total_budget", "precision", "reading")
+EXACT = 1e-9  # a bracket no wider than this share of its larger end, and rounding, is a value
+HALF = ("float16", "bfloat16")
+_READ = {"given": "weights as given", "traced": "read from its program", "probed": "read by trying inputs"}
+_ONE_QUESTION = "parts of one certificate answer one question"
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What holds for each anchor, whatever admissible edges are dropped: ``w · z(S) >= lower``.
+
+    Args:
+        nodes: the anchors, ``(A,)``.
+        lower: the bound, ``(A,)`` or ``(A, C)`` for C directions a node. Only a bound if ``certified``.
+        nominal: ``w · z`` on the graph as given, same shape.
+        rounding: how far above the true minimum floating-point rounding can have put ``lower``, same shape.
+        run_error: how far below its exact value ``w · z`` of the model as it is run, in its own precision, can lie on
+            any admissible view, same shape.
+        method: name of the method.
+        certified: whether the method proves what it says. ``paper`` and ``released`` do not.
+        local_budget: the tightened ``q`` of every node of the graph, ``(N,)``.
+        total_budget: the tightened ``Q``.
+        requested_budget: ``q`` as it was asked for, at most the degree, ``(N,)``.
+        directions: ``w``, ``(A, d)`` or ``(A, C, d)``.
+        precision: of the model's parameters, such as ``"float32"``.
+        reading: how the model was read: ``"given"`` as weights, ``"traced"`` from its program, or ``"probed"``.
+        evidence: what it is about: digests of weights, graph, budget and directions, and the method's settings.
+        upper: a value that some admissible drop reaches, same shape as ``lower``; None where none was searched for.
+        witnesses: those drops, ``(2, k)`` edges for every anchor; see :meth:`witness`.
+    """
+
+    nodes: Tensor
+    lower: Tensor
+    nominal: Tensor
+    rounding: Tensor
+    run_error: Tensor
+    method: str
+    certified: bool
+    local_budget: Tensor
+    requested_budget: Tensor
+    total_budget: int
+    directions: Tensor
+    precision: str
+    reading: str
+    evidence: Evidence
+    upper: Tensor | None = None
+    witnesses: tuple[Tensor, ...] | None = None
+
+    @property
+    def positive(self) -> Tensor:
+        """Where ``w · z > 0`` is proved for every admissible drop, in exact arithmetic and of the model as it is run in
+        its own precision; nowhere for a method that proves nothing."""
+        return (self.lower > self.rounding + self.run_error) & self.certified
+
+    @property
+    def positive_in_exact_arithmetic(self) -> Tensor:
+        """Where it is proved of these weights in exact arithmetic, which the model is not run in."""
+        return (self.lower > self.rounding) & self.certified
+
+    @property
+    def share_positive(self) -> float:
+        """The share of ``positive``."""
+        return float(self.positive.double().mean())
+
+    @property
+    def negative(self) -> Tensor:
+        """Where an admissible drop with ``w · z < 0`` (in exact arithmetic) is known."""
+        if self.upper is None:
+            return torch.zeros_like(self.positive)
+        return self.upper < -self.rounding
+
+    @property
+    def exact(self) -> Tensor:
+        """Where ``lower`` is the minimum itself, up to 1e-9 of the bracket's larger end and rounding: a witness reaches
+        it."""
+        if self.upper is None:
+            return torch.zeros_like(self.positive)
+        return self.upper - self.lower <= EXACT * self.lower.abs().maximum(self.upper.abs()) + self.rounding
+
+    @property
+    def status(self) -> list[str]:
+        """What is known of every anchor: ``exact``, ``bracketed`` by a known drop, ``bounded`` from below alone, or
+        ``uncertified`` by a method that proves nothing."""
+        if self.upper is None:
+            return ["bounded" if self.certified else "uncertified"] * len(self.nodes)
+        return ["exact" if exact else "bracketed" for exact in self.exact.tolist()]
+
+    def witness(self, node: int) -> Tensor:
+        """The edges, ``(2, k)``, without which ``w · z`` of a node is its ``upper``."""
+        node = whole(node, "node", 0, "it is the number of a node", "Pass an int", error=CertificateError)
+        place = (self.nodes == node).nonzero()[:, 0]
+        if self.witnesses is None or not len(place):
+            raise CertificateError(f"a witness of node {node}", "this certificate has none",
+                                   "Certify the node with method='optimized' or 'exact'")
+        return self.witnesses[int(place[0])]
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """One list per column: node, budget, nominal, lower, the two errors, what is positive; upper and exact where
+        there are any."""
+        columns: dict[str, list[Any]] = {
+            "node": self.nodes.tolist(),
+            "budget": self.local_budget[self.nodes].tolist(),
+            "nominal": self.nominal.tolist(),
+            "lower": self.lower.tolist(),
+            "rounding": self.rounding.tolist(),
+            "run_error": self.run_error.tolist(),
+            "positive": self.positive.tolist(),
+            "positive_in_exact_arithmetic": self.positive_in_exact_arithmetic.tolist(),
+        }
+        if self.upper is not None:
+            columns |= {"upper": self.upper.tolist(), "exact": self.exact.tolist()}
+        return columns
+
+    def to_frame(self) -> "pd.DataFrame":
+        """The same table as a pandas frame (needs pandas)."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_dict())
+
+    @classmethod
+    def joined(cls, parts: Sequence["Certificate"]) -> "Certificate":
+        """One certificate of several that answer the same question at different anchors, in the order of the parts.
+
+        Parts of different questions, by what they are about, and parts that cannot be certificates are refused.
+        """
+        if not isinstance(parts, (list, tuple)) or not parts or not all(isinstance(part, cls) for part in parts):
+            raise CertificateError(f"parts={shown(parts)}", "they are a list of certificates, at least one",
+                                   "Pass [first, second]")
+        first = parts[0]
+        for part in parts:
+            _check_same_question(first, part)
+            check_certificate(part)
+        together: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in parts]) for name in _PER_ANCHOR}
+        if all(part.upper is not None and part.witnesses is not None for part in parts):
+            together["upper"] = torch.cat([part.upper for part in parts if part.upper is not None])
+            together["witnesses"] = tuple(witness for part in parts for witness in part.witnesses or ())
+        joined = replace(first, **{"upper": None, "witnesses": None} | together)
+        distinct, count = torch.unique(joined.nodes, return_counts=True)
+        if len(distinct) != len(joined.nodes):
+            raise CertificateError(f"node {int(distinct[count > 1][0])} in {int(count.max())} certificates",
+                                   "every anchor is bounded once", "Leave one out")
+        return joined
+
+    def at(self, positions: Tensor) -> "Certificate":
+        """The certificate of the anchors at some positions in ``nodes``, in that order; or of those in a mask."""
+        positions = self._positions(positions)
+        chosen: dict[str, Any] = {name: getattr(self, name)[positions] for name in _PER_ANCHOR}
+        if self.upper is not None and self.witnesses is not None:
+            places = torch.arange(len(self.nodes), device=self.nodes.device)[positions].tolist()
+            chosen |= {"upper": self.upper[positions], "witnesses": tuple(self.witnesses[place] for place in places)}
+        return replace(self, **chosen)
+
+    def _positions(self, positions: Any) -> Tensor:
+        """Places in ``nodes``, each once; a mask becomes those where it is true."""
+        count = len(self.nodes)
+        rule = f"they are distinct positions from 0 to {count - 1}, or a mask over all"
+        given = numbers(positions, "positions", rule, "Pass a tensor", error=CertificateError, device=self.nodes.device)
+        if given.dtype == torch.bool and given.shape == (count,):
+            given = given.nonzero()[:, 0]
+        if given.dim() != 1 or given.dtype not in INTEGERS or not given.numel():
+            raise CertificateError(f"positions {shown(positions)}", rule, "Pass a tensor of at least one")
+        given = given.long()
+        if int(given.min()) < 0 or int(given.max()) >= count or len(given.unique()) < len(given):
+            raise CertificateError(f"positions from {int(given.min())} to {int(given.max())}, {len(given)} of them",
+                                   rule, "Leave out those that are no anchors, or come twice")
+        return given
+
+    def save(self, path: str | Path, notes: Mapping[str, Any] | None = None) -> Path:
+        """Write everything to one ``.npz`` file (no pickle inside), with JSON ``notes`` if any; returns its path."""
+        path = checked_path(path, error=CertificateError)
+        check_certificate(self)
+        certificate_file.write(self, path, {} if notes is None else notes)
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Certificate":
+        """Read a certificate written by :meth:`save`.
+
+        A file that is not one, or is no longer what was written, raises ``CertificateError``, as do values that no
+        certification gives. That finds accidents, not forgers: only :meth:`verify` holds it against model and graph.
+        """
+        return cls.load_with_notes(path)[0]
+
+    @classmethod
+    def load_with_notes(cls, path: str | Path) -> tuple["Certificate", dict[str, Any]]:
+        """The same, with the notes it was saved with."""
+        path = checked_path(path, error=CertificateError)
+        fields, notes = certificate_file.read(path)
+        certificate = cls(**fields)
+        check_certificate(certificate, f"{path} with ")
+        return certificate, notes
+
+    def verify(self, model: "ModelLike", graph: "GraphLike", *, nodes: "Tensor | Sequence[int] | None" = None,
+               view: "GraphLike | None" = None, directions: Tensor | None = None) -> "Verification":
+        """Whether this is a certificate of that model and graph, and its clean values, directions, budgets and
+        witnesses are right. The bound itself is not proved again.
+
+        Args:
+            nodes: whose values to check, some of the certificate's; all by default.
+            view: the fixed second view, for a certificate that was made with one.
+            directions: those that were given, of all nodes, for a certificate of directions of one's own; without them
+                what it says is taken to be about the directions that it holds.
+
+        Example::
+
+            certificate = certgcl.node_compactness(encoder, data, budgets=2)
+            assert certificate.verify(encoder, data).ok
+        """
+        from certgcl.certify.verify import verify
+
+        return verify(self, model, graph, nodes=nodes, view=view, directions=directions)
+
+    def __str__(self) -> str:
+        what = "certified lower bounds" if self.certified else "scores that are NOT bounds"
+        shown, settings = self.lower.double(), self.evidence.special_settings
+        lines = [
+            f"{what} at {len(self.nodes)} of {len(self.local_budget)} nodes, method {self.method}",
+            *([] if settings is None else [f"  settings  {settings}"]),
+            f"  model     {self.precision}, {_READ[self.reading]}",
+            f"  budget    local {spread(self.local_budget)}, total {self.total_budget} edges",
+            f"  nominal   mean {float(self.nominal.double().mean()):.4g}",
+            f"  {'lower' if self.certified else 'score'}     mean {float(shown.mean()):.4g}, "
+            f"min {float(shown.min()):.4g}, median {float(shown.median()):.4g}, max {float(shown.max()):.4g}",
+        ]
+        if self.certified:
+            lines += self._positive_lines()
+        if self.upper is not None:
+            lines.append(f"  upper     mean {float(self.upper.double().mean()):.4g}; {int(self.exact.sum())} exact, "
+                         f"{int(self.negative.sum())} known to fall below zero")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _positive_lines(self) -> list[str]:
+        """What is proved of the model as it is run; and of its weights in exact arithmetic where that is more, or the
+        precision so low that nobody should take one for the other."""
+        proved, exactly = int(self.positive.sum()), int(self.positive_in_exact_arithmetic.sum())
+        whole, run = self.positive.numel(), f"as run in {self.precision}"
+        lines = [f"  positive  {proved} of {whole} ({percent(self.share_positive)}) proved to stay above zero, {run}"]
+        if exactly != proved or self.precision in HALF:
+            lines.append(f"            {exactly} of {whole} in exact arithmetic, which is not what holds {run}")
+        return lines
+
+
+def _check_same_question(first: Certificate, part: Certificate) -> None:
+    """Refuse a part that is about something else than the first."""
+    for name in _FOR_ALL:
+        if getattr(part, name) != getattr(first, name):
+            raise CertificateError(f"certificates with {name} {getattr(first, name)!r} and {getattr(part, name)!r}",
+                                   _ONE_QUESTION, "Certify all alike")
+    different = differences(first.evidence.parts, part.evidence.parts)
+    if different:
+        raise CertificateError(f"certificates that differ in {', '.join(different)}", _ONE_QUESTION,
+                               "Certify all alike")
+    if (any(not torch.equal(getattr(part, name), getattr(first, name)) for name in ("local_budget", "requested_budget"))
+            or part.directions.shape[1:] != first.directions.shape[1:]):
+        raise CertificateError("certificates with different local budgets or directions", _ONE_QUESTION,
+                               "Certify all alike")

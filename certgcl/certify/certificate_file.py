@@ -1,0 +1,74 @@
+"""The file of a certificate: arrays, what they mean and what they are about, sealed by a checksum.
+
+The checksum finds accidents: a changed byte, arrays of two certificates in one file, an edited number. It is no
+signature, as anyone can compute it for numbers of their own; what a certificate says of a model and a graph at hand is
+checked by :meth:`certgcl.Certificate.verify`.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from certgcl.arguments import shown
+from certgcl.certify.evidence import Evidence
+from certgcl.errors import CertificateError
+from certgcl.files.atomic import load_arrays, refusing, save_arrays
+
+if TYPE_CHECKING:
+    from certgcl.certify.certificate import Certificate
+
+FORMAT = "certgcl-certificate-2"
+_ARRAYS = ("nodes", "lower", "nominal", "rounding", "run_error", "directions", "local_budget", "requested_budget")
+_BRACKET = ("upper", "witness_edges", "witness_sizes")
+_WORDS = ("method", "precision", "reading")
+_RULE = f"it must be a whole file in the format {FORMAT}"
+_REMEDY = "Certify again and write one with Certificate.save, or bring it back from a copy"
+
+
+def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> None:
+    """Write everything to one ``.npz`` file, without pickle."""
+    tensors = {name: getattr(certificate, name).detach().cpu() for name in _ARRAYS}
+    if certificate.upper is not None and certificate.witnesses is not None:
+        sizes = torch.tensor([witness.shape[1] for witness in certificate.witnesses])
+        tensors |= {"upper": certificate.upper.detach().cpu(), "witness_sizes": sizes,
+                    "witness_edges": torch.cat(certificate.witnesses, dim=1).cpu()}
+    meta: dict[str, Any] = {name: getattr(certificate, name) for name in _WORDS} | {
+        "format": FORMAT, "certified": certificate.certified, "total_budget": certificate.total_budget,
+        "evidence": certificate.evidence.to_dict(), "notes": _as_json(notes)}
+    save_arrays(path, meta, {name: tensor.numpy() for name, tensor in tensors.items()})
+
+
+def _as_json(notes: Mapping[str, Any]) -> Any:
+    """Notes as a file gives them back."""
+    if not isinstance(notes, Mapping):
+        raise CertificateError(f"notes={shown(notes)}", "notes are a dict that JSON can hold", "Use a dict")
+    try:
+        return json.loads(json.dumps(dict(notes), allow_nan=False).encode())
+    except (TypeError, ValueError, RecursionError) as reason:
+        raise CertificateError(f"notes={shown(notes)} ({reason})", "notes are what JSON can hold",
+                               "Use text, numbers, lists and dicts") from reason
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of the certificate in a file, and the notes it was saved with.
+
+    Raises:
+        CertificateError: it is not what :func:`write` wrote.
+    """
+    with refusing(path, CertificateError, _RULE, _REMEDY):
+        meta, arrays = load_arrays(path, FORMAT, _ARRAYS, _BRACKET)
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        if 0 < sum(name in tensors for name in _BRACKET) < len(_BRACKET):
+            raise ValueError("no whole brackets")
+        return _fields(meta, tensors), dict(meta["notes"])
+
+
+def _fields(meta: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:
+    edges, sizes = (tensors.pop(name, None) for name in _BRACKET[1:])
+    witnesses = None if edges is None or sizes is None else edges.split(sizes.tolist(), dim=1)
+    words: dict[str, Any] = {name: meta[name] for name in (*_WORDS, "certified", "total_budget")}
+    return {**tensors, **words, "witnesses": witnesses, "evidence": Evidence.from_dict(meta["evidence"])}

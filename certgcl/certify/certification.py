@@ -1,0 +1,293 @@
+"""A question about every node of a graph, prepared once and answered for any of its nodes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from certgcl.arguments import INTEGERS, LARGEST, choice, numbers, real, shown
+from certgcl.bounds import BoundMethod, BoundResult, DropProblem, get_method
+from certgcl.bounds.memory import default_limit, estimated_bytes, parts_that_fit
+from certgcl.bounds.rounding.direction_error import CompactnessDirections
+from certgcl.bounds.rounding.finite import check_finite
+from certgcl.bounds.rounding.slack import Sizes
+from certgcl.bounds.two_views.second_view import LINES, TwoViews
+from certgcl.certify.certificate import Certificate
+from certgcl.certify.directions import check_directions
+from certgcl.certify.evidence import Evidence, dtype_name
+from certgcl.changes.edge_drops import AdmissibleDrops, BudgetLike, EdgeDropBudget
+from certgcl.errors import BoundError, GraphError, InputError, MethodError, OutOfMemoryError
+from certgcl.graphs.graph import Graph, GraphLike
+from certgcl.models.network import GraphNetwork
+from certgcl.models.reading import ModelLike, Reading, read_network
+from certgcl.runtime.arithmetic import check_arithmetic, undisturbed
+from certgcl.runtime.free_memory import gigabytes
+from certgcl.runtime.reproducible import PART, one_thread, packed
+from certgcl.runtime.tensor_cache import stamp
+
+Views = Literal["one", "both"]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """How low ``w_i · z_i(S)`` can get: all that is the same for every anchor i, computed when first needed.
+
+    Args:
+        encoder: as it was read, in the precision it is run in.
+        dtype: of the computation.
+        drops: the admissible sets S.
+        bound: the method.
+        view: what gives ``W^CL`` when there are no directions of one's own.
+        given: ``(N, d)`` or ``(N, C, d)`` directions of one's own.
+        views: whether the second view is the given one, or any admissible view like the first.
+        reproducible: whether the answer is the same to the last bit in every process of one
+            :func:`~certgcl.runtime.reproducible.arithmetic`; set by :meth:`made_reproducible`.
+
+    Build one with :meth:`compactness` or :meth:`linear`, which validate.
+    """
+
+    encoder: GraphNetwork
+    dtype: torch.dtype
+    graph: Graph
+    drops: AdmissibleDrops
+    bound: BoundMethod
+    view: Graph
+    given: Tensor | None = None
+    views: Views = "one"
+    reproducible: bool = False
+    features: object = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", self._features())
+        reason = self.bound.supports(self.encoder)
+        if reason is not None:
+            raise MethodError(f"method {self.bound.name!r} for {self.encoder}", reason, "Use 'degree', the default")
+
+    @classmethod
+    @undisturbed()
+    def compactness(cls, model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
+                    method: str | BoundMethod, view: GraphLike | None, dtype: torch.dtype,
+                    views: Views = "one", reading: Reading = "traced") -> "Question":
+        """What :func:`certgcl.node_compactness` asks."""
+        bound = get_method(method)
+        _check_views(views, view, bound)
+        graph = Graph.of(graph).private()
+        other = graph if view is None else graph.view(view).private()
+        encoder = read_network(model, graph, reading, budgets=budgets).copied()
+        return cls(encoder, _precision(dtype), graph, EdgeDropBudget.of(budgets).on(graph), bound, other, views=views)
+
+    @classmethod
+    @undisturbed()
+    def linear(cls, model: ModelLike, graph: GraphLike, budgets: BudgetLike, directions: Tensor, *,
+               method: str | BoundMethod, dtype: torch.dtype, reading: Reading = "traced") -> "Question":
+        """What :func:`certgcl.linear_bounds` asks."""
+        graph = Graph.of(graph).private()
+        encoder = read_network(model, graph, reading, budgets=budgets).copied()
+        given = check_directions(directions, graph, encoder.to(_precision(dtype)))
+        return cls(encoder, dtype, graph, EdgeDropBudget.of(budgets).on(graph), get_method(method), graph, given)
+
+    @cached_property
+    def network(self) -> GraphNetwork:
+        """The encoder in the dtype of the computation."""
+        return self.encoder.to(self.dtype)
+
+    @cached_property
+    def embeddings(self) -> Tensor:
+        """``Z`` on the graph as given, ``(N, d)``."""
+        if self.given is None and self.view is self.graph:
+            return self.compactness_directions.embeddings.to(self.dtype)
+        with torch.no_grad():
+            return self.network.embed(self.graph)
+
+    @property
+    def precision(self) -> str:
+        """In which the encoder is run."""
+        return dtype_name(self.encoder.precision)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """What the answer is about, by the digests of this moment."""
+        return Evidence.of(self)
+
+    @cached_property
+    def directions(self) -> Tensor:
+        """``w``, ``(N, C, d)``."""
+        if self.given is not None:
+            return self.given[:, None] if self.given.dim() == 2 else self.given
+        return self.compactness_directions.values.to(self.dtype)[:, None]
+
+    @cached_property
+    def compactness_directions(self) -> CompactnessDirections:
+        """``W^CL`` of the fixed view, with its error; in float64, as unit vectors may cancel."""
+        wide = self.network if self.dtype == torch.float64 else self.encoder  # bounds take the same products
+        return CompactnessDirections.of(wide, self.view)
+
+    def _features(self) -> object:
+        """Where the features stand, as far as torch can say: unlike edges and weights, they are not copied."""
+        tensors = [view.x for view in (self.graph, self.view) if not view.x.is_inference()]
+        return stamp(*tensors)
+
+    def anchors(self, nodes: Tensor | Sequence[int] | None) -> Tensor:
+        """``nodes`` as checked node numbers; all by default."""
+        return check_anchors(nodes, self.graph)
+
+    def made_reproducible(self) -> "Question":
+        """The same, answered to the last bit alike by every process; see :mod:`certgcl.runtime.reproducible`."""
+        device = self.graph.col.device
+        if device.type != "cpu":
+            raise InputError(f"reproducible=True for a graph on {device}", "sums on other devices have no fixed order",
+                             "Move it with graph.to('cpu')")
+        given = None if self.given is None else packed(self.given)
+        return replace(self, encoder=self.encoder.mapped(packed), bound=self.bound.reproducible(), given=given,
+                       reproducible=True)
+
+    @undisturbed()
+    def certify(self, anchors: Tensor, memory_limit: int | None = None) -> Certificate:
+        """The bounds at some anchors, in as many parts as the memory limit (in bytes) asks for."""
+        check_arithmetic(self.dtype)
+        if self.features != self._features():
+            raise GraphError("features that were written to while they were certified",
+                             "all parts of a certificate are about the same features", "Pass a copy of them")
+        if self.reproducible:
+            with one_thread():
+                return self._certify_in_fixed_parts(anchors, None if memory_limit is None else _limit(memory_limit))
+        limit = default_limit(anchors.device) if memory_limit is None else _limit(memory_limit)
+        evidence = self.evidence  # before the computation, of the values it begins with
+        problem = DropProblem.on(self.graph, self.drops, anchors.contiguous(), limit)
+        second, number = None, self.directions.shape[1]
+        if self.views == "both":
+            second, number = TwoViews.of(self.bound, self.network, self.graph, self.drops, limit), LINES
+        parts = parts_that_fit(self.bound, self.network, problem, number, limit)
+        if len(parts) == 1 or not self.bound.splits:
+            return self._certify(problem, second, evidence)
+        problem.release()
+        certificates = [self._certify(DropProblem(self.graph, self.drops, anchors[places], limit), second, evidence)
+                        for places in parts]
+        return Certificate.joined(certificates).at(torch.argsort(torch.cat(parts)))
+
+    def _certify_in_fixed_parts(self, anchors: Tensor, memory_limit: int | None) -> Certificate:
+        """The same in parts that depend on the question and the anchors alone; a limit is kept to or refused."""
+        evidence = self.evidence
+
+        def problem(places: Tensor | slice) -> DropProblem:  # not the one that a graph may keep, and without a limit
+            return DropProblem(self.graph, self.drops, anchors[places].contiguous())
+
+        number = LINES if self.views == "both" else self.directions.shape[1]
+        second = TwoViews.of(self.bound, self.network, self.graph, self.drops, PART) if self.views == "both" else None
+        parts = parts_that_fit(self.bound, self.network, problem(slice(None)), number, PART)
+        if not self.bound.splits:
+            parts = [torch.arange(len(anchors), device=anchors.device)]
+        certificates = []
+        for part in map(problem, parts):
+            needed = estimated_bytes(self.bound, self.network, part, number)
+            if memory_limit is not None and needed > memory_limit:
+                raise OutOfMemoryError(f"{len(part.anchors)} nodes that take about {gigabytes(needed)}",
+                                       f"memory_limit={memory_limit} is less, and cannot change the parts of a "
+                                       "reproducible result", "Pass more shards=, or a larger limit")
+            certificates.append(self._certify(part, second, evidence))
+        return Certificate.joined(certificates).at(torch.argsort(torch.cat(parts)))
+
+    def _certify(self, problem: DropProblem, second: TwoViews | None, evidence: Evidence) -> Certificate:
+        """The bounds at the anchors of a problem, checked before they are called a certificate."""
+        network, directions, bound, anchors = self.network, self.directions, self.bound, problem.anchors
+        name = bound.name
+        if second is not None:
+            lower, rounding, run_error = second.bound(bound, self.encoder, problem, self.dtype)
+            found, name = BoundResult(lower), f"{name}, both views"
+        else:
+            rounding, run_error = self._slack(problem)
+            if not bound.splits:
+                check_finite(anchors, rounding)  # so that no drop overflows: it covers the largest sums of all
+            found = bound.solve(network, problem, directions)
+        problem.release()
+        chosen = problem.at_anchors(directions)
+        nominal = (chosen @ problem.at_anchors(self.embeddings)[..., None])[..., 0]
+        # Where sizes overflow, an error may be infinity times zero: nothing is known of it.
+        rounding, run_error = (torch.nan_to_num(error, nan=torch.inf, posinf=torch.inf)
+                               for error in (rounding, run_error))
+        lower, upper = found.lower, found.upper
+        _check(lower, nominal, rounding, anchors, bound)
+        if self.given is None or self.given.dim() == 2:
+            lower, nominal, rounding, run_error, chosen = (
+                values[:, 0] for values in (lower, nominal, rounding, run_error, chosen))
+            upper = None if upper is None else upper[:, 0]
+        # Copies of what the problem keeps: a certificate is the user's own, to write to as well.
+        return Certificate(
+            nodes=anchors.clone(), lower=lower, nominal=nominal, rounding=rounding, run_error=run_error, method=name,
+            certified=bound.certified, local_budget=self.drops.local.clone(),
+            requested_budget=self.drops.requested.clone(), total_budget=self.drops.total, directions=chosen,
+            precision=self.precision, reading=self.encoder.reading, evidence=evidence, upper=upper,
+            witnesses=found.witnesses)
+
+    def _slack(self, problem: DropProblem) -> tuple[Tensor, Tensor]:
+        """How far rounding can have put the bounds above the truth, and how far a run of the model can fall below it:
+        ``(A, C)`` both."""
+        sizes, directions = Sizes.of(self.encoder, problem, self.dtype), problem.at_anchors(self.directions)
+        if self.given is not None:
+            return sizes.bound_slack(directions), sizes.run_error(directions)
+        moved = problem.at_anchors(self.compactness_directions.own), self.compactness_directions.shared
+        rounding = sizes.bound_slack(directions) + sizes.direction_slack(*moved)
+        return rounding.to(self.dtype), sizes.run_error(directions, *moved).to(self.dtype)
+
+
+def _check(lower: Tensor, nominal: Tensor, rounding: Tensor, anchors: Tensor, bound: BoundMethod) -> None:
+    check_finite(anchors, lower, nominal)
+    crossed = (lower > nominal + rounding).any(dim=1) & bound.certified
+    if bool(crossed.any()):
+        raise BoundError(f"a lower bound above the clean value at node {int(anchors[crossed][0])}",
+                         "no bound exceeds a value it should bound", "Please report this graph and encoder")
+
+
+# -- arguments -------------------------------------------------------------------------------------
+
+
+def _check_views(views: Views, view: GraphLike | None, bound: BoundMethod) -> None:
+    choice(views, "views", get_args(Views))
+    if views == "one":
+        return
+    if view is not None:
+        raise InputError("views='both' beside view=", "with both views free there is no fixed second one",
+                         "Leave one out")
+    if not bound.second_view:
+        raise MethodError(f"views='both' with method {bound.name!r}", "only closed-form bounds know a second view",
+                          "Use 'degree', 'degree-fast', 'degree-cheap', 'crown' or 'interval'")
+
+
+def _precision(dtype: torch.dtype) -> torch.dtype:
+    if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
+        raise InputError(f"dtype={shown(dtype)}", "bounds are computed in torch.float32 or torch.float64",
+                         "Leave it out for float64")
+    return dtype
+
+
+def _limit(memory_limit: int) -> int:
+    limit = real(memory_limit, "memory_limit", lambda given: 0 < given < float("inf"),
+                 "it is a positive number of bytes",
+                 "Try 4 * 1024**3, or leave it out for three quarters of what is free")
+    return max(1, int(min(limit, LARGEST // 2)))
+
+
+def check_anchors(nodes: Tensor | Sequence[int] | None, graph: Graph) -> Tensor:
+    """``nodes`` as checked node numbers; all by default."""
+    device = graph.col.device
+    if nodes is None:
+        return torch.arange(graph.num_nodes, device=device)
+    anchors = numbers(nodes, "nodes", "they must be node numbers or a mask over all nodes", "Leave out for all",
+                      device=device)
+    if anchors.dtype == torch.bool and anchors.shape == (graph.num_nodes,):
+        anchors = anchors.nonzero()[:, 0]
+    if anchors.dim() != 1 or anchors.dtype not in INTEGERS or not anchors.numel():
+        raise InputError(f"nodes of dtype {anchors.dtype} and shape {tuple(anchors.shape)}",
+                         "they must be a non-empty list of node numbers or a mask over all nodes", "Leave out for all")
+    anchors = anchors.long()
+    if int(anchors.min()) < 0 or int(anchors.max()) >= graph.num_nodes:
+        outside = anchors[(anchors < 0) | (anchors >= graph.num_nodes)]
+        raise InputError(f"node {int(outside[0])}", f"nodes are numbered 0 to {graph.num_nodes - 1}", "Fix the list")
+    distinct, count = torch.unique(anchors, return_counts=True)
+    if distinct.numel() != anchors.numel():
+        raise InputError(f"node {int(distinct[count > 1][0])} listed {int(count[count > 1][0])} times",
+                         "every anchor is bounded once", "Use torch.unique")
+    return anchors.clone()  # the caller's own may change

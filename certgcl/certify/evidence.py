@@ -1,0 +1,206 @@
+"""What a certification rests on, as a digest of each part and a few words about it.
+
+Digests are taken when a certificate is made, so that it names what was certified even if features or weights are edited
+in place afterwards. They tell two questions apart and find accidents; they are no signature, as anyone can write a
+file with digests that fit it.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from certgcl._version import __version__
+from certgcl.bounds import METHODS, SEARCHES, BoundMethod
+from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.files.digest import digest, stored_parts
+from certgcl.formatting import spread
+from certgcl.graphs.graph import Graph
+from certgcl.models.network import GraphNetwork
+
+if TYPE_CHECKING:
+    from certgcl.certify.certification import Question
+
+DirectionSource = Literal["graph", "view", "both views", "given"]
+_DIRECTIONS: dict[DirectionSource, str] = {
+    "graph": "compactness, the graph itself as view", "both views": "compactness, any admissible second view",
+    "view": "compactness, a view with ", "given": "given, of shape ",
+}
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_NAMED_BY_DIGEST = ("weights", "edges", "features", "budget")
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One thing the result depends on: in words, and by its digest where words do not say all."""
+
+    shown: str
+    sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.shown, str) or not (
+                self.sha256 is None or (isinstance(self.sha256, str) and _SHA256.fullmatch(self.sha256))):
+            raise ValueError(f"a part {self.shown!r} with the SHA-256 {self.sha256!r}")
+
+    @property
+    def identity(self) -> str:
+        return self.shown if self.sha256 is None else self.sha256
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the bounds of a certificate are about, part by part.
+
+    Args:
+        weights: of the model in its own precision, SHA-256.
+        edges: of the graph, SHA-256.
+        features: of the graph, SHA-256.
+        budget: as asked for and tightened, with the edges that can be dropped, SHA-256.
+        directions: where they come from, with the SHA-256 of those given, or of the second view.
+        method: with all its settings.
+        dtype: of the computation.
+        certgcl: the version of the library.
+    """
+
+    weights: Fact
+    edges: Fact
+    features: Fact
+    budget: Fact
+    directions: Fact
+    method: Fact
+    dtype: Fact
+    certgcl: Fact
+
+    def __post_init__(self) -> None:
+        nameless = [name for name in _NAMED_BY_DIGEST if getattr(self, name).sha256 is None]
+        if nameless or (self.direction_source in ("view", "given")) != (self.directions.sha256 is not None):
+            raise ValueError(f"evidence without the SHA-256 of {', '.join(nameless) or 'its directions'}")
+
+    @classmethod
+    def of(cls, question: "Question") -> "Evidence":
+        """Of a question, at this moment."""
+        return cls(weights_part(question.encoder), edges_part(question.graph), features_part(question.graph),
+                   budget_part(question.drops), _directions(question), Fact(settings(question.bound)),
+                   Fact(dtype_name(question.dtype)), Fact(__version__))
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "Evidence":
+        """From what :meth:`to_dict` gave; anything else raises ``ValueError``, ``TypeError`` or ``KeyError``."""
+        if set(content) != {field.name for field in fields(cls)}:
+            raise ValueError(f"evidence on {', '.join(content) or 'nothing'}")
+        return cls(**{name: Fact(**part) for name, part in content.items()})
+
+    def to_dict(self) -> dict[str, dict[str, str | None]]:
+        return asdict(self)
+
+    @property
+    def parts(self) -> dict[str, Fact]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def direction_source(self) -> DirectionSource:
+        """The directions of compactness on the graph itself, on a fixed second view or on any; or given ones."""
+        for source, words in _DIRECTIONS.items():
+            if self.directions.shown.startswith(words):
+                return source
+        raise ValueError(f"directions {self.directions.shown!r}")
+
+    @property
+    def special_settings(self) -> str | None:
+        """The method with its settings, where no name stands for them."""
+        usual = {repr(method) for method in (METHODS | SEARCHES).values()}
+        return None if self.method.shown in usual else self.method.shown
+
+
+# -- the parts -------------------------------------------------------------------------------------
+
+
+def weights_part(network: GraphNetwork) -> Fact:
+    """By the structure, and the tensors' values: -0.0, which a slope may be read as, is 0.0."""
+    structure = json.dumps([network.structure(), network.readout, dtype_name(network.precision)], sort_keys=True)
+    return Fact(str(network), _both(hashlib.sha256(structure.encode()).hexdigest(), digest(
+        *(tensor.detach() + 0 for _, tensor in network.named_tensors()))))
+
+
+def edges_part(graph: Graph) -> Fact:
+    return Fact(_edges(graph), digest(graph.rowptr, graph.col))
+
+
+def features_part(graph: Graph) -> Fact:
+    return Fact(f"{graph.num_features} per node, {dtype_name(graph.x.dtype)}", _features(graph))
+
+
+def _features(graph: Graph) -> str:
+    """Of the form that bounds are computed from: where few features are not zero, those alone, which saves most of the
+    time and makes dense and sparse ones the same."""
+    sparse = graph.features.sparse
+    return digest(*stored_parts(graph.x if sparse is None else sparse))
+
+
+def budget_part(drops: AdmissibleDrops) -> Fact:
+    return Fact(f"local {spread(drops.local)}, total {drops.total} edges",
+                digest(drops.local, drops.requested, drops.droppable, torch.tensor(drops.total)))
+
+
+def given_part(directions: torch.Tensor) -> Fact:
+    return Fact(f"{_DIRECTIONS['given']}{tuple(directions.shape)}", digest(directions))
+
+
+def view_part(view: Graph) -> Fact:
+    return Fact(f"{_DIRECTIONS['view']}{_edges(view)}", _both(digest(view.rowptr, view.col), _features(view)))
+
+
+def _both(one: str, other: str) -> str:
+    return hashlib.sha256(f"{one} {other}".encode()).hexdigest()
+
+
+def _directions(question: "Question") -> Fact:
+    """Those of compactness by the view they come from, as their own digits may differ from machine to machine."""
+    if question.given is not None:
+        return given_part(question.given)
+    if question.views == "both":
+        return Fact(_DIRECTIONS["both views"])
+    return Fact(_DIRECTIONS["graph"]) if question.view is question.graph else view_part(question.view)
+
+
+def settings(bound: BoundMethod) -> str:
+    """The method with its settings, as its ``repr`` has them."""
+    return repr(bound) if has_repr(bound) else f"{type(bound).__qualname__}, whose settings are not known"
+
+
+def has_repr(bound: BoundMethod) -> bool:
+    """Whether a method says what its settings are."""
+    return type(bound).__repr__ is not object.__repr__
+
+
+def _edges(graph: Graph) -> str:
+    return f"{graph.num_nodes} nodes, {graph.num_edges} edges"
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+# -- all of them -----------------------------------------------------------------------------------
+
+
+def fingerprint(parts: Mapping[str, Fact]) -> str:
+    """One digest of all parts, whatever their order."""
+    text = json.dumps({name: part.identity for name, part in parts.items()}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def differences(there: Mapping[str, Fact], here: Mapping[str, Fact]) -> list[str]:
+    """The parts that are not the same, each in words."""
+    nothing = Fact("nothing")
+    pairs = {name: (there.get(name, nothing), here.get(name, nothing)) for name in sorted({*there, *here})}
+    return [difference(name, *pair) for name, pair in pairs.items() if pair[0].identity != pair[1].identity]
+
+
+def difference(name: str, there: Fact, here: Fact) -> str:
+    """How a part differs: in words where they do."""
+    return name if there.shown == here.shown else f"{name} ({there.shown} there, {here.shown} here)"

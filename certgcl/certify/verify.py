@@ -1,0 +1,232 @@
+"""A certificate held against the model and the graph that it is said to be about."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from certgcl.arguments import shown
+from certgcl.certify.certificate import Certificate
+from certgcl.certify.certificate_checks import check_certificate
+from certgcl.certify.directions import check_directions, compactness_directions
+from certgcl.certify.evidence import (
+    Fact,
+    budget_part,
+    difference,
+    edges_part,
+    features_part,
+    given_part,
+    view_part,
+    weights_part,
+)
+from certgcl.changes.edge_drops import EdgeDropBudget
+from certgcl.changes.embedding_without_edges import DropEvaluation
+from certgcl.errors import CertgclError, CertificateError, InputError
+from certgcl.graphs.graph import Graph, GraphLike
+from certgcl.models.network import GraphNetwork
+from certgcl.models.reading import ModelLike, read_network
+
+_SAME = "the same to the last bit"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Args:
+        ok: whether it is right; None for what was not checked.
+        detail: what was compared, or what is wrong.
+    """
+
+    name: str
+    ok: bool | None
+    detail: str
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What :meth:`certgcl.Certificate.verify` found, check by check."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong. What was not checked is named in ``checks``."""
+        return all(check.ok is not False for check in self.checks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same, as JSON can hold it."""
+        return {"ok": self.ok,
+                "checks": [{"name": check.name, "ok": check.ok, "detail": check.detail} for check in self.checks]}
+
+    def __str__(self) -> str:
+        wrong = sum(check.ok is False for check in self.checks)
+        passed, width = sum(check.ok is True for check in self.checks), max(len(check.name) for check in self.checks)
+        words = {True: "ok", False: "WRONG", None: "-"}
+        head = f"verified: {passed} checks passed" if self.ok else f"NOT verified: {wrong} checks failed"
+        return "\n".join([head, *(f"  {words[check.ok]:<5}  {check.name:<{width}}  {check.detail}"
+                                  for check in self.checks)])
+
+
+@torch.no_grad()
+def verify(certificate: Certificate, model: ModelLike, graph: GraphLike, *,
+           nodes: Tensor | Sequence[int] | None = None, view: GraphLike | None = None,
+           directions: Tensor | None = None) -> Verification:
+    """What :meth:`certgcl.Certificate.verify` asks.
+
+    Values are computed again in float64 with code of its own for the witnesses, and compared up to ``rounding``.
+    """
+    graph = Graph.of(graph)
+    network = read_network(model, graph)
+    other = None if view is None else graph.view(view).to("cpu")
+    graph, certificate = graph.to("cpu"), _on_cpu(certificate)
+    sound = _sound(certificate)
+    if not sound.ok:
+        return Verification((sound,))
+    same = [_same("weights", certificate.evidence.weights, weights_part(network)),
+            _same("edges", certificate.evidence.edges, edges_part(graph)),
+            _same("features", certificate.evidence.features, features_part(graph))]
+    network = network.to(torch.float64, torch.device("cpu"))
+    given = None if directions is None else given_part(
+        check_directions(directions, graph, network).to(certificate.directions.dtype))
+    against = _Against(certificate, _chosen(certificate, nodes), network, graph, other, given)
+    return Verification((sound, *same, *against.checks(), Check(
+        "bounds", None, "lower, rounding and run_error are not proved again, nor is how the model was read "
+                        f"({certificate.reading})")))
+
+
+def _sound(certificate: Certificate) -> Check:
+    try:
+        check_certificate(certificate)
+    except CertificateError as error:
+        return Check("fields", False, f"{error.found}: {error.rule}")
+    return Check("fields", True, f"{len(certificate.nodes)} nodes, values that fit each other")
+
+
+def _same(name: str, there: Fact, here: Fact) -> Check:
+    if there.identity == here.identity:
+        return Check(name, True, f"{here.shown}, {_SAME}")
+    words = difference(name, there, here)
+    return Check(name, False, f"others than those certified{words.removeprefix(name)}")
+
+
+def _chosen(certificate: Certificate, nodes: Tensor | Sequence[int] | None) -> Certificate:
+    """The certificate at some of its nodes."""
+    if nodes is None:
+        return certificate
+    try:
+        wanted = torch.as_tensor(nodes).cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"nodes={shown(nodes)} ({error})", "they are node numbers", "Leave out for all") from error
+    if wanted.dim() != 1 or not len(wanted) or wanted.dtype not in (torch.int64, torch.int32):
+        raise InputError(f"nodes of dtype {wanted.dtype} and shape {tuple(wanted.shape)}",
+                         "they are a list of node numbers, one at least", "Leave out for all")
+    outside = wanted[~torch.isin(wanted, certificate.nodes)]
+    if len(outside):
+        raise InputError(f"node {int(outside[0])}", "only nodes of the certificate can be verified",
+                         "Leave out for all")
+    ordered, order = certificate.nodes.sort()
+    return certificate.at(order[torch.searchsorted(ordered, wanted.unique().long())])
+
+
+def _on_cpu(certificate: Certificate) -> Certificate:
+    moved: dict[str, Any] = {field.name: value.detach().cpu() for field in fields(certificate)
+                             if isinstance(value := getattr(certificate, field.name), Tensor)}
+    if certificate.witnesses is not None:
+        moved["witnesses"] = tuple(witness.cpu() for witness in certificate.witnesses)
+    return replace(certificate, **moved)
+
+
+@dataclass(frozen=True, eq=False)
+class _Against:
+    """The checks of values.
+
+    Args:
+        certificate: the whole.
+        chosen: the same at the nodes in question.
+        network: of the model at hand, in float64.
+        given: the directions at hand, if any are.
+    """
+
+    certificate: Certificate
+    chosen: Certificate
+    network: GraphNetwork
+    graph: Graph
+    view: Graph | None
+    given: Fact | None
+
+    def checks(self) -> Iterator[Check]:
+        certificate, graph = self.certificate, self.graph
+        misfit = ""
+        if len(certificate.local_budget) != graph.num_nodes:
+            misfit = f"the certificate is of a graph with {len(certificate.local_budget)} nodes, not {graph.num_nodes}"
+        elif certificate.directions.shape[-1] != self.network.width:
+            misfit = (f"the certificate is of a model with {certificate.directions.shape[-1]} outputs, not "
+                      f"{self.network.width}")
+        steps: dict[str, Callable[[], Check]] = {
+            "budgets": self._budgets, "directions": self._directions, "clean values": self._clean,
+            "witnesses": self._witnesses}
+        for name, step in steps.items():
+            yield Check(name, False, misfit) if misfit else step()
+
+    def _budgets(self) -> Check:
+        """The request, tightened again on this graph."""
+        name, certificate = "budgets", self.certificate
+        drops = EdgeDropBudget(certificate.requested_budget, certificate.total_budget).on(self.graph)
+        if not torch.equal(drops.local, certificate.local_budget) or drops.total != certificate.total_budget:
+            return Check(name, False, "tightening what was asked for gives other budgets on this graph")
+        if budget_part(drops).identity != certificate.evidence.budget.identity:
+            return Check(name, False, "others than those certified")
+        return Check(name, True, f"{budget_part(drops).shown}, tightened again from what was asked for")
+
+    def _directions(self) -> Check:
+        name, evidence, source = "directions", self.certificate.evidence, self.certificate.evidence.direction_source
+        if source == "given":
+            if self.given is None:
+                return Check(name, None, "given by the user: the values below are about those in the certificate")
+            same = self.given.identity == evidence.directions.identity
+            return Check(name, same, self.given.shown if same else "others than those certified")
+        if source == "view" and (self.view is None or view_part(self.view).identity != evidence.directions.identity):
+            found = "no view" if self.view is None else "another view"
+            return Check(name, False, f"{found} is at hand for directions of {evidence.directions.shown}")
+        z = self.network.embed(self.graph if source != "view" or self.view is None else self.view)
+        gap = (compactness_directions(z)[self.chosen.nodes] - self.chosen.directions).abs()
+        allowed = torch.finfo(self.chosen.directions.dtype).eps ** 0.5  # unit vectors to half of their digits
+        wrong = ~(gap <= allowed).all(dim=-1)
+        if self.chosen.directions.dim() != 2 or bool(wrong.any()):
+            return Check(name, False, f"not those of {evidence.directions.shown} at {_nodes(self.chosen, wrong)}")
+        return Check(name, True, f"{evidence.directions.shown}, computed again to {float(gap.max()):.1g}")
+
+    def _clean(self) -> Check:
+        z = self.network.embed(self.graph)[self.chosen.nodes]
+        values = (self.chosen.directions * (z if self.chosen.directions.dim() == 2 else z[:, None])).sum(dim=-1)
+        return self._compared("clean values", values, self.chosen.nominal)
+
+    def _witnesses(self) -> Check:
+        name, chosen = "witnesses", self.chosen
+        if chosen.upper is None or chosen.witnesses is None:
+            return Check(name, None, "none: this method searches for none")
+        evaluation, values = DropEvaluation.of(self.network, self.graph), []
+        for node, witness, direction in zip(chosen.nodes.tolist(), chosen.witnesses, chosen.directions, strict=True):
+            try:
+                values.append(evaluation.embedding(node, witness) @ direction.double())
+            except CertgclError as error:
+                return Check(name, False, f"at node {node}: {error.found}")
+        return self._compared(name, torch.stack(values), chosen.upper)
+
+    def _compared(self, name: str, values: Tensor, expected: Tensor) -> Check:
+        gap = (values - expected.double()).abs()
+        wrong = ~(gap <= self.chosen.rounding.double())
+        if bool(wrong.any()):
+            there, here = float(expected[wrong][0]), float(values[wrong][0])
+            return Check(name, False, f"{there:.6g} in the certificate, {here:.6g} computed again, at "
+                                      f"{_nodes(self.chosen, wrong)}")
+        return Check(name, True, f"{len(values)} computed again, to {float(gap.max()):.1g}")
+
+
+def _nodes(certificate: Certificate, wrong: Tensor) -> str:
+    """The nodes where something is wrong, in short."""
+    nodes = certificate.nodes[wrong.flatten(1).any(dim=1) if wrong.dim() > 1 else wrong]
+    return f"node {int(nodes[0])}" + (f" and {len(nodes) - 1} more" if len(nodes) > 1 else "")

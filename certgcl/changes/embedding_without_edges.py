@@ -1,0 +1,82 @@
+"""The embedding of one node on a graph without some edges, from the nodes that it depends on alone."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from certgcl.errors import GraphError
+from certgcl.graphs.graph import Graph
+from certgcl.models.network import GraphNetwork, Term, features_times
+
+
+@dataclass(frozen=True, eq=False)
+class DropEvaluation:
+    """``z_i(S)`` for one node and drop after the other, at the cost of the nodes within the network's reach.
+
+    It shares no code with the searches for drops, so that it can check them.
+
+    Args:
+        projected: ``X W`` of every term that takes the features, ``(N, channels)`` each.
+    """
+
+    network: GraphNetwork
+    graph: Graph
+    projected: dict[Term, Tensor]
+
+    @classmethod
+    def of(cls, network: GraphNetwork, graph: Graph) -> "DropEvaluation":
+        return cls(network, graph, {term: features_times(graph, term.weight) for layer in network.layers
+                                    for term in layer.terms if term.source == 0})
+
+    def embedding(self, node: int, dropped: Tensor) -> Tensor:
+        """``z`` of a node without the edges ``dropped``, ``(2, k)``, each listed once; ``(width,)``.
+
+        Layers are computed at all nodes within reach, those at the rim without some of their neighbours. That is sound
+        because a layer that sees r hops is right up to r hops from the rim, and the embedding sees no further.
+
+        Raises:
+            GraphError: an edge that the graph does not have.
+        """
+        graph, n = self.graph, self.graph.num_nodes
+        both = torch.cat([dropped, dropped.flip(0)], dim=1).to(graph.col.device)
+        gone, at_ends = both[0] * n + both[1], self._slots(both[0].unique())
+        absent = ~torch.isin(gone, graph.row[at_ends] * n + graph.col[at_ends])
+        if bool(absent.any()):
+            one, other = both[:, absent][:, 0].tolist()
+            raise GraphError(f"a dropped edge ({one}, {other}) that the graph does not have",
+                             "only edges of the graph can be dropped", "Pass the graph that they are from")
+        near = graph.col.new_tensor([node])
+        for _ in range(self.network.hops):
+            near = torch.cat([near, graph.col[self._kept(near, gone)]]).unique()
+        slots, inside = self._kept(near, gone), torch.zeros_like(graph.degree, dtype=torch.bool)
+        inside[near] = True
+        slots = slots[inside[graph.col[slots]]]
+        place = torch.zeros_like(graph.degree).index_copy(0, near, torch.arange(len(near), device=near.device))
+        left = graph.degree.index_add(0, both[0], -torch.ones_like(both[0]))[near]
+        outputs = self._outputs(near, left, place[graph.row[slots]], place[graph.col[slots]])
+        return torch.cat([outputs[number - 1][place[node]] for number in self.network.readout])
+
+    def _outputs(self, nodes: Tensor, degree: Tensor, row: Tensor, col: Tensor) -> list[Tensor]:
+        """Of all layers at some nodes, of so many neighbours each, and with these edges among them."""
+        count, outputs = degree.to(self.network.dtype)[:, None], list[Tensor]()
+        for layer in self.network.layers:
+            p = layer.bias.expand(len(nodes), -1)
+            for term in layer.terms:
+                v = self.projected[term][nodes] if term.source == 0 else term.project(outputs[term.source - 1])
+                own, out, into = (scale(count) for scale in (
+                    term.aggregation.own, term.aggregation.out, term.aggregation.into))
+                p = p + own * v + out * torch.zeros_like(v).index_add(0, row, (into * v)[col])
+            outputs.append(layer.activate(p))
+        return outputs
+
+    def _kept(self, nodes: Tensor, gone: Tensor) -> Tensor:
+        """The slots of some nodes that are not gone."""
+        slots, graph = self._slots(nodes), self.graph
+        return slots[~torch.isin(graph.row[slots] * graph.num_nodes + graph.col[slots], gone)]
+
+    def _slots(self, nodes: Tensor) -> Tensor:
+        """The slots of some nodes, one node after the other."""
+        start, count = self.graph.rowptr[nodes], self.graph.degree[nodes]
+        first = torch.repeat_interleave(start - count.cumsum(0) + count, count)
+        return first + torch.arange(len(first), device=first.device)

@@ -1,0 +1,148 @@
+"""What the options of several commands have in common, and those that are more than a number or a name."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import numpy as np
+import torch
+import typer
+from torch import Tensor
+
+from certgcl.arguments import first_line, shown
+from certgcl.bounds import METHODS, SEARCHES
+from certgcl.changes.edge_drops import EdgeDropBudget
+from certgcl.cli.run_folders import GraphSource, encoder_of
+from certgcl.errors import BudgetError
+from certgcl.files.untrusted import mapped_array
+from certgcl.graphs.datasets import find_dataset
+from certgcl.learning.evaluation.inputs import MOST_SEEDS
+
+# -- options that several commands have ------------------------------------------------------------
+
+NUMBER = r"[0-9]{1,18}"  # such as int64 holds
+MOST_NODES = 100_000_000  # in a range; graphs have fewer
+_GRAPH = "a folder with x.npy and edge_index.npy (features stay on disk), an .npz or a .pt file"
+
+JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+RunOption: TypeAlias = Annotated[Path | None, typer.Option(
+    "--run", exists=True, file_okay=False, help="A folder of certgcl train: its encoder on its graph.")]
+GraphOption: TypeAlias = Annotated[Path | None, typer.Option(exists=True, help=f"The graph: {_GRAPH}.")]
+DatasetOption: TypeAlias = Annotated[str | None, typer.Option(help="A graph by its name; certgcl datasets lists them.")]
+WeightsOption: TypeAlias = Annotated[Path | None, typer.Option(
+    exists=True, dir_okay=False, help="The encoder, as written by certgcl.read_network(model, graph).save(path).")]
+DataRootOption: TypeAlias = Annotated[Path | None, typer.Option(
+    file_okay=False, help="The folder with the raw files of datasets; by default that of CERTGCL_DATA.")]
+BudgetOption: TypeAlias = Annotated[str, typer.Option(
+    help="Edges that may be dropped at each node (2), or a drop rate (0.4): round(0.4 degree), at most degree - 1.")]
+TotalOption: TypeAlias = Annotated[int | None, typer.Option(min=0, help="Edges that may be dropped in all.")]
+
+
+def choose_source(dataset: str | None, graph: Path | None, root: Path | None) -> GraphSource:
+    """A graph by its name, or in a file."""
+    if (dataset is None) == (graph is None):
+        raise typer.BadParameter("pass one of the two", param_hint="--dataset, --graph")
+    if dataset is not None:
+        return GraphSource(dataset=find_dataset(dataset).name, root=None if root is None else str(root.resolve()))
+    return GraphSource(graph=str(graph.resolve()) if graph else None)
+
+
+def choose_encoder(run: Path | None, weights: Path | None, dataset: str | None, graph: Path | None,
+                   root: Path | None) -> tuple[Path, GraphSource]:
+    """The weights and the graph of a run, or those that are given one by one."""
+    if (run is None) == (weights is None):
+        raise typer.BadParameter("pass one of the two", param_hint="--run, --weights")
+    if weights is not None:
+        return weights, choose_source(dataset, graph, root)
+    if run is None or dataset is not None:
+        raise typer.BadParameter("a run has its own graph; --graph says where it is now", param_hint="--dataset")
+    encoder, source = encoder_of(run), GraphSource.of_run(run)
+    return encoder, source if graph is None else source.found_at(choose_source(None, graph, None))
+
+
+# -- options that are more than a number or a name -------------------------------------------------
+
+
+def read_budget(text: str, total: int | None = None) -> EdgeDropBudget:
+    """``2`` is edges at each node, ``0.4`` a drop rate."""
+    drops = read_drops(text)
+    try:
+        if isinstance(drops, int):
+            return EdgeDropBudget(local=drops, total=total)
+        return EdgeDropBudget.from_drop_rate(drops, total=total)
+    except BudgetError as error:
+        raise typer.BadParameter(f"{error.found}: {error.rule}", param_hint="--budget, --total") from error
+
+
+def read_drops(text: str) -> int | float:
+    """The same as a number."""
+    if re.fullmatch(NUMBER, text):
+        return int(text)
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = -1.0
+    if not 0 < rate < 1:
+        raise typer.BadParameter(f"{shown(text)} is neither a number of edges (2) nor a drop rate between 0 and 1 "
+                                 "(0.4)", param_hint="--budget")
+    return rate
+
+
+def read_nodes(text: str | None) -> Tensor | None:
+    """A range ``0:1000``, or a file with node numbers: ``.npy``, or text with white space between them."""
+    if text is None:
+        return None
+    span = re.fullmatch(rf"({NUMBER}):({NUMBER})", text)
+    if span:
+        start, stop = int(span[1]), max(int(span[1]), int(span[2]))
+        if stop - start > MOST_NODES:
+            raise typer.BadParameter(f"{text!r} is more than {MOST_NODES:,} nodes", param_hint="--nodes")
+        return torch.arange(start, stop)
+    path = Path(text)
+    try:
+        numbers = mapped_array(path).copy() if path.suffix == ".npy" else np.array(
+            [int(word) for word in path.read_text().split()], dtype=np.int64)
+        return torch.from_numpy(numbers)
+    except (OSError, ValueError, TypeError, OverflowError) as error:
+        raise typer.BadParameter(f"{shown(text)} is neither a range 0:1000 nor a file of node numbers "
+                                 f"({first_line(error)})",
+                                 param_hint="--nodes") from error
+
+
+def read_worker(text: str | None, environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
+    """``k/n``, or torchrun's ``RANK`` and ``WORLD_SIZE``; k counts from 0."""
+    found = text
+    if text is None and {"RANK", "WORLD_SIZE"} <= environment.keys():
+        found = f"{environment['RANK']}/{environment['WORLD_SIZE']}"
+    if found is None:
+        return None
+    share = re.fullmatch(rf"({NUMBER})/({NUMBER})", found)
+    if share is None or int(share[1]) >= int(share[2]):
+        raise typer.BadParameter(f"{shown(found)} is not k/n with k from 0 to n - 1",
+                                 param_hint="--shard" if text else "RANK and WORLD_SIZE")
+    return int(share[1]), int(share[2])
+
+
+def read_seeds(text: str) -> int | list[int]:
+    """``5`` is how many, ``0,3,7`` are the seeds themselves."""
+    if not re.fullmatch(rf"{NUMBER}(,{NUMBER})*", text) or ("," not in text and int(text) > MOST_SEEDS):
+        raise typer.BadParameter(f"{shown(text)} is neither a number of seeds (5) nor a list of them (0,1,2)",
+                                 param_hint="--seeds")
+    seeds = [int(seed) for seed in text.split(",")]
+    return seeds if "," in text else seeds[0]
+
+
+def check_method(name: str) -> str:
+    return check_name(name, METHODS)
+
+
+def check_method_or_search(name: str) -> str:
+    return check_name(name, METHODS | SEARCHES)
+
+
+def check_name(name: str, names: Iterable[str]) -> str:
+    if name not in names:
+        raise typer.BadParameter(f"{shown(name)} is not one of {', '.join(names)}")
+    return name

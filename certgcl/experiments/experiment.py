@@ -1,0 +1,67 @@
+"""What all experiments have in common: trainings, rows of numbers, a CSV file, a figure, and a few numbers of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from certgcl.experiments import figures
+from certgcl.experiments.recipe import Recipe
+from certgcl.experiments.runs import Study
+from certgcl.experiments.tables import Row, rounded, write_csv
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One figure or table of the paper.
+
+    Args:
+        name: of the command and the files.
+        about: what it shows, in a sentence.
+        methods: those of the paper's figure.
+        recipes: the trainings it needs.
+        measure: the rows of one training.
+        draw: the figure of all rows.
+        summary: the same in a few numbers.
+    """
+
+    name: str
+    about: str
+    methods: tuple[str, ...]
+    recipes: Callable[[Study], list[Recipe]]
+    measure: Callable[[Study, Recipe], list[Row]]
+    draw: Callable[[list[Row]], figures.Figure]
+    summary: Callable[[list[Row]], list[Row]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an experiment left: its files, and its numbers in short."""
+
+    experiment: str
+    dataset: str
+    files: list[Path]
+    summary: list[Row]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"experiment": self.experiment, "dataset": self.dataset, "files": list(map(str, self.files)),
+                "summary": self.summary}
+
+
+def reproduce(experiment: Experiment, study: Study, out: Path,
+              progress: Callable[[int, int], None] = lambda done, whole: None) -> Outcome:
+    """Train what is missing, measure, and write ``EXPERIMENT-DATASET.csv``, ``.png`` and ``.svg`` to ``out``.
+
+    Args:
+        progress: called with the number of trainings done and of all.
+    """
+    with figures.styled():
+        rows: list[Row] = []
+        recipes = experiment.recipes(study)
+        for done, recipe in enumerate(recipes):
+            progress(done, len(recipes))
+            rows += rounded(experiment.measure(study, recipe))
+        out.mkdir(parents=True, exist_ok=True)
+        stem = out / f"{experiment.name}-{study.dataset}"
+        files = [write_csv(stem.with_name(f"{stem.name}.csv"), rows), *figures.save(experiment.draw(rows), stem)]
+        return Outcome(experiment.name, study.dataset, files, rounded(experiment.summary(rows)))

@@ -1,0 +1,95 @@
+"""What is known of each graph without loading it."""
+
+import difflib
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from certgcl.arguments import shown
+from certgcl.errors import DatasetError
+
+LONGEST = 100  # characters of a name that others are compared with
+Protocol: TypeAlias = Literal["public", "random-10-10-80"]
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """One graph.
+
+    Args:
+        edges: undirected ones, without self-loops; None where the number is not known.
+        protocol: the evaluation that fits: the public split, or random ones of 10/10/80 percent.
+        folder: where its ``raw`` files lie below the data folder; empty for an embedded graph.
+    """
+
+    name: str
+    description: str
+    nodes: int
+    edges: int | None
+    features: int
+    classes: int
+    protocol: Protocol = "random-10-10-80"
+    folder: str = ""
+
+    @property
+    def kind(self) -> Literal["embedded", "paper"]:
+        return "paper" if self.folder else "embedded"
+
+    @property
+    def family(self) -> str:
+        """The graphs that PyG reads with one class: the first part of ``folder``."""
+        return self.folder.partition("/")[0]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The raw files that PyG reads."""
+        return tuple(file.format(name=self.name.lower()) for file in _FILES.get(self.family, ()))
+
+
+_FILES = {
+    "Planetoid": ("ind.{name}.x", "ind.{name}.tx", "ind.{name}.allx", "ind.{name}.y", "ind.{name}.ty",
+                  "ind.{name}.ally", "ind.{name}.graph", "ind.{name}.test.index"),
+    "Amazon": ("amazon_electronics_{name}.npz",),
+    "AttributedGraph": ("attrs.npz", "edgelist.txt", "labels.txt"),
+    "WikiCS": ("data.json",),
+}
+
+DATASETS: dict[str, DatasetInfo] = {info.name: info for info in (
+    DatasetInfo("digits", "scikit-learn's handwritten digits, each joined with its five nearest neighbours",
+                1797, 6309, 64, 10),
+    DatasetInfo("karate", "Zachary's karate club; one-hot features; classes are the two clubs after the split",
+                34, 78, 34, 2),
+    DatasetInfo("les-miserables", "characters that appear together; one-hot features; classes are no ground truth but "
+                "networkx's greedy modularity communities", 77, 254, 77, 5),
+    DatasetInfo("sbm", "stochastic block model, edges with probability 0.1 in a block and 0.01 between; Gaussian "
+                "features around block means; always the same draw", 400, 2608, 16, 4),
+    DatasetInfo("Cora", "citations between papers; bags of words", 2708, 5278, 1433, 7, "public", "Planetoid/Cora"),
+    DatasetInfo("CiteSeer", "citations between papers; bags of words", 3327, 4552, 3703, 6, "public",
+                "Planetoid/CiteSeer"),
+    DatasetInfo("PubMed", "citations between papers on diabetes; TF-IDF of words", 19717, 44324, 500, 3, "public",
+                "Planetoid/PubMed"),
+    DatasetInfo("Flickr", "contacts among people who share photos; tags (sparse)", 7575, 239738, 12047, 9,
+                folder="AttributedGraph/flickr"),
+    DatasetInfo("BlogCatalog", "contacts among bloggers; keywords", 5196, 171743, 8189, 6,
+                folder="AttributedGraph/blogcatalog"),
+    DatasetInfo("Computers", "goods bought together; words of reviews", 13752, 245861, 767, 10,
+                folder="Amazon/Computers"),
+    DatasetInfo("Photo", "goods bought together; words of reviews", 7650, 119081, 745, 8, folder="Amazon/Photo"),
+    DatasetInfo("WikiCS", "links between articles on computer science, made undirected; mean word vectors",
+                11701, None, 300, 10, folder="WikiCS"),
+)}
+"""Every graph that :func:`certgcl.load_dataset` knows, by name."""
+
+
+def dataset_names() -> list[str]:
+    return list(DATASETS)
+
+
+def find_dataset(name: str) -> DatasetInfo:
+    """What is known of the graph of that name; upper and lower case are alike."""
+    by_lower = {known.lower(): info for known, info in DATASETS.items()}
+    asked = name.lower() if isinstance(name, str) else ""
+    if asked not in by_lower:
+        near = difflib.get_close_matches(asked[:LONGEST], by_lower, n=1)
+        raise DatasetError(f"dataset {shown(name)}", f"datasets are {', '.join(DATASETS)}",
+                           f"Did you mean {by_lower[near[0]].name!r}?" if near else "Pick one")
+    return by_lower[asked]

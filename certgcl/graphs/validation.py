@@ -1,0 +1,168 @@
+"""What a graph may be made of: the checks behind :class:`certgcl.Graph`, each with the way out in its message."""
+
+import sys
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from certgcl.arguments import FLOATS, INTEGERS, dense, described, first_line, shown
+from certgcl.errors import GraphError
+from certgcl.graphs.row_chunks import row_chunks
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
+CLEAN = "Graph.cleaned(...) makes a graph simple and undirected"
+
+
+def check_features(x: Any) -> Tensor:
+    """``x`` as a finite floating-point matrix, dense or CSR; an error that says what is wrong otherwise."""
+    if not isinstance(x, Tensor):
+        raise GraphError(f"features of type {type(x).__name__}", "x must be a torch.Tensor",
+                         "Convert with torch.as_tensor, or set data.x")
+    if x.is_meta or x.is_nested or x.layout not in LAYOUTS:
+        raise GraphError(f"features as {described(x)}", "x must be a dense, COO, CSR or CSC tensor that holds values",
+                         "Convert it, and move it to a real device")
+    if x.dim() != 2:
+        raise GraphError(f"features of shape {tuple(x.shape)}", "x must be a matrix (nodes, features)",
+                         "Reshape it; a graph without features can use an identity matrix")
+    if x.shape[0] == 0:
+        raise GraphError("a graph with 0 nodes", "there must be at least one node", "Check how it was built")
+    if x.shape[1] == 0:
+        raise GraphError(f"features of shape {tuple(x.shape)}", "every node needs at least one feature",
+                         "A graph without features can use an identity matrix")
+    if x.dtype not in FLOATS:
+        raise GraphError(f"features of dtype {x.dtype}", "x must be floating point", "Convert with x.float()")
+    features: Tensor = x if x.layout == torch.strided else _csr(x)
+    values = features if x.layout == torch.strided else features.values()
+    bad = sum(int((~torch.isfinite(part)).sum()) for part in row_chunks(values))
+    if bad:
+        raise GraphError(f"{bad} NaN or infinite feature value(s)", "x must be finite",
+                         "Mend them, for example with torch.nan_to_num")
+    return features
+
+
+def _csr(x: Tensor) -> Tensor:
+    """A sparse matrix as CSR, its indices checked: torch trusts them, and reads whatever memory they point to."""
+    try:
+        rows = x.to_sparse_csr()
+        return torch.sparse_csr_tensor(rows.crow_indices(), rows.col_indices(), rows.values(), size=tuple(rows.shape),
+                                       check_invariants=True)
+    except RuntimeError as reason:
+        raise GraphError(f"sparse features that are not consistent ({first_line(reason)})",
+                         "rows and columns must be those of a matrix, each column once in a row",
+                         "Build them with torch.sparse_coo_tensor(...).coalesce()") from reason
+
+
+def check_rows(x: Any, rowptr: Any, col: Any) -> None:
+    """Compressed rows of tensors that fit each other, by type and shape; what they hold is not looked at."""
+    for name, index in (("rowptr", rowptr), ("col", col)):
+        if not isinstance(index, Tensor) or index.is_nested or index.layout != torch.strided or (
+                index.dim() != 1 or index.dtype != torch.long):
+            raise GraphError(f"{name} {shown(index)}", "compressed rows are two vectors of int64",
+                             "Build graphs with Graph.of or Graph.from_edges")
+    if not isinstance(x, Tensor) or x.is_nested or x.dim() != 2 or rowptr.numel() != x.shape[0] + 1:
+        raise GraphError(f"rowptr of length {rowptr.numel()} with features {shown(x)}",
+                         "there is one row of features per node, and one more entry in rowptr",
+                         "Build graphs with Graph.of or Graph.from_edges")
+
+
+def check_edge_index(edge_index: Any, num_nodes: int) -> Tensor:
+    """``edge_index`` as a ``(2, E)`` integer tensor with every index in range."""
+    tensor = isinstance(edge_index, Tensor) and not edge_index.is_nested
+    if not tensor or edge_index.dim() != 2 or edge_index.shape[0] != 2:
+        shape = tuple(edge_index.shape) if tensor else type(edge_index).__name__
+        raise GraphError(f"edge_index of shape {shape}", "it must be a tensor of shape (2, number of edges)",
+                         "Use PyG's edge_index")
+    dense(edge_index, "edge_index", GraphError)
+    if edge_index.dtype not in INTEGERS:
+        raise GraphError(f"edge_index of dtype {edge_index.dtype}", "node indices must be integers",
+                         "Convert with edge_index.long()")
+    edge_index = edge_index.long()
+    outside = (edge_index < 0) | (edge_index >= num_nodes)
+    if outside.any():
+        raise GraphError(f"node index {int(edge_index[outside][0])} in edge_index",
+                         f"indices must lie in 0..{num_nodes - 1}, as x has {num_nodes} rows",
+                         "Relabel the nodes or add feature rows")
+    return edge_index
+
+
+def check_parts(x: Any, edge_index: Any) -> tuple[Tensor, Tensor]:
+    """Features and edges that are valid by themselves and fit each other."""
+    if isinstance(x, Tensor) and isinstance(edge_index, Tensor) and x.device != edge_index.device:
+        raise GraphError(f"x on {x.device} and edge_index on {edge_index.device}", "both must be on one device",
+                         f"Move one, for example with edge_index.to({str(x.device)!r})")
+    x = check_features(x)
+    return x, check_edge_index(edge_index, x.shape[0])
+
+
+# -- taking sources apart --------------------------------------------------------------------------
+
+
+def features_and_edges(source: Any) -> tuple[Any, Any]:
+    """``x`` and ``edge_index`` of a ``Data`` or a pair, not yet checked."""
+    if isinstance(source, Data):
+        if source.get("edge_weight") is not None:
+            raise GraphError("a Data object with edge_weight", "certgcl certifies unweighted graphs",
+                             "Remove it (del data.edge_weight) if your encoder does not use it")
+        if source.x is None or source.edge_index is None:
+            raise GraphError(f"a Data object without {'x' if source.x is None else 'edge_index'}",
+                             "both x and edge_index are needed", "Set data.x and data.edge_index")
+        return source.x, source.edge_index
+    if isinstance(source, (tuple, list)) and len(source) == 2:
+        return source[0], source[1]
+    raise GraphError(f"a {type(source).__name__} as graph",
+                     "it must be a certgcl.Graph, a PyG Data, a pair (x, edge_index) or a networkx graph",
+                     "Convert it to one of these")
+
+
+def is_networkx(source: Any) -> bool:
+    """Whether ``source`` is a networkx graph of any kind; networkx itself need not be there."""
+    networkx = sys.modules.get("networkx")
+    return networkx is not None and isinstance(source, networkx.Graph)
+
+
+def networkx_parts(graph: "nx.Graph", x: Any = None) -> tuple[Tensor, Tensor]:
+    """Features, and a column ``(u, v)`` for each edge as networkx lists it, of a networkx graph of any kind."""
+    features = _networkx_features(graph) if x is None else _as_tensor(x, f"features of type {type(x).__name__}")
+    if features.is_nested or features.shape[:1] != (len(graph),):
+        shape = "no matrix" if features.is_nested else tuple(features.shape)
+        raise GraphError(f"features of shape {shape} for {len(graph)} nodes",
+                         "x needs one row per node", "Order the rows as in graph.nodes")
+    position = {node: k for k, node in enumerate(graph.nodes)}
+    pairs = []
+    for u, v, weight in graph.edges(data="weight", default=1):
+        if not isinstance(weight, Real) or weight != 1:
+            raise GraphError(f"networkx edge ({shown(u)}, {shown(v)}) with weight {shown(weight)}",
+                             "certgcl certifies unweighted graphs",
+                             "If your encoder does not use them, remove them: "
+                             "for *_, data in graph.edges(data=True): data.pop('weight', None)")
+        pairs.append((position[u], position[v]))
+    return features, torch.tensor(pairs, dtype=torch.long, device=features.device).reshape(-1, 2).T
+
+
+def _networkx_features(graph: "nx.Graph") -> Tensor:
+    rows = []
+    for node, data in graph.nodes(data=True):
+        if "x" not in data:
+            raise GraphError(f"networkx node {shown(node)} without attribute 'x'", "every node needs features",
+                             "Set the attribute, or pass them: Graph.from_networkx(graph, x=features)")
+        rows.append(_as_tensor(data["x"], f"attribute 'x' of networkx node {shown(node)}"))
+        if rows[-1].shape != rows[0].shape:
+            raise GraphError(f"attribute 'x' of networkx node {shown(node)} with shape {tuple(rows[-1].shape)}",
+                             f"all nodes need as many features as the first, {tuple(rows[0].shape)}", "Pad or mend it")
+    return torch.stack(rows) if rows else torch.empty(0, 0)
+
+
+def _as_tensor(value: Any, name: str) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise GraphError(f"{name} ({first_line(error)})", "features must be numbers, in rows of one length",
+                         "Give a tensor, an array or lists of floats") from error

@@ -1,0 +1,1 @@
+"""Contrastive methods, the certified regularizer, training and evaluation."""

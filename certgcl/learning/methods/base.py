@@ -1,0 +1,208 @@
+"""What the contrastive methods share: their settings, and what makes them estimators."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from certgcl import arguments
+from certgcl.arguments import WIDEST
+from certgcl.errors import InputError, NotFittedError
+from certgcl.files.digest import digest, stored_parts
+from certgcl.graphs.graph import Graph, GraphLike
+from certgcl.learning.methods.encoders import EncoderLike, check_encoder, check_named, name_of
+from certgcl.learning.methods.infonce import check_temperature, info_nce
+from certgcl.learning.methods.session import ContrastiveSession, check_contrast
+from certgcl.learning.methods.storage import load_method, save_method
+from certgcl.learning.regularizer import CompactnessRegularizer
+from certgcl.learning.training import History, Progress, train
+from certgcl.models.network import GraphNetwork
+from certgcl.models.reading import network_of
+from certgcl.runtime.out_of_memory import LESS_AT_A_TIME, SMALLER, told_when_out_of_memory
+
+MOST = torch.finfo(torch.float32).max
+FIXED_ACTIVATIONS = ("relu", "prelu", "leaky_relu", "identity")  # an RReLU is random while it is trained
+
+
+@dataclass(kw_only=True, eq=False)
+class ContrastiveMethod:
+    """Node embeddings by contrasting two views, with or without the compactness regularizer.
+
+    An estimator in the manner of scikit-learn: settings in the constructor, ``fit(data)``, ``transform(data)``,
+    ``get_params``, ``save`` and ``load``. A fitted method can be passed to ``node_compactness`` as the model.
+
+    Args:
+        hidden: width h of the embeddings; the first layer has 2h channels. An encoder of one's own has its own width.
+        projection: width of the projector that the loss looks through; h by default.
+        activation: after both layers: ``relu``, ``prelu`` (one slope for both), ``leaky_relu`` or ``identity``.
+        encoder: in the place of two GCN layers: a factory that is called with the numbers of features and of hidden
+            channels in every ``fit``, or a module, which ``fit`` trains a copy of. It must be one that
+            :func:`certgcl.read_network` can read. While it is trained, its dropout drops and its BatchNorm goes by
+            the batch; the regularizer bounds it as in eval mode, with running statistics as constants of the step.
+        drop_rates: the share of edges that each view drops.
+        mask_rates: the share of feature columns that each view sets to zero.
+        temperature: τ of InfoNCE.
+        batch: how many random nodes InfoNCE compares with each other in a step; None for all.
+        regularizer: the compactness term and its share of the loss.
+        inside_budget: sample only views inside the regularizer's set of admissible drops.
+        device: where to train; that of the data by default.
+    """
+
+    hidden: int = 128
+    projection: int | None = None
+    activation: str = "relu"
+    encoder: EncoderLike = None
+    drop_rates: tuple[float, float] = (0.4, 0.3)
+    mask_rates: tuple[float, float] = (0.0, 0.0)
+    temperature: float = 0.5
+    learning_rate: float = 5e-4
+    weight_decay: float = 1e-5
+    epochs: int = 200
+    batch: int | None = None
+    regularizer: CompactnessRegularizer | None = None
+    inside_budget: bool = False
+    seed: int = 0
+    device: str | None = None
+    encoder_: nn.Module | GraphNetwork | None = field(default=None, init=False, repr=False)
+    n_features_in_: int = field(default=0, init=False, repr=False)
+    history_: History | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        width = f"it must be an int from 1 to {WIDEST}"
+        self.hidden = arguments.whole(self.hidden, "hidden", 1, width, "Try 128", most=WIDEST)
+        if self.projection is not None:
+            self.projection = arguments.whole(self.projection, "projection", 1, f"{width}, or None",
+                                           "Leave it out for the width of the embeddings", most=WIDEST)
+        self.activation = arguments.choice(self.activation, "activation", FIXED_ACTIVATIONS)
+        check_encoder(self.encoder)
+        self.drop_rates = _rates(self.drop_rates, "drop_rates")
+        self.mask_rates = _rates(self.mask_rates, "mask_rates")
+        self.temperature = check_temperature(self.temperature)
+        self.learning_rate = arguments.real(self.learning_rate, "learning_rate", lambda rate: 0 < rate <= MOST,
+                                         "it must be positive, and finite in float32", "Try 5e-4")
+        self.weight_decay = arguments.real(self.weight_decay, "weight_decay", lambda decay: 0 <= decay <= MOST,
+                                        "it must not be negative, and finite in float32", "Try 1e-5, or 0")
+        self.epochs = arguments.whole(self.epochs, "epochs", 0, "it must be an int of at least 0", "Try 200")
+        if self.batch is not None:
+            self.batch = arguments.whole(self.batch, "batch", 2, "a node is compared with others: an int of at least 2",
+                                      "Try 2048, or None")
+        if self.regularizer is not None and not isinstance(self.regularizer, CompactnessRegularizer):
+            raise InputError(f"regularizer={arguments.shown(self.regularizer)}",
+                             "it is a CompactnessRegularizer, or None",
+                             "Pass regularizer=certgcl.CompactnessRegularizer(...)")
+        self.inside_budget = arguments.flag(self.inside_budget, "inside_budget")
+        self.seed = arguments.seed(self.seed)
+        device = arguments.device(self.device)
+        self.device = self.device if isinstance(self.device, str) or device is None else str(device)
+        if self.inside_budget and self.regularizer is None:
+            raise InputError("inside_budget=True without a regularizer", "its budget is what the views stay inside",
+                             "Pass regularizer=certgcl.CompactnessRegularizer(...)")
+
+    # -- the estimator -----------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name, as the constructor takes them."""
+        return {setting.name: getattr(self, setting.name) for setting in fields(self) if setting.init}
+
+    def set_params(self, **settings: Any) -> Self:
+        """Change settings; unknown names are refused, and nothing is changed then."""
+        known = self.get_params()
+        for name in settings:
+            if name not in known:
+                raise InputError(f"setting {name!r}", f"{type(self).__name__} has {', '.join(known)}", "Fix the name")
+        checked = type(self)(**{**known, **settings})  # raises what the constructor would
+        for name in settings:
+            setattr(self, name, getattr(checked, name))
+        return self
+
+    @told_when_out_of_memory(LESS_AT_A_TIME)
+    def fit(self, data: GraphLike, *, folder: str | Path | None = None, resume: bool = False,
+            progress: Callable[[Progress], None] | None = None, **options: Any) -> Self:
+        """Train on a graph; with a ``folder``, checkpoints and the history are kept there and ``resume`` goes on.
+
+        Further options are those of :func:`certgcl.learning.training.train`.
+        """
+        session = self.session(data)
+        self.history_ = train(session, self.epochs, folder=folder, resume=resume, progress=progress,
+                              config=None if folder is None else self.run_config(session.graph), **options)
+        self.encoder_, self.n_features_in_ = session.encoder.eval(), session.graph.num_features
+        return self
+
+    @told_when_out_of_memory(SMALLER)
+    def transform(self, data: GraphLike) -> Tensor:
+        """The embeddings of all nodes on the graph as given, ``(N, width)``: of the encoder, not of the projector."""
+        with torch.no_grad():
+            network = self.network()
+            return network.embed(Graph.of(data).to(network.device, network.dtype)).to(network.precision)
+
+    def fit_transform(self, data: GraphLike, **options: Any) -> Tensor:
+        return self.fit(data, **options).transform(data)
+
+    def network(self) -> GraphNetwork:
+        """The fitted encoder as a network."""
+        encoder = self.fitted_encoder()
+        if isinstance(encoder, GraphNetwork):
+            return encoder
+        return network_of(encoder, self.n_features_in_)
+
+    def fitted_encoder(self) -> nn.Module | GraphNetwork:
+        """The trained module; of a method from a file with an encoder of one's own, its network."""
+        if self.encoder_ is None:
+            raise NotFittedError(f"a {type(self).__name__} that is not fitted", "it has no encoder yet",
+                                 "Call fit(data) or load(path) first")
+        return self.encoder_
+
+    def settings(self) -> dict[str, Any]:
+        """The settings as JSON can hold them."""
+        settings = self.get_params() | {"encoder": name_of(self.encoder)}
+        if self.regularizer is not None:
+            settings["regularizer"] = self.regularizer.to_dict()
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+
+    def run_config(self, graph: Graph) -> dict[str, Any]:
+        """What a run depends on; the number of epochs is left out, for it may grow when a run is resumed."""
+        graph = Graph.of(graph)
+        check_named(self.encoder)
+        settings = {name: value for name, value in self.settings().items() if name != "epochs"}
+        return {"method": type(self).__name__, "settings": settings, "graph": repr(graph),
+                "graph_sha256": digest(graph.rowptr, graph.col, *stored_parts(graph.x))}
+
+    def save(self, path: str | Path) -> Path:
+        """Write settings and encoder to one file, which ``load`` and ``torch.load(weights_only=True)`` read."""
+        return save_method(arguments.path(path), self)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """A fitted method from a file of :meth:`save`; on ``ContrastiveMethod`` itself, of whichever method it is."""
+        return load_method(arguments.path(path), cls)
+
+    # -- what the methods differ in ----------------------------------------------------------------
+
+    def session(self, data: GraphLike) -> ContrastiveSession:
+        """A training about to begin."""
+        return ContrastiveSession(self, Graph.of(data))
+
+    def drop_probabilities(self, graph: Graph) -> tuple[float | Tensor, float | Tensor]:
+        """Of the edges, for each view: one for all, or one for each undirected edge."""
+        return self.drop_rates
+
+    def mask_probabilities(self, graph: Graph) -> tuple[float | Tensor, float | Tensor]:
+        """Of the feature columns, for each view."""
+        return self.mask_rates
+
+    def contrast(self, session: ContrastiveSession, z1: Tensor, z2: Tensor, epoch: int) -> Tensor:
+        """The contrastive loss of two views' embeddings."""
+        check_contrast(session, ContrastiveSession, z1, z2, epoch)
+        return info_nce(session.projector(z1), session.projector(z2), self.temperature).mean()
+
+
+def _rates(rates: Any, name: str) -> tuple[float, float]:
+    rule, remedy = "there is one rate in [0, 1) for each of the two views", "Pass two numbers, as (0.4, 0.3)"
+    given = arguments.items(rates, name, rule, remedy)
+    if len(given) != 2:
+        raise InputError(f"{name}={arguments.shown(rates)}", rule, remedy)
+    first, second = (arguments.real(rate, name, lambda rate: 0 <= rate < 1, rule, remedy) for rate in given)
+    return (first, second) if type(rates) is not tuple or rates != (first, second) else rates

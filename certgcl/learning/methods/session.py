@@ -1,0 +1,177 @@
+"""One training in progress: the modules, the optimizer, the views, and the step."""
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from certgcl import arguments
+from certgcl.certify.evidence import weights_part
+from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.errors import EncoderError, GraphError, InputError
+from certgcl.graphs.graph import Graph
+from certgcl.learning.methods.encoders import new_encoder
+from certgcl.learning.methods.views import EdgeDropper, feature_mask
+from certgcl.learning.regularizer import CompactnessRegularizer, in_eval_mode
+from certgcl.models.network import GraphNetwork
+from certgcl.models.reading import traced_network
+from certgcl.runtime.arithmetic import undisturbed
+from certgcl.runtime.randomness import PrivateRandomness, generator_on
+
+if TYPE_CHECKING:
+    from certgcl.learning.methods.base import ContrastiveMethod
+
+
+class ContrastiveSession:
+    """One training in progress, as :func:`certgcl.learning.training.train` wants it.
+
+    Views share the features of the graph, and go through the network of the encoder directly: sparse features and
+    matrices of the graph are multiplied with gradients of their own, which PyG's layers do not know of. An encoder that
+    is another one while it is trained, by dropout or BatchNorm, is called itself. All draws are from a generator of its
+    own.
+    """
+
+    global_generators = False
+
+    @undisturbed(gradients=True)
+    def __init__(self, method: "ContrastiveMethod", graph: Graph) -> None:
+        if graph.num_nodes < 2:
+            raise GraphError(f"a graph with {graph.num_nodes} node", "a node is contrasted with others",
+                             "Give a graph of two nodes or more")
+        self.method = method
+        self.graph = graph.to(arguments.usable_device(method.device), torch.float32).private()
+        device = self.graph.x.device
+        weights = generator_on("cpu", method.seed)  # drawn there, so that they are the same on every device
+        with PrivateRandomness(weights):
+            self.encoder = new_encoder(method.encoder, graph.num_features, method.hidden, method.activation)
+        self.encoder = self.encoder.to(device, torch.float32).train()
+        self.width = self.network().width
+        with PrivateRandomness(weights):
+            inner = method.projection or self.width
+            self.projector = nn.Sequential(nn.Linear(self.width, inner), nn.ELU(), nn.Linear(inner, self.width))
+        self.generator = weights if device.type == "cpu" else generator_on(device, method.seed)
+        self.modules = nn.ModuleDict({"encoder": self.encoder, "projector": self.projector}).to(device, torch.float32)
+        self.as_network = self._is_as_in_eval_mode()
+        self.optimizer = torch.optim.Adam(self.modules.parameters(), method.learning_rate,
+                                          weight_decay=method.weight_decay)
+        self.regularizer = _with_budget(method)
+        self._drop_probabilities = method.drop_probabilities(self.graph)
+        self._droppers: tuple[AdmissibleDrops | None, list[EdgeDropper]] | None = None
+        self.masks = method.mask_probabilities(self.graph)
+
+    def at(self, epoch: int) -> "ContrastiveSession":
+        """Move the schedules to an epoch."""
+        if self.regularizer is not None:
+            self.regularizer.at(epoch)
+        return self
+
+    @property
+    def views(self) -> list[EdgeDropper]:
+        """What draws the views of this epoch, inside its budget if that is asked for."""
+        inside = None
+        if self.method.inside_budget and self.regularizer is not None:
+            inside = self.regularizer.drops_on(self.graph)
+        if self._droppers is None or self._droppers[0] is not inside:
+            self._droppers = inside, [EdgeDropper(self.graph, p, inside) for p in self._drop_probabilities]
+        return self._droppers[1]
+
+    @undisturbed(gradients=True)
+    def step(self, epoch: int) -> dict[str, float]:
+        network = self.at(epoch).network()
+        views, (z1, z2) = self.sampled_views(network)
+        loss = infonce = self.method.contrast(self, *self._batch(z1, z2), epoch)
+        metrics = {"infonce": float(infonce.detach())}
+        regularizer = self.regularizer
+        if regularizer is not None and regularizer.due:
+            # What is bounded is the encoder in eval mode: its directions are from that too.
+            term = regularizer(network, self.graph, *views, embeddings=(z1, z2) if self.as_network else None,
+                               generator=self.generator)
+            loss = regularizer.combine(infonce)
+            metrics |= {"pot": float(term.detach()), "compactness": regularizer.score, "kappa": regularizer.share}
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return {"loss": float(loss.detach()), **metrics}
+
+    def network(self) -> GraphNetwork:
+        """The encoder as a network in its own precision, as it is in eval mode."""
+        with in_eval_mode(self.encoder):
+            network = traced_network(self.encoder, self.graph)
+        return network.to(network.precision)
+
+    def _is_as_in_eval_mode(self) -> bool:
+        """Whether the encoder computes the same while it is trained."""
+        try:
+            trained = traced_network(self.encoder, self.graph)
+        except EncoderError:  # dropout and BatchNorm cannot be read in training mode
+            return False
+        return weights_part(trained) == weights_part(self.network())
+
+    def sampled_views(self, network: GraphNetwork) -> tuple[list[Graph], list[Tensor]]:
+        """A pair of views, and the embeddings of each, with features masked by way of the weights."""
+        views, embeddings = [dropper.sample(self.generator) for dropper in self.views], []
+        for view, probability in zip(views, self.masks, strict=True):
+            mask = feature_mask(probability, self.graph.num_features, self.graph.x, self.generator)
+            if self.as_network:
+                embeddings.append((network if mask is None else _masked(network, mask)).embed(view))
+            else:
+                with PrivateRandomness(self.generator):
+                    embeddings.append(self.encoder(self._x if mask is None else self._x * mask, view.edge_index))
+        return views, embeddings
+
+    @cached_property
+    def _x(self) -> Tensor:
+        """The features, for encoders that are called."""
+        return self.graph.x if self.graph.x.layout == torch.strided else self.graph.x.to_dense()
+
+    def _batch(self, z1: Tensor, z2: Tensor) -> tuple[Tensor, Tensor]:
+        """The nodes that are compared in this step."""
+        batch = self.method.batch
+        if batch is None or batch >= len(z1):
+            return z1, z2
+        nodes = torch.randperm(len(z1), device=z1.device, generator=self.generator)[:batch]
+        return z1[nodes], z2[nodes]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"modules": self.modules.state_dict(), "optimizer": self.optimizer.state_dict(),
+                "generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.modules.load_state_dict(state["modules"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.generator.set_state(state["generator"])
+
+
+def _masked(network: GraphNetwork, mask: Tensor) -> GraphNetwork:
+    """The network on features times the mask, column by column."""
+    layers = (replace(layer, terms=tuple(term if term.source else replace(term, weight=(
+        mask if term.weight.dim() == 1 else mask[:, None]) * term.weight) for term in layer.terms))
+        for layer in network.layers)
+    return replace(network, layers=tuple(layers))
+
+
+def check_contrast(session: Any, kind: type[ContrastiveSession], z1: Any, z2: Any, epoch: Any) -> None:
+    """Refuse what no step of a session gives: embeddings that are no pair of matrices of the encoder's width."""
+    if not isinstance(session, kind):
+        raise InputError(f"session={arguments.shown(session)}", f"it is a {kind.__name__}", "Use method.session(data)")
+    width = session.width
+    for name, z in (("z1", z1), ("z2", z2)):
+        matrix = isinstance(z, Tensor) and not (z.is_nested or z.is_meta) and z.dim() == 2
+        if not matrix or z.shape[1] != width or z.dtype != torch.float32:
+            raise InputError(f"{name}={arguments.shown(z)}", f"embeddings are (nodes, {width}), in float32",
+                             "Pass those of the session's encoder")
+    if z1.shape != z2.shape or len(z1) < 2:
+        raise InputError(f"embeddings of shapes {tuple(z1.shape)} and {tuple(z2.shape)}",
+                         "both views have the same nodes, two or more", "Pass both views' embeddings of the same nodes")
+    arguments.whole(epoch, "epoch", 0, "epochs are counted from 0", "Pass an int")
+
+
+def _with_budget(method: "ContrastiveMethod") -> CompactnessRegularizer | None:
+    """A regularizer of its own for every training: where no budget is given, for the expected drops of the view that
+    drops more."""
+    regularizer = method.regularizer
+    if regularizer is None:
+        return None
+    return replace(regularizer, budget=max(method.drop_rates) if regularizer.budget is None else regularizer.budget)

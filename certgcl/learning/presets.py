@@ -1,0 +1,176 @@
+"""Settings of the four contrastive methods on each graph, every value with its source.
+
+``presets.get("grace", "Cora")`` is what the paper used with the regularizer; ``fast=True`` is meant for two CPU cores.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from certgcl.arguments import flag, shown
+from certgcl.errors import InputError
+from certgcl.graphs.datasets.catalogue import DatasetInfo, Protocol, find_dataset
+
+# -- the tables, one column per graph --------------------------------------------------------------
+
+GRAPHS = ("Cora", "CiteSeer", "PubMed", "Flickr", "BlogCatalog", "Computers", "Photo", "WikiCS")
+METHODS = ("grace", "gca", "progcl", "costa")
+
+WIDTHS = {  # h, p
+    "grace":  ((128, 128), (256, 256), (256, 256), (256, 256), (256, 256), (128, 128), (256, 64), (256, 256)),
+    "gca":    ((128, 128), (256, 256), (256, 256), (256, 256), (256, 256), (128, 128), (256, 64), (256, 256)),
+    "progcl": ((128, 128), (256, 256), (256, 256), (256, 256), (256, 256), (128, 128), (128, 128), (256, 256)),
+    "costa":  ((128, 128), (256, 256), (256, 256), (256, 256), (256, 256), (128, 128), (256, 64), (256, 256)),
+}
+ACTIVATIONS = {
+    "grace":  ("relu", "prelu", "relu", "relu", "relu", "relu", "relu", "prelu"),
+    "gca":    ("relu", "prelu", "relu", "prelu", "prelu", "prelu", "relu", "prelu"),
+    "progcl": ("relu", "prelu", "prelu", "prelu", "prelu", "prelu", "prelu", "prelu"),
+    "costa":  ("relu", "relu", "relu", "relu", "relu", "relu", "relu", "relu"),
+}
+LEARNING_RATES = {
+    "grace":  (5e-4, 1e-3, 1e-3, 1e-3, 1e-3, 1e-2, 5e-4, 1e-2),
+    "gca":    (5e-4, 1e-3, 1e-2, 1e-3, 1e-3, 1e-2, 5e-4, 1e-2),
+    "progcl": (5e-4, 1e-2, 1e-3, 1e-3, 1e-3, 1e-2, 1e-2, 1e-2),
+    "costa":  (1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3),
+}
+WEIGHT_DECAY = {"grace": 1e-5, "gca": 1e-5, "progcl": 1e-5, "costa": 0.0}
+DROP_RATES = {  # p_e1, p_e2
+    "grace":  ((.4, .3), (.3, .1), (.4, .1), (.4, .1), (.4, .3), (.6, .4), (.5, .3), (.2, .3)),
+    "gca":    ((.3, .1), (.2, .2), (.4, .1), (.3, .1), (.3, .1), (.6, .3), (.3, .5), (.2, .3)),
+    "progcl": ((.3, .1), (.4, .3), (.4, .1), (.4, .1), (.4, .2), (.6, .3), (.6, .3), (.2, .3)),
+    "costa":  ((.2, .4), (.3, .1), (.4, .1), (.4, .1), (.4, .2), (.6, .3), (.3, .5), (.2, .3)),
+}
+TEMPERATURE_KAPPA = {  # τ, κ
+    "grace":  ((.7, .4), (.9, .5), (.5, .1), (.3, .1), (.5, .3), (.3, .1), (.2, .4), (.3, .05)),
+    "gca":    ((.6, .3), (.7, .5), (.3, .1), (.2, .5), (.3, .3), (.2, .2), (.6, .2), (.3, .1)),
+    "progcl": ((.4, .4), (.5, .2), (.5, .3), (.3, .5), (.3, .2), (.3, .2), (.2, .3), (.4, .1)),
+    "costa":  ((.4, .1), (.3, .05), (.4, .3), (.2, .1), (.05, .4), (.1, .1), (.2, .3), (.4, .3)),
+}
+ANCHORS_EPOCHS = {  # anchors of a step, -1 for all; epochs
+    "grace":  ((-1, 200), (-1, 200), (256, 2500), (512, 1000), (-1, 1000), (512, 2500), (512, 1000), (512, 4000)),
+    "gca":    ((-1, 700), (-1, 1000), (256, 2500), (1024, 2500), (1024, 1500), (256, 2500), (1024, 2500), (1024, 3500)),
+    "progcl": ((-1, 1000), (-1, 700), (256, 2000), (512, 2000), (1024, 1500), (256, 3000), (1024, 2500), (256, 3000)),
+    "costa":  ((-1, 600), (-1, 1500), (512, 2000), (1024, 2500), (1024, 2500), (256, 2500), (512, 3500), (256, 3000)),
+}
+
+RELEASED = "released configuration"
+SOURCES = {
+    "hidden": RELEASED, "projection": RELEASED, "activation": RELEASED, "learning_rate": RELEASED,
+    "weight_decay": RELEASED,
+    "drop_rates": "paper, table of drop rates",
+    "temperature": "paper, table of temperature and kappa", "kappa": "paper, table of temperature and kappa",
+    "anchors": "paper, table of anchors and epochs", "epochs": "paper, table of anchors and epochs",
+    "every": "paper: in every epoch",
+    "batch": "paper: all nodes are negatives", "protocol": "paper, evaluation",
+}
+OTHER_SOURCES = {
+    ("grace", "Photo"): {"epochs": "misprint in the paper; certgcl's choice, the 1000 of the released configuration"},
+    ("costa", "Cora"): dict.fromkeys(("hidden", "projection"), "certgcl's choice, as the other methods on Cora; "
+                                                               "COSTA's released configuration has 256"),
+}
+OWN_CHOICE = "certgcl's choice"
+
+TWO_CORES = "certgcl: two CPU cores"
+FAST_EPOCHS = {"Cora": 100, "CiteSeer": 60}
+FAST_EPOCHS_ELSEWHERE = 50
+FAST_ANCHORS = 64
+DENSE = 10  # edges a node from which two hops are most of the graph: then fewer anchors, and not in every epoch
+DENSE_ANCHORS, DENSE_EVERY = 16, 5
+FAST_WIDTH = 128  # of the embeddings, at most
+FAST_BATCH = 2048  # nodes that InfoNCE compares in a step, on graphs with twice as many or more
+SMALL = 128  # nodes up to which an embedded graph needs fewer channels, and no sample of anchors
+
+# -- one cell of them ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The settings of one method on one graph.
+
+    Args:
+        hidden: h, the width of the embeddings; the first layer has 2 h.
+        projection: p, the width inside the projector.
+        drop_rates: of the edges, in each of the two views.
+        temperature: τ of InfoNCE.
+        kappa: κ, the share of the regularizer in the loss.
+        anchors: of the regularizer in one step, -1 for all nodes.
+        every: the regularizer is in every n-th epoch.
+        batch: how many nodes InfoNCE compares in one step, None for all.
+        protocol: of the evaluation.
+        sources: where each of these values is from.
+    """
+
+    method: str
+    dataset: str
+    hidden: int
+    projection: int
+    activation: str
+    learning_rate: float
+    weight_decay: float
+    drop_rates: tuple[float, float]
+    temperature: float
+    kappa: float
+    anchors: int
+    every: int
+    epochs: int
+    batch: int | None
+    protocol: Protocol
+    sources: Mapping[str, str] = field(repr=False, compare=False)
+
+    def settings(self) -> dict[str, Any]:
+        """Keyword arguments of the estimator."""
+        return {name: getattr(self, name) for name in (
+            "hidden", "projection", "activation", "learning_rate", "weight_decay", "drop_rates", "temperature",
+            "epochs", "batch")}
+
+    def regularizer_settings(self) -> dict[str, Any]:
+        """Keyword arguments of the regularizer."""
+        return {"kappa": self.kappa, "anchors": self.anchors, "every": self.every}
+
+
+def get(method: str, dataset: str, *, fast: bool = False) -> Preset:
+    """The preset of a method on a graph of :data:`certgcl.graphs.datasets.DATASETS`; upper and lower case are alike.
+
+    Args:
+        fast: fewer epochs, anchors and channels, for two CPU cores. Embedded graphs are small and stay as they are.
+    """
+    name = method.lower() if isinstance(method, str) else ""
+    if name not in METHODS:
+        raise InputError(f"method {shown(method)}", f"presets are for {', '.join(METHODS)}", "Pick one")
+    info, fast = find_dataset(dataset), flag(fast, "fast")
+    if info.kind == "embedded":
+        return _embedded(name, info)
+    preset = _from_tables(name, info)
+    return _faster(preset, info) if fast else preset
+
+
+def _from_tables(method: str, info: DatasetInfo) -> Preset:
+    column = GRAPHS.index(info.name)
+    hidden, projection = WIDTHS[method][column]
+    temperature, kappa = TEMPERATURE_KAPPA[method][column]
+    anchors, epochs = ANCHORS_EPOCHS[method][column]
+    return Preset(method, info.name, hidden, projection, ACTIVATIONS[method][column], LEARNING_RATES[method][column],
+                  WEIGHT_DECAY[method], DROP_RATES[method][column], temperature, kappa, anchors, 1, epochs, None,
+                  info.protocol, {**SOURCES, **OTHER_SOURCES.get((method, info.name), {})})
+
+
+def _embedded(method: str, info: DatasetInfo) -> Preset:
+    small = info.nodes <= SMALL
+    hidden = 16 if small else 32
+    return Preset(method, info.name, hidden, hidden, "relu", 5e-3, WEIGHT_DECAY[method], (.3, .3), .5, .4,
+                  -1 if small else 128, 1, 100, None, info.protocol, dict.fromkeys(SOURCES, OWN_CHOICE))
+
+
+def _faster(preset: Preset, info: DatasetInfo) -> Preset:
+    dense = info.edges is None or info.edges > DENSE * info.nodes
+    anchors = DENSE_ANCHORS if dense else FAST_ANCHORS
+    fast: dict[str, Any] = {
+        "hidden": min(preset.hidden, FAST_WIDTH), "projection": min(preset.projection, FAST_WIDTH),
+        "epochs": min(preset.epochs, FAST_EPOCHS.get(preset.dataset, FAST_EPOCHS_ELSEWHERE)),
+        "anchors": anchors if preset.anchors == -1 else min(preset.anchors, anchors),
+        "every": DENSE_EVERY if dense else 1,
+        "batch": FAST_BATCH if info.nodes >= 2 * FAST_BATCH and preset.method != "costa" else None,
+    }
+    changed = {name: value for name, value in fast.items() if value != getattr(preset, name)}
+    return replace(preset, **changed, sources={**preset.sources, **dict.fromkeys(changed, TWO_CORES)})

@@ -1,0 +1,273 @@
+"""The training loss on top of any bound: every node should stay compact in its worst view."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from certgcl.arguments import FLOATS, items, real, shown, whole
+from certgcl.bounds import BoundMethod, DropProblem, get_method
+from certgcl.bounds.uncertified.formulas import PrintedScore
+from certgcl.certify.directions import compactness_directions
+from certgcl.changes.edge_drops import AdmissibleDrops, BudgetLike, EdgeDropBudget
+from certgcl.errors import InputError
+from certgcl.graphs.graph import Graph, GraphLike
+from certgcl.learning.schedules import Ramp, check_epoch, value_at
+from certgcl.models.network import GraphNetwork
+from certgcl.models.reading import ModelLike, traced_network
+from certgcl.runtime.arithmetic import undisturbed
+from certgcl.runtime.out_of_memory import LESS_AT_A_TIME, told_when_out_of_memory
+
+ViewLike: TypeAlias = GraphLike | Tensor
+"""A view: a graph with the same nodes, or its ``edge_index``."""
+
+LARGEST_SCALE = 1e6  # far beyond what any loss can tell apart
+BUDGET_STEPS = 20  # a ramp of the drop rate goes up in so many steps, for the budgets are prepared anew at each
+
+
+class _Step:
+    """What a regularizer knows of the step it is in. It stays behind when the regularizer is copied."""
+
+    epoch: int = 0
+    score: float = float("nan")
+    term: Tensor | None = None
+    kept: tuple[float | None, DropProblem] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CompactnessRegularizer:
+    """``mean softplus(-score)``, the binary cross-entropy of compactness scores against 1; both directions averaged.
+
+    The score of a node is a lower bound, over all admissible drops, of ``w · z``: the embedding z in the view that
+    varies against the directions ``W^CL`` of the other view. A batch of anchors is bounded with all that is within
+    reach of the encoder around it, and W^CL over all nodes.
+
+    Settings are fixed, so that nothing made of them can be out of date; ``dataclasses.replace(regularizer, budget=2)``
+    is one with another.
+
+    Args:
+        kappa: the share κ of this term in :meth:`combine`, or a :class:`certgcl.Ramp` of it.
+        method: a bound's name or instance. ``degree-fast`` is the degree-exact bound in the setting made for training;
+            ``paper`` and ``released`` are heuristics, evaluated at the sampled views.
+        anchors: how many random nodes are bounded in each step; -1 for all.
+        budget: what the drops may be: all that ``node_compactness`` takes, or a ramp of the drop rate. None leaves it
+            to the method that trains, which takes the larger of its two drop rates.
+        scale: scores are divided by the mean norm of the varying view's embeddings (a constant to the gradient) and
+            multiplied by this, so that shrinking or blowing up embeddings gains nothing. None leaves them as they are.
+        every: the methods add the term in every n-th epoch only, which makes it cheap on dense graphs.
+
+    Example::
+
+        regularizer = CompactnessRegularizer(kappa=0.4, budget=0.3, anchors=256)
+        term = regularizer(encoder, graph, view1, view2)
+        loss = regularizer.combine(infonce)          # (1 - κ) infonce + κ term
+    """
+
+    kappa: float | Ramp = 0.4
+    method: str | BoundMethod = "degree-fast"
+    anchors: int = -1
+    budget: BudgetLike | Ramp | None = None
+    scale: float | None = 2.5
+    every: int = 1
+    _step: _Step = field(default_factory=_Step, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        get_method(self.method)
+        if isinstance(self.budget, Ramp):
+            for rate in (self.budget.first, self.budget.last):
+                real(rate, "budget", lambda rate: 0 <= rate < 1, "a ramp of the budget is one of drop rates, from 0 to "
+                     "below 1", "Try Ramp(0.4, length=100)")
+        elif self.budget is not None:
+            fixed = EdgeDropBudget.of(self.budget)
+            if not isinstance(self.budget, (int, float)):
+                object.__setattr__(self, "budget", fixed)  # lists and tensors may change
+        share = "it is a share of the loss, between 0 and 1"
+        for one in (self.kappa.first, self.kappa.last) if isinstance(self.kappa, Ramp) else (self.kappa,):
+            real(one, "kappa", lambda kappa: 0 <= kappa <= 1, share, "Try 0.4")
+        anchors = whole(self.anchors, "anchors", -1, "it is a number of nodes, or -1 for all", "Try 256")
+        if anchors == 0:
+            raise InputError("anchors=0", "it is a number of nodes, or -1 for all", "Try 256")
+        scale = None if self.scale is None else real(
+            self.scale, "scale", lambda scale: 0 < scale <= LARGEST_SCALE,
+            f"it must be positive, at most {LARGEST_SCALE:g}", "Try 2.5, or None for no scaling")
+        every = whole(self.every, "every", 1, "it is a number of epochs, at least 1", "Try 1")
+        kappa = self.kappa if isinstance(self.kappa, Ramp) else float(self.kappa)
+        for name, value in (("kappa", kappa), ("anchors", anchors), ("scale", scale), ("every", every)):
+            object.__setattr__(self, name, value)  # numbers of numpy become Python's
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as JSON can hold them; a bound or budget that is neither name nor number becomes text."""
+        given = {setting.name: getattr(self, setting.name) for setting in fields(self) if setting.init}
+        return {name: value if value is None or isinstance(value, (int, float, str)) else
+                {"ramp": asdict(value)} if isinstance(value, Ramp) else repr(value) for name, value in given.items()}
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> "CompactnessRegularizer":
+        """A regularizer from :meth:`to_dict`; what it could only write as text is refused."""
+        known = [setting.name for setting in fields(cls) if setting.init]
+        rule, remedy = f"settings are a dict with some of {', '.join(known)}", "Pass what to_dict gives"
+        if not isinstance(settings, Mapping) or not all(isinstance(name, str) and name in known for name in settings):
+            raise InputError(f"settings={shown(settings)}", rule, remedy)
+        given: dict[str, Any] = {name: _ramp(value) if isinstance(value, Mapping) else value
+                                 for name, value in settings.items()}
+        return cls(**given)
+
+    def at(self, epoch: int) -> "CompactnessRegularizer":
+        """Move the schedules to an epoch."""
+        self._step.epoch = check_epoch(epoch)
+        return self
+
+    @property
+    def epoch(self) -> int:
+        return self._step.epoch
+
+    @property
+    def score(self) -> float:
+        """The mean score in the last call."""
+        return self._step.score
+
+    @property
+    def due(self) -> bool:
+        """Whether this epoch has the term."""
+        return self.share > 0 and self.epoch % self.every == 0
+
+    @property
+    def share(self) -> float:
+        """κ at this epoch."""
+        return value_at(self.kappa, self.epoch)
+
+    @told_when_out_of_memory(LESS_AT_A_TIME)
+    def __call__(self, encoder: ModelLike, graph: GraphLike, view1: ViewLike, view2: ViewLike, *,
+                 embeddings: tuple[Tensor, Tensor] | None = None,
+                 generator: torch.Generator | None = None) -> Tensor:
+        """The term, differentiable in the encoder.
+
+        Args:
+            encoder: what ``node_compactness`` takes as model, read by its program in eval mode: of a
+                BatchNorm, the running statistics of this moment are constants of the step, and dropout is off. A
+                ``GraphNetwork`` is taken as it is, and may be a probed one.
+            graph: the graph whose edges may be dropped.
+            embeddings: of the two views, where the loop has them already. Leave them out for an encoder with dropout or
+                BatchNorm: what it gives in training is not what is bounded.
+            generator: draws the anchors; torch's global one by default, as in torch.
+        """
+        with undisturbed(gradients=torch.is_grad_enabled()):
+            return self._term(encoder, graph, view1, view2, embeddings, generator)
+
+    def _term(self, encoder: ModelLike, graph: GraphLike, view1: ViewLike, view2: ViewLike,
+              embeddings: tuple[Tensor, Tensor] | None, generator: torch.Generator | None) -> Tensor:
+        graph = Graph.of(graph).private()
+        views = graph.view(view1), graph.view(view2)
+        network = _network(encoder, graph)
+        z1, z2 = _pair(tuple(map(network.embed, views)) if embeddings is None else embeddings, network)
+        method = get_method(self.method)
+        if isinstance(method, PrintedScore):
+            method = replace(method, at=views)
+        directions = torch.stack([compactness_directions(z2), compactness_directions(z1)], dim=1)  # (N, 2, d2)
+        scores = method(network, self._problem_on(graph, generator), directions)
+        if self.scale is not None:
+            norms = torch.stack([z.detach().norm(dim=1).mean() for z in (z1, z2)])
+            scores = scores * (self.scale / norms.clamp(min=1e-12))
+        self._step.score = float(scores.detach().mean())
+        self._step.term = term = functional.softplus(-scores).mean()
+        return term
+
+    def combine(self, infonce: Tensor) -> Tensor:
+        """``(1 - κ) InfoNCE + κ`` times the term of the last call, which is then forgotten."""
+        term = self._step.term
+        if term is None:
+            raise InputError("combine before a call", "there is no term to combine with",
+                             "Call the regularizer with encoder, graph and views first")
+        if not isinstance(infonce, Tensor) or infonce.is_nested or infonce.numel() != 1 or (
+                infonce.dtype not in FLOATS or infonce.is_meta or infonce.layout != torch.strided):
+            raise InputError(f"infonce={shown(infonce)}", "it is the loss, a tensor of one number", "Pass its mean")
+        self._step.term = None
+        return (1 - self.share) * infonce + self.share * term
+
+    def drops_on(self, graph: Graph) -> AdmissibleDrops:
+        """What may be dropped at this epoch; the same object while graph and budget stay."""
+        return self._whole_problem(graph).drops
+
+    def _whole_problem(self, graph: Graph) -> DropProblem:
+        """The problem of all nodes at this epoch, kept while graph and budget stay."""
+        graph, rate, kept = graph.private(), self._rate(), self._step.kept
+        if kept is None or kept[0] != rate or kept[1].graph is not graph:
+            everyone = torch.arange(graph.num_nodes, device=graph.col.device)
+            self._step.kept = kept = rate, DropProblem(graph, self._edge_drops().on(graph), everyone)
+        return kept[1]
+
+    def _problem_on(self, graph: Graph, generator: torch.Generator | None) -> DropProblem:
+        """The problem of this step."""
+        problem = self._whole_problem(graph)
+        if self.anchors == -1 or self.anchors >= graph.num_nodes:
+            return problem
+        chosen = torch.randperm(graph.num_nodes, device=graph.col.device, generator=generator)[: self.anchors]
+        return DropProblem(graph, problem.drops, chosen.sort().values)
+
+    def _rate(self) -> float | None:
+        """The drop rate of a ramp at this epoch, in steps."""
+        if not isinstance(self.budget, Ramp):
+            return None
+        step = self.budget.last / BUDGET_STEPS
+        return self.budget.last if step == 0 else round(self.budget.at(self.epoch) / step) * step
+
+    def _edge_drops(self) -> EdgeDropBudget:
+        if isinstance(self.budget, Ramp):
+            rate = self._rate()
+            return EdgeDropBudget.from_drop_rate(rate) if rate else EdgeDropBudget(local=0)
+        if self.budget is None:
+            raise InputError("budget None", "a regularizer of one's own loop needs to know which drops are admissible",
+                             "Pass budget=0.4 for a drop rate, an int, or an EdgeDropBudget")
+        return EdgeDropBudget.of(self.budget)
+
+
+def _ramp(settings: Mapping[str, Any]) -> Ramp:
+    """A ramp from its settings under the name ``ramp``."""
+    ramp = settings.get("ramp")
+    names = [setting.name for setting in fields(Ramp)]
+    if not isinstance(ramp, Mapping) or "last" not in ramp or not all(
+            isinstance(name, str) and name in names for name in ramp):
+        raise InputError(f"a schedule {shown(settings)}", f"it is a dict of ramp with {', '.join(names)}",
+                         "Pass what to_dict gives")
+    return Ramp(**ramp)
+
+
+def _pair(embeddings: Any, network: GraphNetwork) -> tuple[Tensor, Tensor]:
+    """The embeddings of two views, as the encoder gives them."""
+    rule, remedy = "they are those of both views, as the encoder gives them", "Leave them out to have them computed"
+    given = items(embeddings, "embeddings", rule, remedy)
+    if len(given) != 2 or not all(isinstance(z, Tensor) and not z.is_nested and z.dtype in FLOATS and
+                                  z.device == network.device and z.layout == torch.strided and z.dim() == 2
+                                  for z in given) or given[0].shape != given[1].shape:
+        raise InputError(f"embeddings={shown(embeddings)}", rule, remedy)
+    return given[0].to(network.dtype), given[1].to(network.dtype)  # autocast may have made them of half precision
+
+
+def _network(encoder: ModelLike, graph: Graph) -> GraphNetwork:
+    """What is bounded: as a module computes it in eval mode, in its own precision."""
+    if isinstance(encoder, GraphNetwork):
+        return encoder
+    with in_eval_mode(encoder):
+        network = traced_network(encoder, graph)
+    return network.to(network.precision)
+
+
+@contextmanager
+def in_eval_mode(model: Any) -> Iterator[None]:
+    """Within it, a module and its parts are in eval mode; each has its own mode again at the end."""
+    modules = list(model.modules()) if isinstance(model, nn.Module) else []
+    training = [module for module in modules if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

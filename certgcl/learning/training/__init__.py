@@ -1,0 +1,6 @@
+"""The loop of a training and what it keeps on disk."""
+
+from certgcl.learning.training.history import History
+from certgcl.learning.training.loop import Progress, Session, train
+
+__all__ = ["History", "Progress", "Session", "train"]

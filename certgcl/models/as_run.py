@@ -1,0 +1,67 @@
+"""A model as it is run: the module itself in its own precision, or its network where there is no module."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from certgcl.errors import EncoderError
+from certgcl.graphs.graph import Graph
+from certgcl.models.network import GraphNetwork
+from certgcl.models.reading import ModelLike
+
+
+@dataclass(frozen=True, eq=False)
+class Runner:
+    """Runs a model on views of one graph, so that what was read out of it need not be believed.
+
+    The module is called as it is: its mode, hooks and state are the user's, nothing is replaced or put back.
+
+    Args:
+        graph: whose views it is run on; they have its features.
+        network: what was read out of the model.
+        module: the model, or None where the network is all there is.
+    """
+
+    graph: Graph
+    network: GraphNetwork
+    module: nn.Module | None
+
+    @classmethod
+    def of(cls, model: ModelLike, network: GraphNetwork, graph: Graph) -> "Runner":
+        run = model if isinstance(model, nn.Module | GraphNetwork) else model.fitted_encoder()
+        if isinstance(run, GraphNetwork):
+            return cls(graph, network.to(torch.float64), None)
+        return cls(graph, network, run)
+
+    def __str__(self) -> str:
+        if self.module is None:
+            return "the weights, in float64"
+        return f"the module itself, a {type(self.module).__name__} in {str(self._x.dtype).removeprefix('torch.')}"
+
+    @cached_property
+    def _x(self) -> Tensor:
+        """The features in the precision of the model."""
+        return self.graph.x.to(dtype=self.network.precision)
+
+    @torch.no_grad()
+    def embed(self, view: Graph) -> Tensor:
+        """The embeddings on a view, ``(N, d)`` in float64; what the model cannot do there is an ``EncoderError``."""
+        if self.module is None:
+            return self.network.embed(view)
+        rule = "it must give embeddings on every admissible view"
+        remedy = "No certificate speaks about this model; look for what its forward does with the edges"
+        try:
+            # What a model draws, or seeds, must not decide which views come next. A copy, as forward may work in place.
+            with torch.random.fork_rng(devices=[self._x.device] if self._x.is_cuda else []):
+                output = self.module(self._x.clone(), view.edge_index)
+        except Exception as error:
+            raise EncoderError(f"{type(self.module).__name__}.forward failed on a view ({view}) with "
+                               f"{type(error).__name__}: {error}", rule, remedy) from error
+        shape = (view.num_nodes, self.network.width)
+        if not isinstance(output, Tensor) or output.shape != shape:
+            found = f"a tensor of shape {tuple(output.shape)}" if isinstance(output, Tensor) else (
+                f"a {type(output).__name__}")
+            raise EncoderError(f"{found} on a view ({view}), where {shape} was expected", rule, remedy)
+        return output.double()

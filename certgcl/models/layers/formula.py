@@ -1,0 +1,109 @@
+"""What a model computes, as a small graph of expressions: what the interpreter builds and networks are made of."""
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from certgcl.models.activations import Activation
+from certgcl.models.aggregations import Aggregation, Local
+
+Weight = float | Tensor
+"""What values are multiplied by: a number, a tensor of one number, a vector for each channel's own, or a matrix
+``(inputs, outputs)``."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where in the source something is: file, line and the expression itself."""
+
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} `{self.text}`"
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A tensor that the model computes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Edges(Node):
+    """``edge_index`` as it is given, or with self-loops that were added to it."""
+
+    looped: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Operation(Node):
+    """Anything that is not known, by its name: ``@``, ``[]``, …"""
+
+    name: str
+    inputs: tuple[Node, ...]
+    place: Position
+
+
+@dataclass(frozen=True, eq=False)
+class NodeValues(Node):
+    """A row of ``width`` channels for each node of the graph."""
+
+    width: int
+
+
+@dataclass(frozen=True, eq=False)
+class InputFeatures(NodeValues):
+    """``x`` as it is given."""
+
+
+@dataclass(frozen=True, eq=False)
+class Summand:
+    """``W'`` times values, mixed over the neighbours: one summand."""
+
+    source: NodeValues
+    weight: Weight = 1.0
+    aggregation: Aggregation = field(default_factory=Local)
+
+
+@dataclass(frozen=True, eq=False)
+class Combination(NodeValues):
+    """``Σ_parts mixed(W' h) + b``: a convolution, a linear layer, a batch norm, a residual connection."""
+
+    name: str
+    parts: tuple[Summand, ...]
+    bias: Tensor | None
+    place: Position
+
+
+@dataclass(frozen=True, eq=False)
+class Activated(NodeValues):
+    """``σ(h)``."""
+
+    source: NodeValues
+    activation: Activation
+    place: Position
+
+
+@dataclass(frozen=True, eq=False)
+class Concatenation(NodeValues):
+    """Channels side by side."""
+
+    sources: tuple[NodeValues, ...]
+    place: Position
+
+
+def words(node: Node) -> str:
+    """A tensor as its user knows it."""
+    match node:
+        case InputFeatures():
+            return "x"
+        case Edges():
+            return "edge_index with self-loops" if node.looped else "edge_index"
+        case Combination() if node.name:
+            return f"the output of {node.name}"
+        case Activated():
+            return f"the activation of {words(node.source)}"
+        case Combination() | Concatenation() | Operation():
+            return f"`{node.place.text}`"
+    return "a tensor"

@@ -1,0 +1,107 @@
+"""Reading a model as a network: by its program, or on request by measuring it."""
+
+from typing import Any, Literal, Protocol, TypeAlias, get_args
+
+import torch
+from torch import nn
+
+from certgcl.changes.edge_drops import BudgetLike, EdgeDropBudget
+from certgcl.errors import InputError
+from certgcl.graphs.graph import Graph, GraphLike
+from certgcl.models.layers.modules import is_module
+from certgcl.models.layers.trusted import check_surroundings
+from certgcl.models.network import GraphNetwork
+from certgcl.models.reading.assembling import assemble
+from certgcl.models.reading.checks import check_finite, check_fit, check_module, check_output, output_of, some_views
+from certgcl.models.reading.probing import probe
+from certgcl.models.reading.tracer import trace
+
+
+class Fitted(Protocol):
+    """A trained method, which has its encoder inside."""
+
+    def fitted_encoder(self) -> nn.Module | GraphNetwork: ...
+
+
+ModelLike: TypeAlias = nn.Module | GraphNetwork | Fitted
+"""What can be read as a network."""
+
+Reading = Literal["traced", "probed"]
+"""How a model is read."""
+
+
+def read_network(model: ModelLike, graph: GraphLike, reading: Reading = "traced", *,
+                 budgets: BudgetLike | None = None) -> GraphNetwork:
+    """The layers of a message-passing network, proved to be what ``model(x, edge_index)`` computes.
+
+    By default the *program* is read: the source of ``forward``, which is proved to be what runs, is followed on
+    symbols, through the functions and modules it calls, down to the convolutions, linear layers, batch norms and
+    activations that are known by exact type and identity. Nothing of the model is run for that, and models it cannot
+    read raise an error. Then the model is run on the graph, without its edges and with half of them, and must give what
+    the network gives.
+
+    ``"probed"`` measures a two-layer GCN instead: layers are replaced by known values to see what follows them, over
+    the ranges that occur, and the model is run on many views. That proves nothing; the network and its certificates say
+    so.
+
+    The model stays as it was: mode, buffers, gradients and random state.
+
+    Args:
+        model: a trained method (``GRACE``, ...), a ``GCNEncoder``, a ``GCN``, ``GraphSAGE`` or ``GIN`` of
+            ``torch_geometric.nn``, your own module of such layers, or a network, which is returned as it is.
+        graph: where the model is run; on the model's device, in any dtype.
+        reading: ``"traced"`` or ``"probed"``.
+        budgets: the drops that a probed model is tried on; any by default.
+
+    Returns:
+        The network, with the autograd history of the model's weights. Its tensors are in the model's dtype, or in
+        float64 if some were computed from the model's own (as those of a BatchNorm are).
+
+    Raises:
+        EncoderError: the model has parts that are not known, or cannot be read, and why.
+    """
+    if reading not in get_args(Reading):
+        raise InputError(f"reading={reading!r}", "a model is 'traced' or 'probed'", "Leave it out to have it traced")
+    graph, module = Graph.of(graph), _encoder_of(model)
+    if isinstance(module, GraphNetwork):
+        check_fit(module.features, module.device, graph)
+        check_finite(module.named_tensors())
+        return module
+    if reading == "probed":
+        check_surroundings()
+        dtype = check_module(module).dtype
+        budget = EdgeDropBudget() if budgets is None else EdgeDropBudget.of(budgets)
+        return probe(module, graph.to(dtype=dtype), budget.on(graph))
+    network = traced_network(module, graph)
+    check_finite(network.named_tensors())
+    graph = graph.to(dtype=network.precision)
+    with torch.no_grad(), torch.random.fork_rng(devices=[graph.x.device] if graph.x.is_cuda else []):
+        for view in some_views(graph):
+            check_output(network, view, output_of(module, view))
+    return network
+
+
+def traced_network(model: ModelLike, graph: Graph) -> GraphNetwork:
+    """The network that the program of a model computes, if it fits the graph.
+
+    Nothing of the model is run, so that a step of training can afford it.
+    """
+    network = module = _encoder_of(model)
+    if not isinstance(network, GraphNetwork):
+        check_surroundings()
+        check_fit(graph.num_features, check_module(module).device, graph)
+        network = assemble(*trace(module, graph.num_features))
+    check_fit(network.features, network.device, graph)
+    return network
+
+
+def network_of(module: nn.Module, features: int) -> GraphNetwork:
+    """The network that the program of a module computes from nodes with so many features."""
+    check_surroundings()
+    check_module(module)
+    return assemble(*trace(module, features))
+
+
+def _encoder_of(model: Any) -> Any:
+    """The module itself, or the one inside a trained method."""
+    return model.fitted_encoder() if not is_module(model) and hasattr(model, "fitted_encoder") else model

@@ -1,0 +1,29 @@
+"""The words in which a model is refused."""
+
+from certgcl.errors import EncoderError
+from certgcl.models.layers.formula import Operation, Position, words
+
+CONVOLUTIONS = "GCNConv, SAGEConv, GraphConv, GINConv, SGConv and APPNP"
+PARTS = (f"a model is made of {CONVOLUTIONS}, linear layers, BatchNorm in eval mode, elementwise activations, sums, "
+         "scaling by numbers and concatenation of channels")
+BUILD = "Write the model with those parts, or build a certgcl.models.GraphNetwork of its weights"
+PROBED = ('For two GCNConv with what measures as a two-piece linear activation, reading="probed" measures instead, '
+          "which is no proof; the certificate then says so")
+CALLED = "the model must run as model(x, edge_index) on any graph with its number of features"
+WRAP = f"Wrap it in a module with that forward. {BUILD}"
+READABLE = "forward must be readable line by line, and do nothing that depends on the edges but call its layers"
+SCORES = "softmax mixes all channels of a node"
+LOGITS = "Certify the model without it: it changes no order of the classes"
+ATTENTION = "its weights depend on the features, so that no number of neighbours tells them"
+NORMS = "of all normalizations only BatchNorm in eval mode is a linear map, the same for every node and view"
+
+
+def refusal(found: str, place: Position, rule: str = READABLE, remedy: str = f"{BUILD}. {PROBED}") -> EncoderError:
+    """An error for something at a place of the source."""
+    return EncoderError(f"{found} at {place}", rule, remedy)
+
+
+def operation_refused(node: Operation) -> EncoderError:
+    """An operation that is not known, where its value is needed."""
+    names = [words(part) for part in node.inputs]
+    return refusal(f"{node.name} on {' and '.join(names) if names else 'a tensor'}", node.place, PARTS)

@@ -1,0 +1,104 @@
+"""The other functions of tensors that a forward may call: sums, products, concatenation, dropout, self-loops, sizes."""
+
+from typing import TYPE_CHECKING, Any
+
+from certgcl.models.layers.activations import EVAL
+from certgcl.models.layers.formula import Edges, Position
+from certgcl.models.layers.lookup import is_a
+from certgcl.models.layers.modules import plain_tensor
+from certgcl.models.reading.arithmetic import combine, concatenated, product, values_of
+from certgcl.models.reading.iteration import iterate
+from certgcl.models.reading.refusals import refusal
+from certgcl.models.reading.values import Opaque, Symbol
+
+if TYPE_CHECKING:
+    from certgcl.models.reading.tracer import Tracer
+
+
+# -- sums and products -----------------------------------------------------------------------------
+
+
+def add(tracer: "Tracer", place: Position, input: Any, other: Any, alpha: Any = 1) -> Symbol:
+    return _combined(tracer, "+", input, _only(other, alpha, place), place)
+
+
+def subtract(tracer: "Tracer", place: Position, input: Any, other: Any, alpha: Any = 1) -> Symbol:
+    return _combined(tracer, "-", input, _only(other, alpha, place), place)
+
+
+def multiply(tracer: "Tracer", place: Position, input: Any, other: Any) -> Symbol:
+    return _combined(tracer, "*", input, other, place)
+
+
+def divide(tracer: "Tracer", place: Position, input: Any, other: Any) -> Symbol:
+    return _combined(tracer, "/", input, other, place)
+
+
+def matmul(tracer: "Tracer", place: Position, input: Any, other: Any) -> Symbol:
+    return _combined(tracer, "@", input, other, place)
+
+
+def linear(tracer: "Tracer", place: Position, input: Any, weight: Any, bias: Any = None) -> Symbol:
+    matrix = plain_tensor(weight, place.text)
+    return Symbol(product(tracer, values_of(input, place), matrix.T, bias, place))
+
+
+def concatenation(tracer: "Tracer", place: Position, tensors: Any, dim: Any = 0) -> Symbol:
+    return Symbol(concatenated(tuple(iterate(tensors, place)), dim, place))
+
+
+def _only(other: Any, alpha: Any, place: Position) -> Any:
+    if type(alpha) is not int or alpha != 1:
+        raise refusal(f"alpha={alpha!r}", place, remedy="Write the product out")
+    return other
+
+
+def _combined(tracer: "Tracer", name: str, left: Any, right: Any, place: Position) -> Symbol:
+    if type(left) is not Symbol and type(right) is not Symbol:
+        raise tracer.unknown(name, [left, right], place)
+    return Symbol(combine(tracer, name, left, right, place))
+
+
+# -- dropout ---------------------------------------------------------------------------------------
+
+
+def dropout(tracer: "Tracer", place: Position, input: Any, p: Any = 0.5, training: Any = True,
+            inplace: Any = False) -> Any:
+    """Nothing at all, outside training: the tensor itself."""
+    if type(training) is not bool or not is_a(p, int, float):
+        raise refusal("a dropout with settings that are no numbers", place)
+    if training and p != 0:
+        raise refusal("dropout in training mode", place, "a model must not be random",
+                      f"{EVAL}; a functional dropout needs training=self.training")
+    return input
+
+
+def feature_dropout(tracer: "Tracer", place: Position, input: Any, p: Any = 0.5, training: Any = False,
+                    inplace: Any = False) -> Any:
+    return dropout(tracer, place, input, p, training)
+
+
+def edge_dropout(tracer: "Tracer", place: Position, edge_index: Any, p: Any = 0.5, force_undirected: Any = False,
+                 training: Any = True) -> tuple[Any, Opaque]:
+    if force_undirected is not False:
+        raise refusal("force_undirected", place)
+    return dropout(tracer, place, edge_index, p, training), Opaque(place.text)
+
+
+# -- edges and shapes ------------------------------------------------------------------------------
+
+
+def loops(tracer: "Tracer", place: Position, edge_index: Any, edge_attr: Any = None, fill_value: Any = None,
+          num_nodes: Any = None) -> tuple[Symbol, None]:
+    """A ``GCNConv`` takes all self-loops away before it adds its own, so that any are the same to it."""
+    if type(edge_index) is not Symbol or not isinstance(edge_index.node, Edges) or edge_attr is not None:
+        raise refusal("self-loops with weights, or of other edges", place)
+    return Symbol(Edges(looped=True)), None
+
+
+def measure(tracer: "Tracer", place: Position, input: Any, *which: Any) -> Opaque:
+    return Opaque(place.text)
+
+
+def is_scripting(tracer: "Tracer", place: Position) -> bool:
+    return False

@@ -1,5 +1,0 @@
-"""Reading a network out of a model."""
-
-from certgcl.reading.reader import ModelLike, Reading, network_of, read_network, traced_network
-
-__all__ = ["ModelLike", "Reading", "network_of", "read_network", "traced_network"]

@@ -1,0 +1,123 @@
+"""What a report is about: a certificate, a run, or both, and whether its parts belong together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from certgcl.certify.certificate import Certificate
+from certgcl.certify.evidence import differences, edges_part, features_part, weights_part
+from certgcl.changes.edge_drops import EdgeDropBudget
+from certgcl.errors import ReportError
+from certgcl.graphs.graph import Graph
+from certgcl.learning.training import History
+from certgcl.models.network import GraphNetwork
+from certgcl.models.reading import read_network
+
+_SAME = "Pass the graph and the encoder that it was made with, or certify again"
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """Everything that is at hand. Parts that are None are named in ``absent``, each with a sentence why.
+
+    Args:
+        name: of the run folder, or of the file of a certificate.
+        graph_name: a dataset, or a file without its ending.
+        data: the graph, with labels and masks if it has any.
+        protocol: the evaluation that fits the graph.
+        config: what ``config.json`` of a run holds.
+        commands: command lines that make the run and the certificate again.
+        lines: of Python, for a certificate that no command makes.
+        notes: of a certificate and its shards: versions, fingerprint.
+        hints: budgets that the certificate may have been asked for with, the likeliest first.
+    """
+
+    name: str
+    certificate: Certificate | None = None
+    graph_name: str = ""
+    data: Data | None = None
+    weights: GraphNetwork | None = None
+    protocol: str = "random-10-10-80"
+    history: History | None = None
+    config: Mapping[str, Any] | None = None
+    commands: Sequence[str] = ()
+    lines: str = ""
+    notes: Mapping[str, Any] = field(default_factory=dict)
+    hints: Sequence[int | float] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def graph(self) -> Graph | None:
+        return None if self.data is None else Graph.of(self.data)
+
+    @property
+    def degree(self) -> Tensor | None:
+        return None if self.graph is None else self.graph.degree
+
+    @cached_property
+    def labels(self) -> Tensor | None:
+        """One class per node, where there are such labels."""
+        if self.data is None or self.data.y is None:
+            return None
+        y: Tensor = self.data.y
+        return y if y.shape == (self.data.num_nodes,) and not y.is_floating_point() else None
+
+    @cached_property
+    def encoder(self) -> GraphNetwork | None:
+        """The weights in float64, checked against the graph; None without either."""
+        if self.weights is None or self.graph is None:
+            return None
+        return read_network(self.weights, self.graph).to(torch.float64)
+
+    @cached_property
+    def embeddings(self) -> Tensor | None:
+        if self.encoder is None or self.graph is None:
+            return None
+        with torch.no_grad():
+            return self.encoder.embed(self.graph)
+
+    @cached_property
+    def worst(self) -> Certificate | None:
+        """The certificate with one direction a node: the one that decides it."""
+        return None if self.certificate is None else deciding(self.certificate)
+
+    @cached_property
+    def is_compactness(self) -> bool:
+        """Whether the directions are those of node compactness on the graph itself."""
+        return self.certificate is not None and self.certificate.evidence.direction_source in ("graph", "both views")
+
+    @property
+    def budget(self) -> EdgeDropBudget:
+        """The budget of the certificate."""
+        assert self.certificate is not None
+        return EdgeDropBudget(self.certificate.local_budget, self.certificate.total_budget)
+
+    def check(self) -> None:
+        """Refuse a graph or an encoder that the certificate was not made with, by the digests in it."""
+        if self.certificate is None:
+            return
+        here = {} if self.graph is None else {"edges": edges_part(self.graph), "features": features_part(self.graph)}
+        if self.weights is not None:
+            here["weights"] = weights_part(self.weights)
+        different = differences({name: self.certificate.evidence.parts[name] for name in here}, here)
+        if different:
+            raise ReportError(f"a certificate that was made with other {' and '.join(different)}",
+                              "certificate, encoder and graph must belong together", _SAME)
+
+
+def deciding(certificate: Certificate) -> Certificate:
+    """Of several directions a node, the one whose bound is the least; directions of length zero say nothing."""
+    if certificate.directions.dim() == 2:
+        return certificate
+    silent = (certificate.directions == 0).all(dim=2)
+    above = (certificate.lower - certificate.rounding - certificate.run_error).masked_fill(silent, torch.inf)
+    least = above.argmin(dim=1)
+    rows = torch.arange(len(least))
+    chosen: dict[str, Any] = {name: getattr(certificate, name)[rows, least]
+                              for name in ("lower", "nominal", "rounding", "run_error", "directions")}
+    return replace(certificate, **chosen, upper=None, witnesses=None)

@@ -1,0 +1,1 @@
+"""The process around a computation: arithmetic, memory, random numbers, other processes."""

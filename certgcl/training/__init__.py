@@ -1,6 +1,0 @@
-"""The loop of a training and what it keeps on disk."""
-
-from certgcl.training.history import History
-from certgcl.training.loop import Progress, Session, train
-
-__all__ = ["History", "Progress", "Session", "train"]

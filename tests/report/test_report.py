@@ -1,0 +1,302 @@
+import json
+import re
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import networkx as nx
+import pytest
+import torch
+
+import certgcl
+from certgcl import Certificate, EdgeDropBudget, Graph
+from certgcl.certify.accuracy import certified_accuracy
+from certgcl.errors import ReportError
+from certgcl.learning.training import History
+from certgcl.report import Report, Subject, gather
+from certgcl.report.content import BREAKS, OPEN, PROVED, UNPROVED, BudgetCurve, Fragile, Missing, NodeTable, Summary
+from certgcl.report.figures import _bins
+from certgcl.report.neighbourhood import MOST_FAR, MOST_NEAR, drawing_of
+from certgcl.report.page import moment, number, percent, render
+from certgcl.report.phrases import budget_rule
+from certgcl.report.sources import deciding
+from tests.report.report_pages import SECTIONS, Page, data_of
+from tests.toys import random_graph, run_in, toy_graph, toy_network
+
+
+@cache
+def certified(method: str) -> Certificate:
+    return certgcl.node_compactness(toy_network(), random_graph(20, 0.2), 1, method=method)
+
+
+def subject(method: str = "degree", **others: Any) -> Subject:
+    graph, weights, certificate = random_graph(20, 0.2), toy_network(), certified(method)
+    history = History([{"epoch": k, "seconds": 0.5, "loss": 2.0 - k, "pot": None if k else 1.0} for k in range(3)])
+    return replace(Subject("toy", certificate, "random", data_of(graph), weights, "public", history), **others)
+
+
+@cache
+def whole_report() -> Report:
+    return gather(subject(), sample=5)
+
+
+# -- the numbers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["degree", "optimized", "released"])
+def test_the_numbers_are_those_of_the_certificate(method: str) -> None:
+    about = subject(method)
+    certificate = about.certificate
+    assert certificate is not None
+    numbers = gather(about, sample=0).to_dict()
+    assert numbers["values"]["node"] == certificate.nodes.tolist()
+    for name in ("lower", "nominal", "upper"):
+        expected = getattr(certificate, name)
+        assert numbers["values"][name] == (None if expected is None else expected.tolist())
+    summary = numbers["summary"]
+    assert (summary["proved"], summary["share"]) == (int(certificate.positive.sum()), certificate.share_positive)
+    assert (summary["lower_min"], summary["total"]) == (float(certificate.lower.min()), certificate.total_budget)
+    assert summary["breaks"] == (None if certificate.upper is None else int(certificate.negative.sum()))
+    rows = numbers["fragile"]["rows"]
+    assert [row["lower"] for row in rows] == certificate.lower.sort().values.tolist()
+    place = {node: place for place, node in enumerate(certificate.nodes.tolist())}
+    for row in rows:
+        assert row["nominal"] == float(certificate.nominal[place[row["node"]]])
+        if certificate.upper is not None:
+            assert row["upper"] == float(certificate.upper[place[row["node"]]])
+            assert len(row["witness"]) == certificate.witness(row["node"]).shape[1]
+
+
+def test_a_sign_says_what_is_known() -> None:
+    about = subject("optimized")
+    certificate, report = about.certificate, gather(about, sample=0)
+    assert certificate is not None
+    assert isinstance(report.values, NodeTable)
+    for sign, positive, negative in zip(report.values.sign, certificate.positive, certificate.negative, strict=True):
+        assert sign == (PROVED if positive else BREAKS if negative else OPEN)
+    scores = gather(subject("released"), sample=0)
+    assert isinstance(scores.values, NodeTable)
+    assert set(scores.values.sign) == {UNPROVED}
+    text = Page(render(scores)).text
+    assert "Nothing is proved" in text
+    assert "Not certified." in text
+    assert "lower bound" not in text.lower()
+    assert "Proved" not in text
+    assert "Proved" in Page(render(report)).text
+
+
+def test_the_budget_curve_passes_through_the_certificate() -> None:
+    about = subject()
+    report = gather(about, sample=100)
+    assert isinstance(report.curve, BudgetCurve)
+    assert about.certificate is not None
+    assert (report.curve.nodes, report.curve.of, report.curve.method) == (20, 20, "degree")
+    one = report.curve.by_count[0]
+    assert (one.budget, one.proved) == (1, about.certificate.share_positive)
+    assert one.lower_mean == pytest.approx(float(about.certificate.lower.mean()))
+    assert [point.budget for point in report.curve.by_rate] == pytest.approx([0.1 * k for k in range(1, 10)])
+
+
+def test_witnesses_are_searched_for_where_the_certificate_has_none() -> None:
+    about, report = subject(), whole_report()
+    assert isinstance(report.fragile, Fragile)
+    assert report.fragile.searched
+    assert about.graph is not None
+    assert about.encoder is not None
+    for row, drawing in zip(report.fragile.rows, report.fragile.drawings, strict=False):
+        assert row.node == drawing.node
+        assert row.witness == drawing.witness
+        dropped = torch.tensor(drawing.witness).reshape(-1, 2).T
+        kept = [edge for edge in about.graph.edge_index.T.tolist()
+                if edge not in torch.cat([dropped, dropped.flip(0)], dim=1).T.tolist()]
+        view = Graph.from_edges(about.graph.x, torch.tensor(kept).T)
+        value = about.certificate.directions[row.node] @ about.encoder.embed(view)[row.node]  # type: ignore[union-attr]
+        assert row.upper == pytest.approx(float(value))
+        assert row.lower <= drawing.proved + 1e-12 <= drawing.upper + 2e-12
+    assert all(row.witness is None for row in report.fragile.rows[len(report.fragile.drawings):])
+
+
+def test_certified_accuracy_accounts_for_every_test_node() -> None:
+    found = gather(subject(), sample=100).accuracy
+    assert not isinstance(found, Missing)
+    assert (found.nodes, found.of, found.train) == (5, 5, 10)
+    assert found.lower <= found.upper <= found.clean
+    assert found.certified + found.unknown + found.broken + found.wrong == found.nodes
+
+
+def test_nodes_without_a_label_are_no_class_of_their_own() -> None:
+    about = subject()
+    assert about.data is not None
+    about.data.y = about.data.y.clone()
+    about.data.y[3] = -1
+    found = gather(about, sample=100).accuracy
+    assert isinstance(found, Missing)
+    assert "label -1" in found.reason
+
+
+def test_certified_accuracy_is_that_of_the_model_in_its_own_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    about, seen = subject(), []
+
+    def watched(model: Any, *rest: Any, **options: Any) -> Any:
+        seen.append(model)
+        return certified_accuracy(model, *rest, **options)
+
+    monkeypatch.setattr("certgcl.report.computed.certified_accuracy", watched)
+    assert about.weights is not None
+    weights = run_in(about.weights, torch.float32)
+    about = replace(about, weights=weights, certificate=certgcl.node_compactness(weights, random_graph(20, 0.2), 1))
+    assert not isinstance(gather(about, sample=100).accuracy, Missing)
+    assert seen[0].dtype == torch.float32
+
+
+def test_of_several_directions_the_one_that_decides_is_shown() -> None:
+    graph, weights = random_graph(10), toy_network()
+    directions = torch.eye(3, dtype=torch.float64)[None].repeat(10, 1, 1)
+    directions[:, 1] = 0
+    certificate = certgcl.linear_bounds(weights, graph, 1, directions)
+    worst = deciding(certificate)
+    assert torch.equal(worst.lower, certificate.lower[:, [0, 2]].min(dim=1).values)
+    report = gather(Subject("margins", certificate, "random", data_of(graph), weights), sample=3)
+    assert isinstance(report.values, NodeTable)
+    assert report.values.lower == worst.lower.tolist()
+
+
+# -- the words -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("budget", "words"), [
+    (1, "At most 1 edge at each node (in effect 0 to 1, 0.95 on average); any number in all."),
+    (4, "At most 4 edges at each node (in effect 0 to 4, 2.65 on average); any number in all."),
+    (0.4, "At most round(0.4 × degree) edges at each node, but never all of them (in effect 0 to "),
+    (EdgeDropBudget(1, total=3), "(in effect 0 to 1, 0.95 on average); 3 of 32 edges in all."),
+    (EdgeDropBudget(list(range(20))), "At most 0 to ")])
+def test_the_budget_is_said_in_words(budget: Any, words: str) -> None:
+    about = subject()
+    assert about.graph is not None
+    certificate = certgcl.node_compactness(toy_network(), about.graph, budget)
+    summary = gather(replace(about, certificate=certificate), sample=0).summary
+    assert isinstance(summary, Summary)
+    assert words in summary.statement.budget
+    assert "the compactness of a node" in summary.statement.holds
+
+
+def test_a_budget_that_every_node_has_is_said_without_a_range() -> None:
+    cycle = toy_graph(nx.cycle_graph(6))
+    certificate = certgcl.node_compactness(toy_network(), cycle, 2)
+    summary = gather(Subject("cycle", certificate, "cycle", data_of(cycle)), sample=0).summary
+    assert isinstance(summary, Summary)
+    assert summary.statement.budget == "At most 2 edges at each node; any number in all."
+
+
+def test_a_hint_decides_between_budgets_that_are_the_same_here() -> None:
+    graph = toy_graph(nx.cycle_graph(6))
+    certificate = certgcl.node_compactness(toy_network(), graph, 1)
+    assert budget_rule(certificate, graph) == 1
+    assert budget_rule(certificate, graph, [0.9, 0.5]) == 0.9
+
+
+def test_a_moment_is_said_as_people_say_it() -> None:
+    assert moment("2025-05-03T14:05:59+00:00") == "3 May 2025, 14:05 UTC"
+    assert moment("2025-05-03T14:05:59+02:00") == "3 May 2025, 12:05 UTC"
+    assert moment("2025-05-03") == "3 May 2025, 00:00"
+    assert moment("yesterday") == "yesterday"
+
+
+def test_few_nodes_have_few_bins() -> None:
+    assert [_bins(nodes) for nodes in (1, 34, 400, 20_000)] == [8, 12, 40, 40]
+
+
+def test_numbers_are_rounded_for_readers() -> None:
+    assert [number(value) for value in (None, 0.5, -1.23456, 1234.5)] == ["–", "0.5000", "−1.235", "1234"]
+    assert [percent(share) for share in (0, 0.0001, 0.5, 0.1234, 0.9999, 1)] == [
+        "0.0 %", "< 0.1 %", "50.0 %", "12.3 %", "> 99.9 %", "100.0 %"]
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def test_everything_is_escaped() -> None:
+    evil = "<script>alert(1)</script>&'\"</style>"
+    history = History([{"epoch": k, "seconds": 1.0, evil: float(k)} for k in range(3)])
+    config = {"config": {"settings": {evil: evil}}, "versions": {evil: evil}, "started": evil}
+    about = subject(name=evil, graph_name=evil, history=history, config=config, commands=[evil],
+                    notes={"fingerprint": evil})
+    html = render(gather(about, sample=0))
+    assert "alert(1)</script>" not in html
+    assert "</style>&" not in html
+    page = Page(html)
+    assert page.tags.count("script") == 2
+    assert page.numbers["name"] == evil
+    assert page.text.count(evil) >= 5
+
+
+def test_a_page_is_all_in_one_file_and_always_the_same() -> None:
+    html = render(whole_report())
+    page = Page(html)
+    assert page.numbers == json.loads(json.dumps(whole_report().to_dict()))
+    assert html == render(whole_report())
+    assert len(page.ids) == len(set(page.ids))
+    assert not re.search(r"(src|href)=\"(?!#|data:,)", html)
+    assert not re.search(r"url\((?!#)|@import", html)
+    for target in re.findall(r"(?:href=\"|url\()#([^\")]+)", html):
+        assert target in page.ids
+    assert "<title>certgcl report: toy</title>" in html
+
+
+def test_the_same_input_gives_the_same_numbers() -> None:
+    assert gather(subject(), sample=5) == whole_report()
+
+
+def test_sections_without_data_say_so() -> None:
+    about = subject()
+    report = gather(Subject("alone", about.certificate))
+    assert set(report.missing()) == {"degrees", "curve", "accuracy", "training"}
+    page = Page(render(report))
+    assert {"bounds", "degree", "budget", "accuracy", "fragile", "training", "reproduce"} <= set(page.ids)
+    assert "pass --dataset or --graph" in page.text
+    assert "There is no history of a training." in page.text
+    nothing = gather(Subject("nothing"))
+    assert set(nothing.missing()) == set(SECTIONS)
+    empty = Page(render(nothing))
+    assert empty.text.count("There is no certificate.") == 1
+    assert {"bounds", "degree", "fragile"}.isdisjoint(empty.ids)
+    assert {"budget", "accuracy", "training", "reproduce"} <= set(empty.ids)
+    unlabelled = gather(replace(about, data=data_of(random_graph(20, 0.2), labels=False)), sample=3)
+    assert unlabelled.missing() == {"accuracy": "The graph has no labels."}
+    skipped = gather(about, sample=0).missing()
+    assert set(skipped) == {"curve", "accuracy"}
+    assert "--sample 0" in skipped["curve"]
+
+
+def test_a_hub_is_drawn_without_losing_its_witness() -> None:
+    tree = nx.star_graph(200)
+    tree.add_edges_from((leaf, 200 + leaf) for leaf in range(1, 200))
+    graph = toy_graph(tree)
+    certificate = certgcl.node_compactness(toy_network(), graph, EdgeDropBudget(total=0), nodes=[0])
+    witness = torch.tensor([[0, 150], [190, 350]])
+    bracket = replace(certificate, upper=certificate.lower, witnesses=(witness,))
+    drawing = drawing_of(bracket, 0, graph, None)
+    shown = {place.node: place.hops for place in drawing.places}
+    assert {0: 0, 190: 1, 150: 1, 350: 2}.items() <= shown.items()
+    assert list(shown.values()).count(1) == MOST_NEAR
+    assert list(shown.values()).count(2) <= MOST_FAR
+    assert drawing.hidden == graph.num_nodes - len(shown)
+    assert drawing.witness == [(0, 190), (150, 350)]
+    assert set(drawing.witness) <= set(drawing.edges)
+
+
+# -- parts that do not belong together -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("others", "message"), [
+    ({"data": data_of(random_graph(12))}, r"other edges \(20 nodes, 32 edges there, 12 nodes, .* and features"),
+    ({"data": data_of(toy_graph(nx.path_graph(20)))}, r"other edges \(20 nodes, 32 edges there, 20 nodes, 19 edges"),
+    ({"data": data_of(random_graph(20, 0.2).with_features(random_graph(20, 0.2).x.nextafter(torch.tensor(9.0))))},
+     "other features:"),
+    ({"weights": toy_network(seed=7)}, "other weights:"),
+    ({"weights": toy_network(seed=7), "data": None}, "other weights:"),
+    ({"weights": toy_network(outputs=2)}, r"other weights \(3 -> 4 -> 3 channels"),
+])
+def test_another_graph_or_encoder_is_refused(others: dict[str, Any], message: str) -> None:
+    with pytest.raises(ReportError, match=message):
+        gather(subject(**others), sample=0)
