@@ -94,7 +94,7 @@ def descend(ranges: "NetworkRanges", cells: Cells, rules: Sequence[SlopeRule], o
                 if not bool((own.low if own.high is None else own.high).any()):
                     continue  # the node itself is no part of the sum
             if term.source == 0:
-                product = below.dot(ranges.features_of(term, cells.node))
+                product = below.dot_rows(ranges.projected(term), ranges.widest.place[cells.node])
                 value = value + (product if own is None else own.at(slice(None), None, None).least(product))
                 continue
             if own is not None and own.high is not None:

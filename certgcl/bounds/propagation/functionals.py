@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from certgcl.bounds import compiled
 from certgcl.models.activations import Lines
 from certgcl.models.network import Term
 
@@ -24,23 +25,37 @@ class LineTable(NamedTuple):
                    ((lower + upper) / 2, (upper - lower) / 2))
 
 
+class Slopes(NamedTuple):
+    """Slopes of lines by each rule, middle and radius, ``(lines, R, d)``; and which lines every entry has, ``(E,)``."""
+
+    middle: Tensor
+    radius: Tensor
+    line: Tensor
+
+    def of_entries(self, entries: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """``(E, R, d)``, or of some entries."""
+        line = self.line if entries is None else self.line[entries]
+        return self.middle[line], self.radius[line]
+
+
 @dataclass(frozen=True, eq=False)
 class Functionals:
     """M functionals of d numbers at each of E entries, by R rules; one in the place of E or R where they are the same.
 
     They are ``factor (ω a - |ω| r)`` with a and r the mean and half the difference of the slopes of two lines, where
-    they have come through lines that differ from entry to entry while ω does not: so ω and -ω share products, and no
-    tensor has E, M and d numbers.
+    they have come through lines: so entries with the same ω, or the same lines, share them, and no tensor has E, M and
+    d numbers.
 
     Args:
-        vector: ω, ``(E or 1, R or 1, M, d)``.
-        slopes: a and r, ``(E, R, d)``.
+        vector: ω, ``(T, R or 1, M, d)``: one for all entries, one for each, or those that ``entry`` names.
+        entry: the place of its ω, for every entry, ``(E,)``.
         factor: at least zero, ``(E,)``.
         paired: whether the second half of the functionals is minus the first.
     """
 
     vector: Tensor
-    slopes: tuple[Tensor, Tensor] | None = None
+    entry: Tensor | None = None
+    slopes: Slopes | None = None
     factor: Tensor | None = None
     paired: bool = False
 
@@ -50,15 +65,20 @@ class Functionals:
         return self.vector.shape[2]
 
     @property
+    def same(self) -> bool:
+        """Whether all entries have the same ω."""
+        return self.vector.shape[0] == 1 and self.entry is None
+
+    @property
     def shared(self) -> bool:
-        """Whether all entries have the same ones."""
-        return self.vector.shape[0] == 1 and self.slopes is None and self.factor is None
+        """Whether all entries have the same functionals."""
+        return self.same and self.slopes is None and self.factor is None
 
     def explicit(self) -> Tensor:
         """``(E or 1, R or 1, M, d)``."""
-        vector = self.vector
+        vector = self.vector if self.entry is None else self.vector[self.entry]
         if self.slopes is not None:
-            middle, radius = (part[:, :, None] for part in self.slopes)
+            middle, radius = (part[:, :, None] for part in self.slopes.of_entries())
             vector = vector * middle - vector.abs() * radius
         return vector if self.factor is None else vector * self.factor[:, None, None, None]
 
@@ -80,7 +100,8 @@ class Functionals:
         if self.slopes is None:
             return replace(self, vector=term.back(self.vector))
         whole = replace(self, factor=None).explicit()
-        return Functionals(term.back(whole), None, self.factor)  # lines have bent one of a pair more than the other
+        # Lines have bent one of a pair more than the other.
+        return Functionals(term.back(whole), factor=self.factor)
 
     def through(self, lines: LineTable, line: Tensor) -> "tuple[Functionals, Tensor]":
         """``ω · σ(p) >= λ · p + c`` by the lines of each rule: λ, and c ``(E, R, M)``.
@@ -88,54 +109,109 @@ class Functionals:
         Args:
             line: which of the lines every entry has, ``(E,)``.
         """
-        slopes, intercepts = lines
-        if self.vector.shape[0] == 1 and self.vector.shape[1] == 1 and self.slopes is None:
-            constant = self._products(self.vector[0, 0], intercepts[0][line], intercepts[1][line])
-            return replace(self, slopes=(slopes[0][line], slopes[1][line])), self._factored(constant)
-        vector = self.explicit()
+        if self.slopes is None and self.vector.shape[1] == 1:
+            return replace(self, slopes=Slopes(*lines.slopes, line)), self._least(*lines.intercepts, line)
+        vector, (slopes, intercepts) = self.explicit(), lines
         size = vector.abs()
         slope = (vector * slopes[0][line][:, :, None]).addcmul(size, slopes[1][line][:, :, None], value=-1)
         constant = vector @ intercepts[0][line][..., None] - size @ intercepts[1][line][..., None]
         return Functionals(slope), constant[..., 0]
 
     def dot(self, values: Tensor) -> Tensor:
-        """Their values at one vector for all entries, ``(d,)``, or for each, ``(E, d)``; ``(E or 1, R or 1, M)``."""
+        """Their values at one vector for all entries, ``(E or 1, R or 1, M)``."""
         if self.slopes is None:
-            if self.vector.shape[0] == 1:
-                flat = values if values.dim() == 2 else values[None]
-                found = (flat @ self.vector.flatten(0, -2).T).unflatten(1, self.vector.shape[1:3])
-            else:
-                found = (self.vector @ (values if values.dim() == 1 else values[:, None, :, None])).reshape(
-                    self.vector.shape[:3])
-            return self._factored(found)
-        values = values if values.dim() == 1 else values[:, None]
-        middle, radius = (part * values for part in self.slopes)
-        return self._factored(self._products(self.vector[0, 0], middle, radius))
+            found = self.vector @ values
+            return self._factored(found if self.entry is None else found[self.entry])
+        if self.same:
+            return self._factored(self._products(*(part * values for part in self.slopes.of_entries())))
+        return self.dot_rows(values[None], torch.zeros_like(self.slopes.line))
 
-    def dot_each(self, values: Tensor, owner: Tensor) -> Tensor:
+    def dot_rows(self, table: Tensor, place: Tensor) -> Tensor:
+        """Their values at one vector for each entry, ``(E, R or 1, M)``.
+
+        Args:
+            table: vectors, ``(n, d)``, of which ``place`` names one for each entry.
+        """
+        if self.shared:
+            return (table[place] @ self.vector.flatten(0, -2).T).unflatten(1, self.vector.shape[1:3])
+        if self.slopes is None:
+            vector = self.vector if self.entry is None else self.vector[self.entry]
+            return self._factored((vector @ table[place][:, None, :, None])[..., 0])
+        if self.same or not compiled.usable(table.device):
+            return self._scaled_products(table[place])
+        start = torch.arange(len(place) + 1, device=place.device)
+        return self.dot_each(table, place, start).unflatten(1, (-1, self.number))
+
+    def dot_each(self, table: Tensor, place: Tensor, start: Tensor) -> Tensor:
+        """Their values at the vectors that every entry meets, ``(n, R M)``, by kernels. Only for functionals that have
+        come through lines.
+
+        Args:
+            table: vectors, of which an entry meets those at ``place[start[e]] … place[start[e + 1] - 1]``.
+        """
+        from certgcl.bounds.compiled.entries import products_through
+
+        assert self.slopes is not None
+        found = products_through(self._functional(len(self.slopes.line)), self.slopes.line, start, place,
+                                 self.vector[:, 0], self.slopes.middle, self.slopes.radius, table)
+        if self.factor is None:
+            return found
+        return found * torch.repeat_interleave(self.factor, start.diff())[:, None]
+
+    def dot_some(self, values: Tensor, entries: Tensor) -> Tensor:
         """Their values at many vectors, ``(n, d)``, each with the functionals of its entry, ``(n, R M)``. Only for
-        functionals with slopes, or that are shared."""
-        if self.slopes is None:
-            found = values @ self.vector.flatten(0, -2).T
-        else:
-            middle, radius = (part[owner] * values[:, None] for part in self.slopes)
-            found = self._products(self.vector[0, 0], middle, radius).flatten(1)
-        return found if self.factor is None else found * self.factor[owner, None]
+        functionals that have come through lines, from one ω for all entries."""
+        assert self.slopes is not None
+        found = self._products(*(part * values[:, None] for part in self.slopes.of_entries(entries))).flatten(1)
+        return found if self.factor is None else found * self.factor[entries, None]
 
-    def lowest(self, middle: Tensor, radius: Tensor) -> Tensor:
-        """Their least values at vectors within a radius of the middle, ``(E, d)`` both; ``(E, R or 1, M)``."""
-        if self.vector.shape[0] == 1 and self.slopes is None:
-            flat = self.vector.flatten(0, -2)
-            found = (middle @ flat.T - radius @ flat.abs().T).unflatten(1, self.vector.shape[1:3])
-            return self._factored(found)
-        whole = self.explicit()
-        return (whole @ middle[:, None, :, None] - whole.abs() @ radius[:, None, :, None])[..., 0]
+    def lowest(self, middle: Tensor, radius: Tensor, place: Tensor) -> Tensor:
+        """Their least values at vectors within a radius of the middle, ``(E, R or 1, M)``.
+
+        Args:
+            middle, radius: ``(n, d)``, of which ``place`` names one for each entry.
+        """
+        if self.slopes is not None:
+            whole = self.explicit()
+            return (whole @ middle[place][:, None, :, None] - whole.abs() @ radius[place][:, None, :, None])[..., 0]
+        flat = replace(self, vector=self.vector.flatten(1, 2)[:, None], paired=False)
+        return flat._least(middle[:, None], radius[:, None], place)[:, 0].unflatten(1, self.vector.shape[1:3])
 
     def negated(self) -> "Functionals":
         return Functionals(-self.explicit())
 
-    def _products(self, omega: Tensor, middle: Tensor, radius: Tensor) -> Tensor:
-        """``middle · ω - radius · |ω|`` for functionals ``(M, d)`` and ``(E, R, d)``, ``(E, R, M)``."""
+    def _least(self, middle: Tensor, radius: Tensor, place: Tensor) -> Tensor:
+        """The least ``ω · v`` over ranges by each rule, ``(E, R, M)``; for those with one ω for all rules.
+
+        Args:
+            middle, radius: ``(n, R, d)``, of which ``place`` names one for each entry.
+        """
+        if self.same:
+            found = self._products(middle[place], radius[place])
+        elif compiled.usable(middle.device):
+            from certgcl.bounds.compiled.entries import least_products
+
+            found = least_products(self._functional(len(place)), place, self.vector[:, 0], middle, radius).unflatten(
+                1, (middle.shape[1], self.number))
+        else:
+            vector = self.vector if self.entry is None else self.vector[self.entry]
+            found = (vector @ middle[place][..., None] - vector.abs() @ radius[place][..., None])[..., 0]
+        return self._factored(found)
+
+    def _functional(self, entries: int) -> Tensor:
+        """The place of its ω, for every entry."""
+        return torch.arange(entries, device=self.vector.device) if self.entry is None else self.entry
+
+    def _scaled_products(self, values: Tensor) -> Tensor:
+        """Values at one vector for each entry, ``(E, d)``, after lines."""
+        if not self.same:
+            return (self.explicit() @ values[:, None, :, None])[..., 0]
+        assert self.slopes is not None
+        return self._factored(self._products(*(part * values[:, None] for part in self.slopes.of_entries())))
+
+    def _products(self, middle: Tensor, radius: Tensor) -> Tensor:
+        """``ω · middle - |ω| · radius`` for one ω and ``(E, R, d)``, ``(E, R, M)``."""
+        omega = self.vector[0, 0]
         if not self.paired:
             return middle @ omega.T - radius @ omega.abs().T
         half = omega[: len(omega) // 2].T

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from certgcl.bounds import compiled
 from certgcl.bounds.propagation.chain import Mix
 from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.functionals import Functionals
@@ -97,14 +98,16 @@ def _ratio(sets: TermSets, of: Aggregation, to: Aggregation, dtype: torch.dtype)
 
 def _exact(table: Tensor, functionals: Functionals, sets: TermSets, start: Tensor, place: Tensor) -> Tensor:
     """Functionals of rows of a table that are known."""
-    if functionals.slopes is None and not functionals.shared:
+    if functionals.shared:
+        return (table @ functionals.vector.flatten(0, -2).T)[place]
+    if functionals.slopes is None or not (functionals.same or compiled.usable(table.device)):
         return _dot((table,), (functionals.explicit(),), sets.row, start[sets.start], place)
-    if functionals.slopes is None:
-        return functionals.dot_each(table, place)[place]
+    if not functionals.same:
+        return functionals.dot_each(table, place, start[sets.start])
     owner = torch.repeat_interleave(sets.owner, start.diff()) if len(place) != len(sets.owner) else sets.owner
-    rules, width = functionals.slopes[0].shape[1:]
+    rules, width = functionals.slopes.middle.shape[1:]
     at_once = max(1, MAX_ELEMENTS // (rules * width))
-    parts = [functionals.dot_each(table[some], mine)
+    parts = [functionals.dot_some(table[some], mine)
              for some, mine in zip(place.split(at_once), owner.split(at_once), strict=True)]
     return torch.cat(parts) if parts else table.new_zeros(0, rules * functionals.number)
 

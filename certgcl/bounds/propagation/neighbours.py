@@ -161,11 +161,12 @@ def _own_part(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, m
     visit_of_entry, visit_of_case = (torch.repeat_interleave(number, each) for each in (lines, count))
     entries, case = Cells(ball, consecutive(ball.cells.start[row], lines)), consecutive(ball.cases.start[row], count)
     items = torch.arange(len(case), device=device)
-    omega: dict[int, Functionals] = {}
+    vectors: dict[int, Tensor] = {}
     for mix in mixes:
         vector = mix.functionals.explicit().flatten(1, 2)[:, None]
-        here = Functionals(vector if len(vector) == 1 else vector[owner[visit_of_entry]])
-        omega[mix.term.source] = here.plus(omega.get(mix.term.source))
+        vectors[mix.term.source] = vector if mix.term.source not in vectors else vectors[mix.term.source] + vector
+    omega = {source: Functionals(vector, None if len(vector) == 1 else owner[visit_of_entry])
+             for source, vector in vectors.items()}
     interval = sum(ranges.interval_below(source, entries, here)[:, 0] for source, here in omega.items())
     assert isinstance(interval, Tensor)
     scales: Aggregation = Sum()

@@ -77,11 +77,6 @@ class NetworkRanges:
         """Middle and radius of a layer's outputs, in all cells of its ball."""
         return self._outputs[layer]
 
-    def output(self, layer: int, cells: Tensor) -> tuple[Tensor, Tensor]:
-        """Middle and radius of a layer's outputs, in some cells of its ball."""
-        middle, radius = self._outputs[layer]
-        return middle[cells], radius[cells]
-
     def node_range(self, layer: int) -> tuple[Tensor, Tensor]:
         """Middle and radius of a layer's outputs at the nodes of its ball, whatever their state."""
         if layer not in self._by_node:
@@ -100,9 +95,6 @@ class NetworkRanges:
             self._projected[id(term)] = features_times(self.graph, term.weight, self.widest.nodes)
         return self._projected[id(term)]
 
-    def features_of(self, term: Term, nodes: Tensor) -> Tensor:
-        return self.projected(term)[self.widest.place[nodes]]
-
     def lines_below(self, layer: int, cells: Cells, rules: Sequence[SlopeRule],
                     omega: Functionals) -> tuple[Functionals, Tensor]:
         """``ω · h >= λ · p + c`` at some cells, by each rule."""
@@ -120,11 +112,11 @@ class NetworkRanges:
 
     def interval_below(self, layer: int, cells: Cells, omega: Functionals) -> Tensor:
         """The least ``ω · h`` by ranges, ``(E, R or 1, M)``."""
-        return omega.lowest(*self.output(layer, cells.states_in(self.ball_of(layer))))
+        return omega.lowest(*self._outputs[layer], cells.states_in(self.ball_of(layer)))
 
     def largest_product(self, layer: int, cells: Cells, omega: Functionals) -> Tensor:
         """The largest ``|ω · h|`` by ranges."""
-        known = self.output(layer, cells.states_in(self.ball_of(layer)))
+        known = *self._outputs[layer], cells.states_in(self.ball_of(layer))
         return torch.maximum(-omega.lowest(*known), -omega.negated().lowest(*known))
 
     # -- by ranges alone ---------------------------------------------------------------------------

@@ -83,6 +83,17 @@ def eight_products(one: Array, other: Array, f0: Array, f1: Array, f2: Array, f3
 
 
 @inlined
+def four_products(vector: Array, f0: Array, f1: Array, f2: Array, f3: Array) -> tuple[float, ...]:
+    s0 = s1 = s2 = s3 = vector.dtype.type(0)
+    for c in range(len(vector)):
+        s0 += vector[c] * f0[c]
+        s1 += vector[c] * f1[c]
+        s2 += vector[c] * f2[c]
+        s3 += vector[c] * f3[c]
+    return s0, s1, s2, s3
+
+
+@inlined
 def feature_products(vectors: Array, features: Array, targets: Array, out: Array, stride: int) -> None:
     """``out[s stride + v] = vectors[v] · features[targets[s]]``: a small matrix product."""
     whole = len(targets) - len(targets) % 4
@@ -97,9 +108,13 @@ def feature_products(vectors: Array, features: Array, targets: Array, out: Array
             out[at + stride], out[at + stride + 1] = s1, t1
             out[at + 2 * stride], out[at + 2 * stride + 1] = s2, t2
             out[at + 3 * stride], out[at + 3 * stride + 1] = s3, t3
-    for slot in range(len(targets)):
+        for v in range(even, len(vectors)):
+            at = slot * stride + v
+            out[at], out[at + stride], out[at + 2 * stride], out[at + 3 * stride] = four_products(
+                vectors[v], f0, f1, f2, f3)
+    for slot in range(whole, len(targets)):
         feature = features[targets[slot]]
-        for v in range(even if slot < whole else 0, len(vectors)):
+        for v in range(len(vectors)):
             vector, total = vectors[v], features.dtype.type(0)
             for c in range(len(feature)):
                 total += vector[c] * feature[c]

@@ -1,0 +1,76 @@
+"""Products of functionals at entries as functions of tensors, with their gradients."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.compiled.flat_tables import array
+from certgcl.bounds.compiled.kernels import entry_products
+from certgcl.bounds.compiled.kernels.entry_products import Entries, Met
+from certgcl.bounds.compiled.minima import flat, shaped, zeros
+from certgcl.bounds.compiled.threads import share
+
+
+def least_products(functional: Tensor, line: Tensor, omega: Tensor, middle: Tensor, radius: Tensor) -> Tensor:
+    """The least ``ω · v`` over ranges, ``(E, rules M)``.
+
+    Args:
+        functional, line: of every entry.
+        omega: ``(functionals, M, d)``.
+        middle, radius: of ranges, by each rule, ``(lines, rules, d)``.
+    """
+    entries = Entries(array(functional), array(line))
+    result: Tensor = _Least.apply(entries, omega, middle, radius)  # type: ignore[no-untyped-call]
+    return result
+
+
+def products_through(functional: Tensor, line: Tensor, start: Tensor, target: Tensor, omega: Tensor, slope: Tensor,
+                     spread: Tensor, values: Tensor) -> Tensor:
+    """``(ω a - |ω| s) · y`` for the vectors y that entries meet, ``(targets, rules M)``.
+
+    Args:
+        start: where the targets of every entry begin, and the end.
+        target: rows of ``values``.
+    """
+    entries, met = Entries(array(functional), array(line)), Met(array(start), array(target))
+    result: Tensor = _Through.apply(entries, met, omega, slope, spread, values)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Least(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, entries: Entries, omega: Tensor, middle: Tensor, radius: Tensor) -> Tensor:
+        out = omega.new_empty(len(entries.line), middle.shape[1] * omega.shape[1])
+        tables = omega, middle, radius
+        share(entry_products.least, out.numel() * omega.shape[2], entries, *map(shaped, tables), shaped(out))
+        ctx.save_for_backward(*tables)
+        ctx.entries = entries
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        tables = ctx.saved_tensors
+        found = [zeros(table) for table in tables]
+        share(entry_products.least_gradients, gradient.numel() * tables[0].shape[2], ctx.entries,
+              *map(shaped, (*tables, gradient, *found)))
+        return None, *found
+
+
+class _Through(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, entries: Entries, met: Met, *tables: Tensor) -> Tensor:
+        omega, slope, _, _ = tables
+        out = omega.new_empty(len(met.target), slope.shape[1] * omega.shape[1])
+        share(entry_products.through, out.numel() * omega.shape[2], entries, met, *map(shaped, tables), flat(out))
+        ctx.save_for_backward(*tables)
+        ctx.given = entries, met
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        tables = ctx.saved_tensors
+        found = [zeros(table) for table in tables]
+        share(entry_products.through_gradients, gradient.numel() * tables[0].shape[2], *ctx.given,
+              *map(shaped, tables), flat(gradient), *map(shaped, found))
+        return None, None, *found
