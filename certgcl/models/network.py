@@ -198,6 +198,10 @@ class GraphNetwork:
         """The number of features it takes."""
         return next(term.inputs for layer in self.layers for term in layer.terms if term.source == 0)
 
+    def takes_layers(self, number: int) -> bool:
+        """Whether a layer takes the outputs of others, and not the features alone."""
+        return number > 0 and any(term.source for term in self.layers[number - 1].terms)
+
     def width_of(self, layer: int) -> int:
         """The number of channels of a layer, or of features."""
         return self.features if layer == 0 else self.layers[layer - 1].width

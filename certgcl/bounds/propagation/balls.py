@@ -6,7 +6,7 @@ lines of its own.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -31,6 +31,7 @@ class States:
     first: Tensor  # (F,)
     last: Tensor  # (F,)
     degree: Tensor  # (F,) of the row
+    _extents: dict[tuple[ScaleOfCount, torch.dtype], Scale] = field(default_factory=dict)
 
     @classmethod
     def of(cls, number: Tensor, first: Tensor, last: Tensor, degree: Tensor) -> "States":
@@ -46,8 +47,10 @@ class States:
         return torch.arange(len(self.row), device=self.row.device) - self.start[self.row]
 
     def extent(self, scale: ScaleOfCount, dtype: torch.dtype) -> Scale:
-        """The range of a scale in every state."""
-        return extent(scale, self.degree - self.last, self.degree - self.first, dtype)
+        """The range of a scale in every state; computed once."""
+        if (scale, dtype) not in self._extents:
+            self._extents[scale, dtype] = extent(scale, self.degree - self.last, self.degree - self.first, dtype)
+        return self._extents[scale, dtype]
 
 
 def extent(scale: ScaleOfCount, fewest: Tensor, most: Tensor, dtype: torch.dtype) -> Scale:
@@ -79,6 +82,8 @@ class Ball:
     cases: States
     cells: States
     by_case: Tensor  # (R,) whether each case has a cell of its own
+    _by_count: dict[tuple[ScaleOfCount, torch.dtype], Tensor] = field(default_factory=dict)
+    _of_neighbours: dict[tuple[ScaleOfCount, torch.dtype], Scale] = field(default_factory=dict)
 
     @classmethod
     def around(cls, graph: Graph, drops: AdmissibleDrops, nodes: Tensor, resolution: int, lines: LineSharing) -> "Ball":
@@ -115,15 +120,26 @@ class Ball:
         return starts(self.budget + 1)
 
     def by_count(self, scale: ScaleOfCount, dtype: torch.dtype) -> Tensor:
-        """A scale of every row for each number of edges that it can lose, row after row."""
-        row = torch.repeat_interleave(torch.arange(len(self.nodes), device=self.nodes.device), self.budget + 1)
-        lost = torch.arange(len(row), device=row.device) - self.count_start[row]
-        return scale((self.degree[row] - lost).to(dtype))
+        """A scale of every row for each number of edges that it can lose, row after row; computed once."""
+        if (scale, dtype) not in self._by_count:
+            row = torch.repeat_interleave(torch.arange(len(self.nodes), device=self.nodes.device), self.budget + 1)
+            lost = torch.arange(len(row), device=row.device) - self.count_start[row]
+            self._by_count[scale, dtype] = scale((self.degree[row] - lost).to(dtype))
+        return self._by_count[scale, dtype]
 
     def of_neighbours(self, scale: ScaleOfCount, dtype: torch.dtype) -> Scale:
-        """The range of a scale of the neighbour at every slot, ``(S,)``."""
-        most = self.graph.degree[self.neighbour]
-        return extent(scale, most - self.reach, most, dtype)
+        """The range of a scale of the neighbour at every slot, ``(S,)``; computed once."""
+        if (scale, dtype) not in self._of_neighbours:
+            most = self.graph.degree[self.neighbour]
+            self._of_neighbours[scale, dtype] = extent(scale, most - self.reach, most, dtype)
+        return self._of_neighbours[scale, dtype]
+
+    @cached_property
+    def by_node(self) -> "Ball":
+        """The same with one cell a node, for all of its cases."""
+        nothing = torch.zeros_like(self.degree)
+        cells = States.of(nothing + 1, nothing[:, None], self.budget[:, None], self.degree)
+        return replace(self, cells=cells, by_case=torch.zeros_like(self.by_case))
 
     @cached_property
     def cell_of_case(self) -> Tensor:

@@ -99,14 +99,22 @@ def descend(ranges: "NetworkRanges", cells: Cells, rules: Sequence[SlopeRule], o
                 continue
             if own is not None and own.high is not None:
                 # own(n) v = middle v + (own(n) - middle) v, the last part by the range of v.
-                spread = (own.high - own.low) / 2
-                value = value - spread[:, None, None] * ranges.largest_product(term.source, cells, below)
+                value = value - _spread_products(ranges, term.source, cells, below, (own.high - own.low) / 2)
                 own = Scale((own.low + own.high) / 2, None)
             below = below if own is None else below.scaled(own.low)
             waiting[term.source] = below.plus(waiting.get(term.source))
         constant = value if constant is None else constant + value
     assert constant is not None
     return Descent(constant, mixes)
+
+
+def _spread_products(ranges: "NetworkRanges", source: int, cells: Cells, functionals: Functionals,
+                     spread: Tensor) -> Tensor:
+    """The largest ``spread |β · h|``, ``(E, R or 1, M)``; only where there is a spread, at nodes of many states."""
+    some = spread.nonzero()[:, 0]
+    largest = ranges.largest_product(source, Cells(cells.ball, cells.place[some]), functionals.some(some))
+    found = largest.new_zeros(len(spread), *largest.shape[1:])
+    return found.index_copy(0, some, spread[some, None, None] * largest)
 
 
 def _at(scale: Scale, places: Tensor) -> Scale:

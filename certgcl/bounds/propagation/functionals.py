@@ -82,6 +82,13 @@ class Functionals:
             vector = vector * middle - vector.abs() * radius
         return vector if self.factor is None else vector * self.factor[:, None, None, None]
 
+    def some(self, entries: Tensor) -> "Functionals":
+        """Those of some entries."""
+        own = self.vector if self.same or self.entry is not None else self.vector[entries]
+        return replace(self, vector=own, entry=None if self.entry is None else self.entry[entries],
+                       slopes=self.slopes and self.slopes._replace(line=self.slopes.line[entries]),
+                       factor=None if self.factor is None else self.factor[entries])
+
     def by_rule(self, rules: int) -> "Functionals":
         """The same for every rule."""
         return self if self.slopes is not None else replace(self, vector=self.vector.expand(-1, rules, -1, -1))

@@ -18,8 +18,10 @@ from certgcl.bounds.propagation.term_sets import TermSets, consecutive
 from certgcl.bounds.propagation.visits import Visited, Visits
 from certgcl.bounds.two_layer.row_plan import starts
 from certgcl.models.aggregations import Aggregation, Sum
+from certgcl.models.network import Layer
 
 MAX_VALUES = 1 << 23  # of functionals held at a time, entries × rules × M × d
+CACHED_VALUES = 1 << 20  # the same where they are written out and multiplied by weights, near the processor
 MAX_TERMS = 1 << 23  # at the slots of the neighbours
 
 
@@ -50,7 +52,8 @@ class SharedFunctionals:
         everywhere = Cells(ball, torch.arange(len(ball.cells.row), device=ball.nodes.device))
         self.interval = ranges.interval_below(mix.term.source, everywhere, mix.functionals)[:, 0]
         rules, (_, _, number, width) = len(ranges.settings.rules), mix.functionals.vector.shape
-        chunks = everywhere.place.split(max(1, MAX_VALUES // (rules * number * width)))
+        at_once = CACHED_VALUES if ranges.network.takes_layers(mix.term.source) else MAX_VALUES
+        chunks = everywhere.place.split(max(1, at_once // (rules * number * width)))
         scales: Aggregation = Sum()
         by_cell = False
 
@@ -70,6 +73,31 @@ class SharedFunctionals:
         self.leaf_start = leaf_starts(ranges, self.sets, by_cell)
         self.by_cell = by_cell
         self.without, self.following = self.sets.minima(self.terms, following=True)
+
+    def serves(self, layer: Layer) -> bool:
+        """Whether the functionals of the node itself are these too, but for a factor."""
+        return not self.by_cell and all(
+            term is self.mix.term or (term.weight is self.mix.term.weight and term.source == self.mix.term.source
+                                      and not term.aggregation.mixes) for term in layer.terms)
+
+    def at_the_node(self, cells: Cells, sets: TermSets, times: int) -> tuple[Tensor, Tensor]:
+        """The same functionals of the node itself: ``(own(n_i) + times) ω · h_i`` comes down to constants, ``(E, R M)``,
+        and terms at its slots, ``(slots, R M)``. Only where they serve a layer, with so many terms of the node alone.
+
+        A scale that varies is its middle, and ``own(n) - middle`` times the range of ``ω · h_i``.
+        """
+        place = cells.states_in(self.ball)
+        own = cells.ball.cells.extent(self.mix.term.aggregation.own, self.ranges.dtype).rows(cells.place)
+        constant, count = self.constant[place], self.constant.shape[1] // self.interval.shape[1]
+        middle = times + (own.low if own.high is None else (own.low + own.high) / 2)
+        constant = middle * constant
+        if own.high is not None:
+            least, negative = self.interval[place].chunk(2, dim=1)
+            largest = torch.maximum(-least, -negative).repeat(1, 2 * count)
+            constant = constant - (own.high - own.low) / 2 * largest
+        rank = torch.arange(len(sets.slot), device=place.device) - sets.start[sets.owner]
+        leaves = self.leaves[self.sets.start[place][sets.owner] + rank]
+        return constant, middle[sets.owner] * leaves
 
     def minima(self, cells: Cells, sets: TermSets, pairs: Tensor) -> Tensor:
         """φ at every slot of some cells of the anchors."""

@@ -11,14 +11,13 @@ from certgcl.bounds.propagation.chain import Cells, Descent, Mix, descend
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import leaves_of
-from certgcl.bounds.propagation.neighbours import SharedFunctionals, own_minima
+from certgcl.bounds.propagation.neighbours import CACHED_VALUES, MAX_VALUES, SharedFunctionals, own_minima
 from certgcl.bounds.propagation.ranges import NetworkRanges
 from certgcl.bounds.propagation.recompute import recomputed
 from certgcl.bounds.propagation.term_sets import TermSets
 
 CHANNELS = 64  # treated at a time, with their negatives
 MOST_PRODUCTS = 1 << 24  # at a node, for the channels of a layer whose functionals are not shared
-MAX_VALUES = 1 << 23  # of functionals held at a time, E × R × M × d
 
 
 class NetworkBound:
@@ -63,11 +62,16 @@ class NetworkBound:
         ``(cells, M)``."""
         ball, each = self.ranges.ball_of(number), units.number * self.ranges.network.width_of(number)
         shared = self._shared_neighbours(number, units)
-        at_once = max(1, MAX_VALUES // (each * len(self.rules)))
+        layer = self.ranges.network.layers[number - 1]
+        known = shared is not None and shared.serves(layer)
+        deep = any(map(self.ranges.network.takes_layers, (term.source for term in layer.terms))) and not known
+        at_once = max(1, (CACHED_VALUES if deep else MAX_VALUES) // (each * len(self.rules)))
         affordable = self._affordable(ball, number)[ball.cells.row]
 
         def work(chunk: Tensor, deep: bool) -> Tensor:
             cells = Cells(ball, chunk)
+            if shared is not None and known:
+                return self._minimum_of_shared(cells, shared, len(layer.terms) - 1) + units.dot(layer.bias)[0]
             return self._minimum(cells, descend(self.ranges, cells, self.rules, {}, (number, units)), shared, deep)
 
         places, parts = [], []
@@ -83,18 +87,29 @@ class NetworkBound:
             if term.aggregation.mixes:
                 if term.source == 0:
                     return None
-                radius = self.ranges.radius[number] + 1
-                return SharedFunctionals(self.ranges, self.ranges.balls[radius], Mix(term, units.back(term)))
+                ranges = self._ranges_of_neighbours(term.source)
+                return SharedFunctionals(ranges, ranges.balls[ranges.radius[number] + 1], Mix(term, units.back(term)))
         return None
+
+    def _ranges_of_neighbours(self, source: int) -> NetworkRanges:
+        """Those that lines of shared functionals are made of. Below a layer that takes others, every set of lines is
+        worth a matrix product for each channel: there, wide networks have one set a node."""
+        ranges = self.ranges
+        deep = ranges.network.takes_layers(source) and ranges.settings.lines == "mixed"
+        return ranges.by_node() if deep else ranges
 
     def _affordable(self, ball: Ball, number: int) -> Tensor:
         """Which nodes can ask their neighbours for lines for each channel of a layer, where functionals are not shared:
-        that takes products for every neighbour, each of its cells, and each neighbour of it."""
+        that takes products for every neighbour and each of its cells, with the weights on the way down and with each
+        neighbour of it."""
+        network = self.ranges.network
         wider = self.ranges.balls[min(self._radius(ball) + 1, len(self.ranges.balls) - 1)]
-        each = (wider.cells.start.diff() * wider.degree)[wider.place[ball.neighbour]]
+        width = max(network.width_of(layer) for layer in range(1, number + 1))
+        weights = sum(term.weight.numel() for layer in network.layers[: number - 1] for term in layer.terms
+                      if term.source and term.weight.dim() == 2)
+        each = (wider.cells.start.diff() * (width * wider.degree + weights))[wider.place[ball.neighbour]]
         around = torch.zeros_like(ball.degree).index_add_(0, ball.row, each)
-        widths = [self.ranges.network.width_of(layer) for layer in range(1, number + 1)]
-        return around * (2 * widths[-1] * max(widths) * len(self.rules) ** 2) <= MOST_PRODUCTS
+        return around * (2 * network.width_of(number) * len(self.rules) ** 2) <= MOST_PRODUCTS
 
     # -- the output --------------------------------------------------------------------------------
 
@@ -156,6 +171,16 @@ class NetworkBound:
             terms = self._neighbours(cells, sets, mixes, shared)
         value = sets.minima(terms)[0].unflatten(1, (count, functionals))
         return (value + constant).amax(dim=1)
+
+    def _minimum_of_shared(self, cells: Cells, shared: SharedFunctionals, times: int) -> Tensor:
+        """The least value of functionals that all nodes share, of a node and its neighbours, ``(E, M)``: what they come
+        down to at the node is what they come down to at a neighbour."""
+        ball, count = cells.ball, len(self.rules)
+        scales = shared.mix.term.aggregation
+        sets = TermSets.of_cells(ball, ball.by_count(scales.out, self.ranges.dtype), cells.place)
+        constant, pairs = shared.at_the_node(cells, sets, times)
+        value = sets.minima(shared.minima(cells, sets, pairs))[0] + constant
+        return value.unflatten(1, (count, -1)).amax(dim=1)
 
     def _by_rule(self, mixes: list[Mix]) -> list[Mix]:
         """The same with functionals by every rule, where they are the same for all."""
