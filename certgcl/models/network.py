@@ -249,11 +249,18 @@ class GraphNetwork:
     # -- the same in other tensors -----------------------------------------------------------------
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> "GraphNetwork":
-        """The same network with each tensor changed."""
+        """The same network with each tensor changed. Terms that share a weight still do."""
+        changed: dict[int, Tensor] = {}
+
+        def once(tensor: Tensor) -> Tensor:
+            if id(tensor) not in changed:
+                changed[id(tensor)] = change(tensor)
+            return changed[id(tensor)]
+
         layers = tuple(replace(
-            layer, terms=tuple(replace(term, weight=change(term.weight)) for term in layer.terms),
-            bias=change(layer.bias), activation=None if layer.activation is None else layer.activation.with_tensors(
-                {name: change(tensor) for name, tensor in layer.activation.tensors().items()}))
+            layer, terms=tuple(replace(term, weight=once(term.weight)) for term in layer.terms),
+            bias=once(layer.bias), activation=None if layer.activation is None else layer.activation.with_tensors(
+                {name: once(tensor) for name, tensor in layer.activation.tensors().items()}))
             for layer in self.layers)
         return replace(self, layers=layers)
 

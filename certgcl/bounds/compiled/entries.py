@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.compiled.flat_tables import array
-from certgcl.bounds.compiled.kernels import entry_products
+from certgcl.bounds.compiled.kernels import entry_products, weight_products
 from certgcl.bounds.compiled.kernels.entry_products import Entries, Met
 from certgcl.bounds.compiled.minima import flat, shaped, zeros
 from certgcl.bounds.compiled.threads import share
@@ -36,6 +36,22 @@ def products_through(functional: Tensor, line: Tensor, start: Tensor, target: Te
     entries, met = Entries(array(functional), array(line)), Met(array(start), array(target))
     result: Tensor = _Through.apply(entries, met, omega, slope, spread, values)  # type: ignore[no-untyped-call]
     return result
+
+
+def weight_times(line: Tensor, slope: Tensor, spread: Tensor, omega: Tensor, weight: Tensor) -> Tensor:
+    """``W (± ω a - |ω| r)`` at every entry, ``(E, rules, 2 m, inputs)``; without gradients.
+
+    Args:
+        line: of every entry.
+        slope, spread: a and r, ``(lines, rules, outputs)``.
+        omega: ``(m, outputs)``.
+        weight: ``(inputs, outputs)``.
+    """
+    out = omega.new_empty(len(line), slope.shape[1], 2 * len(omega), len(weight))
+    columns = omega.T.contiguous()
+    tables = slope, spread, columns, columns.abs(), weight.T.contiguous()
+    share(weight_products.back, out.numel() * weight.shape[1], array(line), *map(shaped, tables), shaped(out))
+    return out
 
 
 class _Least(torch.autograd.Function):

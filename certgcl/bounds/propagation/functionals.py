@@ -106,9 +106,18 @@ class Functionals:
         """``W`` times them: functionals of what a term takes."""
         if self.slopes is None:
             return replace(self, vector=term.back(self.vector))
-        whole = replace(self, factor=None).explicit()
-        # Lines have bent one of a pair more than the other.
-        return Functionals(term.back(whole), factor=self.factor)
+        # Lines have bent one of a pair more than the other: they are no pair any more.
+        return Functionals(self._times_weight(self.slopes, term), factor=self.factor)
+
+    def _times_weight(self, slopes: Slopes, term: Term) -> Tensor:
+        """``W`` times them, without their factor, ``(E, R, M, inputs)``."""
+        if not (self.same and self.paired and term.weight.dim() == 2 and compiled.usable(term.weight.device)
+                and not torch.is_grad_enabled()):
+            return term.back(replace(self, factor=None).explicit())
+        from certgcl.bounds.compiled.entries import weight_times
+
+        return weight_times(slopes.line, slopes.middle, slopes.radius, self.vector[0, 0, : self.number // 2],
+                            term.weight)
 
     def through(self, lines: LineTable, line: Tensor) -> "tuple[Functionals, Tensor]":
         """``ω · σ(p) >= λ · p + c`` by the lines of each rule: λ, and c ``(E, R, M)``.

@@ -74,6 +74,10 @@ class SharedFunctionals:
         self.by_cell = by_cell
         self.without, self.following = self.sets.minima(self.terms, following=True)
 
+    def by_case(self) -> Tensor:
+        """The least ``ω · h`` of every node in each of its cases, ``(cases, R M)``."""
+        return self.without + self.constant[self.ball.cell_of_case]
+
     def serves(self, layer: Layer) -> bool:
         """Whether the functionals of the node itself are these too, but for a factor."""
         return not self.by_cell and all(

@@ -12,7 +12,7 @@ from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import leaves_of
 from certgcl.bounds.propagation.neighbours import CACHED_VALUES, MAX_VALUES, SharedFunctionals, own_minima
-from certgcl.bounds.propagation.ranges import NetworkRanges
+from certgcl.bounds.propagation.ranges import NetworkRanges, least_by_row
 from certgcl.bounds.propagation.recompute import recomputed
 from certgcl.bounds.propagation.term_sets import TermSets
 
@@ -61,8 +61,10 @@ class NetworkBound:
         """The least ``λ · p`` of a layer for functionals that all nodes share, in all cells of its ball,
         ``(cells, M)``."""
         ball, each = self.ranges.ball_of(number), units.number * self.ranges.network.width_of(number)
-        shared = self._shared_neighbours(number, units)
         layer = self.ranges.network.layers[number - 1]
+        if len(layer.terms) == 1 and not layer.mixes and self._by_node(layer.terms[0].source):
+            return self._of_local_channels(number, units)
+        shared = self._shared_neighbours(number, units)
         known = shared is not None and shared.serves(layer)
         deep = any(map(self.ranges.network.takes_layers, (term.source for term in layer.terms))) and not known
         at_once = max(1, (CACHED_VALUES if deep else MAX_VALUES) // (each * len(self.rules)))
@@ -87,16 +89,21 @@ class NetworkBound:
             if term.aggregation.mixes:
                 if term.source == 0:
                     return None
-                ranges = self._ranges_of_neighbours(term.source)
+                ranges = self.ranges.by_node() if self._by_node(term.source) else self.ranges
                 return SharedFunctionals(ranges, ranges.balls[ranges.radius[number] + 1], Mix(term, units.back(term)))
         return None
 
-    def _ranges_of_neighbours(self, source: int) -> NetworkRanges:
-        """Those that lines of shared functionals are made of. Below a layer that takes others, every set of lines is
-        worth a matrix product for each channel: there, wide networks have one set a node."""
-        ranges = self.ranges
-        deep = ranges.network.takes_layers(source) and ranges.settings.lines == "mixed"
-        return ranges.by_node() if deep else ranges
+    def _by_node(self, source: int) -> bool:
+        """Whether shared functionals of a layer have one set of lines a node: in wide networks, below a layer that
+        takes others, where every set of lines is worth a matrix product for each channel."""
+        return self.ranges.network.takes_layers(source) and self.ranges.settings.lines == "mixed"
+
+    def _of_local_channels(self, number: int, units: Functionals) -> Tensor:
+        """The same for a layer of each node alone, with one set of lines a node and the ranges of its neighbours."""
+        layer, ball, ranges = self.ranges.network.layers[number - 1], self.ranges.ball_of(number), self.ranges.by_node()
+        shared = SharedFunctionals(ranges, ranges.ball_of(number), Mix(layer.terms[0], units.back(layer.terms[0])))
+        by_case = shared.by_case().unflatten(1, (len(self.rules), -1)).amax(dim=1)
+        return least_by_row(ball.cell_of_case, by_case, len(ball.cells.row)) + units.dot(layer.bias)[0]
 
     def _affordable(self, ball: Ball, number: int) -> Tensor:
         """Which nodes can ask their neighbours for lines for each channel of a layer, where functionals are not shared:

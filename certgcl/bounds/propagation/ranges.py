@@ -103,9 +103,9 @@ class NetworkRanges:
 
     def projected(self, term: Term) -> Tensor:
         """``W' x`` of all nodes that matter, in the order of the widest ball."""
-        if id(term) not in self._projected:
-            self._projected[id(term)] = features_times(self.graph, term.weight, self.widest.nodes)
-        return self._projected[id(term)]
+        if id(term.weight) not in self._projected:
+            self._projected[id(term.weight)] = features_times(self.graph, term.weight, self.widest.nodes)
+        return self._projected[id(term.weight)]
 
     def lines_below(self, layer: int, cells: Cells, rules: Sequence[SlopeRule],
                     omega: Functionals) -> tuple[Functionals, Tensor]:

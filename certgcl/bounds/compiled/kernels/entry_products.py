@@ -12,6 +12,8 @@ import numpy as np
 from certgcl.bounds.compiled.kernels.line_products import add_gradient, feature_products, least_product, slopes_of
 from certgcl.bounds.compiled.kernels.numerics import Array, compiled_sums
 
+MANY = 16  # functionals of an entry from which on a matrix product pays
+
 
 class Entries(NamedTuple):
     """For each of E entries."""
@@ -82,7 +84,11 @@ def through(part: int, parts: int, entries: Entries, met: Met, omega: Array, slo
             for m in range(number):
                 slopes_of(omega[functional, m], slope[line, rule], spread[line, rule], slopes[rule * number + m])
         first, last = met.start[entry], met.start[entry + 1]
-        feature_products(slopes, values, met.target[first:last], out[first * cell : last * cell], cell)
+        here = out[first * cell : last * cell]
+        if cell < MANY:
+            feature_products(slopes, values, met.target[first:last], here, cell)
+        else:
+            here.reshape(last - first, cell)[:] = np.dot(values[met.target[first:last]], slopes.T)
 
 
 @compiled_sums
