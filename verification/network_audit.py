@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 import certgcl
-from certgcl.bounds import METHODS, BoundMethod
+from certgcl.bounds import METHODS, BoundMethod, Degree
 from certgcl.bounds.prepared import DropProblem
 from certgcl.models import (
     AGGREGATIONS,
@@ -24,13 +24,17 @@ from verification.audit import Ledger
 from verification.network_case import NetworkCase, PlainActivation, PlainLayer, PlainTerm
 from verification.network_oracle import magnitude, values
 
-NETWORK_METHODS = ("interval", "crown", "degree", "degree-fast", "degree-cheap")
+NETWORK_METHODS: dict[str, BoundMethod] = {
+    **{name: METHODS[name] for name in ("interval", "crown", "degree", "degree-fast", "degree-cheap")},
+    "degree, as for wide networks": Degree(slopes=("adaptive",), lines="mixed"),
+}
 PARAMETERS = {"elu": "alpha", "softplus": "beta"}
 
 
 def library_network(case: NetworkCase) -> GraphNetwork:
-    """The case's layers as the library has them."""
-    return GraphNetwork(tuple(_layer(layer, diffuses(case)) for layer in case.layers), case.readout)
+    """The case's layers as the library has them; terms with one weight share its tensor."""
+    tensors = {id(term.weight): torch.from_numpy(term.weight) for layer in case.layers for term in layer.terms}
+    return GraphNetwork(tuple(_layer(layer, diffuses(case), tensors) for layer in case.layers), case.readout)
 
 
 def diffuses(case: NetworkCase) -> bool:
@@ -38,9 +42,8 @@ def diffuses(case: NetworkCase) -> bool:
     return any(term.mixing == "symmetric" and term.weight.ndim == 1 for layer in case.layers for term in layer.terms)
 
 
-def _layer(layer: PlainLayer, diffusing: bool) -> Layer:
-    terms = tuple(Term(term.source, torch.from_numpy(term.weight), _aggregation(term, diffusing))
-                  for term in layer.terms)
+def _layer(layer: PlainLayer, diffusing: bool, tensors: dict[int, Tensor]) -> Layer:
+    terms = tuple(Term(term.source, tensors[id(term.weight)], _aggregation(term, diffusing)) for term in layer.terms)
     return Layer(terms, torch.from_numpy(layer.bias), _activation(layer.activation))
 
 
@@ -70,7 +73,8 @@ def certify_network(case: NetworkCase, method: str | BoundMethod, dtype: torch.d
     """The library's answer to a case, through its public call."""
     return certgcl.linear_bounds(
         library_network(case), library_graph(case), certgcl.EdgeDropBudget(case.local, case.total),
-        torch.from_numpy(case.directions), method=method, dtype=dtype, nodes=nodes)
+        torch.from_numpy(case.directions), method=NETWORK_METHODS[method] if isinstance(method, str) else method,
+        dtype=dtype, nodes=nodes)
 
 
 def differentiable_bound(case: NetworkCase, method: str, network: GraphNetwork) -> Tensor:
@@ -78,7 +82,7 @@ def differentiable_bound(case: NetworkCase, method: str, network: GraphNetwork) 
     graph = library_graph(case)
     drops = certgcl.EdgeDropBudget(case.local, case.total).on(graph)
     problem = DropProblem(graph, drops, torch.arange(case.nodes))
-    return METHODS[method](network, problem, torch.from_numpy(case.directions)[:, None])[:, 0]
+    return NETWORK_METHODS[method](network, problem, torch.from_numpy(case.directions)[:, None])[:, 0]
 
 
 def network_tolerance(case: NetworkCase) -> Tensor:

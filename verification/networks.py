@@ -79,10 +79,10 @@ class Builder:
     def linear(self, width: int | None = None, active: bool = True) -> int:
         return self.add(PlainTerm(self.last, self.matrix(self.last, width or self.width)), active=active)
 
-    def gin(self) -> int:
+    def gin(self, eps: float = 0.3) -> int:
         """A GINConv whose MLP has two layers."""
-        source, weight, eps = self.last, self.matrix(self.last, self.width), 0.3
-        self.add(PlainTerm(source, weight, "sum"), PlainTerm(source, (1 + eps) * weight))
+        source, weight = self.last, self.matrix(self.last, self.width)
+        self.add(PlainTerm(source, weight, "sum"), PlainTerm(source, (1 + eps) * weight if eps else weight))
         return self.linear()
 
     def normalize(self, active: bool) -> int:
@@ -100,10 +100,12 @@ def _convolutions(name: str) -> Callable[[Builder, int], tuple[int, ...]]:
     return build
 
 
-def _gin(builder: Builder, depth: int) -> tuple[int, ...]:
-    for _ in range(depth):
-        builder.gin()
-    return (builder.last,)
+def _gin(eps: float) -> Callable[[Builder, int], tuple[int, ...]]:
+    def build(builder: Builder, depth: int) -> tuple[int, ...]:
+        for _ in range(depth):
+            builder.gin(eps)
+        return (builder.last,)
+    return build
 
 
 def _sgc(builder: Builder, depth: int) -> tuple[int, ...]:
@@ -178,7 +180,8 @@ def _mixed(builder: Builder, depth: int) -> tuple[int, ...]:
 
 KINDS: dict[str, Callable[[Builder, int], tuple[int, ...]]] = {
     **{name: _convolutions(name) for name in CONVOLUTIONS},
-    "GIN": _gin,
+    "GIN": _gin(0.3),
+    "GIN, eps = 0": _gin(0.0),
     "SGC": _sgc,
     "APPNP": _appnp,
     "GCN + BatchNorm before activations": _norm_before,
@@ -224,7 +227,7 @@ def network_cases(draw: st.DrawFn, kinds: Sequence[str] = tuple(KINDS), max_dept
     """A whole case: Gaussian numbers of several scales, or small integers with many ties."""
     kind = draw(st.sampled_from(kinds))
     graph = draw(graphs().filter(lambda graph: graph.number_of_nodes() >= 4))
-    depth = draw(st.integers(1, min(max_depth, 2) if kind == "GIN" else max_depth))
+    depth = draw(st.integers(1, min(max_depth, 2) if kind.startswith("GIN") else max_depth))
     width = draw(st.integers(2, 6 if depth <= 2 else 3))
     builder = Builder(np.random.default_rng(draw(st.integers(0, 2**32 - 1))), draw(activations(width)), width,
                       features=draw(st.integers(1, 4)), scale=draw(st.sampled_from([1.0, 0.1, 3.0])),

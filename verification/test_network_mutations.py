@@ -17,6 +17,7 @@ from certgcl.bounds.propagation.ranges import NetworkRanges
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.bounds.propagation.visits import Visits
 from certgcl.errors import BoundError
+from certgcl.models.network import Layer
 from verification.network_audit import certify_network, truth
 from verification.network_tightness import ROWS, Row, random_case
 
@@ -43,7 +44,18 @@ def caught(method: str, row: Row) -> bool:
 
 
 def spread_of_the_own_scale_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(NetworkRanges, "largest_product", lambda self, layer, cells, omega: torch.zeros(()))
+    patch.setattr(NetworkRanges, "largest_product", lambda self, layer, cells, omega: torch.zeros_like(
+        self.interval_below(layer, cells, omega)))
+    at_the_node = neighbours.SharedFunctionals.at_the_node
+
+    def wrong(self: neighbours.SharedFunctionals, *given: Any) -> tuple[Tensor, Tensor]:
+        self.interval, interval = torch.zeros_like(self.interval), self.interval
+        try:
+            return at_the_node(self, *given)
+        finally:
+            self.interval = interval
+
+    patch.setattr(neighbours.SharedFunctionals, "at_the_node", wrong)
 
 
 def scales_have_no_range(patch: pytest.MonkeyPatch) -> None:
@@ -117,6 +129,39 @@ def the_anchor_forgets_its_neighbours_features(patch: pytest.MonkeyPatch) -> Non
         patch.setattr(module, "descend", wrong)
 
 
+def the_node_scales_as_the_layer_below(patch: pytest.MonkeyPatch) -> None:
+    serves = neighbours.SharedFunctionals.serves
+
+    def wrong(self: neighbours.SharedFunctionals, layer: Layer) -> bool:
+        scales, self.scales = self.scales, self.mix.term.aggregation
+        try:
+            return serves(self, layer)
+        finally:
+            self.scales = scales
+
+    patch.setattr(neighbours.SharedFunctionals, "serves", wrong)
+
+
+def the_node_counts_itself_once_too_often(patch: pytest.MonkeyPatch) -> None:
+    at_the_node = neighbours.SharedFunctionals.at_the_node
+    patch.setattr(neighbours.SharedFunctionals, "at_the_node",
+                  lambda self, cells, sets, times: at_the_node(self, cells, sets, times + 1))
+
+
+def all_cells_of_a_node_have_the_range_of_one(patch: pytest.MonkeyPatch) -> None:
+    by_node = NetworkRanges.by_node
+
+    def wrong(self: NetworkRanges) -> NetworkRanges:
+        found = by_node(self)
+        for layer, (lower, upper) in self.bounds.items():
+            first = self.ball_of(layer).cells.start[:-1]
+            found.set(layer, lower[first], upper[first])
+        return found
+
+    patch.setattr(NetworkRanges, "by_node", wrong)
+
+
+WIDE = "degree, as for wide networks"
 MUTANTS: list[tuple[Mutation, str, Row]] = [
     (spread_of_the_own_scale_is_forgotten, "degree-fast", ROWS["SGC"]),
     (scales_have_no_range, "crown", ROWS["GCN, 3 layers"]),
@@ -128,6 +173,9 @@ MUTANTS: list[tuple[Mutation, str, Row]] = [
     (constants_of_lines_are_forgotten, "degree", ROWS["SAGE mean"]),
     (all_aggregations_have_the_scales_of_the_main_one, "degree", MIXED),
     (the_anchor_forgets_its_neighbours_features, "degree", ROWS["SAGE mean"]),
+    (the_node_scales_as_the_layer_below, "degree", MIXED),
+    (the_node_counts_itself_once_too_often, "degree", Row("GIN, eps = 0", 2)),
+    (all_cells_of_a_node_have_the_range_of_one, WIDE, ROWS["GCN, 3 layers"]),
 ]
 
 

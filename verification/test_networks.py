@@ -173,13 +173,14 @@ def test_gradients_go_through_three_layers(method: str) -> None:
 def _check_gradients(case: NetworkCase, method: str) -> None:
     """Along a random direction, by a quotient that is right to about 1e-9 where no minimum changes its place."""
     network = library_network(case)
-    tensors = [tensor.clone().requires_grad_() for _, tensor in network.named_tensors()]
+    names = {id(tensor): tensor for _, tensor in network.named_tensors()}  # one for terms that share a weight
+    tensors = [tensor.clone().requires_grad_() for tensor in names.values()]
     generator = torch.Generator().manual_seed(0)
     towards = [torch.randn(tensor.shape, generator=generator, dtype=torch.float64) for tensor in tensors]
 
     def bound(given: list[Tensor]) -> Tensor:
-        there = iter(given)
-        return differentiable_bound(case, method, network.mapped(lambda _: next(there)))
+        there = dict(zip(names, given, strict=True))
+        return differentiable_bound(case, method, network.mapped(lambda tensor: there[id(tensor)]))
 
     def at(step: float) -> Tensor:
         with torch.no_grad():

@@ -93,6 +93,9 @@ def descend(ranges: "NetworkRanges", cells: Cells, rules: Sequence[SlopeRule], o
                 own = _at(cells.ball.cells.extent(term.aggregation.own, layer.bias.dtype), cells.place)
                 if not bool((own.low if own.high is None else own.high).any()):
                     continue  # the node itself is no part of the sum
+            if layer.mixes and term.source and ranges.settings.brief:
+                value = value + _own_range(ranges, term.source, cells, below, own)
+                continue
             if term.source == 0:
                 product = below.dot_rows(ranges.projected(term), ranges.widest.place[cells.node])
                 value = value + (product if own is None else own.at(slice(None), None, None).least(product))
@@ -106,6 +109,13 @@ def descend(ranges: "NetworkRanges", cells: Cells, rules: Sequence[SlopeRule], o
         constant = value if constant is None else constant + value
     assert constant is not None
     return Descent(constant, mixes)
+
+
+def _own_range(ranges: "NetworkRanges", source: int, cells: Cells, functionals: Functionals,
+               own: Scale | None) -> Tensor:
+    """The least ``own(n_i) β · h_i`` by the range of ``h_i``."""
+    least = ranges.interval_below(source, cells, functionals)
+    return least if own is None else own.at(slice(None), None, None).least(least)
 
 
 def _spread_products(ranges: "NetworkRanges", source: int, cells: Cells, functionals: Functionals,

@@ -79,14 +79,15 @@ class SharedFunctionals:
         return self.without + self.constant[self.ball.cell_of_case]
 
     def serves(self, layer: Layer) -> bool:
-        """Whether the functionals of the node itself are these too, but for a factor."""
-        return not self.by_cell and all(
+        """Whether the functionals of the node itself are these too, but for a factor, and what they come down to is
+        scaled as the layer scales its neighbours."""
+        return not self.by_cell and self.scales == self.mix.term.aggregation and all(
             term is self.mix.term or (term.weight is self.mix.term.weight and term.source == self.mix.term.source
                                       and not term.aggregation.mixes) for term in layer.terms)
 
     def at_the_node(self, cells: Cells, sets: TermSets, times: int) -> tuple[Tensor, Tensor]:
-        """The same functionals of the node itself: ``(own(n_i) + times) ω · h_i`` comes down to constants, ``(E, R M)``,
-        and terms at its slots, ``(slots, R M)``. Only where they serve a layer, with so many terms of the node alone.
+        """The same functionals of the node itself: ``(own(n_i) + times) ω · h_i`` comes down to constants, ``(E, RM)``,
+        and terms at its slots, ``(slots, R M)``. Only where they serve a layer, with so many terms of its own alone.
 
         A scale that varies is its middle, and ``own(n) - middle`` times the range of ``ω · h_i``.
         """

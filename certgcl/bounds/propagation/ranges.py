@@ -29,6 +29,7 @@ class Settings:
     resolution: int
     hubs: int | None
     functional: bool  # whether channels are bounded by functionals, or by the ranges below them alone
+    brief: bool = False  # whether lines of a node end where its neighbours enter by ranges, or go on to the features
 
 
 def radii(network: GraphNetwork) -> list[int]:
@@ -93,7 +94,8 @@ class NetworkRanges:
     def by_node(self) -> "NetworkRanges":
         """What is known by now, with one range for all cells of a node: fewer lines, and looser ones."""
         found = copy.copy(self)
-        found.settings, found.balls = replace(self.settings, lines="shared"), [ball.by_node for ball in self.balls]
+        found.settings = replace(self.settings, lines="shared", brief=True)
+        found.balls = [ball.by_node for ball in self.balls]
         found.bounds, found._outputs, found._by_node, found._lines = {}, {}, {}, {}
         for layer, (lower, upper) in self.bounds.items():
             cells = self.ball_of(layer).cells
