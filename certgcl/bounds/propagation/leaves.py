@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from certgcl.bounds.propagation.ranges import NetworkRanges
 
 MAX_ELEMENTS = 1 << 22  # of one tensor, so that it stays near the processor
+MANY = 16  # functionals of a set from which on a matrix product pays
 
 
 class Leaves(NamedTuple):
@@ -62,8 +63,7 @@ def leaves_of(ranges: "NetworkRanges", sets: TermSets, mixes: list[Mix], base: A
             else:
                 tables = ranges.outputs(mix.term.source)
                 place = cell if source is widest else widest.cells_in(source, cell)
-            vectors = mix.functionals.explicit()
-            values = _dot(tables, (vectors, -vectors.abs()), sets.row, start[sets.start], place)
+            values = _least(tables, mix.functionals, sets, start, place)
         if mix.term.aggregation != base:
             ratio = _ratio(sets, mix.term.aggregation, base, values.dtype)
             values = (ratio.column if owner is None else ratio.rows(owner)).least(values)
@@ -94,6 +94,20 @@ def _ratio(sets: TermSets, of: Aggregation, to: Aggregation, dtype: torch.dtype)
         low = low * torch.minimum(one, one_more) / torch.maximum(other, other_more)
         high = high * torch.maximum(one, one_more) / torch.minimum(other, other_more)
     return Scale(low, high)
+
+
+def _least(ranges: tuple[Tensor, Tensor], functionals: Functionals, sets: TermSets, start: Tensor,
+           place: Tensor) -> Tensor:
+    """The least values of functionals over rows of ranges, given by middle and radius."""
+    vectors = functionals.explicit()
+    few = vectors.shape[1] * vectors.shape[2] < MANY and len(vectors) > 1
+    if not few or not compiled.usable(place.device):
+        return _dot(ranges, (vectors, -vectors.abs()), sets.row, start[sets.start], place)
+    from certgcl.bounds.compiled.entries import least_products
+
+    owner = torch.repeat_interleave(sets.owner, start.diff()) if len(place) != len(sets.owner) else sets.owner
+    middle, radius = (part[:, None] for part in ranges)
+    return least_products(owner, place, vectors.flatten(1, 2), middle, radius)
 
 
 def _exact(table: Tensor, functionals: Functionals, sets: TermSets, start: Tensor, place: Tensor) -> Tensor:
@@ -127,30 +141,35 @@ def _dot(tables: tuple[Tensor, ...], vectors: tuple[Tensor, ...], row: Tensor, s
 
 
 def _by_row(tables: tuple[Tensor, ...], flat: list[Tensor], runs: Tensor, start: Tensor, place: Tensor) -> Tensor:
-    """One product for all sets of a row."""
-    parts, first = [], 0
-    begin, end = start[:-1].tolist(), start[1:].tolist()
-    for number in runs.tolist():
-        here, last = place[begin[first] : end[first]], first + number
-        values = _sum(vector[first:last] @ table[here].T for table, vector in zip(tables, flat, strict=True))
-        parts.append(values.transpose(1, 2).flatten(0, 1))
-        first = last
-    return torch.cat(parts)
+    """One product for all sets of a row. Values are taken at once, and split: the gradient of each piece of its own
+    would be as large as the table."""
+    first = starts(runs)[:-1]
+    length = start.diff()[first]
+    here = place[consecutive(start[first], length)]
+    values = [table[here].split(length.tolist()) for table in tables]
+    vectors = [vector.split(runs.tolist()) for vector in flat]
+    parts = [_sum(vector[row] @ value[row].T for value, vector in zip(values, vectors, strict=True)).transpose(1, 2)
+             for row in range(len(runs))]
+    return torch.cat([part.flatten(0, 1) for part in parts])
 
 
 def _by_length(tables: tuple[Tensor, ...], flat: list[Tensor], start: Tensor, place: Tensor) -> Tensor:
-    """One product for all sets with the same number of values."""
+    """One product for all sets with the same number of values, some sets at a time."""
     length, (count, width) = start.diff(), flat[0].shape[1:]
+    order = torch.argsort(length, stable=True)
+    group = torch.div((length[order] * max(width, count) + count * width).cumsum(0), MAX_ELEMENTS,
+                      rounding_mode="floor")
     found, index = [flat[0].new_zeros(0, count)], [place[:0]]
-    for number in torch.unique(length[length > 0]).tolist():
-        chosen = (length == number).nonzero()[:, 0]
-        at_once = max(1, MAX_ELEMENTS // max(number * width, count * width, number * count))
-        for part in chosen.split(at_once):
-            here = start[part, None] + torch.arange(number, device=part.device)
-            values = _sum(table[place[here]] @ vector[part].transpose(1, 2)
-                          for table, vector in zip(tables, flat, strict=True))
-            found.append(values.flatten(0, 1))
-            index.append(here.flatten())
+    for some in order.split(torch.unique_consecutive(group, return_counts=True)[1].tolist()):
+        lengths, sets = (each.tolist() for each in torch.unique_consecutive(length[some], return_counts=True))
+        here = consecutive(start[some], length[some])
+        sizes = [each * number for each, number in zip(lengths, sets, strict=True)]
+        values = [table[place[here]].split(sizes) for table in tables]
+        vectors = [vector[some].transpose(1, 2).split(sets) for vector in flat]
+        for number, each in enumerate(lengths):
+            found.append(_sum(value[number].view(-1, each, width) @ vector[number]
+                              for value, vector in zip(values, vectors, strict=True)).flatten(0, 1))
+        index.append(here)
     return torch.cat(found).index_select(0, torch.argsort(torch.cat(index)))
 
 

@@ -25,6 +25,12 @@ CACHED_VALUES = 1 << 20  # the same where they are written out and multiplied by
 MAX_TERMS = 1 << 23  # at the slots of the neighbours
 
 
+def values_at_once(written_out: bool) -> int:
+    """How many numbers of functionals are treated at a time. The gradient of a piece is as large as what it was taken
+    from, so there are few of them in training."""
+    return CACHED_VALUES if written_out and not torch.is_grad_enabled() else MAX_VALUES
+
+
 def lines_at(ranges: NetworkRanges, cells: Cells, omega: Mapping[int, Functionals],
              sets: TermSets | None = None) -> tuple[Tensor, Leaves | None, Aggregation]:
     """``Σ ω · h >= e + out Σ in C`` in some cells: e ``(E, R M)``, C at all slots, if any, and whose scales."""
@@ -52,7 +58,7 @@ class SharedFunctionals:
         everywhere = Cells(ball, torch.arange(len(ball.cells.row), device=ball.nodes.device))
         self.interval = ranges.interval_below(mix.term.source, everywhere, mix.functionals)[:, 0]
         rules, (_, _, number, width) = len(ranges.settings.rules), mix.functionals.vector.shape
-        at_once = CACHED_VALUES if ranges.network.takes_layers(mix.term.source) else MAX_VALUES
+        at_once = values_at_once(ranges.network.takes_layers(mix.term.source))
         chunks = everywhere.place.split(max(1, at_once // (rules * number * width)))
         scales: Aggregation = Sum()
         by_cell = False

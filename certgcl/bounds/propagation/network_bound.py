@@ -11,12 +11,12 @@ from certgcl.bounds.propagation.chain import Cells, Descent, Mix, descend
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import leaves_of
-from certgcl.bounds.propagation.neighbours import CACHED_VALUES, MAX_VALUES, SharedFunctionals, own_minima
+from certgcl.bounds.propagation.neighbours import MAX_VALUES, SharedFunctionals, own_minima, values_at_once
 from certgcl.bounds.propagation.ranges import NetworkRanges, least_by_row
 from certgcl.bounds.propagation.recompute import recomputed
 from certgcl.bounds.propagation.term_sets import TermSets
 
-CHANNELS = 64  # treated at a time, with their negatives
+CHANNELS = 128  # treated at a time, with their negatives
 MOST_PRODUCTS = 1 << 24  # at a node, for the channels of a layer whose functionals are not shared
 
 
@@ -67,7 +67,7 @@ class NetworkBound:
         shared = self._shared_neighbours(number, units)
         known = shared is not None and shared.serves(layer)
         deep = any(map(self.ranges.network.takes_layers, (term.source for term in layer.terms))) and not known
-        at_once = max(1, (CACHED_VALUES if deep else MAX_VALUES) // (each * len(self.rules)))
+        at_once = max(1, values_at_once(deep) // (each * len(self.rules)))
         affordable = self._affordable(ball, number)[ball.cells.row]
 
         def work(chunk: Tensor, deep: bool) -> Tensor:
