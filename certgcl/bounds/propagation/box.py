@@ -45,6 +45,9 @@ class BoxRanges(NetworkRanges):
 class BoxBound(NetworkBound):
     """Lines at the anchor and at its neighbours, ranges beyond, and every sum minimised entry by entry."""
 
+    def _near(self) -> set[int]:
+        return set()
+
     def _shared_neighbours(self, number: int, units: Functionals) -> None:
         return None
 

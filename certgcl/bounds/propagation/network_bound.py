@@ -8,6 +8,7 @@ from torch import Tensor
 
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Descent, Mix, descend
+from certgcl.bounds.propagation.drop_sets import near_layers, output_by_sets, range_by_sets
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import leaves_of
@@ -26,11 +27,18 @@ class NetworkBound:
     def __init__(self, ranges: NetworkRanges) -> None:
         self.ranges, self.rules = ranges, ranges.settings.rules
         network = ranges.network
+        self.near = self._near()
         for number in range(1, len(network.layers) + 1):
             lower, upper = ranges.by_ranges(number)
             if ranges.settings.functional and self._worthwhile(number):
                 lower, upper = self._by_functionals(number, lower, upper)
+                if number in self.near:
+                    lower, upper = range_by_sets(ranges, number, lower, upper)
             ranges.set(number, lower, upper)
+
+    def _near(self) -> set[int]:
+        """The layers for which the sets of edges that a node can lose are tried, where they are few."""
+        return near_layers(self.ranges.network) if self.ranges.settings.functional else set()
 
     def _worthwhile(self, number: int) -> bool:
         """Whether functionals can say more about a layer than ranges, and anyone asks."""
@@ -140,6 +148,8 @@ class NetworkBound:
             return best([interval, self._below(cells, omega)]) if lines else interval
 
         bound = torch.cat([recomputed(partial(work, chunk), len(chunks)) for chunk in chunks])
+        if self.near.issuperset(ranges.network.readout):
+            bound = output_by_sets(ranges, directions, bound)
         least = bound.new_full((len(ball.nodes), bound.shape[1]), torch.inf)
         return least.scatter_reduce(0, ball.cells.row[:, None].expand_as(bound), bound, "amin")
 
