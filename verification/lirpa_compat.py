@@ -1,9 +1,10 @@
 """auto_LiRPA on a torch and a numpy it was not written for.
 
 Release 0.3, the one of the package index, dates from torch 1.12: five names it relies on have moved or changed since.
-The 0.7 line, which its authors publish as a repository only, needs none of these repairs with the torch tried here.
-:func:`load` finds out which of the two is installed, puts back what it misses and returns the module; import
-auto_LiRPA through it and nowhere else. Names may move again, so a version that was not tried is refused.
+The 0.7 line, which its authors publish as a repository only, looks for them in their new places itself. Each repair
+puts one name back where it is missing and leaves it alone where it is not, so that all of them serve every version.
+:func:`load` makes them and returns the module; import auto_LiRPA through it and nowhere else. Names may move again, so
+a version that was not tried is refused.
 """
 
 import importlib
@@ -14,12 +15,12 @@ import logging
 import sys
 import types
 import warnings
-from collections.abc import Callable
 
 import numpy as np
 import torch
 
 TRIED_TORCH = "2.13"
+TRIED_LIRPA = ("0.3", "0.7.0", "0.7.1")
 
 
 class UntriedVersionError(RuntimeError):
@@ -39,8 +40,7 @@ def load() -> types.ModuleType:
             imported is of another version than the one that is installed.
     """
     found = _version()
-    before, after = TRIED_LIRPA[found]
-    for repair in before:
+    for repair in (_provide_arraysetops, _provide_set_opset_version, _provide_optimize_graph, _provide_node_getitem):
         repair()
     # The import installs a root log handler and a warning filter; neither is ours to keep.
     handlers = logging.root.handlers[:]
@@ -50,10 +50,9 @@ def load() -> types.ModuleType:
     if auto_lirpa.__version__ != found:
         raise UntriedVersionError(
             f"auto_LiRPA {found} is installed, but {auto_lirpa.__file__} says that it is {auto_lirpa.__version__}: the "
-            f"bridge does not know which repairs it needs. Keep one of the two on the path."
+            f"bridge was tried with one at a time. Keep one of the two on the path."
         )
-    for repair_class in after:
-        repair_class(auto_lirpa.BoundedModule)
+    _accept_remove_duplicate(auto_lirpa.BoundedModule)
     return auto_lirpa
 
 
@@ -131,14 +130,3 @@ def _accept_remove_duplicate(bounded_module: type) -> None:
         return original(self, get_members_fn, prefix, recurse)
 
     bounded_module._named_members = named_members
-
-
-Repairs = tuple[tuple[Callable[[], None], ...], tuple[Callable[[type], None], ...]]
-
-TRIED_LIRPA: dict[str, Repairs] = {
-    "0.3": ((_provide_arraysetops, _provide_set_opset_version, _provide_optimize_graph, _provide_node_getitem),
-            (_accept_remove_duplicate,)),
-    "0.7.0": ((), ()),
-    "0.7.1": ((), ()),
-}
-"""The versions that the audit was run with, and the repairs of each: before its import, and of its BoundedModule."""
