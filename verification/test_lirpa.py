@@ -3,10 +3,13 @@
 import importlib.metadata
 import importlib.util
 import itertools
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -23,6 +26,7 @@ from verification.networks import Builder, network_case
 
 lirpa = lirpa_bridge()
 
+ROOT = Path(__file__).parent.parent
 METHODS = ("IBP", "CROWN", "CROWN-Optimized")
 GRAPHS = {
     "path": nx.path_graph(4),
@@ -423,3 +427,16 @@ def test_a_missing_auto_lirpa_is_an_error_where_it_is_required(monkeypatch, not_
     monkeypatch.setenv(REQUIRED, required)
     with pytest.raises(outcome):
         lirpa_bridge()
+
+
+def test_a_run_fails_where_a_package_that_auto_lirpa_needs_is_missing(tmp_path):
+    """Every version imports appdirs; what is tried is a whole run, without the requirement."""
+    (tmp_path / "without_appdirs.py").write_text("import sys\nsys.modules['appdirs'] = None\n")
+    environment = {**os.environ, REQUIRED: "", "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]),
+                   "PYTEST_ADDOPTS": ""}
+    found = subprocess.run([sys.executable, "-m", "pytest", "-p", "without_appdirs", "-p", "no:cacheprovider",
+                            "--collect-only", "verification/test_against_lirpa.py"], cwd=ROOT, env=environment,
+                           capture_output=True, text=True, timeout=120)
+    assert found.returncode == pytest.ExitCode.INTERRUPTED, found.stdout  # by an error while tests are collected
+    assert "appdirs" in found.stdout
+    assert "skipped" not in found.stdout
