@@ -4,7 +4,8 @@ A step of GRACE on Cora with its preset (encoder 256, 128; all negatives), with 
 training, nothing else runs in the process: each variant has one of its own, where it takes turns with the plain step,
 each after an untimed step of its kind; the median of the repeats. Peak memory is that of a fresh process after two
 steps. Beside certgcl's own plain step stands the usual one, of PyG's layers and one loss for each direction, for
-comparison: ratios and aims are against certgcl's own, the faster one.
+comparison: ratios and aims are against certgcl's own, the faster one. Rows with another encoder (SAGE with two layers,
+GCN with three) are against the plain step of that encoder, and may take three of them.
 
 ``CERTGCL_DATA=... python -m benchmarks.training_costs_a_few_plain_steps [--json FILE]``
 """
@@ -15,9 +16,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
+from torch_geometric.nn import GCN, GraphSAGE
 
 import certgcl
 from benchmarks import measure, report
+from benchmarks.other_networks_cost_a_few_times_two_gcn_layers import Activated
 from benchmarks.real_graphs import load
 from benchmarks.setting import grace_step, usual_grace_step
 from certgcl.bounds import METHODS as LIBRARY
@@ -34,15 +38,22 @@ METHODS: dict[str, BoundMethod] = {
 
 
 class Variant(NamedTuple):
-    method: str
-    anchors: int | None  # a step; None for all
-    at_most: float | None  # the aim, in plain steps
+    method: str | None  # of the regularizer; None for a plain step
+    anchors: int | None = None  # a step; None for all
+    at_most: float | None = None  # the aim, in plain steps
+    encoder: str | None = None  # one of ENCODERS; None for two GCN layers
+
+
+ENCODERS: dict[str, Callable[[int, int], nn.Module]] = {
+    "SAGE": lambda features, hidden: Activated(GraphSAGE(features, 2 * hidden, 2, hidden)),
+    "GCN, three layers": lambda features, hidden: Activated(GCN(features, 2 * hidden, 3, hidden)),
+}
 
 
 PLAIN, USUAL = "plain", "plain, as usually written with PyG"
-VARIANTS: dict[str, Variant | None] = {
-    PLAIN: None,
-    USUAL: None,
+VARIANTS: dict[str, Variant] = {
+    PLAIN: Variant(None),
+    USUAL: Variant(None),
     "released, all anchors": Variant("released", None, 1.25),
     "degree-cheap, all anchors": Variant("degree-cheap", None, 2.0),
     "degree-fast, 256 anchors": Variant("degree-fast", 256, 2.0),
@@ -51,15 +62,28 @@ VARIANTS: dict[str, Variant | None] = {
     "degree-fast, all anchors": Variant("degree-fast", None, None),
     "degree, shared lines, all anchors": Variant("degree, shared lines", None, None),
     "degree, all anchors": Variant("degree", None, None),
+    **{f"{PLAIN}, {encoder}": Variant(None, encoder=encoder) for encoder in ENCODERS},
+    "SAGE, degree-fast, 256 anchors": Variant("degree-fast", 256, 3.0, "SAGE"),
+    "SAGE, degree, 256 anchors": Variant("degree", 256, 3.0, "SAGE"),
+    "GCN, three layers, degree-cheap, 256 anchors": Variant("degree-cheap", 256, 3.0, "GCN, three layers"),
+    "GCN, three layers, degree-fast, 256 anchors": Variant("degree-fast", 256, None, "GCN, three layers"),
+    "GCN, three layers, degree, 256 anchors": Variant("degree", 256, None, "GCN, three layers"),
 }
+
+
+def plain_of(name: str) -> str:
+    """The plain step that a variant is held against."""
+    encoder = VARIANTS[name].encoder
+    return PLAIN if encoder is None else f"{PLAIN}, {encoder}"
 
 
 def make_step(graph: certgcl.Graph, name: str) -> Callable[[], object]:
     variant = VARIANTS[name]
-    if variant is None:
-        return grace_step(graph) if name == PLAIN else usual_grace_step(graph)
-    return grace_step(graph, certgcl.CompactnessRegularizer(
-        method=METHODS[variant.method], anchors=-1 if variant.anchors is None else variant.anchors))
+    if name == USUAL:
+        return usual_grace_step(graph)
+    regularizer = None if variant.method is None else certgcl.CompactnessRegularizer(
+        method=METHODS[variant.method], anchors=-1 if variant.anchors is None else variant.anchors)
+    return grace_step(graph, regularizer, None if variant.encoder is None else ENCODERS[variant.encoder])
 
 
 def peak_memory(graph: str, name: str) -> float:
@@ -72,8 +96,8 @@ def peak_memory(graph: str, name: str) -> float:
 def in_turn(graph: str, name: str, repeats: int, warmups: int) -> dict[str, list[float]]:
     """Seconds of plain steps and of a variant's."""
     loaded = certgcl.Graph.of(load(graph))
-    return measure.interleaved({step: make_step(loaded, step) for step in dict.fromkeys([PLAIN, name])}, repeats,
-                               warmups, settle=1)
+    steps = {step: make_step(loaded, step) for step in dict.fromkeys([plain_of(name), name])}
+    return measure.interleaved(steps, repeats, warmups, settle=1)
 
 
 def main() -> None:
@@ -89,10 +113,9 @@ def main() -> None:
         row = measured(name, arguments.graph, arguments.repeats, arguments.warmups)
         rows.append(row)
         print(row, flush=True)
-        variant = VARIANTS[name]
-        if variant is not None and variant.at_most is not None:
-            aims.append(report.aim(f"{name}, in plain steps", row["ratio"], at_most=variant.at_most,
-                                   failed=row["ratio"] is None))
+        aim = VARIANTS[name].at_most
+        if aim is not None:
+            aims.append(report.aim(f"{name}, in plain steps", row["ratio"], at_most=aim, failed=row["ratio"] is None))
     report.publish("training_costs_a_few_plain_steps", arguments.json, graph=arguments.graph,
                    repeats=arguments.repeats, methods={name: repr(method) for name, method in METHODS.items()},
                    rows=rows, aims=aims)
@@ -104,7 +127,7 @@ def measured(name: str, graph: str, repeats: int, warmups: int) -> dict[str, Any
     with contextlib.suppress(MemoryError):
         row["peak_gb"] = measure.in_fresh_process(peak_memory, graph, name)
         times = measure.in_fresh_process(in_turn, graph, name, repeats, warmups)
-        row["seconds"], row["plain_seconds"] = (statistics.median(times[step]) for step in (name, PLAIN))
+        row["seconds"], row["plain_seconds"] = (statistics.median(times[step]) for step in (name, plain_of(name)))
         row["ratio"] = row["seconds"] / row["plain_seconds"]
         row["all_seconds"] = times
     return row
