@@ -6,7 +6,7 @@ from torch import Tensor
 
 from certgcl.bounds import Degree, compiled, interval
 from certgcl.bounds.prepared import DropProblem
-from certgcl.bounds.propagation import recompute
+from certgcl.bounds.propagation import limits
 from certgcl.bounds.two_layer import backward, blocks, layer1, row_plan, rowwise
 from certgcl.changes.edge_drops import EdgeDropBudget
 from tests.toys import drop_problem, like, random_graph, random_tensor, tensors_of, toy_network
@@ -17,7 +17,7 @@ METHODS = [Degree(), Degree(lines="shared", resolution=1), Degree(hubs=3), Degre
 @pytest.fixture
 def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in ((layer1, "MAX_WHOLE"), (interval, "MAX_WHOLE"), (row_plan, "SMALL_BLOCK"),
-                         (recompute, "MAX_STORED"), (backward, "MAX_PAIR_VALUES")):
+                         (limits, "MAX_STORED"), (backward, "MAX_PAIR_VALUES")):
         monkeypatch.setattr(module, name, 0)
     for module, name in ((backward, "MIN_CHANNELS"), (backward, "CHANNELS"), (backward, "GRAIN"),
                          (interval, "CHANNELS"), (rowwise, "MAX_ELEMENTS")):

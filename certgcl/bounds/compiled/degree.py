@@ -13,7 +13,8 @@ from certgcl.bounds.compiled.minima import pair_values, row_minima
 from certgcl.bounds.compiled.workspace import Workspace
 from certgcl.bounds.degree import NeighbourTerms
 from certgcl.bounds.propagation.extremes import most
-from certgcl.bounds.propagation.recompute import MAX_STORED, recomputed
+from certgcl.bounds.propagation.limits import MAX_STORED
+from certgcl.bounds.propagation.recompute import recomputed
 from certgcl.bounds.two_layer.layer1 import Layer1
 from certgcl.bounds.two_layer.row_plan import DropPlan
 from certgcl.bounds.two_layer.row_tables import Table, joined

@@ -7,13 +7,14 @@ entries of a row share one number of neighbours, and that only so many of them c
 import torch
 from torch import Tensor
 
+from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.balls import Ball, extent
 from certgcl.bounds.propagation.chain import Cells, Descent, Mix
 from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import leaves_of
-from certgcl.bounds.propagation.neighbours import MAX_VALUES, lines_at
+from certgcl.bounds.propagation.neighbours import lines_at
 from certgcl.bounds.propagation.network_bound import NetworkBound
 from certgcl.bounds.propagation.ranges import NetworkRanges
 from certgcl.bounds.propagation.term_sets import TermSets
@@ -73,7 +74,7 @@ class BoxBound(NetworkBound):
         if len(vector) == 1:  # shared by all anchors: once for every neighbour
             everyone = Cells(wider, torch.arange(len(wider.nodes), device=rows.device))
             return self._values(everyone, {mix.term.source: Functionals(vector)})[rows]
-        at_once = max(1, MAX_VALUES // vector[0].numel())
+        at_once = max(1, limits.MAX_VALUES // vector[0].numel())
         parts = [self._values(Cells(wider, some), {mix.term.source: Functionals(vector[mine])})
                  for some, mine in zip(rows.split(at_once), sets.owner.split(at_once), strict=True)]
         return torch.cat(parts) if parts else vector.new_zeros(0, vector.shape[2])

@@ -90,7 +90,7 @@ def descend(ranges: "NetworkRanges", cells: Cells, rules: Sequence[SlopeRule], o
             own: Scale | None = None
             if term.aggregation.mixes:
                 mixes.append(Mix(term, below))
-                own = _at(cells.ball.cells.extent(term.aggregation.own, layer.bias.dtype), cells.place)
+                own = cells.ball.cells.extent(term.aggregation.own, layer.bias.dtype).take(cells.place)
                 if not bool((own.low if own.high is None else own.high).any()):
                     continue  # the node itself is no part of the sum
             if layer.mixes and term.source and ranges.settings.brief:
@@ -125,7 +125,3 @@ def _spread_products(ranges: "NetworkRanges", source: int, cells: Cells, functio
     largest = ranges.largest_product(source, Cells(cells.ball, cells.place[some]), functionals.some(some))
     found = largest.new_zeros(len(spread), *largest.shape[1:])
     return found.index_copy(0, some, spread[some, None, None] * largest)
-
-
-def _at(scale: Scale, places: Tensor) -> Scale:
-    return Scale(scale.low[places], None if scale.high is None else scale.high[places])

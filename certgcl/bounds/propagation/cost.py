@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.prepared import DropProblem
-from certgcl.bounds.propagation import leaves, neighbours, network_bound
+from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.ranges import Settings, radii
 from certgcl.bounds.two_layer.neighbourhood import row_slots
 from certgcl.bounds.two_layer.row_plan import FEW_EDGES
@@ -31,10 +31,10 @@ def estimated_bytes(network: GraphNetwork, problem: DropProblem, directions: int
     values = len(balls[-1]) * sum(term.outputs for layer in network.layers for term in layer.terms if term.source == 0)
     for number, layer in enumerate(network.layers, 1):
         values += 6 * layer.width * counts[radius[number]]  # bounds, outputs, and outputs by node
-    columns = 2 * network_bound.CHANNELS * rules
+    columns = 2 * limits.CHANNELS * rules
     channels = max(4 * terms[min(here + 1, len(balls) - 1)] + 4 * counts[here] for here in radius) * columns
     output = 3 * terms[0] * directions * rules * rules
-    chunk = TENSORS_AT_ONCE * (neighbours.MAX_VALUES + neighbours.MAX_TERMS + leaves.MAX_ELEMENTS)
+    chunk = TENSORS_AT_ONCE * (limits.MAX_VALUES + limits.MAX_TERMS + limits.MAX_ELEMENTS)
     return BASE + size * (values + max(channels * settings.functional, output) + chunk) + BYTES_OF_SLOT * (
         terms[0] + 2 * terms[-1])
 

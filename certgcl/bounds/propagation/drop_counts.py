@@ -53,6 +53,10 @@ class Scale:
         """The same scales, indexed."""
         return Scale(self.low[index], None if self.high is None else self.high[index])
 
+    def take(self, places: Tensor) -> "Scale":
+        """Those at some places."""
+        return Scale(self.low[places], None if self.high is None else self.high[places])
+
     def rows(self, places: Tensor) -> "Scale":
         """Those at some places, as a column."""
         return Scale(self.low[places, None], None if self.high is None else self.high[places, None])

@@ -8,7 +8,7 @@ MLP. What it is at node i is a function of the set S of edges that i loses, so t
 
 in a state with ``first … last`` edges lost, and likewise for every function of near layers; no line is needed.
 Budgets of other nodes may forbid some S, which leaves the minimum a lower bound. Nodes with more than
-:data:`MOST_SETS` sets are left to lines.
+:data:`~certgcl.bounds.propagation.limits.MOST_SETS` sets are left to lines.
 """
 
 import math
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.term_sets import consecutive
@@ -27,9 +28,6 @@ from certgcl.models.network import GraphNetwork, Term
 
 if TYPE_CHECKING:
     from certgcl.bounds.propagation.ranges import NetworkRanges
-
-MOST_SETS = 64  # of a node that has all of its sets tried
-MAX_VALUES = 1 << 22  # of one layer at a time
 
 
 def near_layers(network: GraphNetwork) -> set[int]:
@@ -66,7 +64,7 @@ class DropSets:
         found = []
         for kind in torch.unique(torch.stack([free, ball.budget], dim=1), dim=0):
             edges, budget = kind.tolist()
-            if sum(math.comb(edges, lost) for lost in range(budget + 1)) > MOST_SETS:
+            if sum(math.comb(edges, lost) for lost in range(budget + 1)) > limits.MOST_SETS:
                 continue
             sets = list(chain.from_iterable(combinations(range(edges), lost) for lost in range(budget + 1)))
             lost = torch.tensor([len(each) for each in sets], device=kind.device)
@@ -146,4 +144,4 @@ def output_by_sets(ranges: "NetworkRanges", directions: Tensor, bound: Tensor) -
 
 def _rows_at_once(network: GraphNetwork, directions: int) -> int:
     width = max(network.width_of(number) for number in range(1, len(network.layers) + 1))
-    return max(1, MAX_VALUES // (MOST_SETS * width * directions))
+    return max(1, limits.MAX_ELEMENTS // (limits.MOST_SETS * width * directions))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds import compiled
+from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.chain import Mix
 from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.functionals import Functionals
@@ -17,9 +18,6 @@ from certgcl.models.aggregations import Aggregation
 
 if TYPE_CHECKING:
     from certgcl.bounds.propagation.ranges import NetworkRanges
-
-MAX_ELEMENTS = 1 << 22  # of one tensor, so that it stays near the processor
-MANY = 16  # functionals of a set from which on a matrix product pays
 
 
 class Leaves(NamedTuple):
@@ -100,7 +98,7 @@ def _least(ranges: tuple[Tensor, Tensor], functionals: Functionals, sets: TermSe
            place: Tensor) -> Tensor:
     """The least values of functionals over rows of ranges, given by middle and radius."""
     vectors = functionals.explicit()
-    few = vectors.shape[1] * vectors.shape[2] < MANY and len(vectors) > 1
+    few = vectors.shape[1] * vectors.shape[2] < limits.MANY_FUNCTIONALS and len(vectors) > 1
     if not few or not compiled.usable(place.device):
         return _dot(ranges, (vectors, -vectors.abs()), sets.row, start[sets.start], place)
     from certgcl.bounds.compiled.entries import least_products
@@ -120,7 +118,7 @@ def _exact(table: Tensor, functionals: Functionals, sets: TermSets, start: Tenso
         return functionals.dot_each(table, place, start[sets.start])
     owner = torch.repeat_interleave(sets.owner, start.diff()) if len(place) != len(sets.owner) else sets.owner
     rules, width = functionals.slopes.middle.shape[1:]
-    at_once = max(1, MAX_ELEMENTS // (rules * width))
+    at_once = max(1, limits.MAX_ELEMENTS // (rules * width))
     parts = [functionals.dot_some(table[some], mine)
              for some, mine in zip(place.split(at_once), owner.split(at_once), strict=True)]
     return torch.cat(parts) if parts else table.new_zeros(0, rules * functionals.number)
@@ -157,7 +155,7 @@ def _by_length(tables: tuple[Tensor, ...], flat: list[Tensor], start: Tensor, pl
     """One product for all sets with the same number of values, some sets at a time."""
     length, (count, width) = start.diff(), flat[0].shape[1:]
     order = torch.argsort(length, stable=True)
-    group = torch.div((length[order] * max(width, count) + count * width).cumsum(0), MAX_ELEMENTS,
+    group = torch.div((length[order] * max(width, count) + count * width).cumsum(0), limits.MAX_ELEMENTS,
                       rounding_mode="floor")
     found, index = [flat[0].new_zeros(0, count)], [place[:0]]
     for some in order.split(torch.unique_consecutive(group, return_counts=True)[1].tolist()):
@@ -166,8 +164,8 @@ def _by_length(tables: tuple[Tensor, ...], flat: list[Tensor], start: Tensor, pl
         sizes = [each * number for each, number in zip(lengths, sets, strict=True)]
         values = [table[place[here]].split(sizes) for table in tables]
         vectors = [vector[some].transpose(1, 2).split(sets) for vector in flat]
-        for number, each in enumerate(lengths):
-            found.append(_sum(value[number].view(-1, each, width) @ vector[number]
+        for number, shape in enumerate(zip(sets, lengths, strict=True)):
+            found.append(_sum(value[number].view(*shape, width) @ vector[number]
                               for value, vector in zip(values, vectors, strict=True)).flatten(0, 1))
         index.append(here)
     return torch.cat(found).index_select(0, torch.argsort(torch.cat(index)))

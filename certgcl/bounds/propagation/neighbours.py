@@ -7,9 +7,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Mix, descend
-from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import Leaves, leaves_of
 from certgcl.bounds.propagation.ranges import NetworkRanges
@@ -19,16 +19,6 @@ from certgcl.bounds.propagation.visits import Visited, Visits
 from certgcl.bounds.two_layer.row_plan import starts
 from certgcl.models.aggregations import Aggregation, Sum
 from certgcl.models.network import Layer
-
-MAX_VALUES = 1 << 23  # of functionals held at a time, entries × rules × M × d
-CACHED_VALUES = 1 << 20  # the same where they are written out and multiplied by weights, near the processor
-MAX_TERMS = 1 << 23  # at the slots of the neighbours
-
-
-def values_at_once(written_out: bool) -> int:
-    """How many numbers of functionals are treated at a time. The gradient of a piece is as large as what it was taken
-    from, so there are few of them in training."""
-    return CACHED_VALUES if written_out and not torch.is_grad_enabled() else MAX_VALUES
 
 
 def lines_at(ranges: NetworkRanges, cells: Cells, omega: Mapping[int, Functionals],
@@ -58,7 +48,7 @@ class SharedFunctionals:
         everywhere = Cells(ball, torch.arange(len(ball.cells.row), device=ball.nodes.device))
         self.interval = ranges.interval_below(mix.term.source, everywhere, mix.functionals)[:, 0]
         rules, (_, _, number, width) = len(ranges.settings.rules), mix.functionals.vector.shape
-        at_once = values_at_once(ranges.network.takes_layers(mix.term.source))
+        at_once = limits.values_at_once(ranges.network.takes_layers(mix.term.source))
         chunks = everywhere.place.split(max(1, at_once // (rules * number * width)))
         scales: Aggregation = Sum()
         by_cell = False
@@ -153,13 +143,9 @@ def visits_of(ranges: NetworkRanges, cells: Cells, sets: TermSets, chosen: Tenso
         mine = cells.ball.cells_in(widest, state)
         leaf = leaf + mine - widest.cells.start[widest.cells.row[mine]]
     others = cells.ball.total[anchors.row[state]] - anchors.first[state]
-    return Visits(rows=visited, row=row, parent=_at(anchors.extent(scales.into, visited.into.low.dtype), state),
+    return Visits(rows=visited, row=row, parent=anchors.extent(scales.into, visited.into.low.dtype).take(state),
                   reach=cells.ball.reach[slot].minimum(others),
                   droppable=cells.ball.droppable[slot], leaf=leaf, term=term)
-
-
-def _at(scale: Scale, places: Tensor) -> Scale:
-    return Scale(scale.low[places], None if scale.high is None else scale.high[places])
 
 
 def own_minima(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, mixes: Sequence[Mix],
@@ -181,7 +167,7 @@ def own_minima(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, 
         if not len(chosen):
             continue
         chosen = chosen[torch.argsort(row[chosen], stable=True)]
-        group = torch.div(cost[chosen].cumsum(0), MAX_TERMS, rounding_mode="floor")
+        group = torch.div(cost[chosen].cumsum(0), limits.MAX_TERMS, rounding_mode="floor")
         for part in chosen.split(torch.unique_consecutive(group, return_counts=True)[1].tolist()):
             places.append(part)
             parts.append(recomputed(partial(_own_part, ranges, cells, sets, ball, mixes, pairs[part], part, lined),
@@ -228,8 +214,8 @@ def _own_part(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, m
         step = torch.where(by_case, leaf_start[first + ball.degree[row]] - leaf_start[first], 0)
     visited = Visited(
         case=case_start, first=ball.cases.first[case],
-        into=_at(ball.cases.extent(mixes[0].term.aggregation.into, dtype), case),
-        out=_at(ball.cases.extent(scales.out, dtype), case), item=items,
+        into=ball.cases.extent(mixes[0].term.aggregation.into, dtype).take(case),
+        out=ball.cases.extent(scales.out, dtype).take(case), item=items,
         own=entry[visit_of_case] + torch.where(by_case[visit_of_case], items - case_start[visit_of_case], 0),
         step=step, term_step=torch.where(by_case, ball.degree[row], 0), lined=torch.full_like(by_case, lined))
     visits = visits_of(ranges, cells, sets, chosen, scales, visited, number, leaf_start, term, by_cell)

@@ -6,19 +6,17 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Descent, Mix, descend
 from certgcl.bounds.propagation.drop_sets import near_layers, output_by_sets, range_by_sets
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import leaves_of
-from certgcl.bounds.propagation.neighbours import MAX_VALUES, SharedFunctionals, own_minima, values_at_once
+from certgcl.bounds.propagation.neighbours import SharedFunctionals, own_minima
 from certgcl.bounds.propagation.ranges import NetworkRanges, least_by_row
 from certgcl.bounds.propagation.recompute import recomputed
 from certgcl.bounds.propagation.term_sets import TermSets
-
-CHANNELS = 128  # treated at a time, with their negatives
-MOST_PRODUCTS = 1 << 24  # at a node, for the channels of a layer whose functionals are not shared
 
 
 class NetworkBound:
@@ -57,7 +55,7 @@ class NetworkBound:
         width = lower.shape[1]
         identity = torch.eye(width, dtype=lower.dtype, device=lower.device)
         low_parts, high_parts = [], []
-        for columns in torch.arange(width, device=lower.device).split(CHANNELS):
+        for columns in torch.arange(width, device=lower.device).split(limits.CHANNELS):
             units = torch.cat([identity[columns], -identity[columns]])[None, None]
             value = self._of_channels(number, Functionals(units, paired=True))
             positive, negative = value.chunk(2, dim=1)
@@ -75,7 +73,7 @@ class NetworkBound:
         shared = self._shared_neighbours(number, units)
         known = shared is not None and shared.serves(layer)
         deep = any(map(self.ranges.network.takes_layers, (term.source for term in layer.terms))) and not known
-        at_once = max(1, values_at_once(deep) // (each * len(self.rules)))
+        at_once = max(1, limits.values_at_once(deep) // (each * len(self.rules)))
         affordable = self._affordable(ball, number)[ball.cells.row]
 
         def work(chunk: Tensor, deep: bool) -> Tensor:
@@ -124,7 +122,7 @@ class NetworkBound:
                       if term.source and term.weight.dim() == 2)
         each = (wider.cells.start.diff() * (width * wider.degree + weights))[wider.place[ball.neighbour]]
         around = torch.zeros_like(ball.degree).index_add_(0, ball.row, each)
-        return around * (2 * network.width_of(number) * len(self.rules) ** 2) <= MOST_PRODUCTS
+        return around * (2 * network.width_of(number) * len(self.rules) ** 2) <= limits.MOST_PRODUCTS
 
     # -- the output --------------------------------------------------------------------------------
 
@@ -135,7 +133,7 @@ class NetworkBound:
         widths = [ranges.network.width_of(number) for number in ranges.network.readout]
         each = directions.shape[1] * max(ranges.network.width_of(n) for n in range(1, len(ranges.network.layers) + 1))
         chunks = torch.arange(len(ball.cells.row), device=directions.device).split(
-            max(1, MAX_VALUES // (each * len(self.rules)**2)))
+            max(1, limits.MAX_VALUES // (each * len(self.rules)**2)))
 
         def work(chunk: Tensor) -> Tensor:
             cells = Cells(ball, chunk)

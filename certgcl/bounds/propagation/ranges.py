@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.balls import Ball, balls_around
 from certgcl.bounds.propagation.chain import Cells
 from certgcl.bounds.propagation.functionals import Functionals, LineTable
@@ -16,8 +17,6 @@ from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.graphs.graph import Graph
 from certgcl.models.activations import Activation, SlopeRule
 from certgcl.models.network import GraphNetwork, Term, features_times
-
-MAX_LINES = 1 << 23  # lines of all cells of a layer up to which they are kept; each takes four numbers
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ class NetworkRanges:
         if activation is None or activation.linear:
             return omega, omega.vector.new_zeros(())
         place, (lower, upper) = cells.states_in(self.ball_of(layer)), self.bounds[layer]
-        if torch.is_grad_enabled() or lower.numel() * len(rules) > MAX_LINES:
+        if torch.is_grad_enabled() or lower.numel() * len(rules) > limits.MAX_LINES:
             # Many entries may be in the same cell: its lines are computed once.
             some, entry = torch.unique(place, return_inverse=True)
             return omega.through(_lines(activation, lower[some], upper[some], rules), entry)

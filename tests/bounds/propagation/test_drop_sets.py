@@ -9,7 +9,7 @@ from torch import Tensor
 
 from certgcl import EdgeDropBudget, Graph
 from certgcl.bounds import METHODS, DropProblem
-from certgcl.bounds.propagation import drop_sets
+from certgcl.bounds.propagation import drop_sets, limits
 from certgcl.bounds.propagation.network_bound import NetworkBound
 from certgcl.bounds.propagation.ranges import NetworkRanges, Settings
 from certgcl.models import GraphNetwork, Layer, Local, Mean, Sum, SymmetricNorm, Term, TwoPieceLinear
@@ -80,7 +80,7 @@ def test_nodes_with_more_sets_are_left_to_lines(on: Graph, monkeypatch: pytest.M
     problem = DropProblem(on, EdgeDropBudget(BUDGET).on(on), everyone)
     directions = random(on.num_nodes, 1, 4, seed=8)
     exact = METHODS["degree"](model, problem, directions)
-    monkeypatch.setattr(drop_sets, "MOST_SETS", 4)  # three edges, of which two may go, have seven
+    monkeypatch.setattr(limits, "MOST_SETS", 4)  # three edges, of which two may go, have seven
     fewer = METHODS["degree"](model, problem, directions)
     assert (fewer <= exact + 1e-12).all()
     few = on.degree <= 2
@@ -93,7 +93,7 @@ def test_several_rows_at_a_time_change_nothing(on: Graph, monkeypatch: pytest.Mo
     problem = DropProblem(on, EdgeDropBudget(BUDGET).on(on), everyone)
     directions = random(on.num_nodes, 2, 4, seed=8)
     at_once = METHODS["degree"](model, problem, directions)
-    monkeypatch.setattr(drop_sets, "MAX_VALUES", 1)
+    monkeypatch.setattr(limits, "MAX_ELEMENTS", 1)
     torch.testing.assert_close(METHODS["degree"](model, problem, directions), at_once)
 
 

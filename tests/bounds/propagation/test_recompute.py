@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds import Degree
-from certgcl.bounds.propagation import recompute
+from certgcl.bounds.propagation import limits
 from certgcl.changes.edge_drops import EdgeDropBudget
 from tests.toys import drop_problem, like, random_graph, random_tensor, tensors_of, toy_network
 
@@ -21,7 +21,7 @@ def test_gradients_are_the_same_when_blocks_are_computed_again(monkeypatch: pyte
         return [leaf.grad for leaf in leaves if leaf.grad is not None]
 
     stored = gradients()
-    monkeypatch.setattr(recompute, "MAX_STORED", 0)
+    monkeypatch.setattr(limits, "MAX_STORED", 0)
     again = gradients()
     assert len(stored) == len(again) > 3
     for one, other in zip(stored, again, strict=True):

@@ -1,0 +1,24 @@
+"""How much is treated at a time, and what is worth its time. None of it matters to soundness.
+
+Numbers of elements, of which each takes 4 or 8 bytes. Those for the processor were found by timing powers of two on
+Cora at widths of 256; half or twice as much makes little difference.
+"""
+
+import torch
+
+MAX_VALUES = 1 << 23  # of functionals, entries × rules × M × d: 64 MB
+CACHED_VALUES = 1 << 20  # the same where they are written out and multiplied by weights: 8 MB stay near the processor
+MAX_TERMS = 1 << 23  # at the slots of the neighbours
+MAX_ELEMENTS = 1 << 22  # of what is taken from tables for one product
+MAX_LINES = 1 << 23  # lines of all cells of a layer up to which they are kept; each takes four numbers
+MAX_STORED = 1 << 24  # at the neighbours of all rows, up to which gradients keep what they need: twenty tensors of it
+CHANNELS = 128  # of a layer, with their negatives: more take more memory, fewer repeat work
+MANY_FUNCTIONALS = 16  # of an entry, from which on a matrix product beats a loop
+MOST_PRODUCTS = 1 << 24  # at a node, for the channels of a layer whose functionals are not shared: some 10 ms
+MOST_SETS = 64  # of edges that a node can lose, up to which all are tried: four edges of which all may go have 16
+
+
+def values_at_once(written_out: bool) -> int:
+    """How many numbers of functionals are treated at a time. The gradient of a piece is as large as what it was taken
+    from, so there are few pieces in training."""
+    return CACHED_VALUES if written_out and not torch.is_grad_enabled() else MAX_VALUES
