@@ -9,7 +9,7 @@ from certgcl.bounds.compiled.flat_tables import array
 from certgcl.bounds.compiled.kernels import entry_products, weight_products
 from certgcl.bounds.compiled.kernels.entry_products import Entries, Met
 from certgcl.bounds.compiled.minima import flat, shaped, zeros
-from certgcl.bounds.compiled.threads import share
+from certgcl.bounds.compiled.threads import one_blas_thread, share
 
 
 def least_products(functional: Tensor, line: Tensor, omega: Tensor, middle: Tensor, radius: Tensor) -> Tensor:
@@ -50,7 +50,8 @@ def weight_times(line: Tensor, slope: Tensor, spread: Tensor, omega: Tensor, wei
     out = omega.new_empty(len(line), slope.shape[1], 2 * len(omega), len(weight))
     columns = omega.T.contiguous()
     tables = slope, spread, columns, columns.abs(), weight.T.contiguous()
-    share(weight_products.back, out.numel() * weight.shape[1], array(line), *map(shaped, tables), shaped(out))
+    with one_blas_thread():
+        share(weight_products.back, out.numel() * weight.shape[1], array(line), *map(shaped, tables), shaped(out))
     return out
 
 
@@ -78,7 +79,8 @@ class _Through(torch.autograd.Function):
     def forward(ctx: Any, entries: Entries, met: Met, *tables: Tensor) -> Tensor:
         omega, slope, _, _ = tables
         out = omega.new_empty(len(met.target), slope.shape[1] * omega.shape[1])
-        share(entry_products.through, out.numel() * omega.shape[2], entries, met, *map(shaped, tables), flat(out))
+        with one_blas_thread():
+            share(entry_products.through, out.numel() * omega.shape[2], entries, met, *map(shaped, tables), flat(out))
         ctx.save_for_backward(*tables)
         ctx.given = entries, met
         return out

@@ -3,10 +3,12 @@
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
 import torch
+from threadpoolctl import ThreadpoolController
 
 WORTHWHILE = 1 << 20  # elements for each thread, below which waking it costs more
 
@@ -18,6 +20,18 @@ def share(kernel: Callable[..., None], elements: int, *arguments: Any) -> None:
     kernel(0, parts, *arguments)
     for other in others:
         other.result()
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Within it, matrix products of kernels take one thread each: the kernels have the others."""
+    return _controller().limit(limits=1, user_api="blas")
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401  # numba's matrix products are SciPy's, which the controller must find loaded
+
+    return ThreadpoolController()
 
 
 @cache
