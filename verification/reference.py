@@ -6,7 +6,7 @@ One node, case, functional and count at a time: slow, and made to be read beside
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from math import floor
 from typing import Literal
 
@@ -24,10 +24,12 @@ Vector = NDArray[np.float64]
 
 def degree_reference(case: Case, slopes: Sequence[Rule] = ("adaptive", "flat", "parallel"), resolution: int = 6,
                      preactivations: Literal["functional", "interval"] = "functional",
-                     lines: Literal["by-count", "mixed", "shared"] = "by-count", few: int = 16) -> Tensor:
+                     lines: Literal["by-count", "mixed", "shared"] = "by-count", few: int = 16,
+                     patterns: tuple[int, int] = (1, 1)) -> Tensor:
     """``lower_i <= w_i · z_i(S)`` for every admissible S, ``(n,)``.
 
     Args:
+        patterns: how many sign patterns are tried at the output, and at the neighbours of up to 16 edges.
         preactivations: ``"functional"`` is ``degree``, ``"interval"`` is ``degree-cheap``.
         lines: ``"shared"`` gives all cases of a row the union of their layer-1 intervals, and so the same lines;
             ``"mixed"`` does so at nodes of more than ``few`` edges.
@@ -35,7 +37,7 @@ def degree_reference(case: Case, slopes: Sequence[Rule] = ("adaptive", "flat", "
     if min(case.graph_budget(), len(case.edges)) == 1:  # section 15: one edge in all is enumerated
         return enumerated_minimum(case)
     most = {"by-count": case.nodes, "mixed": few, "shared": -1}[lines]
-    bound = _Bound(case, slopes, resolution, preactivations == "functional", most)
+    bound = _Bound(case, slopes, resolution, preactivations == "functional", most, *patterns)
     return torch.tensor([bound.lower(i) for i in range(case.nodes)], dtype=torch.float64)
 
 
@@ -145,6 +147,20 @@ class Activated:
         slope, intercept = np.array([self._lines(m, rule)[0 if omega[m] >= 0 else 1] for m in range(len(omega))]).T
         return omega * slope, float(omega @ intercept)
 
+    def by_pattern(self, omega: Vector, rule: Rule, patterns: int) -> list[tuple[Vector, float]]:
+        """Lines ``λ^α, c`` of which the least is below ``ω · σ(p)``: on the dearest channels there is a piece of σ in the
+        place of the line, and nothing to pay (section 6)."""
+        slope, constant = self.line(omega, rule)
+        pay = {m: -omega[m] * self._lines(m, rule)[0 if omega[m] >= 0 else 1][1] for m in range(len(omega))}
+        number = patterns.bit_length() - 1
+        dearest = [m for m in sorted(pay, key=lambda m: -pay[m])[:number] if pay[m] > 0]
+        found = []
+        for pieces in product(*((float(self.gamma[m]), 1.0) for m in dearest)):
+            changed = slope.copy()
+            changed[dearest] = omega[dearest] * np.array(pieces)
+            found.append((changed, constant + sum(pay[m] for m in dearest)))
+        return found
+
     def _lines(self, m: int, rule: Rule) -> tuple[tuple[float, float], tuple[float, float]]:
         """``(a_lo, c_lo)`` and ``(a_up, c_up)`` of channel m."""
         low, up, gamma = float(self.lower[m]), float(self.upper[m]), float(self.gamma[m])
@@ -169,7 +185,9 @@ class Row:
 
 
 class _Bound:
-    def __init__(self, case: Case, rules: Sequence[Rule], resolution: int, refine: bool, few: int) -> None:
+    def __init__(self, case: Case, rules: Sequence[Rule], resolution: int, refine: bool, few: int,
+                 patterns: int, row_patterns: int) -> None:
+        self.patterns, self.row_patterns = patterns, row_patterns
         self.drops, self.rules, self.refine = Drops(case), rules, refine
         self.y = (case.x @ case.w1).numpy()
         self.b1, self.slope1, self.w2, self.b2, self.slope2, self.w = (
@@ -205,11 +223,13 @@ class _Bound:
     def output(self, anchor: Row) -> float:
         """The maximum in :meth:`lower`, for one case of the anchor."""
         w, z = self.w[anchor.node], self.layer2(anchor)
-        candidates = [z.least(w)]
-        for rule in self.rules:
-            slope, constant = z.line(w, rule)
-            candidates.append(self.functional(anchor, self.w2 @ slope) + float(slope @ self.b2) + constant)
-        return max(candidates)
+
+        def value(slope: Vector, constant: float, patterns: int = 1) -> float:
+            return self.functional(anchor, self.w2 @ slope, patterns) + float(slope @ self.b2) + constant
+
+        by_rule = {rule: value(*z.line(w, rule)) for rule in self.rules}
+        lines = z.by_pattern(w, max(by_rule, key=lambda rule: by_rule[rule]), self.patterns)
+        return max(z.least(w), *by_rule.values(), min(value(*line, self.row_patterns) for line in lines))
 
     def layer2(self, anchor: Row) -> Activated:
         """``l2, u2`` from the best lower bounds of ``ω · Σ_j Â_ij h_j``, ``ω = ±W2[:, m]`` (sections 5 and 7)."""
@@ -229,9 +249,9 @@ class _Bound:
                     for row in self.in_reach(i, j)) for j in self.drops.neighbours[i]}
         return self.drops.row_lemma(i, anchor.counts, lambda s: s * own, g)
 
-    def functional(self, anchor: Row, omega: Vector) -> float:
+    def functional(self, anchor: Row, omega: Vector, patterns: int = 1) -> float:
         """``F_i(g)``, with the best rule for the anchor's own line (section 6)."""
-        best = {j: [(row, self.best(anchor, row, omega)) for row in self.in_reach(anchor.node, j)]
+        best = {j: [(row, self.best(anchor, row, omega, patterns)) for row in self.in_reach(anchor.node, j)]
                 for j in self.drops.neighbours[anchor.node]}
         return max(self.anchor_minimum(anchor, *self.terms(anchor, omega, rule), best) for rule in self.rules)
 
@@ -248,14 +268,18 @@ class _Bound:
                           lambda tau: tau * (tau**2 * c[anchor.node] + e))
         return max(minimum(phi), minimum(clean, density))
 
-    def best(self, anchor: Row, row: Row, omega: Vector) -> float:
-        """``max( interval_j,  max_rules ( line + least([lo τ_lo, hi τ_hi], C_ji) ) )``."""
-        candidates = [row.hidden.least(omega)]
-        for rule in self.rules:
-            c, e = self.terms(row, omega, rule)
+    def best(self, anchor: Row, row: Row, omega: Vector, patterns: int) -> float:
+        """``max( interval_j,  max_rules line_j,  min_α max_rules line_j^α )``, the last in rows of up to 16 edges."""
+        def line(slope: Vector, constant: float) -> float:
+            c, e = self.y @ slope, float(slope @ self.b1) + constant
             back = least(row.low * anchor.low, row.high * anchor.high, c[anchor.node])
-            candidates.append(self.without(anchor.node, row, c) + e + back)
-        return max(candidates)
+            return self.without(anchor.node, row, c) + e + back
+
+        lines = [line(*row.hidden.line(omega, rule)) for rule in self.rules]
+        if len(self.drops.neighbours[row.node]) <= 16:
+            by_rule = [row.hidden.by_pattern(omega, rule, patterns) for rule in self.rules]
+            lines.append(min(max(line(*pattern) for pattern in alike) for alike in zip(*by_rule, strict=True)))
+        return max(row.hidden.least(omega), *lines)
 
     def without(self, i: int, row: Row, c: Vector) -> float:
         """``s_j (s_j C_jj + rest_ij(t'))`` for a single count t'. For a group of counts

@@ -17,8 +17,8 @@ METHODS: dict[str, BoundMethod] = {
     "interval": Interval(),
     "crown": Crown(),
     "degree": Degree(),
-    "degree-fast": Degree(slopes=("adaptive",), lines="shared", resolution=1, hubs=256),
-    "degree-cheap": Degree(preactivations="interval", slopes=("adaptive",), lines="by-count", hubs=256),
+    "degree-fast": Degree(slopes=("adaptive",), lines="shared", resolution=1, hubs=256, patterns=1),
+    "degree-cheap": Degree(preactivations="interval", slopes=("adaptive",), lines="by-count", hubs=256, patterns=1),
     "paper": Paper(),
     "released": Released(),
 }

@@ -18,6 +18,7 @@ from certgcl.bounds.propagation.extremes import best, least, most
 from certgcl.bounds.propagation.method import by_states
 from certgcl.bounds.propagation.ranges import Settings
 from certgcl.bounds.propagation.recompute import recomputed
+from certgcl.bounds.propagation.sign_patterns import Patterns
 from certgcl.bounds.two_layer.backward import Minimum, MinimumOverFunctionals, bound_output, refine_layer2
 from certgcl.bounds.two_layer.blocks import Block, Pairs, infinite_unless
 from certgcl.bounds.two_layer.hidden_functionals import Functionals, RowBounds, RowTerms
@@ -31,6 +32,8 @@ from certgcl.errors import MethodError
 from certgcl.models.activations import SlopeRule, check_slopes
 from certgcl.models.network import GraphNetwork
 
+PATTERNS, MOST_PATTERNS = 4, 1 << 10
+FEW_CHANNELS = 16  # hidden ones up to which patterns at neighbours pay
 NARROW = 64  # hidden channels up to which a choice of slopes and lines for every neighbour and count pays
 
 
@@ -53,6 +56,9 @@ class Degree(BoundMethod):
             which is sound too and costs little tightness.
         hubs: neighbours with more edges than this enter the last step by intervals alone. Each would cost the square
             of its degree there, and its weight ``(D_i D_j)^(-1/2)`` is small. By default there is no limit.
+        patterns: how many sign patterns of the dearest channels are tried in the place of their chords, at the output
+            and at each neighbour of up to 16 edges; a power of two, and 1 is none. By default 4 at the output, and
+            at neighbours 4 up to a hidden width of 16 and none beyond it, where they cost more than they gain.
     """
 
     preactivations: Literal["functional", "interval"] = "functional"
@@ -60,6 +66,7 @@ class Degree(BoundMethod):
     lines: LineSharing | None = None
     resolution: int = 6
     hubs: int | None = None
+    patterns: int | None = None
     certified: bool = field(default=True, init=False)
     second_view: ClassVar[bool] = True
 
@@ -80,6 +87,12 @@ class Degree(BoundMethod):
         if self.hubs is not None:
             object.__setattr__(self, "hubs", whole(self.hubs, "hubs", 1, "it is a degree of at least 1, or None",
                                                    "Try 256", error=MethodError))
+        if self.patterns is not None:
+            rule = f"it is a power of two up to {MOST_PATTERNS}, or None"
+            patterns = whole(self.patterns, "patterns", 1, rule, "Try 4", most=MOST_PATTERNS, error=MethodError)
+            if patterns & (patterns - 1):
+                raise MethodError(f"patterns={patterns}", rule, "Try 4")
+            object.__setattr__(self, "patterns", patterns)
 
     def line_sharing(self, hidden_channels: int) -> LineSharing:
         """Whether cases share lines at this width."""
@@ -90,6 +103,12 @@ class Degree(BoundMethod):
         width = max(map(network.width_of, range(1, len(network.layers) + 1)))
         return Settings(self.rules(width), self.line_sharing(width), self.resolution, self.hubs,
                         self.preactivations == "functional")
+
+    def sign_patterns(self, hidden_channels: int) -> Patterns:
+        """How many sign patterns are tried at this width."""
+        if self.patterns is not None:
+            return Patterns(self.patterns, self.patterns)
+        return Patterns(PATTERNS, PATTERNS if check_width(hidden_channels) <= FEW_CHANNELS else 1)
 
     def line_resolution(self, hidden_channels: int) -> int:
         return 1 if self.line_sharing(hidden_channels) == "shared" else self.resolution
@@ -117,7 +136,8 @@ class Degree(BoundMethod):
                 return found
             return refine_layer2(minimum, layer1, plan, rules, found, values_for_channels(self, network, problem))
 
-        bound = bound_output(minimum, layer1, plan, rules, layer2(), problem.at_anchors(directions))
+        bound = bound_output(minimum, layer1, plan, rules, layer2(), problem.at_anchors(directions),
+                             self.sign_patterns(width))
         if problem.drops.total == 1:
             least, places = least_over_single_drops(weights, problem, directions)
             bound = bound.index_copy(0, places, least)
@@ -307,6 +327,7 @@ class RowTable:
         self.scale = block.scale.at(slice(None), None, slice(None), None)  # of s_j, (R, 1, T, 1)
         self.interval = rows.interval
         self.lines = [self._line(terms, columns) for terms in rows.lines]
+        self.patterned = [self._line(terms, columns) for terms in rows.patterned]
 
     def _line(self, terms: RowTerms, columns: slice) -> tuple[Tensor, Tensor]:
         """``s_j (s_j C_jj + rest_ij) + e_j`` and ``C_ji`` of every pair, ``(R, I, T, M)``."""
@@ -331,9 +352,11 @@ class RowTable:
         tau = self.pairs.tau[case].at(slice(None), columns, None, None)
         here = slice(columns.start - self.start, columns.stop - self.start)
         product = self.scale.times(tau)
-        value = self.interval
-        for line, c_back in self.lines:  # the best rule for every neighbour and count
-            value = best([value, line[:, here] + product.least(c_back[:, here])])
+        value = best([self.interval, *(line[:, here] + product.least(c_back[:, here])
+                                       for line, c_back in self.lines)])  # the best rule for every neighbour and count
+        if self.patterned:  # and for every pattern
+            by_pattern = best(line[:, here] + product.least(c_back[:, here]) for line, c_back in self.patterned)
+            value = best([value, least(by_pattern.unflatten(-1, (self.functionals.number, -1)), dim=-1)])
         squared, left = tau.times(tau), self.pairs.left[case]
         phi, clean, density = [], [], []
         for rule in range(self.functionals.rules):

@@ -15,6 +15,7 @@ from certgcl.bounds.two_layer.row_plan import starts
 def chunks_of(layout: Layout, cells: int) -> "Pieces[RowChunk]":
     """All visits in chunks. A row whose table would be larger by itself is cut into several *pieces*, each with some of
     its visits."""
+    hubs = torch.inf if layout.plan.hubs is None else layout.plan.hubs
     each = layout.hood.inner.degree * layout.plan.line_cases.number  # cells of one visit
     most = (cells // each.clamp(min=1)).clamp(min=1)
     number = ((layout.around + most - 1) // most).clamp(min=1)
@@ -24,7 +25,7 @@ def chunks_of(layout: Layout, cells: int) -> "Pieces[RowChunk]":
     end = (begin + most[row]).minimum(layout.start[row + 1])
 
     def chunk(pieces: range) -> RowChunk:
-        return RowChunk(layout, *(part[pieces.start : pieces.stop] for part in (row, begin, end)))
+        return RowChunk(layout, *(part[pieces.start : pieces.stop] for part in (row, begin, end)), hubs)
 
     return Pieces(ranges(starts(each[row] * (end - begin)), cells), chunk, layout.keep)
 
@@ -36,13 +37,14 @@ class RowChunk:
     Args:
         row: the inner row of every piece, in ascending order.
         begin, end: its visits; all of them are a range.
+        hubs: rows of more neighbours have no lines.
     """
 
-    def __init__(self, layout: Layout, row: Tensor, begin: Tensor, end: Tensor) -> None:
+    def __init__(self, layout: Layout, row: Tensor, begin: Tensor, end: Tensor, hubs: float) -> None:
         plan, inner = layout.plan, layout.hood.inner
         self.layout, self.row, self.begin, self.around = layout, row, begin, end - begin
         self.degree, self.lines = inner.degree[row], plan.line_cases.number[row]
-        self.lined = self.degree <= (torch.inf if plan.hubs is None else plan.hubs)
+        self.lined = self.degree <= hubs
         self.each = self.around * self.lines  # entries of every piece
         self.entry, self.place = starts(self.each), starts(self.each * self.degree * self.lined)
         self.slot = starts(self.degree)
@@ -62,6 +64,12 @@ class RowChunk:
         self.anchor_case = visit - layout.visit_start[self.visited]
         self.out = starts(self.width[self.piece_of_case])
         self.own = self.entry[self.piece_of_case] + self.rank_of_case * self.step[self.piece_of_case]
+
+    def of_few(self, edges: int) -> "RowChunk":
+        """The same where rows of more edges have no lines."""
+        small = self.degree <= edges
+        return RowChunk(self.layout, self.row, self.begin, self.begin + self.around, edges) if bool(
+            (self.lined & ~small).any()) else self
 
     @cached_property
     def entries(self) -> tuple[Entries, int]:

@@ -10,6 +10,7 @@ from certgcl.bounds.compiled.anchor_chunks import RowChunk
 from certgcl.bounds.compiled.channels import channel_values
 from certgcl.bounds.compiled.lines import products_at_entries
 from certgcl.bounds.compiled.minima import pair_values, row_minima
+from certgcl.bounds.compiled.patterned_rows import PatternedRows
 from certgcl.bounds.compiled.workspace import Workspace
 from certgcl.bounds.degree import NeighbourTerms
 from certgcl.bounds.propagation.extremes import most
@@ -72,21 +73,28 @@ class CompiledMinimum:
             parts.append(row_minima(lemma, phi, constant, own)[0])
         return most(torch.cat(parts).unflatten(1, (len(rules), -1)), dim=1)
 
-    def of_anchors(self, omega: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
+    def only(self, chosen: Tensor) -> "CompiledMinimum":
+        return CompiledMinimum(self.layout.plan.only(chosen))
+
+    def of_anchors(self, omega: Tensor, layer1: Layer1, rules: Sequence[SlopeRule], patterns: int = 1) -> Tensor:
         layout, (_, number, width) = self.layout, omega.shape
         self.workspace.clear()  # the tables of channels are not needed any more
-        chunks = layout.chunks(max(1, _limit() // (len(rules) * number)))
+        chunks = layout.chunks(max(1, _limit() // (len(rules) * number * patterns)))
         products = partial(products_at_entries, rules=rules, omega=omega, layer1=layer1)
+
+        def patterned(chunk: RowChunk) -> PatternedRows | None:
+            return PatternedRows(chunk, omega, layer1, patterns) if patterns > 1 else None
+
         if len(chunks) == 1:  # lines serve both
             chunk, = chunks
             (pairs, own, constant, _), at_rows = products(layout.spans(width), [layout.own_entries, chunk.entries])
-            phi = _phi(chunk, len(rules), pairs, at_rows, self.workspace)
+            phi = _phi(chunk, len(rules), pairs, at_rows, self.workspace, patterned(chunk))
         else:
             (pairs, own, constant, _), = products(layout.spans(width), [layout.own_entries])
 
             def part(chunk: RowChunk) -> Tensor:
                 at_rows, = products(chunk.spans(width), [chunk.entries])
-                return _phi(chunk, len(rules), pairs, at_rows, self.workspace)
+                return _phi(chunk, len(rules), pairs, at_rows, self.workspace, patterned(chunk))
 
             phi, _ = joined((recomputed(partial(part, chunk), ALWAYS) for chunk in chunks), int(layout.start[-1]))
         value, = row_minima(layout.anchors_at_anchors, phi, constant, own)
@@ -98,9 +106,13 @@ def _limit() -> int:
     return MAX_STORED if torch.is_grad_enabled() else MAX_NUMBERS
 
 
-def _phi(chunk: RowChunk, rules: int, pairs: Tensor, at_rows: tuple[Tensor, ...], workspace: Workspace) -> Tensor:
+def _phi(chunk: RowChunk, rules: int, pairs: Tensor, at_rows: tuple[Tensor, ...], workspace: Workspace,
+         patterned: PatternedRows | None) -> Tensor:
     """φ of the visits of some rows."""
     leaves, own, constant, interval = at_rows
     without, following = row_minima(chunk.lemma, leaves, own, following=True)
-    return pair_values(*chunk.visits, rules, without, following, constant, interval, leaves, leaves, pairs,
+    visits, neighbours = chunk.visits
+    if patterned is not None:
+        constant, interval, neighbours = patterned.floors(rules, *at_rows)
+    return pair_values(visits, neighbours, rules, without, following, constant, interval, leaves, leaves, pairs,
                        workspace=workspace)

@@ -159,7 +159,7 @@ class Layout:
     @cached_property
     def own_line(self) -> Tensor:
         """The line of every anchor in each of its cases, ``(F,)``."""
-        return self.line_at(self.hood.outer.own[self.plan.flat.row], self.plan.flat.case)
+        return self.line_at(self.hood.outer.own[self.plan.flat.row], self.plan.own_case)
 
     def line_at(self, row: Tensor, case: Tensor) -> Tensor:
         """The place of a row's case among the lines."""

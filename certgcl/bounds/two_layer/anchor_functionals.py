@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.propagation.recompute import recomputed
+from certgcl.bounds.propagation.sign_patterns import FEW_EDGES, SignPatterns, dearest
 from certgcl.bounds.two_layer import blocks
-from certgcl.bounds.two_layer.blocks import Block, Pairs
+from certgcl.bounds.two_layer.blocks import Block, Pairs, infinite_unless
 from certgcl.bounds.two_layer.hidden_functionals import AnchorTerms, RowBounds, RowTerms
 from certgcl.bounds.two_layer.layer1 import Layer1
 from certgcl.bounds.two_layer.products import range_and_line_products
@@ -18,11 +19,18 @@ from certgcl.models.activations import SlopeRule
 
 
 class AnchorFunctionals:
-    """Functionals of each anchor's own in each of its cases: ``omega`` is ``(F, M, d1)``."""
+    """Functionals of each anchor's own in each of its cases: ``omega`` is ``(F, M, d1)``.
+
+    Args:
+        patterns: sign patterns of every row next to an anchor; one is none.
+    """
 
     shared = False
 
-    def __init__(self, omega: Tensor, plan: DropPlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
+    def __init__(self, omega: Tensor, plan: DropPlan, layer1: Layer1, rules: Sequence[SlopeRule],
+                 patterns: int = 1) -> None:
+        self.patterns, self.weights = patterns, layer1.weights
+        self.ranges = [Table(layer1.lower), Table(layer1.upper)] if patterns > 1 else []
         self.plan, self.place, self.lined = plan, layer1.place, layer1.lined(rules)
         self.rules, self.number, self.channels = len(rules), *omega.shape[1:]
         self.omega = Table(omega)
@@ -63,7 +71,7 @@ class AnchorFunctionals:
 
     def _elements(self, anchors: int, size: int, cases: int) -> int:
         """Elements of a row when so many anchors around it are treated at once."""
-        return anchors * cases * self.number * (size + 1 + self.channels)
+        return anchors * cases * self.number * ((size + 1) * self.patterns + self.channels)
 
     def width(self, size: int, cases: int) -> int:
         most = max(1, int(self.plan.hood.anchors_around.max()))
@@ -99,6 +107,11 @@ class AnchorsAtRows:
         self.lined = lined.without_lines() if block.hub else lined
         self.targets = functionals.lined.targets(place[:, :0] if block.hub else place)
         self.cases = lined.parts.shape[2]
+        place = functionals.place[block.rows, : block.cases.most]
+        # Rows of more edges have no patterns: what they would give is put below everything else.
+        self.few = infinite_unless(block.cases.degree <= FEW_EDGES, self.targets.dtype).neg()
+        patterned = not block.hub and bool(self.few.isfinite().any())
+        self.ranges = [table.take(place)[:, None] for table in functionals.ranges] if patterned else []
 
     def bounds(self, columns: slice, case: int) -> RowBounds:
         every = self.functionals
@@ -110,4 +123,18 @@ class AnchorsAtRows:
             here = terms[..., rule * self.cases : (rule + 1) * self.cases]
             leaves, own = here.unflatten(2, omega.shape[1:3]).transpose(3, 4).split([self.block.size, 1], dim=1)
             lines.append(RowTerms(own[:, 0], leaves, constant))
-        return RowBounds(interval, lines)
+        return RowBounds(interval, lines, self._patterned(omega, lines) if self.ranges else [])
+
+    def _patterned(self, omega: Tensor, lines: list[RowTerms]) -> list[RowTerms]:
+        """Lines with the sign patterns of the dearest channels, which all rules give the same chords."""
+        weights = self.functionals.weights
+        found = dearest(omega.flatten(1, 2)[:, :, None], *self.ranges, weights.slope1, self.functionals.patterns)
+        index = found.channels.flatten(1)[:, None].expand(-1, self.targets.shape[1], -1)
+        values = self.targets.gather(2, index).unflatten(2, found.channels.shape[1:])  # (R, K + 1, X, T, k)
+        here = SignPatterns(*(part[:, None] for part in found))
+        change = here.times(values).unflatten(2, omega.shape[1:3])  # (R, K + 1, I, M, T, P)
+        leaves, own = change.transpose(3, 4).split([self.block.size, 1], dim=1)
+        constant = found.constant(weights.b1).unflatten(1, omega.shape[1:3]).transpose(2, 3)
+        constant = constant + self.few[:, None, None, None, None]
+        return [RowTerms(*((old[..., None] + change).flatten(-2) for old, change in (
+            (line.own, own[:, 0]), (line.leaves, leaves), (line.constant, constant)))) for line in lines]

@@ -15,11 +15,13 @@ from torch import Tensor
 from certgcl.bounds import compiled
 from certgcl.bounds.interval import output_interval
 from certgcl.bounds.propagation.extremes import best, least, most
+from certgcl.bounds.propagation.sign_patterns import NONE, Patterns
 from certgcl.bounds.two_layer.anchor_functionals import AnchorFunctionals
 from certgcl.bounds.two_layer.box import signed_parts
 from certgcl.bounds.two_layer.channel_functionals import ChannelFunctionals
 from certgcl.bounds.two_layer.hidden_functionals import Functionals
 from certgcl.bounds.two_layer.layer1 import Layer1
+from certgcl.bounds.two_layer.patterned_output import OutputLines, improved_by_patterns
 from certgcl.bounds.two_layer.row_plan import DropPlan
 from certgcl.bounds.two_layer.row_tables import take
 from certgcl.bounds.two_layer.weights import GCNWeights
@@ -43,8 +45,13 @@ class Minimum(Protocol):
         """For the columns of a matrix ``(d1, m)`` and their negatives."""
         ...
 
-    def of_anchors(self, omega: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
-        """For functionals of each anchor's own in each of its cases, ``(F, M, d1)``."""
+    def of_anchors(self, omega: Tensor, layer1: Layer1, rules: Sequence[SlopeRule], patterns: int = 1) -> Tensor:
+        """For functionals of each anchor's own in each of its cases, ``(F, M, d1)``; with so many sign patterns at
+        every neighbour."""
+        ...
+
+    def only(self, chosen: Tensor) -> "Minimum | None":
+        """The same in some of the anchors' cases, ``(F',)``; None where all are treated together."""
         ...
 
 
@@ -62,8 +69,11 @@ class MinimumOverFunctionals(ABC):
     def of_channels(self, matrix: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
         return self(ChannelFunctionals(matrix, self.plan, layer1, rules))
 
-    def of_anchors(self, omega: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
-        return self(AnchorFunctionals(omega, self.plan, layer1, rules))
+    def of_anchors(self, omega: Tensor, layer1: Layer1, rules: Sequence[SlopeRule], patterns: int = 1) -> Tensor:
+        return self(AnchorFunctionals(omega, self.plan, layer1, rules, patterns))
+
+    def only(self, chosen: Tensor) -> None:
+        return None
 
     @abstractmethod
     def __call__(self, functionals: Functionals) -> Tensor: ...
@@ -100,21 +110,24 @@ def refine_layer2(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Seque
 
 
 def bound_output(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Sequence[SlopeRule],
-                 layer2: tuple[Tensor, Tensor], directions: Tensor) -> Tensor:
+                 layer2: tuple[Tensor, Tensor], directions: Tensor, patterns: Patterns = NONE) -> Tensor:
     """A lower bound of ``w · z_i``: in each case the best over the slope rules; ``(A, C)``.
 
     At the output ``w · σ(p) >= Λ · p + const`` by lines again (lower ones where ``w >= 0``), and
     ``Λ · p_i = (W2 Λ) · Σ_j Â_ij h_j + Λ · b2`` is one more functional of the hidden layer. Every choice of slopes is
-    sound, so their maximum is; so is the interval value beside them.
+    sound, so their maximum is; so is the interval value beside them, and the least over sign patterns of the output.
     """
     weights, flat = layer1.weights, plan.flat
     directions = directions if len(flat.row) == len(directions) else directions[flat.row]
     interval, constant, slopes = output_lines(weights, directions, *layer2, rules)
-    del layer2, directions
-    omega = slopes.flatten(1, 2) @ weights.w2.T
-    del slopes
-    value = minimum.of_anchors(omega, layer1, rules) + constant.flatten(1)
-    bound = best([interval, most(value.unflatten(1, (len(rules), -1)), dim=1)])
+    value = minimum.of_anchors(slopes.flatten(1, 2) @ weights.w2.T, layer1, rules).view_as(constant) + constant
+    bound = best([interval, most(value, dim=1)])
+    if patterns != NONE:  # with the lines of the rule that is the best without
+        rule = value.detach().argmax(dim=1, keepdim=True)
+        constant, slopes = constant.gather(1, rule)[:, 0], slopes.gather(
+            1, rule[..., None].expand(-1, -1, -1, slopes.shape[3]))[:, 0]
+        lines = OutputLines(directions, *layer2, constant, slopes)
+        bound = improved_by_patterns(bound, lines, minimum, layer1, plan, rules, patterns)
     return least(take(bound, flat.place), dim=1)
 
 

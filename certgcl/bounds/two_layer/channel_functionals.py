@@ -99,4 +99,4 @@ class _ChannelsAtRows:
         interval, *terms = rows.split(every.number, dim=-1)
         leaves = [parts[self.number].view(*block.slots.shape, 1, cases, every.number) for parts in every.leaf_parts]
         return RowBounds(interval, [RowTerms(terms[every.rules + rule], leaves[rule], terms[rule])
-                                    for rule in range(every.rules)])
+                                    for rule in range(every.rules)], [])

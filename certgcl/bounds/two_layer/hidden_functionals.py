@@ -42,10 +42,12 @@ class RowTerms:
 
 
 class RowBounds(NamedTuple):
-    """What bounds ``ω · h_j`` for the rows of a block: the interval value ``(R, I, T, M)``, and lines by each rule."""
+    """What bounds ``ω · h_j`` for the rows of a block: the interval value ``(R, I, T, M)``, and lines by each rule; and
+    the same lines with P sign patterns, M P in the place of M, of which the least counts."""
 
     interval: Tensor
     lines: list[RowTerms]
+    patterned: list[RowTerms]
 
 
 class Functionals(Protocol):

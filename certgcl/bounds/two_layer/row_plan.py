@@ -1,6 +1,8 @@
 """What bounds through lines need of graph and budget alone: cases and blocks, made once and used for all weights."""
 
 from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -186,6 +188,7 @@ class DropPlan:
         self.anchor_cases = drop_cases(hood.outer, resolution)
         self.row_cases = drop_cases(hood.inner, resolution)
         self.flat = FlatCases(self.anchor_cases)
+        self.own_case = self.flat.case  # that of every entry among those of its node as an inner row
         self.by_count = lines != "shared"
         self.line_cases = self.row_cases
         if lines != "by-count" and resolution > 1:
@@ -202,6 +205,22 @@ class DropPlan:
         from certgcl.bounds.compiled.flat_tables import Layout
 
         return Layout(self)
+
+    def only(self, chosen: Tensor) -> "DropPlan":
+        """The same for some of the anchors' cases, given by their places in ``flat`` in ascending order. Anchors may be
+        left without any."""
+        plan = copy(self)
+        plan.__dict__.pop("layout", None)
+        row, number = self.flat.row[chosen], torch.zeros_like(self.anchor_cases.number)
+        number.index_add_(0, row, torch.ones_like(row))
+        rank = torch.arange(len(row), device=row.device) - starts(number)[row]
+        case, most = self.flat.case[chosen], int(number.max())
+        first, last = (torch.zeros_like(ends[:, :most]).index_put((row, rank), ends[row, case])
+                       for ends in (self.anchor_cases.first, self.anchor_cases.last))
+        plan.anchor_cases = replace(self.anchor_cases, number=number, first=first, last=last)
+        plan.flat, plan.own_case = FlatCases(plan.anchor_cases), self.own_case[chosen]
+        plan._inner, plan._outer = [], []
+        return plan
 
     def case_of_pair(self, pair: Tensor, case: int) -> Tensor:
         """The given case of the anchors of some pairs; of those with fewer, the last."""

@@ -1,0 +1,83 @@
+"""Sign patterns: of a row's dearest channels both pieces of the activation are tried, in the place of a chord."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from certgcl.models.two_piece import TwoPieceLinear
+
+FEW_EDGES = 16  # of a row next to the anchor, up to which it has patterns
+
+
+class Patterns(NamedTuple):
+    """How many sign patterns are tried: powers of two, and one is none."""
+
+    output: int = 1
+    rows: int = 1  # next to the anchor
+
+
+NONE = Patterns()
+
+
+class SignPatterns(NamedTuple):
+    """How lines below ``ω · σ(p)`` change with which pieces of σ some channels are on.
+
+    A two-piece linear σ with slope γ <= 1 is the larger of p and γ p. So for ``ω_m < 0``
+
+        ω_m σ(p_m)  =  min( ω_m p_m, γ_m ω_m p_m )
+
+    without a constant, where the chord pays ``|ω_m| c_m``. (For γ > 1 the same holds for ``ω_m > 0``.) With lines
+    ``λ · p + c`` on the other channels, and α one of the P ways to give each of k channels a piece,
+
+        ω · σ(p)  >=  min_α ( λ^α · p ) + c + gain,     gain = Σ |ω_m| c_m over the k channels.
+
+    Sound because for a given p one of the patterns has every channel on the piece that σ is on there.
+    """
+
+    channels: Tensor  # the dearest, (..., k)
+    first: Tensor  # γ ω - λ there, (..., k)
+    other: Tensor  # and how much more it is with slope 1
+    gain: Tensor  # (...)
+
+    def at(self, index: Tensor) -> "SignPatterns":
+        """Those of some functionals, by their place in the first dimension."""
+        return SignPatterns(*(part.index_select(0, index) for part in self))
+
+    def by_pattern(self) -> Tensor:
+        """``λ^α - λ`` at the channels, ``(..., P, k)``."""
+        return self.first[..., None, :] + self.other[..., None, :] * self._pieces
+
+    def times(self, values: Tensor) -> Tensor:
+        """``(λ^α - λ) · v`` for values v at the channels, ``(..., k)``, by every pattern: ``(..., P)``."""
+        return (values * self.first).sum(dim=-1, keepdim=True) + (values * self.other) @ self._pieces.T
+
+    def constant(self, bias: Tensor) -> Tensor:
+        """How ``λ · b + c`` changes, ``(..., P)``, for a bias of all channels ``(d,)``."""
+        return self.gain[..., None] + self.times(bias[self.channels])
+
+    @property
+    def _pieces(self) -> Tensor:
+        """Which channels are on the piece of slope 1, ``(P, k)``."""
+        place = torch.arange(self.channels.shape[-1], device=self.first.device)
+        return (torch.arange(1 << len(place), device=place.device)[:, None] >> place & 1).to(self.first.dtype)
+
+
+def dearest(omega: Tensor, lower: Tensor, upper: Tensor, slope: Tensor, patterns: int) -> SignPatterns:
+    """The patterns of the channels whose chords cost the most, for ``l <= p <= u``.
+
+    Channels whose line is no chord, because of the sign of ω or of p, cost nothing; where one of them is among the k,
+    its line stays what it is.
+
+    Args:
+        omega, lower, upper: ``(..., d)``.
+        slope: γ, ``(d,)``.
+        patterns: how many at the most; a power of two.
+    """
+    number = min(patterns.bit_length() - 1, omega.shape[-1])
+    chord, below, _, above = TwoPieceLinear(slope).lines(lower, upper, "parallel")
+    cost = (-omega * (below + above)).relu()  # one of the two intercepts is zero
+    weight, chord = omega.expand(cost.shape), chord.expand(cost.shape)
+    cost, channels = cost.topk(number, dim=-1)
+    weight, chord, gamma = weight.gather(-1, channels) * (cost > 0), chord.gather(-1, channels), slope[channels]
+    return SignPatterns(channels, weight * (gamma - chord), weight * (1 - gamma), cost.sum(dim=-1))
