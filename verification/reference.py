@@ -148,8 +148,8 @@ class Activated:
         return omega * slope, float(omega @ intercept)
 
     def by_pattern(self, omega: Vector, rule: Rule, patterns: int) -> list[tuple[Vector, float]]:
-        """Lines ``λ^α, c`` of which the least is below ``ω · σ(p)``: on the dearest channels there is a piece of σ in the
-        place of the line, and nothing to pay (section 6)."""
+        """Lines ``λ^α, c`` of which the least is below ``ω · σ(p)``: on the dearest channels a piece of σ takes the
+        place of the line, and there is nothing to pay (section 6)."""
         slope, constant = self.line(omega, rule)
         pay = {m: -omega[m] * self._lines(m, rule)[0 if omega[m] >= 0 else 1][1] for m in range(len(omega))}
         number = patterns.bit_length() - 1

@@ -89,7 +89,7 @@ class BoxMinimum(MinimumOverFunctionals):
         for number, (block, pairs) in enumerate(zip(partition.blocks, partition.pairs, strict=True)):
             here, part = functionals.at(number), []
             for columns in functionals.columns(block, pairs, 0) if pairs.columns else []:
-                interval, lines = here.bounds(columns, 0)
+                interval, lines, _ = here.bounds(columns, 0)
                 value = best([interval[..., 0, :], *(self._row_sum(block, terms) for terms in lines)])
                 part.append(value.expand(-1, columns.stop - columns.start, -1))
             table.extend([torch.cat(part, dim=1).flatten(0, 1)] if part else [])

@@ -60,8 +60,8 @@ def test_methods_have_names_and_say_what_they_prove() -> None:
     assert CERTIFIED == ["interval", "crown", "degree", "degree-fast", "degree-cheap"]
     assert set(METHODS) == {*CERTIFIED, "paper", "released"}
     assert METHODS["degree"] == Degree()
-    assert METHODS["degree-fast"] == Degree(slopes=("adaptive",), lines="shared", resolution=1, hubs=256)
-    assert METHODS["degree-cheap"] == Degree("interval", ("adaptive",), "by-count", hubs=256)
+    assert METHODS["degree-fast"] == Degree(slopes=("adaptive",), lines="shared", resolution=1, hubs=256, patterns=1)
+    assert METHODS["degree-cheap"] == Degree("interval", ("adaptive",), "by-count", hubs=256, patterns=1)
 
 
 @pytest.mark.parametrize("method", [Interval(), Crown(slopes=("flat",)), Degree(resolution=3), Paper(), Released()])

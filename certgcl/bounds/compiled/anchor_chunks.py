@@ -25,7 +25,8 @@ def chunks_of(layout: Layout, cells: int) -> "Pieces[RowChunk]":
     end = (begin + most[row]).minimum(layout.start[row + 1])
 
     def chunk(pieces: range) -> RowChunk:
-        return RowChunk(layout, *(part[pieces.start : pieces.stop] for part in (row, begin, end)), hubs)
+        here = slice(pieces.start, pieces.stop)
+        return RowChunk(layout, row[here], begin[here], end[here], hubs)
 
     return Pieces(ranges(starts(each[row] * (end - begin)), cells), chunk, layout.keep)
 

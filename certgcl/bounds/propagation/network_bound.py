@@ -1,6 +1,7 @@
 """Lower bounds of functionals of a network: lines at the anchor, lines at its neighbours, ranges beyond."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -16,7 +17,9 @@ from certgcl.bounds.propagation.leaves import leaves_of
 from certgcl.bounds.propagation.neighbours import SharedFunctionals, own_minima
 from certgcl.bounds.propagation.ranges import NetworkRanges, least_by_row
 from certgcl.bounds.propagation.recompute import recomputed
+from certgcl.bounds.propagation.sign_patterns import dearest, improved
 from certgcl.bounds.propagation.term_sets import TermSets
+from certgcl.models.two_piece import TwoPieceLinear
 
 
 class NetworkBound:
@@ -143,7 +146,7 @@ class NetworkBound:
                 omega[number] = Functionals(part).plus(omega.get(number))
             interval = sum(ranges.interval_below(number, cells, part)[:, 0] for number, part in omega.items())
             assert isinstance(interval, Tensor)
-            return best([interval, self._below(cells, omega)]) if lines else interval
+            return self._below(cells, omega, interval) if lines else interval
 
         bound = torch.cat([recomputed(partial(work, chunk), len(chunks)) for chunk in chunks])
         if self.near.issuperset(ranges.network.readout):
@@ -151,18 +154,43 @@ class NetworkBound:
         least = bound.new_full((len(ball.nodes), bound.shape[1]), torch.inf)
         return least.scatter_reduce(0, ball.cells.row[:, None].expand_as(bound), bound, "amin")
 
-    def _below(self, cells: Cells, omega: Mapping[int, Functionals]) -> Tensor:
-        """The least ``Σ_l ω_l · h_l``: the last layer's lines by each rule are functionals of their own."""
+    def _below(self, cells: Cells, omega: Mapping[int, Functionals], interval: Tensor) -> Tensor:
+        """The least ``Σ_l ω_l · h_l``: the last layer's lines by each rule are functionals of their own, and so are
+        those of the best rule with the sign patterns of the dearest channels."""
         last = max(omega)
         through, constant = self.ranges.lines_below(last, cells, self.rules, omega[last])
         slope = through.explicit()
-        count, functionals = slope.shape[1:3]
-        others = {number: Functionals(part.vector.expand(-1, count, -1, -1).flatten(1, 2)[:, None])
+        value = self._through_lines(cells, omega, slope) + constant
+        bound, activation = best([interval, value.amax(dim=1)]), self.ranges.network.layers[last - 1].activation
+        number = self.ranges.settings.patterns
+        if number == 1 or not isinstance(activation, TwoPieceLinear) or activation.linear:
+            return bound
+        rule = value.detach().argmax(dim=1, keepdim=True)
+        chosen_constant = constant.gather(1, rule)[:, 0]
+        chosen_slope = slope.gather(1, rule[..., None].expand(-1, -1, -1, slope.shape[3]))[:, 0]
+        lower, upper = (part[cells.states_in(self.ranges.ball_of(last))] for part in self.ranges.bounds[last])
+
+        def by_pattern(chosen: Tensor) -> Tensor:
+            found = dearest(omega[last].vector[chosen, 0], lower[chosen, None], upper[chosen, None],
+                            activation.slope.expand(lower.shape[1]), number)
+            slopes = found.slopes(chosen_slope[chosen]).transpose(1, 2)  # (E, P, M, d)
+            here = {layer: replace(part, vector=part.vector[chosen]) for layer, part in omega.items()}
+            value = self._through_lines(Cells(cells.ball, cells.place[chosen]), here, slopes)
+            return (value + (chosen_constant[chosen] + found.gain)[:, None]).amin(dim=1)
+
+        graph, ball = self.ranges.graph, cells.ball
+        around = torch.zeros_like(ball.degree).index_add_(0, ball.row, graph.degree[ball.neighbour])
+        return improved(bound, cells.row, around[cells.row], by_pattern)
+
+    def _through_lines(self, cells: Cells, omega: Mapping[int, Functionals], slope: Tensor) -> Tensor:
+        """The least value, with K ways to have lines ``(E, K, M, d)`` in the place of the last layer's outputs,
+        ``(E, K, M)``."""
+        last, (ways, functionals) = max(omega), slope.shape[1:3]
+        others = {number: Functionals(part.vector.expand(-1, ways, -1, -1).flatten(1, 2)[:, None])
                   for number, part in omega.items() if number != last}
         top = last, Functionals(slope.flatten(1, 2)[:, None])
         descent = descend(self.ranges, cells, self.rules, others, top)
-        value = self._minimum(cells, descent, None).unflatten(1, (count, functionals))
-        return (value + constant).amax(dim=1)
+        return self._minimum(cells, descent, None).unflatten(1, (ways, functionals))
 
     # -- a functional at some cells ----------------------------------------------------------------
 

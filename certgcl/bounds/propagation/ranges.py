@@ -29,6 +29,7 @@ class Settings:
     hubs: int | None
     functional: bool  # whether channels are bounded by functionals, or by the ranges below them alone
     brief: bool = False  # whether lines of a node end where its neighbours enter by ranges, or go on to the features
+    patterns: int = 1  # of the signs of the output's channels
 
 
 def radii(network: GraphNetwork) -> list[int]:

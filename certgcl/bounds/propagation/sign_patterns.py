@@ -1,13 +1,17 @@
 """Sign patterns: of a row's dearest channels both pieces of the activation are tried, in the place of a chord."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from certgcl.bounds.propagation.extremes import best
 from certgcl.models.two_piece import TwoPieceLinear
 
 FEW_EDGES = 16  # of a row next to the anchor, up to which it has patterns
+MOST_AROUND = 1 << 12  # edges of all neighbours of an anchor, up to which its output has: more would take too long
+FEW_CASES = 1 << 8  # of all anchors, up to which it does not pay to look for those that decide
 
 
 class Patterns(NamedTuple):
@@ -44,9 +48,11 @@ class SignPatterns(NamedTuple):
         """Those of some functionals, by their place in the first dimension."""
         return SignPatterns(*(part.index_select(0, index) for part in self))
 
-    def by_pattern(self) -> Tensor:
-        """``λ^α - λ`` at the channels, ``(..., P, k)``."""
-        return self.first[..., None, :] + self.other[..., None, :] * self._pieces
+    def slopes(self, lines: Tensor) -> Tensor:
+        """``λ^α`` from λ: ``(..., d)`` to ``(..., P, d)``."""
+        change = self.first[..., None, :] + self.other[..., None, :] * self._pieces
+        return lines[..., None, :].expand(*change.shape[:-1], -1).scatter_add(
+            -1, self.channels[..., None, :].expand(change.shape), change)
 
     def times(self, values: Tensor) -> Tensor:
         """``(λ^α - λ) · v`` for values v at the channels, ``(..., k)``, by every pattern: ``(..., P)``."""
@@ -81,3 +87,45 @@ def dearest(omega: Tensor, lower: Tensor, upper: Tensor, slope: Tensor, patterns
     cost, channels = cost.topk(number, dim=-1)
     weight, chord, gamma = weight.gather(-1, channels) * (cost > 0), chord.gather(-1, channels), slope[channels]
     return SignPatterns(channels, weight * (gamma - chord), weight * (1 - gamma), cost.sum(dim=-1))
+
+
+def improved(bound: Tensor, row: Tensor, around: Tensor, better: Callable[[Tensor], Tensor],
+             together: bool = False) -> Tensor:
+    """Bounds of the anchors' cases, ``(F, C)``, improved as far as the smallest case of each anchor depends on it.
+
+    So first the smallest case of each is improved, and then those that are below it now: others cannot be the smallest
+    any more, whatever they would become.
+
+    Args:
+        row: the anchor of every case, ``(F,)``.
+        around: how many edges the neighbours of each case's anchor have in all.
+        better: another bound of some cases, given by their places.
+        together: whether it is to be had for all cases or none.
+    """
+    def take_better(chosen: Tensor) -> Tensor:
+        value = better(chosen).masked_fill(done[chosen, None], -torch.inf)
+        return bound.index_copy(0, chosen, best([bound.index_select(0, chosen), value]))
+
+    done = around > MOST_AROUND
+    if together or len(bound) <= FEW_CASES:
+        return take_better(torch.arange(len(bound), device=bound.device))
+    for _ in range(2):
+        chosen = _deciding(bound.detach(), row, done)
+        if len(chosen):
+            bound = take_better(chosen)
+            done[chosen] = True
+    return bound
+
+
+def _deciding(bound: Tensor, row: Tensor, done: Tensor) -> Tensor:
+    """The cases not done yet that are no larger than any that is done, or if none is, than any; for some direction."""
+    anchors = int(row.max()) + 1
+
+    def least_of_anchor(values: Tensor) -> Tensor:
+        place = row[:, None].expand_as(values)
+        least = values.new_full((anchors, values.shape[1]), torch.inf).scatter_reduce(0, place, values, "amin")
+        return least.index_select(0, row)
+
+    limit = least_of_anchor(bound.masked_fill(~done[:, None], torch.inf))
+    limit = torch.where(limit.isinf(), least_of_anchor(bound), limit)
+    return ((bound <= limit).any(dim=1) & ~done).nonzero()[:, 0]

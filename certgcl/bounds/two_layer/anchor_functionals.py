@@ -128,7 +128,8 @@ class AnchorsAtRows:
     def _patterned(self, omega: Tensor, lines: list[RowTerms]) -> list[RowTerms]:
         """Lines with the sign patterns of the dearest channels, which all rules give the same chords."""
         weights = self.functionals.weights
-        found = dearest(omega.flatten(1, 2)[:, :, None], *self.ranges, weights.slope1, self.functionals.patterns)
+        lower, upper = self.ranges
+        found = dearest(omega.flatten(1, 2)[:, :, None], lower, upper, weights.slope1, self.functionals.patterns)
         index = found.channels.flatten(1)[:, None].expand(-1, self.targets.shape[1], -1)
         values = self.targets.gather(2, index).unflatten(2, found.channels.shape[1:])  # (R, K + 1, X, T, k)
         here = SignPatterns(*(part[:, None] for part in found))

@@ -6,7 +6,7 @@ smallest case decides.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -50,8 +50,9 @@ class Minimum(Protocol):
         every neighbour."""
         ...
 
-    def only(self, chosen: Tensor) -> "Minimum | None":
-        """The same in some of the anchors' cases, ``(F',)``; None where all are treated together."""
+    @property
+    def only(self) -> "Callable[[Tensor], Minimum] | None":
+        """The same in some of the anchors' cases, given by their places; None where all are treated together."""
         ...
 
 
@@ -72,7 +73,8 @@ class MinimumOverFunctionals(ABC):
     def of_anchors(self, omega: Tensor, layer1: Layer1, rules: Sequence[SlopeRule], patterns: int = 1) -> Tensor:
         return self(AnchorFunctionals(omega, self.plan, layer1, rules, patterns))
 
-    def only(self, chosen: Tensor) -> None:
+    @property
+    def only(self) -> None:
         return None
 
     @abstractmethod
