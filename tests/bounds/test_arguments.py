@@ -30,6 +30,7 @@ def test_a_method_is_a_name_or_an_instance(method: Any) -> None:
 @pytest.mark.parametrize(("method", "settings"), [
     (Degree, {"resolution": True}), (Degree, {"hubs": True}), (Degree, {"slopes": "flat"}),
     (Degree, {"slopes": [["flat"]]}), (Degree, {"lines": []}), (Degree, {"lines": ""}), (Degree, {"hubs": "5"}),
+    (Degree, {"patterns": True}), (Degree, {"patterns": "4"}),
     (Degree, {"preactivations": []}), (Degree, {"slopes": np.array(["flat", "flat"])}), (Paper, {"at": "view"}),
     (Paper, {"at": ()}), (Released, {"at": [None]}), (BranchAndBound, {"bound": Crown()}),
     (BranchAndBound, {"time_limit": float("nan")}), (BranchAndBound, {"time_limit": "3"}),

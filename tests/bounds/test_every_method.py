@@ -34,7 +34,7 @@ from tests.toys import (
 CERTIFIED = [name for name, method in METHODS.items() if method.certified]
 BUDGETS = {"mixed": EdgeDropBudget(local=[k % 4 for k in range(12)]), "total": EdgeDropBudget(total=2),
            "none": EdgeDropBudget()}
-VARIANTS = {"shared lines": Degree(lines="shared"), "hubs": Degree(hubs=2)}
+VARIANTS = {"shared lines": Degree(lines="shared"), "hubs": Degree(hubs=2), "no patterns": Degree(patterns=1)}
 every_method = pytest.mark.parametrize("method", [*METHODS, *VARIANTS.values()], ids=[*METHODS, *VARIANTS])
 every_certified = pytest.mark.parametrize("method", [*CERTIFIED, *VARIANTS.values()], ids=[*CERTIFIED, *VARIANTS])
 every_budget = pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
@@ -86,7 +86,8 @@ def test_an_unknown_method_is_refused(method: Any, message: str) -> None:
     (Crown, {"slopes": ("steep",)}), (Crown, {"slopes": ()}),
     (Degree, {"slopes": ("steep",)}), (Degree, {"slopes": ()}), (Degree, {"resolution": 0}),
     (Degree, {"resolution": 1.5}), (Degree, {"preactivations": "exact"}), (Degree, {"lines": "none"}),
-    (Degree, {"hubs": 0}), (Degree, {"hubs": 2.5}),
+    (Degree, {"hubs": 0}), (Degree, {"hubs": 2.5}), (Degree, {"patterns": 0}), (Degree, {"patterns": 3}),
+    (Degree, {"patterns": 2.0}), (Degree, {"patterns": 1 << 11}),
 ])
 def test_an_unknown_setting_is_refused(method: Any, settings: dict[str, Any]) -> None:
     with pytest.raises(MethodError, match=next(iter(settings))):

@@ -44,6 +44,7 @@ SETTINGS: dict[str, BoundMethod] = {
     "mixed lines": Degree(lines="mixed"),
     "groups": Degree(lines="shared", resolution=2, slopes=("flat", "parallel")),
     "hubs": Degree(hubs=4),
+    "many patterns": Degree(patterns=16),
     "released": METHODS["released"],
     "paper": METHODS["paper"],
 }
