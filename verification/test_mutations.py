@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from random import Random
+from types import ModuleType
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -14,14 +15,17 @@ from hypothesis.errors import NoSuchExample
 from torch import Tensor
 
 from certgcl.bounds import Degree, compiled, crown
-from certgcl.bounds.compiled import anchor_chunks, flat_tables, lines
+from certgcl.bounds import degree as degree_module
+from certgcl.bounds.compiled import anchor_chunks, flat_tables, lines, patterned_rows
 from certgcl.bounds.compiled.kernels import row_lemma
+from certgcl.bounds.propagation import sign_patterns
 from certgcl.bounds.two_layer import (
     anchor_functionals,
     box,
     hidden_functionals,
     layer1,
     neighbourhood,
+    patterned_output,
     row_plan,
     sorted_row,
 )
@@ -35,7 +39,8 @@ from verification.strategies import cases
 
 pytestmark = pytest.mark.thorough
 
-METHODS = {**CERTIFIED, "shared lines": Degree(lines="shared"), "hubs": Degree(hubs=1)}
+METHODS = {**CERTIFIED, "shared lines": Degree(lines="shared"), "hubs": Degree(hubs=1),
+           "two patterns": Degree(patterns=2)}
 
 
 Engine = Literal["torch", "kernels"]
@@ -95,7 +100,7 @@ def slopes_of_the_root(patch: pytest.MonkeyPatch) -> None:
         omega = every.omega.take(every.plan.flat.place[anchor, case])  # (R, I, M, d1)
         place = every.place[every.plan.hood.outer.own[anchor]]
         lined = every.lined.around(place[..., min(case, place.shape[-1] - 1)])
-        interval, right = original(self, columns, case)
+        interval, right, _ = original(self, columns, case)
         wrong = []
         for rule, terms in enumerate(right):
             slope, spread = (part.chunk(len(right), dim=1)[rule] for part in lined.slopes)  # (R, I, d1)
@@ -103,7 +108,7 @@ def slopes_of_the_root(patch: pytest.MonkeyPatch) -> None:
             values = torch.einsum("rkd,rimd->rkim", self.targets, slopes)[:, :, :, None]  # (R, K + 1, I, 1, M)
             wrong.append(replace(terms, leaves=values[:, :-1].expand_as(terms.leaves),
                                  own=values[:, -1].expand_as(terms.own)))
-        return hidden_functionals.RowBounds(interval, wrong)
+        return hidden_functionals.RowBounds(interval, wrong, [])
 
     patch.setattr(anchor_functionals.AnchorsAtRows, "bounds", bounds)
 
@@ -196,6 +201,46 @@ def hubs_in_the_middle(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(anchor_functionals.AnchorsAtRows, "__init__", init)
 
 
+def _patterns(change: Callable[..., sign_patterns.SignPatterns]) -> Patch:
+    """Wrong sign patterns, at the output and at neighbours."""
+    def apply(patch: pytest.MonkeyPatch) -> None:
+        for module in (patterned_output, anchor_functionals, patterned_rows):
+            patch.setattr(module, "dearest", change)
+
+    return apply
+
+
+def _of_the_other_sign(omega: Tensor, *given: Any) -> sign_patterns.SignPatterns:
+    found = sign_patterns.dearest(-omega, *given)
+    return found._replace(first=-found.first, other=-found.other)
+
+
+def _of_all_constants(omega: Tensor, lower: Tensor, upper: Tensor, slope: Tensor,
+                      patterns: int) -> sign_patterns.SignPatterns:
+    everything = sign_patterns.dearest(omega, lower, upper, slope, 1 << omega.shape[-1])
+    return sign_patterns.dearest(omega, lower, upper, slope, patterns)._replace(gain=everything.gain)
+
+
+patterns_of_the_other_sign = _patterns(_of_the_other_sign)  # where the activation is above both of its pieces
+constants_of_other_channels_too = _patterns(_of_all_constants)  # those still bounded by chords are not paid for
+
+
+def _best_pattern(*modules: ModuleType) -> Patch:
+    """The largest over patterns, as if one could choose the signs."""
+    def wrong(values: Tensor, dim: int) -> Tensor:
+        return values.amax(dim=dim) if dim == -1 else values.amin(dim=dim)
+
+    def apply(patch: pytest.MonkeyPatch) -> None:
+        for module in modules:
+            patch.setattr(module, "least", wrong)
+
+    return apply
+
+
+best_pattern_at_the_output, best_pattern_at_neighbours = _best_pattern(patterned_output), _best_pattern(degree_module)
+best_pattern_at_neighbours_by_kernels = _best_pattern(patterned_rows)
+
+
 def _budget(change: Callable[[Tensor, Tensor], Tensor]) -> Patch:
     def apply(patch: pytest.MonkeyPatch) -> None:
         original = EdgeDropBudget.on
@@ -284,6 +329,10 @@ KERNEL_MUTANTS: dict[str, tuple[Patch, tuple[str, ...]]] = {
     "lines of the clean count": (lines_of_the_clean_count, BY_DEGREE),
     "kept edges that make room": (kept_edges_that_make_room_by_kernels, BY_DEGREE),
     "hubs in the middle": (hubs_in_the_middle_by_kernels, ("hubs",)),
+    "patterns of the other sign": (patterns_of_the_other_sign, ("degree", "shared lines")),
+    "constants of other channels too": (constants_of_other_channels_too, ("two patterns",)),
+    "the best pattern at the output": (best_pattern_at_the_output, ("degree",)),
+    "the best pattern at neighbours": (best_pattern_at_neighbours_by_kernels, ("degree",)),
 }
 MUTANTS: dict[str, tuple[Patch, tuple[str, ...]]] = {
     "layer 2 from the clean hidden layer": (hidden_layer_of_the_clean_graph, tuple(CERTIFIED)),
@@ -296,6 +345,10 @@ MUTANTS: dict[str, tuple[Patch, tuple[str, ...]]] = {
     "lines of the clean count": (lines_of_the_clean_count, BY_DEGREE),
     "kept edges that make room": (kept_edges_that_make_room, BY_DEGREE),
     "hubs in the middle": (hubs_in_the_middle, ("hubs",)),
+    "patterns of the other sign": (patterns_of_the_other_sign, ("degree", "shared lines")),
+    "constants of other channels too": (constants_of_other_channels_too, ("two patterns",)),
+    "the best pattern at the output": (best_pattern_at_the_output, ("degree",)),
+    "the best pattern at neighbours": (best_pattern_at_neighbours, ("degree",)),
     "budget off by one": (budget_off_by_one, tuple(CERTIFIED)),
     "no isolated node": (no_isolated_node, tuple(CERTIFIED)),
 }

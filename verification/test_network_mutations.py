@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from certgcl.bounds.propagation import balls, box, chain, leaves, neighbours, network_bound
+from certgcl.bounds.propagation import balls, box, chain, leaves, neighbours, network_bound, sign_patterns
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.functionals import Functionals
@@ -162,6 +162,22 @@ def all_cells_of_a_node_have_the_range_of_one(patch: pytest.MonkeyPatch) -> None
 
 
 WIDE = "degree, as for wide networks"
+def patterns_are_of_the_other_sign(patch: pytest.MonkeyPatch) -> None:
+    def wrong(omega: Tensor, *given: Any) -> sign_patterns.SignPatterns:
+        found = sign_patterns.dearest(-omega, *given)
+        return found._replace(first=-found.first, other=-found.other)
+
+    patch.setattr(network_bound, "dearest", wrong)
+
+
+def patterns_pay_for_nothing(patch: pytest.MonkeyPatch) -> None:
+    def wrong(omega: Tensor, *given: Any) -> sign_patterns.SignPatterns:
+        found = sign_patterns.dearest(omega, *given)
+        return found._replace(gain=2 * found.gain)
+
+    patch.setattr(network_bound, "dearest", wrong)
+
+
 MUTANTS: list[tuple[Mutation, str, Row]] = [
     (spread_of_the_own_scale_is_forgotten, "degree-fast", ROWS["SGC"]),
     (scales_have_no_range, "crown", ROWS["GCN, 3 layers"]),
@@ -176,6 +192,8 @@ MUTANTS: list[tuple[Mutation, str, Row]] = [
     (the_node_scales_as_the_layer_below, "degree", MIXED),
     (the_node_counts_itself_once_too_often, "degree", Row("GIN, eps = 0", 2)),
     (all_cells_of_a_node_have_the_range_of_one, WIDE, ROWS["GCN, 3 layers"]),
+    (patterns_are_of_the_other_sign, "degree", ROWS["SAGE mean"]),
+    (patterns_pay_for_nothing, "degree", ROWS["GCN, 3 layers"]),
 ]
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from certgcl.bounds.propagation import sign_patterns
 from certgcl.bounds.propagation.sign_patterns import SignPatterns, dearest, improved
 from certgcl.models.two_piece import TwoPieceLinear
+import itertools
 
 SLOPES = {"ReLU": 0.0, "leaky": 0.2, "valley": -0.3, "concave": 1.7}
 WIDTH = 6
@@ -51,8 +52,9 @@ def test_the_least_over_patterns_is_below_the_functional(setting: Setting, numbe
 
 def test_with_more_patterns_it_is_no_lower_at_any_point(setting: Setting) -> None:
     values = [setting.below(number) for number in (1, 2, 4, 8)]
-    for fewer, more in zip(values, values[1:], strict=False):
-        assert (more >= fewer - 1e-12).all() and (more > fewer + 1e-3).any()
+    for fewer, more in itertools.pairwise(values):
+        assert (more >= fewer - 1e-12).all()
+        assert (more > fewer + 1e-3).any()
 
 
 def test_with_all_of_them_only_free_lines_are_paid_for(setting: Setting) -> None:
@@ -64,7 +66,8 @@ def test_with_all_of_them_only_free_lines_are_paid_for(setting: Setting) -> None
 
 def test_one_pattern_is_none(setting: Setting) -> None:
     found = setting.patterns(1)
-    assert not found.gain.any() and found.channels.shape == (200, 0)
+    assert not found.gain.any()
+    assert found.channels.shape == (200, 0)
     assert torch.equal(found.slopes(setting.lines)[:, 0], setting.lines)
 
 
@@ -79,7 +82,9 @@ def test_channels_whose_sign_is_known_are_left_alone() -> None:
     slope = torch.zeros(2, dtype=torch.float64)
     for lower in (torch.tensor([0.0, 1.0]), torch.tensor([-3.0, -2.0])):
         found = dearest(-torch.ones(1, 2).double(), lower.double()[None], lower.double()[None] + 1, slope, 4)
-        assert not found.gain.any() and not found.first.any() and not found.other.any()
+        assert not found.gain.any()
+        assert not found.first.any()
+        assert not found.other.any()
 
 
 def test_products_with_values_and_biases_follow_the_slopes(setting: Setting) -> None:
@@ -119,5 +124,6 @@ def test_what_is_not_improved_does_not_decide(seed: int, monkeypatch: pytest.Mon
     everything = torch.where(row[:, None] == 3, bound, torch.maximum(bound, better))
     assert torch.equal(found.view(10, 4, 3).amin(dim=1), everything.view(10, 4, 3).amin(dim=1))
     places = torch.cat(asked)
-    assert len(places.unique()) == len(places) < 36 and not (row[places] == 3).any()
+    assert len(places.unique()) == len(places) < 36
+    assert not (row[places] == 3).any()
     assert torch.equal(improved(bound, row, around, lambda chosen: better[chosen], together=True), everything)

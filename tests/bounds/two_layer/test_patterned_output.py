@@ -45,7 +45,8 @@ def test_the_bound_is_never_below_that_without_patterns(slopes: tuple[float, flo
     plain = values(NONE, model, budget)
     for patterns in (None, 2, 16):
         found = values(Degree(patterns=patterns), model, budget)
-        assert (found >= plain - 1e-12).all() and (found > plain + 1e-4).any()
+        assert (found >= plain - 1e-12).all()
+        assert (found > plain + 1e-4).any()
 
 
 @pytest.mark.parametrize("patterns", [4, 32])
@@ -65,13 +66,15 @@ def test_rows_of_many_edges_have_no_patterns(engine: str, monkeypatch: pytest.Mo
     for module in (patterned_rows, anchor_functionals):
         monkeypatch.setattr(module, "FEW_EDGES", 0)
     at_the_output_alone = values(Degree(patterns=4), model)
-    assert (with_rows > at_the_output_alone + 1e-4).any() and (with_rows >= at_the_output_alone - 1e-12).all()
+    assert (with_rows > at_the_output_alone + 1e-4).any()
+    assert (with_rows >= at_the_output_alone - 1e-12).all()
 
 
 def test_wide_layers_have_patterns_at_the_output_alone() -> None:
     narrow, wide = Degree().sign_patterns(16), Degree().sign_patterns(17)
     assert (narrow.output, narrow.rows, wide.output, wide.rows) == (4, 4, 4, 1)
-    assert Degree(patterns=8).sign_patterns(256) == (8, 8) and NONE.sign_patterns(3) == sign_patterns.NONE
+    assert Degree(patterns=8).sign_patterns(256) == (8, 8)
+    assert NONE.sign_patterns(3) == sign_patterns.NONE
 
 
 def test_it_does_not_matter_in_which_parts_cases_are_improved(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +112,8 @@ def test_a_plan_of_some_cases_has_their_counts_and_lines() -> None:
     plan = row_plan.DropPlan(drop_problem(GRAPH, LOCAL).neighbourhood(torch.float64), 6, "by-count")
     chosen = torch.tensor([0, 3, 7, 8])
     some = plan.only(chosen)
-    assert torch.equal(some.flat.row, plan.flat.row[chosen]) and torch.equal(some.own_case, plan.flat.case[chosen])
+    assert torch.equal(some.flat.row, plan.flat.row[chosen])
+    assert torch.equal(some.own_case, plan.flat.case[chosen])
     for ends, part in ((plan.anchor_cases.first, some.anchor_cases.first), (plan.anchor_cases.last,
                                                                            some.anchor_cases.last)):
         assert torch.equal(part[some.flat.row, some.flat.case], ends[plan.flat.row[chosen], plan.flat.case[chosen]])
