@@ -1,5 +1,7 @@
 """Sign patterns: the least over the pieces of a few channels is below the activation, and above what chords give."""
 
+import itertools
+
 import pytest
 import torch
 from torch import Tensor
@@ -7,7 +9,6 @@ from torch import Tensor
 from certgcl.bounds.propagation import sign_patterns
 from certgcl.bounds.propagation.sign_patterns import SignPatterns, dearest, improved
 from certgcl.models.two_piece import TwoPieceLinear
-import itertools
 
 SLOPES = {"ReLU": 0.0, "leaky": 0.2, "valley": -0.3, "concave": 1.7}
 WIDTH = 6
