@@ -340,9 +340,14 @@ class Layout:
         """All visits, in chunks of rows whose slots have about so many cells at the most."""
         from certgcl.bounds.compiled.anchor_chunks import chunks_of
 
+        cells = min(cells, self._all_cells)  # so that limits beyond all of them are one
         if cells not in self._chunks:
             self._chunks[cells] = chunks_of(self, cells)
         return self._chunks[cells]
+
+    @cached_property
+    def _all_cells(self) -> int:
+        return max(1, int((self.hood.inner.degree * self.plan.line_cases.number * self.around).sum()))
 
 
 def ranges(total: Tensor, limit: int) -> list[range]:
