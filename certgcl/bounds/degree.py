@@ -119,6 +119,9 @@ class Degree(BoundMethod):
             return self.slopes
         return ("adaptive", "flat", "parallel") if check_width(hidden_channels) <= NARROW else ("adaptive",)
 
+    def functionals(self, hidden_channels: int) -> int:
+        return max(len(self.rules(hidden_channels)), self.sign_patterns(hidden_channels).output)
+
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)
         weights = GCNWeights.of(network)

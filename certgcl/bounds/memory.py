@@ -43,7 +43,7 @@ def estimated_bytes(method: BoundMethod, network: GraphNetwork, problem: DropPro
     steps = (
         2 * channels * needs.lines,  # the range of V
         min(channels, MIN_CHANNELS) * needs.each_channel,
-        needs.anchors * (channels + directions * needs.rules * (hidden + channels)),  # the output
+        needs.anchors * (channels + directions * needs.functionals * (hidden + channels)),  # the output
     )
     return needs.kept + needs.bytes * max(steps)
 
@@ -65,6 +65,7 @@ class _Needs:
         nodes, targets = reached(graph, anchors)
         by_kernels = compiled.usable(anchors.device)
         self.rules, self.bytes = len(method.rules(hidden)), torch.finfo(dtype).bits // 8
+        self.functionals = self.rules if by_kernels else method.functionals(hidden)  # kernels have patterns in parts
         self.lines = lines = int((budget[nodes] + 1).clamp(max=method.line_resolution(hidden)).sum())
         cases, slots = (budget[anchors] + 1).clamp(max=method.resolution), int(graph.degree[nodes].sum())
         self.anchors = int(cases.sum())
@@ -80,7 +81,8 @@ def settings_of(method: BoundMethod, network: GraphNetwork) -> Settings:
     """As far as memory depends on them."""
     hidden, _ = _widths(network)
     lines: LineSharing = "shared" if method.line_resolution(hidden) == 1 else "by-count"
-    return Settings(tuple(method.rules(hidden)) or ("adaptive",), lines, method.resolution, None, functional=True)
+    return Settings(tuple(method.rules(hidden)) or ("adaptive",), lines, method.resolution, None, functional=True,
+                    patterns=method.functionals(hidden))
 
 
 def _widths(network: GraphNetwork) -> tuple[int, int]:

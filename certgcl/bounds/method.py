@@ -74,6 +74,10 @@ class BoundMethod(ABC):
         """The slope rules that are used at this width of the hidden layers."""
         return ()
 
+    def functionals(self, hidden_channels: int) -> int:
+        """How many functionals of its own an anchor has at a time for each direction, at this width."""
+        return len(self.rules(hidden_channels))
+
     def supports(self, network: GraphNetwork) -> str | None:
         """Why it does not bound this network; None where it does."""
         return None

@@ -153,7 +153,7 @@ def _bounds(world: World) -> list[Target]:
             "seconds": 5.0, "seed": 1}),
         _of("bounds.get_method", bounds.get_method, {"method": "optimized", **limits}),
         _of("bounds.Degree", bounds.Degree, {"preactivations": "functional", "slopes": ("flat",), "lines": "shared",
-                                             "resolution": 3, "hubs": 5}),
+                                             "resolution": 3, "hubs": 5, "patterns": 4}),
         _of("bounds.Crown", bounds.Crown, {"slopes": ("flat",)}),
         _of("bounds.Paper", lambda at: _certified(world, bounds.Paper(at=at)), {"at": graph}),
         _of("bounds.Released", lambda at: _certified(world, bounds.Released(at=at)), {"at": (graph,)}),

@@ -16,7 +16,7 @@ from certgcl.models.activations import SlopeRule
 if TYPE_CHECKING:
     from certgcl.bounds.two_layer.backward import Minimum
 
-MAX_VALUES = 1 << 25  # of functionals held at a time
+MAX_VALUES = 1 << 24  # of functionals held at a time
 
 
 class OutputLines(NamedTuple):
