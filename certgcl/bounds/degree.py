@@ -102,7 +102,7 @@ class Degree(BoundMethod):
         """For a network of any depth, by its widest hidden layer."""
         width = max(map(network.width_of, range(1, len(network.layers) + 1)))
         return Settings(self.rules(width), self.line_sharing(width), self.resolution, self.hubs,
-                        self.preactivations == "functional", self.sign_patterns(width).output)
+                        self.preactivations == "functional", self.sign_patterns(width))
 
     def sign_patterns(self, hidden_channels: int) -> Patterns:
         """How many sign patterns are tried at this width."""

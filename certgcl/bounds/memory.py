@@ -10,6 +10,7 @@ from certgcl.bounds.method import BoundMethod
 from certgcl.bounds.prepared import DropProblem
 from certgcl.bounds.propagation.cost import estimated_bytes as network_bytes
 from certgcl.bounds.propagation.ranges import Settings
+from certgcl.bounds.propagation.sign_patterns import Patterns
 from certgcl.bounds.two_layer.backward import MIN_CHANNELS
 from certgcl.bounds.two_layer.neighbourhood import reached
 from certgcl.bounds.two_layer.row_plan import LineSharing
@@ -82,7 +83,7 @@ def settings_of(method: BoundMethod, network: GraphNetwork) -> Settings:
     hidden, _ = _widths(network)
     lines: LineSharing = "shared" if method.line_resolution(hidden) == 1 else "by-count"
     return Settings(tuple(method.rules(hidden)) or ("adaptive",), lines, method.resolution, None, functional=True,
-                    patterns=method.functionals(hidden))
+                    patterns=Patterns(method.functionals(hidden)))
 
 
 def _widths(network: GraphNetwork) -> tuple[int, int]:

@@ -52,7 +52,7 @@ class BoxBound(NetworkBound):
     def _shared_neighbours(self, number: int, units: Functionals) -> None:
         return None
 
-    def _minimum(self, cells: Cells, descent: Descent, shared: object, deep: bool = True) -> Tensor:
+    def _minimum(self, cells: Cells, descent: Descent, shared: object, deep: bool = True, patterns: int = 1) -> Tensor:
         count, functionals = len(self.rules), descent.constant.shape[2]
         total = descent.constant.expand(len(cells.place), count, functionals).flatten(1)
         sets = TermSets.of_cells(cells.ball, total.new_empty(0), cells.place)

@@ -33,7 +33,7 @@ def estimated_bytes(network: GraphNetwork, problem: DropProblem, directions: int
         values += 6 * layer.width * counts[radius[number]]  # bounds, outputs, and outputs by node
     columns = 2 * limits.CHANNELS * rules
     channels = max(4 * terms[min(here + 1, len(balls) - 1)] + 4 * counts[here] for here in radius) * columns
-    output = 3 * terms[0] * directions * rules * max(rules, settings.patterns)
+    output = 3 * terms[0] * directions * rules * max(rules, settings.patterns.output)
     chunk = TENSORS_AT_ONCE * (limits.MAX_VALUES + limits.MAX_TERMS + limits.MAX_ELEMENTS)
     return BASE + size * (values + max(channels * settings.functional, output) + chunk) + BYTES_OF_SLOT * (
         terms[0] + 2 * terms[-1])

@@ -12,8 +12,10 @@ from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Mix, descend
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import Leaves, leaves_of
+from certgcl.bounds.propagation.patterned_neighbours import least_lines, with_floor
 from certgcl.bounds.propagation.ranges import NetworkRanges
 from certgcl.bounds.propagation.recompute import recomputed
+from certgcl.bounds.propagation.sign_patterns import FEW_EDGES
 from certgcl.bounds.propagation.term_sets import TermSets, consecutive
 from certgcl.bounds.propagation.visits import Visited, Visits
 from certgcl.bounds.two_layer.row_plan import starts
@@ -149,34 +151,36 @@ def visits_of(ranges: NetworkRanges, cells: Cells, sets: TermSets, chosen: Tenso
 
 
 def own_minima(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, mixes: Sequence[Mix],
-               pairs: Tensor) -> Tensor:
+               pairs: Tensor, patterns: int = 1) -> Tensor:
     """φ at every slot of some cells of the anchors, which have functionals of their own.
 
     Args:
         ball: of the neighbours.
         mixes: by one aggregation, of one or several layers.
         pairs: ``(terms, R M')``, with M' functionals in all.
+        patterns: sign patterns of the neighbours of few edges.
     """
     row = ball.place[cells.ball.neighbour[sets.slot]]
     hub = ball.degree[row] > (torch.inf if ranges.settings.hubs is None else ranges.settings.hubs)
     width = max(mix.functionals.vector.shape[-1] for mix in mixes)
     cost = ball.cells.start.diff()[row] * (pairs.shape[1] * (width + ball.degree[row] * ~hub))
     places, parts = [], []
-    for lined in (False, True):
-        chosen = (hub != lined).nonzero()[:, 0]
+    few = ~hub & (ball.degree[row] <= FEW_EDGES) & (patterns > 1)
+    for lined, number, here in ((False, 1, hub), (True, 1, ~hub & ~few), (True, patterns, few)):
+        chosen = here.nonzero()[:, 0]
         if not len(chosen):
             continue
         chosen = chosen[torch.argsort(row[chosen], stable=True)]
-        group = torch.div(cost[chosen].cumsum(0), limits.MAX_TERMS, rounding_mode="floor")
+        group = torch.div(number * cost[chosen].cumsum(0), limits.MAX_TERMS, rounding_mode="floor")
         for part in chosen.split(torch.unique_consecutive(group, return_counts=True)[1].tolist()):
             places.append(part)
-            parts.append(recomputed(partial(_own_part, ranges, cells, sets, ball, mixes, pairs[part], part, lined),
-                                    int(cost.sum())))
+            parts.append(recomputed(partial(_own_part, ranges, cells, sets, ball, mixes, pairs[part], part, lined,
+                                            number), int(cost.sum())))
     return torch.cat(parts).index_select(0, torch.argsort(torch.cat(places))) if parts else pairs
 
 
 def _own_part(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, mixes: Sequence[Mix], pairs: Tensor,
-              chosen: Tensor, lined: bool) -> Tensor:
+              chosen: Tensor, lined: bool, patterns: int) -> Tensor:
     """The same for some visits; each has its own entries at the cells of its neighbour."""
     dtype, device, rules = ranges.dtype, chosen.device, len(ranges.settings.rules)
     slot, owner = sets.slot[chosen], sets.owner[chosen]
@@ -219,4 +223,8 @@ def _own_part(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, m
         own=entry[visit_of_case] + torch.where(by_case[visit_of_case], items - case_start[visit_of_case], 0),
         step=step, term_step=torch.where(by_case, ball.degree[row], 0), lined=torch.full_like(by_case, lined))
     visits = visits_of(ranges, cells, sets, chosen, scales, visited, number, leaf_start, term, by_cell)
+    if lined and patterns > 1:
+        value = least_lines(ranges, entries, omega, inner, visits, patterns)
+        if value is not None:
+            visits, constant, interval = with_floor(visits, constant, interval, value)
     return visits.minima(rules, without, following, constant, interval, values, terms, pairs)

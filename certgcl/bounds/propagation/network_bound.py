@@ -17,7 +17,7 @@ from certgcl.bounds.propagation.leaves import leaves_of
 from certgcl.bounds.propagation.neighbours import SharedFunctionals, own_minima
 from certgcl.bounds.propagation.ranges import NetworkRanges, least_by_row
 from certgcl.bounds.propagation.recompute import recomputed
-from certgcl.bounds.propagation.sign_patterns import dearest, improved
+from certgcl.bounds.propagation.sign_patterns import NONE, dearest, improved
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.models.two_piece import TwoPieceLinear
 
@@ -136,7 +136,7 @@ class NetworkBound:
         widths = [ranges.network.width_of(number) for number in ranges.network.readout]
         each = directions.shape[1] * max(ranges.network.width_of(n) for n in range(1, len(ranges.network.layers) + 1))
         chunks = torch.arange(len(ball.cells.row), device=directions.device).split(
-            max(1, limits.MAX_VALUES // (each * len(self.rules) * max(len(self.rules), ranges.settings.patterns))))
+            max(1, limits.MAX_VALUES // (each * len(self.rules) * max(len(self.rules), ranges.settings.patterns.output))))
 
         def work(chunk: Tensor) -> Tensor:
             cells = Cells(ball, chunk)
@@ -162,44 +162,51 @@ class NetworkBound:
         slope = through.explicit()
         value = self._through_lines(cells, omega, slope) + constant
         bound, activation = best([interval, value.amax(dim=1)]), self.ranges.network.layers[last - 1].activation
-        number = self.ranges.settings.patterns
-        if number == 1 or not isinstance(activation, TwoPieceLinear) or activation.linear:
+        patterns, gamma = self.ranges.settings.patterns, torch.ones_like(slope[0, 0, 0])
+        if isinstance(activation, TwoPieceLinear) and not activation.linear:
+            gamma = activation.slope.expand_as(gamma)
+        else:
+            patterns = patterns._replace(output=1)
+        if patterns == NONE:
             return bound
         rule = value.detach().argmax(dim=1, keepdim=True)
-        chosen_constant = constant.gather(1, rule)[:, 0]
+        chosen_constant = constant.expand_as(value).gather(1, rule)[:, 0]
         chosen_slope = slope.gather(1, rule[..., None].expand(-1, -1, -1, slope.shape[3]))[:, 0]
         lower, upper = (part[cells.states_in(self.ranges.ball_of(last))] for part in self.ranges.bounds[last])
 
         def by_pattern(chosen: Tensor) -> Tensor:
-            found = dearest(omega[last].vector[chosen, 0], lower[chosen, None], upper[chosen, None],
-                            activation.slope.expand(lower.shape[1]), number)
+            found = dearest(omega[last].vector[chosen, 0], lower[chosen, None], upper[chosen, None], gamma,
+                            patterns.output)
             slopes = found.slopes(chosen_slope[chosen]).transpose(1, 2)  # (E, P, M, d)
             here = {layer: replace(part, vector=part.vector[chosen]) for layer, part in omega.items()}
-            value = self._through_lines(Cells(cells.ball, cells.place[chosen]), here, slopes)
+            value = self._through_lines(Cells(cells.ball, cells.place[chosen]), here, slopes, patterns.rows)
             return (value + (chosen_constant[chosen] + found.gain)[:, None]).amin(dim=1)
 
         graph, ball = self.ranges.graph, cells.ball
         around = torch.zeros_like(ball.degree).index_add_(0, ball.row, graph.degree[ball.neighbour])
         return improved(bound, cells.row, around[cells.row], by_pattern)
 
-    def _through_lines(self, cells: Cells, omega: Mapping[int, Functionals], slope: Tensor) -> Tensor:
+    def _through_lines(self, cells: Cells, omega: Mapping[int, Functionals], slope: Tensor,
+                       patterns: int = 1) -> Tensor:
         """The least value, with K ways to have lines ``(E, K, M, d)`` in the place of the last layer's outputs,
-        ``(E, K, M)``."""
+        ``(E, K, M)``; with so many sign patterns at neighbours."""
         last, (ways, functionals) = max(omega), slope.shape[1:3]
         others = {number: Functionals(part.vector.expand(-1, ways, -1, -1).flatten(1, 2)[:, None])
                   for number, part in omega.items() if number != last}
         top = last, Functionals(slope.flatten(1, 2)[:, None])
         descent = descend(self.ranges, cells, self.rules, others, top)
-        return self._minimum(cells, descent, None).unflatten(1, (ways, functionals))
+        return self._minimum(cells, descent, None, patterns=patterns).unflatten(1, (ways, functionals))
 
     # -- a functional at some cells ----------------------------------------------------------------
 
-    def _minimum(self, cells: Cells, descent: Descent, shared: SharedFunctionals | None, deep: bool = True) -> Tensor:
+    def _minimum(self, cells: Cells, descent: Descent, shared: SharedFunctionals | None, deep: bool = True,
+                 patterns: int = 1) -> Tensor:
         """The least value of what a functional comes down to, ``(E, M)``: the best over the rules of the node's own
         lines.
 
         Args:
             deep: whether neighbours are asked for their lines where functionals are not shared, or for their ranges.
+            patterns: sign patterns of the neighbours, where functionals are not shared.
         """
         constant, mixes = descent
         count, functionals = len(self.rules), constant.shape[2]
@@ -211,7 +218,7 @@ class NetworkBound:
         if main.term.source == 0 or (shared is None and not deep):
             terms = leaves_of(self.ranges, sets, self._by_rule(mixes), scales).terms
         else:
-            terms = self._neighbours(cells, sets, mixes, shared)
+            terms = self._neighbours(cells, sets, mixes, shared, patterns)
         value = sets.minima(terms)[0].unflatten(1, (count, functionals))
         return (value + constant).amax(dim=1)
 
@@ -229,7 +236,8 @@ class NetworkBound:
         """The same with functionals by every rule, where they are the same for all."""
         return [Mix(mix.term, mix.functionals.by_rule(len(self.rules))) for mix in mixes]
 
-    def _neighbours(self, cells: Cells, sets: TermSets, mixes: list[Mix], shared: SharedFunctionals | None) -> Tensor:
+    def _neighbours(self, cells: Cells, sets: TermSets, mixes: list[Mix], shared: SharedFunctionals | None,
+                    patterns: int) -> Tensor:
         """The terms of the neighbours at every slot of the cells, ``(slots, R M)``: through their lines, for the first
         mix and those that go with it; by ranges, for the others."""
         main, count = mixes[0], len(self.rules)
@@ -245,7 +253,7 @@ class NetworkBound:
             together = self._by_rule(together)
             pairs = pairs[:, None].expand(-1, count, -1).flatten(1)
         phi = shared.minima(cells, sets, pairs) if shared is not None else own_minima(
-            self.ranges, cells, sets, self.ranges.balls[self._radius(cells.ball) + 1], together, pairs)
+            self.ranges, cells, sets, self.ranges.balls[self._radius(cells.ball) + 1], together, pairs, patterns)
         return phi.unflatten(1, (count, count * functionals))[:, 0] if by_rule else phi
 
     def _radius(self, ball: Ball) -> int:

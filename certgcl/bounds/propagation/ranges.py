@@ -11,6 +11,7 @@ from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.balls import Ball, balls_around
 from certgcl.bounds.propagation.chain import Cells
 from certgcl.bounds.propagation.functionals import Functionals, LineTable
+from certgcl.bounds.propagation.sign_patterns import NONE, Patterns
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.bounds.two_layer.row_plan import LineSharing
 from certgcl.changes.edge_drops import AdmissibleDrops
@@ -28,8 +29,8 @@ class Settings:
     resolution: int
     hubs: int | None
     functional: bool  # whether channels are bounded by functionals, or by the ranges below them alone
+    patterns: Patterns = NONE
     brief: bool = False  # whether lines of a node end where its neighbours enter by ranges, or go on to the features
-    patterns: int = 1  # of the signs of the output's channels
 
 
 def radii(network: GraphNetwork) -> list[int]:

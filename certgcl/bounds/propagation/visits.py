@@ -121,16 +121,16 @@ class Visits:
             value = interval[rows.own[case]].unflatten(1, (1, -1)).expand(-1, rules, -1)
             lined = rows.lined[row].nonzero()[:, 0]
             if len(lined):
-                best_line = self._lines(rules, chosen[lined], case[lined], rank, without, following, constant, leaves,
-                                        terms)
+                best_line = self.lines(rules, chosen[lined], case[lined], rank, without, following, constant, leaves,
+                                       terms)
                 value = value.index_copy(0, lined, best([value[lined], best_line[:, None].expand(-1, rules, -1)]))
             total = rows.into.rows(case).least(value.flatten(1) + pairs[chosen])
             phi = phi.index_copy(0, chosen, torch.minimum(phi[chosen], total))
         return phi
 
-    def _lines(self, rules: int, visit: Tensor, case: Tensor, rank: int, without: Tensor, following: Tensor,
-               constant: Tensor, leaves: Tensor, terms: Tensor) -> Tensor:
-        """The best line of every visit, ``(visits, M)``."""
+    def lines(self, rules: int, visit: Tensor, case: Tensor, rank: int | Tensor, without: Tensor, following: Tensor,
+              constant: Tensor, leaves: Tensor, terms: Tensor) -> Tensor:
+        """The best line of some visits in one of their cases each, ``(visits, M)``."""
         rows = self.rows
         leaf = leaves[self.leaf[visit] + rank * rows.step[self.row[visit]]]
         out, item = rows.out.rows(case), rows.item[case]
