@@ -9,7 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from certgcl.bounds.propagation import balls, box, chain, leaves, neighbours, network_bound, sign_patterns
+from certgcl.bounds.propagation import (
+    balls,
+    box,
+    chain,
+    leaves,
+    neighbours,
+    network_bound,
+    patterned_neighbours,
+    sign_patterns,
+)
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.functionals import Functionals
@@ -167,7 +176,8 @@ def patterns_are_of_the_other_sign(patch: pytest.MonkeyPatch) -> None:
         found = sign_patterns.dearest(-omega, *given)
         return found._replace(first=-found.first, other=-found.other)
 
-    patch.setattr(network_bound, "dearest", wrong)
+    for module in (network_bound, patterned_neighbours):
+        patch.setattr(module, "dearest", wrong)
 
 
 def patterns_pay_for_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -175,7 +185,18 @@ def patterns_pay_for_nothing(patch: pytest.MonkeyPatch) -> None:
         found = sign_patterns.dearest(omega, *given)
         return found._replace(gain=2 * found.gain)
 
-    patch.setattr(network_bound, "dearest", wrong)
+    for module in (network_bound, patterned_neighbours):
+        patch.setattr(module, "dearest", wrong)
+
+
+def the_best_pattern_of_a_neighbour_counts(patch: pytest.MonkeyPatch) -> None:
+    lines = Visits.lines
+
+    def wrong(self: Visits, *given: Any) -> Tensor:
+        found = lines(self, *given)
+        return found.unflatten(1, (-1, 4)).amax(dim=2, keepdim=True).expand(-1, -1, 4).flatten(1)
+
+    patch.setattr(Visits, "lines", wrong)
 
 
 MUTANTS: list[tuple[Mutation, str, Row]] = [
@@ -194,6 +215,8 @@ MUTANTS: list[tuple[Mutation, str, Row]] = [
     (all_cells_of_a_node_have_the_range_of_one, WIDE, ROWS["GCN, 3 layers"]),
     (patterns_are_of_the_other_sign, "degree", ROWS["SAGE mean"]),
     (patterns_pay_for_nothing, "degree", ROWS["GCN, 3 layers"]),
+    (the_best_pattern_of_a_neighbour_counts, "degree", ROWS["SAGE mean"]),
+    (the_best_pattern_of_a_neighbour_counts, "degree", ROWS["GCN, no self-loops"]),
 ]
 
 
