@@ -163,7 +163,7 @@ def _bounds(world: World) -> list[Target]:
                                                 "memory_limit": 2**31}),
         *(_of(f"bounds.{name}.__call__", instance, called) for name, instance in instances.items()),
         *(_of(f"bounds.{name}.{method}", getattr(instance, method), {"hidden_channels": 4})
-          for name, instance in instances.items() for method in ("rules", "line_resolution")),
+          for name, instance in instances.items() for method in ("rules", "line_resolution", "functionals")),
     ]
 
 
