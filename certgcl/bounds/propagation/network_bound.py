@@ -135,8 +135,9 @@ class NetworkBound:
         ranges, ball = self.ranges, self.ranges.balls[0]
         widths = [ranges.network.width_of(number) for number in ranges.network.readout]
         each = directions.shape[1] * max(ranges.network.width_of(n) for n in range(1, len(ranges.network.layers) + 1))
+        ways = max(len(self.rules), ranges.settings.patterns.output)
         chunks = torch.arange(len(ball.cells.row), device=directions.device).split(
-            max(1, limits.MAX_VALUES // (each * len(self.rules) * max(len(self.rules), ranges.settings.patterns.output))))
+            max(1, limits.MAX_VALUES // (each * len(self.rules) * ways)))
 
         def work(chunk: Tensor) -> Tensor:
             cells = Cells(ball, chunk)
