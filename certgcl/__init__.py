@@ -5,6 +5,7 @@ from certgcl._version import __version__
 from certgcl.attacks.any_model import FoundDrops, search_drops
 from certgcl.certify.accuracy import CertifiedAccuracy, certified_accuracy, certified_accuracy_curve
 from certgcl.certify.certificate import Certificate
+from certgcl.certify.collective import CollectiveCertificate, collective_certificate
 from certgcl.certify.compactness import linear_bounds, node_compactness
 from certgcl.certify.directions import compactness_directions
 from certgcl.certify.evidence import Evidence
@@ -30,6 +31,7 @@ __all__ = [
     "GRACE",
     "Certificate",
     "CertifiedAccuracy",
+    "CollectiveCertificate",
     "CompactnessRegularizer",
     "ContrastiveMethod",
     "EdgeDropBudget",
@@ -47,6 +49,7 @@ __all__ = [
     "certified_accuracy",
     "certified_accuracy_curve",
     "certify_shards",
+    "collective_certificate",
     "compactness_directions",
     "compare",
     "errors",

@@ -174,7 +174,10 @@ def _certified(world: World, method: Any) -> certgcl.Certificate:
 def _certificates(world: World) -> list[Target]:
     certificate, path = world.certificate, world.folder / "certificate.npz"
     halves = [certificate.at(torch.arange(4)), certificate.at(torch.arange(4, 8))]
+    totals = [certgcl.node_compactness(world.encoder, world.graph, EdgeDropBudget(1, total)) for total in range(3)]
     return [
+        _of("collective_certificate", certgcl.collective_certificate, {
+            "certificates": totals, "model": world.encoder, "graph": world.graph, "time_limit": 10.0}),
         _of("Certificate.witness", certificate.witness, {"node": 2}),
         _of("Certificate.at", certificate.at, {"positions": torch.tensor([1, 2])}),
         _of("Certificate.joined", certgcl.Certificate.joined, {"parts": halves}),
