@@ -9,6 +9,7 @@ from certgcl.certify.collective import CollectiveCertificate, collective_certifi
 from certgcl.certify.compactness import linear_bounds, node_compactness
 from certgcl.certify.directions import compactness_directions
 from certgcl.certify.evidence import Evidence
+from certgcl.certify.pooling import GraphCertificate, graph_bounds, graph_compactness
 from certgcl.certify.sharding import certify_shards, merge_shards
 from certgcl.certify.verify import Verification
 from certgcl.changes.edge_drops import EdgeDropBudget
@@ -40,6 +41,7 @@ __all__ = [
     "FoundDrops",
     "GCNEncoder",
     "Graph",
+    "GraphCertificate",
     "GraphNetwork",
     "ProGCL",
     "Ramp",
@@ -54,6 +56,8 @@ __all__ = [
     "compare",
     "errors",
     "evaluate",
+    "graph_bounds",
+    "graph_compactness",
     "linear_bounds",
     "load_dataset",
     "load_graph",

@@ -77,7 +77,7 @@ class Question:
         graph = Graph.of(graph).private()
         other = graph if view is None else graph.view(view).private()
         encoder = read_network(model, graph, reading, budgets=budgets).copied()
-        return cls(encoder, _precision(dtype), graph, EdgeDropBudget.of(budgets).on(graph), bound, other, views=views)
+        return cls(encoder, precision_of(dtype), graph, EdgeDropBudget.of(budgets).on(graph), bound, other, views=views)
 
     @classmethod
     @undisturbed()
@@ -86,7 +86,7 @@ class Question:
         """What :func:`certgcl.linear_bounds` asks."""
         graph = Graph.of(graph).private()
         encoder = read_network(model, graph, reading, budgets=budgets).copied()
-        given = check_directions(directions, graph, encoder.to(_precision(dtype)))
+        given = check_directions(directions, graph, encoder.to(precision_of(dtype)))
         return cls(encoder, dtype, graph, EdgeDropBudget.of(budgets).on(graph), get_method(method), graph, given)
 
     @cached_property
@@ -256,7 +256,8 @@ def _check_views(views: Views, view: GraphLike | None, bound: BoundMethod) -> No
                           "Use 'degree', 'degree-fast', 'degree-cheap', 'crown' or 'interval'")
 
 
-def _precision(dtype: torch.dtype) -> torch.dtype:
+def precision_of(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of a computation, if it is one that bounds are computed in."""
     if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
         raise InputError(f"dtype={shown(dtype)}", "bounds are computed in torch.float32 or torch.float64",
                          "Leave it out for float64")

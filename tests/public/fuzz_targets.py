@@ -56,7 +56,8 @@ class World:
 def public_calls(folder: Path) -> list[Target]:
     world = World(folder)
     return [*_graphs(world), *_budgets(world), *_encoders(world), *_bounds(world), *_certificates(world),
-            *_accuracies(world), *_files(world), *_evaluations(world), *_regularizers(world), *_methods(world)]
+            *_whole_graphs(world), *_accuracies(world), *_files(world), *_evaluations(world), *_regularizers(world),
+            *_methods(world)]
 
 
 def _of(name: str, function: Callable[..., Any], arguments: dict[str, Any], **settings: Any) -> Target:
@@ -196,6 +197,17 @@ def _certificates(world: World) -> list[Target]:
     ]
 
 
+def _whole_graphs(world: World) -> list[Target]:
+    asked = {"model": world.encoder, "graphs": [world.graph, world.graph.with_features(2 * world.x)], "budgets": 1,
+             "pool": "mean", "method": "degree", "dtype": torch.float64, "enumerate_up_to": 4, "time_limit": 5.0}
+    certificate = certgcl.graph_compactness(**asked)
+    return [
+        _of("graph_compactness", certgcl.graph_compactness, asked),
+        _of("graph_bounds", certgcl.graph_bounds, {**asked, "directions": torch.ones(2, 2)}),
+        _of("GraphCertificate.witness", certificate.witness, {"graph": 1, "direction": 0}),
+    ]
+
+
 def _accuracies(world: World) -> list[Target]:
     asked = {"model": world.encoder, "classifier": (torch.eye(2), torch.zeros(2)), "graph": world.graph, "y": world.y,
              "budgets": 1, "nodes": [0, 3], "method": "interval", "search": True}
@@ -271,7 +283,7 @@ def _methods(world: World) -> list[Target]:
         targets += [
             _of(kind.__name__, kind, settings),
             _of(f"{kind.__name__}, fitted", lambda kind=kind, **given: kind(**given).fit(graph), settings,
-                fuzzed=tuple(name for name in settings if name != "epochs")),
+                fuzzed=tuple(name for name in settings if name != "epochs"), callbacks=("encoder",)),
             _of(f"{kind.__name__}.set_params", lambda kind=kind, **given: kind(**SMALL).set_params(**given),
                 {"hidden": 4, "seed": 1}),
             _of(f"{kind.__name__}.drop_probabilities", kind(**SMALL).drop_probabilities, {"graph": graph}),

@@ -38,21 +38,33 @@ class CompactnessDirections(NamedTuple):
     @torch.no_grad()
     def of(cls, network: GraphNetwork, view: Graph) -> "CompactnessDirections":
         """Those of the embeddings on a view, computed in float64."""
-        network = network.to(torch.float64)
-        for term in network.layers[0].terms:
-            if term.source == 0 and term.weight.dim() == 2:
-                view.features.remember(term.weight)  # which bounds of the same network take as well
-        read = {number: (*values, *errors) for number, (values, errors) in enumerate(
-            zip(network.forward(view), _errors(network, view), strict=True), 1) if number in network.readout}
-        parts = [read[number][1] for number in network.readout]
-        embeddings = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-        error = torch.stack([read[number][3] for number in network.readout]).amax(dim=0)
+        return cls.of_embeddings(*embeddings_with_error(network, view))
+
+    @classmethod
+    def of_embeddings(cls, embeddings: Tensor, error: Tensor) -> "CompactnessDirections":
+        """Those of embeddings, each with an error of at most so much in every channel, ``(N, d)`` and ``(N,)``."""
         norm = torch.linalg.vector_norm(embeddings, dim=1)
-        dead = (norm == 0).nonzero()[:, 0]
-        for number, (p, _, p_error, _) in read.items():
-            dead = dead[_stays_zero(network.layers[number - 1], p[dead], p_error[dead])]
-        error[dead] = 0
         return cls(embeddings, compactness_directions(embeddings), *_unit_errors(embeddings, norm, error))
+
+
+@torch.no_grad()
+def embeddings_with_error(network: GraphNetwork, view: Graph) -> tuple[Tensor, Tensor]:
+    """The embeddings on a view, computed in float64, ``(N, d)``, and how far the channels of each can be off,
+    ``(N,)``."""
+    network = network.to(torch.float64)
+    for term in network.layers[0].terms:
+        if term.source == 0 and term.weight.dim() == 2:
+            view.features.remember(term.weight)  # which bounds of the same network take as well
+    read = {number: (*values, *errors) for number, (values, errors) in enumerate(
+        zip(network.forward(view), _errors(network, view), strict=True), 1) if number in network.readout}
+    parts = [read[number][1] for number in network.readout]
+    embeddings = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+    error = torch.stack([read[number][3] for number in network.readout]).amax(dim=0)
+    dead = (torch.linalg.vector_norm(embeddings, dim=1) == 0).nonzero()[:, 0]
+    for number, (p, _, p_error, _) in read.items():
+        dead = dead[_stays_zero(network.layers[number - 1], p[dead], p_error[dead])]
+    error[dead] = 0
+    return embeddings, error
 
 
 def _errors(network: GraphNetwork, view: Graph) -> list[tuple[Tensor, Tensor]]:

@@ -1,4 +1,5 @@
-"""Graphs by name: four that need no files, and the eight of the paper, which PyG reads from a folder or downloads."""
+"""Graphs by name: four that need no files, and the eight of the paper, which PyG reads from a folder or downloads; and
+sets of many graphs."""
 
 from pathlib import Path
 
@@ -8,28 +9,41 @@ from torch_geometric.utils import remove_self_loops, to_undirected
 
 from certgcl.arguments import path
 from certgcl.errors import DatasetError
-from certgcl.graphs.datasets.catalogue import DATASETS, DatasetInfo, dataset_names, find_dataset
+from certgcl.graphs.datasets.catalogue import (
+    DATASETS,
+    GRAPH_SETS,
+    DatasetInfo,
+    GraphSetInfo,
+    dataset_names,
+    find_dataset,
+    find_graph_set,
+)
 from certgcl.graphs.datasets.embedded import EMBEDDED
+from certgcl.graphs.datasets.graph_sets import load_graph_set
 from certgcl.graphs.datasets.paper import read, row_normalised
 
 
-def load_dataset(name: str, root: str | Path | None = None) -> Data:
-    """A graph by name, simple and undirected: float32 ``x``, ``edge_index``, one class per node in ``y``.
+def load_dataset(name: str, root: str | Path | None = None) -> Data | list[Data]:
+    """A graph by name, simple and undirected: float32 ``x``, ``edge_index``, one class per node in ``y``; or a list of
+    the graphs of a set (``"MUTAG"``, ``"PROTEINS"``, ``"cycles-and-trees"``), each with one class in ``y``.
 
     Graphs with a public split have ``train_mask``, ``val_mask`` and ``test_mask``. Features of the paper's graphs are
     row-normalised; those of Flickr are sparse.
 
     Args:
-        name: one of :data:`DATASETS`, in any case.
+        name: one of :data:`DATASETS` or :data:`GRAPH_SETS`, in any case.
         root: the folder with the raw files; nothing is downloaded then. By default the one that ``CERTGCL_DATA`` names,
             then ``CERTGCL_CACHE`` (or ``~/.cache/certgcl``), then a download into the latter. Embedded graphs need
             none.
 
     The folder is laid out as PyG has it: ``Planetoid/Cora/raw``, ``Amazon/Photo/raw``, ``AttributedGraph/flickr/raw``,
-    ``WikiCS/raw``. Nothing is written there.
+    ``WikiCS/raw``, ``TU/MUTAG/raw``. Nothing is written there.
     """
-    info = find_dataset(name)
     folder = None if root is None else path(root, "root", DatasetError).expanduser()
+    several = find_graph_set(name)
+    if several is not None:
+        return load_graph_set(several, folder)
+    info = find_dataset(name)
     if info.kind == "embedded":
         return _simple(*EMBEDDED[info.name]())
     raw = read(info, folder)
@@ -45,4 +59,4 @@ def _simple(x: Tensor, edge_index: Tensor, y: Tensor) -> Data:
     return Data(x=x.float(), edge_index=edge_index, y=y.long())
 
 
-__all__ = ["DATASETS", "DatasetInfo", "dataset_names", "find_dataset", "load_dataset"]
+__all__ = ["DATASETS", "GRAPH_SETS", "DatasetInfo", "GraphSetInfo", "dataset_names", "find_dataset", "load_dataset"]

@@ -1,4 +1,4 @@
-"""What is known of each graph without loading it."""
+"""What is known of each graph, and of each set of graphs, without loading it."""
 
 import difflib
 from dataclasses import dataclass
@@ -80,6 +80,44 @@ DATASETS: dict[str, DatasetInfo] = {info.name: info for info in (
 """Every graph that :func:`certgcl.load_dataset` knows, by name."""
 
 
+TU_PARTS = ("A", "graph_indicator", "graph_labels", "node_labels")
+
+
+@dataclass(frozen=True)
+class GraphSetInfo:
+    """A set of graphs.
+
+    Args:
+        nodes, edges: those of all graphs together.
+        folder: where its ``raw`` files lie below the data folder; empty for a drawn set.
+    """
+
+    name: str
+    description: str
+    graphs: int
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    folder: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The raw files: text, as the TU collection has it."""
+        return tuple(f"{self.name}_{part}.txt" for part in TU_PARTS) if self.folder else ()
+
+
+GRAPH_SETS: dict[str, GraphSetInfo] = {info.name: info for info in (
+    GraphSetInfo("cycles-and-trees", "trees, and trees around a cycle; one of four colours for each node; always the "
+                 "same draw", 200, 2997, 2897, 4, 2),
+    GraphSetInfo("MUTAG", "nitroaromatic compounds, mutagenic or not; kinds of atoms", 188, 3371, 3721, 7, 2,
+                 "TU/MUTAG"),
+    GraphSetInfo("PROTEINS", "proteins, enzymes or not; kinds of secondary structure", 1113, 43471, 81044, 3,
+                 2, "TU/PROTEINS"),
+)}
+"""Every set of graphs that :func:`certgcl.load_dataset` knows, by name."""
+
+
 def dataset_names() -> list[str]:
     return list(DATASETS)
 
@@ -89,7 +127,19 @@ def find_dataset(name: str) -> DatasetInfo:
     by_lower = {known.lower(): info for known, info in DATASETS.items()}
     asked = name.lower() if isinstance(name, str) else ""
     if asked not in by_lower:
-        near = difflib.get_close_matches(asked[:LONGEST], by_lower, n=1)
-        raise DatasetError(f"dataset {shown(name)}", f"datasets are {', '.join(DATASETS)}",
-                           f"Did you mean {by_lower[near[0]].name!r}?" if near else "Pick one")
+        several = find_graph_set(name)
+        if several is not None:
+            raise DatasetError(f"dataset {several.name!r}", "it is a set of graphs, not one graph",
+                               "Load it with certgcl.load_dataset and ask certgcl.graph_compactness")
+        names = [*DATASETS, *GRAPH_SETS]
+        near = difflib.get_close_matches(asked[:LONGEST], [known.lower() for known in names], n=1)
+        meant = next((known for known in names if near and known.lower() == near[0]), None)
+        raise DatasetError(f"dataset {shown(name)}", f"datasets are {', '.join(names)}",
+                           "Pick one" if meant is None else f"Did you mean {meant!r}?")
     return by_lower[asked]
+
+
+def find_graph_set(name: str) -> GraphSetInfo | None:
+    """What is known of the set of graphs of that name, if there is one."""
+    asked = name.lower() if isinstance(name, str) else ""
+    return next((info for known, info in GRAPH_SETS.items() if known.lower() == asked), None)

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from certgcl.models.activations import Activation
 from certgcl.models.aggregations import Aggregation, Local
+from certgcl.models.pooled_network import Pool
 
 Weight = float | Tensor
 """What values are multiplied by: a number, a tensor of one number, a vector for each channel's own, or a matrix
@@ -34,6 +35,11 @@ class Edges(Node):
     """``edge_index`` as it is given, or with self-loops that were added to it."""
 
     looped: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Batch(Node):
+    """``batch`` as it is given: the graph of each node."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +99,15 @@ class Concatenation(NodeValues):
     place: Position
 
 
+@dataclass(frozen=True, eq=False)
+class Pooled(NodeValues):
+    """The rows of nodes as one row for each graph. What follows it has rows of graphs, not of nodes."""
+
+    source: NodeValues
+    pool: Pool
+    place: Position
+
+
 def words(node: Node) -> str:
     """A tensor as its user knows it."""
     match node:
@@ -104,6 +119,8 @@ def words(node: Node) -> str:
             return f"the output of {node.name}"
         case Activated():
             return f"the activation of {words(node.source)}"
-        case Combination() | Concatenation() | Operation():
+        case Batch():
+            return "batch"
+        case Combination() | Concatenation() | Operation() | Pooled():
             return f"`{node.place.text}`"
     return "a tensor"

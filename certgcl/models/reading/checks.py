@@ -48,17 +48,18 @@ def check_finite(tensors: Iterable[tuple[str, Tensor]]) -> None:
                                "Look for a diverged training run")
 
 
-def output_of(model: nn.Module, graph: Graph) -> Any:
+def output_of(model: nn.Module, graph: Graph, *more: Tensor) -> Any:
     """What the model itself returns; of sparse features made dense, where its layers cannot take them as they are.
 
     Buffers are copies, so that running statistics stay as they were.
     """
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     try:
-        return torch.func.functional_call(model, buffers, (graph.x.clone(), graph.edge_index.clone()))
+        return torch.func.functional_call(model, buffers, (
+            graph.x.clone(), graph.edge_index.clone(), *(tensor.clone() for tensor in more)))
     except Exception as error:
         if graph.x.layout != torch.strided:
-            return output_of(model, graph.with_features(graph.x.to_dense()))
+            return output_of(model, graph.with_features(graph.x.to_dense()), *more)
         raise EncoderError(f"{type(model).__name__}.forward failed on {graph} with {type(error).__name__}: {error}",
                            CALLED, WRAP) from error
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch_geometric.nn import global_add_pool, global_max_pool, global_mean_pool
 from torch_geometric.nn.resolver import swish
 from torch_geometric.utils import add_remaining_self_loops, add_self_loops, dropout_edge
 
@@ -43,6 +44,7 @@ from certgcl.models.reading.tensor_functions import (
     matmul,
     measure,
     multiply,
+    pooling,
     subtract,
 )
 from certgcl.models.reading.values import Symbol
@@ -75,6 +77,7 @@ FUNCTIONS: list[tuple[Any, Handler]] = [
     (F.dropout, dropout), (torch.dropout, dropout), (F.alpha_dropout, feature_dropout),
     (F.feature_alpha_dropout, feature_dropout), (dropout_edge, edge_dropout), (add_self_loops, loops),
     (add_remaining_self_loops, loops), (vars(torch.jit)["is_scripting"], is_scripting),
+    (global_mean_pool, pooling("mean")), (global_add_pool, pooling("sum")), (global_max_pool, pooling("max")),
 ]
 METHODS: dict[str, Handler] = {
     "relu": relu, "relu_": relu_, "abs": absolute, "prelu": prelu, "clamp": clamp, "tanh": tanh, "sigmoid": sigmoid,

@@ -62,7 +62,7 @@ def read_network(model: ModelLike, graph: GraphLike, reading: Reading = "traced"
     """
     if reading not in get_args(Reading):
         raise InputError(f"reading={reading!r}", "a model is 'traced' or 'probed'", "Leave it out to have it traced")
-    graph, module = Graph.of(graph), _encoder_of(model)
+    graph, module = Graph.of(graph), encoder_of(model)
     if isinstance(module, GraphNetwork):
         check_fit(module.features, module.device, graph)
         check_finite(module.named_tensors())
@@ -86,7 +86,7 @@ def traced_network(model: ModelLike, graph: Graph) -> GraphNetwork:
 
     Nothing of the model is run, so that a step of training can afford it.
     """
-    network = module = _encoder_of(model)
+    network = module = encoder_of(model)
     if not isinstance(network, GraphNetwork):
         check_surroundings()
         check_fit(graph.num_features, check_module(module).device, graph)
@@ -102,6 +102,6 @@ def network_of(module: nn.Module, features: int) -> GraphNetwork:
     return assemble(*trace(module, features))
 
 
-def _encoder_of(model: Any) -> Any:
+def encoder_of(model: Any) -> Any:
     """The module itself, or the one inside a trained method."""
     return model.fitted_encoder() if not is_module(model) and hasattr(model, "fitted_encoder") else model

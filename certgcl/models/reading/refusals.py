@@ -18,6 +18,11 @@ ATTENTION = "its weights depend on the features, so that no number of neighbours
 NORMS = "of all normalizations only BatchNorm in eval mode is a linear map, the same for every node and view"
 
 
+POOLED = ("whole graphs are certified of a model(x, edge_index, batch) that pools once, by global_mean_pool, "
+          "global_add_pool or global_max_pool with that batch, and has nothing but linear layers after that")
+POOL = "Write it so, or certify the encoder of the nodes with graph_bounds(..., pool=...)"
+
+
 def refusal(found: str, place: Position, rule: str = READABLE, remedy: str = f"{BUILD}. {PROBED}") -> EncoderError:
     """An error for something at a place of the source."""
     return EncoderError(f"{found} at {place}", rule, remedy)

@@ -1,14 +1,16 @@
 """The other functions of tensors that a forward may call: sums, products, concatenation, dropout, self-loops, sizes."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from certgcl.models.layers.activations import EVAL
-from certgcl.models.layers.formula import Edges, Position
+from certgcl.models.layers.formula import Batch, Edges, Pooled, Position
 from certgcl.models.layers.lookup import is_a
 from certgcl.models.layers.modules import plain_tensor
+from certgcl.models.pooled_network import Pool
 from certgcl.models.reading.arithmetic import combine, concatenated, product, values_of
 from certgcl.models.reading.iteration import iterate
-from certgcl.models.reading.refusals import refusal
+from certgcl.models.reading.refusals import POOL, POOLED, refusal
 from certgcl.models.reading.values import Opaque, Symbol
 
 if TYPE_CHECKING:
@@ -94,6 +96,19 @@ def loops(tracer: "Tracer", place: Position, edge_index: Any, edge_attr: Any = N
     if type(edge_index) is not Symbol or not isinstance(edge_index.node, Edges) or edge_attr is not None:
         raise refusal("self-loops with weights, or of other edges", place)
     return Symbol(Edges(looped=True)), None
+
+
+def pooling(pool: Pool) -> Callable[..., Symbol]:
+    """The rows of nodes as rows of graphs, by the ``batch`` that the model is given."""
+
+    def pooled(tracer: "Tracer", place: Position, x: Any, batch: Any, size: Any = None) -> Symbol:
+        source = values_of(x, place, "pooling")
+        if type(batch) is not Symbol or not isinstance(batch.node, Batch) or size is not None:
+            raise refusal("pooling by something else than the batch that the model is given, or with a size", place,
+                          POOLED, POOL)
+        return Symbol(Pooled(source.width, source, pool, place))
+
+    return pooled
 
 
 def measure(tracer: "Tracer", place: Position, input: Any, *which: Any) -> Opaque:

@@ -12,7 +12,7 @@ from torch_geometric.nn import MLP, JumpingKnowledge
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from certgcl.errors import EncoderError
-from certgcl.models.layers.formula import Edges, InputFeatures, Node, NodeValues, Position, words
+from certgcl.models.layers.formula import Batch, Edges, InputFeatures, Node, NodeValues, Position, words
 from certgcl.models.layers.lookup import class_attribute, is_a, is_class
 from certgcl.models.layers.modules import is_module, named_modules
 from certgcl.models.layers.table import LEAVES
@@ -114,7 +114,7 @@ class Tracer:
 
     def check_changeable(self, symbol: Symbol, place: Position) -> None:
         """A tensor that is changed in place must be one of the run's own, whose every name is known."""
-        if isinstance(symbol.node, (InputFeatures, Edges)) or symbol.view:
+        if isinstance(symbol.node, (InputFeatures, Edges, Batch)) or symbol.view:
             raise refusal(f"{words(symbol.node)} changed in place", place,
                           remedy="A forward must leave the model and its inputs as they are")
 
@@ -139,8 +139,9 @@ class Tracer:
         return refusal(f"{name}{what}", place, PARTS if what else READABLE)
 
 
-def trace(model: nn.Module, features: int) -> tuple[Node, Tensor]:
-    """What ``model(x, edge_index)`` computes of so many features, and one of the tensors it does it with.
+def trace(model: nn.Module, features: int, *more: Node) -> tuple[Node, Tensor]:
+    """What ``model(x, edge_index)`` computes of so many features, and one of the tensors it does it with; with ``more``
+    arguments after these two, if any.
 
     Sound because every value is either a symbol for a tensor of the run, which only functions that are known by their
     identity and modules that are known by their exact type may touch, or an object that the model already holds. The
@@ -148,8 +149,10 @@ def trace(model: nn.Module, features: int) -> tuple[Node, Tensor]:
     every run, on any graph, takes the same steps. That the functions and modules of torch and PyG are what they were is
     for :func:`certgcl.models.layers.trusted.check_surroundings` to say first.
     """
-    tracer, place = Tracer(model), Position("certgcl", 0, "model(x, edge_index)")
-    output = tracer.call(model, [Symbol(InputFeatures(features)), Symbol(Edges())], {}, place)
+    inputs = (InputFeatures(features), Edges(), *more)
+    tracer = Tracer(model)
+    place = Position("certgcl", 0, f"model({', '.join(map(words, inputs))})")
+    output = tracer.call(model, list(map(Symbol, inputs)), {}, place)
     if type(output) is not Symbol:
         raise EncoderError(f"a {type(output).__name__} as output", f"the model must return a tensor; {PARTS}", BUILD)
     if tracer.like is None:

@@ -1,0 +1,107 @@
+"""How far rounding can move a bound of a pooled embedding, and the model as it is run."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.rounding.direction_error import CompactnessDirections, embeddings_with_error
+from certgcl.bounds.rounding.forward_error import Growth
+from certgcl.bounds.rounding.slack import Sizes
+from certgcl.certify.pooling.graph_set import GraphSet
+from certgcl.graphs.graph import Graph
+from certgcl.models.pooled_network import PooledNetwork, pooled_rows
+
+
+@dataclass(frozen=True, eq=False)
+class PooledSizes:
+    """Of what is summed up to the outputs, on whichever admissible view of each graph.
+
+    Args:
+        bound: at least what rounding can put a bound above the truth for each unit of ``|w_c|``, ``(G, outputs)``.
+        output: at least ``|z_gc|`` and every partial sum on the way to it.
+        run: at least ``|ẑ_gc - z_gc|`` of the model as it is run; infinite where it may overflow.
+        lost: what underflow can cost a bound besides, ``(G,)``.
+    """
+
+    bound: Tensor
+    output: Tensor
+    run: Tensor
+    lost: Tensor
+
+    @classmethod
+    def of(cls, model: PooledNetwork, graphs: GraphSet, sizes: Sizes, dtype: torch.dtype) -> "PooledSizes":
+        """From those of the nodes.
+
+        A sum over n nodes has the sum of their errors, and ``γ_n`` of the sum of their sizes of its own; a mean is
+        divided by n and has two roundings more; a maximum has the largest error, and none of its own. A head multiplies
+        errors and sizes by its absolute weights, and adds ``γ`` of its roundings. Numbers that underflow lose at most
+        the smallest normal one each.
+        """
+        precision = model.network.precision
+        bound, output, run = (table.double() for table in (sizes.bound, sizes.output, sizes.run))
+        counts = graphs.sizes.double()[:, None]
+        lost = graphs.total(torch.full_like(bound[:, :1], sizes.lost))[:, 0]
+        bound, output, run = (pooled_rows(table, graphs.batch, model.pool) for table in (bound, output, run))
+        if model.pool != "max":
+            whole = output * counts if model.pool == "mean" else output
+            for table, format in ((bound, dtype), (run, precision)):
+                growth = _growth(graphs.sizes + 3, format)[:, None]
+                table += (output + run) * growth + (counts + 3) * torch.finfo(format).tiny
+                table[~(whole * (1 + growth) < torch.finfo(format).max / 2)] = torch.inf
+        if model.head is not None:
+            head = model.head.to(torch.float64)
+            output, bound, run = output @ head.size + head.bias_size, bound @ head.size, run @ head.size
+            rows = graphs.sizes.new_full((1,), head.roundings)
+            for table, format in ((bound, dtype), (run, precision)):
+                growth, smallest = _growth(rows, format), torch.finfo(format).tiny
+                table += (output + run) * growth + head.roundings * smallest * (1 + head.size.sum(dim=0))
+                table[~(output * (1 + growth) < torch.finfo(format).max / 2)] = torch.inf
+        return cls(bound, output, run, lost)
+
+    def slack(self, directions: Tensor, lifted: Tensor) -> Tensor:
+        """How far above the minimum of ``w · z_g`` a computed bound can lie, ``(G, C)`` for directions ``(G, C, d)``.
+
+        Args:
+            lifted: how far adding up node bounds can have raised it, ``(G, C)``.
+        """
+        eps = torch.finfo(torch.float64).eps
+        found = _times(directions, self.bound) + self.lost[:, None] + lifted
+        return found + eps * (directions.shape[2] + 8) * _times(directions, self.output)
+
+    def run_error(self, directions: Tensor) -> Tensor:
+        """How far ``w · ẑ_g`` of the model as it is run can be from ``w · z_g``, ``(G, C)``."""
+        return _times(directions, self.run) * (1 + 1e-12)
+
+    def moved(self, own: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:
+        """How far ``w · z_g`` and ``w · (ẑ_g - z_g)`` can move with w by at most ``own_g + shared_c``, ``(G, 1)``."""
+        first, second = ((own * table.sum(dim=1) + table @ shared)[:, None] for table in (self.output, self.run))
+        return first, second
+
+
+def _growth(counts: Tensor, precision: torch.dtype) -> Tensor:
+    return Growth(precision, 0)(counts).double()
+
+
+def _times(directions: Tensor, table: Tensor) -> Tensor:
+    """``|w| · values``; of a channel that is not looked at, an infinite one counts nothing."""
+    size = directions.abs()
+    return torch.where(size > 0, size * table[:, None], 0.0).sum(dim=2)
+
+
+@torch.no_grad()
+def pooled_directions(model: PooledNetwork, graphs: GraphSet, view: Graph) -> CompactnessDirections:
+    """``W^CL`` of graphs: the unit vector of each pooled embedding less the mean of the others', with its error."""
+    wide = model.to(torch.float64)
+    z, error = embeddings_with_error(wide.network, view)
+    size = z.abs().amax(dim=1, keepdim=True)
+    embeddings = wide.after(z, graphs.batch)
+    off = pooled_rows(error[:, None], graphs.batch, model.pool)[:, 0]
+    if model.pool != "max":
+        off = off + _growth(graphs.sizes + 3, torch.float64) * pooled_rows(size, graphs.batch, model.pool)[:, 0]
+    if wide.head is not None:
+        head, largest = wide.head, pooled_rows(size, graphs.batch, model.pool)[:, 0] + off
+        growth = _growth(graphs.sizes.new_full((1,), head.roundings), torch.float64)
+        sums = head.size.sum(dim=0).max()
+        off = off * sums + growth * (largest * sums + head.bias_size.max())
+    return CompactnessDirections.of_embeddings(embeddings, off * (1 + 1e-12) + (off > 0) * torch.finfo(z.dtype).tiny)

@@ -1,0 +1,160 @@
+"""No bound of a pooled embedding lies above the minimum over all admissible drop sets of its graph."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import certgcl
+from certgcl.attacks import field
+from certgcl.attacks.field import Reach
+from certgcl.certify.pooling.multipliers import Array, Multipliers
+from certgcl.certify.pooling.shared_drops import NodeValues, SharedDrops
+from certgcl.errors import BoundError
+from certgcl.models.pooled_network import Pool
+from verification.network_audit import library_graph, library_network
+from verification.network_case import NetworkCase
+from verification.networks import network_cases
+from verification.pooling_audit import (
+    AIMS,
+    POOLS,
+    certify_pooled,
+    pooled_tolerance,
+    pooled_values,
+    tightness,
+    tree_case,
+)
+
+pools = pytest.mark.parametrize("pool", POOLS)
+
+
+@given(network_cases(max_depth=3), st.sampled_from(POOLS))
+def test_no_bound_is_above_the_enumerated_minimum(case: NetworkCase, pool: Pool) -> None:
+    least, allowed = pooled_values(case, pool).min(), pooled_tolerance(case)
+    found = certify_pooled(case, pool)
+    assert float(found.lower[0]) <= least + allowed
+    assert float(found.upper[0]) >= least - allowed
+
+
+@given(network_cases(max_depth=3), st.sampled_from(POOLS))
+def test_what_is_enumerated_is_the_minimum(case: NetworkCase, pool: Pool) -> None:
+    found = certify_pooled(case, pool, enumerate_up_to=512)
+    assert bool(found.enumerated.all())
+    for value in (found.lower, found.upper):
+        assert abs(float(value[0]) - pooled_values(case, pool).min()) <= pooled_tolerance(case)
+
+
+@given(network_cases(max_depth=3), st.sampled_from(("mean", "sum")))
+def test_with_one_edge_in_all_the_bound_is_the_minimum(case: NetworkCase, pool: Pool) -> None:
+    case = case.with_budget(case.local, 1)
+    least, scale = pooled_values(case, pool).min(), float(np.abs(pooled_values(case, pool)).max())
+    found = float(certify_pooled(case, pool).lower[0])
+    assert least - 1e-6 * scale - 1e4 * pooled_tolerance(case) <= found <= least + pooled_tolerance(case)
+
+
+@given(network_cases(max_depth=2), st.sampled_from(POOLS), st.booleans())
+def test_float32_is_sound_within_its_rounding(case: NetworkCase, pool: Pool, enumerated: bool) -> None:
+    found = certify_pooled(case, pool, dtype=torch.float32, enumerate_up_to=512 * enumerated)
+    directions = case.directions.astype(np.float32).astype(float)  # those of the computation
+    least = pooled_values(replace(case, directions=directions), pool).min()
+    assert float(found.lower[0] - found.rounding[0]) <= least
+
+
+@given(network_cases(max_depth=2), st.sampled_from(POOLS))
+def test_graphs_side_by_side_do_not_know_of_each_other(case: NetworkCase, pool: Pool) -> None:
+    """Bounds of three graphs at once are those of each alone, whatever the others may lose."""
+    network, budget = library_network(case), certgcl.EdgeDropBudget(
+        case.local if isinstance(case.local, int) else None, case.total)
+    graph = library_graph(case)
+    empty = certgcl.Graph.from_edges(graph.x, graph.edge_index[:, :0])
+    directions = torch.from_numpy(case.directions[:1])
+    together = certgcl.graph_bounds(network, [empty, graph, graph], budget, directions.expand(3, -1), pool=pool,
+                                    enumerate_up_to=0)
+    alone = certgcl.graph_bounds(network, [graph], budget, directions, pool=pool, enumerate_up_to=0)
+    close = 1e-9 * (1 + float(alone.lower.abs().max() + alone.nominal.abs().max())) + pooled_tolerance(case)
+    assert float((together.lower[1:] - alone.lower).abs().max()) <= close
+    assert float((together.nominal[0] - together.lower[0]).abs()) <= close
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("pool", ["mean", "sum"])
+@pytest.mark.parametrize("kind", AIMS)
+def test_on_trees_the_bound_is_about_as_tight_as_it_should_be(kind: str, pool: Pool) -> None:
+    ratio, wrong = tightness(kind, pool)
+    assert (wrong, tightness(kind, pool, enumerate_up_to=256)) == (0, (pytest.approx(1.0), 0))
+    assert 1 <= ratio <= AIMS[kind]
+
+
+@pytest.mark.parametrize("kind", AIMS)
+def test_any_multipliers_give_a_bound(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Soundness does not rest on the solver."""
+    random = np.random.default_rng(0)
+
+    def arbitrary(shared: SharedDrops, known: NodeValues, time_limit: float | None) -> Multipliers:
+        return Multipliers(random.normal(size=len(shared.node)), random.exponential(size=len(shared.most)),
+                           random.exponential(size=len(shared.batch)) * (random.random(len(shared.batch)) < 0.3))
+
+    found = {}
+    by = SharedDrops.by
+    monkeypatch.setattr("certgcl.certify.pooling.shared_drops.best_multipliers", arbitrary)
+    monkeypatch.setattr(SharedDrops, "by", lambda self, known, each: found.setdefault(
+        len(found), by(self, known, each)))
+    for seed in range(6):
+        found.clear()
+        case = tree_case(kind, seed).with_budget(1 if seed % 2 else None, 2)
+        certify_pooled(case, "sum")
+        assert all(bound[0] <= pooled_values(case, "sum").min() + pooled_tolerance(case) for bound, _ in found.values())
+        assert len(found) == 4
+
+
+# -- mutants ---------------------------------------------------------------------------------------
+
+def an_edge_counts_for_one_node(patch: pytest.MonkeyPatch) -> None:
+    def once(self: SharedDrops, a: Array) -> Array:
+        found = np.zeros(self.fields.shape[1])
+        np.maximum.at(found, self.fields.indices, a)
+        return found
+
+    patch.setattr(SharedDrops, "score", once)
+
+
+def an_edge_forgets_the_nodes_far_away(patch: pytest.MonkeyPatch) -> None:
+    of = Reach.of.__func__  # type: ignore[attr-defined]
+    patch.setattr(field.Reach, "of", classmethod(lambda cls, network: replace(
+        of(cls, network), counts=of(cls, network).counts - 1)))
+
+
+def a_graph_may_lose_one_edge_less(patch: pytest.MonkeyPatch) -> None:
+    lower = SharedDrops.lower
+    patch.setattr(SharedDrops, "lower", lambda self, *given: lower(replace(self, most=self.most - 1), *given))
+
+
+def several_edges_take_nothing(patch: pytest.MonkeyPatch) -> None:
+    init = NodeValues.__init__
+
+    def wrong(self: NodeValues, *given: object) -> None:
+        init(self, *given)  # type: ignore[arg-type]
+        self.by_count[:, 2:] = np.maximum(self.by_count[:, 2:], self.values[:, :1])
+
+    patch.setattr(NodeValues, "__init__", wrong)
+
+
+@pytest.mark.parametrize("mutation", [an_edge_counts_for_one_node, an_edge_forgets_the_nodes_far_away,
+                                      a_graph_may_lose_one_edge_less, several_edges_take_nothing])
+def test_wrong_bounds_are_caught(mutation: Callable[[pytest.MonkeyPatch], None],
+                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation(monkeypatch)
+    for seed in range(20):
+        for kind in ("GCN", "SAGE sum", "SAGE mean"):
+            case = tree_case(kind, seed)
+            try:
+                lower = float(certify_pooled(case, "sum").lower[0])
+            except BoundError:
+                return
+            if lower > pooled_values(case, "sum").min() + pooled_tolerance(case):
+                return
+    raise AssertionError("not caught")
