@@ -80,6 +80,18 @@ def test_graphs_side_by_side_do_not_know_of_each_other(case: NetworkCase, pool: 
     assert float((together.nominal[0] - together.lower[0]).abs()) <= close
 
 
+@pytest.mark.parametrize("local", [None, 1])
+@pytest.mark.parametrize("kind", AIMS)
+def test_the_same_where_edges_are_too_many_to_try_one_by_one(kind: str, local: int | None,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("certgcl.certify.pooling.question.MOST_SINGLE_ROWS", 0)
+    for seed in range(4):
+        case = tree_case(kind, seed, total=3).with_budget(local, 3)
+        for pool in ("mean", "sum"):
+            least = pooled_values(case, pool).min()
+            assert float(certify_pooled(case, pool).lower[0]) <= least + pooled_tolerance(case)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("pool", ["mean", "sum"])
 @pytest.mark.parametrize("kind", AIMS)

@@ -61,7 +61,7 @@ class GraphQuestion:
         limit = None if time_limit is None else real(
             time_limit, "time_limit", lambda given: 0 < given < float("inf"), "it is a positive number of seconds",
             "Leave it out for none")
-        most = whole(enumerate_up_to, "enumerate_up_to", 0, "it is a number of drop sets, 0 for none", "Try 4096",
+        most = whole(enumerate_up_to, "enumerate_up_to", 0, "it is a number of drop sets, 0 for none", "Try 1024",
                      most=1 << 20)
         check_arithmetic(precision_of(dtype))
         several = GraphSet.of(graphs)
@@ -189,13 +189,15 @@ class GraphQuestion:
         z = self.network.network.embed(graphs.union)
         clean = torch.einsum("ncd,nd->nc", directions[graphs.batch], z).double()
         levels = _levels(self._largest)
-        values = torch.stack([clean, *(self._of_nodes(total, directions, lambda part: directions[graphs.batch[part]])
-                                       for total in levels[1:])], dim=2).cpu().numpy()
-        if not np.isfinite(values).all():
-            unknown = directions.new_full(directions.shape[:2], torch.nan).double()
-            return unknown, unknown
         shared = self._shared(levels)
         losses = self._losses(shared, directions, clean)
+        tried = 2 if losses[0] is not None else 1  # what one edge takes is then known exactly
+        values = torch.stack([*[clean] * min(tried, len(levels)), *(
+            self._of_nodes(total, directions, lambda part: directions[graphs.batch[part]])
+            for total in levels[tried:])], dim=2).cpu().numpy()
+        if not (np.isfinite(values).all() and all(alone is None or np.isfinite(alone).all() for alone in losses)):
+            unknown = directions.new_full(directions.shape[:2], torch.nan).double()
+            return unknown, unknown
         found = [shared.lower(values[:, place], alone, self.time_limit) for place, alone in enumerate(losses)]
         lower, lifted = (torch.from_numpy(np.stack(each, axis=1)).to(directions.device)
                          for each in zip(*found, strict=True))

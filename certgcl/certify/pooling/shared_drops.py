@@ -42,7 +42,7 @@ class SharedDrops:
 
         Args:
             values: ``f_i``, at most ``v_i`` while no more edges of its field are dropped than a level stands for,
-                ``(N, L)``.
+                ``(N, L)``. The second level, of one edge, is not looked at where ``losses`` are given.
             losses: ``δ``, how much each edge by itself takes from each node in whose field it is, in the order of
                 ``fields.data``; by default as much as any single edge can take.
         """
