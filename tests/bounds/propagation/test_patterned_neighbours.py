@@ -6,7 +6,7 @@ from torch import Tensor
 
 from certgcl import EdgeDropBudget, Graph
 from certgcl.bounds import Degree, DropProblem, compiled
-from certgcl.bounds.propagation import neighbours, sign_patterns
+from certgcl.bounds.propagation import limits, neighbours, sign_patterns
 from certgcl.models import GraphNetwork
 from tests.bounds.propagation.test_propagation import KINDS, graph, network, random
 
@@ -26,7 +26,7 @@ def test_the_bound_is_never_below_that_without_patterns(kind: str) -> None:
     for patterns in (2, 4, 8):
         found = values(Degree(patterns=patterns), network(KINDS[kind]))
         assert (found >= plain - 1e-12).all()
-        assert (found > plain + 1e-4).any()
+        assert (found > plain + 1e-4).any() == (kind != "one layer")  # which is exact without them
 
 
 @kinds
@@ -50,7 +50,7 @@ def test_it_does_not_matter_in_which_parts_cases_are_improved(monkeypatch: pytes
     together = values(Degree(), model)
     monkeypatch.setattr(sign_patterns, "FEW_CASES", 0)
     torch.testing.assert_close(values(Degree(), model), together)
-    monkeypatch.setattr(neighbours, "MAX_TERMS", 200)
+    monkeypatch.setattr(limits, "MAX_TERMS", 200)
     torch.testing.assert_close(values(Degree(), model), together)
 
 
@@ -67,14 +67,13 @@ def test_large_anchors_have_no_patterns(monkeypatch: pytest.MonkeyPatch) -> None
 def test_gradients_are_those_of_finite_differences(kind: str) -> None:
     model, on = network(KINDS[kind]), graph(8, 12)
     problem = DropProblem(on, EdgeDropBudget(local=2).on(on), torch.arange(4))
-    given = {name: tensor for name, tensor in model.named_tensors() if not name.endswith("slope")}
+    given = [tensor for name, tensor in model.named_tensors() if not name.endswith("slope")]
     directions = random(8, 1, model.width, seed=8).requires_grad_()
 
     def bound(*tensors: Tensor) -> Tensor:
         *weights, directions = tensors
-        changed = dict(zip(given, weights, strict=True))
-        names = iter(name for name, _ in model.named_tensors())
-        return Degree(patterns=4)(model.mapped(lambda old: changed.get(next(names), old)), problem, directions)
+        changed = {id(old): new for old, new in zip(given, weights, strict=True)}
+        return Degree(patterns=4)(model.mapped(lambda old: changed.get(id(old), old)), problem, directions)
 
-    inputs = [tensor.clone().requires_grad_() for tensor in given.values()]
+    inputs = [tensor.clone().requires_grad_() for tensor in given]
     assert torch.autograd.gradcheck(bound, (*inputs, directions), fast_mode=True)
