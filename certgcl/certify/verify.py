@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from certgcl.arguments import shown
+from certgcl.arguments import numbers
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.certificate_checks import check_certificate
 from certgcl.certify.directions import check_directions, compactness_directions
@@ -116,10 +116,7 @@ def _chosen(certificate: Certificate, nodes: Tensor | Sequence[int] | None) -> C
     """The certificate at some of its nodes."""
     if nodes is None:
         return certificate
-    try:
-        wanted = torch.as_tensor(nodes).cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"nodes={shown(nodes)} ({error})", "they are node numbers", "Leave out for all") from error
+    wanted = numbers(nodes, "nodes", "they are node numbers", "Leave out for all").cpu()
     if wanted.dim() != 1 or not len(wanted) or wanted.dtype not in (torch.int64, torch.int32):
         raise InputError(f"nodes of dtype {wanted.dtype} and shape {tuple(wanted.shape)}",
                          "they are a list of node numbers, one at least", "Leave out for all")
