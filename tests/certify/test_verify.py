@@ -87,7 +87,7 @@ def test_some_nodes_alone() -> None:
     assert wrong(changed.verify(WEIGHTS, GRAPH, nodes=[5, 2])) == ["clean values"]
     assert changed.verify(WEIGHTS, GRAPH, nodes=[4, 2]).ok
     part = certgcl.node_compactness(WEIGHTS, GRAPH, 1, nodes=[7, 3])
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="nested"):
         nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
     for nodes in ([3, 99], [1], [], [0.5], [[3]], "all", torch.ones(14, dtype=torch.bool), nested):
         with pytest.raises(InputError, match="node"):
