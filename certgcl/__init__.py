@@ -11,6 +11,7 @@ from certgcl.certify.directions import compactness_directions
 from certgcl.certify.evidence import Evidence
 from certgcl.certify.pooling import GraphCertificate, graph_bounds, graph_compactness
 from certgcl.certify.sharding import certify_shards, merge_shards
+from certgcl.certify.transform import AttachCompactness
 from certgcl.certify.verify import Verification
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.graphs.datasets import load_dataset
@@ -30,6 +31,7 @@ __all__ = [
     "COSTA",
     "GCA",
     "GRACE",
+    "AttachCompactness",
     "Certificate",
     "CertifiedAccuracy",
     "CollectiveCertificate",

@@ -1,5 +1,8 @@
 """Numbers in words, the same wherever they are printed."""
 
+from collections.abc import Iterable
+from html import escape
+
 from torch import Tensor
 
 
@@ -16,3 +19,16 @@ def spread(counts: Tensor) -> str:
     """The range of integers in words."""
     low, high = int(counts.min()), int(counts.max())
     return f"{low}" if low == high else f"{low} … {high} (mean {float(counts.double().mean()):.2f})"
+
+
+def lines(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """A summary as text: a title, and a line for each name and what it is."""
+    return "\n".join([title, *(f"  {name:<10}{text}" for name, text in rows)])
+
+
+def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
+    """The same as HTML, for notebooks."""
+    body = "".join(f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(text)}'
+                   "</td></tr>" for name, text in rows)
+    return (f'<table><caption style="text-align:left;font-weight:bold">{escape(title)}</caption>'
+            f"<tbody>{body}</tbody></table>")

@@ -14,7 +14,7 @@ from certgcl.attacks.black_box import BlackBox, minimal
 from certgcl.attacks.descent import Search
 from certgcl.attacks.field import SearchSpace
 from certgcl.attacks.run import ModelRun
-from certgcl.certify.certification import check_anchors
+from certgcl.certify.certification import NodesLike, check_anchors
 from certgcl.certify.directions import compactness_directions
 from certgcl.changes.edge_drops import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.errors import DirectionError, EncoderError, InputError
@@ -88,7 +88,7 @@ class FoundDrops:
         return "\n".join(found + ([f"  no time, or too large, for {missing} nodes"] if missing else []))
 
 
-def search_drops(model: AnyModel, graph: GraphLike, budgets: BudgetLike, nodes: Tensor | Sequence[int] | None = None,
+def search_drops(model: AnyModel, graph: GraphLike, budgets: BudgetLike, nodes: NodesLike = None,
                  *, directions: Any = None, seconds: float = 60.0, seed: int = 0) -> FoundDrops:
     """Look for admissible edge drops that lower ``w_i · z_i``: an attack, for any model.
 
@@ -163,7 +163,7 @@ def _by_values(run: ModelRun, drops: AdmissibleDrops, anchors: Tensor, direction
         now = time.monotonic()
         if now >= end:
             break
-        chance = torch.Generator().manual_seed(seed << 32 | anchor)
+        chance = torch.Generator().manual_seed((seed << 32 | anchor) % 2**63)
         search = BlackBox(run.graph, drops, now + (end - now) / (len(anchors) - position), chance)
         found[position], _ = search(anchor, _value(run, anchor, directions[position]))
     return found

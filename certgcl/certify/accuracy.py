@@ -1,94 +1,70 @@
 """Certified accuracy: the share of nodes whose correct prediction no admissible drop can change."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from certgcl.arguments import INTEGERS, flag, items, shown
+from certgcl.arguments import flag, items, shown
 from certgcl.attacks import Search, SearchSpace
 from certgcl.bounds import BoundMethod, DropProblem
 from certgcl.bounds.rounding.slack import Sizes
-from certgcl.certify.certification import check_anchors
+from certgcl.certify.accuracy_result import CertifiedAccuracy
+from certgcl.certify.certification import NodesLike, check_anchors
 from certgcl.certify.compactness import linear_bounds
 from certgcl.changes.edge_drops import AdmissibleDrops, BudgetLike, EdgeDropBudget
 from certgcl.changes.embedding_without_edges import DropEvaluation
-from certgcl.errors import InputError
-from certgcl.formatting import percent
+from certgcl.errors import ClassifierError, InputError
 from certgcl.graphs.graph import Graph, GraphLike
-from certgcl.models.classifier import LinearClassifier, read_classifier
+from certgcl.models.classifier import LinearClassifier, class_scores, read_classifier
 from certgcl.models.network import GraphNetwork
-from certgcl.models.reading import ModelLike, Reading, read_network
+from certgcl.models.reading import ModelLike, Reading, read_network, read_scores
 from certgcl.runtime.arithmetic import undisturbed
 from certgcl.runtime.out_of_memory import told_when_out_of_memory
+
+__all__ = ["CertifiedAccuracy", "certified_accuracy", "certified_accuracy_curve"]
 
 _RULE = "there is one integer or string class for each of {} nodes"
 
 
-@dataclass(frozen=True, eq=False)
-class CertifiedAccuracy:
-    """What is known of every node's prediction under a budget.
-
-    Args:
-        nodes: the nodes in question, ``(A,)``.
-        correct: the prediction on the graph as given is right.
-        certified: it is, and stays so whatever admissible edges are dropped.
-        broken: it is, and an admissible drop is known that changes it.
-    """
-
-    nodes: Tensor
-    correct: Tensor
-    certified: Tensor
-    broken: Tensor
-
-    def __post_init__(self) -> None:
-        for name in ("nodes", "correct", "certified", "broken"):
-            value = getattr(self, name)
-            kinds = INTEGERS if name == "nodes" else {torch.bool}
-            if not isinstance(value, Tensor) or value.is_nested or value.is_meta or value.layout != torch.strided or (
-                    value.dim() != 1 or value.dtype not in kinds or value.shape != self.nodes.shape):
-                raise InputError(f"{name} {shown(value)}", "there are node numbers, and three masks of their length",
-                                 "Use certgcl.certified_accuracy")
-
-    @property
-    def clean(self) -> float:
-        """Accuracy on the graph as given."""
-        return float(self.correct.double().mean())
-
-    @property
-    def lower(self) -> float:
-        """Certified accuracy: at least this share is right under every admissible drop, node by node."""
-        return float(self.certified.double().mean())
-
-    @property
-    def upper(self) -> float:
-        """At most this share is: the others are wrong, or known to break."""
-        return float((self.correct & ~self.broken).double().mean())
-
-    def __str__(self) -> str:
-        return (f"accuracy {percent(self.clean)}, certified {percent(self.lower)}, at most {percent(self.upper)} "
-                f"({len(self.nodes)} nodes)")
+_REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "required"})()
 
 
-@undisturbed()
-@told_when_out_of_memory()
+@overload
+def certified_accuracy(model: ModelLike, graph: GraphLike, y: Any, budgets: BudgetLike, *, classifier: Any = None,
+                       nodes: NodesLike = None, method: str | BoundMethod = "degree", search: bool = True,
+                       reading: Reading = "traced") -> CertifiedAccuracy: ...
+
+
+@overload
 def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: Any, budgets: BudgetLike, *,
-                       nodes: Tensor | Sequence[int] | None = None, method: str | BoundMethod = "degree",
-                       search: bool = True, reading: Reading = "traced") -> CertifiedAccuracy:
-    """How much of the accuracy of a linear classifier on the embeddings no admissible drop can take away.
+                       nodes: NodesLike = None, method: str | BoundMethod = "degree", search: bool = True,
+                       reading: Reading = "traced") -> CertifiedAccuracy: ...
 
-    The prediction of node i stays y if every margin ``(v_y - v_c) · z_i(S) + (a_y - a_c)`` stays above zero, for each
-    other class c with weights v and intercept a: linear functionals of the embedding, which are bounded one by one.
 
-    ``certified`` says: for every admissible drop set S the classifier's own ``predict`` returns y at the embedding
-    ``z_i(S)``, in exact arithmetic and of the model as it is run in its own precision, rounded to the coarser of that
-    and the classifier's, whatever the order of its sums. A tie certifies nothing.
+def certified_accuracy(model: ModelLike, *question: Any, classifier: Any = None, graph: GraphLike = _REQUIRED,
+                       y: Any = _REQUIRED, budgets: BudgetLike = _REQUIRED, nodes: NodesLike = None,
+                       method: str | BoundMethod = "degree", search: bool = True,
+                       reading: Reading = "traced") -> CertifiedAccuracy:
+    """How much of the accuracy of a classifier no admissible drop can take away.
+
+    ``certified_accuracy(model, graph, y, budgets)`` for a model that ends in class scores, or in their softmax or
+    log_softmax: its prediction is the class of the largest. ``certified_accuracy(model, classifier, graph, y,
+    budgets)``, or ``classifier=``, for a linear classifier on the embeddings of the model.
+
+    A prediction p of node i stays if every margin ``(v_p - v_c) · z_i(S) + (a_p - a_c)`` stays above zero, for each
+    other class c with weights v and intercept a: linear functionals of the embedding, which are bounded one by one. Of
+    class scores, these are ``z_ip(S) - z_ic(S)``.
+
+    ``stable`` says: for every admissible drop set S the classifier's own ``predict`` (or the argmax of the model's own
+    output) is what it is on the graph as given, in exact arithmetic and of the model as it is run in its own precision,
+    rounded to the coarser of that and the classifier's, whatever the order of its sums. ``certified`` says that it is
+    right, too. A tie certifies nothing.
 
     Args:
-        model: the encoder, as in :func:`certgcl.node_compactness`.
+        model: the classifier, or the encoder, as in :func:`certgcl.node_compactness`.
         classifier: fitted on the embeddings as they are (not normalised): one of scikit-learn's linear classifiers, or
             a ``Pipeline`` that scales first; an ``nn.Linear``, whose classes are 0, 1, …; a weight matrix
             ``(classes, d)``; or a pair of that and intercepts ``(classes,)``. What is not known to predict the class of
@@ -104,37 +80,28 @@ def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: A
         probe = LogisticRegression().fit(embeddings[train], y[train])
         print(certgcl.certified_accuracy(encoder, probe, data, data.y, budgets=0.2, nodes=test))
     """
-    graph, search = Graph.of(graph).private(), flag(search, "search")
-    network = read_network(model, graph, reading, budgets=budgets)
-    exact, drops, anchors = network.to(torch.float64), EdgeDropBudget.of(budgets).on(graph), check_anchors(nodes, graph)
-    with torch.no_grad():
-        embeddings = exact.embed(graph)
-    linear = read_classifier(classifier, embeddings, network.precision)
-    own = _places(y, linear, anchors, graph)
-    directions, offsets = linear.differences(own)
-    bounds = linear_bounds(network, graph, budgets, directions, method=method, nodes=anchors)
-    own, directions, offsets = own[anchors], directions[anchors], offsets[anchors]
-    sizes = Sizes.of(network, DropProblem.on(graph, drops, anchors), torch.float64)
-    slack = bounds.rounding + bounds.run_error + linear.margin_slack(sizes.output + sizes.run, own)
-    others = torch.arange(offsets.shape[1], device=own.device) != own[:, None]
-    margins = torch.where(others, bounds.lower + offsets, torch.inf)
-    correct = linear.predict(embeddings[anchors]) == own
-    stays = ((margins > slack) | ~others).all(dim=1) & bounds.certified
-    broken = torch.zeros_like(correct)
-    if search:
-        open_ones = (correct & ~stays).nonzero()[:, 0]
-        rivals = margins[open_ones].argmin(dim=1)
-        here = anchors[open_ones]
-        reached = _lowest(exact, graph, drops, here, embeddings[here], directions[open_ones, rivals])
-        wrong = linear.margins(reached, own[open_ones]) < -slack[open_ones]
-        broken[open_ones] = wrong.any(dim=1) & (linear.predict(reached) != own[open_ones])
-    return CertifiedAccuracy(anchors, correct, correct & stays, broken)
+    asked = _by_name(question, classifier=classifier, graph=graph, y=y, budgets=budgets)
+    return _accuracy(model, **asked, nodes=nodes, method=method, search=search, reading=reading)
 
 
+@overload
+def certified_accuracy_curve(model: ModelLike, graph: GraphLike, y: Any, budgets: Sequence[int | float], *,
+                             classifier: Any = None, nodes: NodesLike = None, method: str | BoundMethod = "degree",
+                             search: bool = True,
+                             reading: Reading = "traced") -> dict[int | float, CertifiedAccuracy]: ...
+
+
+@overload
 def certified_accuracy_curve(model: ModelLike, classifier: Any, graph: GraphLike, y: Any,
-                             budgets: Sequence[int | float], *, nodes: Tensor | Sequence[int] | None = None,
-                             method: str | BoundMethod = "degree",
-                             search: bool = True, reading: Reading = "traced") -> dict[int | float, CertifiedAccuracy]:
+                             budgets: Sequence[int | float], *, nodes: NodesLike = None,
+                             method: str | BoundMethod = "degree", search: bool = True,
+                             reading: Reading = "traced") -> dict[int | float, CertifiedAccuracy]: ...
+
+
+def certified_accuracy_curve(model: ModelLike, *question: Any, classifier: Any = None, graph: GraphLike = _REQUIRED,
+                             y: Any = _REQUIRED, budgets: Sequence[int | float] = _REQUIRED, nodes: NodesLike = None,
+                             method: str | BoundMethod = "degree", search: bool = True,
+                             reading: Reading = "traced") -> dict[int | float, CertifiedAccuracy]:
     """:func:`certified_accuracy` under each of several budgets: drop rates, or numbers of edges at each node.
 
     Example::
@@ -143,14 +110,78 @@ def certified_accuracy_curve(model: ModelLike, classifier: Any, graph: GraphLike
         for rate, accuracy in curve.items():
             print(rate, accuracy.lower, accuracy.upper)
     """
-    graph = Graph.of(graph).private()
-    network = read_network(model, graph, reading)
-    for budget in items(budgets, "budgets", "they are a list of drop rates or numbers of edges", "Try (0.1, 0.2)"):
+    asked = _by_name(question, classifier=classifier, graph=graph, y=y, budgets=budgets)
+    rates = items(asked.pop("budgets"), "budgets", "they are a list of drop rates or numbers of edges",
+                  "Try (0.1, 0.2)")
+    for budget in rates:
         if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer, np.floating)):
             raise InputError(f"budget {shown(budget)}", "a curve is over drop rates or numbers of edges",
                              "Use certified_accuracy for other budgets")
-    return {budget: certified_accuracy(network, classifier, graph, y, budget, nodes=nodes, method=method, search=search)
-            for budget in budgets}
+    asked["graph"] = Graph.of(asked["graph"])
+    return {budget: _accuracy(model, **asked, budgets=budget, nodes=nodes, method=method, search=search,
+                              reading=reading) for budget in rates}
+
+
+def _by_name(question: tuple[Any, ...], **named: Any) -> dict[str, Any]:
+    """The arguments by their names: of those by position, the first is the classifier if there is one too many for
+    graph, labels and budgets."""
+    names = [name for name, value in named.items() if value is _REQUIRED]
+    if len(question) == len(names) + 1 and named["classifier"] is None:
+        if question[0] is None:
+            raise ClassifierError("None as classifier", "its linear scores are not known",
+                                  "Leave it out for a model that ends in class scores")
+        names = ["classifier", *names]
+    if len(question) != len(names):
+        raise TypeError("the arguments are (model, graph, y, budgets) or (model, classifier, graph, y, budgets)")
+    return named | dict(zip(names, question, strict=True))
+
+
+@undisturbed()
+@told_when_out_of_memory()
+def _accuracy(model: ModelLike, graph: GraphLike, y: Any, budgets: BudgetLike, classifier: Any = None,
+              nodes: NodesLike = None, method: str | BoundMethod = "degree", search: bool = True,
+              reading: Reading = "traced") -> CertifiedAccuracy:
+    """:func:`certified_accuracy` with all arguments in their places."""
+    graph, search = Graph.of(graph).private(), flag(search, "search")
+    network, softmax = _network(model, graph, classifier, reading, budgets)
+    exact, drops, anchors = network.to(torch.float64), EdgeDropBudget.of(budgets).on(graph), check_anchors(nodes, graph)
+    with torch.no_grad():
+        embeddings = exact.embed(graph)
+    linear = class_scores(network.width, network.precision, softmax) if classifier is None else (
+        read_classifier(classifier, embeddings, network.precision))
+    labels = _places(y, linear, anchors, graph)[anchors]
+    predicted = linear.predict(embeddings)
+    directions, offsets = linear.differences(predicted)
+    bounds = linear_bounds(network, graph, budgets, directions, method=method, nodes=anchors)
+    predicted, directions, offsets = predicted[anchors], directions[anchors], offsets[anchors]
+    sizes = Sizes.of(network, DropProblem.on(graph, drops, anchors), torch.float64)
+    slack = bounds.rounding + bounds.run_error + linear.margin_slack(sizes.output + sizes.run, predicted)
+    others = torch.arange(offsets.shape[1], device=predicted.device) != predicted[:, None]
+    margins = torch.where(others, bounds.lower + offsets, torch.inf)
+    correct = predicted == labels
+    stays = ((margins > slack) | ~others).all(dim=1) & bounds.certified
+    broken = torch.zeros_like(correct)
+    if search:
+        open_ones = (correct & ~stays).nonzero()[:, 0]
+        rivals = margins[open_ones].argmin(dim=1)
+        here = anchors[open_ones]
+        reached = _lowest(exact, graph, drops, here, embeddings[here], directions[open_ones, rivals])
+        wrong = linear.margins(reached, labels[open_ones]) < -slack[open_ones]
+        broken[open_ones] = wrong.any(dim=1) & (linear.predict(reached) != labels[open_ones])
+    return CertifiedAccuracy(anchors, correct, correct & stays, broken, stays,
+                             [linear.labels[place] for place in labels.tolist()],
+                             [linear.labels[place] for place in predicted.tolist()])
+
+
+def _network(model: ModelLike, graph: Graph, classifier: Any, reading: Reading,
+             budgets: BudgetLike) -> tuple[GraphNetwork, bool]:
+    """What is bounded, and whether a softmax follows it."""
+    if classifier is not None:
+        return read_network(model, graph, reading, budgets=budgets), False
+    if not isinstance(model, (nn.Module, GraphNetwork)) and hasattr(model, "fitted_encoder"):
+        raise InputError(f"a {type(model).__name__} without a classifier", "it gives embeddings, not class scores",
+                         "Pass classifier=, fitted on its embeddings")
+    return read_scores(model, graph, reading, budgets=budgets)
 
 
 @torch.no_grad()

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from certgcl.arguments import INTEGERS, numbers, shown, whole
+from certgcl.arguments import INTEGERS, is_whole, numbers, shown, whole
 from certgcl.arguments import path as checked_path
 from certgcl.certify import certificate_file
 from certgcl.certify.certificate_checks import check_certificate
 from certgcl.certify.evidence import Evidence, differences
 from certgcl.errors import CertificateError
-from certgcl.formatting import percent, spread
+from certgcl.formatting import html_table, lines, percent, spread
+from certgcl.graphs.names import NodeNames
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,6 +54,7 @@ class Certificate:
         evidence: what it is about: digests of weights, graph, budget and directions, and the method's settings.
         upper: a value that some admissible drop reaches, same shape as ``lower``; None where none was searched for.
         witnesses: those drops, ``(2, k)`` edges for every anchor; see :meth:`witness`.
+        names: of all nodes of the graph, where they have any.
     """
 
     nodes: Tensor
@@ -71,6 +73,7 @@ class Certificate:
     evidence: Evidence
     upper: Tensor | None = None
     witnesses: tuple[Tensor, ...] | None = None
+    names: NodeNames | None = None
 
     @property
     def positive(self) -> Tensor:
@@ -85,8 +88,17 @@ class Certificate:
 
     @property
     def share_positive(self) -> float:
-        """The share of ``positive``."""
-        return float(self.positive.double().mean())
+        """The share of ``positive`` among the values that are ``asked`` for."""
+        return float(self.positive[self.asked].double().mean())
+
+    @property
+    def asked(self) -> Tensor:
+        """The values that say something: of several directions of a node, those that are not zero, as that of a class
+        against itself is; same shape as ``lower``."""
+        if self.lower.dim() == 1:
+            return torch.ones_like(self.positive)
+        asked = (self.directions != 0).any(dim=-1)
+        return asked if bool(asked.any()) else torch.ones_like(asked)
 
     @property
     def negative(self) -> Tensor:
@@ -111,8 +123,10 @@ class Certificate:
             return ["bounded" if self.certified else "uncertified"] * len(self.nodes)
         return ["exact" if exact else "bracketed" for exact in self.exact.tolist()]
 
-    def witness(self, node: int) -> Tensor:
-        """The edges, ``(2, k)``, without which ``w · z`` of a node is its ``upper``."""
+    def witness(self, node: Any) -> Tensor:
+        """The edges, ``(2, k)``, without which ``w · z`` of a node, by number or name, is its ``upper``."""
+        if self.names is not None and not is_whole(node):
+            node, = self.names.find([node])
         node = whole(node, "node", 0, "it is the number of a node", "Pass an int", error=CertificateError)
         place = (self.nodes == node).nonzero()[:, 0]
         if self.witnesses is None or not len(place):
@@ -120,11 +134,19 @@ class Certificate:
                                    "Certify the node with method='optimized' or 'exact'")
         return self.witnesses[int(place[0])]
 
+    def named_witness(self, node: Any) -> list[tuple[Any, Any]]:
+        """The same by the names of the nodes, a pair for each edge; by their numbers where they have no names."""
+        ends = self.witness(node).tolist()
+        one, other = ends if self.names is None else map(self.names.at, ends)
+        return list(zip(one, other, strict=True))
+
     def to_dict(self) -> dict[str, list[Any]]:
-        """One list per column: node, budget, nominal, lower, the two errors, what is positive; upper and exact where
-        there are any."""
+        """One list per column: node, name if it has one, budget, nominal, lower, the two errors, what is positive;
+        upper and exact where there are any."""
+        nodes = self.nodes.tolist()
         columns: dict[str, list[Any]] = {
-            "node": self.nodes.tolist(),
+            "node": nodes,
+            **({} if self.names is None else {"name": self.names.at(nodes)}),
             "budget": self.local_budget[self.nodes].tolist(),
             "nominal": self.nominal.tolist(),
             "lower": self.lower.tolist(),
@@ -138,10 +160,18 @@ class Certificate:
         return columns
 
     def to_frame(self) -> "pd.DataFrame":
-        """The same table as a pandas frame (needs pandas)."""
+        """The same table as a pandas frame (needs pandas); a row per node, or per node and direction if a node has
+        several."""
         import pandas as pd
 
-        return pd.DataFrame(self.to_dict())
+        columns = self.to_dict()
+        if self.lower.dim() == 1:
+            return pd.DataFrame(columns)
+        count = self.lower.shape[1]
+        flat = {name: [value for row in column for value in (row if isinstance(row, list) else [row] * count)]
+                for name, column in columns.items()}
+        who = {name: flat.pop(name) for name in ("node", "name") if name in flat}
+        return pd.DataFrame(who | {"direction": list(range(count)) * len(self.nodes)} | flat)
 
     @classmethod
     def joined(cls, parts: Sequence["Certificate"]) -> "Certificate":
@@ -216,7 +246,7 @@ class Certificate:
         check_certificate(certificate, f"{path} with ")
         return certificate, notes
 
-    def verify(self, model: "ModelLike", graph: "GraphLike", *, nodes: "Tensor | Sequence[int] | None" = None,
+    def verify(self, model: "ModelLike", graph: "GraphLike", *, nodes: "Tensor | Sequence[Any] | None" = None,
                view: "GraphLike | None" = None, directions: Tensor | None = None) -> "Verification":
         """Whether this is a certificate of that model and graph, and its clean values, directions, budgets and
         witnesses are right. The bound itself is not proved again.
@@ -237,35 +267,45 @@ class Certificate:
         return verify(self, model, graph, nodes=nodes, view=view, directions=directions)
 
     def __str__(self) -> str:
-        what = "certified lower bounds" if self.certified else "scores that are NOT bounds"
-        shown, settings = self.lower.double(), self.evidence.special_settings
-        lines = [
-            f"{what} at {len(self.nodes)} of {len(self.local_budget)} nodes, method {self.method}",
-            *([] if settings is None else [f"  settings  {settings}"]),
-            f"  model     {self.precision}, {_READ[self.reading]}",
-            f"  budget    local {spread(self.local_budget)}, total {self.total_budget} edges",
-            f"  nominal   mean {float(self.nominal.double().mean()):.4g}",
-            f"  {'lower' if self.certified else 'score'}     mean {float(shown.mean()):.4g}, "
-            f"min {float(shown.min()):.4g}, median {float(shown.median()):.4g}, max {float(shown.max()):.4g}",
-        ]
-        if self.certified:
-            lines += self._positive_lines()
-        if self.upper is not None:
-            lines.append(f"  upper     mean {float(self.upper.double().mean()):.4g}; {int(self.exact.sum())} exact, "
-                         f"{int(self.negative.sum())} known to fall below zero")
-        return "\n".join(lines)
+        return lines(*self._summary())
 
     __repr__ = __str__
 
-    def _positive_lines(self) -> list[str]:
+    def _repr_html_(self) -> str:
+        return html_table(*self._summary())
+
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        """A title, and what there is to say by name."""
+        what = "certified lower bounds" if self.certified else "scores that are NOT bounds"
+        asked, settings = self.asked, self.evidence.special_settings
+        shown = self.lower[asked].double()
+        rows = [
+            *([] if settings is None else [("settings", settings)]),
+            ("model", f"{self.precision}, {_READ[self.reading]}"),
+            ("budget", f"local {spread(self.local_budget)}, total {self.total_budget} edges"),
+            ("nominal", f"mean {float(self.nominal[asked].double().mean()):.4g}"),
+            ("lower" if self.certified else "score",
+             f"mean {float(shown.mean()):.4g}, min {float(shown.min()):.4g}, median {float(shown.median()):.4g}, "
+             f"max {float(shown.max()):.4g}"),
+        ]
+        if self.certified:
+            rows += self._positive_rows()
+        if self.upper is not None:
+            rows.append(("upper", f"mean {float(self.upper[asked].double().mean()):.4g}; "
+                                  f"{int(self.exact[asked].sum())} exact, "
+                                  f"{int(self.negative[asked].sum())} known to fall below zero"))
+        return f"{what} at {len(self.nodes)} of {len(self.local_budget)} nodes, method {self.method}", rows
+
+    def _positive_rows(self) -> list[tuple[str, str]]:
         """What is proved of the model as it is run; and of its weights in exact arithmetic where that is more, or the
         precision so low that nobody should take one for the other."""
-        proved, exactly = int(self.positive.sum()), int(self.positive_in_exact_arithmetic.sum())
-        whole, run = self.positive.numel(), f"as run in {self.precision}"
-        lines = [f"  positive  {proved} of {whole} ({percent(self.share_positive)}) proved to stay above zero, {run}"]
+        asked = self.asked
+        proved, exactly = (int(mask[asked].sum()) for mask in (self.positive, self.positive_in_exact_arithmetic))
+        whole, run = int(asked.sum()), f"as run in {self.precision}"
+        rows = [("positive", f"{proved} of {whole} ({percent(self.share_positive)}) proved to stay above zero, {run}")]
         if exactly != proved or self.precision in HALF:
-            lines.append(f"            {exactly} of {whole} in exact arithmetic, which is not what holds {run}")
-        return lines
+            rows.append(("", f"{exactly} of {whole} in exact arithmetic, which is not what holds {run}"))
+        return rows
 
 
 def _check_same_question(first: Certificate, part: Certificate) -> None:

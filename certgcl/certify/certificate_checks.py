@@ -55,6 +55,9 @@ def _form(certificate: "Certificate") -> Iterator[Fault]:
     for name in ("local_budget", "requested_budget"):
         if getattr(certificate, name).shape != (number,) or not number:
             yield f"{name} of shape {tuple(getattr(certificate, name).shape)}", "there is one for every node"
+    names = certificate.names
+    if names is not None and len(names) != number:
+        yield f"{len(names)} names", f"there is one for each of {number} nodes"
     for name in ("nodes", "local_budget", "requested_budget"):
         if (dtype := dtype_name(getattr(certificate, name).dtype)) != "int64":
             yield f"{name} of dtype {dtype}", "nodes and budgets are integers (int64)"

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from certgcl.arguments import shown
+from certgcl.arguments import is_whole, shown
 from certgcl.certify.evidence import Evidence
 from certgcl.errors import CertificateError
 from certgcl.files.atomic import load_arrays, refusing, save_arrays
+from certgcl.graphs.names import NodeNames
 
 if TYPE_CHECKING:
     from certgcl.certify.certificate import Certificate
@@ -39,6 +40,9 @@ def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> N
     meta: dict[str, Any] = {name: getattr(certificate, name) for name in _WORDS} | {
         "format": FORMAT, "certified": certificate.certified, "total_budget": certificate.total_budget,
         "evidence": certificate.evidence.to_dict(), "notes": _as_json(notes)}
+    if certificate.names is not None:  # files without names have no such entry
+        words = (int(name) if is_whole(name) else str(name) for name in certificate.names.all)  # type: ignore[call-overload]
+        meta["names"] = list(NodeNames(tuple(words)).all)
     save_arrays(path, meta, {name: tensor.numpy() for name, tensor in tensors.items()})
 
 
@@ -71,4 +75,6 @@ def _fields(meta: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, An
     edges, sizes = (tensors.pop(name, None) for name in _BRACKET[1:])
     witnesses = None if edges is None or sizes is None else edges.split(sizes.tolist(), dim=1)
     words: dict[str, Any] = {name: meta[name] for name in (*_WORDS, "certified", "total_budget")}
-    return {**tensors, **words, "witnesses": witnesses, "evidence": Evidence.from_dict(meta["evidence"])}
+    names = None if meta.get("names") is None else NodeNames(tuple(meta["names"]))
+    return {**tensors, **words, "witnesses": witnesses, "names": names,
+            "evidence": Evidence.from_dict(meta["evidence"])}

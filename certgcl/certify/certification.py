@@ -1,9 +1,9 @@
 """A question about every node of a graph, prepared once and answered for any of its nodes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
@@ -25,10 +25,13 @@ from certgcl.models.network import GraphNetwork
 from certgcl.models.reading import ModelLike, Reading, read_network
 from certgcl.runtime.arithmetic import check_arithmetic, undisturbed
 from certgcl.runtime.free_memory import gigabytes
+from certgcl.runtime.logs import LOG
 from certgcl.runtime.reproducible import PART, one_thread, packed
 from certgcl.runtime.tensor_cache import stamp
 
 Views = Literal["one", "both"]
+NodesLike: TypeAlias = Tensor | Sequence[Any] | None
+"""Anchors: node numbers, names of nodes that have some, or a mask over all nodes; None for all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +133,7 @@ class Question:
         tensors = [view.x for view in (self.graph, self.view) if not view.x.is_inference()]
         return stamp(*tensors)
 
-    def anchors(self, nodes: Tensor | Sequence[int] | None) -> Tensor:
+    def anchors(self, nodes: NodesLike) -> Tensor:
         """``nodes`` as checked node numbers; all by default."""
         return check_anchors(nodes, self.graph)
 
@@ -145,8 +148,13 @@ class Question:
                        reproducible=True)
 
     @undisturbed()
-    def certify(self, anchors: Tensor, memory_limit: int | None = None) -> Certificate:
-        """The bounds at some anchors, in as many parts as the memory limit (in bytes) asks for."""
+    def certify(self, anchors: Tensor, memory_limit: int | None = None,
+                progress: Callable[[int, int], object] | None = None) -> Certificate:
+        """The bounds at some anchors, in as many parts as the memory limit (in bytes) asks for.
+
+        Args:
+            progress: called after each part with the numbers of anchors that are done and of all.
+        """
         check_arithmetic(self.dtype)
         if self.features != self._features():
             raise GraphError("features that were written to while they were certified",
@@ -164,8 +172,14 @@ class Question:
         if len(parts) == 1 or not self.bound.splits:
             return self._certify(problem, second, evidence)
         problem.release()
-        certificates = [self._certify(DropProblem(self.graph, self.drops, anchors[places], limit), second, evidence)
-                        for places in parts]
+        certificates, done = [], 0
+        for places in parts:
+            certificates.append(self._certify(DropProblem(self.graph, self.drops, anchors[places], limit), second,
+                                              evidence))
+            done += len(places)
+            LOG.debug("%d of %d nodes certified", done, len(anchors))
+            if progress is not None:
+                progress(done, len(anchors))
         return Certificate.joined(certificates).at(torch.argsort(torch.cat(parts)))
 
     def _certify_in_fixed_parts(self, anchors: Tensor, memory_limit: int | None) -> Certificate:
@@ -220,7 +234,7 @@ class Question:
             certified=bound.certified, local_budget=self.drops.local.clone(),
             requested_budget=self.drops.requested.clone(), total_budget=self.drops.total, directions=chosen,
             precision=self.precision, reading=self.encoder.reading, evidence=evidence, upper=upper,
-            witnesses=found.witnesses)
+            witnesses=found.witnesses, names=self.graph.names)
 
     def _slack(self, problem: DropProblem) -> tuple[Tensor, Tensor]:
         """How far rounding can have put the bounds above the truth, and how far a run of the model can fall below it:
@@ -271,13 +285,13 @@ def _limit(memory_limit: int) -> int:
     return max(1, int(min(limit, LARGEST // 2)))
 
 
-def check_anchors(nodes: Tensor | Sequence[int] | None, graph: Graph) -> Tensor:
+def check_anchors(nodes: NodesLike, graph: Graph) -> Tensor:
     """``nodes`` as checked node numbers; all by default."""
     device = graph.col.device
     if nodes is None:
         return torch.arange(graph.num_nodes, device=device)
-    anchors = numbers(nodes, "nodes", "they must be node numbers or a mask over all nodes", "Leave out for all",
-                      device=device)
+    anchors = numbers(graph.numbers_of(nodes), "nodes", "they must be node numbers, names or a mask over all nodes",
+                      "Leave out for all", device=device)
     if anchors.dtype == torch.bool and anchors.shape == (graph.num_nodes,):
         anchors = anchors.nonzero()[:, 0]
     if anchors.dim() != 1 or anchors.dtype not in INTEGERS or not anchors.numel():

@@ -1,18 +1,22 @@
 """The two questions a user asks: how compact is every node in the worst view, and any direction's worst value."""
 
-from collections.abc import Sequence
+import time
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from certgcl.bounds import BoundMethod, get_method
+from certgcl.arguments import flag
+from certgcl.bounds import BoundMethod, BranchAndBound, get_method
 from certgcl.certify.certificate import Certificate
-from certgcl.certify.certification import Question, Views
+from certgcl.certify.certification import NodesLike, Question, Views
 from certgcl.certify.directions import compactness_directions
 from certgcl.changes.edge_drops import BudgetLike
 from certgcl.graphs.graph import GraphLike
 from certgcl.models.reading import ModelLike, Reading
+from certgcl.runtime.logs import LOG
 from certgcl.runtime.out_of_memory import told_when_out_of_memory
+from certgcl.runtime.progress_bar import Bar
 
 __all__ = ["compactness_directions", "linear_bounds", "node_compactness"]
 
@@ -20,10 +24,10 @@ __all__ = ["compactness_directions", "linear_bounds", "node_compactness"]
 @told_when_out_of_memory()
 def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
                      method: str | BoundMethod = "degree", view: GraphLike | None = None, views: Views = "one",
-                     nodes: Tensor | Sequence[int] | None = None, dtype: torch.dtype = torch.float64,
+                     nodes: NodesLike = None, dtype: torch.dtype = torch.float64,
                      time_limit: float | None = None, branch_limit: int | None = None,
                      tolerance: float | None = None, memory_limit: int | None = None,
-                     reading: Reading = "traced") -> Certificate:
+                     reading: Reading = "traced", progress: bool = False) -> Certificate:
     """Certified lower bounds of node compactness: ``W^CL_i · z_i(S) >= lower_i`` for every admissible drop set S.
 
     A bound above the certificate's ``rounding`` proves: in every view of ``graph`` that the budget allows, the node is
@@ -32,7 +36,7 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
     Args:
         model: a trained method, a module called as ``model(x, edge_index)``, or a ``GraphNetwork``; see
             :func:`certgcl.read_network` for what can be read.
-        graph: the graph whose edges may be dropped: a ``Graph``, a PyG ``Data``, ``(x, edge_index)`` or networkx.
+        graph: the graph whose edges may be dropped: all that :meth:`certgcl.Graph.of` takes.
         budgets: an :class:`EdgeDropBudget`, an int (edges at each node), or a float (a drop rate).
         method: ``"degree"`` (default), ``"degree-fast"``, ``"degree-cheap"``, ``"crown"``, ``"interval"``; or
             ``"optimized"`` and ``"exact"``, which search: tighter, slower, with ``upper`` and witnesses (for workers
@@ -42,7 +46,8 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
         views: ``"both"`` lets the second view drop edges too, any that the budget allows: the paper's Definition 1,
             ``W^CL_i(S2) · z_i(S1) >= lower_i`` for every pair of admissible drop sets. It is never above the value for
             a fixed admissible view, much harder to bound, and takes many times as long, as all nodes are needed.
-        nodes: the anchors to bound; all by default. They cost in proportion to all that is within the model's reach.
+        nodes: the anchors to bound, by number, by name if the graph has names, or a mask; all by default. They cost in
+            proportion to all that is within the model's reach.
         dtype: precision of the computation.
         time_limit: of a search, in seconds for all nodes together; what it has found by then is returned.
         branch_limit: of a search, the branches of each node that it bounds; 128 for ``"optimized"``, none for
@@ -52,23 +57,27 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
             Anchors are bounded in as many parts as that asks for.
         reading: how the model is read: ``"traced"`` proves what it computes from its source; ``"probed"`` measures a
             model that cannot be traced, which proves nothing of it. See :func:`certgcl.read_network`.
+        progress: show a bar on stderr if it takes longer than a moment.
 
     Example::
 
         certificate = certgcl.node_compactness(encoder, data, budgets=2)
         print(certificate)
     """
-    method = get_method(method, time_limit=time_limit, branch_limit=branch_limit, tolerance=tolerance)
-    question = Question.compactness(model, graph, budgets, method=method, view=view, dtype=dtype, views=views,
-                                    reading=reading)
-    return question.certify(question.anchors(nodes), memory_limit)
+    with _Progress(flag(progress, "progress")) as bar:
+        bound = get_method(method, time_limit=time_limit, branch_limit=branch_limit, tolerance=tolerance)
+        if isinstance(bound, BranchAndBound) and bound.progress is None and progress:
+            bound = replace(bound, progress=bar)
+        question = Question.compactness(model, graph, budgets, method=bound, view=view, dtype=dtype, views=views,
+                                        reading=reading)
+        return _answered(question, nodes, memory_limit, bar)
 
 
 @told_when_out_of_memory()
 def linear_bounds(model: ModelLike, graph: GraphLike, budgets: BudgetLike, directions: Tensor, *,
-                  method: str | BoundMethod = "degree", nodes: Tensor | Sequence[int] | None = None,
+                  method: str | BoundMethod = "degree", nodes: NodesLike = None,
                   dtype: torch.dtype = torch.float64, memory_limit: int | None = None,
-                  reading: Reading = "traced") -> Certificate:
+                  reading: Reading = "traced", progress: bool = False) -> Certificate:
     """Certified lower bounds of ``w · z_i(S)`` for directions of your own, over every admissible drop set S.
 
     With a model that ends in class scores, ``w = e_y - e_c`` for each other class c bounds the margins of a
@@ -79,5 +88,24 @@ def linear_bounds(model: ModelLike, graph: GraphLike, budgets: BudgetLike, direc
         directions: one per node ``(N, d)``, or C per node ``(N, C, d)``. Other arguments as in
             :func:`node_compactness`.
     """
-    question = Question.linear(model, graph, budgets, directions, method=method, dtype=dtype, reading=reading)
-    return question.certify(question.anchors(nodes), memory_limit)
+    with _Progress(flag(progress, "progress")) as bar:
+        question = Question.linear(model, graph, budgets, directions, method=method, dtype=dtype, reading=reading)
+        return _answered(question, nodes, memory_limit, bar)
+
+
+class _Progress(Bar):
+    """Nodes that are certified, or closed by a search."""
+
+    def __init__(self, shown: bool) -> None:
+        super().__init__("certifying", shown)
+
+    def __call__(self, done: int, whole: int) -> None:
+        self.show(done, whole, f"{done:,}/{whole:,} nodes")
+
+
+def _answered(question: Question, nodes: NodesLike, memory_limit: int | None, bar: _Progress) -> Certificate:
+    """The certificate of some nodes, with a word to the log."""
+    anchors, start = question.anchors(nodes), time.monotonic()
+    certificate = question.certify(anchors, memory_limit, bar)
+    LOG.info("%d nodes certified by %s in %.2f s", len(anchors), certificate.method, time.monotonic() - start)
+    return certificate

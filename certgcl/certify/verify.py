@@ -72,7 +72,7 @@ class Verification:
 
 @torch.no_grad()
 def verify(certificate: Certificate, model: ModelLike, graph: GraphLike, *,
-           nodes: Tensor | Sequence[int] | None = None, view: GraphLike | None = None,
+           nodes: Tensor | Sequence[Any] | None = None, view: GraphLike | None = None,
            directions: Tensor | None = None) -> Verification:
     """What :meth:`certgcl.Certificate.verify` asks.
 
@@ -91,7 +91,7 @@ def verify(certificate: Certificate, model: ModelLike, graph: GraphLike, *,
     network = network.to(torch.float64, torch.device("cpu"))
     given = None if directions is None else given_part(
         check_directions(directions, graph, network).to(certificate.directions.dtype))
-    against = _Against(certificate, _chosen(certificate, nodes), network, graph, other, given)
+    against = _Against(certificate, _chosen(certificate, graph.numbers_of(nodes)), network, graph, other, given)
     return Verification((sound, *same, *against.checks(), Check(
         "bounds", None, "lower, rounding and run_error are not proved again, nor is how the model was read "
                         f"({certificate.reading})")))

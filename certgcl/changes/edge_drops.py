@@ -11,6 +11,7 @@ from torch import Tensor
 from certgcl.arguments import INTEGERS, choice, dense, flag, numbers, shown
 from certgcl.changes.coverage import binomial_quantile, jointly_covering_level, poisson_binomial_quantiles
 from certgcl.errors import BudgetError
+from certgcl.formatting import html_table, spread
 from certgcl.graphs.graph import Graph
 from certgcl.graphs.validation import check_edge_index
 from certgcl.runtime.tensor_cache import PRIVATE
@@ -166,6 +167,17 @@ class EdgeDropBudget:
         else:
             shown = local
         return f"EdgeDropBudget(local={shown}, total={self.total})"
+
+    def _repr_html_(self) -> str:
+        local, total = self._local, self.total
+        if local is None:
+            at_each = "any number of edges"
+        elif isinstance(local, Tensor):
+            at_each = f"at most {spread(local.reshape(-1))} edges" if local.numel() else "none"
+        else:
+            at_each = str(local)
+        in_all = "any number of edges" if total is None else f"at most {total} edges"
+        return html_table("EdgeDropBudget", [("at each node", at_each), ("in all", in_all)])
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,12 @@ from torch_geometric.data import Data
 
 from certgcl.arguments import INTEGERS, flag, floating, shown, usable_device
 from certgcl.errors import GraphError
+from certgcl.formatting import html_table
 from certgcl.graphs.features import Features
+from certgcl.graphs.names import NodeNames, names_among
+from certgcl.graphs.sources import is_networkx, networkx_parts, parts_of
 from certgcl.graphs.sparse import ConstantMatrix, csr_matrix
-from certgcl.graphs.validation import (
-    CLEAN,
-    check_features,
-    check_parts,
-    check_rows,
-    features_and_edges,
-    is_networkx,
-    networkx_parts,
-)
+from certgcl.graphs.validation import CLEAN, check_features, check_parts, check_rows
 from certgcl.runtime.tensor_cache import PRIVATE, kept, stamp
 
 if TYPE_CHECKING:
@@ -28,7 +23,8 @@ if TYPE_CHECKING:
 
 _COPY = "_copy"  # the private copy, in the ``__dict__`` of its graph
 
-GraphLike: TypeAlias = Union["Graph", Data, tuple[Tensor, Tensor], "nx.Graph"]
+GraphLike: TypeAlias = Union["Graph", Data, tuple[Any, Any], "nx.Graph"]
+"""What :meth:`Graph.of` takes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +38,7 @@ class Graph:
         x: node features, ``(N, F)``, floating point; dense or sparse (kept as CSR).
         rowptr: start of each node's slots, ``(N + 1,)``.
         col: neighbour of each slot, ``(2 |E|,)``.
+        names: of the nodes, as their user has them; None where they are the numbers 0 to N - 1.
 
     Build one with :meth:`of`, which says what is wrong with edges; the constructor checks that its rows are those of
     a graph.
@@ -50,6 +47,7 @@ class Graph:
     x: Tensor
     rowptr: Tensor
     col: Tensor
+    names: NodeNames | None = None
 
     def __post_init__(self) -> None:
         check_rows(self.x, self.rowptr, self.col)
@@ -62,13 +60,14 @@ class Graph:
             raise GraphError("neighbours out of order", "those of a node are in increasing order",
                              "Build graphs with Graph.of or Graph.from_edges")
         object.__setattr__(self, "x", x)
+        object.__setattr__(self, "names", NodeNames.of(self.names, self.num_nodes))
 
     @classmethod
-    def trusted(cls, x: Tensor, rowptr: Tensor, col: Tensor) -> "Graph":
+    def trusted(cls, x: Tensor, rowptr: Tensor, col: Tensor, names: NodeNames | None = None) -> "Graph":
         """A graph from parts of one that was validated: only types and shapes are checked."""
         check_rows(x, rowptr, col)
         graph = object.__new__(cls)
-        for name, part in (("x", x), ("rowptr", rowptr), ("col", col)):
+        for name, part in (("x", x), ("rowptr", rowptr), ("col", col), ("names", names)):
             object.__setattr__(graph, name, part)
         return graph
 
@@ -76,18 +75,28 @@ class Graph:
 
     @classmethod
     def of(cls, source: GraphLike) -> "Graph":
-        """A validated graph from a ``Graph``, a PyG ``Data``, a pair ``(x, edge_index)`` or a networkx graph."""
+        """A validated graph from a ``Graph``, a PyG ``Data`` (with ``edge_index`` or ``adj_t``), a networkx graph, or a
+        pair of features and edges.
+
+        Features are a tensor, a numpy array, a scipy sparse matrix, or a pandas frame, whose index has the names of the
+        nodes. Edges are an ``edge_index`` that lists both directions of every edge once, a sparse adjacency matrix
+        (scipy, torch) of ones, or a pandas frame with an edge in each row: ``source`` and ``target``, or the first two
+        columns, by name if the features have names and by number otherwise.
+        """
         if isinstance(source, Graph):
             return source
         if is_networkx(source):
             return cls.from_networkx(source)
-        return cls.from_edges(*features_and_edges(source))
+        x, edge_index, names = parts_of(source)
+        return cls.from_edges(x, edge_index, names)
 
     @classmethod
-    def from_edges(cls, x: Tensor, edge_index: Tensor) -> "Graph":
-        """A graph from features and an ``edge_index`` that lists both directions of every edge once."""
+    def from_edges(cls, x: Tensor, edge_index: Tensor, names: Any = None) -> "Graph":
+        """A graph from features and an ``edge_index`` that lists both directions of every edge once; ``names`` of the
+        nodes, if they have any, are a list."""
         x, edge_index = check_parts(x, edge_index)
         n = x.shape[0]
+        named = NodeNames.of(names, n)
         loops = edge_index[0] == edge_index[1]
         if loops.any():
             raise GraphError(
@@ -110,10 +119,11 @@ class Graph:
             raise GraphError(
                 f"{int(one_way.sum())} edge(s) without their reverse, the first ({i}, {j})",
                 "the graph must be undirected",
-                f"{CLEAN}, as does torch_geometric.utils.to_undirected for this alone",
+                f"{CLEAN}, as does torch_geometric.utils.to_undirected for this alone. A view of dropout_edge needs "
+                "force_undirected=True: made undirected afterwards, it drops fewer edges than its rate says",
             )
         row, col = edge_index[:, order]
-        graph = cls.trusted(x, _row_pointer(row, n), col.contiguous())
+        graph = cls.trusted(x, _row_pointer(row, n), col.contiguous(), named)
         graph._take_copy()
         return graph
 
@@ -121,7 +131,8 @@ class Graph:
     def from_networkx(cls, graph: "nx.Graph", x: Any = None) -> "Graph":
         """A graph from networkx, nodes in ``graph.nodes`` order; features from ``x`` or the node attribute ``"x"``.
 
-        Features may be tensors, arrays or lists. An edge attribute ``weight`` must be 1.
+        Features may be tensors, arrays or lists, or a pandas frame with the nodes as its index, in any order. Nodes
+        that are not 0, 1, … keep their names. An edge attribute ``weight`` must be 1.
         """
         if not is_networkx(graph):
             raise GraphError(f"a {type(graph).__name__} as graph", "it must be a networkx graph", "Use Graph.of")
@@ -132,8 +143,8 @@ class Graph:
         if loops:
             raise GraphError(f"{len(loops)} self-loop(s), the first at networkx node {loops[0]!r}",
                              "the graph must have none, the GCN adds its own", CLEAN)
-        features, edges = networkx_parts(graph, x)
-        return cls.from_edges(features, torch.cat([edges, edges.flip(0)], dim=1))
+        features, edges, names = networkx_parts(graph, x)
+        return cls.from_edges(features, torch.cat([edges, edges.flip(0)], dim=1), names)
 
     @classmethod
     def cleaned(cls, source: GraphLike) -> "Graph":
@@ -143,11 +154,12 @@ class Graph:
         """
         if isinstance(source, Graph):
             return source
-        x, edge_index = check_parts(*(networkx_parts(source) if is_networkx(source) else features_and_edges(source)))
+        given, edges, names = networkx_parts(source) if is_networkx(source) else parts_of(source)
+        x, edge_index = check_parts(given, edges)
         edge_index = edge_index[:, edge_index[0] != edge_index[1]]
         n = max(1, x.shape[0])
         key = torch.unique(torch.cat([edge_index[0] * n + edge_index[1], edge_index[1] * n + edge_index[0]]))
-        return cls.from_edges(x, torch.stack([key // n, key % n]))
+        return cls.from_edges(x, torch.stack([key // n, key % n]), names)
 
     # -- what it says ------------------------------------------------------------------------------
 
@@ -163,6 +175,16 @@ class Graph:
     @property
     def num_features(self) -> int:
         return self.x.shape[1]
+
+    def numbers_of(self, nodes: Any) -> Any:
+        """Node numbers for a list with names among them; all else, which has numbers already, as it is."""
+        named = names_among(nodes)
+        if named is None or (self.names is None and not any(isinstance(node, str) for node in named)):
+            return nodes
+        if self.names is None:
+            raise GraphError(f"nodes {shown(nodes)}", f"nodes of this graph have no names but 0…{self.num_nodes - 1}",
+                             "Build it from networkx, from a frame of features, or with Graph.from_edges(..., names=)")
+        return self.names.find(named)
 
     @cached_property
     def beside(self) -> dict[str, Any]:
@@ -285,12 +307,12 @@ class Graph:
         if copy is None or not copy._is_of(self):
             for name in [name for name in vars(self) if name not in {field.name for field in fields(self)}]:
                 del vars(self)[name]
-            Graph(self.x, self.rowptr, self.col)  # says what is wrong
+            Graph(self.x, self.rowptr, self.col, self.names)  # says what is wrong
             copy = self._take_copy()
         return copy
 
     def _take_copy(self) -> "Graph":
-        copy = Graph.trusted(self.x, self.rowptr.clone(), self.col.clone())
+        copy = Graph.trusted(self.x, self.rowptr.clone(), self.col.clone(), self.names)
         vars(copy).update({PRIVATE: stamp(self.x), "features": self.features})
         vars(self)[_COPY] = copy
         return copy
@@ -303,7 +325,7 @@ class Graph:
 
     def with_edges(self, rowptr: Tensor, col: Tensor) -> "Graph":
         """The same nodes and features with other edges, which are trusted: the way views are made."""
-        view = Graph.trusted(self.x, rowptr, col)
+        view = Graph.trusted(self.x, rowptr, col, self.names)
         view.__dict__["features"] = self.features
         return view
 
@@ -313,7 +335,7 @@ class Graph:
         x = self.x.to(device=place, dtype=dtype)
         if dtype is not None and dtype != self.x.dtype:
             x = check_features(x)  # a number may be beyond a smaller type
-        return Graph.trusted(x, self.rowptr.to(place), self.col.to(place))
+        return Graph.trusted(x, self.rowptr.to(place), self.col.to(place), self.names)
 
     def with_features(self, x: Tensor) -> "Graph":
         """The same edges with other features."""
@@ -324,11 +346,11 @@ class Graph:
         if x.device != self.col.device:
             raise GraphError(f"features on {x.device} for a graph on {self.col.device}", "both must be on one device",
                              f"Move them with x.to({str(self.col.device)!r})")
-        return Graph.trusted(x, self.rowptr, self.col)
+        return Graph.trusted(x, self.rowptr, self.col, self.names)
 
     def view(self, source: "GraphLike | Tensor") -> "Graph":
         """A validated graph with the same nodes and features; an ``edge_index`` alone gets the features of this one."""
-        view = Graph.of((self.x, source) if isinstance(source, Tensor) else source)
+        view = Graph.from_edges(self.x, source, self.names) if isinstance(source, Tensor) else Graph.of(source)
         if view.num_nodes != self.num_nodes or view.num_features != self.num_features:
             raise GraphError(f"a view with {view.num_nodes} nodes and {view.num_features} features for a graph with "
                              f"{self.num_nodes} and {self.num_features}", "both views have the same nodes and features",
@@ -340,6 +362,12 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"Graph({self.num_nodes} nodes, {self.num_edges} edges, {self.num_features} features)"
+
+    def _repr_html_(self) -> str:
+        named = [] if self.names is None else [("names", ", ".join(map(shown, self.names.all[:3])) + ", …")]
+        return html_table("Graph", [
+            ("nodes", f"{self.num_nodes:,}"), ("edges", f"{self.num_edges:,}"),
+            ("features", f"{self.num_features:,} per node, {str(self.x.dtype).removeprefix('torch.')}"), *named])
 
 
 def _row_pointer(row: Tensor, n: int) -> Tensor:

@@ -1,19 +1,13 @@
 """What a graph may be made of: the checks behind :class:`certgcl.Graph`, each with the way out in its message."""
 
-import sys
-from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from certgcl.arguments import FLOATS, INTEGERS, dense, described, first_line, shown
 from certgcl.errors import GraphError
 from certgcl.graphs.row_chunks import row_chunks
-
-if TYPE_CHECKING:
-    import networkx as nx
 
 LAYOUTS = (torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc)
 CLEAN = "Graph.cleaned(...) makes a graph simple and undirected"
@@ -98,71 +92,3 @@ def check_parts(x: Any, edge_index: Any) -> tuple[Tensor, Tensor]:
                          f"Move one, for example with edge_index.to({str(x.device)!r})")
     x = check_features(x)
     return x, check_edge_index(edge_index, x.shape[0])
-
-
-# -- taking sources apart --------------------------------------------------------------------------
-
-
-def features_and_edges(source: Any) -> tuple[Any, Any]:
-    """``x`` and ``edge_index`` of a ``Data`` or a pair, not yet checked."""
-    if isinstance(source, Data):
-        if source.get("edge_weight") is not None:
-            raise GraphError("a Data object with edge_weight", "certgcl certifies unweighted graphs",
-                             "Remove it (del data.edge_weight) if your encoder does not use it")
-        if source.x is None or source.edge_index is None:
-            raise GraphError(f"a Data object without {'x' if source.x is None else 'edge_index'}",
-                             "both x and edge_index are needed", "Set data.x and data.edge_index")
-        return source.x, source.edge_index
-    if isinstance(source, (tuple, list)) and len(source) == 2:
-        return source[0], source[1]
-    raise GraphError(f"a {type(source).__name__} as graph",
-                     "it must be a certgcl.Graph, a PyG Data, a pair (x, edge_index) or a networkx graph",
-                     "Convert it to one of these")
-
-
-def is_networkx(source: Any) -> bool:
-    """Whether ``source`` is a networkx graph of any kind; networkx itself need not be there."""
-    networkx = sys.modules.get("networkx")
-    return networkx is not None and isinstance(source, networkx.Graph)
-
-
-def networkx_parts(graph: "nx.Graph", x: Any = None) -> tuple[Tensor, Tensor]:
-    """Features, and a column ``(u, v)`` for each edge as networkx lists it, of a networkx graph of any kind."""
-    features = _networkx_features(graph) if x is None else _as_tensor(x, f"features of type {type(x).__name__}")
-    if features.is_nested or features.shape[:1] != (len(graph),):
-        shape = "no matrix" if features.is_nested else tuple(features.shape)
-        raise GraphError(f"features of shape {shape} for {len(graph)} nodes",
-                         "x needs one row per node", "Order the rows as in graph.nodes")
-    position = {node: k for k, node in enumerate(graph.nodes)}
-    pairs = []
-    for u, v, weight in graph.edges(data="weight", default=1):
-        if not isinstance(weight, Real) or weight != 1:
-            raise GraphError(f"networkx edge ({shown(u)}, {shown(v)}) with weight {shown(weight)}",
-                             "certgcl certifies unweighted graphs",
-                             "If your encoder does not use them, remove them: "
-                             "for *_, data in graph.edges(data=True): data.pop('weight', None)")
-        pairs.append((position[u], position[v]))
-    return features, torch.tensor(pairs, dtype=torch.long, device=features.device).reshape(-1, 2).T
-
-
-def _networkx_features(graph: "nx.Graph") -> Tensor:
-    rows = []
-    for node, data in graph.nodes(data=True):
-        if "x" not in data:
-            raise GraphError(f"networkx node {shown(node)} without attribute 'x'", "every node needs features",
-                             "Set the attribute, or pass them: Graph.from_networkx(graph, x=features)")
-        rows.append(_as_tensor(data["x"], f"attribute 'x' of networkx node {shown(node)}"))
-        if rows[-1].shape != rows[0].shape:
-            raise GraphError(f"attribute 'x' of networkx node {shown(node)} with shape {tuple(rows[-1].shape)}",
-                             f"all nodes need as many features as the first, {tuple(rows[0].shape)}", "Pad or mend it")
-    return torch.stack(rows) if rows else torch.empty(0, 0)
-
-
-def _as_tensor(value: Any, name: str) -> Tensor:
-    if isinstance(value, Tensor):
-        return value
-    try:
-        return torch.as_tensor(value)
-    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise GraphError(f"{name} ({first_line(error)})", "features must be numbers, in rows of one length",
-                         "Give a tensor, an array or lists of floats") from error

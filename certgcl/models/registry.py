@@ -89,13 +89,13 @@ def register_activation(name: str, function: Function, derivative: Function, *, 
     others = items(stands_for, "stands_for", rule, "Leave it out for none", error=EncoderError)
     if not all(isinstance(other, Hashable) and callable(other) for other in others):
         raise EncoderError(f"stands_for {shown(stands_for)}", rule, "Leave it out for none")
-    if not (isinstance(gain, int | float) and math.isfinite(gain) and gain > 0):
-        raise EncoderError(f"gain {shown(gain)}", "it is a finite number above zero", "Give the largest |derivative|")
+    gain = real(gain, "gain", lambda given: 0 < given < math.inf, "it is a finite number above zero",
+                "Give the largest |derivative|", error=EncoderError)
     parts = tuple(Piece(function, derivative, convex_first == (number % 2 == 0), low, high)
                   for number, (low, high) in enumerate(pairwise(ends)))
     for part in parts:
         _look_at(part, name, gain)
-    activation = OwnActivation(name, function, parts, float(gain))
+    activation = OwnActivation(name, function, parts, gain)
     ACTIVATIONS[name] = lambda: activation
     OWN.update(dict.fromkeys((function, *others), activation))
     return activation

@@ -1,6 +1,8 @@
 import json
 import pickle
+import re
 from dataclasses import fields, replace
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -143,15 +145,43 @@ def test_to_dict_has_a_list_per_column() -> None:
     assert json.loads(json.dumps(BY_HAND.to_dict())) == BY_HAND.to_dict()
 
 
-@pytest.mark.parametrize("shape", [(), (4,)])
-def test_to_frame_has_a_row_per_anchor(shape: tuple[int, ...]) -> None:
+def test_to_frame_has_a_row_per_anchor() -> None:
     pytest.importorskip("pandas")
-    certificate = computed(*shape)
+    certificate = computed()
     frame = certificate.to_frame()
     assert list(frame.columns) == ["node", "budget", "nominal", "lower", "rounding", "run_error", "positive",
                                    "positive_in_exact_arithmetic"]
     assert frame["node"].tolist() == [5, 2, 7]
     assert frame["lower"].tolist() == certificate.lower.tolist()
+
+
+def test_to_frame_has_a_row_per_anchor_and_direction() -> None:
+    pytest.importorskip("pandas")
+    certificate = computed(2)
+    frame = certificate.to_frame()
+    assert list(frame.columns)[:4] == ["node", "direction", "budget", "nominal"]
+    assert list(zip(frame["node"], frame["direction"], strict=True)) == [(5, 0), (5, 1), (2, 0), (2, 1), (7, 0), (7, 1)]
+    assert frame["lower"].tolist() == certificate.lower.flatten().tolist()
+    assert frame["budget"].tolist() == certificate.local_budget[certificate.nodes].repeat_interleave(2).tolist()
+
+
+def test_directions_of_zeros_are_left_out_of_the_summary() -> None:
+    directions = random_tensor(12, 2, 3, seed=9)
+    alone = linear_bounds(toy_network(), random_graph(), 2, directions[:, 1:])
+    directions[:, 0] = 0
+    both = linear_bounds(toy_network(), random_graph(), 2, directions)
+    assert str(both) == str(alone)
+    assert both.share_positive == alone.share_positive
+    assert both.asked.tolist() == [[False, True]] * 12
+
+
+def test_a_notebook_shows_what_is_printed() -> None:
+    odd = replace(BY_HAND, method="<b>degree</b>")
+    for shown, words in ((BY_HAND, str(BY_HAND)), (odd, str(odd)), (computed(2), str(computed(2)))):
+        html = shown._repr_html_()
+        plain = unescape(re.sub(r"<[^>]*>", " ", html)).split()
+        assert plain == words.split()
+        assert "<b>" not in html
 
 
 # -- parts -----------------------------------------------------------------------------------------

@@ -320,3 +320,32 @@ def test_an_unknown_method_is_refused(encoder: GCNEncoder, graph: Graph) -> None
 def test_weights_must_fit_the_features() -> None:
     with pytest.raises(EncoderError, match=r"3 features per node.*take 7"):
         node_compactness(toy_network(features=7), random_graph(), 1)
+
+
+# -- while it runs ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["degree", "exact"])
+def test_a_bar_counts_the_nodes(method: str, monkeypatch: pytest.MonkeyPatch,
+                                capfd: pytest.CaptureFixture[str]) -> None:
+    shown: list[tuple[int, int]] = []
+    monkeypatch.setattr("certgcl.runtime.progress_bar.Bar.show", lambda bar, done, whole, words: shown.append(
+        (done, whole)))
+    monkeypatch.setattr("certgcl.certify.certification.parts_that_fit", lambda *_: list(torch.arange(12).split(5)))
+    graph, network = random_graph(), toy_network()
+    found = certgcl.node_compactness(network, graph, 1, method=method, progress=True)
+    assert shown[-1] == (12, 12)
+    assert [done for done, _ in shown] == sorted(done for done, _ in shown)
+    assert torch.equal(found.lower, certgcl.node_compactness(network, graph, 1, method=method).lower)
+    assert capfd.readouterr().out == ""
+    with pytest.raises(InputError, match="progress="):
+        certgcl.node_compactness(network, graph, 1, progress="yes")
+
+
+def test_one_logger_says_what_was_done(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="certgcl"):
+        certgcl.node_compactness(toy_network(), random_graph(), 1)
+        certgcl.GRACE(hidden=2, epochs=1).fit(random_graph())
+    assert {record.name for record in caplog.records} == {"certgcl"}
+    assert "12 nodes certified by degree" in caplog.text
+    assert "trained" in caplog.text

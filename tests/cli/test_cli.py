@@ -12,8 +12,8 @@ from typer.testing import Result
 
 import certgcl
 from certgcl.certify.sharding import ShardProgress
-from certgcl.cli import progress as bars
 from certgcl.cli.progress import ShardBar, describe
+from certgcl.runtime import progress_bar
 from tests.cli.running import plain, run
 from tests.toys import random_graph, toy_network, without
 
@@ -220,7 +220,7 @@ def test_a_short_run_shows_no_bar(capfd: pytest.CaptureFixture[str]) -> None:
 def test_a_terminal_gets_a_bar(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setattr(bars, "_APPEARS_AFTER", 0.0)
+    monkeypatch.setattr(progress_bar, "_APPEARS_AFTER", 0.0)
     for shown in (True, False):
         with ShardBar(shown) as bar:
             bar(ShardProgress(1, 2, 10, 20, 10))
@@ -231,7 +231,7 @@ def test_a_terminal_gets_a_bar(capfd: pytest.CaptureFixture[str], monkeypatch: p
 
 
 def test_a_log_gets_a_line_now_and_then(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bars, "_LINE_EVERY", -1.0)
+    monkeypatch.setattr(progress_bar, "_LINE_EVERY", -1.0)
     with ShardBar() as bar:
         bar(ShardProgress(0, 2, 0, 20, 0))
         bar(ShardProgress(2, 2, 20, 20, 10))

@@ -2,9 +2,9 @@ import time
 
 import pytest
 
-from certgcl.cli import progress as bars
 from certgcl.cli.progress import TrainingBar, describe_epoch
 from certgcl.learning.training import Progress
+from certgcl.runtime import progress_bar
 
 HALF = Progress(600, 1200, {"loss": 3.14159, "infonce": 12.5, "compactness": -0.25, "kappa": 0.4}, 60.0, 61.4)
 DONE = Progress(1200, 1200, {"loss": 3.0}, 120.0, 0.0)
@@ -25,7 +25,7 @@ def test_a_short_training_shows_no_bar(capfd: pytest.CaptureFixture[str]) -> Non
 def test_a_terminal_gets_a_bar(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.setattr(bars, "_APPEARS_AFTER", 0.0)
+    monkeypatch.setattr(progress_bar, "_APPEARS_AFTER", 0.0)
     for shown in (True, False):
         with TrainingBar(shown) as bar:
             bar(HALF)
@@ -38,6 +38,6 @@ def test_a_terminal_gets_a_bar(capfd: pytest.CaptureFixture[str], monkeypatch: p
 def test_a_log_gets_a_line_now_and_then(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with TrainingBar() as bar:
         bar(HALF)
-        monkeypatch.setattr(bars, "_LINE_EVERY", -1.0)
+        monkeypatch.setattr(progress_bar, "_LINE_EVERY", -1.0)
         bar(DONE)
     assert capfd.readouterr() == ("", "1,200/1,200 epochs, loss 3\n")

@@ -7,9 +7,9 @@ from dataclasses import FrozenInstanceError, replace
 import networkx as nx
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.nn import GCN
+from torch_geometric.nn import GCN, GCNConv
 from torch_geometric.utils import dropout_edge
 
 from certgcl.bounds import METHODS, Degree
@@ -249,3 +249,48 @@ def test_copies_begin_at_the_first_step(setting) -> None:
         assert twin.epoch == 0
         with pytest.raises(InputError, match="combine before a call"):
             twin.combine(torch.tensor(1.0))
+
+
+# -- encoders that are random while they are trained -----------------------------------------------
+
+
+class Random(nn.Module):
+    """Dropout of channels as a module and as a function, and of edges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.dropout = GCNConv(3, 8), GCNConv(8, 4), nn.Dropout(0.5)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        edge_index, _ = dropout_edge(edge_index, 0.4, force_undirected=True, training=self.training)
+        hidden = self.dropout(self.first(x, edge_index).relu())
+        return self.second(nn.functional.dropout(hidden, 0.3, training=self.training), edge_index)
+
+
+@pytest.mark.parametrize("make", [Random, lambda: GCN(3, 8, 2, 4, dropout=0.5),
+                                  lambda: GCN(3, 8, 2, 4, dropout=0.5, norm="batch_norm")])
+def test_an_encoder_with_dropout_is_bounded_as_in_eval_mode(setting, make) -> None:
+    encoder, views = make().double().train(), setting[1:]
+    encoder.dropout.eval()  # a mode of its own stays
+    modes, regularizer = [module.training for module in encoder.modules()], CompactnessRegularizer(budget=2)
+    term = regularizer(encoder, *views)
+    gradients = torch.autograd.grad(term, list(encoder.parameters()), allow_unused=True)
+    assert [module.training for module in encoder.modules()] == modes
+    expected = regularizer(encoder.eval(), *views)
+    for found, wanted in zip(gradients, torch.autograd.grad(expected, list(encoder.parameters()), allow_unused=True),
+                             strict=True):
+        torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(term, expected)
+
+
+def test_a_loop_trains_an_encoder_with_dropout(setting) -> None:
+    encoder, regularizer = Random().double().train(), CompactnessRegularizer(budget=1)
+    optimizer, terms = torch.optim.Adam(encoder.parameters(), lr=0.05), []
+    for _ in range(15):
+        loss = regularizer(encoder, *setting[1:]) + 0 * encoder(setting[1].x, setting[1].edge_index).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        terms.append(float(loss.detach()))
+    assert terms[-1] < terms[0]
+    assert encoder.training

@@ -9,6 +9,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import torch
+from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 
 import certgcl
@@ -67,9 +68,11 @@ def _of(name: str, function: Callable[..., Any], arguments: dict[str, Any], **se
 def _graphs(world: World) -> list[Target]:
     graph, edges = world.graph, world.graph.edge_index
     return [
-        _of("Graph", Graph, {"x": world.x, "rowptr": graph.rowptr, "col": graph.col}),
+        _of("Graph", Graph, {"x": world.x, "rowptr": graph.rowptr, "col": graph.col, "names": list("abcdefgh")}),
         _of("Graph.of", Graph.of, {"source": (world.x, edges)}),
-        _of("Graph.from_edges", Graph.from_edges, {"x": world.x, "edge_index": edges}),
+        _of("Graph.of a pair", lambda x, edges: Graph.of((x, edges)), {"x": world.x.numpy(), "edges": edges.numpy()}),
+        _of("Graph.from_edges", Graph.from_edges, {"x": world.x, "edge_index": edges, "names": list("abcdefgh")}),
+        _of("Graph.numbers_of", Graph.from_edges(world.x, edges, list("abcdefgh")).numbers_of, {"nodes": ["a", "c"]}),
         _of("Graph.from_networkx", Graph.from_networkx, {"graph": world.networkx, "x": world.x}),
         _of("Graph.cleaned", Graph.cleaned, {"source": (world.x, edges)}),
         _of("Graph.has_edge", graph.has_edge, {"i": torch.tensor([0, 1]), "j": torch.tensor([1, 2])}),
@@ -137,14 +140,17 @@ def _bounds(world: World) -> list[Target]:
     graph = world.graph
     limits = {"time_limit": 10.0, "branch_limit": 2, "tolerance": 1e-6}
     question = {"model": world.encoder, "graph": graph, "budgets": 1, "method": "degree", "nodes": [0, 3],
-                "dtype": torch.float64, "memory_limit": 2**31}
+                "dtype": torch.float64, "memory_limit": 2**31, "progress": False}
     search = {**question, "method": "optimized", "view": None, "views": "one", **limits}
     instances = {"Degree": bounds.Degree(), "Crown": bounds.Crown(), "Interval": bounds.Interval(),
                  "Paper": bounds.Paper(), "Released": bounds.Released(),
                  "BranchAndBound": bounds.BranchAndBound(branch_limit=2)}
     problem, directions = world.problem(), torch.ones(8, 1, 2, dtype=torch.float64)
     called = {"network": world.weights.to(torch.float64), "problem": problem, "directions": directions}
+    data = Data(x=world.x, edge_index=graph.edge_index)
     return [
+        _of("AttachCompactness", lambda data, **given: certgcl.AttachCompactness(**given)(data),
+            {"model": world.encoder, "budgets": 1, "nodes": [0, 3], "method": "interval", "data": data}),
         _of("node_compactness", certgcl.node_compactness, search),
         _of("node_compactness, both views", certgcl.node_compactness, {**question, "views": "both"},
             fuzzed=("method", "views", "nodes")),
@@ -180,6 +186,7 @@ def _certificates(world: World) -> list[Target]:
         _of("collective_certificate", certgcl.collective_certificate, {
             "certificates": totals, "model": world.encoder, "graph": world.graph, "time_limit": 10.0}),
         _of("Certificate.witness", certificate.witness, {"node": 2}),
+        _of("Certificate.named_witness", certificate.named_witness, {"node": 2}),
         _of("Certificate.at", certificate.at, {"positions": torch.tensor([1, 2])}),
         _of("Certificate.joined", certgcl.Certificate.joined, {"parts": halves}),
         Target("Certificate.save", lambda: certificate.save,
@@ -214,9 +221,15 @@ def _accuracies(world: World) -> list[Target]:
     yes = torch.ones(3, dtype=torch.bool)
     return [
         _of("certified_accuracy", certgcl.certified_accuracy, asked),
+        _of("certified_accuracy, class scores", certgcl.certified_accuracy,
+            {name: value for name, value in asked.items() if name != "classifier"}),
         _of("certified_accuracy_curve", certgcl.certified_accuracy_curve, {**asked, "budgets": (0.3, 1)}),
         _of("CertifiedAccuracy", lambda **given: str(certgcl.CertifiedAccuracy(**given)),
-            {"nodes": torch.arange(3), "correct": yes, "certified": yes, "broken": ~yes}),
+            {"nodes": torch.arange(3), "correct": yes, "certified": yes, "broken": ~yes, "stable": yes,
+             "labels": [0, 1, 1], "predicted": [0, 1, 1]}),
+        _of("CertifiedAccuracy.class_table", lambda **given: certgcl.CertifiedAccuracy(**given).class_table(),
+            {"nodes": torch.arange(3), "correct": yes, "certified": yes, "broken": ~yes, "stable": yes,
+             "labels": [0, "a", 1.5], "predicted": [0, 1, 1]}),
     ]
 
 
@@ -278,7 +291,7 @@ def _methods(world: World) -> list[Target]:
     targets: list[Target] = []
     for kind in METHODS:
         settings = kind(**SMALL, projection=3, batch=4, regularizer=certgcl.CompactnessRegularizer(
-            budget=1)).get_params() | {"device": "cpu"}
+            budget=1)).get_params(deep=False) | {"device": "cpu"}
         session = kind(**SMALL).session(graph)
         targets += [
             _of(kind.__name__, kind, settings),
@@ -296,6 +309,9 @@ def _methods(world: World) -> list[Target]:
         Target("GRACE.fit", lambda: certgcl.GRACE(**SMALL).fit, lambda: {**fitting, "folder": world.fresh()},
                files=True, callbacks=("progress",)),
         _of("GRACE.fit_transform", certgcl.GRACE(**SMALL).fit_transform, {"data": graph}),
+        _of("GRACE.set_params, nested", lambda **given: certgcl.GRACE(
+            **SMALL, regularizer=certgcl.CompactnessRegularizer(budget=1)).set_params(**given),
+            {"regularizer__kappa": 0.2, "regularizer__anchors": 3, "hidden": 4}),
         _of("GRACE.transform", method.transform, {"data": graph}),
         _of("GRACE.session", certgcl.GRACE(**SMALL).session, {"data": graph}),
         _of("GRACE.mask_probabilities", certgcl.GRACE(**SMALL).mask_probabilities, {"graph": graph}),

@@ -16,6 +16,7 @@ from certgcl.learning.training.checkpoint import device_of, first_non_finite
 from certgcl.learning.training.history import History, record_of
 from certgcl.learning.training.interrupt import DeferredInterrupt
 from certgcl.learning.training.run_folder import RunFolder, RunInMemory
+from certgcl.runtime.logs import LOG
 
 _LARGEST_SHARE = 0.05  # of the time, for checkpoints that go by the clock
 
@@ -98,6 +99,7 @@ def train(session: Session, epochs: int, *, folder: str | Path | None = None, re
         while len(run.history) < epochs and not interrupt.pending:
             metrics = _epoch(session, run)
             seconds += run.history.last["seconds"]
+            LOG.debug("epoch %d of %d: %s", len(run.history), epochs, metrics)
             if cadence.due(len(run.history)):
                 with cadence.timed():
                     _save(session, run)
@@ -105,6 +107,7 @@ def train(session: Session, epochs: int, *, folder: str | Path | None = None, re
                 left = epochs - len(run.history)
                 progress(Progress(len(run.history), epochs, metrics, seconds, left * run.history.pace()))
         _save(session, run)
+    LOG.info("trained for %d epochs in %.2f s", len(run.history), seconds)
     return run.history
 
 

@@ -1,5 +1,6 @@
 """Classifiers on embeddings, read as linear scores only where those reproduce the classifier's own prediction."""
 
+import math
 import warnings
 from typing import Any
 
@@ -14,7 +15,7 @@ from certgcl.models.classifier.modules import read_module, read_tensors
 from certgcl.models.classifier.probing import hold_to_predict
 from certgcl.models.classifier.scikit import is_of_scikit, read_scikit
 
-__all__ = ["LinearClassifier", "read_classifier"]
+__all__ = ["LinearClassifier", "class_scores", "read_classifier"]
 
 
 def read_classifier(classifier: Any, embeddings: Tensor, dtype: torch.dtype) -> LinearClassifier:
@@ -48,6 +49,24 @@ def read_classifier(classifier: Any, embeddings: Tensor, dtype: torch.dtype) -> 
         read = _checked(steps, None, embeddings, lambda z: (z.double() @ matrix.T + shift).argmax(dim=1), inputs)
     hold_to_predict(read, embeddings.cpu())
     return read
+
+
+def class_scores(width: int, dtype: torch.dtype, softmax: bool) -> LinearClassifier:
+    """The class of the largest output of a model, whose classes are 0, 1, …
+
+    Its one step is the identity. A softmax takes the largest score away, and then the logarithm of a sum of ``width``
+    numbers of at most 1 (or exponentiates and divides, to a relative error of a few roundings). So its rounding hides
+    differences of a few roundings of ``|z_c| + |z_y| + 1 + log(width)``, which are counted as what the step adds.
+
+    Args:
+        dtype: the precision in which the model is run.
+    """
+    if width < 2:
+        raise ClassifierError(f"a model with {width} output", "class scores are two or more",
+                              "Pass classifier= for a model that gives embeddings")
+    added = torch.full((width,), 1 + math.log(width) if softmax else 0.0, dtype=torch.float64)
+    step = Affine.of(torch.eye(width, dtype=torch.float64), shift_size=added, terms=1)
+    return LinearClassifier((step,), list(range(width)), lambda z: z.argmax(dim=1), dtype)
 
 
 def _checked(steps: tuple[Affine, ...], labels: Any, embeddings: Tensor, own: Any,

@@ -108,6 +108,22 @@ class Pooled(NodeValues):
     place: Position
 
 
+@dataclass(frozen=True, eq=False)
+class Softmax(Node):
+    """``softmax(h)`` over the channels of each node, or its logarithm. Being no :class:`NodeValues`, it comes last."""
+
+    source: NodeValues
+    log: bool
+    place: Position
+
+    @property
+    def name(self) -> str:
+        return "log_softmax" if self.log else "softmax"
+
+    def __call__(self, values: Tensor) -> Tensor:
+        return values.log_softmax(dim=1) if self.log else values.softmax(dim=1)
+
+
 def words(node: Node) -> str:
     """A tensor as its user knows it."""
     match node:
@@ -121,6 +137,6 @@ def words(node: Node) -> str:
             return f"the activation of {words(node.source)}"
         case Batch():
             return "batch"
-        case Combination() | Concatenation() | Operation() | Pooled():
+        case Combination() | Concatenation() | Operation() | Pooled() | Softmax():
             return f"`{node.place.text}`"
     return "a tensor"

@@ -28,7 +28,8 @@ CONVOLUTIONS: dict[type[nn.Module], Callable[[CallSite, NodeValues, Edges], Node
 PARTS: dict[type[nn.Module], Callable[[CallSite, NodeValues], NodeValues]] = {
     nn.Linear: linear, Linear: linear, nn.BatchNorm1d: batch_norm, BatchNorm: pyg_batch_norm}
 DROPOUTS: tuple[type[nn.Module], ...] = (nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout)
-LEAVES: tuple[type[nn.Module], ...] = (*CONVOLUTIONS, *PARTS, *SLOPES, *SMOOTH, *DROPOUTS, MeanAggregation,
+SOFTMAX: tuple[type[nn.Module], ...] = (nn.Softmax, nn.LogSoftmax)
+LEAVES: tuple[type[nn.Module], ...] = (*CONVOLUTIONS, *PARTS, *SLOPES, *SMOOTH, *DROPOUTS, *SOFTMAX, MeanAggregation,
                                        SumAggregation)
 
 for _leaf in LEAVES:

@@ -1,5 +1,5 @@
 """Reading a network out of a model."""
 
-from certgcl.models.reading.reader import ModelLike, Reading, network_of, read_network, traced_network
+from certgcl.models.reading.reader import ModelLike, Reading, network_of, read_network, read_scores, traced_network
 
-__all__ = ["ModelLike", "Reading", "network_of", "read_network", "traced_network"]
+__all__ = ["ModelLike", "Reading", "network_of", "read_network", "read_scores", "traced_network"]

@@ -15,13 +15,14 @@ from certgcl.models.layers.formula import (
     NodeValues,
     Operation,
     Position,
+    Softmax,
     Summand,
     Weight,
     words,
 )
 from certgcl.models.layers.lookup import is_a
 from certgcl.models.layers.modules import plain_tensor
-from certgcl.models.reading.refusals import PARTS, operation_refused, refusal
+from certgcl.models.reading.refusals import PARTS, operation_refused, refusal, softmax_refused
 from certgcl.models.reading.values import Symbol
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def values_of(value: Any, place: Position, what: str = "an operation") -> NodeVa
         return node
     if isinstance(node, Operation):
         raise operation_refused(node)
+    if isinstance(node, Softmax):
+        raise softmax_refused(node)
     found = "something that is no tensor of the run" if node is None else words(node)
     raise refusal(f"{what} of {found}", place)
 

@@ -17,9 +17,10 @@ from certgcl.models.layers.formula import (
     Node,
     NodeValues,
     Operation,
+    Softmax,
     words,
 )
-from certgcl.models.reading.refusals import BUILD, PARTS, operation_refused
+from certgcl.models.reading.refusals import BUILD, PARTS, operation_refused, softmax_refused
 from certgcl.models.reading.simplifying import inputs_of, ordered, simplified
 
 
@@ -27,6 +28,8 @@ def assemble(output: Node, like: Tensor) -> GraphNetwork:
     """The network whose embeddings are the output, for a model whose tensors are ``like`` one."""
     if isinstance(output, Operation):
         raise operation_refused(output)
+    if isinstance(output, Softmax):
+        raise softmax_refused(output)
     if not isinstance(output, NodeValues):
         raise EncoderError(f"{words(output)} as output", f"the model must return node embeddings; {PARTS}", BUILD)
     nodes = ordered(simplified(output))

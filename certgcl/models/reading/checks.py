@@ -9,6 +9,7 @@ from torch.nn.parameter import is_lazy
 
 from certgcl.errors import EncoderError
 from certgcl.graphs.graph import Graph
+from certgcl.models.layers.formula import Softmax
 from certgcl.models.layers.lookup import is_a
 from certgcl.models.layers.modules import is_module, named_parameters
 from certgcl.models.network import GraphNetwork, Mixing, features_times
@@ -64,12 +65,16 @@ def output_of(model: nn.Module, graph: Graph, *more: Tensor) -> Any:
                            CALLED, WRAP) from error
 
 
-def check_output(network: GraphNetwork, graph: Graph, output: Any) -> None:
+def check_output(network: GraphNetwork, graph: Graph, output: Any, softmax: Softmax | None = None) -> None:
     """The network must give the model's own ``output`` on ``graph``, but for rounding.
 
     Rounding is measured against the same formula with absolute values, entry by entry: the size of what is summed,
     which cancellation cannot hide. A sum of n terms in random order errs by about √n eps of it, so eps^0.7 (1.4e-5 in
     float32, 1.1e-11 in float64) leaves room for sums of 10^4 terms and still shows any change of the formula.
+
+    Args:
+        softmax: what the model applies to the values of the network, if it does: no entry of it, nor of its logarithm,
+            moves by more than twice the largest move of a score.
     """
     shape = (graph.num_nodes, network.width)
     if not isinstance(output, Tensor) or output.shape != shape:
@@ -81,6 +86,8 @@ def check_output(network: GraphNetwork, graph: Graph, output: Any) -> None:
     dtype = torch.promote_types(torch.promote_types(output.dtype, network.dtype), torch.float32)
     network, graph, output = network.to(dtype), graph.to(dtype=dtype), output.to(dtype)
     z, size = network.embed(graph), sizes(network, graph)
+    if softmax is not None:
+        z, size = softmax(z), (2 * size.amax(dim=1, keepdim=True) + network.width).expand_as(size)
     if not bool(torch.isfinite(output).all() & torch.isfinite(size).all()):
         raise EncoderError(f"embeddings that overflow {output.dtype}", "the model's output must be finite",
                            "Look for weights or features of enormous size")

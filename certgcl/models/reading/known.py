@@ -40,12 +40,16 @@ from certgcl.models.reading.tensor_functions import (
     feature_dropout,
     is_scripting,
     linear,
+    log_softmax,
     loops,
     matmul,
     measure,
     multiply,
     pooling,
+    softmax,
     subtract,
+    tensor_log_softmax,
+    tensor_softmax,
 )
 from certgcl.models.reading.values import Symbol
 
@@ -74,6 +78,8 @@ FUNCTIONS: list[tuple[Any, Handler]] = [
     (torch.multiply, multiply), (torch.div, divide), (torch.divide, divide), (torch.true_divide, divide),
     (torch.matmul, matmul), (torch.mm, matmul), (F.linear, linear), (torch.cat, concatenation),
     (torch.concat, concatenation), (torch.concatenate, concatenation),
+    (F.softmax, softmax), (F.log_softmax, log_softmax), (torch.softmax, tensor_softmax),
+    (torch.log_softmax, tensor_log_softmax),
     (F.dropout, dropout), (torch.dropout, dropout), (F.alpha_dropout, feature_dropout),
     (F.feature_alpha_dropout, feature_dropout), (dropout_edge, edge_dropout), (add_self_loops, loops),
     (add_remaining_self_loops, loops), (vars(torch.jit)["is_scripting"], is_scripting),
@@ -82,7 +88,7 @@ FUNCTIONS: list[tuple[Any, Handler]] = [
 METHODS: dict[str, Handler] = {
     "relu": relu, "relu_": relu_, "abs": absolute, "prelu": prelu, "clamp": clamp, "tanh": tanh, "sigmoid": sigmoid,
     "add": add, "sub": subtract, "mul": multiply, "div": divide, "matmul": matmul, "mm": matmul, "size": measure,
-    "dim": measure, "numel": measure,
+    "dim": measure, "numel": measure, "softmax": tensor_softmax, "log_softmax": tensor_log_softmax,
 }
 for _function, _ in FUNCTIONS:
     TRUSTED.add(_function)

@@ -14,15 +14,16 @@ from certgcl.models.layers.formula import Edges, Position, words
 from certgcl.models.layers.lookup import bases, class_attribute, entry, instance_dict, is_a
 from certgcl.models.layers.modules import check_call, check_unshadowed, described, held, modules_in
 from certgcl.models.layers.site import CallSite
-from certgcl.models.layers.table import CONVOLUTIONS, DROPOUTS, PARTS
+from certgcl.models.layers.table import CONVOLUTIONS, DROPOUTS, PARTS, SOFTMAX
 from certgcl.models.layers.trusted import TRUSTED
 from certgcl.models.reading.activation_functions import activated, selu
 from certgcl.models.reading.arithmetic import values_of
 from certgcl.models.reading.attributes import attribute, unwrapped
 from certgcl.models.reading.known import handle, on_what
-from certgcl.models.reading.refusals import ATTENTION, BUILD, LOGITS, NORMS, SCORES, refusal
+from certgcl.models.reading.refusals import ATTENTION, BUILD, NORMS, refusal
 from certgcl.models.reading.refusals import CONVOLUTIONS as KNOWN
 from certgcl.models.reading.refusals import PARTS as RULE
+from certgcl.models.reading.tensor_functions import log_softmax, softmax
 from certgcl.models.reading.values import Bound, Symbol
 from certgcl.models.registry import OWN
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 _NORMS = ("torch_geometric.nn.norm", "torch.nn.modules.batchnorm", "torch.nn.modules.normalization",
           "torch.nn.modules.instancenorm")
 _IN_PLACE = (nn.ReLU, nn.LeakyReLU, nn.RReLU, nn.ELU, nn.SELU, nn.SiLU)  # others do not look at such a setting
-_SOFTMAX = (nn.Softmax, nn.LogSoftmax)
 _STEPS = class_attribute(Sequential, "forward")
 TRUSTED.add(_STEPS)
 _LIBRARIES = ("torch.", "torch_geometric.")
@@ -52,6 +52,8 @@ def call_module(tracer: "Tracer", module: nn.Module, arguments: list[Any], keywo
         return handle(_part, tracer, [site, *arguments], keywords, place)
     if is_a(module, *SLOPES, *SMOOTH, nn.SELU) or entry(OWN, cls) is not None:
         return handle(_activation, tracer, [site, *arguments], keywords, place)
+    if is_a(module, *SOFTMAX):
+        return handle(_softmax, tracer, [site, *arguments], keywords, place)
     if is_a(module, *DROPOUTS):
         return handle(_dropout, tracer, [site, *arguments], keywords, place)
     if cls is nn.Sequential:
@@ -92,6 +94,12 @@ def _activation(tracer: "Tracer", place: Position, site: CallSite, input: Any) -
     if type(module) is nn.PReLU:
         site.parameter("weight")
     return activated(tracer, place, input, activation, inplace)
+
+
+def _softmax(tracer: "Tracer", place: Position, site: CallSite, input: Any) -> Symbol:
+    check_unshadowed(site.module, site.name)
+    known = log_softmax if type(site.module) is nn.LogSoftmax else softmax
+    return known(tracer, place, input, site.setting("dim"))
 
 
 def _dropout(tracer: "Tracer", place: Position, site: CallSite, input: Any) -> Any:
@@ -165,6 +173,4 @@ def _not_known(module: nn.Module, name: str, arguments: list[Any], place: Positi
     if cls is JumpingKnowledge:
         return refusal(f"{found} with mode {shown(held(module, 'mode'))}", place,
                        "jumping knowledge puts channels side by side, takes the last or sums", 'Use jk="cat" or "last"')
-    if is_a(module, *_SOFTMAX):
-        return refusal(f"{found}{on_what(arguments)}", place, SCORES, LOGITS)
     return refusal(f"{found}{on_what(arguments)}", place, RULE, BUILD)

@@ -8,6 +8,7 @@ from torch import nn
 from certgcl.changes.edge_drops import BudgetLike, EdgeDropBudget
 from certgcl.errors import InputError
 from certgcl.graphs.graph import Graph, GraphLike
+from certgcl.models.layers.formula import Softmax
 from certgcl.models.layers.modules import is_module
 from certgcl.models.layers.trusted import check_surroundings
 from certgcl.models.network import GraphNetwork
@@ -60,25 +61,42 @@ def read_network(model: ModelLike, graph: GraphLike, reading: Reading = "traced"
     Raises:
         EncoderError: the model has parts that are not known, or cannot be read, and why.
     """
+    return _read(model, graph, reading, budgets, scores=False)[0]
+
+
+def read_scores(model: ModelLike, graph: GraphLike, reading: Reading = "traced", *,
+                budgets: BudgetLike | None = None) -> tuple[GraphNetwork, bool]:
+    """The network whose largest output is the class that a model predicts, and whether a softmax follows it.
+
+    As :func:`read_network`, but for a softmax or log_softmax over the classes as the very last step of the model, which
+    is left out: it grows with each score, so that the largest stays the largest.
+    """
+    network, softmax = _read(model, graph, reading, budgets, scores=True)
+    return network, softmax is not None
+
+
+def _read(model: ModelLike, graph: GraphLike, reading: Reading, budgets: BudgetLike | None,
+          scores: bool) -> tuple[GraphNetwork, Softmax | None]:
+    """A model read and tried out; ``scores`` allows a softmax at its end."""
     if reading not in get_args(Reading):
         raise InputError(f"reading={reading!r}", "a model is 'traced' or 'probed'", "Leave it out to have it traced")
     graph, module = Graph.of(graph), encoder_of(model)
     if isinstance(module, GraphNetwork):
         check_fit(module.features, module.device, graph)
         check_finite(module.named_tensors())
-        return module
+        return module, None
     if reading == "probed":
         check_surroundings()
         dtype = check_module(module).dtype
         budget = EdgeDropBudget() if budgets is None else EdgeDropBudget.of(budgets)
-        return probe(module, graph.to(dtype=dtype), budget.on(graph))
-    network = traced_network(module, graph)
+        return probe(module, graph.to(dtype=dtype), budget.on(graph)), None
+    network, softmax = _traced(module, graph, scores)
     check_finite(network.named_tensors())
     graph = graph.to(dtype=network.precision)
     with torch.no_grad(), torch.random.fork_rng(devices=[graph.x.device] if graph.x.is_cuda else []):
         for view in some_views(graph):
-            check_output(network, view, output_of(module, view))
-    return network
+            check_output(network, view, output_of(module, view), softmax)
+    return network, softmax
 
 
 def traced_network(model: ModelLike, graph: Graph) -> GraphNetwork:
@@ -88,11 +106,19 @@ def traced_network(model: ModelLike, graph: Graph) -> GraphNetwork:
     """
     network = module = encoder_of(model)
     if not isinstance(network, GraphNetwork):
-        check_surroundings()
-        check_fit(graph.num_features, check_module(module).device, graph)
-        network = assemble(*trace(module, graph.num_features))
+        return _traced(module, graph, scores=False)[0]
     check_fit(network.features, network.device, graph)
     return network
+
+
+def _traced(module: Any, graph: Graph, scores: bool) -> tuple[GraphNetwork, Softmax | None]:
+    check_surroundings()
+    check_fit(graph.num_features, check_module(module).device, graph)
+    output, like = trace(module, graph.num_features)
+    softmax = output if scores and isinstance(output, Softmax) else None
+    network = assemble(output if softmax is None else softmax.source, like)
+    check_fit(network.features, network.device, graph)
+    return network, softmax
 
 
 def network_of(module: nn.Module, features: int) -> GraphNetwork:

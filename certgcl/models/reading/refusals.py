@@ -1,7 +1,7 @@
 """The words in which a model is refused."""
 
 from certgcl.errors import EncoderError
-from certgcl.models.layers.formula import Operation, Position, words
+from certgcl.models.layers.formula import Operation, Position, Softmax, words
 
 CONVOLUTIONS = "GCNConv, SAGEConv, GraphConv, GINConv, SGConv and APPNP"
 PARTS = (f"a model is made of {CONVOLUTIONS}, linear layers, BatchNorm in eval mode, elementwise activations, sums, "
@@ -13,7 +13,8 @@ CALLED = "the model must run as model(x, edge_index) on any graph with its numbe
 WRAP = f"Wrap it in a module with that forward. {BUILD}"
 READABLE = "forward must be readable line by line, and do nothing that depends on the edges but call its layers"
 SCORES = "softmax mixes all channels of a node"
-LOGITS = "Certify the model without it: it changes no order of the classes"
+LOGITS = ("Certify the model without it: it changes no order of the classes. Only certified_accuracy takes it, as the "
+          "last step")
 ATTENTION = "its weights depend on the features, so that no number of neighbours tells them"
 NORMS = "of all normalizations only BatchNorm in eval mode is a linear map, the same for every node and view"
 
@@ -32,3 +33,8 @@ def operation_refused(node: Operation) -> EncoderError:
     """An operation that is not known, where its value is needed."""
     names = [words(part) for part in node.inputs]
     return refusal(f"{node.name} on {' and '.join(names) if names else 'a tensor'}", node.place, PARTS)
+
+
+def softmax_refused(node: Softmax) -> EncoderError:
+    """A softmax, where more than the order of the classes is asked for."""
+    return refusal(f"{node.name} on {words(node.source)}", node.place, SCORES, LOGITS)

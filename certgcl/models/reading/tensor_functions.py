@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from certgcl.models.layers.activations import EVAL
-from certgcl.models.layers.formula import Batch, Edges, Pooled, Position
+from certgcl.models.layers.formula import Batch, Edges, Pooled, Position, Softmax
 from certgcl.models.layers.lookup import is_a
 from certgcl.models.layers.modules import plain_tensor
 from certgcl.models.pooled_network import Pool
@@ -61,6 +61,34 @@ def _combined(tracer: "Tracer", name: str, left: Any, right: Any, place: Positio
     return Symbol(combine(tracer, name, left, right, place))
 
 
+# -- class scores ----------------------------------------------------------------------------------
+
+
+def softmax(tracer: "Tracer", place: Position, input: Any, dim: Any = None, _stacklevel: Any = None,
+            dtype: Any = None) -> Symbol:
+    return _softmax(False, place, input, dim, dtype)
+
+
+def log_softmax(tracer: "Tracer", place: Position, input: Any, dim: Any = None, _stacklevel: Any = None,
+                dtype: Any = None) -> Symbol:
+    return _softmax(True, place, input, dim, dtype)
+
+
+def tensor_softmax(tracer: "Tracer", place: Position, input: Any, dim: Any, dtype: Any = None) -> Symbol:
+    return _softmax(False, place, input, dim, dtype)
+
+
+def tensor_log_softmax(tracer: "Tracer", place: Position, input: Any, dim: Any, dtype: Any = None) -> Symbol:
+    return _softmax(True, place, input, dim, dtype)
+
+
+def _softmax(log: bool, place: Position, input: Any, dim: Any, dtype: Any) -> Symbol:
+    if type(dim) is not int or dim not in (1, -1) or dtype is not None:
+        raise refusal(f"a softmax along dim={dim!r} with dtype={dtype!r}", place,
+                      "classes are the channels of a node, in the precision of the model", "Use dim=-1 alone")
+    return Symbol(Softmax(values_of(input, place, "a softmax"), log, place))
+
+
 # -- dropout ---------------------------------------------------------------------------------------
 
 
@@ -82,8 +110,8 @@ def feature_dropout(tracer: "Tracer", place: Position, input: Any, p: Any = 0.5,
 
 def edge_dropout(tracer: "Tracer", place: Position, edge_index: Any, p: Any = 0.5, force_undirected: Any = False,
                  training: Any = True) -> tuple[Any, Opaque]:
-    if force_undirected is not False:
-        raise refusal("force_undirected", place)
+    if type(force_undirected) is not bool:
+        raise refusal("a dropout of edges that is undirected or not", place)
     return dropout(tracer, place, edge_index, p, training), Opaque(place.text)
 
 

@@ -24,7 +24,7 @@ from certgcl.models.reading.builtins import BUILTINS
 from certgcl.models.reading.frame import Frame
 from certgcl.models.reading.known import FUNCTIONS, METHODS, Handler, handle, on_what
 from certgcl.models.reading.leaves import call_module
-from certgcl.models.reading.refusals import BUILD, LOGITS, PARTS, READABLE, SCORES, refusal
+from certgcl.models.reading.refusals import BUILD, PARTS, READABLE, refusal
 from certgcl.models.reading.source import source_of
 from certgcl.models.reading.values import Bound, Built, Method, Stream, Symbol
 from certgcl.models.registry import OWN
@@ -35,7 +35,6 @@ _LIBRARIES = ("torch", "torch_geometric", "torch_sparse", "torch_scatter")
 # Functions of the libraries that are followed like a user's own; the others are refused by their names.
 _FOLLOWED = {BasicGNN.forward, MLP.forward, JumpingKnowledge.forward,
              *(leaf.forward for leaf in LEAVES if leaf.__module__.startswith("torch.nn."))}
-_SOFTMAX = ("softmax", "log_softmax")
 _KNOWN: dict[int, tuple[Any, Handler]] = {id(function): (function, handler)
                                           for function, handler in (*FUNCTIONS, *BUILTINS)}
 
@@ -134,8 +133,6 @@ class Tracer:
     def unknown(self, name: str, arguments: list[Any], place: Position) -> EncoderError:
         """The refusal of a function that is not among those certgcl knows."""
         what = on_what(arguments)
-        if name.split(".")[-1] in _SOFTMAX:
-            return refusal(f"{name}{what}", place, SCORES, LOGITS)
         return refusal(f"{name}{what}", place, PARTS if what else READABLE)
 
 

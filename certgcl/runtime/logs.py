@@ -1,0 +1,6 @@
+"""The one logger of certgcl, by the name ``certgcl``; silent unless the user's own program listens to it."""
+
+import logging
+
+LOG = logging.getLogger("certgcl")
+LOG.addHandler(logging.NullHandler())
