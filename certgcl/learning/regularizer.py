@@ -102,11 +102,23 @@ class CompactnessRegularizer:
         for name, value in (("kappa", kappa), ("anchors", anchors), ("scale", scale), ("every", every)):
             object.__setattr__(self, name, value)  # numbers of numpy become Python's
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name, as the constructor takes them."""
+        return {setting.name: getattr(self, setting.name) for setting in fields(self) if setting.init}
+
+    def with_params(self, **settings: Any) -> "CompactnessRegularizer":
+        """One with some settings changed; unknown names are refused."""
+        known = self.get_params()
+        for name in settings:
+            if name not in known:
+                raise InputError(f"setting {name!r}", f"a regularizer has {', '.join(known)}", "Fix the name")
+        return type(self)(**{**known, **settings})
+
     def to_dict(self) -> dict[str, Any]:
         """The settings as JSON can hold them; a bound or budget that is neither name nor number becomes text."""
-        given = {setting.name: getattr(self, setting.name) for setting in fields(self) if setting.init}
         return {name: value if value is None or isinstance(value, (int, float, str)) else
-                {"ramp": asdict(value)} if isinstance(value, Ramp) else repr(value) for name, value in given.items()}
+                {"ramp": asdict(value)} if isinstance(value, Ramp) else repr(value)
+                for name, value in self.get_params().items()}
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> "CompactnessRegularizer":

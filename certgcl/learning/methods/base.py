@@ -24,6 +24,7 @@ from certgcl.models.reading import network_of
 from certgcl.runtime.out_of_memory import LESS_AT_A_TIME, SMALLER, told_when_out_of_memory
 
 MOST = torch.finfo(torch.float32).max
+_REGULARIZER = "regularizer__"  # before the names of its settings
 FIXED_ACTIVATIONS = ("relu", "prelu", "leaky_relu", "identity")  # an RReLU is random while it is trained
 
 
@@ -32,7 +33,9 @@ class ContrastiveMethod:
     """Node embeddings by contrasting two views, with or without the compactness regularizer.
 
     An estimator in the manner of scikit-learn: settings in the constructor, ``fit(data)``, ``transform(data)``,
-    ``get_params``, ``save`` and ``load``. A fitted method can be passed to ``node_compactness`` as the model.
+    ``get_params`` and ``set_params`` (``regularizer__kappa=0.2`` too), ``sklearn.base.clone``, ``save`` and ``load``.
+    Where scikit-learn wants something that it can split, a list of one graph stands for the graph. A fitted method can
+    be passed to ``node_compactness`` as the model.
 
     Args:
         hidden: width h of the embeddings; the first layer has 2h channels. An encoder of one's own has its own width.
@@ -104,28 +107,52 @@ class ContrastiveMethod:
     # -- the estimator -----------------------------------------------------------------------------
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name, as the constructor takes them."""
-        return {setting.name: getattr(self, setting.name) for setting in fields(self) if setting.init}
+        """The settings by name, as the constructor takes them; ``deep`` adds those of the regularizer, as
+        ``regularizer__kappa``."""
+        own = {setting.name: getattr(self, setting.name) for setting in fields(self) if setting.init}
+        if not arguments.flag(deep, "deep") or self.regularizer is None:
+            return own
+        return own | {f"{_REGULARIZER}{name}": value for name, value in self.regularizer.get_params().items()}
 
     def set_params(self, **settings: Any) -> Self:
-        """Change settings; unknown names are refused, and nothing is changed then."""
-        known = self.get_params()
-        for name in settings:
+        """Change settings, also those of the regularizer; unknown names are refused, and nothing is changed then."""
+        known = self.get_params(deep=False)
+        inner = {name.removeprefix(_REGULARIZER): settings[name] for name in settings if name.startswith(_REGULARIZER)}
+        own = {name: value for name, value in settings.items() if not name.startswith(_REGULARIZER)}
+        for name in own:
             if name not in known:
                 raise InputError(f"setting {name!r}", f"{type(self).__name__} has {', '.join(known)}", "Fix the name")
-        checked = type(self)(**{**known, **settings})  # raises what the constructor would
-        for name in settings:
+        if inner:
+            regularizer = own.get("regularizer", self.regularizer)
+            if not isinstance(regularizer, CompactnessRegularizer):
+                raise InputError(f"setting {_REGULARIZER}{next(iter(inner))} without a regularizer",
+                                 "it is a setting of the regularizer",
+                                 "Pass regularizer=certgcl.CompactnessRegularizer(...)")
+            own["regularizer"] = regularizer.with_params(**inner)
+        checked = type(self)(**{**known, **own})  # raises what the constructor would
+        for name in own:
             setattr(self, name, getattr(checked, name))
         return self
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return self.encoder_ is not None
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn asks of an estimator: this one transforms graphs, and needs no labels."""
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        return Tags(estimator_type="transformer", target_tags=TargetTags(required=False),
+                    transformer_tags=TransformerTags(), input_tags=InputTags(two_d_array=False))
+
     @told_when_out_of_memory(LESS_AT_A_TIME)
-    def fit(self, data: GraphLike, *, folder: str | Path | None = None, resume: bool = False,
+    def fit(self, data: GraphLike, y: Any = None, *, folder: str | Path | None = None, resume: bool = False,
             progress: Callable[[Progress], None] | None = None, **options: Any) -> Self:
         """Train on a graph; with a ``folder``, checkpoints and the history are kept there and ``resume`` goes on.
 
-        Further options are those of :func:`certgcl.learning.training.train`.
+        ``y`` is ignored: it is there for scikit-learn's pipelines. Further options are those of
+        :func:`certgcl.learning.training.train`.
         """
-        session = self.session(data)
+        session = self.session(_graph(data))
         self.history_ = train(session, self.epochs, folder=folder, resume=resume, progress=progress,
                               config=None if folder is None else self.run_config(session.graph), **options)
         self.encoder_, self.n_features_in_ = session.encoder.eval(), session.graph.num_features
@@ -136,10 +163,10 @@ class ContrastiveMethod:
         """The embeddings of all nodes on the graph as given, ``(N, width)``: of the encoder, not of the projector."""
         with torch.no_grad():
             network = self.network()
-            return network.embed(Graph.of(data).to(network.device, network.dtype)).to(network.precision)
+            return network.embed(Graph.of(_graph(data)).to(network.device, network.dtype)).to(network.precision)
 
-    def fit_transform(self, data: GraphLike, **options: Any) -> Tensor:
-        return self.fit(data, **options).transform(data)
+    def fit_transform(self, data: GraphLike, y: Any = None, **options: Any) -> Tensor:
+        return self.fit(data, y, **options).transform(data)
 
     def network(self) -> GraphNetwork:
         """The fitted encoder as a network."""
@@ -157,7 +184,7 @@ class ContrastiveMethod:
 
     def settings(self) -> dict[str, Any]:
         """The settings as JSON can hold them."""
-        settings = self.get_params() | {"encoder": name_of(self.encoder)}
+        settings = self.get_params(deep=False) | {"encoder": name_of(self.encoder)}
         if self.regularizer is not None:
             settings["regularizer"] = self.regularizer.to_dict()
         return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
@@ -197,6 +224,11 @@ class ContrastiveMethod:
         """The contrastive loss of two views' embeddings."""
         check_contrast(session, ContrastiveSession, z1, z2, epoch)
         return info_nce(session.projector(z1), session.projector(z2), self.temperature).mean()
+
+
+def _graph(data: Any) -> Any:
+    """The graph itself, or the one in a list."""
+    return data[0] if isinstance(data, list) and len(data) == 1 else data
 
 
 def _rates(rates: Any, name: str) -> tuple[float, float]:
