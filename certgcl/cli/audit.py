@@ -14,6 +14,7 @@ from certgcl.cli.options import (
     BudgetOption,
     DataRootOption,
     DatasetOption,
+    DeviceOption,
     GraphOption,
     JsonFlag,
     RunOption,
@@ -21,11 +22,12 @@ from certgcl.cli.options import (
     WeightsOption,
     check_method,
     choose_encoder,
+    moved,
     read_budget,
     read_nodes,
 )
 from certgcl.cli.progress import Bar
-from certgcl.cli.results import FAILED, outcome, show
+from certgcl.cli.results import FOUND, outcome, show
 from certgcl.cli.run_folders import ENCODER, METHOD, method_of
 from certgcl.errors import CheckpointError
 from certgcl.graphs.graph import Graph
@@ -50,6 +52,7 @@ def audit(
     samples: Annotated[int, typer.Option(min=0, help="How many random views.")] = 200,
     searches: Annotated[int, typer.Option(min=0, help="For how many nodes to search the worst drops.")] = 16,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="Of the nodes, the views and the search.")] = 0,
+    device: DeviceOption = None,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -57,7 +60,7 @@ def audit(
 
     Nodes are certified; then the model is run on random views inside the budget, and on views that a greedy search
     makes for single nodes: the trained module itself with --run, the weights with --weights, which are all that their
-    file holds. Exit code 1 if any value is below its bound by more than rounding explains.
+    file holds. Exit code 3 if any value is below its bound by more than rounding explains.
 
     **Examples**
 
@@ -71,27 +74,28 @@ def audit(
     with outcome(as_json, "Nothing is lost; run the same command again"):
         encoder, source = choose_encoder(run, weights, dataset, graph, data_root)
         with Bar("auditing", words="certifying") as bar:
-            loaded = Graph.of(source.load(data_root))
+            loaded = moved(Graph.of(source.load(data_root)), device)
             report = audits.audit(
-                _model(run, encoder), loaded, drops, method=method, samples=samples, searches=searches, seed=seed,
-                nodes=_drawn(loaded, seed) if chosen is None else chosen,
+                _model(run, encoder, device), loaded, drops, method=method, samples=samples, searches=searches,
+                seed=seed, nodes=_drawn(loaded, seed) if chosen is None else chosen,
                 progress=lambda done, whole: bar.show(done, whole, f"{done:,}/{whole:,} views"),
             )
         show(as_json, report.to_dict(), str(report))
     if len(report.violations):
-        raise typer.Exit(FAILED)
+        raise typer.Exit(FOUND)
 
 
-def _model(run: Path | None, encoder: Path) -> ModelLike:
+def _model(run: Path | None, encoder: Path, device: str | None) -> ModelLike:
     """What is run: the module of a run, which must have the weights that ``certgcl certify`` reads."""
     network = GraphNetwork.load(encoder)
     if run is None:
-        return network
+        return moved(network, device)
     method = ContrastiveMethod.load(method_of(run))
     here, there = weights_part(network), weights_part(method.network())
     if here.identity != there.identity:
         raise CheckpointError(f"{run} with other weights in {ENCODER} ({here.shown}) than in {METHOD} ({there.shown})",
                               "both files hold the trained encoder", "Bring both back from one copy of the run")
+    method.encoder_ = moved(method.fitted_encoder(), device)
     return method
 
 

@@ -14,6 +14,7 @@ from certgcl.cli.options import (
     BudgetOption,
     DataRootOption,
     DatasetOption,
+    DeviceOption,
     GraphOption,
     JsonFlag,
     RunOption,
@@ -21,6 +22,7 @@ from certgcl.cli.options import (
     WeightsOption,
     check_method_or_search,
     choose_encoder,
+    moved,
     read_budget,
     read_nodes,
     read_worker,
@@ -66,6 +68,7 @@ def certify(
     reproducible: Annotated[bool | None, typer.Option(
         "--reproducible/--not-reproducible", help="Every shard by itself and by one thread: its file is the same to "
         "the last bit whichever process writes it. By default as the folder was made, else not.")] = None,
+    device: DeviceOption = None,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -98,9 +101,10 @@ def certify(
             bound = get_method(method, time_limit=time_limit, branch_limit=branch_limit,
                                progress=bar.searched if method in SEARCHES else None)
             done = certify_shards(
-                GraphNetwork.load(encoder), source.load(data_root), edges, out, method=bound,
-                view=None if view is None else load_graph(view), nodes=chosen, dtype=getattr(torch, dtype),
-                shards=shards, order=order, worker=worker, reproducible=reproducible, progress=bar,
+                moved(GraphNetwork.load(encoder), device), moved(source.load(data_root), device), edges, out,
+                method=bound, view=None if view is None else moved(load_graph(view), device), nodes=chosen,
+                dtype=getattr(torch, dtype), shards=shards, order=order, worker=worker,
+                reproducible=reproducible, progress=bar,
                 memory_limit=None if memory_limit is None else bytes_of(memory_limit),
             )
         alone = worker is None or worker[1] == 1

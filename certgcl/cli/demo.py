@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from certgcl.arguments import LARGEST
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.compactness import node_compactness
-from certgcl.cli.options import JsonFlag
+from certgcl.cli.options import DeviceOption, JsonFlag, moved
 from certgcl.cli.progress import Bar, TrainingBar
 from certgcl.cli.results import outcome, show
 from certgcl.cli.text_tables import aligned
@@ -27,6 +27,7 @@ DATASET, DROP_RATE, ANCHORS = "digits", 0.3, 64
 def demo(
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of each training.")] = 50,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="Of both trainings.")] = 0,
+    device: DeviceOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Train GRACE on scikit-learn's digits with and without the certified regularizer, certify both, and compare.
@@ -41,7 +42,7 @@ def demo(
         certgcl demo --epochs 20 --json
     """
     with outcome(as_json, "Nothing is lost; run the same command again"):
-        data, preset = load_dataset(DATASET), presets.get("grace", DATASET)
+        data, preset = moved(load_dataset(DATASET), device), presets.get("grace", DATASET)
         settings = preset.settings() | {"epochs": epochs, "seed": seed, "drop_rates": (DROP_RATE, DROP_RATE)}
         results = [
             Result.of("GRACE", GRACE(**settings), data),

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from certgcl.cli.options import DataRootOption, JsonFlag, check_name, read_seeds
+from certgcl.cli.options import DataRootOption, DeviceOption, JsonFlag, check_name, moved, read_seeds
 from certgcl.cli.progress import Bar
 from certgcl.cli.results import outcome, show
 from certgcl.cli.run_folders import GraphSource, method_of
@@ -32,6 +32,7 @@ def evaluate(
         callback=lambda name: name and check_name(name, PROTOCOLS),
         help=f"{', '.join(PROTOCOLS)}; that of the graph by default.")] = None,
     seeds: Annotated[str, typer.Option(help="Of the random splits: how many (5), or which (0,1,2).")] = "5",
+    device: DeviceOption = None,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -62,15 +63,17 @@ def evaluate(
                 every = []
                 for done, run in enumerate(folders):
                     bar.show(done, len(folders), f"{done}/{len(folders)} runs")
-                    every.append(_evaluated(run, protocol, chosen, data_root))
+                    every.append(_evaluated(run, protocol, chosen, data_root, device))
         first = len(every) - len(against or [])
         found, other = Evaluation.pooled(every[:first]), Evaluation.pooled(every[first:]) if against else None
         test = None if other is None else compare(found, other)
         show(as_json, _result(found, other, test), "\n".join(str(part) for part in (found, other, test) if part))
 
 
-def _evaluated(run: Path, protocol: str | None, seeds: int | list[int], root: Path | None) -> Evaluation:
+def _evaluated(run: Path, protocol: str | None, seeds: int | list[int], root: Path | None,
+               device: str | None) -> Evaluation:
     source, method = GraphSource.of_run(run), ContrastiveMethod.load(method_of(run))
+    method.encoder_ = moved(method.fitted_encoder(), device)
     data = source.load(root)
     if data.y is None:
         raise EvaluationError(f"{run} on a graph without labels", "an evaluation needs one class per node",

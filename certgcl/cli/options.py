@@ -4,14 +4,14 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import torch
 import typer
 from torch import Tensor
 
-from certgcl.arguments import first_line, shown
+from certgcl.arguments import first_line, shown, usable_device
 from certgcl.bounds import METHODS, SEARCHES
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.cli.run_folders import GraphSource, encoder_of
@@ -35,6 +35,8 @@ WeightsOption: TypeAlias = Annotated[Path | None, typer.Option(
     exists=True, dir_okay=False, help="The encoder, as written by certgcl.read_network(model, graph).save(path).")]
 DataRootOption: TypeAlias = Annotated[Path | None, typer.Option(
     file_okay=False, help="The folder with the raw files of datasets; by default that of CERTGCL_DATA.")]
+DeviceOption: TypeAlias = Annotated[str | None, typer.Option(
+    help="Where to compute: cpu, cuda, cuda:1; the CPU by default.")]
 BudgetOption: TypeAlias = Annotated[str, typer.Option(
     help="Edges that may be dropped at each node (2), or a drop rate (0.4): round(0.4 degree), at most degree - 1.")]
 TotalOption: TypeAlias = Annotated[int | None, typer.Option(min=0, help="Edges that may be dropped in all.")]
@@ -60,6 +62,21 @@ def choose_encoder(run: Path | None, weights: Path | None, dataset: str | None, 
         raise typer.BadParameter("a run has its own graph; --graph says where it is now", param_hint="--dataset")
     encoder, source = encoder_of(run), GraphSource.of_run(run)
     return encoder, source if graph is None else source.found_at(choose_source(None, graph, None))
+
+
+class Movable(Protocol):
+    """What can be brought to a device."""
+
+    def to(self, *, device: Any) -> Any: ...
+
+
+Moved = TypeVar("Moved", bound=Movable)
+
+
+def moved(value: Moved, device: str | None) -> Moved:
+    """A graph or a model on the device that is asked for."""
+    place = usable_device(device)
+    return value if place is None else value.to(device=place)
 
 
 # -- options that are more than a number or a name -------------------------------------------------

@@ -10,7 +10,7 @@ import typer
 from certgcl.errors import CertgclError
 from certgcl.runtime.out_of_memory import SMALLER, out_of_memory
 
-FAILED, INTERRUPTED = 1, 130
+FAILED, FOUND, INTERRUPTED = 1, 3, 130  # 2 is wrong usage; FOUND is an answer, not a failure
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """``certgcl train``: one run of one method, in a folder of its own."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,11 +17,14 @@ from certgcl.cli.method_options import NO_REGULARIZER, build_method, read_settin
 from certgcl.cli.options import (
     DataRootOption,
     DatasetOption,
+    DeviceOption,
     GraphOption,
     JsonFlag,
     check_name,
     choose_source,
+    moved,
     read_drops,
+    read_seeds,
 )
 from certgcl.cli.progress import Bar, TrainingBar
 from certgcl.cli.results import outcome, show
@@ -53,15 +57,19 @@ def train(
                                                "the larger of the two views' rates by default.")] = None,
     epochs: Annotated[int | None, typer.Option(min=0, help="The preset's by default.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="Of the weights and the views.")] = 0,
+    seeds: Annotated[str | None, typer.Option(help="Several runs, each in its own folder: how many (5), or the seeds "
+                                              "themselves (0,3,7).")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the "
                        "method or of the regularizer, as often as needed: --set drop_rates=0.3,0.1.")] = None,
     out: Annotated[Path | None, typer.Option(file_okay=False, help="The run folder; "
-                                             "runs/DATASET-METHOD-REGULARIZER-SEED by default.")] = None,
+                                             "runs/DATASET-METHOD-REGULARIZER-SEED by default. With --seeds, where "
+                                             "seed-0, seed-1, … are made.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder, if there is one; --epochs "
                                          "may grow.")] = False,
     certify: Annotated[bool, typer.Option("--certify", help="Certify all nodes afterwards, at the budget of the "
                                           "regularizer, or the rate of the views.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write the history for TensorBoard too.")] = False,
+    device: DeviceOption = None,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -77,33 +85,69 @@ def train(
 
         certgcl train --dataset Cora --method gca --fast --seed 1 --certify
 
+        certgcl train --dataset digits --epochs 50 --seeds 5 --out runs/five
+
         certgcl train --dataset Cora --regularizer degree --anchors 48 --set scale=None --set inside_budget=True
 
         certgcl train --graph my_graph --regularizer none --epochs 500 --out runs/mine --resume
     """
-    options = {"kappa": kappa, "anchors": anchors, "epochs": epochs, "budget": budget and read_drops(budget)}
+    options = {"kappa": kappa, "anchors": anchors, "epochs": epochs, "budget": budget and read_drops(budget),
+               "device": device}
     given = {"seed": seed} | read_settings(changes or []) | {
         name: value for name, value in options.items() if value is not None}
     with outcome(as_json, "The run is kept; go on with the same command and --resume"):
         source = choose_source(dataset, graph, data_root)
         settings_of = preset or source.dataset
-        estimator = build_method(method, presets.get(method, settings_of, fast=fast) if settings_of else None,
-                                 regularizer, given)
-        folder = out or Path("runs", f"{source}-{method}-{regularizer}-{estimator.seed}")
-        data = source.load()
-        usable_device(estimator.device)  # before anything is written
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder, "train", remedy="Wait until it is through, end it, or choose another --out"):
-            with TrainingBar() as bar:
-                estimator.fit(data, folder=folder, resume=resume, progress=bar, tensorboard=tensorboard)
-            source.save(folder, data)
-            estimator.save(folder / METHOD)
-            estimator.network().save(folder / ENCODER)
-            certificate = _certified(estimator, data, folder) if certify else None
-            evaluation = _evaluated(estimator, data, source.protocol(data))
-            result = _result(estimator, source, folder, evaluation, certificate)
-            write_json(folder / RESULT, result)
-        show(as_json, result, _text(estimator, source, folder, evaluation, certificate))
+        settings = presets.get(method, settings_of, fast=fast) if settings_of else None
+        chosen = [None] if seeds is None else _all_of(read_seeds(seeds))
+        estimators = [build_method(method, settings, regularizer, given | ({} if one is None else {"seed": one}))
+                      for one in chosen]
+        usable_device(estimators[0].device)  # before anything is written
+        data, runs = source.load(), []
+        for estimator in estimators:
+            folder = Path("runs", f"{source}-{method}-{regularizer}-{estimator.seed}") if out is None else (
+                out if seeds is None else out / f"seed-{estimator.seed}")
+            runs.append(_run(estimator, source, data, folder, resume=resume, certify=certify, tensorboard=tensorboard))
+        every = [run.evaluation for run in runs if run.evaluation is not None]
+        pooled = Evaluation.pooled(every) if seeds is not None and every else None
+        result = runs[0].result if seeds is None else {
+            "runs": [run.result for run in runs], "evaluation": None if pooled is None else pooled.to_dict()}
+        show(as_json, result, "\n".join([*(run.text for run in runs), *([] if pooled is None else [
+            f"all seeds: {pooled}"])]))
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run that is over: what it prints, as JSON and in words."""
+
+    evaluation: Evaluation | None
+    result: dict[str, Any]
+    text: str
+
+
+def _run(estimator: ContrastiveMethod, source: GraphSource, data: Data, folder: Path, *, resume: bool, certify: bool,
+         tensorboard: bool) -> _Run:
+    """One training, in its folder."""
+    placed = moved(data, estimator.device)
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder, "train", remedy="Wait until it is through, end it, or choose another --out"):
+        with TrainingBar() as bar:
+            estimator.fit(placed, folder=folder, resume=resume, progress=bar, tensorboard=tensorboard)
+        source.save(folder, data)
+        estimator.save(folder / METHOD)
+        estimator.network().save(folder / ENCODER)
+        certificate = _certified(estimator, placed, folder) if certify else None
+        evaluation = _evaluated(estimator, data, source.protocol(data))
+        result = _result(estimator, source, folder, evaluation, certificate)
+        write_json(folder / RESULT, result)
+    return _Run(evaluation, result, _text(estimator, source, folder, evaluation, certificate))
+
+
+def _all_of(seeds: int | list[int]) -> list[int]:
+    found = list(range(seeds)) if isinstance(seeds, int) else seeds
+    if not found or len(set(found)) < len(found) or max(found) > LARGEST:
+        raise typer.BadParameter(f"{found} are not seeds, all different and one at least", param_hint="--seeds")
+    return found
 
 
 def _certified(estimator: ContrastiveMethod, data: Data, folder: Path) -> Certificate:

@@ -17,7 +17,7 @@ from certgcl.cli.options import (
     choose_encoder,
     read_nodes,
 )
-from certgcl.cli.results import FAILED, outcome, show
+from certgcl.cli.results import FOUND, outcome, show
 from certgcl.graphs.storage import load_graph
 from certgcl.models.network import GraphNetwork
 
@@ -39,7 +39,7 @@ def verify(
     """Check that a certificate is of this encoder and graph, and that what it says of them is right.
 
     Weights, edges and features are compared by their digests; budgets, directions, clean values and the values of
-    witnesses are computed again. The bounds themselves are not proved again. Exit code 1 if anything is wrong.
+    witnesses are computed again. The bounds themselves are not proved again. Exit code 3 if anything is wrong.
 
     **Examples**
 
@@ -55,4 +55,4 @@ def verify(
             view=None if view is None else load_graph(view))
         show(as_json, found.to_dict(), str(found))
     if not found.ok:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(FOUND)

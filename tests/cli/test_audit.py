@@ -26,9 +26,11 @@ def test_a_bound_passes() -> None:
     assert (result.exit_code, result.stdout) == (0, f"{expected}\n")
 
 
-def test_what_is_no_bound_ends_with_1() -> None:
+def test_a_violation_is_told_from_a_failure() -> None:
     result = run(*AUDIT, "--method", "released")
-    assert result.exit_code == 1
+    assert result.exit_code == 3
+    assert run(*AUDIT, "--nodes", "29:31").exit_code == 1
+    assert run(*AUDIT, "--nodes", "some").exit_code == 2
     assert result.stdout.startswith("released: ")
     assert " 0 violations" not in result.stdout
 

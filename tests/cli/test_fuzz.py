@@ -23,18 +23,18 @@ ODD = ("", "-1", "0", "1.5", "nan", "inf", "-inf", "1e400", "abc", "0.5", "5:2",
        "caf\udce9", "ü" * 300, "9" * 5000, "x" * 5000, "--", "../..", "/dev/null")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "train": ("--dataset", "--graph", "--method", "--preset", "--regularizer", "--kappa", "--anchors", "--budget",
-              "--seed", "--set", "--out", "--data-root"),
-    "evaluate": ("", "--against", "--embeddings", "--labels", "--protocol", "--seeds", "--data-root"),
+              "--seed", "--seeds", "--device", "--set", "--out", "--data-root"),
+    "evaluate": ("", "--against", "--embeddings", "--labels", "--protocol", "--seeds", "--device", "--data-root"),
     "certify": ("--budget", "--run", "--graph", "--dataset", "--weights", "--out", "--total", "--method",
                 "--time-limit", "--branch-limit", "--view", "--nodes", "--shards", "--shard", "--order",
-                "--dtype", "--memory-limit"),
+                "--dtype", "--memory-limit", "--device"),
     "merge": ("",),
     "audit": ("--budget", "--run", "--graph", "--dataset", "--weights", "--total", "--method", "--nodes", "--samples",
-              "--searches", "--seed"),
+              "--searches", "--seed", "--device"),
     "verify": ("", "--run", "--graph", "--dataset", "--weights", "--nodes", "--data-root"),
     "report": ("", "--out", "--dataset", "--graph", "--weights", "--sample", "--data-root"),
     "datasets": ("--data-root",),
-    "demo": ("--epochs", "--seed"),
+    "demo": ("--epochs", "--seed", "--device"),
     "reproduce": ("", "--dataset", "--methods", "--seeds", "--epochs", "--pairs", "--nodes", "--out"),
 }
 
@@ -95,7 +95,7 @@ def problem_of(result: Result) -> str | None:
     """What is wrong with the end of a command, if anything."""
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         return f"{type(result.exception).__name__}: {str(result.exception)[:200]}"
-    if result.exit_code not in (0, 1, 2):
+    if result.exit_code not in (0, 1, 2, 3):
         return f"exit code {result.exit_code}"
     if "Traceback" in result.output:
         return "a traceback"
@@ -112,7 +112,7 @@ def test_no_odd_argument_ends_in_a_traceback(files: Path, tmp_path: Path, monkey
     monkeypatch.setenv("CERTGCL_CACHE", str(tmp_path / "cache"))
     for name, value in (("HTTP_PROXY", "http://127.0.0.1:9"), ("HTTPS_PROXY", "http://127.0.0.1:9")):
         monkeypatch.setenv(name, value)  # nothing is downloaded
-    failures, codes = [], dict.fromkeys((0, 1, 2), 0)
+    failures, codes = [], dict.fromkeys((0, 1, 2, 3), 0)
     for line in odd_lines(files, odd_files(tmp_path / "odd"), LINES):
         result = run(*line)
         problem = problem_of(result)

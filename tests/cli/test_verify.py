@@ -33,21 +33,21 @@ def test_a_folder_or_a_file_is_verified() -> None:
 
 @pytest.mark.parametrize(("changed", "named"), [
     ({"--weights": "other.npz"}, "weights"), ({"--graph": "other"}, "edges")])
-def test_another_model_or_graph_ends_with_1(changed: dict[str, str], named: str) -> None:
+def test_another_model_or_graph_ends_with_3(changed: dict[str, str], named: str) -> None:
     options = {"--graph": "graph", "--weights": "encoder.npz"} | changed
     result = run("verify", "result", *(word for option in options.items() for word in option))
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert result.stdout.startswith("NOT verified")
     assert f"WRONG  {named}" in result.stdout
 
 
-def test_values_that_are_wrong_end_with_1() -> None:
+def test_values_that_are_wrong_end_with_3() -> None:
     path = Path("result/certificate.npz")
     with np.load(path) as file:
         nominal = file["nominal"] + 1
     rewritten(path, honest=True, nominal=nominal)
     result = run(*VERIFY, "--json")
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert '"name": "clean values", "ok": false' in result.stdout
     rewritten(path, nominal=nominal + 1)
     damaged = run(*VERIFY)
@@ -57,7 +57,7 @@ def test_values_that_are_wrong_end_with_1() -> None:
 def test_a_second_view_is_an_option() -> None:
     words = ("--graph", "graph", "--weights", "encoder.npz")
     json_of("certify", *words, "--budget", "1", "--view", "other", "--out", "viewed")
-    assert run("verify", "viewed", *words).exit_code == 1
+    assert run("verify", "viewed", *words).exit_code == 3
     assert json_of("verify", "viewed", *words, "--view", "other")["ok"] is True
 
 
@@ -65,7 +65,7 @@ def test_a_certificate_of_a_run() -> None:
     json_of("train", "--dataset", "karate", "--epochs", "2", "--regularizer", "none", "--set", "hidden=4", "--certify",
             "--out", "run")
     assert json_of("verify", "run", "--run", "run")["ok"] is True
-    assert run("verify", "result", "--run", "run").exit_code == 1
+    assert run("verify", "result", "--run", "run").exit_code == 3
 
 
 def test_wrong_usage_and_help() -> None:
