@@ -44,6 +44,7 @@ def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: A
                        reading: Reading = "traced") -> CertifiedAccuracy: ...
 
 
+@told_when_out_of_memory()
 def certified_accuracy(model: ModelLike, *question: Any, classifier: Any = None, graph: GraphLike = _REQUIRED,
                        y: Any = _REQUIRED, budgets: BudgetLike = _REQUIRED, nodes: NodesLike = None,
                        method: str | BoundMethod = "degree", search: bool = True,
@@ -98,6 +99,7 @@ def certified_accuracy_curve(model: ModelLike, classifier: Any, graph: GraphLike
                              reading: Reading = "traced") -> dict[int | float, CertifiedAccuracy]: ...
 
 
+@told_when_out_of_memory()
 def certified_accuracy_curve(model: ModelLike, *question: Any, classifier: Any = None, graph: GraphLike = _REQUIRED,
                              y: Any = _REQUIRED, budgets: Sequence[int | float] = _REQUIRED, nodes: NodesLike = None,
                              method: str | BoundMethod = "degree", search: bool = True,
@@ -137,7 +139,6 @@ def _by_name(question: tuple[Any, ...], **named: Any) -> dict[str, Any]:
 
 
 @undisturbed()
-@told_when_out_of_memory()
 def _accuracy(model: ModelLike, graph: GraphLike, y: Any, budgets: BudgetLike, classifier: Any = None,
               nodes: NodesLike = None, method: str | BoundMethod = "degree", search: bool = True,
               reading: Reading = "traced") -> CertifiedAccuracy:
