@@ -1,8 +1,8 @@
 """The bounds by kernels that numba compiles for the processor: the same formulas, several times as fast.
 
-``kernels`` has the loops, each of them on flat arrays and with its gradient. ``layout`` and ``chunks`` say where rows,
-cases and pairs stand in those arrays; ``lines``, ``channels`` and ``minima`` make functions of tensors of them, and
-``degree`` and ``printed`` the steps of the bounds.
+``kernels`` has the loops, each of them on flat arrays and with its gradient. ``flat_tables`` and ``anchor_chunks`` say
+where rows, cases and pairs stand in those arrays; ``lines``, ``channels``, ``entries`` and ``minima`` make functions of
+tensors of them, and ``degree`` and ``paper_formulas`` the steps of the bounds.
 
 They are used for tensors on a CPU where numba is installed (``pip install "certgcl[fast]"``), and never needed: torch
 does the same work without them, and on other devices. The first call on a machine takes up to a minute to compile
