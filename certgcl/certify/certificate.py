@@ -13,6 +13,7 @@ from certgcl.arguments import path as checked_path
 from certgcl.certify import certificate_file
 from certgcl.certify.certificate_checks import check_certificate
 from certgcl.certify.evidence import Evidence, differences
+from certgcl.certify.measures import Measures
 from certgcl.errors import CertificateError
 from certgcl.formatting import html_table, lines, percent, spread
 from certgcl.graphs.names import NodeNames
@@ -55,6 +56,8 @@ class Certificate:
         upper: a value that some admissible drop reaches, same shape as ``lower``; None where none was searched for.
         witnesses: those drops, ``(2, k)`` edges for every anchor; see :meth:`witness`.
         names: of all nodes of the graph, where they have any.
+        norms: of the anchors' embeddings on the graph as given, ``(A,)``: what the values are large or small against.
+            None in a certificate of an older file.
     """
 
     nodes: Tensor
@@ -74,6 +77,7 @@ class Certificate:
     upper: Tensor | None = None
     witnesses: tuple[Tensor, ...] | None = None
     names: NodeNames | None = None
+    norms: Tensor | None = None
 
     @property
     def positive(self) -> Tensor:
@@ -99,6 +103,11 @@ class Certificate:
             return torch.ones_like(self.positive)
         asked = (self.directions != 0).any(dim=-1)
         return asked if bool(asked.any()) else torch.ones_like(asked)
+
+    @property
+    def measures(self) -> Measures:
+        """The numbers to compare encoders by: they do not grow with the embeddings."""
+        return Measures.of(self)
 
     @property
     def negative(self) -> Tensor:
@@ -190,6 +199,8 @@ class Certificate:
         if all(part.upper is not None and part.witnesses is not None for part in parts):
             together["upper"] = torch.cat([part.upper for part in parts if part.upper is not None])
             together["witnesses"] = tuple(witness for part in parts for witness in part.witnesses or ())
+        norms = [part.norms for part in parts if part.norms is not None]
+        together["norms"] = torch.cat(norms) if len(norms) == len(parts) else None
         joined = replace(first, **{"upper": None, "witnesses": None} | together)
         distinct, count = torch.unique(joined.nodes, return_counts=True)
         if len(distinct) != len(joined.nodes):
@@ -204,6 +215,8 @@ class Certificate:
         if self.upper is not None and self.witnesses is not None:
             places = torch.arange(len(self.nodes), device=self.nodes.device)[positions].tolist()
             chosen |= {"upper": self.upper[positions], "witnesses": tuple(self.witnesses[place] for place in places)}
+        if self.norms is not None:
+            chosen["norms"] = self.norms[positions]
         return replace(self, **chosen)
 
     def _positions(self, positions: Any) -> Tensor:
@@ -283,17 +296,17 @@ class Certificate:
             *([] if settings is None else [("settings", settings)]),
             ("model", f"{self.precision}, {_READ[self.reading]}"),
             ("budget", f"local {spread(self.local_budget)}, total {self.total_budget} edges"),
+            *(self._positive_rows() if self.certified else []),
+            *([] if self.upper is None else [
+                ("searched", f"{int(self.exact[asked].sum())} exact, {int(self.negative[asked].sum())} known to fall "
+                             "below zero")]),
+            *self.measures.rows(),
             ("nominal", f"mean {float(self.nominal[asked].double().mean()):.4g}"),
+            *([] if self.upper is None else [("upper", f"mean {float(self.upper[asked].double().mean()):.4g}")]),
             ("lower" if self.certified else "score",
              f"mean {float(shown.mean()):.4g}, min {float(shown.min()):.4g}, median {float(shown.median()):.4g}, "
              f"max {float(shown.max()):.4g}"),
         ]
-        if self.certified:
-            rows += self._positive_rows()
-        if self.upper is not None:
-            rows.append(("upper", f"mean {float(self.upper[asked].double().mean()):.4g}; "
-                                  f"{int(self.exact[asked].sum())} exact, "
-                                  f"{int(self.negative[asked].sum())} known to fall below zero"))
         return f"{what} at {len(self.nodes)} of {len(self.local_budget)} nodes, method {self.method}", rows
 
     def _positive_rows(self) -> list[tuple[str, str]]:

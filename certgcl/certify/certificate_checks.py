@@ -63,6 +63,10 @@ def _form(certificate: "Certificate") -> Iterator[Fault]:
             yield f"{name} of dtype {dtype}", "nodes and budgets are integers (int64)"
     if (certificate.upper is None) != (certificate.witnesses is None):
         yield "upper values or witnesses alone", "an upper value is one that a witness reaches"
+    norms = certificate.norms
+    if norms is not None and (norms.shape != shape[:1] or dtype_name(norms.dtype) != precision):
+        yield (f"norms of shape {tuple(norms.shape)} and dtype {dtype_name(norms.dtype)}",
+               f"there is one for each of {shape[0]} nodes, in the precision of the computation, {precision}")
 
 
 def _words(certificate: "Certificate") -> Iterator[Fault]:
@@ -110,6 +114,9 @@ def _values(certificate: "Certificate") -> Iterator[Fault]:
     for name in ("rounding", "run_error"):  # one that is infinite claims nothing
         yield from _where(~(getattr(certificate, name) >= 0), nodes, f"a {name} that is negative or not a number",
                           "an error is not negative")
+    if certificate.norms is not None:
+        yield from _where(~(certificate.norms >= 0), nodes, "a norm that is negative or not a number",
+                          "a norm is not negative")
     if certificate.certified:
         yield from _where(lower > nominal + certificate.rounding, nodes, "a lower bound above the clean value",
                           _CROSSED)

@@ -22,9 +22,11 @@ from certgcl.graphs.names import NodeNames
 if TYPE_CHECKING:
     from certgcl.certify.certificate import Certificate
 
-FORMAT = "certgcl-certificate-2"
+FORMAT = "certgcl-certificate-3"
+_READ = (FORMAT, "certgcl-certificate-2")  # which has no norms
 _ARRAYS = ("nodes", "lower", "nominal", "rounding", "run_error", "directions", "local_budget", "requested_budget")
 _BRACKET = ("upper", "witness_edges", "witness_sizes")
+_NORMS = "norms"
 _WORDS = ("method", "precision", "reading")
 _RULE = f"it must be a whole file in the format {FORMAT}"
 _REMEDY = "Certify again and write one with Certificate.save, or bring it back from a copy"
@@ -37,6 +39,8 @@ def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> N
         sizes = torch.tensor([witness.shape[1] for witness in certificate.witnesses])
         tensors |= {"upper": certificate.upper.detach().cpu(), "witness_sizes": sizes,
                     "witness_edges": torch.cat(certificate.witnesses, dim=1).cpu()}
+    if certificate.norms is not None:
+        tensors[_NORMS] = certificate.norms.detach().cpu()
     meta: dict[str, Any] = {name: getattr(certificate, name) for name in _WORDS} | {
         "format": FORMAT, "certified": certificate.certified, "total_budget": certificate.total_budget,
         "evidence": certificate.evidence.to_dict(), "notes": _as_json(notes)}
@@ -64,7 +68,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         CertificateError: it is not what :func:`write` wrote.
     """
     with refusing(path, CertificateError, _RULE, _REMEDY):
-        meta, arrays = load_arrays(path, FORMAT, _ARRAYS, _BRACKET)
+        meta, arrays = load_arrays(path, _READ, _ARRAYS, (*_BRACKET, _NORMS))
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if 0 < sum(name in tensors for name in _BRACKET) < len(_BRACKET):
             raise ValueError("no whole brackets")

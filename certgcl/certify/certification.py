@@ -218,7 +218,9 @@ class Question:
             found = bound.solve(network, problem, directions)
         problem.release()
         chosen = problem.at_anchors(directions)
-        nominal = (chosen @ problem.at_anchors(self.embeddings)[..., None])[..., 0]
+        clean = problem.at_anchors(self.embeddings)
+        nominal = (chosen @ clean[..., None])[..., 0]
+        norms = torch.linalg.vector_norm(clean, dim=1, dtype=torch.float64).to(self.dtype)
         # Where sizes overflow, an error may be infinity times zero: nothing is known of it.
         rounding, run_error = (torch.nan_to_num(error, nan=torch.inf, posinf=torch.inf)
                                for error in (rounding, run_error))
@@ -234,7 +236,7 @@ class Question:
             certified=bound.certified, local_budget=self.drops.local.clone(),
             requested_budget=self.drops.requested.clone(), total_budget=self.drops.total, directions=chosen,
             precision=self.precision, reading=self.encoder.reading, evidence=evidence, upper=upper,
-            witnesses=found.witnesses, names=self.graph.names)
+            witnesses=found.witnesses, names=self.graph.names, norms=norms)
 
     def _slack(self, problem: DropProblem) -> tuple[Tensor, Tensor]:
         """How far rounding can have put the bounds above the truth, and how far a run of the model can fall below it:

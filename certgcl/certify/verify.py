@@ -164,7 +164,7 @@ class _Against:
                       f"{self.network.width}")
         steps: dict[str, Callable[[], Check]] = {
             "budgets": self._budgets, "directions": self._directions, "clean values": self._clean,
-            "witnesses": self._witnesses}
+            "norms": self._norms, "witnesses": self._witnesses}
         for name, step in steps.items():
             yield Check(name, False, misfit) if misfit else step()
 
@@ -200,6 +200,17 @@ class _Against:
         z = self.network.embed(self.graph)[self.chosen.nodes]
         values = (self.chosen.directions * (z if self.chosen.directions.dim() == 2 else z[:, None])).sum(dim=-1)
         return self._compared("clean values", values, self.chosen.nominal)
+
+    def _norms(self) -> Check:
+        name, norms = "norms", self.chosen.norms
+        if norms is None:
+            return Check(name, None, "none: the file is of an older version")
+        values = torch.linalg.vector_norm(self.network.embed(self.graph)[self.chosen.nodes], dim=1)
+        gap = (values - norms.double()).abs()
+        wrong = ~(gap <= torch.finfo(norms.dtype).eps ** 0.5 * values.max())  # to half of their digits
+        if bool(wrong.any()):
+            return Check(name, False, f"not those of the embeddings at {_nodes(self.chosen, wrong)}")
+        return Check(name, True, f"{len(values)} computed again, to {float(gap.max()):.1g}")
 
     def _witnesses(self) -> Check:
         name, chosen = "witnesses", self.chosen

@@ -129,7 +129,7 @@ def _result(run: ShardRun, certificate: Certificate | None, seconds: float) -> d
 
 def summary(folder: Path, certificate: Certificate) -> dict[str, Any]:
     """A certificate in a few numbers."""
-    lower = certificate.lower.double()
+    lower, measures = certificate.lower.double(), certificate.measures
     bracket = {} if certificate.upper is None else {
         "upper_mean": float(certificate.upper.double().mean()), "exact": int(certificate.exact.sum()),
         "negative": int(certificate.negative.sum())}
@@ -138,6 +138,8 @@ def summary(folder: Path, certificate: Certificate) -> dict[str, Any]:
         "certified": certificate.certified, "precision": certificate.precision, "reading": certificate.reading,
         "nodes": len(certificate.nodes), "positive": int(certificate.positive.sum()),
         "positive_in_exact_arithmetic": int(certificate.positive_in_exact_arithmetic.sum()),
+        "share_positive": measures.positive, "kept": measures.kept, "over_norm": measures.over_norm,
+        "nominal_over_norm": measures.nominal_over_norm,
         "nominal_mean": float(certificate.nominal.double().mean()), "lower_mean": float(lower.mean()),
         "lower_min": float(lower.min()), "lower_max": float(lower.max()), **bracket,
     }

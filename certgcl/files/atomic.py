@@ -134,16 +134,16 @@ def save_arrays(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, np.nda
     write_atomically(path, write)
 
 
-def load_arrays(path: Path, format: str, names: tuple[str, ...], optional: tuple[str, ...] = (),
+def load_arrays(path: Path, formats: str | tuple[str, ...], names: tuple[str, ...], optional: tuple[str, ...] = (),
                 limit: int | None = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What :func:`save_arrays` wrote, if its meta has that format; see :func:`refusing` for what is raised.
+    """What :func:`save_arrays` wrote, if its meta has one of the formats; see :func:`refusing` for what is raised.
 
     Args:
         limit: the most bytes it may unpack to; see :mod:`certgcl.files.untrusted` for the usual one.
     """
     arrays = read_members(path, ("meta", *names), optional, limit=limit, sealed=True)
     meta = parse_json(str(arrays.pop("meta")))
-    if meta["format"] != format:
+    if meta["format"] not in ((formats,) if isinstance(formats, str) else formats):
         raise ValueError(f"format {meta['format']!r}")
     return meta, arrays
 

@@ -28,7 +28,8 @@ def certificate_by_hand() -> Certificate:
         nodes=torch.tensor([3, 0, 4]), lower=torch.tensor([0.5, -1.0, 1e-9]), nominal=torch.tensor([0.75, -0.5, 0.25]),
         rounding=torch.tensor([1e-8, 1e-8, 1e-8]), run_error=torch.zeros(3), method="degree", certified=True,
         local_budget=torch.tensor([2, 1, 0, 1, 3]), requested_budget=torch.full((5,), 3), total_budget=4,
-        directions=torch.ones(3, 2), precision="float32", reading="given", evidence=evidence)
+        directions=torch.ones(3, 2), precision="float32", reading="given", evidence=evidence,
+        norms=torch.tensor([1.0, 0.5, 0.5]))
 
 
 def certificate_of_a_search() -> Certificate:

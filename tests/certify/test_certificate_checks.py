@@ -44,6 +44,9 @@ def test_both_views_and_several_directions_pass() -> None:
       for name in ("lower", "nominal", "directions") for value in (NAN, INF, -INF)),
     *((changed(name, value), f"a {name} that is negative or not a number at node 4")
       for name in ("rounding", "run_error") for value in (NAN, -1e-9, -INF)),
+    (changed("norms", NAN), "a norm that is negative or not a number at node 4"),
+    (changed("norms", -1), "a norm that is"),
+    ({"norms": torch.ones(2)}, r"norms of shape \(2,\)"), ({"norms": torch.ones(3).double()}, "norms of .* float64"),
     ({"lower": BY_HAND.lower + 100}, "a lower bound above the clean value at node 3"),
     (changed("lower", 0.2500002), "a lower bound above the clean value at node 4"),
     # nodes

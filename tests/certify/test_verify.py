@@ -43,7 +43,7 @@ def test_a_certificate_of_this_model_and_graph_is_verified(method: str, dtype: t
     assert found.ok, found
     checked = {check.name: check.ok for check in found.checks}
     assert checked == {"fields": True, "weights": True, "edges": True, "features": True, "budgets": True,
-                       "directions": True, "clean values": True, "bounds": None,
+                       "directions": True, "clean values": True, "norms": True, "bounds": None,
                        "witnesses": None if certificate.upper is None else True}
 
 
@@ -104,7 +104,7 @@ def test_shards_are_verified_together(tmp_path: Path) -> None:
 
 def test_another_model_is_named() -> None:
     found = wrong(certified().verify(toy_network(seed=1), GRAPH))
-    assert found == ["weights", "directions", "clean values", "witnesses"]
+    assert found == ["weights", "directions", "clean values", "norms", "witnesses"]
     nearly = changed(WEIGHTS, w1=tensors_of(WEIGHTS)[0].nextafter(torch.tensor(9.0)))
     assert wrong(certified().verify(nearly, GRAPH)) == ["weights"]
     narrow = certified().verify(toy_network(outputs=2), GRAPH)
@@ -173,8 +173,8 @@ def test_a_forged_file_is_found_out(tmp_path: Path) -> None:
 
 def test_every_check_has_a_line() -> None:
     good, bad = certified().verify(WEIGHTS, GRAPH), certified().verify(toy_network(seed=1), GRAPH)
-    assert str(good).splitlines()[0] == "verified: 8 checks passed"
-    assert str(bad).splitlines()[0] == "NOT verified: 4 checks failed"
+    assert str(good).splitlines()[0] == "verified: 9 checks passed"
+    assert str(bad).splitlines()[0] == "NOT verified: 5 checks failed"
     for verification in (good, bad):
         lines = str(verification).splitlines()[1:]
         assert [line.split()[0] for line in lines] == [
