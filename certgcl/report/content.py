@@ -25,12 +25,13 @@ class Statement:
 
 @dataclass(frozen=True)
 class Summary:
-    """A certificate in a few numbers.
+    """All that is known, in a few numbers; see :class:`certgcl.certify.measures.Measures`.
 
     Args:
         nodes: how many were bounded, of ``graph_nodes``.
-        proved: how many stay above zero under every admissible drop.
-        breaks: how many are known to fall below zero; None where nobody searched.
+        proved: how many stay above zero under every admissible drop; ``by_certificate`` of them by the certificate
+            alone, the others by what was computed for the page.
+        breaks: how many are known to fall below zero, of ``searched`` nodes; None where nobody searched.
         exact: how many brackets are closed; None likewise.
     """
 
@@ -40,15 +41,20 @@ class Summary:
     nodes: int
     graph_nodes: int
     proved: int
+    by_certificate: int
     share: float
+    kept: float | None
+    over_norm: float | None
+    nominal_over_norm: float | None
+    searched: int
     breaks: int | None
     exact: int | None
+    norm_mean: float | None
     nominal_mean: float
     lower_mean: float
     lower_min: float
     lower_median: float
     lower_max: float
-    upper_mean: float | None
     local_min: int
     local_mean: float
     local_max: int
@@ -61,17 +67,25 @@ class NodeTable:
 
     Args:
         certified: whether ``lower`` are bounds, and not mere scores.
+        upper: None at nodes where nobody searched.
         sign: whether the node is proved to stay above zero, known to fall below, or neither.
     """
 
     of: int
     certified: bool
     node: list[int]
+    name: list[str] | None
+    label: list[int] | None
     degree: list[int] | None
+    budget: list[int]
     nominal: list[float]
     lower: list[float]
-    upper: list[float] | None
+    upper: list[float | None]
     sign: list[str]
+
+    @property
+    def searched(self) -> bool:
+        return any(value is not None for value in self.upper)
 
 
 @dataclass(frozen=True)
@@ -98,19 +112,25 @@ class BudgetPoint:
 
     budget: float
     proved: float
-    lower_mean: float
-    nominal_mean: float
+    kept: float | None
 
 
 @dataclass(frozen=True)
 class BudgetCurve:
-    """Computed for the report, at ``nodes`` of ``of`` nodes."""
+    """Computed for the report, at ``nodes`` of ``of`` nodes.
+
+    Args:
+        half_rate, half_count: the least budget computed under which at most half of the nodes are proved; None if that
+            is so under none.
+    """
 
     method: str
     nodes: int
     of: int
     by_rate: list[BudgetPoint]
     by_count: list[BudgetPoint]
+    half_rate: float | None
+    half_count: float | None
 
 
 @dataclass(frozen=True)
@@ -119,7 +139,9 @@ class Accuracy:
 
     Args:
         certified: how many predictions are right and stay so; ``unknown`` are right and may or may not; ``broken`` are
-            right and known to change; ``wrong`` are wrong on the graph as given.
+            right and known to change; ``wrong`` are wrong on the graph as given, ``unseen`` of them because no training
+            node has their class.
+        evaluated: Micro-F1 as ``certgcl evaluate`` has it: normalised embeddings, all test nodes, each of its splits.
     """
 
     method: str
@@ -134,13 +156,58 @@ class Accuracy:
     unknown: int
     broken: int
     wrong: int
+    unseen: int
+    evaluated: list[float]
+    evaluated_mean: float
+    evaluated_std: float
+
+
+@dataclass(frozen=True)
+class EdgeEffect:
+    """An edge, and the value of a node without it and those before it."""
+
+    edge: Edge
+    value: float
+
+
+@dataclass(frozen=True)
+class NodeDetail:
+    """What the page says of a node that one asks for: its bounds along the curves, and the edges that matter.
+
+    Args:
+        witness: how many edges the whole witness has, which reaches the upper value.
+    """
+
+    node: int
+    by_rate: list[float]
+    by_count: list[float]
+    effects: list[EdgeEffect]
+    witness: int
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """For the part of the page in which one asks for nodes.
+
+    Args:
+        edges: of the graph, each once; None where it is too large to be embedded.
+        names, labels: of all nodes, with ``edges``.
+    """
+
+    rates: list[float]
+    counts: list[float]
+    details: list[NodeDetail]
+    edges: list[Edge] | None
+    names: list[str] | None
+    labels: list[int] | None
 
 
 @dataclass(frozen=True)
 class FragileNode:
-    """A row of the table. ``upper`` and ``witness`` are None where nobody searched."""
+    """A row of the table. ``upper`` and ``witness`` are None where nobody searched; ``effects`` is short."""
 
     node: int
+    name: str | None
     degree: int | None
     budget: int
     label: int | None
@@ -149,6 +216,7 @@ class FragileNode:
     upper: float | None
     sign: str
     witness: list[Edge] | None
+    effects: list[EdgeEffect]
 
 
 @dataclass(frozen=True)
@@ -164,17 +232,20 @@ class PicturePlace:
 
 @dataclass(frozen=True)
 class NodePicture:
-    """The neighbourhood of a node and the edges whose loss brings it to ``upper``.
+    """The neighbourhood of a node and the few edges that matter, without which it has the value ``reached``.
 
     Args:
-        proved: what a search proves its value to stay above: at least the bound of the certificate.
+        proved: what its value is proved to stay above.
+        witness: those edges; ``upper`` is reached without ``whole`` edges.
         hidden: how many nodes within two hops are left out for want of room.
     """
 
     node: int
     nominal: float
     proved: float
+    reached: float
     upper: float
+    whole: int
     places: list[PicturePlace]
     edges: list[Edge]
     witness: list[Edge]
@@ -225,6 +296,7 @@ class Report:
     degrees: Degrees | Missing
     curve: BudgetCurve | Missing
     accuracy: Accuracy | Missing
+    explorer: Explorer | Missing
     fragile: Fragile | Missing
     training: Training | Missing
     origin: Origin

@@ -1,12 +1,14 @@
 """The figures of a report, drawn from its numbers."""
 
 from collections.abc import Sequence
+from itertools import cycle
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from certgcl.report import neighbourhood
+from certgcl.report.comparison import Comparison
 from certgcl.report.content import Accuracy, BudgetCurve, BudgetPoint, Degrees, Fragile, NodeTable, Report, Training
 from certgcl.report.svg import Svg, figure, settings, to_svg
 
@@ -44,11 +46,12 @@ def histogram(values: NodeTable) -> str:
     """How the bounds are distributed, beside the clean values and, where there are any, the upper values."""
     sheet = figure()
     axes = sheet.add_subplot()
-    known = [*values.lower, *values.nominal, *(values.upper or [])]
+    upper = [value for value in values.upper if value is not None]
+    known = [*values.lower, *values.nominal, *upper]
     edges = np.histogram_bin_edges(known, bins=_bins(len(values.node))).tolist()
     axes.hist(values.nominal, edges, histtype="step", color=Svg.MUTED, linewidth=1.1, label="clean value")
-    if values.upper is not None:
-        axes.hist(values.upper, edges, histtype="step", color=Svg.SECOND, linewidth=1.3, label="reached by a drop")
+    if upper:
+        axes.hist(upper, edges, histtype="step", color=Svg.SECOND, linewidth=1.3, label="reached by a drop")
     axes.hist(values.lower, edges, histtype="stepfilled", color=Svg.MAIN, alpha=0.75,
               label=_bound(values))
     _zero(axes, vertical=True)
@@ -69,11 +72,10 @@ def ranked(values: NodeTable) -> str:
     sheet = figure()
     axes = sheet.add_subplot()
     axes.plot(share, nominal[order], ".", color=Svg.MUTED, markersize=2.4, label="clean value")
-    if values.upper is None:
-        what = f"{_bound(values)}s".capitalize()
-    else:
-        what, upper = "Brackets", np.array(values.upper)[order]
-        axes.fill_between(share, lower[order], upper, color=Svg.SECOND, alpha=0.35, linewidth=0, label="bracket")
+    what = f"{_bound(values)}s".capitalize()
+    if values.searched:
+        what, upper = "Brackets", np.array(values.upper, dtype=float)[order]  # nan where nobody searched
+        axes.vlines(share, lower[order], upper, color=Svg.SECOND, alpha=0.35, linewidth=1, label="bracket")
         axes.plot(share, upper, ".", color=Svg.SECOND, markersize=2.2)
     axes.plot(share, lower[order], color=Svg.MAIN, linewidth=1.6, label=_bound(values))
     _zero(axes)
@@ -117,16 +119,38 @@ def budget_curve(points: Sequence[BudgetPoint], label: str, name: str) -> str:
     budgets = [point.budget for point in points]
     axes.plot(budgets, [100 * point.proved for point in points], "o-", color=Svg.MAIN, linewidth=1.6, markersize=3.5,
               label="nodes proved")
-    if all(point.nominal_mean > 0 for point in points):
-        kept = [100 * point.lower_mean / point.nominal_mean for point in points]
-        axes.plot(budgets, kept, "s--", color=Svg.SECOND, linewidth=1.2, markersize=3,
-                  label="mean bound / mean clean value")
+    kept = [100 * point.kept for point in points if point.kept is not None]
+    if len(kept) == len(points):
+        axes.plot(budgets, kept, "s--", color=Svg.SECOND, linewidth=1.2, markersize=3, label="clean value kept")
     axes.set(ylim=(-3, 104), xlabel=label)
     axes.yaxis.set_major_formatter(_PERCENT)
     axes.set_xticks(budgets)
     _legend(axes)
     return to_svg(sheet, name, f"Share of nodes proved against {label}: " + ", ".join(
         f"{point.budget:g}: {100 * point.proved:.0f} %" for point in points))
+
+
+def compared_curves(comparison: Comparison) -> list[str]:
+    """The share of nodes proved under each budget, all runs in one figure; none where a run has no curve."""
+    curves = [curve for curve in comparison.curves if isinstance(curve, BudgetCurve)]
+    if len(curves) < len(comparison.runs):
+        return []
+    with settings():
+        return [_together(comparison, [curve.by_rate for curve in curves], "drop rate", "curves-rate"),
+                _together(comparison, [curve.by_count for curve in curves], "edges at each node (q)", "curves-count")]
+
+
+def _together(comparison: Comparison, curves: Sequence[Sequence[BudgetPoint]], label: str, name: str) -> str:
+    sheet = figure()
+    axes = sheet.add_subplot()
+    for run, points, colour, mark in zip(comparison.runs, curves, cycle((Svg.MAIN, Svg.SECOND, Svg.GOOD, Svg.BAD)),
+                                         cycle("osv^D"), strict=False):
+        axes.plot([point.budget for point in points], [100 * point.proved for point in points], f"{mark}-",
+                  color=colour, linewidth=1.5, markersize=3.5, label=run.name)
+    axes.set(ylim=(-3, 104), xlabel=label, ylabel="nodes proved")
+    axes.yaxis.set_major_formatter(_PERCENT)
+    sheet.legend(loc="outside upper left", ncols=1 if len(curves) < 4 else 2, handlelength=1.4)
+    return to_svg(sheet, name, f"Share of nodes proved against {label}, {len(curves)} runs")
 
 
 def accuracy(found: Accuracy) -> str:

@@ -6,9 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from torch import Tensor
 
-from certgcl.certify.certificate import Certificate
 from certgcl.graphs.graph import Graph
-from certgcl.report.content import Edge, NodePicture, PicturePlace
+from certgcl.report.content import Edge, FragileNode, NodePicture, PicturePlace
 from certgcl.report.svg import Svg, figure, to_svg
 
 MOST_NEAR, MOST_FAR = 24, 36  # nodes on the first and on the second ring; ends of the witness come first
@@ -19,12 +18,11 @@ _RADIUS = (0.0, 1.0, 2.0, 2.7)
 # -- where everything is ---------------------------------------------------------------------------
 
 
-def drawing_of(bracket: Certificate, position: int, graph: Graph, labels: Tensor | None) -> NodePicture:
-    """The drawing of the anchor at a position of a certificate with witnesses."""
-    assert bracket.witnesses is not None
-    assert bracket.upper is not None
-    anchor = int(bracket.nodes[position])
-    witness = edges_of(bracket.witnesses[position])
+def drawing_of(row: FragileNode, graph: Graph, labels: Tensor | None) -> NodePicture:
+    """The drawing of a node that was searched."""
+    assert row.witness is not None
+    assert row.upper is not None
+    anchor, witness = row.node, sorted(effect.edge for effect in row.effects) or row.witness
     parents, hidden = _shown(graph, anchor, witness)
     angles = _angles(parents, anchor)
     hops = _hops(parents, anchor)
@@ -33,8 +31,9 @@ def drawing_of(bracket: Certificate, position: int, graph: Graph, labels: Tensor
               for node, angle in angles.items()]
     edges = [(node, other) for node in sorted(angles) for other in neighbours(graph, node)
              if node < other and other in angles]
-    return NodePicture(anchor, float(bracket.nominal[position]), float(bracket.lower[position]),
-                   float(bracket.upper[position]), places, edges, witness, hidden)
+    reached = row.effects[-1].value if row.effects else row.upper
+    return NodePicture(anchor, row.nominal, row.lower, reached, row.upper, len(row.witness), places, edges, witness,
+                       hidden)
 
 
 def edges_of(witness: Tensor) -> list[Edge]:

@@ -8,34 +8,36 @@ import torch
 from torch import Tensor
 
 from certgcl._version import __version__
-from certgcl.certify.certificate import Certificate
 from certgcl.learning.training.checkpoint import leaves
-from certgcl.report import computed
-from certgcl.report.computed import Progress
+from certgcl.report.accuracy import accuracy as accuracy_of
 from certgcl.report.content import (
-    BREAKS,
-    OPEN,
-    PROVED,
-    UNPROVED,
     DegreeGroup,
     Degrees,
+    Explorer,
     Fragile,
     FragileNode,
     Missing,
+    NodeDetail,
+    NodePicture,
     NodeTable,
     Origin,
     Report,
     Summary,
     Training,
 )
+from certgcl.report.curves import Curves, Progress, curves_of, drawn
+from certgcl.report.known import Known, all_known, positions
 from certgcl.report.neighbourhood import drawing_of, edges_of
 from certgcl.report.phrases import statement
 from certgcl.report.sources import Subject
 from certgcl.runtime.out_of_memory import SMALLER, told_when_out_of_memory
 
 MOST_VALUES = 20_000  # nodes that are embedded in the page and drawn
+MOST_EDGES = 50_000  # edges likewise
 ROWS, DRAWINGS = 100, 6
 _MOST_DEGREES = 16  # groups of nodes by degree
+_NO_ENCODER = "Neither a run nor --weights with --dataset or --graph gives an encoder and its graph to compute with."
+_SKIPPED = "Skipped, as --sample 0 asks for."
 _NO_CERTIFICATE = "There is no certificate."
 _NO_GRAPH = "The graph is not at hand: pass --dataset or --graph."
 
@@ -53,26 +55,29 @@ def gather(subject: Subject, *, sample: int = 200, progress: Progress = lambda *
     """
     subject.check()
     no_certificate = Missing(subject.absent.get("certificate", _NO_CERTIFICATE))
-    worst = subject.worst
-    curve = computed.budget_curve(subject, sample, progress)
-    accuracy = computed.accuracy(subject, sample, progress)
-    progress(0, 1, "fragile nodes")
+    absent = why_not(subject, sample)
+    curves = None if absent else curves_of(subject, sample, progress)
+    accuracy = absent or accuracy_of(subject, sample, progress)
+    progress(0, 1, "edges that matter")
+    known = all_known(subject, curves)
     return Report(
         subject.name, _graph(subject),
-        no_certificate if worst is None else _summary(subject, worst),
-        no_certificate if worst is None else _values(subject, worst),
-        no_certificate if worst is None else _degrees(subject, worst),
-        curve, accuracy,
-        no_certificate if worst is None else _fragile(subject, worst, sample),
+        no_certificate if known is None else _summary(subject, known),
+        no_certificate if known is None else _values(subject, known),
+        no_certificate if known is None else _degrees(subject, known),
+        absent or Missing(_NO_ENCODER) if curves is None else curves.summary(), accuracy,
+        no_certificate if known is None else absent or _explorer(subject, known, curves),
+        no_certificate if known is None else _fragile(subject, known, absent),
         _training(subject), _origin(subject))
 
 
-def signs(certificate: Certificate) -> list[str]:
-    """What is known of the sign of each node, in a word."""
-    known = zip(certificate.positive.tolist(), certificate.negative.tolist(), strict=True)
-    if not certificate.certified:
-        return [UNPROVED] * len(certificate.nodes)
-    return [PROVED if positive else BREAKS if negative else OPEN for positive, negative in known]
+def why_not(subject: Subject, sample: int) -> Missing | None:
+    """Why nothing can be computed, if so."""
+    if sample == 0:
+        return Missing(_SKIPPED)
+    if subject.encoder is None:
+        return Missing(subject.absent.get("weights") or subject.absent.get("data") or _NO_ENCODER)
+    return None
 
 
 def _graph(subject: Subject) -> str:
@@ -84,40 +89,46 @@ def _graph(subject: Subject) -> str:
     return words if subject.labels is None else f"{words}, {len(subject.labels.unique())} classes"
 
 
-def _summary(subject: Subject, worst: Certificate) -> Summary:
-    lower, local, upper = worst.lower.double(), worst.local_budget, worst.upper
+def _summary(subject: Subject, known: Known) -> Summary:
+    own, measures, searched = known.certificate, known.certificate.measures, int(known.searched.sum())
+    lower, local, worst = own.lower.double(), own.local_budget, subject.worst
     assert subject.certificate is not None
+    assert worst is not None
     return Summary(
-        statement(subject, subject.certificate), worst.method, worst.certified, len(worst.nodes), len(local),
-        int(worst.positive.sum()), worst.share_positive,
-        None if upper is None else int(worst.negative.sum()), None if upper is None else int(worst.exact.sum()),
-        float(worst.nominal.double().mean()), float(lower.mean()), float(lower.min()), float(lower.median()),
-        float(lower.max()), None if upper is None else float(upper.double().mean()),
-        int(local.min()), float(local.double().mean()), int(local.max()), worst.total_budget)
+        statement(subject, subject.certificate), own.method, own.certified, len(own.nodes), len(local),
+        int(own.positive.sum()), int(worst.positive.sum()), measures.positive, measures.kept, measures.over_norm,
+        measures.nominal_over_norm, searched, int(own.negative.sum()) if searched else None,
+        int((own.exact & known.searched).sum()) if searched else None,
+        None if own.norms is None else float(own.norms.double().mean()), float(own.nominal.double().mean()),
+        float(lower.mean()), float(lower.min()), float(lower.median()), float(lower.max()), int(local.min()),
+        float(local.double().mean()), int(local.max()), own.total_budget)
 
 
-def _values(subject: Subject, worst: Certificate) -> NodeTable:
-    shown = worst.at(computed.drawn(torch.arange(len(worst.nodes)), MOST_VALUES))
-    return NodeTable(len(worst.nodes), worst.certified, shown.nodes.tolist(), _at(subject.degree, shown.nodes),
-                  shown.nominal.tolist(), shown.lower.tolist(), None if shown.upper is None else shown.upper.tolist(),
-                  signs(shown))
+def _values(subject: Subject, known: Known) -> NodeTable:
+    shown = known.at(drawn(torch.arange(len(known.searched)), MOST_VALUES))
+    own, nodes = shown.certificate, shown.certificate.nodes
+    names = None if subject.names is None else [subject.names[node] for node in nodes.tolist()]
+    return NodeTable(len(known.searched), own.certified, nodes.tolist(), names, _at(subject.labels, nodes),
+                     _at(subject.degree, nodes), own.local_budget[nodes].tolist(), own.nominal.tolist(),
+                     own.lower.tolist(), [shown.upper(place) for place in range(len(nodes))], shown.signs)
 
 
 def _at(values: Tensor | None, nodes: Tensor) -> list[int] | None:
     return None if values is None else values[nodes].tolist()
 
 
-def _degrees(subject: Subject, worst: Certificate) -> Degrees | Missing:
+def _degrees(subject: Subject, known: Known) -> Degrees | Missing:
     """Nodes of equal degree together, or of near degrees where there are many."""
     if subject.graph is None:
         return Missing(subject.absent.get("data", _NO_GRAPH))
-    degree, lower = subject.graph.degree[worst.nodes].numpy(), worst.lower.double().numpy()
+    own = known.certificate
+    degree, lower = subject.graph.degree[own.nodes].numpy(), own.lower.double().numpy()
     distinct = np.unique(degree)
     starts = distinct
     if len(distinct) > _MOST_DEGREES:
         starts = np.unique(np.floor(np.geomspace(1, distinct[-1] + 1, _MOST_DEGREES)).astype(int))
         starts = np.concatenate([distinct[:1], starts[starts > distinct[0]]])
-    group, positive = np.searchsorted(starts, degree, side="right"), worst.positive.numpy()
+    group, positive = np.searchsorted(starts, degree, side="right"), own.positive.numpy()
     groups = []
     for number in np.unique(group):
         inside = group == number
@@ -127,35 +138,46 @@ def _degrees(subject: Subject, worst: Certificate) -> Degrees | Missing:
     return Degrees(groups)
 
 
-def _fragile(subject: Subject, worst: Certificate, sample: int) -> Fragile:
-    order = torch.from_numpy(np.lexsort((worst.nodes.numpy(), worst.lower.double().numpy())))
-    shown = worst.at(order[:ROWS])
-    absent = "" if worst.witnesses is not None else (computed.why_not(subject, sample) or Missing("")).reason
-    bracket = None if absent else computed.searched(subject, shown.nodes[:DRAWINGS])
-    rows = _rows(subject, shown, bracket)
-    drawings = []
-    if bracket is not None and subject.graph is not None:
-        drawings = [drawing_of(bracket, place, subject.graph, subject.labels) for place in range(len(bracket.nodes))]
-    elif not absent:
-        absent = subject.absent.get("data", _NO_GRAPH)
-    return Fragile(len(worst.nodes), rows, drawings, absent, worst.witnesses is None and bracket is not None)
+def _explorer(subject: Subject, known: Known, curves: Curves | None) -> Explorer | Missing:
+    graph = subject.graph
+    if graph is None or curves is None:
+        return Missing(subject.absent.get("data", _NO_GRAPH))
+    places = positions(known.certificate, curves.nodes).tolist()
+    details = []
+    for place, node in zip(places, curves.nodes.tolist(), strict=True):
+        witness = known.certificate.witnesses[place].shape[1] if known.certificate.witnesses else 0
+        details.append(NodeDetail(node, *curves.lower(node), known.effects.get(node, []), witness))
+    small = graph.num_edges <= MOST_EDGES
+    return Explorer([step.budget for step in curves.by_rate], [step.budget for step in curves.by_count], details,
+                    edges_of(graph.edge_index[:, graph.row < graph.col]) if small else None,
+                    subject.names if small else None,
+                    None if subject.labels is None or not small else subject.labels.tolist())
 
 
-def _rows(subject: Subject, shown: Certificate, bracket: Certificate | None) -> list[FragileNode]:
-    """The certificate's own numbers; upper values and witnesses of a search where it has none itself."""
-    nodes = shown.nodes
-    degree, label = _at(subject.degree, nodes), _at(subject.labels, nodes)
-    sign, rows = signs(shown), []
-    for place, node in enumerate(nodes.tolist()):
-        found = shown if shown.upper is not None else bracket if bracket and place < len(bracket.nodes) else None
-        upper, witness = None, None
-        if found is not None and found.upper is not None:
-            upper, witness = float(found.upper[place]), edges_of(found.witness(node))
-            if bool(found.negative[place]) and sign[place] == OPEN:
-                sign[place] = BREAKS
-        rows.append(FragileNode(node, None if degree is None else degree[place], int(shown.local_budget[node]),
-                                None if label is None else label[place], float(shown.nominal[place]),
-                                float(shown.lower[place]), upper, sign[place], witness))
+def _fragile(subject: Subject, known: Known, absent: Missing | None) -> Fragile:
+    nodes, lower = known.certificate.nodes.numpy(), known.certificate.lower.double().numpy()
+    rows = _rows(subject, known.at(torch.from_numpy(np.lexsort((nodes, lower)))[:ROWS]))
+    drawings: list[NodePicture] = []
+    reason = "" if absent is None else absent.reason
+    if subject.graph is not None:
+        drawings = [drawing_of(row, subject.graph, subject.labels)
+                    for row in rows[:DRAWINGS] if row.witness is not None]
+    if not drawings and bool(known.searched.any()):
+        reason = subject.absent.get("data", _NO_GRAPH)
+    there = subject.certificate is not None and subject.certificate.witnesses is not None
+    return Fragile(len(nodes), rows, drawings, reason, not there and bool(known.searched.any()))
+
+
+def _rows(subject: Subject, shown: Known) -> list[FragileNode]:
+    own, rows = shown.certificate, []
+    degree, label = _at(subject.degree, own.nodes), _at(subject.labels, own.nodes)
+    for place, (node, sign) in enumerate(zip(own.nodes.tolist(), shown.signs, strict=True)):
+        witness = edges_of(own.witness(node)) if bool(shown.searched[place]) else None
+        rows.append(FragileNode(node, None if subject.names is None else subject.names[node],
+                                None if degree is None else degree[place], int(own.local_budget[node]),
+                                None if label is None else label[place], float(own.nominal[place]),
+                                float(own.lower[place]), shown.upper(place), sign, witness,
+                                shown.effects.get(node, [])))
     return rows
 
 

@@ -7,19 +7,31 @@ from markupsafe import Markup
 
 from certgcl._version import __version__
 from certgcl.formatting import percent
+from certgcl.report.comparison import Comparison
 from certgcl.report.content import Missing, NodePicture, Report
-from certgcl.report.figures import draw_all
+from certgcl.report.figures import compared_curves, draw_all
+from certgcl.report.phrases import first_budget
 
 
 def render(report: Report) -> str:
     """The report as HTML: nothing in it is fetched from elsewhere, and all text is escaped."""
-    environment = Environment(loader=PackageLoader("certgcl.report"), autoescape=True, trim_blocks=True,
-                              lstrip_blocks=True, undefined=StrictUndefined)
-    environment.filters |= {"number": number, "percent": percent, "drop": drop, "moment": moment}
+    return _filled("page.html.j2", report, draw_all(report), untold=_untold(report))
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """Several runs on one page, likewise."""
+    return _filled("comparison.html.j2", comparison, {"curves": compared_curves(comparison)})
+
+
+def _filled(template: str, report: Report | Comparison, figures: dict[str, list[str]], **others: object) -> str:
+    # White space around blocks stays: what an {% if %} adds to a sentence must not run into the word before it.
+    environment = Environment(loader=PackageLoader("certgcl.report"), autoescape=True, undefined=StrictUndefined)
+    environment.filters |= {"number": number, "percent": percent, "drop": drop, "moment": moment,
+                            "first_budget": first_budget}
     environment.tests["missing"] = lambda section: isinstance(section, Missing)
-    figures = {name: [Markup(svg) for svg in drawn] for name, drawn in draw_all(report).items()}
-    return environment.get_template("page.html.j2").render(
-        report=report, numbers=report.to_dict(), figures=figures, version=__version__, untold=_untold(report))
+    drawn = {name: [Markup(svg) for svg in svgs] for name, svgs in figures.items()}
+    return environment.get_template(template).render(report=report, numbers=report.to_dict(), figures=drawn,
+                                                     version=__version__, **others)
 
 
 def _untold(report: Report) -> set[str]:
@@ -50,4 +62,7 @@ def drop(drawing: NodePicture) -> str:
         return f"No admissible drop was found that brings it below its clean value, {number(drawing.nominal)}."
     count = len(drawing.witness)
     what = "the dashed edge" if count == 1 else f"the {count} dashed edges"
-    return f"Without {what} its value falls from {number(drawing.nominal)} to {number(drawing.upper)}."
+    words = f"Without {what} its value falls from {number(drawing.nominal)} to {number(drawing.reached)}"
+    if drawing.whole > count:
+        words += f"; all {drawing.whole} edges that were found take it to {number(drawing.upper)}"
+    return f"{words}."

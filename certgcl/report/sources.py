@@ -9,14 +9,17 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from certgcl.bounds import METHODS
 from certgcl.certify.certificate import Certificate
+from certgcl.certify.compactness import linear_bounds, node_compactness
 from certgcl.certify.evidence import differences, edges_part, features_part, weights_part
-from certgcl.changes.edge_drops import EdgeDropBudget
+from certgcl.changes.edge_drops import BudgetLike, EdgeDropBudget
 from certgcl.errors import ReportError
 from certgcl.graphs.graph import Graph
 from certgcl.learning.training import History
 from certgcl.models.network import GraphNetwork
 from certgcl.models.reading import read_network
+from certgcl.report.node_names import names_of
 
 _SAME = "Pass the graph and the encoder that it was made with, or certify again"
 
@@ -68,6 +71,11 @@ class Subject:
         return y if y.shape == (self.data.num_nodes,) and not y.is_floating_point() else None
 
     @cached_property
+    def names(self) -> list[str] | None:
+        """Of the nodes, where the graph has them: ``node_names`` of the data, or those of a bundled graph."""
+        return None if self.data is None else names_of(self.data, self.graph_name)
+
+    @cached_property
     def encoder(self) -> GraphNetwork | None:
         """The weights in float64, checked against the graph; None without either."""
         if self.weights is None or self.graph is None:
@@ -92,6 +100,25 @@ class Subject:
         return self.certificate is not None and self.certificate.evidence.direction_source in ("graph", "both views")
 
     @property
+    def bounds_can_be_raised(self) -> bool:
+        """Whether bounds with the second view fixed, in one direction a node, are bounds of what was certified."""
+        certificate = self.certificate
+        return certificate is not None and certificate.certified and certificate.directions.dim() == 2 and (
+            certificate.evidence.direction_source != "both views")
+
+    def bounds(self, budget: BudgetLike, method: str, nodes: Tensor, about: Certificate | None = None) -> Certificate:
+        """Other bounds, under any budget, in the directions of the certificate, or of ``about``; those of compactness
+        without one. Those of compactness are computed again, so that ``rounding`` has their error."""
+        assert self.encoder is not None
+        assert self.graph is not None
+        about = about or self.certificate
+        if about is None or (about.evidence.direction_source == "graph" and about.directions.dim() == 2):
+            return node_compactness(self.encoder, self.graph, budget, method=method, nodes=nodes)
+        directions = about.directions.new_zeros(self.graph.num_nodes, *about.directions.shape[1:])
+        directions[about.nodes] = about.directions
+        return linear_bounds(self.encoder, self.graph, budget, directions, method=method, nodes=nodes)
+
+    @property
     def budget(self) -> EdgeDropBudget:
         """The budget of the certificate."""
         assert self.certificate is not None
@@ -108,6 +135,12 @@ class Subject:
         if different:
             raise ReportError(f"a certificate that was made with other {' and '.join(different)}",
                               "certificate, encoder and graph must belong together", _SAME)
+
+
+def bound_method(certificate: Certificate | None) -> str:
+    """The method of a certificate, if it is a closed form that proves; else the default."""
+    name = "" if certificate is None else certificate.method.partition(", ")[0]
+    return name if name in METHODS and METHODS[name].certified else "degree"
 
 
 def deciding(certificate: Certificate) -> Certificate:

@@ -9,11 +9,11 @@ from torch_geometric.data import Data
 
 from certgcl import Graph
 
-SECTIONS = ("summary", "values", "degrees", "curve", "accuracy", "fragile", "training")
+SECTIONS = ("summary", "values", "degrees", "curve", "accuracy", "explorer", "fragile", "training")
 
 
 class Page(HTMLParser):
-    """The text of a page, its ids, and the JSON in it."""
+    """The text of a page without its scripts, its ids, and the JSON in it."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.ids and self.ids[-1] == "numbers" and not self._json:
             self._json = data
-        else:
+        elif self.tags[-1:] != ["script"]:
             self.text += data
 
 

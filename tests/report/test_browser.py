@@ -1,5 +1,6 @@
 """The page in a real browser: Debian's chromium, driven by selenium, without a network."""
 
+import csv
 import json
 import os
 import shutil
@@ -12,9 +13,11 @@ import pytest
 import torch
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
 from torch_geometric.data import Data
 
 import certgcl
@@ -24,6 +27,7 @@ from certgcl.report.page import number, render
 from tests.toys import random_graph, toy_network
 
 WIDE, NARROW = 1280, 390
+NAMES = [f"Person, {chr(65 + node)}" for node in range(24)]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +59,7 @@ def file(certificate: certgcl.Certificate, tmp_path_factory: pytest.TempPathFact
     graph = random_graph(24, 0.15)
     part = torch.arange(24) % 4
     data = Data(x=graph.x, edge_index=graph.edge_index, y=torch.arange(24) % 3, train_mask=part < 2,
-                val_mask=part == 2, test_mask=part == 3)
+                val_mask=part == 2, test_mask=part == 3, node_names=NAMES)
     history = History([{"epoch": k, "seconds": 0.5, "loss": 2.0 - k} for k in range(3)])
     path = tmp_path_factory.mktemp("browser") / "report.html"
     report = gather(Subject("toy <run>", certificate, "random", data, toy_network(), "public", history), sample=2)
@@ -94,6 +98,11 @@ def rows(page: webdriver.Chrome) -> list[list[str]]:
     return found
 
 
+def node_of(cells: list[str]) -> int:
+    """The number of the node of a row; its name stands behind it."""
+    return int(cells[0].split()[0])
+
+
 def header(page: webdriver.Chrome, name: str) -> WebElement:
     return next(cell for cell in page.find_elements(By.CSS_SELECTOR, "#nodes thead th") if cell.text.startswith(name))
 
@@ -125,25 +134,27 @@ def test_its_numbers_are_those_of_the_certificate(page: webdriver.Chrome, certif
     assert numbers["values"]["upper"] == certificate.upper.tolist()
     assert numbers["summary"]["proved"] == int(certificate.positive.sum())
     assert numbers["summary"]["breaks"] == int(certificate.negative.sum())
-    shown = {int(cells[0]): cells for cells in rows(page)}
+    shown = {node_of(cells): cells for cells in rows(page)}
     assert set(shown) == set(certificate.nodes.tolist())
     for place, node in enumerate(certificate.nodes.tolist()):
         values = [certificate.nominal[place], certificate.lower[place], certificate.upper[place]]
         assert shown[node][2:5] == [number(float(value)) for value in values]
         witness = {tuple(sorted(edge)) for edge in certificate.witness(node).T.tolist()}
-        if len(witness) in range(1, 5):
-            assert shown[node][8] == ", ".join(f"{i}–{j}" for i, j in sorted(witness))
+        named = shown[node][8].split(" and ")[0].split(", ")
+        edges = {tuple(map(int, edge.split("–"))) for edge in named if "–" in edge}
+        assert edges <= witness
+        assert bool(edges) == bool(witness)
 
 
 def test_it_sorts_by_any_column(page: webdriver.Chrome, certificate: certgcl.Certificate) -> None:
     by_lower = certificate.nodes[certificate.lower.argsort()].tolist()
-    assert [int(cells[0]) for cells in rows(page)] == by_lower
+    assert [node_of(cells) for cells in rows(page)] == by_lower
     assert header(page, "Lower").get_attribute("aria-sort") == "ascending"
     sort(page, "Lower")
-    assert [int(cells[0]) for cells in rows(page)] == by_lower[::-1]
+    assert [node_of(cells) for cells in rows(page)] == by_lower[::-1]
     assert header(page, "Lower").get_attribute("aria-sort") == "descending"
     sort(page, "Node")
-    assert [int(cells[0]) for cells in rows(page)] == list(range(24))
+    assert [node_of(cells) for cells in rows(page)] == list(range(24))
     assert header(page, "Lower").get_attribute("aria-sort") == "none"
     sort(page, "Degree")
     degrees = [int(cells[5]) for cells in rows(page)]
@@ -161,7 +172,7 @@ def test_it_searches(page: webdriver.Chrome) -> None:
     assert rows(page) == proved
     assert page.find_element(By.ID, "found").text == f"{len(proved)} of 24 rows"
     sort(page, "Node")
-    assert rows(page) == sorted(proved, key=lambda cells: int(cells[0]))
+    assert rows(page) == sorted(proved, key=node_of)
     edge = next(cells[8] for cells in everything if "–" in cells[8]).split(",")[0]
     field.clear()
     field.send_keys(edge.replace("–", "-"))  # as a keyboard has it
@@ -175,9 +186,9 @@ def test_it_searches(page: webdriver.Chrome) -> None:
 def test_it_is_light_or_dark_as_the_system_or_the_reader_wants(page: webdriver.Chrome, file: Path) -> None:
     button, light = page.find_element(By.ID, "theme"), background(page)
     prefer(page, "dark")
+    WebDriverWait(page, 5).until(lambda _: "Light" in button.text)
     dark = background(page)
     assert light != dark
-    assert "Light" in button.text
     button.click()
     assert background(page) == light
     button.click()
@@ -186,7 +197,7 @@ def test_it_is_light_or_dark_as_the_system_or_the_reader_wants(page: webdriver.C
     assert background(page) == dark
     page.get(file.as_uri())
     assert background(page) == dark  # remembered
-    ink = page.execute_script("return getComputedStyle(document.querySelector('figure svg text')).fill")
+    ink = page.execute_script("return getComputedStyle(document.querySelector('#bounds svg text')).fill")
     assert ink == page.execute_script("return getComputedStyle(document.body).color")
     prefer(page, "dark", media="print")
     assert background(page) == light
@@ -214,16 +225,18 @@ def test_nothing_is_wider_than_the_screen(page: webdriver.Chrome, width: int) ->
 def test_no_card_stands_alone_on_a_phone(page: webdriver.Chrome) -> None:
     resize(page, NARROW)
     cards = page.find_elements(By.CSS_SELECTOR, "#accuracy .card")
-    first, second, third = (card.rect for card in cards)
-    assert first["y"] == second["y"] < third["y"]
-    assert third["width"] == pytest.approx(second["x"] + second["width"] - first["x"], abs=1)
+    first, second, third, fourth = (card.rect for card in cards)
+    assert first["y"] == second["y"] < third["y"] == fourth["y"]
+    summary = [card.rect for card in page.find_elements(By.CSS_SELECTOR, ".intro .card")]
+    assert len(summary) % 2 == 1
+    assert summary[-1]["width"] == pytest.approx(second["x"] + second["width"] - first["x"], abs=1)
 
 
 def test_the_header_of_the_table_is_on_every_printed_page(page: webdriver.Chrome) -> None:
     prefer(page, "light", media="print")
     displayed = {selector: page.execute_script("return getComputedStyle(document.querySelector(arguments[0])).display",
-                                               selector) for selector in ("#nodes thead", "#nodes button")}
-    assert displayed == {"#nodes thead": "table-header-group", "#nodes button": "contents"}
+                                               selector) for selector in ("#nodes thead", "#nodes thead button")}
+    assert displayed == {"#nodes thead": "table-header-group", "#nodes thead button": "contents"}
 
 
 def test_everything_that_can_be_used_has_a_name(page: webdriver.Chrome) -> None:
@@ -232,3 +245,118 @@ def test_everything_that_can_be_used_has_a_name(page: webdriver.Chrome) -> None:
     levels = [int(element.tag_name[1]) for element in page.find_elements(By.CSS_SELECTOR, "h1, h2, h3")]
     assert levels[0] == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+# -- one node at a time ----------------------------------------------------------------------------
+
+
+def ask(page: webdriver.Chrome, text: str) -> str:
+    """The title of what is shown when one types that."""
+    field = page.find_element(By.ID, "ask")
+    field.clear()
+    field.send_keys(text)
+    return page.find_element(By.ID, "node-title").text
+
+
+def numbers_of(page: webdriver.Chrome) -> dict[str, Any]:
+    found: dict[str, Any] = page.execute_script("return page.numbers")
+    return found
+
+
+def test_any_node_is_found_by_number_and_by_name(page: webdriver.Chrome, certificate: certgcl.Certificate) -> None:
+    least = int(certificate.nodes[certificate.lower.argmin()])
+    assert page.find_element(By.ID, "node-title").text == f"Node {least} {NAMES[least]}"
+    assert ask(page, "7") == "Node 7 Person, H"
+    assert ask(page, "person, c") == "Node 2 Person, C"
+    assert ask(page, "nobody") == "Node 2 Person, C"
+    assert page.find_element(By.ID, "asked").text == "No node nobody here."
+    assert certificate.upper is not None
+    for node in (0, 11, 23):
+        ask(page, str(node))
+        words = page.find_element(By.ID, "node-words").text
+        for values in (certificate.nominal, certificate.lower, certificate.upper):
+            assert number(float(values[node])) in words
+        assert ("proved to stay" in words) == certificate.certified
+
+
+def test_the_edges_that_matter_are_ranked_and_drawn(page: webdriver.Chrome) -> None:
+    details = {detail["node"]: detail for detail in numbers_of(page)["explorer"]["details"]}
+    node = max(details, key=lambda node: len(details[node]["effects"]))
+    ask(page, str(node))
+    few = details[node]["effects"]
+    cells = [[cell.text for cell in row.find_elements(By.TAG_NAME, "td")]
+             for row in page.find_elements(By.CSS_SELECTOR, "#edges tbody tr")]
+    assert [int(row[0]) for row in cells] == list(range(1, len(few) + 1))
+    assert [row[2] for row in cells] == [number(effect["value"]) for effect in few]
+    drawn = {line.get_attribute("data-edge") for line in page.find_elements(By.CSS_SELECTOR, "#around .gone")}
+    assert drawn <= {"-".join(map(str, effect["edge"])) for effect in few}
+    assert drawn
+    edge = "-".join(map(str, few[0]["edge"]))
+    row = page.find_element(By.CSS_SELECTOR, "#edges tbody tr")
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", row)
+    ActionChains(page).move_to_element(row).perform()
+    assert "marked" in str(page.find_element(By.CSS_SELECTOR, f"[data-edge='{edge}']").get_attribute("class"))
+    page.find_element(By.CSS_SELECTOR, "#edges thead th:nth-child(3) button").click()  # values, the least first
+    shown = [row.find_element(By.TAG_NAME, "td").text
+             for row in page.find_elements(By.CSS_SELECTOR, "#edges tbody tr")]
+    assert shown == [str(rank) for rank in range(len(few), 0, -1)]
+
+
+def test_one_walks_through_the_graph_by_clicks_and_keys(page: webdriver.Chrome) -> None:
+    edges = numbers_of(page)["explorer"]["edges"]
+    start = edges[0][0]
+    title = f"Node {start} {NAMES[start]}"
+    assert ask(page, str(start)) == title
+    around = page.find_elements(By.CSS_SELECTOR, "#around .spot:not(.centre)")
+    names = [str(spot.get_attribute("aria-label")) for spot in around]
+    neighbours = {other for edge in edges if start in edge for other in edge} - {start}
+    assert {f"Node {other} {NAMES[other]}" for other in neighbours} <= set(names)
+    assert "at least" in str(around[0].find_element(By.TAG_NAME, "title").get_attribute("textContent"))
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", around[0])
+    around[0].click()
+    assert page.find_element(By.ID, "node-title").text == names[0]
+    back = next(spot for spot in page.find_elements(By.CSS_SELECTOR, "#around .spot")
+                if str(spot.get_attribute("aria-label"))== title)
+    back.send_keys(Keys.ENTER)
+    assert page.find_element(By.ID, "node-title").text == title
+    button = page.find_element(By.CSS_SELECTOR, "#nodes [data-node='5']")
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+    button.click()
+    assert page.find_element(By.ID, "node-title").text == "Node 5 Person, F"
+
+
+def test_the_curves_of_a_node_are_those_of_the_numbers(page: webdriver.Chrome) -> None:
+    explorer = numbers_of(page)["explorer"]
+    detail = explorer["details"][3]
+    ask(page, str(detail["node"]))
+    for id, budgets, bounds in (("node-rates", explorer["rates"], detail["by_rate"]),
+                                ("node-counts", explorer["counts"], detail["by_count"])):
+        hints = [str(title.get_attribute("textContent"))
+                 for title in page.find_elements(By.CSS_SELECTOR, f"#{id} circle title")][1:]
+        assert len(hints) == len(budgets)
+        for hint, budget, bound in zip(hints, budgets, bounds, strict=True):
+            assert hint.endswith(f" {budget:g}: at least {number(bound)}")
+        assert all(after <= before + 1e-9 for before, after in pairwise(bounds))
+
+
+def test_the_numbers_are_downloaded_without_a_network(page: webdriver.Chrome, tmp_path: Path) -> None:
+    page.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    for id, name in (("csv", "nodes.csv"), ("json", "report.json")):
+        button = page.find_element(By.ID, id)
+        page.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+        button.click()
+        WebDriverWait(page, 10).until(lambda _, name=name: (tmp_path / name).exists())
+    numbers = numbers_of(page)
+    assert json.loads((tmp_path / "report.json").read_text()) == numbers
+    with (tmp_path / "nodes.csv").open(newline="") as stream:
+        table = list(csv.DictReader(stream))
+    assert [row["name"] for row in table] == NAMES
+    assert [float(row["lower"]) for row in table] == numbers["values"]["lower"]
+    assert [row["sign"] for row in table] == numbers["values"]["sign"]
+
+
+def test_what_one_sees_of_a_node_fits_a_phone(page: webdriver.Chrome) -> None:
+    resize(page, NARROW)
+    assert ask(page, "4") == "Node 4 Person, E"
+    assert page.execute_script("return document.documentElement.scrollWidth") <= NARROW
+    assert page.find_element(By.ID, "around").size["width"] > 300

@@ -14,11 +14,26 @@ from certgcl.certify.accuracy import certified_accuracy
 from certgcl.errors import ReportError
 from certgcl.learning.training import History
 from certgcl.report import Report, Subject, gather
-from certgcl.report.content import BREAKS, OPEN, PROVED, UNPROVED, BudgetCurve, Fragile, Missing, NodeTable, Summary
+from certgcl.report.content import (
+    BREAKS,
+    OPEN,
+    PROVED,
+    UNPROVED,
+    BudgetCurve,
+    BudgetPoint,
+    Degrees,
+    Explorer,
+    Fragile,
+    FragileNode,
+    Missing,
+    NodeTable,
+    Summary,
+)
+from certgcl.report.curves import half_lost
 from certgcl.report.figures import _bins
-from certgcl.report.neighbourhood import MOST_FAR, MOST_NEAR, drawing_of
+from certgcl.report.neighbourhood import MOST_FAR, MOST_NEAR, drawing_of, edges_of
 from certgcl.report.page import moment, number, percent, render
-from certgcl.report.phrases import budget_rule
+from certgcl.report.phrases import budget_rule, first_budget
 from certgcl.report.sources import deciding
 from tests.report.report_pages import SECTIONS, Page, data_of
 from tests.toys import random_graph, run_in, toy_graph, toy_network
@@ -52,7 +67,7 @@ def test_the_numbers_are_those_of_the_certificate(method: str) -> None:
     assert numbers["values"]["node"] == certificate.nodes.tolist()
     for name in ("lower", "nominal", "upper"):
         expected = getattr(certificate, name)
-        assert numbers["values"][name] == (None if expected is None else expected.tolist())
+        assert numbers["values"][name] == ([None] * 20 if expected is None else expected.tolist())
     summary = numbers["summary"]
     assert (summary["proved"], summary["share"]) == (int(certificate.positive.sum()), certificate.share_positive)
     assert (summary["lower_min"], summary["total"]) == (float(certificate.lower.min()), certificate.total_budget)
@@ -93,27 +108,92 @@ def test_the_budget_curve_passes_through_the_certificate() -> None:
     assert (report.curve.nodes, report.curve.of, report.curve.method) == (20, 20, "degree")
     one = report.curve.by_count[0]
     assert (one.budget, one.proved) == (1, about.certificate.share_positive)
-    assert one.lower_mean == pytest.approx(float(about.certificate.lower.mean()))
+    assert one.kept == pytest.approx(about.certificate.measures.kept)
     assert [point.budget for point in report.curve.by_rate] == pytest.approx([0.1 * k for k in range(1, 10)])
+
+
+def value_without(about: Subject, node: int, dropped: list[tuple[int, int]]) -> float:
+    """The value of a node on the graph without some edges, computed from nothing but the edges that are left."""
+    assert about.graph is not None
+    assert about.encoder is not None
+    assert about.certificate is not None
+    gone = {tuple(edge) for edge in dropped}
+    kept = [(i, j) for i, j in about.graph.edge_index.T.tolist() if (min(i, j), max(i, j)) not in gone]
+    view = Graph.from_edges(about.graph.x, torch.tensor(kept).T)
+    return float(about.certificate.directions[node] @ about.encoder.embed(view)[node])
 
 
 def test_witnesses_are_searched_for_where_the_certificate_has_none() -> None:
     about, report = subject(), whole_report()
     assert isinstance(report.fragile, Fragile)
     assert report.fragile.searched
-    assert about.graph is not None
-    assert about.encoder is not None
+    for row in report.fragile.rows:
+        assert row.witness is not None
+        assert row.upper is not None
+        assert row.upper == pytest.approx(value_without(about, row.node, row.witness))
+        assert row.lower <= row.upper + 1e-12
     for row, drawing in zip(report.fragile.rows, report.fragile.drawings, strict=False):
-        assert row.node == drawing.node
-        assert row.witness == drawing.witness
-        dropped = torch.tensor(drawing.witness).reshape(-1, 2).T
-        kept = [edge for edge in about.graph.edge_index.T.tolist()
-                if edge not in torch.cat([dropped, dropped.flip(0)], dim=1).T.tolist()]
-        view = Graph.from_edges(about.graph.x, torch.tensor(kept).T)
-        value = about.certificate.directions[row.node] @ about.encoder.embed(view)[row.node]  # type: ignore[union-attr]
-        assert row.upper == pytest.approx(float(value))
-        assert row.lower <= drawing.proved + 1e-12 <= drawing.upper + 2e-12
-    assert all(row.witness is None for row in report.fragile.rows[len(report.fragile.drawings):])
+        assert (row.node, row.lower, row.upper) == (drawing.node, drawing.proved, drawing.upper)
+        assert drawing.witness == sorted(effect.edge for effect in row.effects)
+
+
+@pytest.mark.parametrize("method", ["degree", "optimized"])
+def test_the_edges_that_matter_come_first_and_do_what_they_say(method: str) -> None:
+    about = subject(method)
+    report = gather(about, sample=100)
+    assert isinstance(report.explorer, Explorer)
+    assert isinstance(report.values, NodeTable)
+    for detail, nominal, upper in zip(report.explorer.details, report.values.nominal, report.values.upper, strict=True):
+        assert upper is not None
+        gone: list[tuple[int, int]] = []
+        before = nominal
+        for effect in detail.effects:
+            gone.append(effect.edge)
+            assert effect.value == pytest.approx(value_without(about, detail.node, gone))
+            assert upper - 1e-12 <= effect.value < before
+            before = effect.value
+        assert detail.effects or detail.witness == 0
+        assert nominal - before >= 0.95 * (nominal - upper) - 1e-12 or len(detail.effects) == 8
+        assert len(detail.effects) <= max(detail.witness, 1)
+
+
+def test_a_node_is_the_same_in_every_table() -> None:
+    """What the page finds out about a node is in all of its tables, beside what the certificate says."""
+    about = subject("interval")
+    report = gather(about, sample=100)
+    assert about.certificate is not None
+    assert isinstance(report.values, NodeTable)
+    assert isinstance(report.fragile, Fragile)
+    assert isinstance(report.summary, Summary)
+    assert isinstance(report.degrees, Degrees)
+    table = {node: (sign, lower, upper) for node, sign, lower, upper in zip(
+        report.values.node, report.values.sign, report.values.lower, report.values.upper, strict=True)}
+    assert {row.node: (row.sign, row.lower, row.upper) for row in report.fragile.rows} == table
+    signs = report.values.sign
+    assert (report.summary.proved, report.summary.breaks) == (signs.count(PROVED), signs.count(BREAKS))
+    assert sum(group.proved * group.nodes for group in report.degrees.groups) == pytest.approx(signs.count(PROVED))
+    assert report.summary.proved > report.summary.by_certificate == int(about.certificate.positive.sum())
+    truth = certgcl.node_compactness(toy_network(), random_graph(20, 0.2), 1, method="exact")
+    for node, (sign, lower, _) in table.items():
+        assert lower <= float(truth.lower[node]) + 1e-9
+        assert sign != PROVED or bool(truth.positive[node])
+        assert sign != BREAKS or bool(truth.negative[node])
+    assert "more. All tables and" in Page(render(report)).text
+
+
+def test_bounds_with_a_fixed_second_view_raise_none_with_both_free() -> None:
+    certificate = certgcl.node_compactness(toy_network(), random_graph(20, 0.2), 1, views="both")
+    report = gather(subject(certificate=certificate), sample=100)
+    assert isinstance(report.values, NodeTable)
+    assert report.values.lower == certificate.lower.tolist()
+    assert report.values.searched
+
+
+def test_the_budget_at_which_half_of_the_nodes_are_lost() -> None:
+    points = [BudgetPoint(q, proved, None) for q, proved in ((1, 1.0), (2, 0.51), (3, 0.5), (5, 0.1))]
+    assert half_lost(points) == 3
+    assert half_lost(points[:2]) is None
+    assert [first_budget(3, points), first_budget(None, points), first_budget(None, [])] == ["3", "> 5", "–"]
 
 
 def test_certified_accuracy_accounts_for_every_test_node() -> None:
@@ -122,6 +202,33 @@ def test_certified_accuracy_accounts_for_every_test_node() -> None:
     assert (found.nodes, found.of, found.train) == (5, 5, 10)
     assert found.lower <= found.upper <= found.clean
     assert found.certified + found.unknown + found.broken + found.wrong == found.nodes
+
+
+def test_the_accuracy_of_certgcl_evaluate_stands_beside_it() -> None:
+    about = subject()
+    found = gather(about, sample=100).accuracy
+    assert not isinstance(found, Missing)
+    assert about.data is not None
+    assert about.embeddings is not None
+    expected = certgcl.evaluate(about.embeddings, about.data.y, "public", masks=about.data)
+    assert (found.evaluated, found.evaluated_mean) == (list(expected.micro), expected.micro_mean)
+    text = Page(render(gather(about, sample=100))).text
+    assert "As certgcl evaluate has it" in text
+    assert "certgcl evaluate divides embeddings by their norms" in " ".join(text.split())
+
+
+def test_a_class_that_no_training_node_has_is_wrong_and_said_to_be() -> None:
+    about = subject()
+    assert about.data is not None
+    about.data.y = about.data.y.clone()
+    about.data.y[3] = 7  # a test node
+    report = gather(about, sample=100)
+    found = report.accuracy
+    assert not isinstance(found, Missing)
+    assert found.unseen == 1
+    assert found.certified + found.unknown + found.broken + found.wrong == found.nodes == 5
+    assert found.wrong >= 1
+    assert "1 of them have a class that no training node has" in " ".join(Page(render(report)).text.split())
 
 
 def test_nodes_without_a_label_are_no_class_of_their_own() -> None:
@@ -141,7 +248,7 @@ def test_certified_accuracy_is_that_of_the_model_in_its_own_precision(monkeypatc
         seen.append(model)
         return certified_accuracy(model, *rest, **options)
 
-    monkeypatch.setattr("certgcl.report.computed.certified_accuracy", watched)
+    monkeypatch.setattr("certgcl.report.accuracy.certified_accuracy", watched)
     assert about.weights is not None
     weights = run_in(about.weights, torch.float32)
     about = replace(about, weights=weights, certificate=certgcl.node_compactness(weights, random_graph(20, 0.2), 1))
@@ -250,7 +357,7 @@ def test_the_same_input_gives_the_same_numbers() -> None:
 def test_sections_without_data_say_so() -> None:
     about = subject()
     report = gather(Subject("alone", about.certificate))
-    assert set(report.missing()) == {"degrees", "curve", "accuracy", "training"}
+    assert set(report.missing()) == {"degrees", "curve", "accuracy", "explorer", "training"}
     page = Page(render(report))
     assert {"bounds", "degree", "budget", "accuracy", "fragile", "training", "reproduce"} <= set(page.ids)
     assert "pass --dataset or --graph" in page.text
@@ -264,7 +371,7 @@ def test_sections_without_data_say_so() -> None:
     unlabelled = gather(replace(about, data=data_of(random_graph(20, 0.2), labels=False)), sample=3)
     assert unlabelled.missing() == {"accuracy": "The graph has no labels."}
     skipped = gather(about, sample=0).missing()
-    assert set(skipped) == {"curve", "accuracy"}
+    assert set(skipped) == {"curve", "accuracy", "explorer"}
     assert "--sample 0" in skipped["curve"]
 
 
@@ -272,10 +379,9 @@ def test_a_hub_is_drawn_without_losing_its_witness() -> None:
     tree = nx.star_graph(200)
     tree.add_edges_from((leaf, 200 + leaf) for leaf in range(1, 200))
     graph = toy_graph(tree)
-    certificate = certgcl.node_compactness(toy_network(), graph, EdgeDropBudget(total=0), nodes=[0])
     witness = torch.tensor([[0, 150], [190, 350]])
-    bracket = replace(certificate, upper=certificate.lower, witnesses=(witness,))
-    drawing = drawing_of(bracket, 0, graph, None)
+    row = FragileNode(0, None, 200, 0, None, 1.0, 0.0, 0.5, OPEN, edges_of(witness), [])
+    drawing = drawing_of(row, graph, None)
     shown = {place.node: place.hops for place in drawing.places}
     assert {0: 0, 190: 1, 150: 1, 350: 2}.items() <= shown.items()
     assert list(shown.values()).count(1) == MOST_NEAR
@@ -283,6 +389,20 @@ def test_a_hub_is_drawn_without_losing_its_witness() -> None:
     assert drawing.hidden == graph.num_nodes - len(shown)
     assert drawing.witness == [(0, 190), (150, 350)]
     assert set(drawing.witness) <= set(drawing.edges)
+
+
+def test_no_two_numbers_of_a_caption_run_together() -> None:
+    tree = nx.star_graph(80)
+    tree.add_edges_from((leaf, 80 + leaf) for leaf in range(1, 80))
+    graph, weights = toy_graph(tree), toy_network()
+    certificate = certgcl.node_compactness(weights, graph, 1, nodes=[0, 5, 6])
+    report = gather(Subject("hub", certificate, "star", data_of(graph), weights), sample=5)
+    text = " ".join(Page(render(report)).text.split())
+    shown = re.findall(r"It is proved to stay at or above (\S+) (\S+) more nodes within two hops are not drawn\.", text)
+    assert isinstance(report.fragile, Fragile)
+    hidden = [drawing for drawing in report.fragile.drawings if drawing.hidden]
+    assert shown == [(f"{number(drawing.proved)}.", str(drawing.hidden)) for drawing in hidden]
+    assert len(shown) == 3
 
 
 # -- parts that do not belong together -------------------------------------------------------------

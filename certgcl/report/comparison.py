@@ -1,0 +1,175 @@
+"""Several runs on one page: their numbers beside each other, and what differs from the first by more than chance."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from certgcl.errors import ReportError
+from certgcl.learning.evaluation import compare
+from certgcl.report.content import Accuracy, BudgetCurve, Missing, NodeTable, Report, Summary
+from certgcl.report.phrases import first_budget
+from certgcl.report.sources import Subject
+
+MOST_ROWS = 100
+NODES, SPLITS = "bound over norm, node by node", "Micro-F1, split by split"
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """The numbers of one run that can be compared; see :class:`certgcl.report.content.Report` for each."""
+
+    name: str
+    method: str
+    budget: str
+    proved: float
+    kept: float | None
+    over_norm: float | None
+    half_rate: str
+    half_count: str
+    evaluated: float | None
+    evaluated_std: float | None
+    certified_accuracy: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A run against the first, by a paired t-test; ``t`` is None where all differences are equal."""
+
+    run: str
+    against: str
+    measure: str
+    difference: float
+    t: float | None
+    p: float
+    pairs: int
+
+
+@dataclass(frozen=True)
+class ComparedNode:
+    """A node in every run: its bound over the mean norm there, and its sign."""
+
+    node: int
+    name: str | None
+    degree: int | None
+    over_norm: list[float]
+    sign: list[str]
+
+    @property
+    def difference(self) -> float:
+        """Of the last run to the first."""
+        return self.over_norm[-1] - self.over_norm[0]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the page shows, and what is embedded in it.
+
+    Args:
+        warnings: what else differs between the runs, so that a difference may be due to that.
+        values: one list per column, a row for each node that all runs have; empty where they cannot be compared.
+        rows: the nodes that differ most.
+    """
+
+    name: str
+    graph: str
+    runs: list[ComparedRun]
+    differences: list[Difference]
+    warnings: list[str]
+    values: dict[str, list[Any]]
+    rows: list[ComparedNode]
+    curves: list[BudgetCurve | Missing]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything in plain types, ready for JSON."""
+        return asdict(self)
+
+
+def compare_reports(subjects: Sequence[Subject], reports: Sequence[Report]) -> Comparison:
+    """The comparison of two runs or more; each needs a certificate.
+
+    Raises:
+        ReportError: a run without a certificate.
+    """
+    for subject, report in zip(subjects, reports, strict=True):
+        if isinstance(report.summary, Missing):
+            raise ReportError(f"{subject.name} without a certificate", "runs are compared by their certificates",
+                              "Certify it first: certgcl certify --run RUN --budget 0.4")
+    names = _distinct([report.name for report in reports])
+    warnings = _warnings(subjects)
+    nodes = [] if any("graph" in warning for warning in warnings) else _nodes(reports)
+    values: dict[str, list[Any]] = {}
+    if nodes:
+        values = {"node": [row.node for row in nodes], "name": [row.name for row in nodes],
+                  "degree": [row.degree for row in nodes]}
+        for place, name in enumerate(names):
+            values |= {f"{name}: bound over norm": [row.over_norm[place] for row in nodes],
+                       f"{name}: sign": [row.sign[place] for row in nodes]}
+    rows = sorted(nodes, key=lambda row: (-abs(row.difference), row.node))[:MOST_ROWS]
+    runs = [_run(name, report) for name, report in zip(names, reports, strict=True)]
+    return Comparison(" against ".join(names), reports[0].graph, runs, _differences(names, reports, nodes), warnings,
+                      values, rows, [report.curve for report in reports])
+
+
+def _run(name: str, report: Report) -> ComparedRun:
+    summary, curve, accuracy = report.summary, report.curve, report.accuracy
+    assert isinstance(summary, Summary)
+    half = ("–", "–") if isinstance(curve, Missing) else (
+        first_budget(curve.half_rate, curve.by_rate), first_budget(curve.half_count, curve.by_count))
+    known = (None, None, None) if isinstance(accuracy, Missing) else (
+        accuracy.evaluated_mean, accuracy.evaluated_std, accuracy.lower)
+    return ComparedRun(name, summary.method, summary.statement.budget, summary.share, summary.kept, summary.over_norm,
+                       *half, *known)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Names that tell runs apart, whatever their folders are called."""
+    return [name if names.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(names, 1)]
+
+
+def _warnings(subjects: Sequence[Subject]) -> list[str]:
+    """What the certificates do not share, part by part."""
+    parts = {"edges": "The graphs differ: nodes are not compared one by one.",
+             "features": "The features of the graphs differ.",
+             "budget": "The budgets differ: a smaller one alone proves more.",
+             "method": "The methods differ: a tighter one alone proves more."}
+    found = []
+    for part, words in parts.items():
+        if len({subject.certificate.evidence.parts[part].identity for subject in subjects if subject.certificate}) > 1:
+            found.append(words)
+    return found
+
+
+def _nodes(reports: Sequence[Report]) -> list[ComparedNode]:
+    """The nodes that all runs have; none where a certificate does not know its norms."""
+    tables, norms = [], []
+    for report in reports:
+        assert isinstance(report.values, NodeTable)
+        assert isinstance(report.summary, Summary)
+        if not report.summary.norm_mean:
+            return []
+        tables.append(report.values)
+        norms.append(report.summary.norm_mean)
+    first = tables[0]
+    places = [{node: place for place, node in enumerate(table.node)} for table in tables]
+    shared = [node for node in first.node if all(node in there for there in places)]
+    return [ComparedNode(
+        node, None if first.name is None else first.name[places[0][node]],
+        None if first.degree is None else first.degree[places[0][node]],
+        [table.lower[there[node]] / norm for table, there, norm in zip(tables, places, norms, strict=True)],
+        [table.sign[there[node]] for table, there in zip(tables, places, strict=True)]) for node in shared]
+
+
+def _differences(names: Sequence[str], reports: Sequence[Report], nodes: Sequence[ComparedNode]) -> list[Difference]:
+    found = []
+    for place in range(1, len(reports)):
+        pairs = {NODES: ([row.over_norm[place] for row in nodes], [row.over_norm[0] for row in nodes])}
+        one, first = reports[place].accuracy, reports[0].accuracy
+        if isinstance(one, Accuracy) and isinstance(first, Accuracy) and one.protocol == first.protocol:
+            pairs[SPLITS] = (one.evaluated, first.evaluated)
+        for measure, (values, others) in pairs.items():
+            if len(values) == len(others) >= 2:
+                test = compare(values, others)
+                found.append(Difference(names[place], names[0], measure, test.difference,
+                                        test.t if math.isfinite(test.t) else None, test.p, test.n))
+    return found

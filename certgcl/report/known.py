@@ -1,0 +1,157 @@
+"""All that is known of every node when the page is written: what the certificate says, and what the page found itself.
+
+Every table and figure of a page is drawn from this, so that a node is the same in all of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from certgcl.attacks import Search, SearchSpace
+from certgcl.certify.certificate import Certificate
+from certgcl.changes.embedding_without_edges import DropEvaluation
+from certgcl.report.content import BREAKS, OPEN, PROVED, UNPROVED, EdgeEffect
+from certgcl.report.curves import Curves
+from certgcl.report.few_edges import few_edges
+from certgcl.report.sources import Subject
+
+CLOSER = 6  # of the least bounds, how many a branch and bound looks at
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """A certificate with one direction a node, improved where the page can.
+
+    Args:
+        certificate: where nobody searched, ``upper`` is the clean value and the witness is empty.
+        searched: where somebody did, ``(A,)``.
+        effects: the few edges that matter, by node.
+    """
+
+    certificate: Certificate
+    searched: Tensor
+    effects: Mapping[int, list[EdgeEffect]]
+
+    @classmethod
+    def of(cls, worst: Certificate) -> "Known":
+        """What a certificate says by itself."""
+        wide: dict[str, Any] = {name: getattr(worst, name).double() for name in (
+            "lower", "nominal", "rounding", "run_error", "directions")}
+        wide["upper"] = None if worst.upper is None else worst.upper.double()
+        return cls(replace(worst, **wide), torch.full((len(worst.nodes),), worst.witnesses is not None), {})
+
+    @property
+    def signs(self) -> list[str]:
+        """What is known of the sign of each node, in a word."""
+        known = zip(self.certificate.positive.tolist(), self.certificate.negative.tolist(), strict=True)
+        if not self.certificate.certified:
+            return [UNPROVED] * len(self.certificate.nodes)
+        return [PROVED if positive else BREAKS if negative else OPEN for positive, negative in known]
+
+    def at(self, positions: Tensor) -> "Known":
+        return Known(self.certificate.at(positions), self.searched[positions], self.effects)
+
+    def upper(self, position: int) -> float | None:
+        found = self.certificate.upper
+        return None if found is None or not bool(self.searched[position]) else float(found[position])
+
+    def raised(self, nodes: Tensor, lower: Tensor, rounding: Tensor) -> "Known":
+        """With other bounds of the same values at some nodes, where they are higher.
+
+        Both are bounds of the same minimum, so their maximum is one; its rounding is at most that of both together.
+        """
+        own = self.certificate
+        places = positions(own, nodes)
+        error = own.rounding[places] + rounding
+        higher = (lower - error > own.lower[places] - own.rounding[places]) & (lower > own.lower[places])
+        higher &= ~own.exact[places]
+        merged: dict[str, Any] = {name: getattr(own, name).clone() for name in ("lower", "rounding")}
+        merged["lower"][places[higher]], merged["rounding"][places[higher]] = lower[higher], error[higher]
+        if own.upper is not None:  # rounding may cross them by its own size
+            merged["lower"] = merged["lower"].minimum(own.upper.maximum(own.lower))
+        return replace(self, certificate=replace(own, **merged))
+
+    def lowered(self, witnesses: Mapping[int, Tensor], values: Mapping[int, float]) -> "Known":
+        """With drops that reach a value, by position, where it is below what is known by more than rounding; those
+        places are searched."""
+        own, searched = self.certificate, self.searched.clone()
+        upper = (own.nominal if own.upper is None else own.upper).clone()
+        found = list(own.witnesses or (own.nodes.new_empty((2, 0)),) * len(own.nodes))
+        for place, witness in witnesses.items():
+            searched[place] = True
+            if values[place] < float(upper[place] - own.rounding[place]):
+                upper[place], found[place] = values[place], witness
+        return replace(self, certificate=replace(own, upper=upper, witnesses=tuple(found)), searched=searched)
+
+
+def all_known(subject: Subject, curves: Curves | None) -> Known | None:
+    """All that can be found out: by the bounds of the curve, a branch and bound at the least bounds, and a search at
+    the nodes of the curve; what the certificate says where nothing can be computed. None without a certificate."""
+    worst = subject.worst
+    if worst is None:
+        return None
+    known = Known.of(worst)
+    if curves is None or subject.encoder is None or subject.graph is None:
+        return known
+    if subject.bounds_can_be_raised:
+        for lower, rounding in curves.covering(subject.budget.on(subject.graph)):
+            known = known.raised(curves.nodes, lower, rounding)
+    if worst.witnesses is None:
+        known = _searched(subject, _closer(subject, known), curves.nodes)
+    return _with_few_edges(subject, known, curves.nodes)
+
+
+def positions(certificate: Certificate, nodes: Tensor) -> Tensor:
+    """Where some nodes stand in a certificate."""
+    ordered, order = certificate.nodes.sort()
+    return order[torch.searchsorted(ordered, nodes)]
+
+
+def _closer(subject: Subject, known: Known) -> Known:
+    """A short branch and bound at the least bounds."""
+    own = known.certificate
+    nodes = own.nodes[own.lower.argsort(stable=True)[:CLOSER]]
+    found = subject.bounds(subject.budget, "optimized", nodes, own)
+    assert found.upper is not None
+    assert found.witnesses is not None
+    places = positions(own, nodes).tolist()
+    known = known.lowered(dict(zip(places, found.witnesses, strict=True)),
+                          dict(zip(places, found.upper.tolist(), strict=True)))
+    return known.raised(nodes, found.lower, found.rounding) if subject.bounds_can_be_raised else known
+
+
+@torch.no_grad()
+def _searched(subject: Subject, known: Known, nodes: Tensor) -> Known:
+    """A search for drops at some nodes."""
+    assert subject.encoder is not None
+    assert subject.graph is not None
+    own, graph = known.certificate, subject.graph
+    space = SearchSpace(subject.encoder, graph, subject.budget.on(graph))
+    places = [place for place in positions(own, nodes).tolist() if not bool(known.searched[place])]
+    around = {place: field for place in places if (field := space.field(int(own.nodes[place]))) is not None}
+    if not around:
+        return known
+    dropped = Search()(space, list(around.values()), own.directions[list(around)])
+    evaluation = DropEvaluation.of(subject.encoder, graph)
+    witnesses = {place: space.edges(around[place], edges) for place, edges in zip(around, dropped, strict=True)}
+    return known.lowered(witnesses, {place: float(evaluation.embedding(int(own.nodes[place]), witness)
+                                                  @ own.directions[place]) for place, witness in witnesses.items()})
+
+
+@torch.no_grad()
+def _with_few_edges(subject: Subject, known: Known, nodes: Tensor) -> Known:
+    """The few edges that matter at some nodes; where they do more than the whole witness, they take its place."""
+    assert subject.encoder is not None
+    assert subject.graph is not None
+    own, evaluation = known.certificate, DropEvaluation.of(subject.encoder, subject.graph)
+    assert own.witnesses is not None
+    places = {place: int(own.nodes[place]) for place in positions(own, nodes).tolist() if bool(known.searched[place])}
+    effects = {node: few_edges(evaluation, node, own.directions[place], float(own.nominal[place]),
+                               own.witnesses[place]) for place, node in places.items()}
+    found = {place: effects[node] for place, node in places.items() if effects[node]}
+    known = known.lowered({place: torch.tensor([effect.edge for effect in few]).T for place, few in found.items()},
+                          {place: few[-1].value for place, few in found.items()})
+    return replace(known, effects=effects)
