@@ -15,7 +15,7 @@ from certgcl.cli.progress import Bar, TrainingBar
 from certgcl.cli.results import outcome, show
 from certgcl.cli.text_tables import aligned
 from certgcl.formatting import percent
-from certgcl.graphs.datasets import load_dataset
+from certgcl.graphs.datasets import load_single_graph
 from certgcl.learning import presets
 from certgcl.learning.evaluation import Evaluation, evaluate
 from certgcl.learning.methods import GRACE
@@ -42,7 +42,7 @@ def demo(
         certgcl demo --epochs 20 --json
     """
     with outcome(as_json, "Nothing is lost; run the same command again"):
-        data, preset = moved(load_dataset(DATASET), device), presets.get("grace", DATASET)
+        data, preset = moved(load_single_graph(DATASET), device), presets.get("grace", DATASET)
         settings = preset.settings() | {"epochs": epochs, "seed": seed, "drop_rates": (DROP_RATE, DROP_RATE)}
         results = [
             Result.of("GRACE", GRACE(**settings), data),

@@ -96,8 +96,7 @@ def compare_reports(subjects: Sequence[Subject], reports: Sequence[Report]) -> C
             raise ReportError(f"{subject.name} without a certificate", "runs are compared by their certificates",
                               "Certify it first: certgcl certify --run RUN --budget 0.4")
     names = _distinct([report.name for report in reports])
-    warnings = _warnings(subjects)
-    nodes = [] if any("graph" in warning for warning in warnings) else _nodes(reports)
+    nodes = [] if _differ(subjects, "edges") else _nodes(reports)
     values: dict[str, list[Any]] = {}
     if nodes:
         values = {"node": [row.node for row in nodes], "name": [row.name for row in nodes],
@@ -107,8 +106,8 @@ def compare_reports(subjects: Sequence[Subject], reports: Sequence[Report]) -> C
                        f"{name}: sign": [row.sign[place] for row in nodes]}
     rows = sorted(nodes, key=lambda row: (-abs(row.difference), row.node))[:MOST_ROWS]
     runs = [_run(name, report) for name, report in zip(names, reports, strict=True)]
-    return Comparison(" against ".join(names), reports[0].graph, runs, _differences(names, reports, nodes), warnings,
-                      values, rows, [report.curve for report in reports])
+    return Comparison(" against ".join(names), reports[0].graph, runs, _differences(names, reports, nodes),
+                      _warnings(subjects), values, rows, [report.curve for report in reports])
 
 
 def _run(name: str, report: Report) -> ComparedRun:
@@ -133,11 +132,12 @@ def _warnings(subjects: Sequence[Subject]) -> list[str]:
              "features": "The features of the graphs differ.",
              "budget": "The budgets differ: a smaller one alone proves more.",
              "method": "The methods differ: a tighter one alone proves more."}
-    found = []
-    for part, words in parts.items():
-        if len({subject.certificate.evidence.parts[part].identity for subject in subjects if subject.certificate}) > 1:
-            found.append(words)
-    return found
+    return [words for part, words in parts.items() if _differ(subjects, part)]
+
+
+def _differ(subjects: Sequence[Subject], part: str) -> bool:
+    """Whether the certificates are about different ones of something."""
+    return len({subject.certificate.evidence.parts[part].identity for subject in subjects if subject.certificate}) > 1
 
 
 def _nodes(reports: Sequence[Report]) -> list[ComparedNode]:

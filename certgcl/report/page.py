@@ -28,6 +28,7 @@ def _filled(template: str, report: Report | Comparison, figures: dict[str, list[
     environment = Environment(loader=PackageLoader("certgcl.report"), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"number": number, "percent": percent, "drop": drop, "moment": moment,
                             "first_budget": first_budget}
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False}  # columns stay in their order
     environment.tests["missing"] = lambda section: isinstance(section, Missing)
     drawn = {name: [Markup(svg) for svg in svgs] for name, svgs in figures.items()}
     return environment.get_template(template).render(report=report, numbers=report.to_dict(), figures=drawn,

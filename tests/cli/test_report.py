@@ -46,6 +46,19 @@ def test_a_run_has_every_section(folder: Path) -> None:
     assert set(page.numbers["origin"]["versions"]) >= {"certgcl", "torch"}
 
 
+def test_runs_are_compared(folder: Path) -> None:
+    target, page = str(folder / "a <b>run</b>"), folder / "comparison.html"
+    found = json_of("report", target, target, "--sample", "4", "--out", str(page))
+    assert found["out"] == str(page)
+    assert [run["name"] for run in found["runs"]] == ["b> (1)", "b> (2)"]
+    assert {each["p"] for each in found["differences"]} == {1.0}
+    assert Page(page.read_text(encoding="utf-8")).numbers["runs"] == found["runs"]
+    text = run("report", target, target, "--sample", "4", "--out", str(page)).stdout
+    assert "b> (2) - b> (1), bound over norm, node by node: +0, p = 1, 34 pairs" in text
+    refused = run("report", target, target, "--weights", str(folder / "a <b>run</b>" / "encoder.npz"))
+    assert (refused.exit_code, "several runs have an encoder each" in plain(refused.stderr)) == (2, True)
+
+
 def test_the_commands_make_the_run_again(folder: Path) -> None:
     target, again = folder / "a <b>run</b>", folder / "again"
     run("report", str(target), "--sample", "0", "--out", str(folder / "again.html"))

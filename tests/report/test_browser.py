@@ -22,8 +22,8 @@ from torch_geometric.data import Data
 
 import certgcl
 from certgcl.learning.training import History
-from certgcl.report import Subject, gather
-from certgcl.report.page import number, render
+from certgcl.report import Subject, compare_reports, gather
+from certgcl.report.page import number, render, render_comparison
 from tests.toys import random_graph, toy_network
 
 WIDE, NARROW = 1280, 390
@@ -360,3 +360,39 @@ def test_what_one_sees_of_a_node_fits_a_phone(page: webdriver.Chrome) -> None:
     assert ask(page, "4") == "Node 4 Person, E"
     assert page.execute_script("return document.documentElement.scrollWidth") <= NARROW
     assert page.find_element(By.ID, "around").size["width"] > 300
+
+
+def test_runs_are_compared_on_one_page(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    graph, subjects = random_graph(24, 0.15), []
+    for seed in (0, 1):
+        network = toy_network(seed=seed)
+        certificate = certgcl.node_compactness(network, graph, 1)
+        subjects.append(Subject(f"seed {seed}", certificate, "random", Data(x=graph.x, edge_index=graph.edge_index),
+                                network))
+    comparison = compare_reports(subjects, [gather(subject, sample=5) for subject in subjects])
+    path = tmp_path / "comparison.html"
+    path.write_text(render_comparison(comparison), encoding="utf-8")
+    resize(browser, WIDE)
+    browser.get_log("browser")
+    browser.get(path.as_uri())
+    assert browser.find_element(By.TAG_NAME, "h1").text == "seed 0 against seed 1"
+    browser.find_element(By.CSS_SELECTOR, "#compared thead th:nth-child(2) button").click()
+    names = [row.find_element(By.TAG_NAME, "td").text
+             for row in browser.find_elements(By.CSS_SELECTOR, "#compared tbody tr")]
+    assert names == [run.name for run in sorted(comparison.runs, key=lambda run: run.proved)]
+    sort(browser, "Node")
+    assert [node_of(cells) for cells in rows(browser)] == list(range(24))
+    field = browser.find_element(By.ID, "search")
+    field.send_keys("proved")
+    assert all("proved" in cells for cells in rows(browser))
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    button = browser.find_element(By.ID, "csv")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", button)
+    button.click()
+    WebDriverWait(browser, 10).until(lambda _: (tmp_path / "nodes.csv").exists())
+    with (tmp_path / "nodes.csv").open(newline="") as stream:
+        table = list(csv.DictReader(stream))
+    assert [float(row["seed 1: bound over norm"]) for row in table] == comparison.values["seed 1: bound over norm"]
+    assert browser.get_log("browser") == []
+    resize(browser, NARROW)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= NARROW

@@ -39,11 +39,13 @@ def load_dataset(name: str, root: str | Path | None = None) -> Data | list[Data]
     The folder is laid out as PyG has it: ``Planetoid/Cora/raw``, ``Amazon/Photo/raw``, ``AttributedGraph/flickr/raw``,
     ``WikiCS/raw``, ``TU/MUTAG/raw``. Nothing is written there.
     """
-    folder = None if root is None else path(root, "root", DatasetError).expanduser()
     several = find_graph_set(name)
-    if several is not None:
-        return load_graph_set(several, folder)
-    info = find_dataset(name)
+    return load_single_graph(name, root) if several is None else load_graph_set(several, _folder(root))
+
+
+def load_single_graph(name: str, root: str | Path | None = None) -> Data:
+    """The same for one of :data:`DATASETS` alone."""
+    info, folder = find_dataset(name), _folder(root)
     if info.kind == "embedded":
         return _simple(*EMBEDDED[info.name]())
     raw = read(info, folder)
@@ -52,6 +54,10 @@ def load_dataset(name: str, root: str | Path | None = None) -> Data | list[Data]
         for mask in ("train_mask", "val_mask", "test_mask"):
             data[mask] = raw[mask]
     return data
+
+
+def _folder(root: str | Path | None) -> Path | None:
+    return None if root is None else path(root, "root", DatasetError).expanduser()
 
 
 def _simple(x: Tensor, edge_index: Tensor, y: Tensor) -> Data:

@@ -1,0 +1,81 @@
+"""``certgcl explore``: the report of a bundled graph, trained here and now, in the browser."""
+
+import tempfile
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from certgcl.arguments import LARGEST
+from certgcl.certify.compactness import node_compactness
+from certgcl.cli.options import BudgetOption, JsonFlag, check_name, read_drops
+from certgcl.cli.progress import Bar, TrainingBar
+from certgcl.cli.report import write_page
+from certgcl.cli.results import outcome, show
+from certgcl.graphs.datasets import find_dataset, load_single_graph
+from certgcl.graphs.datasets.embedded import EMBEDDED
+from certgcl.learning import presets
+from certgcl.learning.methods import GRACE
+from certgcl.runtime.optional_packages import needing
+
+if TYPE_CHECKING:
+    from certgcl.report import Subject
+
+GRAPHS = sorted(EMBEDDED)
+
+
+def explore(
+    graph: Annotated[str, typer.Argument(callback=lambda name: check_name(name, GRAPHS),
+                                         help=f"A bundled graph: {', '.join(GRAPHS)}.")] = "les-miserables",
+    budget: BudgetOption = "4",
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of the training.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="Of the training.")] = 0,
+    out: Annotated[Path | None, typer.Option(dir_okay=False, help="The page; report.html in a new temporary folder by "
+                                             "default.")] = None,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page, or only print where it "
+                                          "is.")] = True,
+    as_json: JsonFlag = False,
+) -> None:
+    """Train GRACE on a small bundled graph, certify it, and open the report in the browser: less than a minute.
+
+    Nothing is downloaded, and nothing is kept but the page.
+
+    **Examples**
+
+        certgcl explore
+
+        certgcl explore karate --budget 1 --no-browser
+
+        certgcl explore les-miserables --out characters.html
+    """
+    drops = read_drops(budget)
+    with outcome(as_json, "Nothing is lost; run the same command again"):
+        with needing("report", "a report"):
+            from certgcl.report import gather
+            from certgcl.report.page import render
+
+        subject = _trained(graph, drops, epochs, seed)
+        with Bar("reporting") as bar:
+            text = render(gather(subject, progress=bar.show))
+        page = (out or Path(tempfile.mkdtemp(prefix="certgcl-"), "report.html")).resolve()
+        write_page(page, text)
+        opened = browser and webbrowser.open(page.as_uri())
+        show(as_json, {"out": str(page), "opened": opened, "certificate": (
+            subject.certificate.measures.to_dict() if subject.certificate else None)},
+            f"{subject.certificate}\nwritten to {page}")
+
+
+def _trained(graph: str, budget: int | float, epochs: int, seed: int) -> "Subject":
+    """A short training without the certified term, whose kernels take longer to compile than all of this."""
+    from certgcl.report import Subject
+
+    data, settings = load_single_graph(graph), presets.get("grace", graph).settings()
+    method = GRACE(**settings | {"epochs": epochs, "seed": seed})
+    with TrainingBar() as bar:
+        method.fit(data, progress=bar)
+    with Bar("certifying", words=f"{data.num_nodes:,} nodes"):
+        certificate = node_compactness(method, data, budget)
+    command = f"certgcl explore {graph} --budget {budget} --epochs {epochs} --seed {seed}"
+    return Subject(f"GRACE on {graph}", certificate, graph, data, method.network(), find_dataset(graph).protocol,
+                   method.history_, commands=[command], hints=[budget])

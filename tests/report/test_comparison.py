@@ -1,0 +1,106 @@
+"""Runs beside each other: their own numbers, paired tests that are those of certgcl.compare, and what else differs."""
+
+import json
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+
+import certgcl
+from certgcl.errors import ReportError
+from certgcl.learning.evaluation import compare
+from certgcl.report import Comparison, Report, Subject, compare_reports, gather
+from certgcl.report.comparison import NODES, SPLITS
+from certgcl.report.content import Accuracy, NodeTable, Summary
+from certgcl.report.page import render_comparison
+from tests.report.report_pages import Page, data_of
+from tests.toys import random_graph, toy_network
+
+GRAPH = random_graph(20, 0.2)
+
+
+@cache
+def run(seed: int, budget: int = 1) -> tuple[Subject, Report]:
+    network = toy_network(seed=seed)
+    certificate = certgcl.node_compactness(network, GRAPH, budget)
+    subject = Subject(f"run {seed}", certificate, "random", data_of(GRAPH), network, "random-10-10-80")
+    return subject, gather(subject, sample=100)
+
+
+def compared(*runs: tuple[Subject, Report]) -> Comparison:
+    return compare_reports([subject for subject, _ in runs], [report for _, report in runs])
+
+
+def test_every_run_keeps_its_own_numbers() -> None:
+    found = compared(run(0), run(1), run(2))
+    assert [each.name for each in found.runs] == ["run 0", "run 1", "run 2"]
+    for each, (_, report) in zip(found.runs, (run(0), run(1), run(2)), strict=True):
+        assert isinstance(report.summary, Summary)
+        assert (each.proved, each.kept, each.over_norm) == (
+            report.summary.share, report.summary.kept, report.summary.over_norm)
+    assert found.warnings == []
+
+
+def test_differences_are_paired_with_the_first_run() -> None:
+    (one, first), (other, second) = run(0), run(1)
+    found = {each.measure: each for each in compared((one, first), (other, second)).differences}
+    assert isinstance(first.values, NodeTable)
+    assert isinstance(second.values, NodeTable)
+    scaled = []
+    for subject, table in ((other, second.values), (one, first.values)):
+        assert subject.certificate is not None
+        assert subject.certificate.norms is not None
+        scaled.append((torch.tensor(table.lower, dtype=torch.float64) / subject.certificate.norms.mean()).tolist())
+    expected = compare(*scaled)
+    assert (found[NODES].difference, found[NODES].p) == pytest.approx((expected.difference, expected.p))
+    assert (found[NODES].run, found[NODES].against, found[NODES].pairs) == ("run 1", "run 0", 20)
+    assert isinstance(first.accuracy, Accuracy)
+    assert isinstance(second.accuracy, Accuracy)
+    assert found[SPLITS].p == compare(second.accuracy.evaluated, first.accuracy.evaluated).p
+    assert found[SPLITS].pairs == 5
+
+
+def test_a_run_against_itself_differs_in_nothing() -> None:
+    found = compared(run(0), run(0))
+    assert [each.name for each in found.runs] == ["run 0 (1)", "run 0 (2)"]
+    assert all((each.difference, each.p) == (0, 1) for each in found.differences)
+    assert all(row.difference == 0 for row in found.rows)
+
+
+def test_longer_embeddings_win_nothing() -> None:
+    subject, _ = run(0)
+    assert subject.certificate is not None
+    values = {name: 10 * getattr(subject.certificate, name) for name in (
+        "lower", "nominal", "rounding", "run_error", "norms")}
+    longer = replace(subject, certificate=replace(subject.certificate, **values), weights=None)
+    found = compared((replace(subject, weights=None), gather(replace(subject, weights=None))), (longer, gather(longer)))
+    assert [each.difference for each in found.differences] == pytest.approx([0.0], abs=1e-12)
+    assert found.runs[0].over_norm == pytest.approx(found.runs[1].over_norm)
+
+
+def test_what_else_differs_is_said() -> None:
+    assert compared(run(0), run(0, budget=2)).warnings == ["The budgets differ: a smaller one alone proves more."]
+    network, other = toy_network(), random_graph(20, 0.3)
+    subject = Subject("other", certgcl.node_compactness(network, other, 1), "other", data_of(other), network)
+    found = compared(run(0), (subject, gather(subject, sample=3)))
+    assert found.warnings[0] == "The graphs differ: nodes are not compared one by one."
+    assert (found.rows, found.values) == ([], {})
+    assert "The graphs differ" in Page(render_comparison(found)).text
+
+
+def test_a_run_without_a_certificate_cannot_be_compared() -> None:
+    bare = Subject("bare")
+    with pytest.raises(ReportError, match="bare without a certificate"):
+        compared(run(0), (bare, gather(bare)))
+
+
+def test_the_page_is_one_file_with_all_numbers() -> None:
+    found = compared(run(0), run(1))
+    html = render_comparison(found)
+    page = Page(html)
+    assert page.numbers == json.loads(json.dumps(found.to_dict()))
+    assert len(page.ids) == len(set(page.ids))
+    assert "<title>certgcl report: run 0 against run 1</title>" in html
+    assert list(page.numbers["values"]) == ["node", "name", "degree", "run 0: bound over norm", "run 0: sign",
+                                            "run 1: bound over norm", "run 1: sign"]
