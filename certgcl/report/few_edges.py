@@ -9,6 +9,7 @@ from certgcl.changes.embedding_without_edges import DropEvaluation
 from certgcl.report.content import Edge, EdgeEffect
 
 MOST, ENOUGH = 8, 0.95  # edges of a sub-witness, and the share of the witness's effect that it is to have
+WORTH = 0.02  # the share of that effect that each must add, the first one apart
 _CANDIDATES = 24  # edges of a large witness that are tried again and again: those that do most alone
 
 
@@ -18,7 +19,7 @@ def few_edges(evaluation: DropEvaluation, node: int, direction: Tensor, nominal:
 
     Each value is that of the network on the graph without this edge and those before it. All of these drops are
     admissible, as part of an admissible drop is. It ends with the first set that has most of the effect of the whole
-    witness, when no edge lowers the value any more, or after a few edges.
+    witness, when no edge adds much to it any more, or after a few edges.
 
     Args:
         direction: ``w`` of the node.
@@ -32,8 +33,7 @@ def few_edges(evaluation: DropEvaluation, node: int, direction: Tensor, nominal:
     edges = [(min(i, j), max(i, j)) for i, j in witness.T.tolist()]
     if not edges:
         return []
-    goal = nominal - ENOUGH * (nominal - value(edges))
-    return _greedy(value, _strongest(value, edges), nominal, goal)
+    return _greedy(value, _strongest(value, edges), nominal, nominal - value(edges))
 
 
 def _strongest(value: Callable[[list[Edge]], float], edges: list[Edge]) -> list[Edge]:
@@ -42,13 +42,13 @@ def _strongest(value: Callable[[list[Edge]], float], edges: list[Edge]) -> list[
     return sorted(edges, key=lambda edge: value([edge]))[:_CANDIDATES]
 
 
-def _greedy(value: Callable[[list[Edge]], float], edges: list[Edge], start: float, goal: float) -> list[EdgeEffect]:
+def _greedy(value: Callable[[list[Edge]], float], edges: list[Edge], start: float, effect: float) -> list[EdgeEffect]:
     chosen: list[EdgeEffect] = []
     best = start
-    while len(chosen) < min(MOST, len(edges)) and (best > goal or not chosen):
-        gone = [effect.edge for effect in chosen]
+    while len(chosen) < min(MOST, len(edges)) and (start - best < ENOUGH * effect or not chosen):
+        gone = [each.edge for each in chosen]
         left, edge = min((value([*gone, edge]), edge) for edge in edges if edge not in gone)
-        if left >= best:  # edges that hurt only together: none of them matters alone
+        if left >= best or (chosen and best - left < WORTH * effect):  # some edges hurt only together
             break
         best = left
         chosen.append(EdgeEffect(edge, left))

@@ -43,7 +43,7 @@ FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^```$", re.DOTALL
 INDENTED_COMMAND = re.compile(r"^(?: {4}|\t)\s*(?:\$ )?(?:python|certgcl|pip|make|torchrun|pytest) .*$", re.MULTILINE)
 EXAMPLE = re.compile(r"^Examples?::\n\n(?P<code>(?:(?: {4}.*)?(?:\n|\Z))+)", re.MULTILINE)
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
-LONG = ("demo", "reproduce")  # commands that take minutes whatever the graph
+LONG = ("demo", "reproduce", "explore")  # commands that take minutes whatever the graph, or open a window
 
 
 @dataclass(frozen=True)

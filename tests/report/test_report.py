@@ -2,6 +2,7 @@ import json
 import re
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import networkx as nx
@@ -153,7 +154,9 @@ def test_the_edges_that_matter_come_first_and_do_what_they_say(method: str) -> N
             assert upper - 1e-12 <= effect.value < before
             before = effect.value
         assert detail.effects or detail.witness == 0
-        assert nominal - before >= 0.95 * (nominal - upper) - 1e-12 or len(detail.effects) == 8
+        falls = [nominal, *(effect.value for effect in detail.effects)]
+        assert all(one - other >= 0.02 * (nominal - upper) - 1e-12 for one, other in pairwise(falls[1:]))
+        assert nominal - before >= 0.9 * (nominal - upper) - 1e-12 or len(detail.effects) == 8
         assert len(detail.effects) <= max(detail.witness, 1)
 
 
