@@ -52,6 +52,14 @@ class Curves:
             if bool((step.drops.local >= drops.local).all()) and step.drops.total >= drops.total:
                 yield step.bounds.lower, step.bounds.rounding
 
+    def raised(self, known: Certificate, drops: AdmissibleDrops) -> "Curves":
+        """With bounds of the same nodes under ``drops``: they hold under every budget that allows no more."""
+        by_rate, by_count = ([
+            replace(step, bounds=higher_of(step.bounds, known))
+            if bool((step.drops.local <= drops.local).all()) and step.drops.total <= drops.total else step
+            for step in steps] for steps in (self.by_rate, self.by_count))
+        return replace(self, by_rate=by_rate, by_count=by_count)
+
     def lower(self, node: int) -> tuple[list[float], list[float]]:
         """The bounds of a node along both curves."""
         place = int(torch.searchsorted(self.nodes, node))

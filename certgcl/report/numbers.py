@@ -60,6 +60,9 @@ def gather(subject: Subject, *, sample: int = 200, progress: Progress = lambda *
     accuracy = absent or accuracy_of(subject, sample, progress)
     progress(0, 1, "edges that matter")
     known = all_known(subject, curves)
+    if known is not None and curves is not None and subject.graph is not None and subject.bounds_can_be_raised:
+        own = known.certificate
+        curves = curves.raised(own.at(positions(own, curves.nodes)), subject.budget.on(subject.graph))
     return Report(
         subject.name, _graph(subject),
         no_certificate if known is None else _summary(subject, known),
