@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "report": ("", "--out", "--dataset", "--graph", "--weights", "--sample", "--data-root"),
     "datasets": ("--data-root",),
     "demo": ("--epochs", "--seed", "--device"),
+    "explore": ("", "--budget", "--epochs", "--seed", "--out"),
     "reproduce": ("", "--dataset", "--methods", "--seeds", "--epochs", "--pairs", "--nodes", "--out"),
 }
 
@@ -70,6 +71,7 @@ def valid(command: str, files: Path) -> list[str]:
         "verify": [str(files / "shards" / "certificate.npz"), *encoder[:4]],
         "report": [str(files / "shards"), "--sample", "0", "--out", "page.html"],
         "datasets": [],
+        "explore": ["karate", "--epochs", "1", "--no-browser", "--out", "page.html"],
         "reproduce": ["imbalance", "--dataset", "nowhere"],  # trains nothing
     }.get(command, [])
 
