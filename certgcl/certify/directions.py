@@ -46,5 +46,5 @@ def check_directions(directions: Any, graph: Graph, network: GraphNetwork) -> Te
     broken = (~torch.isfinite(given)).flatten(1).any(dim=1)
     if bool(broken.any()):
         raise DirectionError(f"a NaN or infinite direction at node {int(broken.nonzero()[0, 0])}",
-                             "directions must be finite", "Mend or drop it")
+                             "directions must be finite", "Fix or drop it")
     return given

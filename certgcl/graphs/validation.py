@@ -36,7 +36,7 @@ def check_features(x: Any) -> Tensor:
     bad = sum(int((~torch.isfinite(part)).sum()) for part in row_chunks(values))
     if bad:
         raise GraphError(f"{bad} NaN or infinite feature value(s)", "x must be finite",
-                         "Mend them, for example with torch.nan_to_num")
+                         "Fix them, for example with torch.nan_to_num")
     return features
 
 

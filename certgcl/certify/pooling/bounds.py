@@ -35,7 +35,7 @@ def graph_bounds(model: ModelLike, graphs: GraphsLike, budgets: BudgetLike, dire
         pool: ``"mean"``, ``"sum"`` or ``"max"`` for a model of nodes; None for a model that pools.
         method: what bounds single nodes; see :func:`node_compactness`.
         dtype: precision of the computation.
-        enumerate_up_to: graphs with at most so many drop sets are enumerated; 0 for none.
+        enumerate_up_to: graphs with at most this many drop sets are enumerated; 0 for none.
         time_limit: of each linear program that shares drops among nodes, in seconds. What is not solved by then
             costs tightness alone.
 

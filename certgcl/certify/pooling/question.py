@@ -94,7 +94,7 @@ class GraphQuestion:
         broken = (~torch.isfinite(found)).flatten(1).any(dim=1)
         if bool(broken.any()):
             raise DirectionError(f"a NaN or infinite direction at graph {int(broken.nonzero()[0, 0])}",
-                                 "directions must be finite", "Mend or drop it")
+                                 "directions must be finite", "Fix or drop it")
         return found
 
     @undisturbed()
