@@ -13,6 +13,7 @@ from certgcl.certify.pooling import GraphCertificate, graph_bounds, graph_compac
 from certgcl.certify.sharding import certify_shards, merge_shards
 from certgcl.certify.transform import AttachCompactness
 from certgcl.certify.verify import Verification
+from certgcl.changes.changes import Changes
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.graphs.datasets import load_dataset
 from certgcl.graphs.graph import Graph
@@ -34,6 +35,7 @@ __all__ = [
     "AttachCompactness",
     "Certificate",
     "CertifiedAccuracy",
+    "Changes",
     "CollectiveCertificate",
     "CompactnessRegularizer",
     "ContrastiveMethod",

@@ -80,8 +80,8 @@ def certify_network(case: NetworkCase, method: str | BoundMethod, dtype: torch.d
 def differentiable_bound(case: NetworkCase, method: str, network: GraphNetwork) -> Tensor:
     """The bounds of all nodes as a function of the network's tensors, ``(n,)``."""
     graph = library_graph(case)
-    drops = certgcl.EdgeDropBudget(case.local, case.total).on(graph)
-    problem = DropProblem(graph, drops, torch.arange(case.nodes))
+    changes = certgcl.Changes(certgcl.EdgeDropBudget(case.local, case.total)).on(graph)
+    problem = DropProblem(graph, changes, torch.arange(case.nodes))
     return NETWORK_METHODS[method](network, problem, torch.from_numpy(case.directions)[:, None])[:, 0]
 
 

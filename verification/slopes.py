@@ -52,10 +52,10 @@ class FreeSlopes:
 def by_gradient_steps(case: Case, steps: int) -> Tensor:
     """The best bound of every node on the way."""
     graph = certgcl.Graph.from_networkx(case.graph, case.x)
-    drops = certgcl.EdgeDropBudget(case.local, case.total).on(graph)
+    changes = certgcl.Changes(certgcl.EdgeDropBudget(case.local, case.total)).on(graph)
     best = certify(case, "degree").lower.clone()
     for node in range(case.nodes):
-        problem, free = DropProblem(graph, drops, torch.tensor([node])), FreeSlopes()
+        problem, free = DropProblem(graph, changes, torch.tensor([node])), FreeSlopes()
         optimiser: torch.optim.Adam | None = None
         for _ in range(steps):
             with free.used():

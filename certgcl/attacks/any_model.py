@@ -16,7 +16,8 @@ from certgcl.attacks.field import SearchSpace
 from certgcl.attacks.run import ModelRun
 from certgcl.certify.certification import NodesLike, check_anchors
 from certgcl.certify.directions import compactness_directions
-from certgcl.changes.edge_drops import AdmissibleDrops, BudgetLike, EdgeDropBudget
+from certgcl.changes.changes import BudgetLike, Changes
+from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.errors import DirectionError, EncoderError, InputError
 from certgcl.graphs.graph import Graph, GraphLike
 from certgcl.models.reading import ModelLike, read_network
@@ -115,7 +116,7 @@ def search_drops(model: AnyModel, graph: GraphLike, budgets: BudgetLike, nodes: 
     graph, chance = Graph.of(graph), checked_seed(seed)
     end = time.monotonic() + real(seconds, "seconds", lambda given: given >= 0, "it is a number of seconds, 0 or more",
                                   "Leave it out for a minute")
-    drops, anchors = EdgeDropBudget.of(budgets).on(graph), check_anchors(nodes, graph)
+    drops, anchors = Changes.of(budgets).drops_alone("search_drops").on(graph), check_anchors(nodes, graph)
     run = ModelRun.of(model, graph)
     embeddings = run.checked()
     wanted = _directions(directions, embeddings)[anchors]

@@ -17,7 +17,6 @@ from certgcl.bounds.two_layer.blocks import Block
 from certgcl.bounds.two_layer.hidden_functionals import Functionals, RowTerms
 from certgcl.bounds.two_layer.row_plan import DropPlan
 from certgcl.bounds.two_layer.row_tables import take
-from certgcl.bounds.two_layer.weights import GCNWeights
 from certgcl.models.activations import SlopeRule, check_slopes
 from certgcl.models.network import GraphNetwork
 
@@ -46,7 +45,7 @@ class Crown(BoundMethod):
 
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)
-        weights = GCNWeights.of(network)
+        weights = problem.two_layer(network)
         if weights is None:
             return by_lines_on_the_box(network, problem, directions, self.slopes)
         plan = problem.plan(weights.w1.dtype, resolution=1, lines="shared")

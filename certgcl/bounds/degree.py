@@ -124,7 +124,7 @@ class Degree(BoundMethod):
 
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)
-        weights = GCNWeights.of(network)
+        weights = problem.two_layer(network)
         if weights is None:
             return by_states(network, problem, directions, self._settings(network))
         width = weights.w1.shape[1]

@@ -75,7 +75,7 @@ class Interval(BoundMethod):
 
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)
-        weights = GCNWeights.of(network)
+        weights = problem.two_layer(network)
         if weights is None:
             return by_ranges_on_the_box(network, problem, directions)
         hood = problem.neighbourhood(weights.w1.dtype)

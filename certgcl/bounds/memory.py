@@ -37,7 +37,7 @@ def default_limit(device: torch.device) -> int:
 
 def estimated_bytes(method: BoundMethod, network: GraphNetwork, problem: DropProblem, directions: int) -> int:
     """About the most that the bound holds at a time, for so many directions a node."""
-    if two_layer_gcn(network) is None:
+    if not problem.changes.drops_only or two_layer_gcn(network) is None:
         return network_bytes(network, problem, directions, settings_of(method, network))
     needs = _Needs(method, network, problem)
     hidden, channels = _widths(network)
@@ -105,7 +105,7 @@ def parts_that_fit(method: BoundMethod, network: GraphNetwork, problem: DropProb
     waiting, parts = [torch.argsort(rank[problem.anchors])], []
     while waiting:
         places = waiting.pop()
-        part = DropProblem(problem.graph, problem.drops, problem.anchors[places])
+        part = DropProblem(problem.graph, problem.changes, problem.anchors[places])
         if places.numel() == 1 or estimated_bytes(method, network, part, directions) <= limit:
             parts.append(places)
         else:

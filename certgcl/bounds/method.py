@@ -9,6 +9,7 @@ from torch import Tensor
 
 from certgcl.arguments import shown
 from certgcl.bounds.prepared import DropProblem
+from certgcl.changes.changes import AdmissibleChanges
 from certgcl.errors import MethodError
 from certgcl.models.activations import SlopeRule
 from certgcl.models.network import GraphNetwork
@@ -51,7 +52,7 @@ class BoundMethod(ABC):
     @property
     @abstractmethod
     def certified(self) -> bool:
-        """Whether the result is a lower bound over all admissible drops."""
+        """Whether the result is a lower bound over all admissible changes."""
 
     @abstractmethod
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
@@ -78,9 +79,10 @@ class BoundMethod(ABC):
         """How many functionals of its own an anchor has at a time for each direction, at this width."""
         return len(self.rules(hidden_channels))
 
-    def supports(self, network: GraphNetwork) -> str | None:
-        """Why it does not bound this network; None where it does."""
-        return None
+    def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> str | None:
+        """Why it does not bound this network under such changes; None where it does. Unless a method says more, it
+        knows edge drops alone."""
+        return None if changes.drops_only else "it knows no change but edges that are dropped"
 
     def solve(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> BoundResult:
         """All that the method finds, with upper values and witnesses where it searches for them."""

@@ -1,4 +1,4 @@
-"""What is to be bounded: some anchors of a graph under a set of admissible drops, and what is prepared for them."""
+"""What is to be bounded: some anchors of a graph under a set of admissible changes, and what is prepared for them."""
 
 import gc
 from dataclasses import dataclass, field
@@ -11,6 +11,7 @@ from certgcl.arguments import shown, whole
 from certgcl.bounds.two_layer.neighbourhood import Neighbourhood
 from certgcl.bounds.two_layer.row_plan import DropPlan, LineSharing
 from certgcl.bounds.two_layer.weights import GCNWeights
+from certgcl.changes.changes import AdmissibleChanges
 from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.errors import DirectionError, MethodError
 from certgcl.graphs.graph import Graph
@@ -22,19 +23,20 @@ MAX_KEPT = 1 << 18  # slots of a graph up to which it is kept; each takes about 
 
 @dataclass(frozen=True, eq=False)
 class DropProblem:
-    """Some anchors of a graph, and the edges that may be dropped.
+    """Some anchors of a graph, and what may change about it.
 
     It holds what depends on graph and budget alone, built when first needed: keep it to bound many encoders. Edges,
-    drops and anchors are copies, so that they stay what they were when it was made; features are those of the graph.
+    changes and anchors are copies, so that they stay what they were when it was made; features are those of the graph.
 
     Args:
+        changes: what may change; the edges that may be dropped stand for changes, too.
         anchors: distinct node ids, ``(A,)``.
         memory_limit: about how many bytes bounds may take, if that is known.
         only_anchors: whether directions have rows for the anchors alone, in their order, not for all nodes.
     """
 
     graph: Graph
-    drops: AdmissibleDrops
+    changes: AdmissibleChanges
     anchors: Tensor
     memory_limit: int | None = None
     only_anchors: bool = False
@@ -42,14 +44,15 @@ class DropProblem:
     _plans: dict[tuple[Any, ...], DropPlan] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.graph, Graph) or not isinstance(self.drops, AdmissibleDrops):
-            raise MethodError(f"a problem of graph {shown(self.graph)} and drops {shown(self.drops)}",
-                              "it has a certgcl.Graph and the drops that a budget allows on it",
-                              "Pass certgcl.Graph.of(graph) and EdgeDropBudget(...).on(graph)")
+        if not isinstance(self.graph, Graph) or not isinstance(self.changes, (AdmissibleChanges, AdmissibleDrops)):
+            raise MethodError(f"a problem of graph {shown(self.graph)} and changes {shown(self.changes)}",
+                              "it has a certgcl.Graph and what a budget allows on it",
+                              "Pass certgcl.Graph.of(graph) and Changes(...).on(graph)")
+        object.__setattr__(self, "changes", AdmissibleChanges.of(self.changes).private())
         nodes, slots = self.graph.num_nodes, self.graph.col.numel()
         if (self.drops.local.numel(), self.drops.droppable.numel()) != (nodes, slots):
             raise MethodError(f"drops for {self.drops.local.numel()} nodes with a {self.graph!r}",
-                              "they must be those of this graph", "Pass EdgeDropBudget(...).on(graph)")
+                              "they must be those of this graph", "Pass Changes(...).on(graph)")
         anchors = self.anchors
         if not isinstance(anchors, Tensor) or anchors.is_nested or anchors.is_meta or anchors.layout != (
                 torch.strided) or anchors.dim() != 1 or anchors.dtype != torch.long or not anchors.numel() or (
@@ -59,23 +62,31 @@ class DropProblem:
         if self.memory_limit is not None:
             whole(self.memory_limit, "memory_limit", 1, "it is a positive number of bytes", "Leave it out",
                   error=MethodError)
-        for name, copy in (("graph", self.graph.private()), ("drops", self.drops.private()),
-                           ("anchors", self.anchors.clone())):
+        for name, copy in (("graph", self.graph.private()), ("anchors", self.anchors.clone())):
             object.__setattr__(self, name, copy)
 
     @classmethod
-    def on(cls, graph: Graph, drops: AdmissibleDrops, anchors: Tensor,
+    def on(cls, graph: Graph, changes: AdmissibleChanges, anchors: Tensor,
            memory_limit: int | None = None) -> "DropProblem":
         """The last problem on this graph, with all that was built for it, if this is the same one; else a new one. It
         is small, so that its limit does not matter."""
-        graph = graph.private()
+        graph, changes = graph.private(), AdmissibleChanges.of(changes)
         latest = graph.beside.get(LATEST)
-        if latest is not None and latest.drops.same(drops) and torch.equal(latest.anchors, anchors):
+        if latest is not None and latest.changes.same(changes) and torch.equal(latest.anchors, anchors):
             return latest
-        problem = cls(graph, drops, anchors, memory_limit)
+        problem = cls(graph, changes, anchors, memory_limit)
         if problem.small:
             graph.beside[LATEST] = problem
         return problem
+
+    @property
+    def drops(self) -> AdmissibleDrops:
+        """The edges that may be dropped: all that may change where ``changes.drops_only``."""
+        return self.changes.drops
+
+    def two_layer(self, network: GraphNetwork) -> GCNWeights | None:
+        """The weights of a network and a problem that the engine for two GCN layers is made for; None for others."""
+        return GCNWeights.of(network) if self.changes.drops_only else None
 
     @property
     def small(self) -> bool:

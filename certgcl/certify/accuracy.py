@@ -14,7 +14,8 @@ from certgcl.bounds.rounding.slack import Sizes
 from certgcl.certify.accuracy_result import CertifiedAccuracy
 from certgcl.certify.certification import NodesLike, check_anchors
 from certgcl.certify.compactness import linear_bounds
-from certgcl.changes.edge_drops import AdmissibleDrops, BudgetLike, EdgeDropBudget
+from certgcl.changes.changes import BudgetLike, Changes
+from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.changes.embedding_without_edges import DropEvaluation
 from certgcl.errors import ClassifierError, InputError
 from certgcl.graphs.graph import Graph, GraphLike
@@ -145,7 +146,7 @@ def _accuracy(model: ModelLike, graph: GraphLike, y: Any, budgets: BudgetLike, c
     """:func:`certified_accuracy` with all arguments in their places."""
     graph, search = Graph.of(graph).private(), flag(search, "search")
     network, softmax = _network(model, graph, classifier, reading, budgets)
-    exact, drops, anchors = network.to(torch.float64), EdgeDropBudget.of(budgets).on(graph), check_anchors(nodes, graph)
+    exact, changes, anchors = network.to(torch.float64), Changes.of(budgets).on(graph), check_anchors(nodes, graph)
     with torch.no_grad():
         embeddings = exact.embed(graph)
     linear = class_scores(network.width, network.precision, softmax) if classifier is None else (
@@ -155,7 +156,7 @@ def _accuracy(model: ModelLike, graph: GraphLike, y: Any, budgets: BudgetLike, c
     directions, offsets = linear.differences(predicted)
     bounds = linear_bounds(network, graph, budgets, directions, method=method, nodes=anchors)
     predicted, directions, offsets = predicted[anchors], directions[anchors], offsets[anchors]
-    sizes = Sizes.of(network, DropProblem.on(graph, drops, anchors), torch.float64)
+    sizes = Sizes.of(network, DropProblem.on(graph, changes, anchors), torch.float64)
     slack = bounds.rounding + bounds.run_error + linear.margin_slack(sizes.output + sizes.run, predicted)
     others = torch.arange(offsets.shape[1], device=predicted.device) != predicted[:, None]
     margins = torch.where(others, bounds.lower + offsets, torch.inf)
@@ -166,7 +167,7 @@ def _accuracy(model: ModelLike, graph: GraphLike, y: Any, budgets: BudgetLike, c
         open_ones = (correct & ~stays).nonzero()[:, 0]
         rivals = margins[open_ones].argmin(dim=1)
         here = anchors[open_ones]
-        reached = _lowest(exact, graph, drops, here, embeddings[here], directions[open_ones, rivals])
+        reached = _lowest(exact, graph, changes.drops, here, embeddings[here], directions[open_ones, rivals])
         wrong = linear.margins(reached, labels[open_ones]) < -slack[open_ones]
         broken[open_ones] = wrong.any(dim=1) & (linear.predict(reached) != labels[open_ones])
     return CertifiedAccuracy(anchors, correct, correct & stays, broken, stays,

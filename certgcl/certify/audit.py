@@ -13,7 +13,8 @@ from certgcl.attacks import Search, SearchSpace
 from certgcl.bounds import BoundMethod
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.compactness import node_compactness
-from certgcl.changes.edge_drops import AdmissibleDrops, BudgetLike, EdgeDropBudget
+from certgcl.changes.changes import BudgetLike, Changes
+from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.graphs.graph import Graph, GraphLike
 from certgcl.learning.methods.views import EdgeDropper
 from certgcl.models.as_run import Runner
@@ -128,9 +129,9 @@ def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: st
     seed = checked_seed(seed)
     callback(progress, "progress")
     graph = Graph.of(graph).private()
-    budget = EdgeDropBudget.of(budgets)
+    budget = Changes.of(budgets)
     read = read_network(model, graph, reading, budgets=budget)
-    runner, space = Runner.of(model, read, graph), SearchSpace(read.to(torch.float64), graph, budget.on(graph))
+    runner, space = Runner.of(model, read, graph), SearchSpace(read.to(torch.float64), graph, budget.on(graph).drops)
     certificate = node_compactness(read, graph, budget, method=method, nodes=nodes)
     views = _Views(space, certificate, generator_on(graph.col.device, seed))
     lowest, searched = _values(runner, graph, certificate), []

@@ -18,7 +18,7 @@ from certgcl.bounds.two_views.second_view import LINES, TwoViews
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.directions import check_directions
 from certgcl.certify.evidence import Evidence, dtype_name
-from certgcl.changes.edge_drops import AdmissibleDrops, BudgetLike, EdgeDropBudget
+from certgcl.changes.changes import AdmissibleChanges, BudgetLike, Changes
 from certgcl.errors import BoundError, GraphError, InputError, MethodError, OutOfMemoryError
 from certgcl.graphs.graph import Graph, GraphLike
 from certgcl.models.network import GraphNetwork
@@ -41,7 +41,7 @@ class Question:
     Args:
         encoder: as it was read, in the precision it is run in.
         dtype: of the computation.
-        drops: the admissible sets S.
+        changes: what may change: S.
         bound: the method.
         view: what gives ``W^CL`` when there are no directions of one's own.
         given: ``(N, d)`` or ``(N, C, d)`` directions of one's own.
@@ -55,7 +55,7 @@ class Question:
     encoder: GraphNetwork
     dtype: torch.dtype
     graph: Graph
-    drops: AdmissibleDrops
+    changes: AdmissibleChanges
     bound: BoundMethod
     view: Graph
     given: Tensor | None = None
@@ -65,7 +65,7 @@ class Question:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", self._features())
-        reason = self.bound.supports(self.encoder)
+        reason = self.bound.supports(self.encoder, self.changes)
         if reason is not None:
             raise MethodError(f"method {self.bound.name!r} for {self.encoder}", reason, "Use 'degree', the default")
 
@@ -80,7 +80,7 @@ class Question:
         graph = Graph.of(graph).private()
         other = graph if view is None else graph.view(view).private()
         encoder = read_network(model, graph, reading, budgets=budgets).copied()
-        return cls(encoder, precision_of(dtype), graph, EdgeDropBudget.of(budgets).on(graph), bound, other, views=views)
+        return cls(encoder, precision_of(dtype), graph, Changes.of(budgets).on(graph), bound, other, views=views)
 
     @classmethod
     @undisturbed()
@@ -90,7 +90,7 @@ class Question:
         graph = Graph.of(graph).private()
         encoder = read_network(model, graph, reading, budgets=budgets).copied()
         given = check_directions(directions, graph, encoder.to(precision_of(dtype)))
-        return cls(encoder, dtype, graph, EdgeDropBudget.of(budgets).on(graph), get_method(method), graph, given)
+        return cls(encoder, dtype, graph, Changes.of(budgets).on(graph), get_method(method), graph, given)
 
     @cached_property
     def network(self) -> GraphNetwork:
@@ -164,17 +164,17 @@ class Question:
                 return self._certify_in_fixed_parts(anchors, None if memory_limit is None else _limit(memory_limit))
         limit = default_limit(anchors.device) if memory_limit is None else _limit(memory_limit)
         evidence = self.evidence  # before the computation, of the values it begins with
-        problem = DropProblem.on(self.graph, self.drops, anchors.contiguous(), limit)
+        problem = DropProblem.on(self.graph, self.changes, anchors.contiguous(), limit)
         second, number = None, self.directions.shape[1]
         if self.views == "both":
-            second, number = TwoViews.of(self.bound, self.network, self.graph, self.drops, limit), LINES
+            second, number = TwoViews.of(self.bound, self.network, self.graph, self.changes, limit), LINES
         parts = parts_that_fit(self.bound, self.network, problem, number, limit)
         if len(parts) == 1 or not self.bound.splits:
             return self._certify(problem, second, evidence)
         problem.release()
         certificates, done = [], 0
         for places in parts:
-            certificates.append(self._certify(DropProblem(self.graph, self.drops, anchors[places], limit), second,
+            certificates.append(self._certify(DropProblem(self.graph, self.changes, anchors[places], limit), second,
                                               evidence))
             done += len(places)
             LOG.debug("%d of %d nodes certified", done, len(anchors))
@@ -187,10 +187,10 @@ class Question:
         evidence = self.evidence
 
         def problem(places: Tensor | slice) -> DropProblem:  # not the one that a graph may keep, and without a limit
-            return DropProblem(self.graph, self.drops, anchors[places].contiguous())
+            return DropProblem(self.graph, self.changes, anchors[places].contiguous())
 
         number = LINES if self.views == "both" else self.directions.shape[1]
-        second = TwoViews.of(self.bound, self.network, self.graph, self.drops, PART) if self.views == "both" else None
+        second = TwoViews.of(self.bound, self.network, self.graph, self.changes, PART) if self.views == "both" else None
         parts = parts_that_fit(self.bound, self.network, problem(slice(None)), number, PART)
         if not self.bound.splits:
             parts = [torch.arange(len(anchors), device=anchors.device)]
@@ -230,11 +230,12 @@ class Question:
             lower, nominal, rounding, run_error, chosen = (
                 values[:, 0] for values in (lower, nominal, rounding, run_error, chosen))
             upper = None if upper is None else upper[:, 0]
+        drops = self.changes.drops
         # Copies of what the problem keeps: a certificate is the user's own, to write to as well.
         return Certificate(
             nodes=anchors.clone(), lower=lower, nominal=nominal, rounding=rounding, run_error=run_error, method=name,
-            certified=bound.certified, local_budget=self.drops.local.clone(),
-            requested_budget=self.drops.requested.clone(), total_budget=self.drops.total, directions=chosen,
+            certified=bound.certified, local_budget=drops.local.clone(),
+            requested_budget=drops.requested.clone(), total_budget=drops.total, directions=chosen,
             precision=self.precision, reading=self.encoder.reading, evidence=evidence, upper=upper,
             witnesses=found.witnesses, names=self.graph.names, norms=norms)
 

@@ -11,7 +11,7 @@ from certgcl.bounds import BoundMethod, BranchAndBound, get_method
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.certification import NodesLike, Question, Views
 from certgcl.certify.directions import compactness_directions
-from certgcl.changes.edge_drops import BudgetLike
+from certgcl.changes.changes import BudgetLike
 from certgcl.graphs.graph import GraphLike
 from certgcl.models.reading import ModelLike, Reading
 from certgcl.runtime.logs import LOG

@@ -16,7 +16,7 @@ import torch
 
 from certgcl._version import __version__
 from certgcl.bounds import METHODS, SEARCHES, BoundMethod
-from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.changes.changes import AdmissibleChanges
 from certgcl.files.digest import digest, stored_parts
 from certgcl.formatting import spread
 from certgcl.graphs.graph import Graph
@@ -84,7 +84,7 @@ class Evidence:
     def of(cls, question: "Question") -> "Evidence":
         """Of a question, at this moment."""
         return cls(weights_part(question.encoder), edges_part(question.graph), features_part(question.graph),
-                   budget_part(question.drops), _directions(question), Fact(settings(question.bound)),
+                   budget_part(question.changes), _directions(question), Fact(settings(question.bound)),
                    Fact(dtype_name(question.dtype)), Fact(__version__))
 
     @classmethod
@@ -141,7 +141,8 @@ def _features(graph: Graph) -> str:
     return digest(*stored_parts(graph.x if sparse is None else sparse))
 
 
-def budget_part(drops: AdmissibleDrops) -> Fact:
+def budget_part(changes: AdmissibleChanges) -> Fact:
+    drops = changes.drops
     return Fact(f"local {spread(drops.local)}, total {drops.total} edges",
                 digest(drops.local, drops.requested, drops.droppable, torch.tensor(drops.total)))
 

@@ -11,7 +11,7 @@ from torch_geometric.transforms import BaseTransform
 from certgcl.arguments import shown
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.compactness import node_compactness
-from certgcl.changes.edge_drops import BudgetLike
+from certgcl.changes.changes import BudgetLike
 from certgcl.errors import GraphError
 from certgcl.models.reading import ModelLike
 

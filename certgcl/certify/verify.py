@@ -21,6 +21,7 @@ from certgcl.certify.evidence import (
     view_part,
     weights_part,
 )
+from certgcl.changes.changes import Changes
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.changes.embedding_without_edges import DropEvaluation
 from certgcl.errors import CertgclError, CertificateError, InputError
@@ -171,12 +172,13 @@ class _Against:
     def _budgets(self) -> Check:
         """The request, tightened again on this graph."""
         name, certificate = "budgets", self.certificate
-        drops = EdgeDropBudget(certificate.requested_budget, certificate.total_budget).on(self.graph)
+        changes = Changes(EdgeDropBudget(certificate.requested_budget, certificate.total_budget)).on(self.graph)
+        drops = changes.drops
         if not torch.equal(drops.local, certificate.local_budget) or drops.total != certificate.total_budget:
             return Check(name, False, "tightening what was asked for gives other budgets on this graph")
-        if budget_part(drops).identity != certificate.evidence.budget.identity:
+        if budget_part(changes).identity != certificate.evidence.budget.identity:
             return Check(name, False, "others than those certified")
-        return Check(name, True, f"{budget_part(drops).shown}, tightened again from what was asked for")
+        return Check(name, True, f"{budget_part(changes).shown}, tightened again from what was asked for")
 
     def _directions(self) -> Check:
         name, evidence, source = "directions", self.certificate.evidence, self.certificate.evidence.direction_source

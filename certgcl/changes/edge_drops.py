@@ -16,7 +16,9 @@ from certgcl.graphs.graph import Graph
 from certgcl.graphs.validation import check_edge_index
 from certgcl.runtime.tensor_cache import PRIVATE
 
-BudgetLike: TypeAlias = Union["EdgeDropBudget", int, float, Sequence[int], Tensor]
+DropsLike: TypeAlias = Union["EdgeDropBudget", int, float, Sequence[int], Tensor]
+"""What stands for a budget of edge drops."""
+
 Rule = Literal["expected", "coverage"]
 
 
@@ -55,6 +57,10 @@ class AdmissibleDrops:
                        droppable=self.droppable.clone(), droppable_degree=self.droppable_degree.clone())
         vars(copy)[PRIVATE] = True
         return copy
+
+    def to(self, device: torch.device) -> "AdmissibleDrops":
+        return replace(self, **{name: getattr(self, name).to(device) for name in
+                                ("local", "requested", "droppable", "droppable_degree")})
 
     def same(self, other: "AdmissibleDrops") -> bool:
         """Whether both allow the same, on the same graph."""
@@ -118,7 +124,7 @@ class EdgeDropBudget:
         return cls._by_rule(DropProbabilities(edge_index, probability, *_rule(rule, coverage, jointly), jointly), total)
 
     @classmethod
-    def of(cls, budget: BudgetLike) -> "EdgeDropBudget":
+    def of(cls, budget: DropsLike) -> "EdgeDropBudget":
         """A budget from itself, ``local`` as an int or one per node, or a float (a drop rate, the paper's rule)."""
         if isinstance(budget, EdgeDropBudget):
             return budget

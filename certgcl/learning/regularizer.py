@@ -13,7 +13,8 @@ from certgcl.arguments import FLOATS, items, real, shown, whole
 from certgcl.bounds import BoundMethod, DropProblem, get_method
 from certgcl.bounds.uncertified.formulas import PrintedScore
 from certgcl.certify.directions import compactness_directions
-from certgcl.changes.edge_drops import AdmissibleDrops, BudgetLike, EdgeDropBudget
+from certgcl.changes.changes import BudgetLike, Changes
+from certgcl.changes.edge_drops import AdmissibleDrops, EdgeDropBudget
 from certgcl.errors import InputError
 from certgcl.graphs.graph import Graph, GraphLike
 from certgcl.learning.schedules import Ramp, check_epoch, value_at
@@ -85,7 +86,7 @@ class CompactnessRegularizer:
                 real(rate, "budget", lambda rate: 0 <= rate < 1, "a ramp of the budget is one of drop rates, from 0 to "
                      "below 1", "Try Ramp(0.4, length=100)")
         elif self.budget is not None:
-            fixed = EdgeDropBudget.of(self.budget)
+            fixed = self.budget if isinstance(self.budget, Changes) else EdgeDropBudget.of(self.budget)
             if not isinstance(self.budget, (int, float)):
                 object.__setattr__(self, "budget", fixed)  # lists and tensors may change
         share = "it is a share of the loss, between 0 and 1"
@@ -212,7 +213,7 @@ class CompactnessRegularizer:
         graph, rate, kept = graph.private(), self._rate(), self._step.kept
         if kept is None or kept[0] != rate or kept[1].graph is not graph:
             everyone = torch.arange(graph.num_nodes, device=graph.col.device)
-            self._step.kept = kept = rate, DropProblem(graph, self._edge_drops().on(graph), everyone)
+            self._step.kept = kept = rate, DropProblem(graph, self._changes().on(graph), everyone)
         return kept[1]
 
     def _problem_on(self, graph: Graph, generator: torch.Generator | None) -> DropProblem:
@@ -221,7 +222,7 @@ class CompactnessRegularizer:
         if self.anchors == -1 or self.anchors >= graph.num_nodes:
             return problem
         chosen = torch.randperm(graph.num_nodes, device=graph.col.device, generator=generator)[: self.anchors]
-        return DropProblem(graph, problem.drops, chosen.sort().values)
+        return DropProblem(graph, problem.changes, chosen.sort().values)
 
     def _rate(self) -> float | None:
         """The drop rate of a ramp at this epoch, in steps."""
@@ -230,14 +231,14 @@ class CompactnessRegularizer:
         step = self.budget.last / BUDGET_STEPS
         return self.budget.last if step == 0 else round(self.budget.at(self.epoch) / step) * step
 
-    def _edge_drops(self) -> EdgeDropBudget:
+    def _changes(self) -> Changes:
         if isinstance(self.budget, Ramp):
             rate = self._rate()
-            return EdgeDropBudget.from_drop_rate(rate) if rate else EdgeDropBudget(local=0)
+            return Changes(drops=rate if rate else 0)
         if self.budget is None:
-            raise InputError("budget None", "a regularizer of one's own loop needs to know which drops are admissible",
-                             "Pass budget=0.4 for a drop rate, an int, or an EdgeDropBudget")
-        return EdgeDropBudget.of(self.budget)
+            raise InputError("budget None", "a regularizer of one's own loop needs to know what may change",
+                             "Pass budget=0.4 for a drop rate, an int, an EdgeDropBudget or Changes")
+        return Changes.of(self.budget)
 
 
 def _ramp(settings: Mapping[str, Any]) -> Ramp:

@@ -13,7 +13,8 @@ from certgcl.bounds import METHODS
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.compactness import linear_bounds, node_compactness
 from certgcl.certify.evidence import differences, edges_part, features_part, weights_part
-from certgcl.changes.edge_drops import BudgetLike, EdgeDropBudget
+from certgcl.changes.changes import BudgetLike
+from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.errors import ReportError
 from certgcl.graphs.graph import Graph
 from certgcl.learning.training import History

@@ -14,7 +14,8 @@ from certgcl.attacks.changes import apart_from_better, filled, promising_changes
 from certgcl.attacks.field import Reach
 from certgcl.attacks.relaxed import by_relaxation
 from certgcl.attacks.single_changes import ChangedValues
-from certgcl.changes.edge_drops import BudgetLike, EdgeDropBudget
+from certgcl.changes.changes import BudgetLike
+from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.graphs.graph import Graph
 from certgcl.models.activations import Activation
 from certgcl.models.aggregations import Aggregation, Local, Mean, Sum, SymmetricNorm

@@ -98,6 +98,9 @@ def _budgets(world: World) -> list[Target]:
             **given).on(graph), probabilities),
         _of("EdgeDropBudget.of", lambda budget: EdgeDropBudget.of(budget).on(graph), {"budget": 1}),
         _of("EdgeDropBudget.on", EdgeDropBudget(local=1).on, {"graph": graph}),
+        _of("Changes", lambda **given: certgcl.Changes(**given).on(graph), {"drops": 1}),
+        _of("Changes.of", lambda budgets: certgcl.Changes.of(budgets).on(graph), {"budgets": 1}),
+        _of("Changes.on", certgcl.Changes(drops=1).on, {"graph": graph}),
         _of("Ramp", lambda **given: certgcl.Ramp(**given).at(3), {"last": 0.4, "start": 2, "length": 3, "first": 0.1}),
         _of("Ramp.at", certgcl.Ramp(0.4, start=2).at, {"epoch": 1}),
     ]

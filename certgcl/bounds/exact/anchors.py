@@ -14,6 +14,7 @@ from certgcl.attacks import SearchSpace
 from certgcl.bounds.degree import Degree
 from certgcl.bounds.prepared import DropProblem
 from certgcl.bounds.rounding.finite import check_finite
+from certgcl.changes.changes import AdmissibleChanges
 from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
@@ -86,7 +87,7 @@ class AnchorSearch(ABC):
 
     network: GraphNetwork
     graph: Graph
-    drops: AdmissibleDrops
+    changes: AdmissibleChanges
     anchors: Tensor
     directions: Tensor
     bound: Degree
@@ -97,17 +98,19 @@ class AnchorSearch(ABC):
     @classmethod
     def of(cls, network: GraphNetwork, problem: DropProblem, directions: Tensor, bound: Degree,
            time_limit: float | None, branch_limit: int | None, tolerance: float) -> Self:
-        cpu, drops = torch.device("cpu"), problem.drops
+        cpu = torch.device("cpu")
         end = float("inf") if time_limit is None else time.time() + time_limit
         return cls(network.to(torch.float64, cpu), problem.graph.to(cpu),
-                   replace(drops, **{name: getattr(drops, name).to(cpu) for name in
-                                     ("local", "requested", "droppable", "droppable_degree")}),
-                   problem.anchors.to(cpu), directions.to(cpu, torch.float64), bound, end,
+                   problem.changes.to(cpu), problem.anchors.to(cpu), directions.to(cpu, torch.float64), bound, end,
                    float("inf") if branch_limit is None else branch_limit, tolerance)
 
     def at(self, places: Tensor) -> Self:
         """The same for some of the anchors."""
         return replace(self, anchors=self.anchors[places])
+
+    @property
+    def drops(self) -> AdmissibleDrops:
+        return self.changes.drops
 
     @cached_property
     def space(self) -> SearchSpace:
@@ -123,7 +126,7 @@ class AnchorSearch(ABC):
     def run(self, progress: Callable[[int, int], object] | None = None) -> Brackets:
         """The brackets. Anchors have their turn again and again, each time with a larger limit of branches; a search
         begins anew then, from the bracket it has, so that only one at a time takes memory."""
-        problem = DropProblem(self.graph, self.drops, self.anchors)
+        problem = DropProblem(self.graph, self.changes, self.anchors)
         lower = self.bound(self.network, problem, self.directions[:, None])[:, 0]
         clean = (self.directions * self.network.embed(self.graph)).sum(dim=1)[self.anchors]
         check_finite(self.anchors, lower, clean)  # a tree grows from finite values

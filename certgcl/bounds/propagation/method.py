@@ -33,7 +33,7 @@ def by_ranges_on_the_box(network: GraphNetwork, problem: DropProblem, directions
 
 def _ranges(kind: type[NetworkRanges], network: GraphNetwork, problem: DropProblem,
             settings: Settings) -> NetworkRanges:
-    return kind(network, problem.graph, problem.drops, problem.anchors, settings)
+    return kind(network, problem.graph, problem.changes, problem.anchors, settings)
 
 
 def _in_order(bound: NetworkBound, problem: DropProblem, directions: Tensor, lines: bool = True) -> Tensor:

@@ -14,7 +14,7 @@ from certgcl.bounds.propagation.functionals import Functionals, LineTable
 from certgcl.bounds.propagation.sign_patterns import NONE, Patterns
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.bounds.two_layer.row_plan import LineSharing
-from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.changes.changes import AdmissibleChanges
 from certgcl.graphs.graph import Graph
 from certgcl.models.activations import Activation, SlopeRule
 from certgcl.models.network import GraphNetwork, Term, features_times
@@ -48,12 +48,12 @@ class NetworkRanges:
     A layer is needed at the anchors, or as many hops around them as aggregations follow it: its *ball*.
     """
 
-    def __init__(self, network: GraphNetwork, graph: Graph, drops: AdmissibleDrops, anchors: Tensor,
+    def __init__(self, network: GraphNetwork, graph: Graph, changes: AdmissibleChanges, anchors: Tensor,
                  settings: Settings) -> None:
         self.network, self.graph, self.settings = network, graph, settings
         self.dtype = network.dtype
         self.radius = radii(network)
-        self.balls = balls_around(graph, drops, anchors, max(self.radius), settings.resolution, settings.lines)
+        self.balls = balls_around(graph, changes.drops, anchors, max(self.radius), settings.resolution, settings.lines)
         self.bounds: dict[int, tuple[Tensor, Tensor]] = {}
         self._outputs: dict[int, tuple[Tensor, Tensor]] = {}
         self._by_node: dict[int, tuple[Tensor, Tensor]] = {}

@@ -31,7 +31,7 @@ def least_over_single_drops(weights: GCNWeights, problem: DropProblem, direction
     ends = changes[places].cumsum(0).div(AT_ONCE, rounding_mode="floor")
     for count in torch.unique_consecutive(ends, return_counts=True)[1].tolist():
         here = places[start : start + count]
-        least.append(_least(weights, DropProblem(graph, problem.drops, problem.anchors[here]), directions[here]))
+        least.append(_least(weights, DropProblem(graph, problem.changes, problem.anchors[here]), directions[here]))
         start += count
     return torch.cat(least) if least else directions.new_empty(0, directions.shape[1]), places
 

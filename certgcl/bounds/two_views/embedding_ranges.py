@@ -13,7 +13,7 @@ from certgcl.bounds.method import BoundMethod
 from certgcl.bounds.prepared import DropProblem
 from certgcl.bounds.rounding.slack import Sizes
 from certgcl.certify.directions import SMALLEST_NORM
-from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.changes.changes import AdmissibleChanges
 from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
 from certgcl.models.two_piece import TwoPieceLinear
@@ -79,16 +79,16 @@ class EmbeddingRanges:
     box: Span
 
     @classmethod
-    def of(cls, bound: BoundMethod, network: GraphNetwork, graph: Graph, drops: AdmissibleDrops,
+    def of(cls, bound: BoundMethod, network: GraphNetwork, graph: Graph, changes: AdmissibleChanges,
            memory_limit: int) -> "EmbeddingRanges":
         """From a lower bound of ``2 (d + 2)`` directions at every node, in parts that fit the memory (in bytes)."""
         clean = network.embed(graph).double()
         unit = functional.normalize(clean, dim=1)
         axis = functional.normalize(unit.mean(dim=0), dim=0)
         frame = torch.cat([torch.eye(len(axis), dtype=axis.dtype, device=axis.device), axis[None]])
-        everyone = DropProblem(graph, drops, torch.arange(graph.num_nodes, device=axis.device))
+        everyone = DropProblem(graph, changes, torch.arange(graph.num_nodes, device=axis.device))
         parts = parts_that_fit(bound, network, everyone, 2 * len(frame) + 2, memory_limit)
-        found = [_ranges(bound, network, DropProblem(graph, drops, nodes, only_anchors=True), unit[nodes], frame)
+        found = [_ranges(bound, network, DropProblem(graph, changes, nodes, only_anchors=True), unit[nodes], frame)
                  for nodes in parts]
         order = torch.argsort(torch.cat(parts))
         (low, high), box = (Span(*(torch.cat(ends)[order] for ends in zip(*spans, strict=True)))

@@ -23,7 +23,7 @@ from certgcl.bounds.prepared import DropProblem
 from certgcl.bounds.rounding.slack import Sizes
 from certgcl.bounds.two_views.embedding_ranges import EmbeddingRanges, Span, unit_span
 from certgcl.certify.directions import SMALLEST_NORM, compactness_directions
-from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.changes.changes import AdmissibleChanges
 from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
 
@@ -50,7 +50,7 @@ def line_below(factor: Span, values: Span) -> Line:
 
 @dataclass(frozen=True, eq=False)
 class TwoViews:
-    """How far the second view can turn the embeddings of a graph, whatever it drops.
+    """How far the second view can turn the embeddings of a graph, whatever it changes.
 
     Args:
         cosine: the least ``u · z̄`` of every node; -1 where z may vanish, ``(N,)``.
@@ -66,10 +66,10 @@ class TwoViews:
     turns_on_axis: Span
 
     @classmethod
-    def of(cls, bound: BoundMethod, network: GraphNetwork, graph: Graph, drops: AdmissibleDrops,
+    def of(cls, bound: BoundMethod, network: GraphNetwork, graph: Graph, changes: AdmissibleChanges,
            memory_limit: int) -> "TwoViews":
         """With the ranges of all embeddings by the given method."""
-        return cls.within(EmbeddingRanges.of(bound, network, graph, drops, memory_limit))
+        return cls.within(EmbeddingRanges.of(bound, network, graph, changes, memory_limit))
 
     @classmethod
     def within(cls, ranges: EmbeddingRanges) -> "TwoViews":

@@ -22,6 +22,7 @@ from certgcl.bounds.two_layer.box import signed_parts
 from certgcl.bounds.two_layer.layer1 import Range
 from certgcl.bounds.two_layer.neighbourhood import inverse_sqrt_degree
 from certgcl.bounds.two_layer.weights import GCNWeights, unsupported
+from certgcl.changes.changes import AdmissibleChanges
 from certgcl.errors import GraphError, MethodError
 from certgcl.graphs.graph import Graph
 from certgcl.graphs.sparse import ConstantMatrix, csr_matrix
@@ -88,8 +89,8 @@ class PrintedScore(BoundMethod):
                               "Convert each with certgcl.Graph.of, or leave it out for the graph itself")
         object.__setattr__(self, "at", at if isinstance(at, Graph) else views)
 
-    def supports(self, network: GraphNetwork) -> str | None:
-        return unsupported(network)
+    def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> str | None:
+        return unsupported(network) or super().supports(network, changes)
 
     def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
         return ("parallel",)

@@ -8,7 +8,7 @@ from certgcl.certify.pooling.certificate import GraphCertificate
 from certgcl.certify.pooling.graph_set import GraphsLike
 from certgcl.certify.pooling.question import GraphQuestion
 from certgcl.certify.pooling.slack import pooled_directions
-from certgcl.changes.edge_drops import BudgetLike
+from certgcl.changes.changes import BudgetLike
 from certgcl.errors import GraphError
 from certgcl.models.pooled_network import Pool
 from certgcl.models.reading import ModelLike

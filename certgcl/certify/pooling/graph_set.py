@@ -10,7 +10,8 @@ from torch import Tensor
 from torch_geometric.data import Batch, Dataset
 
 from certgcl.arguments import shown
-from certgcl.changes.edge_drops import AdmissibleDrops, BudgetLike, EdgeDropBudget
+from certgcl.changes.changes import BudgetLike, Changes
+from certgcl.changes.edge_drops import AdmissibleDrops, EdgeDropBudget
 from certgcl.errors import GraphError
 from certgcl.graphs.graph import Graph, GraphLike
 
@@ -87,7 +88,7 @@ class GraphSet:
         return values.new_zeros(len(self), values.shape[1]).scatter_reduce(0, place, values, "amax", include_self=False)
 
     def drops(self, budgets: BudgetLike) -> "SetDrops":
-        budget = EdgeDropBudget.of(budgets)
+        budget = Changes.of(budgets).drops_alone("a bound of whole graphs")
         return SetDrops(self, tuple(budget.on(graph) for graph in self.graphs))
 
 

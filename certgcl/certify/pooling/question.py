@@ -23,7 +23,7 @@ from certgcl.certify.pooling.multipliers import Array
 from certgcl.certify.pooling.shared_drops import SharedDrops
 from certgcl.certify.pooling.slack import PooledSizes
 from certgcl.certify.touched_edges import edges_of, touched_edges
-from certgcl.changes.edge_drops import BudgetLike
+from certgcl.changes.changes import AdmissibleChanges, BudgetLike
 from certgcl.errors import BoundError, DirectionError, MethodError
 from certgcl.models.pooled_network import Pool, PooledNetwork
 from certgcl.models.reading import ModelLike, read_network
@@ -70,10 +70,11 @@ class GraphQuestion:
         else:
             choice(pool, "pool", get_args(Pool))
             read = PooledNetwork(read_network(model, several.union), pool)
-        reason = bound.supports(read.network)
+        drops = several.drops(budgets)
+        reason = bound.supports(read.network, AdmissibleChanges.of(drops.each[0]))
         if reason is not None:
             raise MethodError(f"method {bound.name!r} for {read.network}", reason, "Use 'degree', the default")
-        return cls(read.copied(), several, several.drops(budgets), bound, dtype, most, limit)
+        return cls(read.copied(), several, drops, bound, dtype, most, limit)
 
     @cached_property
     def network(self) -> PooledNetwork:
@@ -104,7 +105,7 @@ class GraphQuestion:
         graphs, union = self.graphs, self.graphs.union
         nominal = (directions @ self.network.embed(union, graphs.batch)[..., None])[..., 0].double()
         everyone = torch.arange(union.num_nodes, device=union.col.device)
-        problem = DropProblem(union, self.drops.limited_to(self._largest), everyone)
+        problem = DropProblem(union, AdmissibleChanges(self.drops.limited_to(self._largest)), everyone)
         sizes = PooledSizes.of(self.model, graphs, Sizes.of(self.model.network, problem, self.dtype), self.dtype)
         enumerated, upper, witnesses = self._searched(directions)
         lower, lifted = upper.clone(), torch.zeros_like(upper)
@@ -173,13 +174,13 @@ class GraphQuestion:
             directions: of which ``rows`` makes those of some nodes, ``(A, C, d)``.
         """
         union, network = self.graphs.union, self.network.network
-        drops, everyone = self.drops.limited_to(total), torch.arange(self.graphs.union.num_nodes)
+        changes, everyone = AdmissibleChanges(self.drops.limited_to(total)), torch.arange(self.graphs.union.num_nodes)
         everyone = everyone.to(union.col.device)
         limit, number = default_limit(union.col.device), rows(everyone[:1]).shape[1]
-        problem = DropProblem(union, drops, everyone, limit)
+        problem = DropProblem(union, changes, everyone, limit)
         found = torch.empty(len(everyone), number, dtype=torch.float64, device=everyone.device)
         for part in parts_that_fit(self.bound, network, problem, number, limit):
-            anchors = DropProblem(union, drops, part, limit, only_anchors=True)
+            anchors = DropProblem(union, changes, part, limit, only_anchors=True)
             found[part] = self.bound.solve(network, anchors, rows(part)).lower.double()
         return found
 

@@ -20,7 +20,7 @@ from certgcl.certify.certificate import Certificate
 from certgcl.certify.certification import Question
 from certgcl.certify.sharding.batch_size import Pace
 from certgcl.certify.sharding.manifest import MANIFEST, Manifest, ShardOrder, ShardPlan
-from certgcl.changes.edge_drops import BudgetLike
+from certgcl.changes.changes import BudgetLike
 from certgcl.errors import CertificateError, InputError, LockedError, ShardError
 from certgcl.files.atomic import remove_leftovers
 from certgcl.files.locks import locked

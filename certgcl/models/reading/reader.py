@@ -5,7 +5,8 @@ from typing import Any, Literal, Protocol, TypeAlias, get_args
 import torch
 from torch import nn
 
-from certgcl.changes.edge_drops import BudgetLike, EdgeDropBudget
+from certgcl.changes.changes import BudgetLike, Changes
+from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.errors import InputError
 from certgcl.graphs.graph import Graph, GraphLike
 from certgcl.models.layers.formula import Softmax
@@ -88,7 +89,7 @@ def _read(model: ModelLike, graph: GraphLike, reading: Reading, budgets: BudgetL
     if reading == "probed":
         check_surroundings()
         dtype = check_module(module).dtype
-        budget = EdgeDropBudget() if budgets is None else EdgeDropBudget.of(budgets)
+        budget = EdgeDropBudget() if budgets is None else Changes.of(budgets).drops_alone("a probed reading")
         return probe(module, graph.to(dtype=dtype), budget.on(graph)), None
     network, softmax = _traced(module, graph, scores)
     check_finite(network.named_tensors())

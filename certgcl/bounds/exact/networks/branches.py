@@ -13,6 +13,7 @@ from certgcl.bounds.exact.networks.rows import FieldRows
 from certgcl.bounds.exact.two_layer.cells import DROPPED, FREE
 from certgcl.bounds.prepared import DropProblem
 from certgcl.bounds.two_layer.row_plan import starts
+from certgcl.changes.changes import AdmissibleChanges
 from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork, Layer, Term
@@ -84,7 +85,7 @@ class Branches:
     def bounds(self, branches: Sequence[Branch]) -> list[Tensor]:
         """Lower bounds of ``w · z`` over all drops that agree with the decisions, ``(B,)`` of each."""
         graph, drops, anchors, directions = self._union(branches)
-        problem = DropProblem(graph, drops, anchors, only_anchors=True)
+        problem = DropProblem(graph, AdmissibleChanges(drops), anchors, only_anchors=True)
         found = self.bound(self.network, problem, directions[:, None])[:, 0]
         return [*found.split([len(branch.state) for branch in branches])]
 

@@ -12,7 +12,8 @@ from certgcl.bounds.exact.two_layer.cells import ABSENT, DROPPED, FREE, KEPT, Ro
 from certgcl.bounds.exact.two_layer.decisions import Decisions, EdgeSite
 from certgcl.bounds.exact.two_layer.field import ReceptiveField
 from certgcl.bounds.two_layer.weights import GCNWeights
-from certgcl.changes.edge_drops import AdmissibleDrops, BudgetLike, EdgeDropBudget
+from certgcl.changes.changes import BudgetLike
+from certgcl.changes.edge_drops import AdmissibleDrops, EdgeDropBudget
 from certgcl.graphs.graph import Graph
 from tests.toys import gcn_weights, random_tensor, toy_graph, toy_network
 
