@@ -27,6 +27,7 @@ from unittest import mock
 import pytest
 import torch
 import typer.main
+import yaml
 from sklearn.linear_model import LogisticRegression
 
 import certgcl
@@ -92,6 +93,8 @@ def test_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, monkeypatch:
             assert alike(block.code, printed), f"{_name(page)} shows\n{block.code}\nbut this is printed:\n{printed}"
         elif block.language == "text":
             compare(block.code, tmp_path)
+        elif block.language == "bibtex":
+            check_reference(block.code)
         else:
             raise AssertionError(f"{_name(page)}: a block in {block.language!r} is run by no test")
 
@@ -125,6 +128,15 @@ def compare(shown: str, folder: Path) -> None:
     else:
         made = {path.name for path in folder.rglob("*")}
         assert {line.split()[0] for line in shown.splitlines()} <= made
+
+
+def check_reference(entry: str) -> None:
+    """What a page asks people to cite is what ``CITATION.cff`` says."""
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"][0]
+    fields = dict(re.findall(r"(\w+)\s+= {(.*)}", entry))
+    assert fields["title"] == citation["title"]
+    assert fields["author"].split(" and ") == [f"{a['family-names']}, {a['given-names']}" for a in citation["authors"]]
+    assert fields["year"] == str(citation["year"])
 
 
 def printed_by_the_demo() -> str:
