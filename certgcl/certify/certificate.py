@@ -21,6 +21,7 @@ from certgcl.graphs.names import NodeNames
 if TYPE_CHECKING:
     import pandas as pd
 
+    from certgcl.certify.collective import CollectiveCertificate
     from certgcl.certify.verify import Verification
     from certgcl.graphs.graph import GraphLike
     from certgcl.models.reading import ModelLike
@@ -278,6 +279,28 @@ class Certificate:
         from certgcl.certify.verify import verify
 
         return verify(self, model, graph, nodes=nodes, view=view, directions=directions)
+
+    def collective(self, model: "ModelLike", graph: "GraphLike", others: "Sequence[Certificate]" = (), *,
+                   time_limit: float | None = None) -> "CollectiveCertificate":
+        """At least how many nodes stay positive at once under any *one* admissible drop; see
+        :func:`certgcl.collective_certificate`.
+
+        Args:
+            others: certificates of the same question with other totals, which make it tighter. The budget is that of
+                the largest total among all of them.
+
+        Example::
+
+            budgets = [certgcl.EdgeDropBudget(local=2, total=r) for r in range(4)]
+            *others, certificate = [certgcl.node_compactness(encoder, data, budget) for budget in budgets]
+            print(certificate.collective(encoder, data, others))
+        """
+        from certgcl.certify.collective import collective_certificate
+
+        if not isinstance(others, (list, tuple)):
+            raise CertificateError(f"others={shown(others)}", "they are a list of certificates with other totals",
+                                   "Pass [first, second], or leave it out")
+        return collective_certificate([self, *others], model, graph, time_limit=time_limit)
 
     def __str__(self) -> str:
         return lines(*self._summary())

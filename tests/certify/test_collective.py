@@ -100,3 +100,14 @@ def test_what_is_not_solved_in_time_counts_one_by_one(monkeypatch: pytest.Monkey
     monkeypatch.setattr("certgcl.certify.collective_bound.CollectiveProblem._solved", lambda *_: None)
     found = together(certificates)
     assert found.lower == found.alone
+
+
+def test_the_method_of_a_certificate_makes_the_same_statement() -> None:
+    *others, last = parts = asked()
+    found, alone = last.collective(NETWORK, GRAPH, others), last.collective(NETWORK, GRAPH)
+    expected = together(parts)
+    assert (found.lower, found.alone, found.total_budget) == (expected.lower, expected.alone, 3)
+    assert torch.equal(found.largest_total, expected.largest_total)
+    assert alone.lower == alone.alone == found.alone <= found.lower
+    with pytest.raises(CertificateError, match="others"):
+        last.collective(NETWORK, GRAPH, parts[0])
