@@ -1,4 +1,4 @@
-"""What is written is true: code runs as printed, commands exist, links lead somewhere, figures draw, the site builds.
+"""What is written is true: code runs as printed, commands exist, links lead somewhere, figures draw.
 
 The blocks of a page run in their order, in one namespace and one folder. A ``text`` block right below a ``python`` one
 is what it prints; another one is the table of the demo or of the audit, or lists files that the page has made. Of
@@ -11,11 +11,8 @@ import importlib.util
 import inspect
 import io
 import linecache
-import os
 import re
 import shlex
-import subprocess
-import sys
 import textwrap
 import tomllib
 from collections.abc import Iterator
@@ -295,7 +292,7 @@ def test_another_output_is_noticed() -> None:
     assert not alike("Pontmercy 0.04\n", "Mabeuf 0.04\n")
 
 
-# -- links, figures and the site -------------------------------------------------------------------
+# -- links, figures and tables -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
@@ -313,36 +310,6 @@ def test_a_figure_draws(name: str, tmp_path: Path) -> None:
     assert drawn
     for figure in drawn:
         assert (ROOT / "docs" / "figures" / figure).exists()
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The documentation as a site, built as ``make docs`` does."""
-    pytest.importorskip("mkdocs", reason="the site is built with the extra 'docs'")
-    folder = tmp_path_factory.mktemp("site")
-    built = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)], cwd=ROOT,
-                           env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
-    return folder
-
-
-def test_the_site_needs_no_network(site: Path) -> None:
-    for page in site.rglob("*.html"):
-        loaded = re.findall(r"<(?:script|img|link)[^>]+(?:src|href)=[\"']?(?:https?:)?//[^\"'>\s]+", page.read_text())
-        assert [tag for tag in loaded if "canonical" not in tag] == []
-
-
-def test_the_reference_has_every_public_name(site: Path) -> None:
-    reference = (site / "reference" / "api.html").read_text(encoding="utf-8")
-    for name in certgcl.__all__:
-        if name != "__version__":
-            assert f'id="certgcl.{name}"' in reference, name
-
-
-def test_the_reference_has_every_command(site: Path) -> None:
-    reference = (site / "reference" / "command_line.html").read_text(encoding="utf-8")
-    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
-        assert f"certgcl {name}" in reference, name
 
 
 @pytest.mark.parametrize("page", tables.PAGES, ids=lambda page: page.name)
