@@ -1,0 +1,213 @@
+"""What is to be proved: a network, a graph, and which edges may go; read from plain files, or made of arrays."""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .activations import Activation, activation
+from .arithmetic import Array, Boxes, Scale, down, product, up
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """``own(n_i) v_i + out(n_i) Σ_{kept j} in(n_j) v_j``: three numbers of a node with n neighbours left, never
+    negative; zero where they would divide by zero."""
+
+    name: str
+    loop: float = 1.0
+
+    def scales(self, n: Array) -> tuple[Scale, Scale, Scale]:
+        zero, one = np.zeros_like(n), np.ones_like(n)
+        nothing, unit = Scale(zero, zero), Scale(one, one)
+        match self.name:
+            case "local":
+                return unit, nothing, nothing
+            case "sum":
+                return nothing, unit, unit
+            case "mean":
+                return nothing, _quotient(one, n, n, n > 0), unit
+            case "symmetric" | "diffusion":
+                total = n + self.loop
+                low, high = (total, total) if self.loop == round(self.loop) else (down(total), up(total))
+                root = _quotient(one, down(np.sqrt(low)), up(np.sqrt(high)), total > 0)
+                return _quotient(one * self.loop, low, high, total > 0), root, root
+        raise ValueError(f"mixing {self.name!r}")
+
+
+def _quotient(value: Array, low: Array, high: Array, there: Array) -> Scale:
+    """``value / n`` for n between two numbers above zero, and zero where there is none."""
+    least, most = np.where(there, high, 1.0), np.where(there, low, 1.0)
+    return Scale(np.where(there, np.maximum(down(value / least), 0), 0.0), np.where(there, up(value / most), 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    source: int
+    weight: Array  # (inputs, outputs), or the diagonal
+    mixing: Mixing
+
+    @property
+    def mixes(self) -> bool:
+        return self.mixing.name != "local"
+
+    def back(self, functional: Array) -> Array:
+        """About ``W λ``: ``(M, outputs)`` to ``(M, inputs)``."""
+        return functional * self.weight if self.weight.ndim == 1 else functional @ self.weight.T
+
+    def units(self) -> Array:
+        """``W`` times the unit vectors and their negatives, exactly: ``(2 outputs, inputs)``."""
+        rows = np.diag(self.weight) if self.weight.ndim == 1 else self.weight.T
+        return np.concatenate([rows, -rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    terms: tuple[Term, ...]
+    bias: Array
+    activation: Activation
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    layers: tuple[Layer, ...]
+    readout: tuple[int, ...]
+
+    def width(self, number: int) -> int:
+        return len(self.layers[number - 1].bias)
+
+    @cached_property
+    def hops(self) -> list[int]:
+        """How far from an anchor each layer is needed, features first."""
+        hops = [0] * (len(self.layers) + 1)
+        for number in range(len(self.layers), 0, -1):
+            for term in self.layers[number - 1].terms:
+                hops[term.source] = max(hops[term.source], hops[number] + term.mixes)
+        return hops
+
+    @classmethod
+    def load(cls, path: Path) -> "Network":
+        """A file of the format certgcl-network-1."""
+        with np.load(path, allow_pickle=False) as arrays:
+            meta = json.loads(str(arrays["meta"]))
+            if meta["format"] != "certgcl-network-1":
+                raise ValueError(f"a network in the format {meta['format']!r}")
+            return cls.of(meta, {name: arrays[name] for name in arrays.files if name != "meta"})
+
+    @classmethod
+    def of(cls, meta: dict[str, Any], arrays: dict[str, Any]) -> "Network":
+        layers: list[Layer] = []
+        for number, content in enumerate(meta["structure"], 1):
+            here = {name.removeprefix(f"layer{number}."): np.asarray(array, dtype=np.float64)
+                    for name, array in arrays.items() if name.startswith(f"layer{number}.")}
+            terms = tuple(Term(int(term["source"]), here[f"term{place}"], Mixing(
+                term["aggregation"], float(term.get("loop", 1.0)))) for place, term in enumerate(content["terms"]))
+            if not all(0 <= term.source < number and term.mixing.loop >= 0 for term in terms):
+                raise ValueError(f"layer {number} takes a layer that is not below it, or has a negative loop")
+            layers.append(Layer(terms, here["bias"], activation(content["activation"], here)))
+        return cls(tuple(layers), tuple(int(number) for number in meta["readout"]))
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Nodes 0 … N-1 with sorted neighbours; no loops, every edge in both directions."""
+
+    x: Array
+    neighbours: tuple[Ints, ...]
+
+    @classmethod
+    def of(cls, x: Array, edge_index: Ints) -> "Graph":
+        edges = {(int(a), int(b)) for a, b in np.asarray(edge_index).T}
+        if any(a == b or (b, a) not in edges for a, b in edges):
+            raise ValueError("a graph with loops, or with edges of one direction")
+        rows: list[list[int]] = [[] for _ in range(len(x))]
+        for a, b in sorted(edges):
+            rows[a].append(b)
+        return cls(np.asarray(x, dtype=np.float64), tuple(np.array(row, dtype=np.int64) for row in rows))
+
+    @classmethod
+    def load(cls, path: Path) -> "Graph":
+        """A folder with x.npy and edge_index.npy, or one .npz file with these."""
+        if path.is_dir():
+            return cls.of(*(np.load(path / f"{name}.npy", allow_pickle=False) for name in ("x", "edge_index")))
+        with np.load(path, allow_pickle=False) as arrays:
+            return cls.of(arrays["x"], arrays["edge_index"])
+
+    def without(self, edges: set[tuple[int, int]]) -> "Graph":
+        gone = edges | {(b, a) for a, b in edges}
+        rows = tuple(np.array([k for k in row if (i, int(k)) not in gone], dtype=np.int64)
+                     if any(i in edge for edge in edges) else row for i, row in enumerate(self.neighbours))
+        return Graph(self.x, rows)
+
+
+class Drops:
+    """The sets of edges that may go: at most ``local[i]`` at node i and ``total`` in all, none of them in ``kept``.
+
+    Budgets are lowered to what can be used: an edge can go if both ends may lose one and it is not kept, and a node
+    cannot lose more edges than can go. No admissible set is lost by that.
+    """
+
+    def __init__(self, graph: Graph, local: Ints, total: int, kept: frozenset[tuple[int, int]] = frozenset()) -> None:
+        self.graph, self.kept = graph, kept
+        self.total = min(int(total), sum(map(len, graph.neighbours)) // 2)
+        budget = np.minimum(np.array([len(row) for row in graph.neighbours], dtype=np.int64),
+                            np.minimum(np.asarray(local, dtype=np.int64), self.total))
+        pinned: dict[int, set[int]] = {}
+        for a, b in kept:
+            pinned.setdefault(a, set()).add(b)
+            pinned.setdefault(b, set()).add(a)
+        while True:
+            free = [(budget[row] > 0) & (budget[i] > 0) for i, row in enumerate(graph.neighbours)]
+            for i, others in pinned.items():
+                free[i] &= ~np.isin(graph.neighbours[i], list(others))
+            usable = np.minimum(budget, [int(row.sum()) for row in free])
+            if (usable == budget).all():
+                break
+            budget = usable
+        self.budget, self.free = budget, free
+
+    def states(self, i: int) -> int:
+        """How many edges node i can lose is less than this."""
+        return int(self.budget[i]) + 1
+
+    def reach(self, i: int) -> Ints:
+        """How many edges each neighbour k of i can lose while (i, k) is there: none of them is that one."""
+        row = self.graph.neighbours[i]
+        return np.minimum(self.budget[row], [int(self.free[k].sum()) for k in row] - self.free[i].astype(np.int64))
+
+
+def embed(network: Network, graph: Graph) -> dict[int, Boxes]:
+    """Boxes around the outputs of all layers on a graph as it is, for all nodes."""
+    degree = np.array([float(len(row)) for row in graph.neighbours])
+    start = np.concatenate([[0], np.cumsum(degree)]).astype(np.int64)
+    slots = np.concatenate(graph.neighbours) if len(graph.neighbours) else np.zeros(0, dtype=np.int64)
+    found = {0: Boxes.between(graph.x, graph.x)}
+    for number, layer in enumerate(network.layers, 1):
+        low = high = np.broadcast_to(layer.bias, (len(degree), len(layer.bias)))
+        for term in layer.terms:
+            own, out, into = term.mixing.scales(degree)
+            both = product(found[term.source], term.weight).each()
+            total = own.columns.times(both)
+            if term.mixes:
+                scaled = into.columns.times(both)
+                total = down(total + out.columns.times(_row_sums(scaled, start, slots)))
+            width = len(layer.bias)
+            low, high = down(low + total[:, :width]), up(high - total[:, width:])
+        found[number] = Boxes.between(*layer.activation.range(low, high))
+    return found
+
+
+def _row_sums(values: Array, start: Ints, slots: Ints) -> Array:
+    """Below the sums over the neighbours of every node."""
+    total = np.zeros_like(values)
+    for i, (first, last) in enumerate(zip(start[:-1], start[1:], strict=True)):
+        if last > first:
+            here = values[slots[first:last]]
+            total[i] = down(here.sum(axis=0) - up(4.0 * (last - first + 1) * 2.0**-53 * np.abs(here).sum(axis=0)))
+    return total
