@@ -1,20 +1,22 @@
-"""Certified training keeps nodes compact: each method plain, with the released heuristic, and with the certified bound.
+"""Does the worst case pay? Each method plain, with the released heuristic, and with compactness at several budgets.
 
-Every run is trained with the fast preset, evaluated by the graph's protocol, and certified with ``degree`` (full
-setting) at ``q = round(p_e1 d)``. One line of JSON per run is added to the file of results; runs that are there already
-are skipped, so a stopped benchmark goes on where it was, and several workers can share the work.
+``clean`` is the control: the same regularizer without a budget, compactness on the graph as given. ``one edge`` and
+``certified`` bound the worst case, with one dropped edge at each node and with as many as the views drop. Every run is
+trained with the tuned preset and measured as ``benchmarks.training_measures`` says. One line of JSON per run is added
+to the file of results; runs that are there already are skipped, so a stopped grid goes on where it was, and several
+workers can share the work. ``--models`` keeps the trained encoders, so that a new measure needs no new training.
 
 ``CERTGCL_DATA=... python -m benchmarks.certified_training [--graphs Cora CiteSeer] [--methods grace gca progcl costa]
-[--variants plain released certified] [--seeds 0 1 2 3 4] [--worker 0/2]``
+[--variants plain released clean "one edge" certified] [--seeds 0 1 2 3 4] [--worker 0/2] [--models FOLDER]``
 
 A variant is one of these names, with settings of the regularizer after a colon: ``certified:kappa=0.2,scale=10``.
-``python -m benchmarks.tables`` makes the tables of ``docs/results.md`` from it.
+``--tests`` prints means and paired tests of what the file holds; ``python -m benchmarks.tables`` puts them into
+``docs/results.md``.
 """
 
 import argparse
 import json
 import time
-from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -23,15 +25,15 @@ import torch
 from torch_geometric.data import Data
 
 import certgcl
+from benchmarks import training_measures, training_tables
 from certgcl.experiments.variants import VARIANTS, regularizer
 from certgcl.learning import presets
 from certgcl.learning.methods import METHODS
 
 RESULTS = Path(__file__).parent / "results" / "certified_training.jsonl"
-RATES = tuple(rate / 10 for rate in range(1, 10))  # on graphs above ALL_UP_TO nodes every other one
-SAMPLE = 256  # nodes at which the certified drop rate is measured, and all else on graphs above ALL_UP_TO nodes
-ALL_UP_TO = 4000
-QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+COMPACTNESS_NODES, ACCURACY_NODES = 500, 1000
+DENSE_NODES = 100  # for both, on graphs with more than presets.DENSE edges a node
+SPLITS = 3  # of protocols with random ones
 
 
 def settings_of(variant: str) -> tuple[str, dict[str, Any]]:
@@ -41,51 +43,44 @@ def settings_of(variant: str) -> tuple[str, dict[str, Any]]:
         change.split("=") for change in changes.split(",") if change)}
 
 
-def run(data: Data, graph: certgcl.Graph, dataset: str, method: str, variant: str, seed: int) -> dict[str, Any]:
-    """One training, and what is known of its encoder."""
-    preset = presets.get(method, dataset, fast=True)
+def trained(graph: certgcl.Graph, dataset: str, method: str, variant: str, seed: int,
+            models: Path | None) -> tuple[certgcl.ContrastiveMethod, float]:
+    """A trained method and its seconds (CPU time); from the folder of models if it is there."""
+    file = None if models is None else models / f"{dataset}-{method}-{variant.replace(' ', '-')}-{seed}.pt"
+    preset = presets.get(method, dataset, tuned=True)
     name, changes = settings_of(variant)
     estimator = METHODS[method](**preset.settings(), seed=seed, regularizer=regularizer(name, preset, **changes))
-    start = time.perf_counter()
-    embeddings = estimator.fit_transform(data)
-    seconds = time.perf_counter() - start
-    masks = data if preset.protocol == "public" else None
-    evaluation = certgcl.evaluate(embeddings, data.y, preset.protocol, masks=masks, seeds=3)
-    norm = float(embeddings.norm(dim=1).mean())
-    sample = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))[:SAMPLE].sort().values
-    certificate = certgcl.node_compactness(estimator, graph, preset.drop_rates[0],
-                                           nodes=None if graph.num_nodes <= ALL_UP_TO else sample)
-    lower = certificate.lower / norm
-    return {
-        "graph": dataset, "method": method, "variant": variant, "seed": seed, "seconds": seconds,
-        "micro": evaluation.micro_mean, "macro": evaluation.macro_mean, "norm": norm,
-        "certified_nodes": len(certificate.nodes), "share": certificate.share_positive,
-        "clean_over_norm": float(certificate.nominal.mean()) / norm, "lower_over_norm": float(lower.mean()),
-        "lower_quantiles": torch.quantile(lower, torch.tensor(QUANTILES, dtype=lower.dtype)).tolist(),
-        **certified_rates(estimator, graph, sample, RATES[:: 1 if graph.num_nodes <= ALL_UP_TO else 2]),
-        "settings": estimator.settings(),
-    }
+    if file is not None and file.exists():
+        kept = METHODS[method].load(file)
+        if kept.settings() == estimator.settings():
+            return kept, float("nan")
+    start = time.process_time()
+    estimator.fit(graph)
+    seconds = time.process_time() - start
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        estimator.save(file)
+    return estimator, seconds
 
 
-def certified_rates(model: certgcl.ContrastiveMethod, graph: certgcl.Graph, nodes: torch.Tensor,
-                    rates: Sequence[float]) -> dict[str, Any]:
-    """The largest drop rate up to which a node stays certified, on a grid; its mean, and the share at each rate."""
-    alive = torch.ones(len(nodes), dtype=torch.bool)
-    largest = torch.zeros(len(nodes))
-    shares = []
-    for rate in rates:
-        left = alive.nonzero()[:, 0]
-        if len(left):
-            alive[left] = certgcl.node_compactness(model, graph, rate, nodes=nodes[left], method="degree").positive
-        largest[alive] = rate
-        shares.append(float(alive.double().mean()))
-    return {"drop_rate": float(largest.mean()), "share_by_rate": shares}
+def run(data: Data, graph: certgcl.Graph, dataset: str, method: str, variant: str, seed: int,
+        models: Path | None) -> dict[str, Any]:
+    """One training, and what is known of its encoder."""
+    estimator, seconds = trained(graph, dataset, method, variant, seed, models)
+    protocol = presets.get(method, dataset, tuned=True).protocol
+    public, dense = protocol == "public", graph.num_edges > presets.DENSE * graph.num_nodes
+    evaluation = certgcl.evaluate(estimator.transform(graph), data.y, protocol, masks=data if public else None,
+                                  seeds=SPLITS)
+    start = time.process_time()
+    measured = training_measures.compactness(estimator, graph, DENSE_NODES if dense else COMPACTNESS_NODES)
+    measured |= training_measures.accuracy(estimator, graph, data, public, DENSE_NODES if dense else ACCURACY_NODES)
+    return {"graph": dataset, "method": method, "variant": variant, "seed": seed,
+            "micro": evaluation.micro_mean, "macro": evaluation.macro_mean, **measured,
+            "seconds": seconds, "measuring_seconds": time.process_time() - start, "settings": estimator.settings()}
 
 
-def done(path: Path) -> set[tuple[str, str, str, int]]:
-    if not path.exists():
-        return set()
-    return {(row["graph"], row["method"], row["variant"], row["seed"]) for row in map(json.loads, path.open())}
+def known(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.open()] if path.exists() else []
 
 
 def main() -> None:
@@ -95,23 +90,31 @@ def main() -> None:
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
     parser.add_argument("--worker", default="0/1", help="k/n: every n-th run from the k-th on")
+    parser.add_argument("--models", type=Path, help="a folder for the trained encoders")
     parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--tests", action="store_true", help="train nothing; print tables and tests of the file")
     arguments = parser.parse_args()
+    if arguments.tests:
+        print("\n\n".join(training_tables.tables(known(arguments.results))))
+        return
+    torch.set_num_threads(arguments.threads)
     worker, workers = map(int, arguments.worker.split("/"))
-    runs = list(product(arguments.seeds, arguments.graphs, arguments.methods, arguments.variants))
+    runs = list(product(arguments.graphs, arguments.methods, arguments.seeds, arguments.variants))
     loaded: dict[str, tuple[Data, certgcl.Graph]] = {}
-    for seed, dataset, method, variant in runs[worker::workers]:
-        if (dataset, method, variant, seed) in done(arguments.results):
+    for dataset, method, seed, variant in runs[worker::workers]:
+        key = {"graph": dataset, "method": method, "variant": variant, "seed": seed}
+        if any(key.items() <= row.items() for row in known(arguments.results)):
             continue
         if dataset not in loaded:
             data = certgcl.load_dataset(dataset)
             loaded[dataset] = data, certgcl.Graph.of(data)
-        row = run(*loaded[dataset], dataset, method, variant, seed)
+        row = run(*loaded[dataset], dataset, method, variant, seed, arguments.models)
         with arguments.results.open("a") as stream:
             stream.write(json.dumps(row) + "\n")
+        accuracies = "".join(f", at {budget}: {100 * share:.1f}" for budget, share in row["certified_accuracy"].items())
         print(f"{dataset} {method} {variant} seed {seed}: {row['seconds']:.0f} s, Micro-F1 {100 * row['micro']:.1f}, "
-              f"certified {100 * row['share']:.1f} %, lower/norm {row['lower_over_norm']:.3f}, "
-              f"drop rate {row['drop_rate']:.3f}", flush=True)
+              f"kept {row['kept']['0.4']:.3f}, certified accuracy{accuracies}", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,20 +2,30 @@
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from benchmarks.report import markdown
+from certgcl.experiments.variants import VARIANTS
 from certgcl.learning.evaluation import compare
 from certgcl.learning.methods import METHODS
 
 Row = dict[str, Any]
-MEASURES = {"micro": "Micro-F1", "lower_over_norm": "certified / norm", "drop_rate": "certified drop rate"}
-BASELINES = ("plain", "released")
+MEASURES: dict[str, Callable[[Row], float]] = {
+    "Micro-F1": lambda row: 100 * row["micro"],
+    "kept at 0.4": lambda row: 100 * row["kept"]["0.4"],
+    "certified accuracy, one edge": lambda row: 100 * row["certified_accuracy"]["1"],
+    "at 0.4": lambda row: 100 * row["certified_accuracy"]["0.4"],
+    "at most, 0.4": lambda row: 100 * row["at_most"]["0.4"],
+    "area": lambda row: 100 * row["area"],
+}
+"""What is tested, in percent."""
+WORST_CASES = ("one edge", "certified")
+CONTROL, BASELINES = "clean", ("plain", "released", "clean")
 
 
 def tables(rows: Sequence[Row]) -> list[str]:
-    """Two tables for each graph: what was measured, and how the certified variant compares."""
+    """Two tables for each graph: what was measured, and how the variants compare."""
     parts = []
     for graph in dict.fromkeys(row["graph"] for row in rows):
         here = [row for row in rows if row["graph"] == graph]
@@ -28,39 +38,52 @@ def by_run(rows: Iterable[Row]) -> dict[tuple[str, str], dict[int, Row]]:
     runs: dict[tuple[str, str], dict[int, Row]] = defaultdict(dict)
     for row in rows:
         runs[row["method"], row["variant"]][row["seed"]] = row
-    variants = (*BASELINES, "certified")
     return dict(sorted(runs.items(), key=lambda run: (
-        list(METHODS).index(run[0][0]), variants.index(run[0][1].split(":")[0]), run[0][1])))
+        list(METHODS).index(run[0][0]), list(VARIANTS).index(run[0][1].split(":")[0]), run[0][1])))
 
 
 def summary(rows: Sequence[Row]) -> str:
-    columns = ["method", "regularizer", "seeds", "Micro-F1", "Macro-F1", "certified nodes, %", "norm", "clean / norm",
-               "certified / norm", "worst 5 %", "certified drop rate", "s / run"]
+    """In percent; brackets are ``proved – at most``."""
+    columns = ["method", "variant", "seeds", "Micro-F1", "kept at 0.2", "0.4", "0.8", "worst 5 % at 0.4",
+               "positive at 0.8", "certified accuracy, one edge", "at 0.4", "at 0.8", "area", "clean / norm", "s / run"]
     lines = []
     for (method, variant), seeds in by_run(rows).items():
-        def spread(name: str, factor: float = 1.0, digits: int = 3, seeds: dict[int, Row] = seeds) -> str:
-            values = [factor * row[name] for row in seeds.values()]
-            spread = statistics.stdev(values) if len(values) > 1 else 0.0
-            return f"{statistics.mean(values):.{digits}f} ± {spread:.{digits}f}"
+        def mean(*names: str, seeds: dict[int, Row] = seeds) -> float:
+            return 100 * statistics.mean(_part(row, names) for row in seeds.values())
 
-        worst = statistics.mean(row["lower_quantiles"][0] for row in seeds.values())
-        lines.append([method, variant, len(seeds), spread("micro", 100, 1), spread("macro", 100, 1),
-                      spread("share", 100, 1), spread("norm"), spread("clean_over_norm"), spread("lower_over_norm"),
-                      worst, spread("drop_rate"), statistics.median(row["seconds"] for row in seeds.values())])
+        def bracket(budget: str, mean: Callable[..., float] = mean) -> str:
+            return f"{mean('certified_accuracy', budget):.1f} – {mean('at_most', budget):.1f}"
+
+        micro = [100 * row["micro"] for row in seeds.values()]
+        spread = statistics.stdev(micro) if len(micro) > 1 else 0.0
+        seconds = [row["seconds"] for row in seeds.values() if row["seconds"] == row["seconds"]]
+        lines.append([method, variant, len(seeds), f"{statistics.mean(micro):.1f} ± {spread:.1f}",
+                      *(f"{mean('kept', rate):.1f}" for rate in ("0.2", "0.4", "0.8")),
+                      f"{mean('worst_5', '0.4'):.1f}",
+                      f"{mean('positive', '0.8'):.1f} – {mean('positive_at_most'):.1f}",
+                      bracket("1"), bracket("0.4"), bracket("0.8"), f"{mean('area'):.1f}",
+                      mean("clean_over_norm") / 100, round(statistics.median(seconds)) if seconds else None])
     return markdown(columns, lines)
 
 
+def _part(row: Row, names: Sequence[str]) -> float:
+    value: Any = row
+    for name in names:
+        value = value[name]
+    return float(value)
+
+
 def comparisons(rows: Sequence[Row]) -> list[str]:
-    """Certified minus each baseline over the seeds they share, with the p-value of the paired t-test."""
+    """The worst cases minus each baseline, and the control minus the others, over the seeds they share."""
     runs, lines = by_run(rows), []
     for method, variant in runs:
-        for baseline in BASELINES if variant.startswith("certified") else ():
+        against = BASELINES if variant.split(":")[0] in WORST_CASES else BASELINES[:2] if variant == CONTROL else ()
+        for baseline in against:
             one, other = runs[method, variant], runs.get((method, baseline), {})
             seeds = sorted(one.keys() & other.keys())
             if len(seeds) > 1:
-                tests = [compare([one[seed][name] for seed in seeds], [other[seed][name] for seed in seeds])
-                         for name in MEASURES]
+                tests = [compare([measure(one[seed]) for seed in seeds], [measure(other[seed]) for seed in seeds])
+                         for measure in MEASURES.values()]
                 lines.append([f"{method}, {variant} - {baseline}", len(seeds),
-                              *(f"{(100 if name == 'micro' else 1) * test.difference:+.3g} (p {test.p:.2g})"
-                                for name, test in zip(MEASURES, tests, strict=True))])
-    return [markdown(["difference", "seeds", *MEASURES.values()], lines)] if lines else []
+                              *(f"{test.difference:+.1f} (p {test.p:.2g})" for test in tests)])
+    return [markdown(["difference", "seeds", *MEASURES], lines)] if lines else []

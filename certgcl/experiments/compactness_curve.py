@@ -54,5 +54,5 @@ def summary(rows: list[Row]) -> list[Row]:
 
 
 EXPERIMENT = Experiment("compactness-curve", "Mean node compactness over the epochs of a training, plain and with "
-                        "either regularizer, by the paper's score and by the certified bound.",
+                        "each regularizer, by the paper's score and by the certified bound.",
                         ("grace",), recipes, measure, draw, summary)

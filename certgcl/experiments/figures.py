@@ -13,9 +13,10 @@ from certgcl.runtime.optional_packages import needing
 Figure: TypeAlias = Any  # matplotlib's: its types are no more there than the extra that brings it
 Axes: TypeAlias = Any
 
-COLOURS = {"plain": "0.45", "released": "#d55e00", "certified": "#0072b2", "supervised": "#009e73"}
-NAMES = {"plain": "plain", "released": "with the paper's score", "certified": "with the certified bound",
-         "supervised": "supervised"}
+COLOURS = {"plain": "0.45", "released": "#d55e00", "clean": "#cc79a7", "certified": "#0072b2",
+           "supervised": "#009e73"}
+NAMES = {"plain": "plain", "released": "with the paper's score", "clean": "with clean compactness",
+         "certified": "with the certified bound", "supervised": "supervised"}
 SCORES = {"paper_score": "the paper's score (not a bound)", "certified_bound": "certified lower bound"}
 SHORT = {"paper_score": "paper's score", "certified_bound": "certified bound"}
 SCORE_COLOURS = {"paper_score": COLOURS["released"], "certified_bound": COLOURS["certified"]}

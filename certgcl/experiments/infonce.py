@@ -8,11 +8,11 @@ from certgcl.experiments.measures import labels, node_infonce
 from certgcl.experiments.recipe import Recipe
 from certgcl.experiments.runs import Study
 from certgcl.experiments.tables import Row, column, grouped, spread
-from certgcl.experiments.variants import VARIANTS
+from certgcl.experiments.variants import DRAWN
 
 
 def recipes(study: Study) -> list[Recipe]:
-    return [Recipe(method, variant, seed) for method in study.methods for seed in study.seeds for variant in VARIANTS]
+    return [Recipe(method, variant, seed) for method in study.methods for seed in study.seeds for variant in DRAWN]
 
 
 def measure(study: Study, recipe: Recipe) -> list[Row]:
@@ -22,10 +22,10 @@ def measure(study: Study, recipe: Recipe) -> list[Row]:
 
 def draw(rows: list[Row]) -> figures.Figure:
     methods = grouped(rows, "method")
-    figure, grid = figures.grid(len(methods), 2, f"{rows[0]['dataset']}: InfoNCE of the nodes with and without")
+    figure, grid = figures.grid(len(methods), 3, f"{rows[0]['dataset']}: InfoNCE of the nodes with and without")
     for ((method,), here), panels in zip(methods.items(), grid, strict=True):
         losses = {variant: column(found, "infonce") for (variant,), found in grouped(here, "variant").items()}
-        for axes, variant in zip(panels, ("released", "certified"), strict=True):
+        for axes, variant in zip(panels, DRAWN[1:], strict=True):
             shown = {figures.NAMES[name]: losses[name] for name in ("plain", variant)}
             figures.histogram(axes, shown, {figures.NAMES[name]: figures.COLOURS[name] for name in ("plain", variant)})
             axes.set_xlabel(f"InfoNCE, mean over pairs of views ({method})")
@@ -45,5 +45,5 @@ def summary(rows: list[Row]) -> list[Row]:
 
 
 EXPERIMENT = Experiment("infonce", "Histograms of the InfoNCE loss of the nodes with and without a regularizer: the "
-                        "paper's on the left, the certified one on the right.",
+                        "paper's, clean compactness and the certified one.",
                         ("grace",), recipes, measure, draw, summary)

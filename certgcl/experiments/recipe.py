@@ -14,11 +14,11 @@ Augmentation: TypeAlias = Literal["random"] | Centrality
 
 @dataclass(frozen=True)
 class Recipe:
-    """One training: the method, one of the three variants, and what differs from the preset.
+    """One training: the method, one of the variants, and what differs from the preset.
 
     Args:
         method: a name in :data:`certgcl.learning.methods.METHODS`, whose preset is taken.
-        variant: ``plain``, ``released`` or ``certified``.
+        variant: a name in :data:`certgcl.experiments.variants.VARIANTS`.
         kappa: the share κ of the regularizer; the preset's by default.
         augmentation: how edges are dropped: GRACE's ``random``, or a centrality of GCA; the method's own by default.
     """

@@ -1,4 +1,5 @@
-"""Node classification: the methods plain, with the paper's regularizer and with the certified one, and supervised."""
+"""Node classification: the methods plain, with the paper's regularizer, clean compactness and the certified one, and
+supervised."""
 
 from certgcl.experiments import figures
 from certgcl.experiments.augmentations import PANELS, bar_panel
@@ -60,6 +61,6 @@ def _against_plain(rows: list[Row], here: list[Row]) -> float | None:
     return compare(first, second).p
 
 
-EXPERIMENT = Experiment("table", "Micro- and Macro-F1 of the methods, plain and with either regularizer, beside "
+EXPERIMENT = Experiment("table", "Micro- and Macro-F1 of the methods, plain and with each regularizer, beside "
                         "supervised GCN and GAT, under the protocol of the graph.",
                         tuple(METHODS), recipes, measure, draw, summary)

@@ -1,4 +1,5 @@
-"""The trainings that are compared: without a regularizer, with the paper's heuristic, with the certified bound."""
+"""The trainings that are compared: without a regularizer, with the paper's heuristic, and with compactness itself, on
+the clean graph, which is the control, and in the worst case."""
 
 from typing import Any
 
@@ -9,8 +10,13 @@ from certgcl.learning.regularizer import CompactnessRegularizer
 VARIANTS: dict[str, dict[str, Any] | None] = {
     "plain": None,
     "released": {"method": "released", "scale": None, "anchors": -1, "every": 1},  # all nodes, unscaled, as in the code
-    "certified": {"method": "degree-fast"},
+    "clean": {"budget": 0},
+    "one edge": {"budget": 1},
+    "certified": {"budget": None},  # the drop rate of the views
 }
+
+DRAWN = ("plain", "released", "clean", "certified")
+"""Those of the paper's experiments, and the control."""
 
 
 def regularizer(variant: str, preset: Preset, **changes: Any) -> CompactnessRegularizer | None:

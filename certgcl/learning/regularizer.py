@@ -27,7 +27,7 @@ ViewLike: TypeAlias = GraphLike | Tensor
 """A view: a graph with the same nodes, or its ``edge_index``."""
 
 LARGEST_SCALE = 1e6  # far beyond what any loss can tell apart
-BUDGET_STEPS = 20  # a ramp of the drop rate goes up in so many steps, for the budgets are prepared anew at each
+BUDGET_STEPS = 20  # a ramp of the drop rate goes up in so many steps, for the budgets are prepared again at each
 
 
 class _Step:
@@ -102,6 +102,17 @@ class CompactnessRegularizer:
         kappa = self.kappa if isinstance(self.kappa, Ramp) else float(self.kappa)
         for name, value in (("kappa", kappa), ("anchors", anchors), ("scale", scale), ("every", every)):
             object.__setattr__(self, name, value)  # numbers of numpy become Python's
+
+    @classmethod
+    def clean(cls, **settings: Any) -> "CompactnessRegularizer":
+        """Clean compactness: the same term with ``budget=0``, the compactness on the graph as given.
+
+        It is the control of certified training: what it gains as well is not due to the worst case.
+        """
+        if "budget" in settings:
+            raise InputError(f"clean compactness with budget={shown(settings['budget'])}", "its budget is 0",
+                             "Use CompactnessRegularizer(budget=...)")
+        return cls(**settings, budget=0)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The settings by name, as the constructor takes them."""

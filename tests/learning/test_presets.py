@@ -91,10 +91,10 @@ def test_learning_rates_and_weight_decay_are_the_released_ones(method: str, rate
     assert set(flat(method, "weight_decay")) == {decay}
 
 
-@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("kind", [{}, {"fast": True}, {"tuned": True}])
 @pytest.mark.parametrize(("method", "dataset"), EVERY)
-def test_every_value_has_a_source(method: str, dataset: str, fast: bool) -> None:
-    preset = presets.get(method, dataset, fast=fast)
+def test_every_value_has_a_source(method: str, dataset: str, kind: dict[str, bool]) -> None:
+    preset = presets.get(method, dataset, **kind)
     valued = {field.name for field in dataclasses.fields(Preset)} - {"method", "dataset", "sources"}
     assert set(preset.sources) == valued
     assert all(preset.sources.values())
@@ -115,14 +115,28 @@ def test_fast_takes_fewer_epochs_anchors_and_channels_and_says_so(method: str, g
     assert dataclasses.replace(fast, **{name: getattr(full, name) for name in changed}) == full
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_tuned_says_what_it_tuned_and_is_fast_elsewhere(method: str, graph: str) -> None:
+    fast, tuned = presets.get(method, graph, fast=True), presets.get(method, graph, tuned=True)
+    changed = {name for name, source in tuned.sources.items() if source == presets.TUNED_BY}
+    assert dataclasses.replace(tuned, **{name: getattr(fast, name) for name in changed}) == fast
+    assert ("mask_rates" in changed) == (graph in presets.TUNED_SETTINGS)
+
+
+def test_a_preset_is_fast_or_tuned() -> None:
+    with pytest.raises(InputError, match="fast=True with tuned=True"):
+        presets.get("grace", "Cora", fast=True, tuned=True)
+
+
 @pytest.mark.parametrize("dataset", EMBEDDED)
 def test_embedded_graphs_have_small_presets_that_are_fast_already(dataset: str) -> None:
     preset = presets.get("gca", dataset)
     hidden, anchors = (32, 128) if dataset in ("digits", "sbm") else (16, -1)
     assert preset.settings() == {"hidden": hidden, "projection": hidden, "activation": "relu", "learning_rate": 5e-3,
-                                 "weight_decay": 1e-5, "drop_rates": (.3, .3), "temperature": .5, "epochs": 100,
-                                 "batch": None}
-    assert preset.regularizer_settings() == {"kappa": .4, "anchors": anchors, "every": 1}
+                                 "weight_decay": 1e-5, "drop_rates": (.3, .3), "mask_rates": (0, 0), "temperature": .5,
+                                 "epochs": 100, "batch": None}
+    assert preset.regularizer_settings() == {"kappa": .4, "anchors": anchors, "every": 1, "budget": None}
     assert set(preset.sources.values()) == {"certgcl's choice"}
     assert presets.get("gca", dataset, fast=True) == preset
 
@@ -130,9 +144,9 @@ def test_embedded_graphs_have_small_presets_that_are_fast_already(dataset: str) 
 def test_settings_are_keyword_arguments() -> None:
     preset = presets.get("grace", "Cora")
     assert preset.settings() == {"hidden": 128, "projection": 128, "activation": "relu", "learning_rate": 5e-4,
-                                 "weight_decay": 1e-5, "drop_rates": (.4, .3), "temperature": .7, "epochs": 200,
-                                 "batch": None}
-    assert preset.regularizer_settings() == {"kappa": .4, "anchors": -1, "every": 1}
+                                 "weight_decay": 1e-5, "drop_rates": (.4, .3), "mask_rates": (0, 0), "temperature": .7,
+                                 "epochs": 200, "batch": None}
+    assert preset.regularizer_settings() == {"kappa": .4, "anchors": -1, "every": 1, "budget": None}
 
 
 def test_names_are_read_in_any_case() -> None:

@@ -52,6 +52,17 @@ def test_the_term_is_the_cross_entropy_of_both_directions(setting, method: str, 
     torch.testing.assert_close(term.detach(), slow_term(*setting, method, scale).detach())
 
 
+def test_clean_compactness_is_the_term_of_the_graph_as_given(setting) -> None:
+    encoder, graph, *views = setting
+    z = encoder(graph.x, graph.edge_index)
+    directions = [compactness_directions(encoder(view.x, view.edge_index)) for view in reversed(views)]
+    scores = torch.stack([(z * direction).sum(dim=1) for direction in directions])
+    term = CompactnessRegularizer.clean(scale=None)(*setting)
+    torch.testing.assert_close(term, torch.nn.functional.softplus(-scores).mean())
+    with pytest.raises(InputError, match="clean compactness with budget=2"):
+        CompactnessRegularizer.clean(budget=2)
+
+
 @pytest.mark.parametrize("method", list(METHODS))
 def test_the_term_is_differentiable_in_every_parameter(setting, method: str) -> None:
     encoder = setting[0]

@@ -243,7 +243,7 @@ def _files(world: World) -> list[Target]:
         _of("load_graph", certgcl.load_graph, {"path": world.folder / "graph"}, files=True),
         _of("seal_graph", certgcl.seal_graph, {"folder": world.folder / "graph"}, files=True),
         _of("load_dataset", certgcl.load_dataset, {"name": "karate", "root": None}, files=True),
-        _of("presets.get", presets.get, {"method": "grace", "dataset": "Cora", "fast": True}),
+        _of("presets.get", presets.get, {"method": "grace", "dataset": "Cora", "fast": True, "tuned": False}),
     ]
 
 
@@ -278,6 +278,7 @@ def _regularizers(world: World) -> list[Target]:
 
     return [
         _of("CompactnessRegularizer", called, settings),
+        _of("CompactnessRegularizer.clean", kind.clean, {"kappa": 0.3, "anchors": 2}),
         _of("CompactnessRegularizer.from_dict", kind.from_dict, {"settings": settings}),
         _of("CompactnessRegularizer.at", lambda epoch: kind(kappa=certgcl.Ramp(0.4, 2)).at(epoch).due, {"epoch": 3}),
         Target("CompactnessRegularizer.__call__", lambda: kind(budget=1, anchors=2), lambda: {
