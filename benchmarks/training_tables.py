@@ -61,7 +61,7 @@ def summary(rows: Sequence[Row]) -> str:
                       *(f"{mean('kept', rate):.1f}" for rate in ("0.2", "0.4", "0.8")),
                       f"{mean('worst_5', '0.4'):.1f}",
                       f"{mean('positive', '0.8'):.1f} – {mean('positive_at_most'):.1f}",
-                      bracket("1"), bracket("0.4"), bracket("0.8"), f"{mean('area'):.1f}",
+                      bracket("1"), bracket("0.4"), f"{mean('certified_accuracy', '0.8'):.1f}", f"{mean('area'):.1f}",
                       mean("clean_over_norm") / 100, round(statistics.median(seconds)) if seconds else None])
     return markdown(columns, lines)
 

@@ -45,6 +45,8 @@ def train(
                                                "for one's own --graph, the defaults of the method.")] = None,
     fast: Annotated[bool, typer.Option("--fast", help="The preset for two CPU cores: fewer epochs, sampled "
                                        "anchors.")] = False,
+    tuned: Annotated[bool, typer.Option("--tuned", help="The preset for results: features masked, batches of negatives, "
+                                        "more epochs than --fast.")] = False,
     regularizer: Annotated[str, typer.Option(
         callback=lambda name: check_name(name, [NO_REGULARIZER, *BOUNDS]),
         help="The compactness term in the loss: degree-fast, degree, degree-cheap, crown, interval; none for the plain "
@@ -98,7 +100,7 @@ def train(
     with outcome(as_json, "The run is kept; go on with the same command and --resume"):
         source = choose_source(dataset, graph, data_root)
         settings_of = preset or source.dataset
-        settings = presets.get(method, settings_of, fast=fast) if settings_of else None
+        settings = presets.get(method, settings_of, fast=fast, tuned=tuned) if settings_of else None
         chosen = [None] if seeds is None else _all_of(read_seeds(seeds))
         estimators = [build_method(method, settings, regularizer, given | ({} if one is None else {"seed": one}))
                       for one in chosen]

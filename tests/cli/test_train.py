@@ -67,12 +67,13 @@ def test_without_a_regularizer_it_is_the_plain_method() -> None:
     assert set(found["last"]) == {"epoch", "seconds", "loss", "infonce"}
 
 
-def test_a_fast_preset_and_that_of_another_graph() -> None:
+@pytest.mark.parametrize("kind", ["fast", "tuned"])
+def test_a_fast_or_tuned_preset_and_that_of_another_graph(kind: str) -> None:
     certgcl.save_graph("mine", certgcl.load_dataset("karate"))
-    json_of("train", "--graph", "mine", "--preset", "Cora", "--fast", "--epochs", "1")
-    preset = certgcl.learning.presets.get("grace", "Cora", fast=True)
+    json_of("train", "--graph", "mine", "--preset", "Cora", f"--{kind}", "--epochs", "1")
+    preset = certgcl.learning.presets.get("grace", "Cora", **{kind: True})
     method = certgcl.GRACE.load("runs/mine-grace-degree-fast-0/method.pt")
-    assert (method.temperature, method.hidden) == (preset.temperature, preset.hidden)
+    assert (method.temperature, method.mask_rates) == (preset.temperature, preset.mask_rates)
     assert method.regularizer is not None
     assert method.regularizer.anchors == preset.anchors
 
