@@ -25,11 +25,11 @@ CONTROL, BASELINES = "clean", ("plain", "released", "clean")
 
 
 def tables(rows: Sequence[Row]) -> list[str]:
-    """Two tables for each graph: what was measured, and how the variants compare."""
+    """Three tables for each graph: what was measured, how the variants compare, and accuracy class by class."""
     parts = []
     for graph in dict.fromkeys(row["graph"] for row in rows):
         here = [row for row in rows if row["graph"] == graph]
-        parts += [f"**{graph}**", summary(here), *comparisons(here)]
+        parts += [f"**{graph}**", summary(here), *comparisons(here), by_class(here)]
     return parts
 
 
@@ -64,6 +64,14 @@ def summary(rows: Sequence[Row]) -> str:
                       bracket("1"), bracket("0.4"), f"{mean('certified_accuracy', '0.8'):.1f}", f"{mean('area'):.1f}",
                       mean("clean_over_norm") / 100, round(statistics.median(seconds)) if seconds else None])
     return markdown(columns, lines)
+
+
+def by_class(rows: Sequence[Row]) -> str:
+    """Certified accuracy at 0.4 of the nodes of each true class, in percent."""
+    classes = sorted(rows[0]["by_class"], key=int)
+    return markdown(["certified accuracy at 0.4, by class", *classes], [
+        [f"{method}, {variant}", *(f"{100 * statistics.mean(row['by_class'][label] for row in seeds.values()):.0f}"
+                                   for label in classes)] for (method, variant), seeds in by_run(rows).items()])
 
 
 def _part(row: Row, names: Sequence[str]) -> float:

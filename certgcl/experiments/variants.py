@@ -9,7 +9,8 @@ from certgcl.learning.regularizer import CompactnessRegularizer
 
 VARIANTS: dict[str, dict[str, Any] | None] = {
     "plain": None,
-    "released": {"method": "released", "scale": None, "anchors": -1, "every": 1},  # all nodes, unscaled, as in the code
+    # All nodes, unscaled, at the drop rate of the views, as in the released code.
+    "released": {"method": "released", "scale": None, "anchors": -1, "every": 1, "budget": None},
     "clean": {"budget": 0},
     "one edge": {"budget": 1},
     "certified": {"budget": None},  # the drop rate of the views

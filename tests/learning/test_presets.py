@@ -111,7 +111,9 @@ def test_fast_takes_fewer_epochs_anchors_and_channels_and_says_so(method: str, g
     assert fast.hidden == min(full.hidden, 128)
     assert (fast.batch == 2048) == (graph not in ("Cora", "CiteSeer") and method != "costa")
     changed = {name for name, source in fast.sources.items() if source == "certgcl: two CPU cores"}
-    assert {"epochs", "anchors"} <= changed <= {"epochs", "anchors", "every", "hidden", "projection", "batch"}
+    assert {"epochs", "anchors", "budget"} <= changed
+    assert changed <= {"epochs", "anchors", "budget", "every", "hidden", "projection", "batch"}
+    assert fast.budget == 1
     assert dataclasses.replace(fast, **{name: getattr(full, name) for name in changed}) == full
 
 
