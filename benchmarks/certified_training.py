@@ -31,7 +31,7 @@ from certgcl.learning import presets
 from certgcl.learning.methods import METHODS
 
 RESULTS = Path(__file__).parent / "results" / "certified_training.jsonl"
-COMPACTNESS_NODES, ACCURACY_NODES = 500, 1000
+COMPACTNESS_NODES, ACCURACY_NODES = 500, 500
 DENSE_NODES = 100  # for both, on graphs with more than presets.DENSE edges a node
 SPLITS = 3  # of protocols with random ones
 

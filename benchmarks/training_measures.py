@@ -22,7 +22,7 @@ from certgcl.learning.evaluation.protocols import random_splits
 from certgcl.models.reading import read_network
 
 RATES = (0.2, 0.4, 0.6, 0.8)  # of the curves, which begin at 0
-SEARCHED: tuple[int | float, ...] = (1, 0.4)  # budgets at which a search gives an upper value
+SEARCHED: tuple[int | float, ...] = (1, 0.4, 0.8)  # budgets at which a search gives an upper value
 LARGE = 0.8  # the budget of *positive*
 STRENGTHS = tuple(4.0**power for power in range(-3, 8))  # C of the probe
 

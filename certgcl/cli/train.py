@@ -45,8 +45,8 @@ def train(
                                                "for one's own --graph, the defaults of the method.")] = None,
     fast: Annotated[bool, typer.Option("--fast", help="The preset for two CPU cores: fewer epochs, sampled "
                                        "anchors.")] = False,
-    tuned: Annotated[bool, typer.Option("--tuned", help="The preset for results: features masked, batches of negatives, "
-                                        "more epochs than --fast.")] = False,
+    tuned: Annotated[bool, typer.Option("--tuned", help="The preset for results: features masked, batches of "
+                                        "negatives, more epochs than --fast.")] = False,
     regularizer: Annotated[str, typer.Option(
         callback=lambda name: check_name(name, [NO_REGULARIZER, *BOUNDS]),
         help="The compactness term in the loss: degree-fast, degree, degree-cheap, crown, interval; none for the plain "

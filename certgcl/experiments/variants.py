@@ -14,6 +14,7 @@ VARIANTS: dict[str, dict[str, Any] | None] = {
     "clean": {"budget": 0},
     "one edge": {"budget": 1},
     "certified": {"budget": None},  # the drop rate of the views
+    "kept": {"budget": 0.8, "objective": "kept"},
 }
 
 DRAWN = ("plain", "released", "clean", "certified")

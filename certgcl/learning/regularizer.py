@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from certgcl.arguments import FLOATS, items, real, shown, whole
+from certgcl.arguments import FLOATS, choice, items, real, shown, whole
 from certgcl.bounds import BoundMethod, DropProblem, get_method
 from certgcl.bounds.uncertified.formulas import PrintedScore
 from certgcl.certify.directions import compactness_directions
@@ -17,6 +16,7 @@ from certgcl.changes.changes import BudgetLike, Changes
 from certgcl.changes.edge_drops import AdmissibleDrops, EdgeDropBudget
 from certgcl.errors import InputError
 from certgcl.graphs.graph import Graph, GraphLike
+from certgcl.learning.objectives import Objective, bound_loss, kept_loss
 from certgcl.learning.schedules import Ramp, check_epoch, value_at
 from certgcl.models.network import GraphNetwork
 from certgcl.models.reading import ModelLike, traced_network
@@ -63,6 +63,8 @@ class CompactnessRegularizer:
         scale: scores are divided by the mean norm of the varying view's embeddings (a constant to the gradient) and
             multiplied by this, so that shrinking or blowing up embeddings gains nothing. None leaves them as they are.
         every: the methods add the term in every n-th epoch only, which makes it cheap on dense graphs.
+        objective: ``bound`` for ``softplus(-lower)``, as in the paper; ``kept`` for clean compactness and the share of
+            it that the worst case takes, ``softplus(-nominal) + 1 - lower / nominal``, which large budgets suit.
 
     Example::
 
@@ -77,10 +79,12 @@ class CompactnessRegularizer:
     budget: BudgetLike | Ramp | None = None
     scale: float | None = 2.5
     every: int = 1
+    objective: Objective = "bound"
     _step: _Step = field(default_factory=_Step, init=False, repr=False)
 
     def __post_init__(self) -> None:
         get_method(self.method)
+        choice(self.objective, "objective", get_args(Objective))
         if isinstance(self.budget, Ramp):
             for rate in (self.budget.first, self.budget.last):
                 real(rate, "budget", lambda rate: 0 <= rate < 1, "a ramp of the budget is one of drop rates, from 0 to "
@@ -195,12 +199,17 @@ class CompactnessRegularizer:
         if isinstance(method, PrintedScore):
             method = replace(method, at=views)
         directions = torch.stack([compactness_directions(z2), compactness_directions(z1)], dim=1)  # (N, 2, d2)
-        scores = method(network, self._problem_on(graph, generator), directions)
-        if self.scale is not None:
-            norms = torch.stack([z.detach().norm(dim=1).mean() for z in (z1, z2)])
-            scores = scores * (self.scale / norms.clamp(min=1e-12))
-        self._step.score = float(scores.detach().mean())
-        self._step.term = term = functional.softplus(-scores).mean()
+        problem = self._problem_on(graph, generator)
+        lower = method(network, problem, directions)
+        norms = torch.stack([z.detach().norm(dim=1).mean() for z in (z1, z2)]).clamp(min=1e-12)
+        factor = torch.ones_like(norms) if self.scale is None else self.scale / norms
+        self._step.score = float((lower.detach() * factor).mean())
+        if self.objective == "bound":
+            self._step.term = term = bound_loss(lower, factor)
+        else:
+            at = problem.anchors
+            nominal = (directions[at] * network.embed(graph)[at].unsqueeze(1)).sum(dim=-1)
+            self._step.term = term = kept_loss(lower, nominal, norms, factor)
         return term
 
     def combine(self, infonce: Tensor) -> Tensor:

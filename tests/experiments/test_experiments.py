@@ -297,7 +297,7 @@ def test_what_cannot_be_reproduced_is_refused(cache: Path, tmp_path: Path, study
     assert (method.exit_code, "'best' is not one of grace" in plain(method.stderr)) == (2, True)
     other = run("reproduce", "augmentations", "--dataset", "karate", "--methods", "costa", *ends)
     assert (other.exit_code, "Use grace or gca" in other.stderr) == (1, True)
-    with pytest.raises(InputError, match="variants are plain, released, clean, one edge, certified"):
+    with pytest.raises(InputError, match="variants are plain, released, clean, one edge, certified, kept"):
         regularizer("best", study.preset("grace"))
 
 

@@ -169,7 +169,8 @@ def test_any_readable_model_and_pyg_data_will_do() -> None:
 
 
 def test_settings_survive_their_dictionary() -> None:
-    given = CompactnessRegularizer(kappa=Ramp(0.3, start=2), method="crown", anchors=7, budget=Ramp(0.4, length=3))
+    given = CompactnessRegularizer(kappa=Ramp(0.3, start=2), method="crown", anchors=7, budget=Ramp(0.4, length=3),
+                                   objective="kept")
     assert CompactnessRegularizer.from_dict(given.to_dict()).to_dict() == given.to_dict()
 
 
@@ -181,7 +182,7 @@ def test_what_is_only_text_in_a_dictionary_is_refused() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"kappa": 1.2}, {"kappa": Ramp(-0.1)}, {"anchors": 0}, {"scale": 0.0},
-                                      {"every": 0}, {"method": "best"}, {"budget": -1}])
+                                      {"every": 0}, {"method": "best"}, {"budget": -1}, {"objective": "share"}])
 def test_settings_out_of_range_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(InputError):
         CompactnessRegularizer(**settings)
