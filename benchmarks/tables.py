@@ -33,8 +33,8 @@ def _measured(name: str) -> str:
         return report(json.loads(one.read_text()))
     if runs.exists():
         rows = [json.loads(line) for line in runs.read_text().splitlines()]
-        return bound_against_attack.table(rows) if name == "bound_against_attack" else "\n\n".join(
-            training_tables.tables(rows))
+        written = {"bound_against_attack": bound_against_attack.table, "objectives_tried": training_tables.tried}
+        return written[name](rows) if name in written else "\n\n".join(training_tables.tables(rows))
     return "Not measured yet."
 
 
