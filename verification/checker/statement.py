@@ -111,7 +111,10 @@ class Network:
             if not all(0 <= term.source < number and term.mixing.loop >= 0 for term in terms):
                 raise ValueError(f"layer {number} takes a layer that is not below it, or has a negative loop")
             layers.append(Layer(terms, here["bias"], activation(content["activation"], here)))
-        return cls(tuple(layers), tuple(int(number) for number in meta["readout"]))
+        readout = tuple(int(number) for number in meta["readout"])
+        if len(set(readout)) < len(readout) or not all(0 < number <= len(layers) for number in readout):
+            raise ValueError("a readout with a layer twice, or with one that is not there")
+        return cls(tuple(layers), readout)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +157,7 @@ class Drops:
     """
 
     def __init__(self, graph: Graph, local: Ints, total: int, kept: frozenset[tuple[int, int]] = frozenset()) -> None:
-        self.graph, self.kept = graph, kept
+        self.graph, self.kept, self.asked = graph, kept, np.asarray(local, dtype=np.int64)
         self.total = min(int(total), sum(map(len, graph.neighbours)) // 2)
         budget = np.minimum(np.array([len(row) for row in graph.neighbours], dtype=np.int64),
                             np.minimum(np.asarray(local, dtype=np.int64), self.total))

@@ -218,8 +218,7 @@ class Bound:
         omega: dict[int, Array] = {}
         ends = np.cumsum([0, *map(self.network.width, self.network.readout)])
         for number, first, last in zip(self.network.readout, ends[:-1], ends[1:], strict=True):
-            omega[number] = directions[:, first:last] + omega.get(number, 0.0)
-        assert len(set(self.network.readout)) == len(self.network.readout), "sums of directions would be rounded"
+            omega[number] = directions[:, first:last]
         best = [self._output(i, t, omega) for t in range(self.drops.states(i))]
         if self.near.issuperset(self.network.readout):
             for t, boxes in self._by_sets(i, max(self.network.readout)):

@@ -1,0 +1,121 @@
+"""What a certificate claims, and the directions that it is about."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .arithmetic import Array, Boxes, Scale, down, sum_below, up
+from .statement import Drops, Graph, Ints, Network, embed
+from .theorem import Choices
+
+SMALLEST_NORM = 1e-12  # what shorter rows are divided by
+
+
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """``w_i · z_i(S) >= lower_i - rounding_i`` for the nodes of a certificate and every admissible S.
+
+    Args:
+        directions: as the certificate has them, ``(A, C, d)``.
+        source: where directions come from: ``"graph"``, ``"view"`` or ``"given"``.
+        upper, witnesses: values that some admissible sets reach, and those sets.
+    """
+
+    nodes: Ints
+    lower: Array
+    rounding: Array
+    directions: Array
+    source: str
+    local: Ints
+    tightened: Ints
+    total: int
+    choices: Choices
+    upper: Array | None
+    witnesses: list[list[tuple[int, int]]]
+
+    @classmethod
+    def load(cls, path: Path) -> "Claim":
+        with np.load(path, allow_pickle=False) as arrays:
+            return cls.of(json.loads(str(arrays["meta"])), {name: arrays[name] for name in arrays.files})
+
+    @classmethod
+    def of(cls, meta: dict[str, Any], arrays: dict[str, Any]) -> "Claim":
+        if not str(meta["format"]).startswith("certgcl-certificate-") or not meta["certified"]:
+            raise ValueError("no certificate, or one of a method that proves nothing")
+        words = meta["evidence"]["directions"]["shown"]
+        sources = {"compactness, the graph itself": "graph", "compactness, a view": "view", "given": "given"}
+        source = next((name for start, name in sources.items() if words.startswith(start)), None)
+        if source is None:
+            raise ValueError(f"directions of {words}: the checker knows a fixed second view alone")
+        nodes = np.asarray(arrays["nodes"], dtype=np.int64)
+        lower, rounding = (np.asarray(arrays[name], dtype=np.float64).reshape(len(nodes), -1)
+                           for name in ("lower", "rounding"))
+        witnesses: list[list[tuple[int, int]]] = []
+        if "upper" in arrays:
+            ends = np.cumsum(arrays["witness_sizes"])
+            for edges in np.split(arrays["witness_edges"], ends[:-1], axis=1):
+                witnesses.append([(min(a, b), max(a, b)) for a, b in edges.T.tolist()])
+        return cls(nodes, lower, rounding, np.asarray(arrays["directions"], dtype=np.float64).reshape(
+            len(nodes), lower.shape[1], -1), source, np.asarray(arrays["requested_budget"], dtype=np.int64),
+            np.asarray(arrays["local_budget"], dtype=np.int64), int(meta["total_budget"]),
+            _choices(meta.get("proof"), arrays),
+            np.asarray(arrays["upper"], dtype=np.float64).reshape(lower.shape) if "upper" in arrays else None, witnesses)
+
+    def drops(self, graph: Graph) -> Drops:
+        """The admissible sets on a graph; budgets as they were tightened must be what they are tightened to."""
+        if not len(self.local) == len(graph.neighbours) == len(self.tightened):
+            raise ValueError(f"budgets of {len(self.local)} nodes for a graph of {len(graph.neighbours)}")
+        if (self.local < 0).any() or self.total < 0:
+            raise ValueError("budgets below zero")
+        drops = Drops(graph, self.local, self.total)
+        if (drops.budget != self.tightened).any():
+            raise ValueError("budgets that do not follow from those that were asked for on this graph")
+        return drops
+
+
+def _choices(content: dict[str, Any] | None, arrays: dict[str, Any]) -> Choices:
+    """What the library chose; nothing in it can make a bound wrong."""
+    if content is None:
+        return Choices(("adaptive", "flat", "parallel"), output=4)
+    if not all(number in (1 << bit for bit in range(11)) for number in (content["output"], content["rows"])):
+        raise ValueError("sign patterns whose number is no power of two up to 1024")
+    nodes, sizes = arrays["proof_nodes"].tolist(), arrays["proof_sizes"]
+    starts = np.split(arrays["proof_starts"], np.cumsum(sizes)[:-1]) if len(nodes) else []
+    return Choices(tuple(map(str, content["rules"])), {node: tuple(group.tolist()) for node, group in zip(
+        nodes, starts, strict=True)}, int(content["output"]), int(content["rows"]), bool(content["functional"]))
+
+
+def compactness(network: Network, graph: Graph) -> Boxes:
+    """``z̄_i - mean_{j≠i} z̄_j``, with z̄ the embeddings of a graph as it is divided by their norms."""
+    parts = [boxes.each() for boxes in map(embed(network, graph).__getitem__, network.readout)]
+    low, high = (np.concatenate([sign * each[:, (each.shape[1] // 2) * at:][:, :each.shape[1] // 2]
+                                 for each in parts], axis=1) for at, sign in ((0, 1), (1, -1)))
+    nearest = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
+    farthest = np.maximum(np.abs(low), np.abs(high))
+    short = np.sqrt(np.maximum(sum_below(down(nearest * nearest), axis=1), 0))
+    long = np.sqrt(-sum_below(-up(farthest * farthest), axis=1))
+    norm = Scale(np.maximum(down(short), SMALLEST_NORM), np.maximum(up(long), SMALLEST_NORM))
+    inverse = Scale(down(1 / norm.high), up(1 / norm.low)).columns
+    unit = np.concatenate([inverse.times(low), inverse.times(-high)], axis=1)  # below z̄, and below -z̄
+    width, others = low.shape[1], len(low) - 1
+    swapped = np.concatenate([unit[:, width:], unit[:, :width]], axis=1)
+    total = sum_below(swapped)  # below minus the sum of all, and below the sum
+    mean = down(down(total + unit) / others)
+    found = down(unit + mean)
+    return Boxes.between(found[:, :width], -found[:, width:])
+
+
+def value(network: Network, graph: Graph, node: int, direction: Array, slack: Array) -> tuple[float, float]:
+    """``w · z`` of a node on a graph as it is, between two floats."""
+    found = embed(network, graph)
+    ends = np.cumsum([0, *map(network.width, network.readout)])
+    low = high = np.zeros(())
+    for number, first, last in zip(network.readout, ends[:-1], ends[1:], strict=True):
+        boxes = found[number].rows(np.array([node]))
+        part = direction[None, first:last]
+        off = float((slack[first:last] * (np.abs(boxes.middle[0]) + boxes.reach[0])).sum()) * (1 + 1e-9)
+        low, high = down(down(low + boxes.below(part)[0, 0]) - off), up(up(high - boxes.below(-part)[0, 0]) + off)
+    return float(low), float(high)
