@@ -15,6 +15,7 @@ from certgcl.certify.transform import AttachCompactness
 from certgcl.certify.verify import Verification
 from certgcl.changes.changes import Changes
 from certgcl.changes.edge_drops import EdgeDropBudget
+from certgcl.executors import LocalProcesses, RayCluster
 from certgcl.graphs.datasets import load_dataset
 from certgcl.graphs.graph import Graph
 from certgcl.graphs.storage import load_graph, save_graph, seal_graph
@@ -47,8 +48,10 @@ __all__ = [
     "Graph",
     "GraphCertificate",
     "GraphNetwork",
+    "LocalProcesses",
     "ProGCL",
     "Ramp",
+    "RayCluster",
     "Verification",
     "__version__",
     "bounds",

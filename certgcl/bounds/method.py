@@ -101,3 +101,7 @@ class BoundMethod(ABC):
     def reproducible(self) -> Self:
         """The same method in a form whose results do not depend on the number of processes or on the clock."""
         return self
+
+    def for_worker(self) -> Self:
+        """The same method for a piece of work in another process: it starts none itself and reports to nobody."""
+        return self

@@ -1,7 +1,7 @@
 """A question about every node of a graph, prepared once and answered for any of its nodes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -146,6 +146,34 @@ class Question:
         given = None if self.given is None else packed(self.given)
         return replace(self, encoder=self.encoder.mapped(packed), bound=self.bound.reproducible(), given=given,
                        reproducible=True)
+
+    def in_its_time(self, share: float) -> "Question":
+        """The same with a share of the time that a search has for all anchors; its evidence is that of the whole."""
+        bound = self.bound.with_share_of_time(share)
+        if bound is self.bound:
+            return self
+        timed = replace(self, bound=bound)
+        vars(timed).update({name: value for name, value in vars(self).items() if name not in vars(timed)})
+        vars(timed)["evidence"] = self.evidence
+        return timed
+
+    def for_workers(self) -> "Question":
+        """The same, to be sent to other processes: what all anchors share is computed before, and goes along."""
+        sent = replace(self, bound=self.bound.for_worker())
+        vars(sent).update({name: getattr(self, name) for name in (
+            "evidence", "embeddings", *(() if self.given is not None else ("compactness_directions",)))})
+        return sent
+
+    def __getstate__(self) -> dict[str, Any]:
+        computed = ("evidence", "embeddings", "compactness_directions")
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.init} | {
+            name: vars(self)[name] for name in computed if name in vars(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        for graph in (self.graph, self.view):
+            graph.owned()
+        vars(self)["features"] = self._features()
 
     @undisturbed()
     def certify(self, anchors: Tensor, memory_limit: int | None = None,

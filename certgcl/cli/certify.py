@@ -11,19 +11,23 @@ from certgcl.bounds import SEARCHES, get_method
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.sharding import MERGED, ShardRun, certify_shards, merge_shards
 from certgcl.cli.options import (
+    AddressOption,
     BudgetOption,
     DataRootOption,
     DatasetOption,
     DeviceOption,
+    ExecutorOption,
     GraphOption,
     JsonFlag,
     RunOption,
     TotalOption,
     WeightsOption,
+    WorkersOption,
     check_method_or_search,
     choose_encoder,
     moved,
     read_budget,
+    read_executor,
     read_nodes,
     read_worker,
 )
@@ -68,6 +72,9 @@ def certify(
     reproducible: Annotated[bool | None, typer.Option(
         "--reproducible/--not-reproducible", help="Every shard by itself and by one thread: its file is the same to "
         "the last bit whichever process writes it. By default as the folder was made, else not.")] = None,
+    executor: ExecutorOption = "here",
+    workers: WorkersOption = None,
+    address: AddressOption = None,
     device: DeviceOption = None,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
@@ -85,11 +92,16 @@ def certify(
 
         certgcl certify --run runs/Cora-grace-degree-fast-0 --budget 0.4 --method exact --time-limit 600
 
+        certgcl certify --graph cora --weights encoder.npz --budget 0.4 --executor processes --workers 4 --out result
+
+        certgcl certify --graph cora --weights encoder.npz --budget 0.4 --executor ray --address auto --out result
+
         certgcl certify --graph cora --weights encoder.npz --budget 0.4 --shard 0/2 --out result
 
         torchrun --nproc-per-node 2 -m certgcl certify --graph cora --weights encoder.npz --budget 0.4 --out result
     """
     edges, chosen, worker = read_budget(budget, total), read_nodes(nodes), read_worker(shard)
+    place = read_executor(executor, workers, address)
     if run is None and out is None:
         raise typer.BadParameter("pass a folder", param_hint="--out")
     out = out or Path(str(run), CERTIFICATES, f"{method}-{budget}")
@@ -104,7 +116,7 @@ def certify(
                 moved(GraphNetwork.load(encoder), device), moved(source.load(data_root), device), edges, out,
                 method=bound, view=None if view is None else moved(load_graph(view), device), nodes=chosen,
                 dtype=getattr(torch, dtype), shards=shards, order=order, worker=worker,
-                reproducible=reproducible, progress=bar,
+                reproducible=reproducible, executor=place, progress=bar,
                 memory_limit=None if memory_limit is None else bytes_of(memory_limit),
             )
         alone = worker is None or worker[1] == 1

@@ -15,7 +15,8 @@ from certgcl.arguments import first_line, shown, usable_device
 from certgcl.bounds import METHODS, SEARCHES
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.cli.run_folders import GraphSource, encoder_of
-from certgcl.errors import BudgetError
+from certgcl.errors import BudgetError, InputError
+from certgcl.executors import NAMES, Executor, get_executor
 from certgcl.files.untrusted import mapped_array
 from certgcl.graphs.datasets import find_dataset
 from certgcl.learning.evaluation.inputs import MOST_SEEDS
@@ -39,6 +40,14 @@ DeviceOption: TypeAlias = Annotated[str | None, typer.Option(
     help="Where to compute: cpu, cuda, cuda:1; the CPU by default.")]
 BudgetOption: TypeAlias = Annotated[str, typer.Option(
     help="Edges that may be dropped at each node (2), or a drop rate (0.4): round(0.4 degree), at most degree - 1.")]
+ExecutorOption: TypeAlias = Annotated[str, typer.Option(
+    "--executor", callback=lambda name: check_name(name, NAMES), help="Where the work is done: here, with all threads "
+    "of this process; in processes of this machine; or on a cluster of ray.")]
+WorkersOption: TypeAlias = Annotated[int | None, typer.Option(
+    "--workers", min=1, help="How many processes; one a core by default.")]
+AddressOption: TypeAlias = Annotated[str | None, typer.Option(
+    "--address", help="Of the cluster of Ray: auto, HOST:6379; by default that of RAY_ADDRESS, else one is started on "
+    "this machine.")]
 TotalOption: TypeAlias = Annotated[int | None, typer.Option(min=0, help="Edges that may be dropped in all.")]
 
 
@@ -142,10 +151,20 @@ def read_worker(text: str | None, environment: Mapping[str, str] = os.environ) -
     return int(share[1]), int(share[2])
 
 
+def read_executor(name: str, workers: int | None, address: str | None) -> Executor:
+    try:
+        return get_executor(name, workers=workers, address=address)
+    except InputError as error:
+        raise typer.BadParameter(f"{error.found}: {error.rule}", param_hint="--workers, --address") from error
+
+
 def read_seeds(text: str) -> int | list[int]:
-    """``5`` is how many, ``0,3,7`` are the seeds themselves."""
+    """``5`` is how many, ``0,3,7`` and ``0..9`` are the seeds themselves."""
+    span = re.fullmatch(rf"({NUMBER})\.\.({NUMBER})", text)
+    if span and 0 <= int(span[2]) - int(span[1]) < MOST_SEEDS:
+        return list(range(int(span[1]), int(span[2]) + 1))
     if not re.fullmatch(rf"{NUMBER}(,{NUMBER})*", text) or ("," not in text and int(text) > MOST_SEEDS):
-        raise typer.BadParameter(f"{shown(text)} is neither a number of seeds (5) nor a list of them (0,1,2)",
+        raise typer.BadParameter(f"{shown(text)} is neither a number of seeds (5) nor a list of them (0,1,2 or 0..9)",
                                  param_hint="--seeds")
     seeds = [int(seed) for seed in text.split(",")]
     return seeds if "," in text else seeds[0]

@@ -5,7 +5,16 @@ from typing import Annotated, Any
 
 import typer
 
-from certgcl.cli.options import DataRootOption, JsonFlag, check_name, read_seeds
+from certgcl.cli.options import (
+    AddressOption,
+    DataRootOption,
+    ExecutorOption,
+    JsonFlag,
+    WorkersOption,
+    check_name,
+    read_executor,
+    read_seeds,
+)
 from certgcl.cli.progress import Bar
 from certgcl.cli.results import outcome, show
 from certgcl.cli.text_tables import aligned
@@ -39,10 +48,14 @@ def add(experiment: Experiment) -> None:
         out: Annotated[Path, typer.Option(file_okay=False, help="The folder of CSV, PNG and SVG.")] = Path("reproduce"),
         cache: Annotated[Path | None, typer.Option(file_okay=False, help="The folder of the trainings, shared by all "
                                                    "experiments; cache in --out by default.")] = None,
+        executor: ExecutorOption = "here",
+        workers: WorkersOption = None,
+        address: AddressOption = None,
         data_root: DataRootOption = None,
         as_json: JsonFlag = False,
     ) -> None:
         chosen = read_seeds(seeds)
+        place = read_executor(executor, workers, address)
         names = tuple(check_name(name, METHODS) for name in methods.split(","))
         with outcome(as_json, "Trainings are kept; run the same command again to go on"):
             graphs = [find_dataset(name).name for name in dataset or ["Cora"]]
@@ -55,7 +68,7 @@ def add(experiment: Experiment) -> None:
                         seeds=tuple(range(chosen)) if isinstance(chosen, int) else tuple(chosen),
                         cache=cache or out / "cache", pairs=pairs or (FAST_PAIRS if fast else PAIRS),
                         nodes=nodes or (FAST_NODES if fast else NODES))
-                    found.append(reproduce(experiment, study, out, words.count))
+                    found.append(reproduce(experiment, study, out, place, words.count))
             show(as_json, {"results": [one.to_dict() for one in found]}, "\n\n".join(map(_text, found)))
 
     command.__doc__ = f"""{experiment.about}
@@ -83,6 +96,7 @@ class Words:
 
     def count(self, done: int, whole: int) -> None:
         self._done, self._whole = done, whole
+        self._bar.show(done, whole, f"{done}/{whole} trainings")
 
     def say(self, words: str) -> None:
         self._bar.show(self._done, self._whole, f"{self._done}/{self._whole} trainings; {words}")

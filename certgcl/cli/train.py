@@ -1,6 +1,6 @@
 """``certgcl train``: one run of one method, in a folder of its own."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,25 +15,31 @@ from certgcl.certify.sharding import MERGED
 from certgcl.cli.certify import summary
 from certgcl.cli.method_options import NO_REGULARIZER, build_method, read_settings
 from certgcl.cli.options import (
+    AddressOption,
     DataRootOption,
     DatasetOption,
     DeviceOption,
+    ExecutorOption,
     GraphOption,
     JsonFlag,
+    WorkersOption,
     check_name,
     choose_source,
     moved,
     read_drops,
+    read_executor,
     read_seeds,
 )
 from certgcl.cli.progress import Bar, TrainingBar
 from certgcl.cli.results import outcome, show
 from certgcl.cli.run_folders import ENCODER, METHOD, RESULT, GraphSource
+from certgcl.executors import Executor, ThisProcess, all_answers
 from certgcl.files.atomic import write_json
 from certgcl.files.locks import locked
 from certgcl.learning import presets
 from certgcl.learning.evaluation import Evaluation, evaluate
 from certgcl.learning.methods import METHODS, ContrastiveMethod
+from certgcl.learning.training.run_folder import check_folder
 
 
 def train(
@@ -60,7 +66,7 @@ def train(
     epochs: Annotated[int | None, typer.Option(min=0, help="The preset's by default.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="Of the weights and the views.")] = 0,
     seeds: Annotated[str | None, typer.Option(help="Several runs, each in its own folder: how many (5), or the seeds "
-                                              "themselves (0,3,7).")] = None,
+                                              "themselves (0,3,7 or 0..9).")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the "
                        "method or of the regularizer, as often as needed: --set drop_rates=0.3,0.1.")] = None,
     out: Annotated[Path | None, typer.Option(file_okay=False, help="The run folder; "
@@ -71,6 +77,9 @@ def train(
     certify: Annotated[bool, typer.Option("--certify", help="Certify all nodes afterwards, at the budget of the "
                                           "regularizer, or the rate of the views.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write the history for TensorBoard too.")] = False,
+    executor: ExecutorOption = "here",
+    workers: WorkersOption = None,
+    address: AddressOption = None,
     device: DeviceOption = None,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
@@ -89,6 +98,8 @@ def train(
 
         certgcl train --dataset digits --epochs 50 --seeds 5 --out runs/five
 
+        certgcl train --dataset Cora --fast --seeds 0..9 --executor processes --out runs/ten
+
         certgcl train --dataset Cora --regularizer degree --anchors 48 --set scale=None --set inside_budget=True
 
         certgcl train --graph my_graph --regularizer none --epochs 500 --out runs/mine --resume
@@ -97,6 +108,7 @@ def train(
                "device": device}
     given = {"seed": seed} | read_settings(changes or []) | {
         name: value for name, value in options.items() if value is not None}
+    place = read_executor(executor, workers, address)
     with outcome(as_json, "The run is kept; go on with the same command and --resume"):
         source = choose_source(dataset, graph, data_root)
         settings_of = preset or source.dataset
@@ -105,17 +117,39 @@ def train(
         estimators = [build_method(method, settings, regularizer, given | ({} if one is None else {"seed": one}))
                       for one in chosen]
         usable_device(estimators[0].device)  # before anything is written
-        data, runs = source.load(), []
-        for estimator in estimators:
-            folder = Path("runs", f"{source}-{method}-{regularizer}-{estimator.seed}") if out is None else (
-                out if seeds is None else out / f"seed-{estimator.seed}")
-            runs.append(_run(estimator, source, data, folder, resume=resume, certify=certify, tensorboard=tensorboard))
+        asked = [_Asked(one, Path("runs", f"{source}-{method}-{regularizer}-{one.seed}") if out is None else (
+            out if seeds is None else out / f"seed-{one.seed}")) for one in estimators]
+        alike = _Alike(source, source.load(), resume, certify, tensorboard)
+        runs = _all_runs(place, alike, asked)
         every = [run.evaluation for run in runs if run.evaluation is not None]
         pooled = Evaluation.pooled(every) if seeds is not None and every else None
         result = runs[0].result if seeds is None else {
             "runs": [run.result for run in runs], "evaluation": None if pooled is None else pooled.to_dict()}
         show(as_json, result, "\n".join([*(run.text for run in runs), *([] if pooled is None else [
             f"all seeds: {pooled}"])]))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A run that is to be made."""
+
+    estimator: ContrastiveMethod
+    folder: Path
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """What all runs of a command have in common."""
+
+    source: GraphSource
+    data: Data
+    resume: bool
+    certify: bool
+    tensorboard: bool
+    bars: bool = True
 
 
 @dataclass(frozen=True)
@@ -127,19 +161,31 @@ class _Run:
     text: str
 
 
-def _run(estimator: ContrastiveMethod, source: GraphSource, data: Data, folder: Path, *, resume: bool, certify: bool,
-         tensorboard: bool) -> _Run:
+def _all_runs(executor: Executor, alike: _Alike, asked: list[_Asked]) -> list[_Run]:
+    if isinstance(executor, ThisProcess):
+        return all_answers(executor, _run, alike, asked)
+    for one in asked:
+        check_folder(one.folder, alike.resume)
+    # A worker that dies is followed by one that goes on from its checkpoint; it may have another current folder.
+    with Bar("training", words="starting") as bar:
+        return all_answers(executor, _run, replace(alike, resume=True, bars=False), [
+            replace(one, folder=one.folder.resolve()) for one in asked],
+            progress=lambda done, whole: bar.show(done, whole, f"{done}/{whole} runs"))
+
+
+def _run(alike: _Alike, asked: _Asked) -> _Run:
     """One training, in its folder."""
+    estimator, folder, source, data = asked.estimator, asked.folder, alike.source, alike.data
     placed = moved(data, estimator.device)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, "train", remedy="Wait until it is through, end it, or choose another --out"):
-        with TrainingBar() as bar:
-            estimator.fit(placed, folder=folder, resume=resume, progress=bar, tensorboard=tensorboard)
+        with TrainingBar(shown=alike.bars) as bar:
+            estimator.fit(placed, folder=folder, resume=alike.resume, progress=bar, tensorboard=alike.tensorboard)
         source.save(folder, data)
         estimator.save(folder / METHOD)
         estimator.network().save(folder / ENCODER)
-        certificate = _certified(estimator, placed, folder) if certify else None
-        evaluation = _evaluated(estimator, data, source.protocol(data))
+        certificate = _certified(estimator, placed, folder, alike.bars) if alike.certify else None
+        evaluation = _evaluated(estimator, data, source.protocol(data), alike.bars)
         result = _result(estimator, source, folder, evaluation, certificate)
         write_json(folder / RESULT, result)
     return _Run(evaluation, result, _text(estimator, source, folder, evaluation, certificate))
@@ -152,19 +198,19 @@ def _all_of(seeds: int | list[int]) -> list[int]:
     return found
 
 
-def _certified(estimator: ContrastiveMethod, data: Data, folder: Path) -> Certificate:
+def _certified(estimator: ContrastiveMethod, data: Data, folder: Path, shown: bool) -> Certificate:
     term = estimator.regularizer
     budget = max(estimator.drop_rates) if term is None or term.budget is None else term.budget
-    with Bar("certifying", words=f"{data.num_nodes:,} nodes"):
+    with Bar("certifying", shown, words=f"{data.num_nodes:,} nodes"):
         certificate = node_compactness(estimator, data, budget)  # type: ignore[arg-type]  # no Ramp comes from here
     certificate.save(folder / MERGED)
     return certificate
 
 
-def _evaluated(estimator: ContrastiveMethod, data: Data, protocol: str) -> Evaluation | None:
+def _evaluated(estimator: ContrastiveMethod, data: Data, protocol: str, shown: bool) -> Evaluation | None:
     if data.y is None:
         return None
-    with Bar("evaluating", words=protocol):
+    with Bar("evaluating", shown, words=protocol):
         return evaluate(estimator.transform(data), data.y, protocol, masks=data)
 
 

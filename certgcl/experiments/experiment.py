@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from certgcl.executors import Executor, ThisProcess, all_answers
 from certgcl.experiments import figures
 from certgcl.experiments.recipe import Recipe
 from certgcl.experiments.runs import Study
@@ -48,20 +49,26 @@ class Outcome:
                 "summary": self.summary}
 
 
-def reproduce(experiment: Experiment, study: Study, out: Path,
+def reproduce(experiment: Experiment, study: Study, out: Path, executor: Executor | None = None,
               progress: Callable[[int, int], None] = lambda done, whole: None) -> Outcome:
     """Train what is missing, measure, and write ``EXPERIMENT-DATASET.csv``, ``.png`` and ``.svg`` to ``out``.
 
     Args:
+        executor: where the trainings run, all of which write to the cache of the study; this process by default.
         progress: called with the number of trainings done and of all.
     """
     with figures.styled():
-        rows: list[Row] = []
-        recipes = experiment.recipes(study)
-        for done, recipe in enumerate(recipes):
-            progress(done, len(recipes))
-            rows += rounded(experiment.measure(study, recipe))
+        here = executor is None or isinstance(executor, ThisProcess)
+        found = all_answers(executor or ThisProcess(), _measured, (experiment, study if here else study.for_workers()),
+                            experiment.recipes(study), progress=progress)
+        rows = [row for some in found for row in some]
         out.mkdir(parents=True, exist_ok=True)
         stem = out / f"{experiment.name}-{study.dataset}"
         files = [write_csv(stem.with_name(f"{stem.name}.csv"), rows), *figures.save(experiment.draw(rows), stem)]
         return Outcome(experiment.name, study.dataset, files, rounded(experiment.summary(rows)))
+
+
+def _measured(shared: tuple[Experiment, Study], recipe: Recipe) -> list[Row]:
+    """The rows of one training, which is done if it is not in the cache."""
+    experiment, study = shared
+    return rounded(experiment.measure(study, recipe))

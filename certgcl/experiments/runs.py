@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -25,6 +25,10 @@ from certgcl.learning.training.run_folder import CHECKPOINT
 from certgcl.models.network import GraphNetwork
 
 MILESTONES = 10  # encoders kept along a training, beside the one before it
+
+
+def _nothing(words: str) -> None:
+    """For those who do not listen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +56,13 @@ class Study:
     pairs: int = 500
     nodes: int = 1000
     data_root: Path | None = None
-    say: Callable[[str], None] = field(default=lambda words: None, compare=False)
+    say: Callable[[str], None] = field(default=_nothing, compare=False)
+
+    def for_workers(self) -> "Study":
+        """The same in other processes, which have the graph from here and report to nobody."""
+        sent = replace(self, cache=self.cache.resolve(), say=_nothing)
+        vars(sent)["data"] = self.data
+        return sent
 
     @cached_property
     def data(self) -> Data:

@@ -311,6 +311,11 @@ class Graph:
             copy = self._take_copy()
         return copy
 
+    def owned(self) -> "Graph":
+        """This graph, as its own private copy: for one that came from another process, where nobody else holds it."""
+        vars(self)[PRIVATE] = stamp(self.x)
+        return self
+
     def _take_copy(self) -> "Graph":
         copy = Graph.trusted(self.x, self.rowptr.clone(), self.col.clone(), self.names)
         vars(copy).update({PRIVATE: stamp(self.x), "features": self.features})

@@ -18,11 +18,12 @@ from certgcl.arguments import callback, real, shown, whole
 from certgcl.bounds.degree import Degree
 from certgcl.bounds.exact.anchors import AnchorSearch, Brackets
 from certgcl.bounds.exact.networks.search import NetworkSearch
+from certgcl.bounds.exact.shares import searched
 from certgcl.bounds.exact.two_layer.search import TwoLayerSearch
-from certgcl.bounds.exact.workers import in_processes
 from certgcl.bounds.method import BoundMethod, BoundResult
 from certgcl.bounds.prepared import DropProblem, check_call
 from certgcl.errors import MethodError
+from certgcl.executors import Executor, ExecutorLike, LocalProcesses, get_executor
 from certgcl.models.activations import SlopeRule
 from certgcl.models.network import GraphNetwork, two_layer_gcn
 
@@ -42,9 +43,10 @@ class BranchAndBound(BoundMethod):
         branch_limit: about how many branches of each anchor are bounded: cells of a two-layer GCN, for which see
             ``docs/theory.md``; of other networks, lists of edges that are dropped and kept.
         tolerance: brackets narrower than this share of the larger of clean value and upper bound are closed.
-        workers: processes that share the anchors, each with one thread; by default as many as torch has threads, if
-            there are more than a hundred anchors for each.
+        workers: how many shares the anchors are cut into, each for one process with one thread; by default as many as
+            the executor has workers, if there are more than a hundred anchors for each.
         progress: called with the numbers of finished and of all anchors.
+        executor: where these run: ``"processes"`` of this machine by default, ``"here"``, ``"ray"``, or an instance.
     """
 
     bound: Degree = field(default_factory=Degree)
@@ -53,6 +55,7 @@ class BranchAndBound(BoundMethod):
     tolerance: float = 1e-9
     workers: int | None = field(default=None, repr=False)
     progress: Callable[[int, int], object] | None = field(default=None, repr=False)
+    executor: ExecutorLike = field(default=None, repr=False)
     certified: bool = field(default=True, init=False)
     splits: ClassVar[bool] = False
 
@@ -76,6 +79,7 @@ class BranchAndBound(BoundMethod):
             object.__setattr__(self, "workers", whole(self.workers, "workers", 1, "it counts processes", remedy,
                                                       error=MethodError))
         callback(self.progress, "progress", MethodError)
+        get_executor(self.executor)  # says what is wrong with it
 
     @property
     def name(self) -> str:
@@ -113,21 +117,21 @@ class BranchAndBound(BoundMethod):
         if self.time_limit is not None:
             raise MethodError(f"reproducible=True with time_limit={self.time_limit!r}",
                               "what a search has found by a time is never the same twice", "Use branch_limit=")
-        return replace(self, workers=1)  # their anchors begin with a bound of all that a worker has
+        return self.for_worker()  # anchors of a worker begin with a bound of all that it has
+
+    def for_worker(self) -> Self:
+        return replace(self, workers=1, executor=None, progress=None)
 
     @torch.no_grad()
     def brackets(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Brackets:
         """Brackets of the least ``w · z_i(S)`` for the anchors of a problem; directions of all nodes, ``(N, d)``."""
-        anchors = problem.anchors
-        most = torch.get_num_threads() if self.workers is None else self.workers
-        workers = min(most, len(anchors) // (ANCHORS_PER_WORKER if self.workers is None else 1)) or 1
         kind: type[AnchorSearch] = NetworkSearch if two_layer_gcn(network) is None else TwoLayerSearch
         search = kind.of(network, problem, directions, self.bound, self.time_limit, self.branch_limit, self.tolerance)
-        if workers == 1:
-            found = search.run(self.progress)
-        else:
-            places = search.order().tolist()
-            shares = [torch.tensor(places[start::workers]) for start in range(workers)]
-            parts = in_processes([search.at(share) for share in shares], self.progress)
-            found = Brackets.joined(parts).at(torch.argsort(torch.cat(shares)))
+        anchors, executor = len(problem.anchors), self._executor()
+        most = executor.workers if self.workers is None else self.workers
+        shares = min(most, anchors // (ANCHORS_PER_WORKER if self.workers is None else 1)) or 1
+        found = search.run(self.progress) if shares == 1 else searched(search, shares, executor, self.progress)
         return found.like(directions)
+
+    def _executor(self) -> Executor:
+        return LocalProcesses(self.workers) if self.executor is None else get_executor(self.executor)

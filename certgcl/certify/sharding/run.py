@@ -5,11 +5,11 @@ time (:mod:`certgcl.certify.sharding.batch_size`); each is a file of its own all
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,10 +18,12 @@ from certgcl.arguments import callback, path
 from certgcl.bounds import BoundMethod
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.certification import Question
-from certgcl.certify.sharding.batch_size import Pace
+from certgcl.certify.sharding.batches import Batches, certified
+from certgcl.certify.sharding.files import listed, load_shard, save_shard
 from certgcl.certify.sharding.manifest import MANIFEST, Manifest, ShardOrder, ShardPlan
 from certgcl.changes.changes import BudgetLike
-from certgcl.errors import CertificateError, InputError, LockedError, ShardError
+from certgcl.errors import CertificateError, InputError, ShardError
+from certgcl.executors import Done, Executor, ExecutorLike, Piece, ThisProcess, get_executor
 from certgcl.files.atomic import remove_leftovers
 from certgcl.files.locks import locked
 from certgcl.graphs.graph import GraphLike
@@ -29,6 +31,7 @@ from certgcl.models.reading import ModelLike, Reading
 from certgcl.runtime.out_of_memory import SMALLER, told_when_out_of_memory
 
 MERGED = "certificate.npz"
+MOST_ERRORS = 3  # of failed shards, in one message
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
                    dtype: torch.dtype = torch.float64, shards: int | None = None, order: ShardOrder = "near",
                    only: Sequence[int] | None = None, worker: tuple[int, int] | None = None,
                    memory_limit: int | None = None, reproducible: bool | None = None, reading: Reading = "traced",
+                   executor: ExecutorLike = None,
                    progress: Callable[[ShardProgress], object] | None = None) -> ShardRun:
     """:func:`certgcl.node_compactness` in shards, each a certificate in a file of its own in the folder ``out``.
 
@@ -91,6 +95,10 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
             whichever process writes it (same kind of processor, same versions; the manifest names them, and others are
             refused). By default as the folder was made, else not: then several shards are computed at a time, by
             all threads, and what stood together shows in the last bits.
+        executor: where shards are computed: ``"here"`` (the default, with all threads of this process),
+            ``"processes"`` of this machine, ``"ray"``, or an instance of :class:`certgcl.LocalProcesses` or
+            :class:`certgcl.RayCluster`. Shards come back to this process, which alone writes to the folder. One that
+            fails for good is named in a ``ShardError``, and all others are kept.
         progress: called when the run starts and after every shard.
 
     Other arguments as in :func:`certgcl.node_compactness`.
@@ -122,82 +130,86 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
     folder.mkdir(parents=True, exist_ok=True)
     remove_leftovers(folder)
     manifest.claim(folder, anchors)
-    run = ShardRun(folder, manifest, [], [])
-    report = progress or (lambda _: None)
-    state = ShardProgress(0, len(chosen), 0, sum(map(plan.size, chosen)), 0)
-    report(state)
-    waiting, elsewhere, pace = chosen, list[int](), Pace()
-    while waiting or elsewhere:
-        last = not waiting  # all others are done
-        at_once = 1 if question.reproducible else pace.at_once
-        batch = {shard: plan.nodes(shard) for shard in (elsewhere[:1] if last else waiting[:at_once])}
-        waiting, elsewhere = waiting[at_once:], elsewhere[1:] if last else elsewhere
-        with ExitStack() as claims:
-            missing, held = _claimed(claims, folder, manifest, batch, last)
-            elsewhere += held
-            begun = time.monotonic()
-            made = _certificates(question, missing, len(anchors), memory_limit)
-            if made:
-                pace.after(len(made), time.monotonic() - begun)
-            for shard, here in batch.items():
-                if shard in held:
-                    continue
-                if shard in made:
-                    made[shard].save(folder / manifest.file_name(shard), _notes(manifest, shard))
-                (run.computed if shard in made else run.kept).append(shard)
-                state = state.after(len(here), shard not in made)
-                report(state)
-    return run
+    run = _Run(folder, manifest, plan, progress or (lambda _: None), chosen)
+    run.go(question, get_executor(executor), memory_limit)
+    return ShardRun(folder, manifest, run.computed, run.kept)
 
 
-def _claimed(claims: ExitStack, folder: Path, manifest: Manifest, batch: Mapping[int, Tensor],
-             last: bool) -> tuple[dict[int, Tensor], list[int]]:
-    """Of a batch, the shards that are missing and locked for us now, and those that another process is computing.
+class _Run:
+    """A run in progress: what is done, and what failed."""
 
-    Raises:
-        LockedError: there are such shards, and nothing else is left to do.
-    """
-    missing, held = {}, []
-    for shard, here in batch.items():
-        if _is_finished(folder, manifest, shard, here):
-            continue
-        name = manifest.file_name(shard)
+    def __init__(self, folder: Path, manifest: Manifest, plan: ShardPlan, report: Callable[[ShardProgress], object],
+                 chosen: list[int]) -> None:
+        self.computed: list[int] = []
+        self.kept: list[int] = []
+        self._folder, self._manifest, self._plan, self._report, self._chosen = folder, manifest, plan, report, chosen
+        self._state = ShardProgress(0, len(chosen), 0, sum(map(plan.size, chosen)), 0)
+        self._failed: dict[int, Exception] = {}
+        report(self._state)
+
+    def go(self, question: Question, executor: Executor, memory_limit: int | None) -> None:
+        """Do all shards: those that fail together once more by themselves, those that others are at last."""
+        batches = Batches(self._folder, self._manifest, self._plan, question, executor, memory_limit)
         try:
-            claims.enter_context(locked(folder, name, what=f"{folder / name}", needed=False, remedy="Run the same "
-                                        "again when it is through; finished shards are kept"))
-        except LockedError:
-            if last:
-                raise
-            held.append(shard)
-            continue
-        if not _is_finished(folder, manifest, shard, here):  # it may be since the lock was free
-            missing[shard] = here
-    return missing, held
+            self._stream(batches, question, executor, batches.pieces(self._chosen))
+            again = sorted(self._failed)
+            if again:
+                self._failed.clear()
+                self._stream(batches, question, executor, batches.pieces(again, together=False))
+            late, batches.elsewhere = sorted(batches.elsewhere), {}
+            self._stream(batches, question, executor, batches.pieces(late, together=False))
+        finally:
+            batches.release_all()
+        if self._failed:
+            raise self._failure()
+        for error in batches.elsewhere.values():
+            raise error
 
+    def _stream(self, batches: Batches, question: Question, executor: Executor, pieces: Iterator[Piece]) -> None:
+        first = next(pieces, None)  # without any, nothing needs to be computed or sent
+        if first is not None:
+            shared = question if isinstance(executor, ThisProcess) else question.for_workers()
+            begun = time.monotonic()
+            with closing(executor.stream(certified, shared, chain([first], pieces))) as answers:
+                for done in answers:
+                    self._note_kept(batches)
+                    if done.error is None:
+                        batches.pace.after(len(done.key), (time.monotonic() - begun) * executor.workers)
+                    self._note(batches, done)
+                    begun = time.monotonic()
+        self._note_kept(batches)
 
-def _certificates(question: Question, shards: Mapping[int, Tensor], anchors: int,
-                  memory_limit: int | None) -> dict[int, Certificate]:
-    """Of the nodes of some shards, all computed at once.
+    def _note(self, batches: Batches, done: Done) -> None:
+        """Write the shards of an answer, each whole or not at all, or keep in mind that they failed."""
+        for shard in done.key:
+            if done.error is not None:
+                self._failed[shard] = done.error
+            else:
+                save_shard(self._folder, self._manifest, shard, done.result[shard])
+                self.computed.append(shard)
+                self._advance(shard, kept=False)
+            batches.release(shard)
 
-    Args:
-        anchors: of all shards that there are.
-    """
-    if not shards:
-        return {}
-    nodes = torch.cat(list(shards.values()))
-    certificate = _in_its_time(question, len(nodes) / anchors).certify(nodes, memory_limit)
-    places = torch.arange(len(nodes), device=nodes.device).split([len(here) for here in shards.values()])
-    return {shard: certificate.at(here) for shard, here in zip(shards, places, strict=True)}
+    def _note_kept(self, batches: Batches) -> None:
+        while batches.kept:
+            shard = batches.kept.popleft()
+            self.kept.append(shard)
+            self._advance(shard, kept=True)
 
+    def _advance(self, shard: int, *, kept: bool) -> None:
+        self._state = self._state.after(self._plan.size(shard), kept)
+        self._report(self._state)
 
-def _in_its_time(question: Question, share: float) -> Question:
-    """The question with a share of the time that all shards of a search have together; the answer is to the whole."""
-    bound = question.bound.with_share_of_time(share)
-    if bound is question.bound:
-        return question
-    timed = replace(question, bound=bound)
-    timed.__dict__["evidence"] = question.evidence
-    return timed
+    def _failure(self) -> Exception:
+        """All shards that failed by themselves, with the errors of the first few."""
+        shards = sorted(self._failed)
+        shown = "; ".join(f"shard {shard}: {type(self._failed[shard]).__name__}: {self._failed[shard]}"
+                          for shard in shards[:MOST_ERRORS])
+        error = ShardError(f"{len(shards)} of {self._manifest.shards} shards that failed ({listed(shards)})",
+                           f"every shard needs an answer, and these have errors instead ({shown})",
+                           "Run the same again when the reason is gone: all other shards are kept")
+        error.__cause__ = self._failed[shards[0]]
+        return error
 
 
 @told_when_out_of_memory(SMALLER)
@@ -221,7 +233,7 @@ def _merged(folder: Path, manifest: Manifest) -> Certificate:
     faults: dict[str, list[int]] = {"missing": [], "damaged or foreign": []}
     for shard in range(manifest.shards):
         try:
-            part = _load(folder, manifest, shard)
+            part = load_shard(folder, manifest, shard)
             if parts and torch.equal(part.local_budget, parts[0].local_budget):
                 part = replace(part, local_budget=parts[0].local_budget)  # one for all: it is as long as the graph
             parts.append(part)
@@ -229,7 +241,7 @@ def _merged(folder: Path, manifest: Manifest) -> Certificate:
             faults["missing"].append(shard)
         except (CertificateError, ShardError):
             faults["damaged or foreign"].append(shard)
-    found = [f"{len(which)} {fault} ({_listed(which)})" for fault, which in faults.items() if which]
+    found = [f"{len(which)} {fault} ({listed(which)})" for fault, which in faults.items() if which]
     if found:
         raise ShardError(f"{folder} with {' and '.join(found)} of {manifest.shards} shards",
                          "every shard must be there and whole",
@@ -242,28 +254,3 @@ def _merged(folder: Path, manifest: Manifest) -> Certificate:
     certificate = Certificate.joined(parts).at(torch.argsort(held)[rank])
     certificate.save(folder / MERGED, {"fingerprint": manifest.fingerprint})
     return certificate
-
-
-def _notes(manifest: Manifest, shard: int) -> dict[str, Any]:
-    return {"fingerprint": manifest.fingerprint, "shard": shard, "shards": manifest.shards}
-
-
-def _load(folder: Path, manifest: Manifest, shard: int) -> Certificate:
-    file = folder / manifest.file_name(shard)
-    certificate, notes = Certificate.load_with_notes(file)
-    if notes != _notes(manifest, shard) or not manifest.is_about(certificate):
-        raise ShardError(f"{file} with the answer to another question", "a shard belongs to its manifest",
-                         "Certify again")
-    return certificate
-
-
-def _is_finished(folder: Path, manifest: Manifest, shard: int, nodes: Tensor) -> bool:
-    try:
-        return torch.equal(_load(folder, manifest, shard).nodes, nodes.cpu())
-    except (FileNotFoundError, CertificateError, ShardError):
-        return False
-
-
-def _listed(shards: list[int], most: int = 10) -> str:
-    shown = ", ".join(map(str, shards[:most]))
-    return shown if len(shards) <= most else f"{shown} and {len(shards) - most} more"

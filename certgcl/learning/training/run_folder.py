@@ -82,7 +82,7 @@ class RunFolder(RunInMemory):
             LockedError: another process or thread is training there.
         """
         board, settings = board_class() if tensorboard else None, plain_config(config, epochs)
-        _check_folder(path, resume)
+        check_folder(path, resume)
         path.mkdir(parents=True, exist_ok=True)
         with ExitStack() as held:
             lock = held.enter_context(locked(path, "run", remedy=_ONE_RUN))
@@ -90,7 +90,7 @@ class RunFolder(RunInMemory):
             if not _holds_a_run(path):
                 write_config(path / CONFIG, settings, device)
             else:
-                _check_folder(path, resume)  # another process may have begun one before the lock was ours
+                check_folder(path, resume)  # another process may have begun one before the lock was ours
                 checkpoint, history = _read(path, epochs)
                 compare_config(path / CONFIG, settings)
             remove_leftovers(path)
@@ -143,7 +143,7 @@ def read_history(path: Path) -> History:
     return History.read(path / HISTORY) if (path / HISTORY).exists() else History()
 
 
-def _check_folder(path: Path, resume: bool) -> None:
+def check_folder(path: Path, resume: bool) -> None:
     """Refuse a folder that another run is in, and places in it that lie elsewhere."""
     if not resume and _holds_a_run(path):
         raise CheckpointError(f"{path} with the files of a run", "a new run needs a folder of its own",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import certgcl
-from certgcl.runtime.processes import importable
+from certgcl.executors.import_path import importable, without_current_folder
 from tests.hostile import has_run, hostile_folder
 from tests.toys import random_graph, toy_network
 
@@ -102,7 +102,7 @@ def test_what_can_be_imported_are_folders_elsewhere(tmp_path: Path, monkeypatch:
     (tmp_path / "link").symlink_to(tmp_path)
     monkeypatch.setattr(sys, "path", ["", ".", "within", "..", str(tmp_path), str(tmp_path / "link"),
                                       str(tmp_path / "within"), "/elsewhere", 7])
-    assert importable() == [str(tmp_path / "within"), "/elsewhere"]
+    assert importable() == [str(tmp_path / "within"), "/elsewhere", str(HOME)]
 
 
 def test_a_current_folder_that_is_gone_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,22 @@ def test_a_current_folder_that_is_gone_is_none(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(gone)
     gone.rmdir()
     monkeypatch.setattr(sys, "path", ["", "/elsewhere"])
-    assert importable() == ["/elsewhere"]
+    assert importable() == ["/elsewhere", str(HOME)]
+
+
+def test_path_and_variables_are_put_back_by_whoever_leaves_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", ["", str(HOME)])
+    monkeypatch.setenv("PYTHONPATH", ".")
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    first, second = without_current_folder(), without_current_folder()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert "" not in sys.path
+    assert "PYTHONPATH" not in os.environ
+    second.__exit__(None, None, None)
+    assert sys.path == ["", str(HOME)]
+    assert (os.environ["PYTHONPATH"], os.environ.get("PYTHONSAFEPATH")) == (".", None)
 
 
 CACHE = "from certgcl.bounds.compiled.kernels import row_lemma; import numba; " \

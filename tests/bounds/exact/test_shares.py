@@ -1,8 +1,6 @@
-"""Many anchors: passes over them, what time and size leave out, and processes that share them."""
+"""Many anchors: passes over them, what time and size leave out, and shares of them that run at the same time."""
 
 import importlib
-import shutil
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,8 @@ from certgcl.bounds import BranchAndBound, Degree, DropProblem
 from certgcl.bounds.exact import Brackets
 from certgcl.bounds.exact.two_layer.field import ReceptiveField
 from certgcl.bounds.exact.two_layer.search import TwoLayerSearch
-from certgcl.errors import BoundError, MethodError, OutOfMemoryError, WorkerError
+from certgcl.errors import BoundError, InputError, MethodError, WorkerError
+from certgcl.executors import LocalProcesses
 from tests.toys import drop_problem, gcn_weights, random_graph, random_tensor, toy_network
 
 WEIGHTS, GRAPH, DIRECTIONS = toy_network(), random_graph(nodes=9, density=0.5), random_tensor(9, 3, seed=5)
@@ -114,6 +113,16 @@ def test_workers_give_the_same_as_one_process(alone: Brackets) -> None:
     assert [finished for finished, _ in seen] == sorted(finished for finished, _ in seen)
 
 
+def test_shares_can_be_searched_one_after_the_other(alone: Brackets) -> None:
+    assert same(brackets(workers=2, executor="here"), alone)
+
+
+@pytest.mark.parametrize("executor", ["threads", 3, LocalProcesses])
+def test_an_executor_is_one(executor: Any) -> None:
+    with pytest.raises(InputError, match=r"executor=.*: it is one of here, processes, ray"):
+        BranchAndBound(executor=executor)
+
+
 @dataclass(frozen=True)
 class Failing(Degree):
     """A bound that ends in an error where it is asked for."""
@@ -122,20 +131,6 @@ class Failing(Degree):
 
     def __call__(self, *_: Any) -> Tensor:
         raise self.error
-
-
-@pytest.mark.usefixtures("elsewhere")
-def test_an_error_of_a_worker_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(WorkerError, match="a worker with KeyError: 'what'"):
-        brackets(workers=2, bound=Failing(error=KeyError("what")))
-    assert "KeyError: 'what'" in capfd.readouterr().err
-
-
-@pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("error", [MemoryError("too large"), RuntimeError("can't allocate memory")])
-def test_a_worker_without_memory_says_so(error: Exception) -> None:
-    with pytest.raises(OutOfMemoryError, match="a worker of a search without enough memory"):
-        brackets(workers=2, bound=Failing(error=error))
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -154,42 +149,17 @@ def test_a_worker_that_imports_from_the_current_folder_is_told_why_not(tmp_path:
         brackets(workers=2, bound=own)
 
 
-def test_a_killed_worker_may_have_been_short_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("certgcl.bounds.exact.workers.processes.start", lambda *_, **__: subprocess.Popen(
-        ["sh", "-c", "kill -9 $$"], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-    with pytest.raises(WorkerError, match=r"-9 \(killed, .* memory runs out\).*fewer workers"):
-        brackets(workers=2)
-
-
-def test_a_worker_that_cannot_be_started_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("certgcl.runtime.processes.sys.executable", "/none")
-    with pytest.raises(WorkerError, match=r"could not be started \(.*/none"):
-        brackets(workers=2)
-
-
-@pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("cat > /dev/null; exit 4", 4), ("kill -9 $$", -9),
-                                              ("cat > /dev/null; echo nonsense", 0)])
-def test_a_worker_that_dies_says_so(script: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it has read its search, after that, killed, or with an answer that is none."""
-    command = tmp_path / "python"
-    command.write_text(f"#!{shutil.which('sh')}\n{script}\n")
-    command.chmod(0o755)
-    monkeypatch.setattr("certgcl.runtime.processes.sys.executable", str(command))
-    with pytest.raises(WorkerError, match=f"a worker that ended with exit code {code} "):
-        brackets(workers=2)
-
-
 def test_a_search_that_cannot_be_sent_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     class Local(Degree):
         pass
 
-    with pytest.raises(WorkerError, match=r"a search that cannot be sent to another process \(.*Local"):
+    with pytest.raises(WorkerError, match=r"work that cannot be sent to another process \(.*Local"):
         brackets(workers=2, bound=Local())
     assert capfd.readouterr().err == ""
 
 
 def test_one_anchor_takes_one_process(alone: Brackets, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("certgcl.runtime.processes.sys.executable", "none")
+    monkeypatch.setattr("certgcl.executors.local.Parallel", None)
     assert same(brackets([4], workers=3), alone.at(torch.tensor([4])))
 
 

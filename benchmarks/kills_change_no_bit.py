@@ -1,0 +1,202 @@
+"""Killed workers, nodes and drivers change no bit of a certificate or a training: on a cluster of Ray, with kill -9.
+
+``python -m benchmarks.kills_change_no_bit [--kills 30] [--nodes 2500] [--json FILE]``
+
+A cluster of three nodes (processes of this machine, by Ray's own utility) certifies the same graph again and again, by
+``certify_shards`` with ``reproducible=True``, until there were enough kills at random moments: of a worker, or of a
+whole node, in whose place another one joins. The same for trainings of GRACE, which go on from their checkpoints. Then
+the driver is killed and started again; and a worker takes more memory than Ray's monitor allows. Each result is
+compared with that of one process, byte by byte.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import ray
+import torch
+from ray.cluster_utils import Cluster
+
+import certgcl
+from benchmarks import fault_tasks, report
+from benchmarks.fault_tasks import SETTINGS
+from certgcl.errors import ShardError
+from certgcl.executors import RayCluster, ThisProcess, all_answers
+
+NAME = "kills_change_no_bit"
+BETWEEN = 3.0, 9.0  # seconds from a kill to the next
+NODE = {"num_cpus": 1, "object_store_memory": 1 << 28, "memory": 4 << 30}
+
+
+class Killer:
+    """Ends a worker of the cluster at random moments, and now and then a whole node."""
+
+    def __init__(self, cluster: Cluster, seed: int = 0) -> None:
+        self._cluster, self._random = cluster, random.Random(seed)
+        self.kills: Counter[str] = Counter()
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        over = threading.Event()
+
+        def kill() -> None:
+            while not over.wait(self._random.uniform(*BETWEEN)):
+                self._kill_one()
+
+        thread = threading.Thread(target=kill, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _kill_one(self) -> None:
+        nodes = list(self._cluster.worker_nodes)
+        if len(nodes) > 1 and self._random.random() < 0.2:
+            self._cluster.remove_node(self._random.choice(nodes), allow_graceful=False)
+            self._cluster.add_node(**NODE)
+            self.kills["nodes"] += 1
+            return
+        busy = [process for process in psutil.Process().children(recursive=True) if _is_busy(process)]
+        if busy:
+            os.kill(self._random.choice(busy).pid, signal.SIGKILL)
+            self.kills["workers"] += 1
+
+
+def _is_busy(process: psutil.Process) -> bool:
+    try:
+        return "ray::certgcl" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
+
+
+@contextmanager
+def cluster_of(workers: int, **head: Any) -> Iterator[Cluster]:
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 1 << 28, **head})
+    for _ in range(workers):
+        cluster.add_node(**NODE)
+    ray.init(address=cluster.address, log_to_driver=False)
+    try:
+        yield cluster
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def certificate(folder: Path, nodes: int, **options: Any) -> bytes:
+    network, graph = fault_tasks.problem(nodes)
+    while True:
+        try:
+            certgcl.certify_shards(network, graph, 0.3, folder, **SETTINGS, **options)
+            break
+        except ShardError as error:  # a shard that was killed more often than it is tried: call again, as a user would
+            print(error, flush=True)
+    certgcl.merge_shards(folder)
+    return (folder / "certificate.npz").read_bytes()
+
+
+def under_fire(killer: Killer, kills: int, run: Callable[[int], bool]) -> dict[str, Any]:
+    """The same work until there were so many kills; whether each result was the right one."""
+    before, begun, same = killer.kills.copy(), time.monotonic(), []
+    while sum((killer.kills - before).values()) < kills:
+        with killer.at_work():
+            same.append(run(len(same)))
+        print(dict(killer.kills - before), same, flush=True)
+    return {**(killer.kills - before), "runs": len(same), "identical": sum(same), "seconds": time.monotonic() - begun}
+
+
+def driver_killed(address: str, folder: Path, nodes: int, times: int) -> int:
+    """A process that certifies on the cluster, killed and started again; how often it was killed."""
+    killed = 0
+    while True:
+        driver = subprocess.Popen([sys.executable, "-m", f"benchmarks.{NAME}", "--driver", address, str(folder),
+                                   "--nodes", str(nodes)])
+        begun = len(list(folder.glob("shard-*")))
+        while killed < times and driver.poll() is None and len(list(folder.glob("shard-*"))) < begun + 3:
+            time.sleep(0.2)
+        if killed == times or driver.poll() is not None:
+            assert driver.wait() == 0
+            return killed
+        driver.kill()
+        driver.wait()
+        killed += 1
+
+
+def out_of_memory(folder: Path, nodes: int) -> dict[str, Any]:
+    """One shard takes all the memory it can get, where Ray's monitor ends tasks some gigabytes from here."""
+    used, whole = psutil.virtual_memory().used, psutil.virtual_memory().total
+    monitor = {"memory_usage_threshold": (used + (3 << 30)) / whole, "memory_monitor_refresh_ms": 100}
+    network, graph = fault_tasks.problem(nodes)
+    with cluster_of(2, _system_config=monitor):
+        try:
+            certgcl.certify_shards(network, graph, 0.3, folder, shards=8, order="given", executor=RayCluster(),
+                                   method=fault_tasks.Hungry(node=0))
+        except ShardError as error:
+            return {"named": "(0)" in error.found, "kept": len(list(folder.glob("shard-*"))), "of": 8,
+                    "error": str(error)[:400]}
+    return {"named": False, "kept": len(list(folder.glob("shard-*"))), "of": 8, "error": "none"}
+
+
+def main() -> None:
+    parser = report.parser(__doc__, threads=1)
+    parser.add_argument("--kills", type=int, default=30, help="of workers and nodes while certifying")
+    parser.add_argument("--nodes", type=int, default=2500)
+    parser.add_argument("--driver", nargs=2, metavar=("ADDRESS", "FOLDER"), help="be the driver that is killed")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.driver:
+        address, folder = arguments.driver
+        certificate(Path(folder), arguments.nodes, executor=RayCluster(address))
+        return
+    place = Path(tempfile.mkdtemp())
+    expected = certificate(place / "alone", arguments.nodes)
+    data, seeds = certgcl.load_dataset("digits"), range(4)
+    trained = all_answers(ThisProcess(), fault_tasks.train, data, [(seed, place / "trained") for seed in seeds])
+    with cluster_of(3) as cluster:
+        killer = Killer(cluster)
+        executor = RayCluster(retries=5)
+        rows = {"certifying": under_fire(killer, arguments.kills, lambda run: certificate(
+            place / f"certified-{run}", arguments.nodes, executor=executor) == expected)}
+        rows["training"] = under_fire(killer, arguments.kills // 3, lambda run: all_answers(
+            executor, fault_tasks.train, data, [(seed, place / f"trained-{run}") for seed in seeds]) == trained)
+        begun = time.monotonic()
+        drivers = driver_killed(cluster.address, place / "driver", arguments.nodes, 3)
+        certgcl.merge_shards(place / "driver")
+        rows["driver"] = {"drivers": drivers, "runs": 1, "seconds": time.monotonic() - begun,
+                          "identical": int((place / "driver" / "certificate.npz").read_bytes() == expected)}
+    memory = out_of_memory(place / "hungry", arguments.nodes)
+    report.publish(NAME, arguments.json, **summary(rows, memory))
+
+
+def summary(rows: dict[str, dict[str, Any]], memory: dict[str, Any]) -> dict[str, Any]:
+    kills = sum(row.get(what, 0) for row in rows.values() for what in ("workers", "nodes", "drivers"))
+    runs = sum(row["runs"] for row in rows.values())
+    return {"rows": rows, "memory": memory, "aims": [
+        report.aim("kills", kills, at_least=30),
+        report.aim("results that differ by any bit", runs - sum(row["identical"] for row in rows.values()), at_most=0),
+        report.aim("shards kept where one runs out of memory, and is named", memory["kept"] if memory["named"] else 0,
+                   at_least=memory["of"] - 1)]}
+
+
+def tables(result: dict[str, Any]) -> list[str]:
+    return [report.markdown(
+        ["while", "workers killed", "nodes killed, and others joined", "drivers killed", "runs",
+         "identical to one process", "seconds"],
+        [[what, row.get("workers", 0), row.get("nodes", 0), row.get("drivers", 0), row["runs"], row["identical"],
+          row["seconds"]] for what, row in result["rows"].items()])]
+
+
+if __name__ == "__main__":
+    main()

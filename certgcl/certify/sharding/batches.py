@@ -1,0 +1,117 @@
+"""Which shards are computed next: several at a time, none that is there, and none that another process is at."""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.memory import estimated_bytes
+from certgcl.bounds.prepared import DropProblem
+from certgcl.certify.certificate import Certificate
+from certgcl.certify.certification import Question
+from certgcl.certify.sharding.batch_size import Pace
+from certgcl.certify.sharding.files import is_finished
+from certgcl.certify.sharding.manifest import Manifest, ShardPlan
+from certgcl.errors import LockedError
+from certgcl.executors import Executor, Needs, Piece
+from certgcl.files.locks import locked
+from certgcl.runtime.reproducible import PART
+
+PARTS_PER_WORKER = 4  # of what is left, so that all workers end at about the same time
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Shards that are computed together.
+
+    Args:
+        nodes: of each shard.
+        share: of the time that a search has for all shards.
+        memory_limit: in bytes, for the bounds.
+    """
+
+    nodes: dict[int, Tensor]
+    share: float
+    memory_limit: int | None
+
+
+class Batches:
+    """The shards of a run that are still to be done, given out as pieces of work.
+
+    A shard that is given out is locked until :meth:`release`. Pieces may be taken in another thread than answers are
+    dealt with in.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, plan: ShardPlan, question: Question, executor: Executor,
+                 memory_limit: int | None) -> None:
+        self._folder, self._manifest, self._plan, self._question = folder, manifest, plan, question
+        self._executor, self._memory_limit = executor, memory_limit
+        self._claims: dict[int, ExitStack] = {}
+        self.elsewhere: dict[int, LockedError] = {}  # shards that another process is at
+        self.kept: deque[int] = deque()  # shards that were found finished
+        self.pace = Pace()
+
+    def pieces(self, shards: list[int], *, together: bool = True) -> Iterator[Piece]:
+        """Of some shards, as many at a time as pays; what another process is at goes to ``elsewhere``.
+
+        Args:
+            together: without, one at a time, to find out which one fails.
+        """
+        waiting, workers = list(shards), self._executor.workers
+        while waiting:
+            most = -(-len(waiting) // (PARTS_PER_WORKER * workers)) if workers > 1 else len(waiting)
+            number = min(self.pace.at_once, most) if together and not self._question.reproducible else 1
+            batch, waiting = waiting[:number], waiting[number:]
+            nodes = {shard: here for shard in batch for here in [self._plan.nodes(shard)] if self._claim(shard, here)}
+            if nodes:
+                yield self._piece(nodes, workers)
+
+    def release(self, shard: int) -> None:
+        self._claims.pop(shard).close()
+
+    def release_all(self) -> None:
+        for shard in list(self._claims):
+            self.release(shard)
+
+    def _claim(self, shard: int, nodes: Tensor) -> bool:
+        """Whether it is missing, and locked for us now."""
+        if is_finished(self._folder, self._manifest, shard, nodes):
+            self.kept.append(shard)
+            return False
+        name, claim = self._manifest.file_name(shard), ExitStack()
+        try:
+            claim.enter_context(locked(self._folder, name, what=f"{self._folder / name}", needed=False, remedy="Run "
+                                       "the same again when it is through; finished shards are kept"))
+        except LockedError as error:
+            self.elsewhere[shard] = error
+            return False
+        if is_finished(self._folder, self._manifest, shard, nodes):  # it may be since the lock was free
+            claim.close()
+            self.kept.append(shard)
+            return False
+        self._claims[shard] = claim
+        return True
+
+    def _piece(self, nodes: dict[int, Tensor], workers: int) -> Piece:
+        """With the memory that its method estimates, as far as a worker has it: parts fit into that."""
+        anchors, question = torch.cat(list(nodes.values())), self._question
+        share = min(1.0, workers * len(anchors) / len(self._plan.anchors))
+        room = self._executor.memory
+        if room is None:
+            return Piece(tuple(nodes), Batch(nodes, share, self._memory_limit))
+        limit = self._memory_limit or (None if question.reproducible else room)
+        needed = estimated_bytes(question.bound, question.network, DropProblem(question.graph, question.drops, anchors),
+                                 question.directions.shape[1])
+        return Piece(tuple(nodes), Batch(nodes, share, limit), Needs(min(needed, limit or PART)))
+
+
+def certified(question: Question, batch: Batch) -> dict[int, Certificate]:
+    """The task of a worker: the certificates of some shards, all computed at once."""
+    nodes = torch.cat(list(batch.nodes.values()))
+    certificate = question.in_its_time(batch.share).certify(nodes, batch.memory_limit)
+    places = torch.arange(len(nodes), device=nodes.device).split([len(here) for here in batch.nodes.values()])
+    return {shard: certificate.at(here) for shard, here in zip(batch.nodes, places, strict=True)}

@@ -1,0 +1,112 @@
+"""Processes of this machine, by joblib."""
+
+import warnings
+from collections.abc import Iterable, Iterator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
+
+import torch
+from joblib import Parallel, delayed, parallel_config
+
+from certgcl.arguments import whole
+from certgcl.executors.executor import Answers, Executor, Piece, Task
+from certgcl.executors.import_path import without_current_folder
+from certgcl.executors.parcel import Parcel
+from certgcl.executors.worker import attempt, died
+from certgcl.runtime.free_memory import free_memory
+
+SHARE_OF_FREE = 0.75
+
+
+@dataclass(frozen=True)
+class LocalProcesses(Executor):
+    """Processes of this machine, each with one thread; they are started afresh, not forked.
+
+    Where a worker dies, as when the system is short of memory, all pieces without an answer are given out again. After
+    ``retries`` such deaths they are run one at a time, each in a process of its own, so that the piece that takes its
+    worker along is known by name and the others get their answers.
+
+    Args:
+        processes: how many; as many as torch has threads by default.
+        retries: deaths of workers that are put up with before pieces are run one at a time.
+    """
+
+    processes: int | None = None
+    retries: int = 3
+    name: ClassVar[str] = "processes"
+
+    def __post_init__(self) -> None:
+        if self.processes is not None:
+            object.__setattr__(self, "processes", whole(self.processes, "processes", 1, "it counts processes",
+                                                        "Leave it out for one a core"))
+        object.__setattr__(self, "retries", whole(self.retries, "retries", 0, "it counts further tries",
+                                                  "Leave it out for 3"))
+
+    @property
+    def workers(self) -> int:
+        return torch.get_num_threads() if self.processes is None else self.processes
+
+    @property
+    def memory(self) -> int:
+        return int(SHARE_OF_FREE * free_memory().bytes) // self.workers
+
+    def stream(self, task: Task, shared: Any, pieces: Iterable[Piece]) -> Answers:
+        parcel, source = Parcel.of(shared), iter(pieces)
+        taken: dict[Any, Piece] = {}  # given out, and without an answer
+
+        def from_source() -> Iterator[Piece]:
+            for piece in source:
+                taken[piece.key] = piece
+                yield piece
+
+        deaths = 0
+        with without_current_folder(), TemporaryDirectory(prefix="certgcl-") as folder:
+            parcel = parcel.mapped(Path(folder))
+            while True:
+                alone = deaths > self.retries and bool(taken)
+                batch = list(taken.values())[:1] if alone else _both(list(taken.values()), from_source())
+                try:
+                    with _cancelled_quietly(self._answers(task, parcel, batch)) as answers:
+                        for done in answers:
+                            del taken[done.key]
+                            yield done
+                except BrokenProcessPool as error:
+                    deaths += 1
+                    if alone:
+                        [key] = [piece.key for piece in batch]
+                        del taken[key]
+                        yield died(key, f"alone in its process: {_first_line(error)}", 1)
+                    continue
+                if not alone:
+                    return
+
+    def _answers(self, task: Task, parcel: Parcel, batch: Iterable[Piece]) -> Answers:
+        with parallel_config(backend="loky", inner_max_num_threads=1):
+            # Of one process joblib makes this one.
+            pool = Parallel(n_jobs=max(2, self.workers), return_as="generator_unordered", batch_size=1,
+                            pre_dispatch=2 * self.workers)
+        return pool(delayed(attempt)(task, parcel, piece.key, piece.content, 1) for piece in batch)
+
+
+@contextmanager
+def _cancelled_quietly(answers: Answers) -> Iterator[Answers]:
+    """Answers that may not all be asked for; joblib would warn of work that was cancelled."""
+    try:
+        yield answers
+    finally:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*tasks.*", UserWarning)
+            answers.close()
+
+
+def _both(first: list[Piece], rest: Iterator[Piece]) -> Iterator[Piece]:
+    yield from first
+    yield from rest
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,125 @@
+"""What all pieces of work share, on its way to other processes: one copy a machine, and the same to the last bit.
+
+Tensors travel as plain NumPy arrays outside of the pickle. So Ray keeps them in its object store, and joblib in a
+memory-mapped file, where all workers of a machine read the same pages. A bound is as true as the graph and the weights
+that it was computed from: a parcel has a SHA-256, which a worker compares before it uses what is in it.
+"""
+
+import hashlib
+import io
+import pickle
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from certgcl.errors import WorkerError
+from certgcl.graphs.sparse import csr_matrix
+
+LARGE = 1 << 20  # bytes from which an array is worth a file of its own
+_VIEWED = {torch.bfloat16: torch.int16}  # by the bits, where numpy has no such type
+_opened: dict[str, Any] = {}  # the last parcel that this process opened, by its SHA-256
+
+
+@dataclass(frozen=True, eq=False)
+class Parcel:
+    """An object in the form in which it is sent.
+
+    Args:
+        skeleton: its pickle, without the contents of arrays.
+        arrays: these, as bytes.
+    """
+
+    skeleton: bytes
+    arrays: tuple[np.ndarray, ...]
+    sha256: str
+
+    @classmethod
+    def of(cls, content: Any) -> "Parcel":
+        buffers: list[pickle.PickleBuffer] = []
+        stream = io.BytesIO()
+        try:
+            _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(content)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise WorkerError(f"work that cannot be sent to another process ({error})",
+                              "models and methods are classes of modules that can be imported",
+                              "Move them to a module, or use executor='here'") from error
+        arrays = tuple(np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers)
+        return cls(stream.getvalue(), arrays, _digest(stream.getvalue(), arrays))
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.skeleton) + sum(array.nbytes for array in self.arrays)
+
+    def mapped(self, folder: Path) -> "Parcel":
+        """The same with its large arrays in files of a folder, which every process on this machine can map.
+
+        ``numpy.save`` aligns them as torch aligns its own: the last digits of a product may depend on that.
+        """
+        def at(number: int, array: np.ndarray) -> np.ndarray:
+            if array.nbytes < LARGE:
+                return array
+            np.save(folder / f"{number}.npy", array)
+            return np.load(folder / f"{number}.npy", mmap_mode="r")
+
+        return replace(self, arrays=tuple(at(number, array) for number, array in enumerate(self.arrays)))
+
+    def open(self) -> Any:
+        """The object, made once in a process; its tensors lie where the arrays do, and must not be written to.
+
+        Raises:
+            WorkerError: it is not what was sent.
+        """
+        if self.sha256 not in _opened:
+            _opened.clear()
+            if _digest(self.skeleton, self.arrays) != self.sha256:
+                raise WorkerError("a graph or weights that changed on their way to a worker",
+                                  "they have the SHA-256 that they were sent with", "Run the same again")
+            _opened[self.sha256] = pickle.loads(self.skeleton, buffers=self.arrays)
+        return _opened[self.sha256]
+
+
+def _digest(skeleton: bytes, arrays: tuple[np.ndarray, ...]) -> str:
+    state = hashlib.sha256(skeleton)
+    for array in arrays:
+        state.update(f"{array.nbytes};".encode())
+        state.update(array.data)
+    return state.hexdigest()
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles tensors by way of NumPy, whose contents pickle hands out separately."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if type(value) is not Tensor or value.requires_grad or value.is_quantized:
+            return NotImplemented
+        device = str(value.device)
+        if value.layout == torch.sparse_csr:
+            parts = value.crow_indices(), value.col_indices(), value.values()
+            return _csr, (*map(_array, parts), tuple(value.shape), device)
+        if value.layout != torch.strided:
+            return NotImplemented
+        return _dense, (_array(value), value.dtype, device)
+
+
+def _array(value: Tensor) -> np.ndarray:
+    plain = value.detach().cpu().contiguous()
+    return plain.view(_VIEWED.get(plain.dtype, plain.dtype)).numpy()
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    with warnings.catch_warnings():  # nothing in certgcl writes to it
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        return torch.from_numpy(array)
+
+
+def _dense(array: np.ndarray, dtype: torch.dtype, device: str) -> Tensor:
+    return _tensor(array).view(dtype).to(device)
+
+
+def _csr(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int], device: str) -> Tensor:
+    return csr_matrix(_tensor(rows), _tensor(columns), _tensor(values), shape).to(device)
