@@ -104,8 +104,8 @@ class Batches:
         if room is None:
             return Piece(tuple(nodes), Batch(nodes, share, self._memory_limit))
         limit = self._memory_limit or (None if question.reproducible else room)
-        needed = estimated_bytes(question.bound, question.network, DropProblem(question.graph, question.drops, anchors),
-                                 question.directions.shape[1])
+        problem = DropProblem(question.graph, question.changes, anchors)
+        needed = estimated_bytes(question.bound, question.network, problem, question.directions.shape[1])
         return Piece(tuple(nodes), Batch(nodes, share, limit), Needs(min(needed, limit or PART)))
 
 
