@@ -15,6 +15,7 @@ from certgcl.certify.transform import AttachCompactness
 from certgcl.certify.verify import Verification
 from certgcl.changes.changes import Changes
 from certgcl.changes.edge_drops import EdgeDropBudget
+from certgcl.changes.feature_changes import FeatureBudget
 from certgcl.executors import LocalProcesses, RayCluster
 from certgcl.graphs.datasets import load_dataset
 from certgcl.graphs.graph import Graph
@@ -43,6 +44,7 @@ __all__ = [
     "EdgeDropBudget",
     "Evaluation",
     "Evidence",
+    "FeatureBudget",
     "FoundDrops",
     "GCNEncoder",
     "Graph",

@@ -52,9 +52,10 @@ def mixing(term: PlainTerm, adjacency: Array) -> Array:
             return scale[..., :, None] * looped * scale[..., None, :]
 
 
-def embeddings(case: NetworkCase, adjacency: Array) -> Array:
-    """On many graphs over the case's nodes, ``(graphs, n, width)``."""
-    outputs = [np.broadcast_to(case.x, (len(adjacency), *case.x.shape))]
+def embeddings(case: NetworkCase, adjacency: Array, x: Array | None = None) -> Array:
+    """On many graphs over the case's nodes, ``(graphs, n, width)``; with features of each ``(graphs, n, features)``,
+    or those of the case."""
+    outputs = [np.broadcast_to(case.x, (len(adjacency), *case.x.shape)) if x is None else x]
     for layer in case.layers:
         p = sum(mixing(term, adjacency) @ outputs[term.source] @ term.matrix() for term in layer.terms) + layer.bias
         outputs.append(activate(p, layer.activation))

@@ -17,6 +17,7 @@ from certgcl.bounds.two_layer.blocks import Block
 from certgcl.bounds.two_layer.hidden_functionals import Functionals, RowTerms
 from certgcl.bounds.two_layer.row_plan import DropPlan
 from certgcl.bounds.two_layer.row_tables import take
+from certgcl.changes.changes import AdmissibleChanges
 from certgcl.models.activations import SlopeRule, check_slopes
 from certgcl.models.network import GraphNetwork
 
@@ -42,6 +43,9 @@ class Crown(BoundMethod):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slopes", check_slopes(self.slopes))
+
+    def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> None:
+        return None
 
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)

@@ -28,6 +28,7 @@ from certgcl.bounds.two_layer.row_plan import DropPlan, LineSharing
 from certgcl.bounds.two_layer.row_tables import Table, joined, take
 from certgcl.bounds.two_layer.single_drop import least_over_single_drops
 from certgcl.bounds.two_layer.weights import GCNWeights
+from certgcl.changes.changes import AdmissibleChanges
 from certgcl.errors import MethodError
 from certgcl.models.activations import SlopeRule, check_slopes
 from certgcl.models.network import GraphNetwork
@@ -121,6 +122,9 @@ class Degree(BoundMethod):
 
     def functionals(self, hidden_channels: int) -> int:
         return max(len(self.rules(hidden_channels)), self.sign_patterns(hidden_channels).output)
+
+    def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> None:
+        return None
 
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)

@@ -13,6 +13,7 @@ from certgcl.bounds.two_layer.box import signed_parts
 from certgcl.bounds.two_layer.layer1 import Layer1
 from certgcl.bounds.two_layer.neighbourhood import Neighbourhood
 from certgcl.bounds.two_layer.weights import GCNWeights
+from certgcl.changes.changes import AdmissibleChanges
 from certgcl.models.network import GraphNetwork
 from certgcl.models.two_piece import TwoPieceLinear
 
@@ -72,6 +73,9 @@ class Interval(BoundMethod):
     name: str = field(default="interval", init=False)
     certified: bool = field(default=True, init=False)
     second_view: ClassVar[bool] = True
+
+    def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> None:
+        return None
 
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)

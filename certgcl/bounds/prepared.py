@@ -127,11 +127,13 @@ class DropProblem:
         return self.graph.project(weights.w1, nodes)
 
 
-def check_call(network: GraphNetwork, problem: DropProblem, directions: Tensor, *, everywhere: bool = False) -> None:
+def check_call(network: GraphNetwork, problem: DropProblem, directions: Tensor, *, everywhere: bool = False,
+               drops_only: bool = False) -> None:
     """Refuse what a method cannot be called with: network, problem and directions that do not fit each other.
 
     Args:
         everywhere: whether directions are needed at every node, not only up to the last anchor.
+        drops_only: whether the method knows no change but edges that are dropped.
     """
     if not isinstance(network, GraphNetwork) or network.dtype not in (torch.float32, torch.float64):
         raise MethodError(f"network {shown(network)}", "a method is called with a GraphNetwork in float32 or float64",
@@ -139,6 +141,9 @@ def check_call(network: GraphNetwork, problem: DropProblem, directions: Tensor, 
     if not isinstance(problem, DropProblem):
         raise MethodError(f"problem {shown(problem)}", "a method is called with a DropProblem",
                           "Use certgcl.node_compactness, or make one of graph, drops and anchors")
+    if drops_only and not problem.changes.drops_only:
+        raise MethodError(f"a problem of {shown(problem.changes)}", "this method knows no change but edges that are "
+                          "dropped", "Use 'degree', the default")
     nodes, width = problem.graph.num_nodes, network.width
     if network.features != problem.graph.num_features:
         raise MethodError(f"a network for {network.features} features with a graph of {problem.graph.num_features}",

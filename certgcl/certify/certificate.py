@@ -14,6 +14,9 @@ from certgcl.certify import certificate_file
 from certgcl.certify.certificate_checks import check_certificate
 from certgcl.certify.evidence import Evidence, differences
 from certgcl.certify.measures import Measures
+from certgcl.changes.changes import Changes
+from certgcl.changes.edge_drops import EdgeDropBudget
+from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.errors import CertificateError
 from certgcl.formatting import html_table, lines, percent, spread
 from certgcl.graphs.names import NodeNames
@@ -36,7 +39,7 @@ _ONE_QUESTION = "parts of one certificate answer one question"
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """What holds for each anchor, whatever admissible edges are dropped: ``w · z(S) >= lower``.
+    """What holds for each anchor, whatever changes within the budget: ``w · z(S) >= lower``.
 
     Args:
         nodes: the anchors, ``(A,)``.
@@ -59,6 +62,7 @@ class Certificate:
         names: of all nodes of the graph, where they have any.
         norms: of the anchors' embeddings on the graph as given, ``(A,)``: what the values are large or small against.
             None in a certificate of an older file.
+        features: what features could become; None where they stay as they are.
     """
 
     nodes: Tensor
@@ -79,6 +83,13 @@ class Certificate:
     witnesses: tuple[Tensor, ...] | None = None
     names: NodeNames | None = None
     norms: Tensor | None = None
+    features: AdmissibleFeatures | None = None
+
+    @property
+    def changes(self) -> Changes:
+        """What was allowed to change, as ``budgets`` of another call."""
+        return Changes(EdgeDropBudget(self.requested_budget, self.total_budget),
+                       None if self.features is None else self.features.budget())
 
     @property
     def positive(self) -> Tensor:
@@ -319,6 +330,7 @@ class Certificate:
             *([] if settings is None else [("settings", settings)]),
             ("model", f"{self.precision}, {_READ[self.reading]}"),
             ("budget", f"local {spread(self.local_budget)}, total {self.total_budget} edges"),
+            *([] if self.features is None else [("", self.features.words())]),
             *(self._positive_rows() if self.certified else []),
             *([] if self.upper is None else [
                 ("searched", f"{int(self.exact[asked].sum())} exact, {int(self.negative[asked].sum())} known to fall "

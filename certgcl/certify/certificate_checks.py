@@ -12,6 +12,7 @@ from torch import Tensor
 
 from certgcl.bounds import METHODS
 from certgcl.certify.evidence import dtype_name
+from certgcl.changes.feature_changes import KINDS
 from certgcl.errors import CertificateError
 from certgcl.models.network import READINGS
 
@@ -31,7 +32,7 @@ def check_certificate(certificate: "Certificate", where: str = "") -> None:
     Args:
         where: the file it is from, in words.
     """
-    for faults in (_form, _words, _nodes, _budgets, _values, _witnesses):  # each trusts those before it
+    for faults in (_form, _words, _nodes, _budgets, _features, _values, _witnesses):  # each trusts those before it
         for found, rule in faults(certificate):
             raise CertificateError(f"{where}{found}", rule, "Certify again, or bring it back from a copy")
 
@@ -103,6 +104,23 @@ def _budgets(certificate: "Certificate") -> Iterator[Fault]:
         node = int(wrong.nonzero()[0, 0])
         yield (f"a budget of {int(local[node])} edges at node {node}, where {int(certificate.requested_budget[node])} "
                f"were asked for, and {total} in all", "a budget is not negative, nor above what was asked for")
+
+
+def _features(certificate: "Certificate") -> Iterator[Fault]:
+    """Numbers of features that can be; whether they fit the graph is for :meth:`Certificate.verify`."""
+    features, number = certificate.features, len(certificate.local_budget)
+    if features is None:
+        return
+    for name, dtype in (("off", torch.int64), ("on", torch.int64), ("radius", torch.float64)):
+        part = getattr(features, name)
+        if part.shape != (number,) or part.dtype != dtype:
+            yield f"features.{name} of shape {tuple(part.shape)} and dtype {part.dtype}", "there is one for every node"
+        elif not bool(((part >= 0) & part.isfinite()).all()):
+            yield f"features.{name} with a negative or infinite value", "a budget is finite and not negative"
+    if features.kind not in KINDS or type(features.columns) is not int or type(features.total) is not int or (
+            min(features.columns, features.total) < 0):
+        yield (f"features {features.kind!r} with {features.columns!r} columns and a total of {features.total!r}",
+               f"the kind is one of {', '.join(KINDS)}, with numbers of columns and features")
 
 
 def _values(certificate: "Certificate") -> Iterator[Fault]:

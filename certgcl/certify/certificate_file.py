@@ -15,6 +15,7 @@ from torch import Tensor
 
 from certgcl.arguments import is_whole, shown
 from certgcl.certify.evidence import Evidence
+from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.errors import CertificateError
 from certgcl.files.atomic import load_arrays, refusing, save_arrays
 from certgcl.graphs.names import NodeNames
@@ -22,11 +23,12 @@ from certgcl.graphs.names import NodeNames
 if TYPE_CHECKING:
     from certgcl.certify.certificate import Certificate
 
-FORMAT = "certgcl-certificate-3"
-_READ = (FORMAT, "certgcl-certificate-2")  # which has no norms
+FORMAT = "certgcl-certificate-4"
+_READ = (FORMAT, "certgcl-certificate-3", "certgcl-certificate-2")  # without features; without norms
 _ARRAYS = ("nodes", "lower", "nominal", "rounding", "run_error", "directions", "local_budget", "requested_budget")
 _BRACKET = ("upper", "witness_edges", "witness_sizes")
 _NORMS = "norms"
+_FEATURES = ("features_off", "features_on", "features_radius")
 _WORDS = ("method", "precision", "reading")
 _RULE = f"it must be a whole file in the format {FORMAT}"
 _REMEDY = "Certify again and write one with Certificate.save, or bring it back from a copy"
@@ -41,9 +43,14 @@ def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> N
                     "witness_edges": torch.cat(certificate.witnesses, dim=1).cpu()}
     if certificate.norms is not None:
         tensors[_NORMS] = certificate.norms.detach().cpu()
+    features = certificate.features
+    if features is not None:
+        tensors |= {name: getattr(features, name.removeprefix("features_")).cpu() for name in _FEATURES}
     meta: dict[str, Any] = {name: getattr(certificate, name) for name in _WORDS} | {
         "format": FORMAT, "certified": certificate.certified, "total_budget": certificate.total_budget,
         "evidence": certificate.evidence.to_dict(), "notes": _as_json(notes)}
+    if features is not None:  # files of features that stay have no such entry
+        meta["features"] = {"kind": features.kind, "columns": features.columns, "total": features.total}
     if certificate.names is not None:  # files without names have no such entry
         words = (int(name) if is_whole(name) else str(name) for name in certificate.names.all)  # type: ignore[call-overload]
         meta["names"] = list(NodeNames(tuple(words)).all)
@@ -68,17 +75,21 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         CertificateError: it is not what :func:`write` wrote.
     """
     with refusing(path, CertificateError, _RULE, _REMEDY):
-        meta, arrays = load_arrays(path, _READ, _ARRAYS, (*_BRACKET, _NORMS))
+        meta, arrays = load_arrays(path, _READ, _ARRAYS, (*_BRACKET, _NORMS, *_FEATURES))
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if 0 < sum(name in tensors for name in _BRACKET) < len(_BRACKET):
             raise ValueError("no whole brackets")
+        if sum(name in tensors for name in _FEATURES) != (len(_FEATURES) if "features" in meta else 0):
+            raise ValueError("no whole feature budget")
         return _fields(meta, tensors), dict(meta["notes"])
 
 
 def _fields(meta: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:
     edges, sizes = (tensors.pop(name, None) for name in _BRACKET[1:])
     witnesses = None if edges is None or sizes is None else edges.split(sizes.tolist(), dim=1)
+    parts: dict[str, Any] = {name.removeprefix("features_"): tensors.pop(name) for name in _FEATURES if name in tensors}
+    features = AdmissibleFeatures(**meta["features"], **parts) if parts else None
     words: dict[str, Any] = {name: meta[name] for name in (*_WORDS, "certified", "total_budget")}
     names = None if meta.get("names") is None else NodeNames(tuple(meta["names"]))
-    return {**tensors, **words, "witnesses": witnesses, "names": names,
+    return {**tensors, **words, "witnesses": witnesses, "names": names, "features": features,
             "evidence": Evidence.from_dict(meta["evidence"])}

@@ -258,14 +258,15 @@ class Question:
             lower, nominal, rounding, run_error, chosen = (
                 values[:, 0] for values in (lower, nominal, rounding, run_error, chosen))
             upper = None if upper is None else upper[:, 0]
-        drops = self.changes.drops
+        drops, features = self.changes.drops, self.changes.features
         # Copies of what the problem keeps: a certificate is the user's own, to write to as well.
         return Certificate(
             nodes=anchors.clone(), lower=lower, nominal=nominal, rounding=rounding, run_error=run_error, method=name,
             certified=bound.certified, local_budget=drops.local.clone(),
             requested_budget=drops.requested.clone(), total_budget=drops.total, directions=chosen,
             precision=self.precision, reading=self.encoder.reading, evidence=evidence, upper=upper,
-            witnesses=found.witnesses, names=self.graph.names, norms=norms)
+            witnesses=found.witnesses, names=self.graph.names, norms=norms,
+            features=None if features is None else features.private())
 
     def _slack(self, problem: DropProblem) -> tuple[Tensor, Tensor]:
         """How far rounding can have put the bounds above the truth, and how far a run of the model can fall below it:

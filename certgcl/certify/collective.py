@@ -148,6 +148,9 @@ def _checked(certificates: Any) -> tuple[Certificate, ...]:
         if not part.certified:
             raise CertificateError(f"a certificate by method {part.method!r}", "that method proves nothing",
                                    "Use 'degree', the default")
+        if part.features is not None:
+            raise CertificateError(f"a certificate of {part.features.words()}", "one change to all nodes is one of "
+                                   "edges that are dropped", "Certify without features")
         if part.evidence.direction_source == "both views":
             raise CertificateError("a certificate with both views free",
                                    "the second view changes everywhere, not only in a node's receptive field",

@@ -59,7 +59,7 @@ class Evidence:
         weights: of the model in its own precision, SHA-256.
         edges: of the graph, SHA-256.
         features: of the graph, SHA-256.
-        budget: as asked for and tightened, with the edges that can be dropped, SHA-256.
+        budget: as asked for and tightened: the edges that can be dropped, and what features can become, SHA-256.
         directions: where they come from, with the SHA-256 of those given, or of the second view.
         method: with all its settings.
         dtype: of the computation.
@@ -142,9 +142,15 @@ def _features(graph: Graph) -> str:
 
 
 def budget_part(changes: AdmissibleChanges) -> Fact:
-    drops = changes.drops
-    return Fact(f"local {spread(drops.local)}, total {drops.total} edges",
-                digest(drops.local, drops.requested, drops.droppable, torch.tensor(drops.total)))
+    drops, features = changes.drops, changes.features
+    words = f"local {spread(drops.local)}, total {drops.total} edges"
+    found = digest(drops.local, drops.requested, drops.droppable, torch.tensor(drops.total))
+    if features is None:
+        return Fact(words, found)
+    numbers = torch.tensor([features.columns, features.total])
+    there = hashlib.sha256(features.kind.encode()).hexdigest(), digest(features.off, features.on, features.radius,
+                                                                       numbers)
+    return Fact(f"{words}; {features.words()}", _both(found, _both(*there)))
 
 
 def given_part(directions: torch.Tensor) -> Fact:

@@ -21,10 +21,8 @@ from certgcl.certify.evidence import (
     view_part,
     weights_part,
 )
-from certgcl.changes.changes import Changes
-from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.changes.embedding_without_edges import DropEvaluation
-from certgcl.errors import CertgclError, CertificateError, InputError
+from certgcl.errors import BudgetError, CertgclError, CertificateError, InputError
 from certgcl.graphs.graph import Graph, GraphLike
 from certgcl.models.network import GraphNetwork
 from certgcl.models.reading import ModelLike, read_network
@@ -134,6 +132,8 @@ def _on_cpu(certificate: Certificate) -> Certificate:
                              if isinstance(value := getattr(certificate, field.name), Tensor)}
     if certificate.witnesses is not None:
         moved["witnesses"] = tuple(witness.cpu() for witness in certificate.witnesses)
+    if certificate.features is not None:
+        moved["features"] = certificate.features.to(torch.device("cpu"))
     return replace(certificate, **moved)
 
 
@@ -172,7 +172,10 @@ class _Against:
     def _budgets(self) -> Check:
         """The request, tightened again on this graph."""
         name, certificate = "budgets", self.certificate
-        changes = Changes(EdgeDropBudget(certificate.requested_budget, certificate.total_budget)).on(self.graph)
+        try:
+            changes = certificate.changes.on(self.graph)
+        except BudgetError as error:
+            return Check(name, False, f"{error.found}: {error.rule}")
         drops = changes.drops
         if not torch.equal(drops.local, certificate.local_budget) or drops.total != certificate.total_budget:
             return Check(name, False, "tightening what was asked for gives other budgets on this graph")

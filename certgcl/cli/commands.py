@@ -64,8 +64,8 @@ def certify_command(certificate: Certificate, path: Path, run: Path | None, grap
         encoder: the options that name encoder and graph.
     """
     settings = certificate.evidence.special_settings
-    if (budget is None or settings is not None or certificate.method not in BOUNDS | SEARCHES
-            or len(certificate.nodes) < graph.num_nodes):
+    if (budget is None or settings is not None or certificate.features is not None
+            or certificate.method not in BOUNDS | SEARCHES or len(certificate.nodes) < graph.num_nodes):
         return None
     total = ["--total", str(certificate.total_budget)] if certificate.total_budget < graph.num_edges else []
     usual = run is not None and path.parent in (run, run / CERTIFICATES / f"{certificate.method}-{budget}")
@@ -84,7 +84,7 @@ def certify_lines(certificate: Certificate, path: Path, *, compactness: bool) ->
     settings = certificate.evidence.special_settings
     old = ("" if settings is None else f"# the settings of the method were {settings}\n") + (
         f"old = certgcl.Certificate.load({str(path)!r})\n"
-        "budget = certgcl.EdgeDropBudget(old.requested_budget, old.total_budget)\n")
+        "budget = old.changes\n")
     if compactness or both:
         views = ", views='both'" if both else ""
         return f"{old}certgcl.node_compactness(model, graph, budget, method={method!r}, nodes=old.nodes{views})"

@@ -55,6 +55,27 @@ class SparseForm:
 
 
 @dataclass(frozen=True, eq=False)
+class FeatureEntries:
+    """The features of some nodes that are not zero, node after node.
+
+    Args:
+        start: the first entry of every node, and the end.
+        column: of every entry.
+        value: in float64.
+    """
+
+    start: Tensor
+    column: Tensor
+    value: Tensor
+
+    @property
+    def owner(self) -> Tensor:
+        """Which of the nodes every entry belongs to."""
+        count = self.start.diff()
+        return torch.repeat_interleave(torch.arange(len(count), device=count.device), count)
+
+
+@dataclass(frozen=True, eq=False)
 class Features:
     """``X``, and its sparse form where that is faster. Every view of a graph shares them.
 
@@ -95,6 +116,21 @@ class Features:
             return self.sparse.crow_indices().diff()[nodes]
         return torch.cat([torch.count_nonzero(self.x[nodes[part]], dim=1)
                           for part in row_ranges(nodes.numel(), self.x.shape[1])])
+
+    def entries(self, nodes: Tensor | None = None) -> FeatureEntries:
+        """Those that are not zero, of some nodes or all; stored zeros are left out."""
+        if self.sparse is not None:
+            csr = self.sparse if nodes is None else csr_rows(self.sparse, nodes)
+            start, column, value = csr.crow_indices(), csr.col_indices(), csr.values().double()
+            count, there = start.diff(), value != 0
+            owner = torch.repeat_interleave(torch.arange(len(count), device=count.device), count)[there]
+            column, value, rows = column[there], value[there], len(count)
+        else:
+            x = self.x if nodes is None else self.x[nodes]
+            owner, column = x.nonzero().T
+            value, rows = x[owner, column].double(), len(x)
+        count = torch.bincount(owner, minlength=rows)
+        return FeatureEntries(torch.cat([count.new_zeros(1), count.cumsum(0)]), column, value)
 
     def project(self, weight: Tensor, nodes: Tensor | None = None, *, absolute: bool = False) -> Tensor:
         """``X W`` (or ``|X| W``) in the dtype of ``weight``, for ``nodes`` or all, ``(nodes, outputs)``.

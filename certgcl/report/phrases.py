@@ -56,10 +56,11 @@ def _method(certificate: Certificate) -> str:
 
 
 def _budget(subject: Subject, certificate: Certificate) -> str:
-    """The rule that was asked for, what it comes to at the nodes, and how many edges may go in all."""
+    """The rule that was asked for, what it comes to at the nodes, and how many edges may go in all; then features."""
+    features = "" if certificate.features is None else f" Features: {certificate.features.words()}."
     graph, at_nodes, total = subject.graph, _range(certificate.local_budget), f"{certificate.total_budget:,}"
     if graph is None:
-        return f"At most {at_nodes} edges at a node; {total} in all."
+        return f"At most {at_nodes} edges at a node; {total} in all.{features}"
     rule = budget_rule(certificate, graph, subject.hints)
     if rule is None:
         words = f"{at_nodes} edges at a node"
@@ -68,7 +69,7 @@ def _budget(subject: Subject, certificate: Certificate) -> str:
     else:
         words = f"{_each(rule)} (in effect {at_nodes})"
     every = certificate.total_budget >= graph.num_edges
-    return f"At most {words}; {'any number' if every else f'{total} of {graph.num_edges:,} edges'} in all."
+    return f"At most {words}; {'any number' if every else f'{total} of {graph.num_edges:,} edges'} in all.{features}"
 
 
 def _each(rule: Budget) -> str:

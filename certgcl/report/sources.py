@@ -13,8 +13,8 @@ from certgcl.bounds import METHODS
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.compactness import linear_bounds, node_compactness
 from certgcl.certify.evidence import differences, edges_part, features_part, weights_part
-from certgcl.changes.changes import BudgetLike
-from certgcl.changes.edge_drops import EdgeDropBudget
+from certgcl.changes.changes import Changes
+from certgcl.changes.edge_drops import DropsLike, EdgeDropBudget
 from certgcl.errors import ReportError
 from certgcl.graphs.graph import Graph
 from certgcl.learning.training import History
@@ -107,17 +107,20 @@ class Subject:
         return certificate is not None and certificate.certified and certificate.directions.dim() == 2 and (
             certificate.evidence.direction_source != "both views")
 
-    def bounds(self, budget: BudgetLike, method: str, nodes: Tensor, about: Certificate | None = None) -> Certificate:
-        """Other bounds, under any budget, in the directions of the certificate, or of ``about``; those of compactness
-        without one. Those of compactness are computed again, so that ``rounding`` has their error."""
+    def bounds(self, budget: DropsLike, method: str, nodes: Tensor, about: Certificate | None = None) -> Certificate:
+        """Other bounds, under any budget of drops and the same changes of features, in the directions of the
+        certificate, or of ``about``; those of compactness without one. Those of compactness are computed again, so that
+        ``rounding`` has their error."""
         assert self.encoder is not None
         assert self.graph is not None
         about = about or self.certificate
+        features = None if about is None or about.features is None else about.features.budget()
+        changes = Changes(EdgeDropBudget.of(budget), features)
         if about is None or (about.evidence.direction_source == "graph" and about.directions.dim() == 2):
-            return node_compactness(self.encoder, self.graph, budget, method=method, nodes=nodes)
+            return node_compactness(self.encoder, self.graph, changes, method=method, nodes=nodes)
         directions = about.directions.new_zeros(self.graph.num_nodes, *about.directions.shape[1:])
         directions[about.nodes] = about.directions
-        return linear_bounds(self.encoder, self.graph, budget, directions, method=method, nodes=nodes)
+        return linear_bounds(self.encoder, self.graph, changes, directions, method=method, nodes=nodes)
 
     @property
     def budget(self) -> EdgeDropBudget:

@@ -187,7 +187,7 @@ def test_an_old_file_is_refused_with_the_way_out(tmp_path: Path) -> None:
     np.savez(tmp_path / "c.npz", meta=np.array(json.dumps(meta)), nodes=np.arange(3), directions=np.ones((3, 2)),
              local_budget=np.ones(5, dtype=int), **arrays)
     refused(tmp_path / "c.npz",
-            r"c\.npz \(no checksum.*of another version of certgcl\).*certgcl-certificate-3.*Certify again")
+            r"c\.npz \(no checksum.*of another version of certgcl\).*certgcl-certificate-4.*Certify again")
 
 
 @pytest.mark.parametrize("meta", [np.array("[]"), np.array("no json"), np.zeros(3), np.array("3"), np.array('{"a": 1}'),
@@ -198,7 +198,7 @@ def test_a_file_with_other_contents_is_refused(path: Path, meta: np.ndarray) -> 
     np.savez(path, **{**arrays, "meta": meta})
     with path.open("r+b") as stream:
         seal(stream)
-    refused(path, r"c\.npz.*certgcl-certificate-3.*Certificate\.save")
+    refused(path, r"c\.npz.*certgcl-certificate-4.*Certificate\.save")
 
 
 def test_notes_are_what_json_can_hold(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_wrong_input_is_refused_by_name(folder: Path, tmp_path: Path, monkeypatc
     (tmp_path / "text.npz").write_text("no certificate")
     for path, kind, words in ((tmp_path / "empty", "ReportError", "neither config.json nor certificate.npz"),
                               (tmp_path / "text.npz", "CertificateError", "it must be a whole file"),
-                              (target / "encoder.npz", "CertificateError", "certgcl-certificate-3")):
+                              (target / "encoder.npz", "CertificateError", "certgcl-certificate-4")):
         result = run("report", str(path), "--json")
         assert result.exit_code == 1
         assert kind in result.stderr

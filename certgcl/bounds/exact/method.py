@@ -96,12 +96,12 @@ class BranchAndBound(BoundMethod):
         return self.bound.rules(hidden_channels)
 
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
-        check_call(network, problem, directions)
+        check_call(network, problem, directions, drops_only=True)
         brackets = [self.brackets(network, problem, each) for each in directions.unbind(1)]
         return torch.stack([bracket.lower for bracket in brackets], dim=1)
 
     def solve(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> BoundResult:
-        check_call(network, problem, directions)
+        check_call(network, problem, directions, drops_only=True)
         if directions.shape[1] > 1:  # a witness is one direction's own
             return BoundResult(self(network, problem, directions))
         found = self.brackets(network, problem, directions[:, 0])

@@ -97,7 +97,7 @@ def descend(ranges: "NetworkRanges", cells: Cells, rules: Sequence[SlopeRule], o
                 value = value + _own_range(ranges, term.source, cells, below, own)
                 continue
             if term.source == 0:
-                product = below.dot_rows(ranges.projected(term), ranges.widest.place[cells.node])
+                product = ranges.features_below(term, below, ranges.widest.place[cells.node])
                 value = value + (product if own is None else own.at(slice(None), None, None).least(product))
                 continue
             if own is not None and own.high is not None:

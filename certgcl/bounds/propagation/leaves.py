@@ -11,6 +11,7 @@ from certgcl.bounds import compiled
 from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.chain import Mix
 from certgcl.bounds.propagation.drop_counts import Scale
+from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.term_sets import TermSets, consecutive
 from certgcl.bounds.two_layer.row_plan import starts
@@ -54,6 +55,8 @@ def leaves_of(ranges: "NetworkRanges", sets: TermSets, mixes: list[Mix], base: A
         if mix.term.source == 0:
             place = row if owner is None else row[owner]
             values = _exact(ranges.projected(mix.term), mix.functionals, sets, start, place)
+            if ranges.changed is not None:
+                values = _over_features(ranges, mix, sets, start, place, values)
         else:
             source = ranges.ball_of(mix.term.source)
             if cell is None:
@@ -106,6 +109,18 @@ def _least(ranges: tuple[Tensor, Tensor], functionals: Functionals, sets: TermSe
     owner = torch.repeat_interleave(sets.owner, start.diff()) if len(place) != len(sets.owner) else sets.owner
     middle, radius = (part[:, None] for part in ranges)
     return least_products(owner, place, vectors.flatten(1, 2), middle, radius)
+
+
+def _over_features(ranges: "NetworkRanges", mix: Mix, sets: TermSets, start: Tensor, place: Tensor,
+                   values: Tensor) -> Tensor:
+    """The least values of functionals of features, over all that nodes may have; from those of the features as they
+    are."""
+    by_range = _least(ranges.feature_range(mix.term), mix.functionals, sets, start, place)
+    vectors = mix.functionals.explicit().flatten(1, 2)
+    owner = torch.repeat_interleave(sets.owner, start.diff()) if len(place) != len(sets.owner) else sets.owner
+    here = vectors.expand(len(place), -1, -1) if len(vectors) == 1 else vectors[owner]
+    falls = ranges.falls(mix.term, here, place)
+    return by_range if falls is None else best([by_range, values - falls])
 
 
 def _exact(table: Tensor, functionals: Functionals, sets: TermSets, start: Tensor, place: Tensor) -> Tensor:

@@ -15,6 +15,8 @@ MAX_STORED = 1 << 24  # at the neighbours of all rows, up to which gradients kee
 CHANNELS = 128  # of a layer, with their negatives: more take more memory, fewer repeat work
 MANY_FUNCTIONALS = 16  # of an entry, from which on a matrix product beats a loop
 MOST_PRODUCTS = 1 << 24  # at a node, for the channels of a layer whose functionals are not shared: some 10 ms
+MOST_FEATURE_PRODUCTS = 1 << 18  # of the functionals at one slot with features that can change, for exact falls
+FEW_FEATURE_PRODUCTS = 1 << 12  # features times channels up to which changed features are bounded by states as well
 MOST_SETS = 64  # of edges that a node can lose, up to which all are tried: four edges of which all may go have 16
 
 

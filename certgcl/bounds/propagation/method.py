@@ -4,7 +4,10 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.box import BoxBound, BoxRanges
+from certgcl.bounds.propagation.extremes import best
+from certgcl.bounds.propagation.fixed_graph import FixedGraphBound
 from certgcl.bounds.propagation.network_bound import NetworkBound
 from certgcl.bounds.propagation.ranges import NetworkRanges, Settings
 from certgcl.models.activations import SlopeRule
@@ -15,6 +18,18 @@ BOX = Settings(("adaptive",), "shared", resolution=1, hubs=None, functional=Fals
 
 def by_states(network: GraphNetwork, problem: DropProblem, directions: Tensor, settings: Settings) -> Tensor:
     """``degree``: the least ``w · z`` at the anchors, ``(A, C)``."""
+    features = problem.changes.features
+    if features is not None and problem.changes.features_only:
+        bound = FixedGraphBound(network, problem.graph, features, problem.anchors, settings)
+        merged = bound.output(problem.at_anchors(directions))
+        if network.features * max(layer.width for layer in network.layers) > limits.FEW_FEATURE_PRODUCTS:
+            return merged
+        # Paths are not merged here, but every neighbour has the lines that serve it best.
+        return best([merged, _by_states(network, problem, directions, settings)])
+    return _by_states(network, problem, directions, settings)
+
+
+def _by_states(network: GraphNetwork, problem: DropProblem, directions: Tensor, settings: Settings) -> Tensor:
     return _in_order(NetworkBound(_ranges(NetworkRanges, network, problem, settings)), problem, directions)
 
 

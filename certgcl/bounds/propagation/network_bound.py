@@ -39,7 +39,8 @@ class NetworkBound:
 
     def _near(self) -> set[int]:
         """The layers for which the sets of edges that a node can lose are tried, where they are few."""
-        return near_layers(self.ranges.network) if self.ranges.settings.functional else set()
+        ranges = self.ranges
+        return near_layers(ranges.network) if ranges.settings.functional and ranges.changed is None else set()
 
     def _worthwhile(self, number: int) -> bool:
         """Whether functionals can say more about a layer than ranges, and anyone asks."""

@@ -10,6 +10,8 @@ from torch import Tensor
 from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.balls import Ball, balls_around
 from certgcl.bounds.propagation.chain import Cells
+from certgcl.bounds.propagation.changed_features import ChangedFeatures
+from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals, LineTable
 from certgcl.bounds.propagation.sign_patterns import NONE, Patterns
 from certgcl.bounds.propagation.term_sets import TermSets
@@ -54,10 +56,13 @@ class NetworkRanges:
         self.dtype = network.dtype
         self.radius = radii(network)
         self.balls = balls_around(graph, changes.drops, anchors, max(self.radius), settings.resolution, settings.lines)
+        self.changed = None if changes.features is None else (
+            ChangedFeatures.at(graph, changes.features, self.widest.nodes))
         self.bounds: dict[int, tuple[Tensor, Tensor]] = {}
         self._outputs: dict[int, tuple[Tensor, Tensor]] = {}
         self._by_node: dict[int, tuple[Tensor, Tensor]] = {}
         self._projected: dict[int, Tensor] = {}
+        self._feature_ranges: dict[int, tuple[Tensor, Tensor]] = {}
         self._lines: dict[tuple[int, tuple[SlopeRule, ...]], LineTable] = {}
 
     # -- what is known ----------------------------------------------------------------------------
@@ -110,6 +115,36 @@ class NetworkRanges:
             self._projected[id(term.weight)] = features_times(self.graph, term.weight, self.widest.nodes)
         return self._projected[id(term.weight)]
 
+    def feature_range(self, term: Term) -> tuple[Tensor, Tensor]:
+        """Middle and radius of ``W' x̃`` at the same nodes, over all features that they may have."""
+        if self.changed is None:
+            values = self.projected(term)
+            return values, torch.zeros_like(values)
+        if id(term.weight) not in self._feature_ranges:
+            lower, upper = self.changed.range(term.weight, self.projected(term))
+            self._feature_ranges[id(term.weight)] = (lower + upper) / 2, (upper - lower) / 2
+        return self._feature_ranges[id(term.weight)]
+
+    def features_below(self, term: Term, functionals: Functionals, place: Tensor) -> Tensor:
+        """The least ``λ · W' x̃`` at one node for each entry, ``(E, R or 1, M)``."""
+        product = functionals.dot_rows(self.projected(term), place)
+        if self.changed is None:
+            return product
+        by_range = functionals.lowest(*self.feature_range(term), place)
+        vectors = functionals.explicit().expand(len(place), -1, -1, -1).flatten(1, 2)
+        falls = self.falls(term, vectors, place)
+        return by_range if falls is None else best([by_range, product - falls.view_as(product)])
+
+    def falls(self, term: Term, vectors: Tensor, place: Tensor) -> Tensor | None:
+        """How far functionals ``(n, M, d)`` of ``W' x`` can fall at nodes of the widest ball, ``(n, M)``; None where
+        ranges must do."""
+        assert self.changed is not None
+        number = vectors.shape[1]
+        if number * self.changed.cost(term.weight) > limits.MOST_FEATURE_PRODUCTS:
+            return None
+        return self.changed.falls([(term.weight, vectors.flatten(0, 1))], place.repeat_interleave(number)).sum().view(
+            len(place), number)
+
     def lines_below(self, layer: int, cells: Cells, rules: Sequence[SlopeRule],
                     omega: Functionals) -> tuple[Functionals, Tensor]:
         """``ω · h >= λ · p + c`` at some cells, by each rule."""
@@ -151,10 +186,13 @@ class NetworkRanges:
         """The least ``v = W' h`` and the least ``-v``, in the cells of the source's ball (of features, at the nodes of
         the widest), ``(…, 2 d)``."""
         if term.source == 0:
-            values = self.projected(term)
-            return torch.cat([values, -values], dim=1)
-        middle, radius = self._outputs[term.source]
-        middle, radius = term.project(middle), term.project_sizes(radius)
+            if self.changed is None:
+                values = self.projected(term)
+                return torch.cat([values, -values], dim=1)
+            middle, radius = self.feature_range(term)
+        else:
+            middle, radius = self._outputs[term.source]
+            middle, radius = term.project(middle), term.project_sizes(radius)
         return torch.cat([middle - radius, -middle - radius], dim=1)
 
     def _at_cells(self, term: Term, ball: Ball, values: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from certgcl.bounds.prepared import DropProblem
 from certgcl.bounds.rounding.largest_mixing import LargestMixing
+from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.graphs.graph import Graph
 from certgcl.graphs.row_chunks import row_chunks
 from certgcl.models.activations import Activation
@@ -89,13 +90,13 @@ class ForwardError:
     """
 
     def __init__(self, network: GraphNetwork, field: LargestMixing, precision: torch.dtype, smallest: float,
-                 derived: bool) -> None:
-        self.network, self.field, self.smallest = network, field, smallest
+                 derived: bool, features: AdmissibleFeatures | None = None) -> None:
+        self.network, self.field, self.smallest, self.features = network, field, smallest, features
         self.growth, self.limit = Growth(precision, field.most_edges), torch.finfo(precision).max / 2
         self._fixed, self._converted_product = LAYER + DERIVED * derived, 2 + DERIVED * derived  # roundings
         self.terms = longest_sums(network, field.most_edges)
         self._room = 1 + 2 * self.terms * torch.finfo(field.dtype).eps
-        self.largest: list[float] = [largest_feature(field.graph, precision, network)]  # size of each layer
+        self.largest: list[float] = [largest_feature(field.graph, precision, network, features)]  # of each layer
         self._layers: list[Sized] = []
         self._lost: list[Tensor] = []  # what underflow can cost each layer's channels, as a size
         for number, layer in enumerate(network.layers, 1):
@@ -105,7 +106,8 @@ class ForwardError:
     def of(cls, network: GraphNetwork, problem: DropProblem, precision: torch.dtype, smallest: float) -> "ForwardError":
         wide = torch.promote_types(precision, torch.float32)
         sized = network.to(wide)
-        return cls(sized, LargestMixing(sized, problem, wide), precision, smallest, network.dtype != network.precision)
+        return cls(sized, LargestMixing(sized, problem, wide), precision, smallest, network.dtype != network.precision,
+                   problem.changes.features)
 
     def everything(self) -> float:
         """At least the sum of all sizes that an embedding is made of: what numbers lost to underflow are multiplied
@@ -173,6 +175,8 @@ class ForwardError:
             return Sized(size, error), 1 if weight.dim() == 1 else term.inputs
         graph, nodes, growth = self.field.graph, self.field.nodes[0], self.growth
         absolute = features_times(graph, weight, nodes, absolute=True).add_(lost)
+        if self.features is not None:
+            return self._changed_product(number, term, weight, absolute, weight_first)
         if not weight_first:
             error = absolute * growth.of(self._converted_product)
             return Sized(absolute, self._converted(error)), self._summed_features(number, term)
@@ -186,12 +190,39 @@ class ForwardError:
         self._check(absolute, error)
         return Sized(size.add_(error, alpha=2), self._converted(error)), 0  # once for the run, and once for this sum
 
+    def _changed_product(self, number: int, term: Term, weight: Tensor, absolute: Tensor,
+                         weight_first: bool) -> tuple[Sized, Tensor | int]:
+        """The same for features that can change: they enter by ``|x̃| |W|``, which is no more than
+        ``|x| |W| + on max_f |W_f| + radius Σ_f |W_f|``. A bound has a product with x and a fall, each no larger than
+        that, as sums over features of sums over channels: twice the roundings of both."""
+        assert self.features is not None
+        features, nodes = self.features, self.field.nodes[0]
+        on, radius = (part if nodes is None else part[nodes] for part in (features.on, features.radius))
+        largest, whole = (weight.amax(dim=0), weight.sum(dim=0)) if weight.dim() == 2 else (weight, weight)
+        absolute = absolute + on.to(absolute)[:, None] * largest + radius.to(absolute)[:, None] * whole
+        if not weight_first:
+            error = absolute * self.growth.of(self._converted_product)
+            return Sized(absolute, self._converted(error)), 2 * (self._summed_features(number, term) + term.outputs)
+        count = self._filled(torch.arange(len(absolute), device=absolute.device) if nodes is None else nodes)
+        error = 2 * absolute * self.growth(2 * (count + term.outputs) + self._converted_product)[:, None]
+        self._check(absolute, error)
+        return Sized(absolute.add_(error, alpha=2), self._converted(error)), 0
+
+    def _filled(self, nodes: Tensor) -> Tensor:
+        """How many features of some nodes are not zero, at most."""
+        graph, features = self.field.graph, self.features
+        count = graph.features.terms(nodes)
+        if features is None:
+            return count
+        count = (count + features.on[nodes]).clamp(max=graph.num_features)
+        return torch.where(features.radius[nodes] > 0, graph.num_features, count)
+
     def _summed_features(self, number: int, term: Term) -> Tensor | int:
         """How many features that are not zero can meet in a sum over neighbours that is multiplied by W later."""
         features, graph = self.field.graph.features, self.field.graph
         if term.weight.dim() == 1 or features.sparse is None:
             return 1 if term.weight.dim() == 1 else term.inputs
-        count = features.terms(torch.arange(graph.num_nodes, device=graph.col.device))
+        count = self._filled(torch.arange(graph.num_nodes, device=graph.col.device))
         for _ in range(1 + steps_after(self.network, number)):
             count = count.index_add(0, graph.row, count[graph.col]).clamp(max=term.inputs)
         nodes = self.field.nodes[number]
@@ -220,14 +251,18 @@ class ForwardError:
         error[~(total * (growth * self.largest[term.source]) < self.limit)] = torch.inf
 
 
-def largest_feature(graph: Graph, precision: torch.dtype, network: GraphNetwork) -> float:
+def largest_feature(graph: Graph, precision: torch.dtype, network: GraphNetwork,
+                    features: AdmissibleFeatures | None = None) -> float:
     """At least ``|x_jf|`` of all features, where that matters: if they may overflow, or sums of them; else zero."""
     summed = any(term.source == 0 and not term.aggregation.weight_first for layer in network.layers
                  for term in layer.terms)
     x = graph.x if graph.features.sparse is None else graph.features.sparse.values()
     if not x.numel() or not (summed or torch.finfo(precision).max < torch.finfo(x.dtype).max):
         return 0.0
-    return max(float(abs(end)) for part in row_chunks(x) for end in torch.aminmax(part))
+    largest = max(float(abs(end)) for part in row_chunks(x) for end in torch.aminmax(part))
+    if features is None:
+        return largest
+    return max(largest, float(features.on.any())) + float(features.radius.max())
 
 
 def steps_after(network: GraphNetwork, number: int) -> int:

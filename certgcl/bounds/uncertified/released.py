@@ -18,7 +18,7 @@ class Released(PrintedScore):
     name: str = field(default="released", init=False)
 
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
-        check_call(network, problem, directions, everywhere=True)
+        check_call(network, problem, directions, everywhere=True, drops_only=True)
         weights = two_layers(network, self.name)
         graph = problem.graph
         projected, views = graph.project(weights.w1), self.views(graph, directions.shape[1])

@@ -1,0 +1,178 @@
+"""The least that a functional of a node's features can be, whichever of the admissible features the node has.
+
+Features enter a network as ``W' x``, so a functional λ of that is ``μ · x`` with ``μ = W λ``. Over the admissible x̃,
+
+    min μ · x̃  =  μ · x  -  (the off largest [μ_f x_f]+)  -  (the on largest [-μ_f]+ with x_f = 0)  -  radius |μ|_1 ,
+
+for each change lowers the product by no more than its own entry says, and masks and bits change different entries.
+What is taken off is the *fall* of the functional. Where μ is too dear, ``W' x̃`` is a range: every channel c falls and
+rises by the falls of ``± W e_c``, and a functional of the range by no less than its own fall.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.propagation import limits
+from certgcl.bounds.propagation.term_sets import consecutive
+from certgcl.changes.feature_changes import AdmissibleFeatures
+from certgcl.graphs.features import FeatureEntries
+from certgcl.graphs.graph import Graph
+
+Part = tuple[Tensor, Tensor]
+"""A weight ``(F, d)``, or the diagonal of one, and functionals ``(Q, d)`` of what it makes of the features."""
+
+
+class Falls(NamedTuple):
+    """How far functionals can fall.
+
+    Args:
+        single: what each masked or turned feature takes off: the largest that the budgets of a node allow, zero beyond
+            that, ``(Q, T, …)``.
+        box: what the box takes off, ``(Q, …)``.
+    """
+
+    single: Tensor
+    box: Tensor
+
+    def sum(self) -> Tensor:
+        """With the budgets of single nodes alone."""
+        return self.single.sum(dim=1) + self.box
+
+
+class ChangedFeatures:
+    """The admissible features of some nodes."""
+
+    def __init__(self, entries: FeatureEntries, width: int, off: Tensor, on: Tensor, radius: Tensor) -> None:
+        self.entries, self.features = entries, width
+        self.off, self.on, self.radius = off, on, radius
+        self.filled = self.entries.start.diff()
+        self.most_off, self.most_on, self.most_filled = (
+            int(part.max()) if len(part) else 0 for part in (self.off, self.on, self.filled))
+        self.boxed = bool(self.radius.any())
+
+    @classmethod
+    def at(cls, graph: Graph, features: AdmissibleFeatures, nodes: Tensor) -> "ChangedFeatures":
+        return cls(graph.features.entries(nodes), graph.num_features, features.off[nodes], features.on[nodes],
+                   features.radius[nodes])
+
+    @property
+    def zeros_matter(self) -> bool:
+        """Whether features that are zero can change."""
+        return self.most_on > 0 or self.boxed
+
+    def cost(self, weight: Tensor) -> int:
+        """Of the fall of one functional, in multiplications, at the node with the most features."""
+        each = self.features if self.zeros_matter else self.most_filled
+        return each * (weight.shape[1] if weight.dim() == 2 else 1) + self.most_filled
+
+    # -- any functionals ---------------------------------------------------------------------------
+
+    def falls(self, parts: Sequence[Part], place: Tensor) -> Falls:
+        """Of ``Σ λ · W' x`` over the parts, at the node that ``place`` names for each, ``(Q,)``."""
+        each = 2 * self.features * self.zeros_matter + (2 + max(weight.shape[-1] for weight, _ in parts)) * (
+            self.most_filled + 1)
+        found = [self._falls([(weight, vectors[some]) for weight, vectors in parts], place[some])
+                 for some in torch.arange(len(place), device=place.device).split(max(1, limits.MAX_ELEMENTS // each))]
+        return Falls(torch.cat([part.single for part in found]), torch.cat([part.box for part in found]))
+
+    def _falls(self, parts: Sequence[Part], place: Tensor) -> Falls:
+        like = parts[0][1]
+        filled = self.filled[place]
+        entry = consecutive(self.entries.start[place], filled)
+        owner = torch.repeat_interleave(torch.arange(len(place), device=place.device), filled)
+        column, value = self.entries.column[entry], self.entries.value[entry].to(like)
+        single, box = [like.new_zeros(len(place), 0)], like.new_zeros(len(place))
+        if self.zeros_matter:
+            mu = _sum(vectors @ weight.T if weight.dim() == 2 else vectors * weight for weight, vectors in parts)
+            here = mu[owner, column]
+            if self.boxed:
+                box = self.radius[place].to(like) * mu.abs().sum(dim=1)
+            if self.most_on:
+                rises = (-mu).clamp(min=0).index_put((owner, column), mu.new_zeros(()))
+                single.append(_largest(rises, self.most_on, self.on[place]))
+        else:
+            here = _coefficients(parts, owner, column)
+        if self.most_off:
+            rank = torch.arange(len(owner), device=owner.device) - torch.repeat_interleave(
+                filled.cumsum(0) - filled, filled)
+            table = like.new_zeros(len(place), self.most_filled).index_put(
+                (owner, rank), (here * value).clamp(min=0))
+            single.append(_largest(table, self.most_off, self.off[place]))
+        return Falls(torch.cat(single, dim=1), box)
+
+    def shares(self, parts: Sequence[Part], place: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What every feature that is not zero adds to ``Σ λ · W' x``: whose, which column, and ``μ_f x_f``."""
+        filled = self.filled[place]
+        entry = consecutive(self.entries.start[place], filled)
+        owner = torch.repeat_interleave(torch.arange(len(place), device=place.device), filled)
+        column = self.entries.column[entry]
+        at_once = max(1, limits.MAX_ELEMENTS // max(weight.shape[-1] for weight, _ in parts))
+        found = [_coefficients(parts, some, columns) for some, columns in zip(
+            owner.split(at_once), column.split(at_once), strict=True)]
+        value = self.entries.value[entry].to(parts[0][1])
+        return owner, column, torch.cat(found) * value if found else value
+
+    # -- channels ----------------------------------------------------------------------------------
+
+    def range(self, weight: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Of ``W' x̃`` channel by channel, ``(nodes, d)``, from the values ``W' x``."""
+        falls = [part.sum() for _, part in self.channel_falls(weight)]
+        down, up = (torch.cat(parts, dim=1) for parts in zip(*(part.chunk(2, dim=1) for part in falls), strict=True))
+        return values - down, values + up
+
+    def channel_falls(self, weight: Tensor) -> Iterator[tuple[Tensor, Falls]]:
+        """Some channels at a time: which, and how far they and then their negatives can fall at each node,
+        ``(nodes, T, 2 c)``."""
+        channels = weight.shape[-1]
+        each = len(self.off) * 2 * (self.most_filled * (self.most_off > 0) + (
+            self.most_filled + self.most_on) * (self.most_on > 0) + 1)
+        at_once = max(1, min(channels, limits.MAX_VALUES // max(1, each)))
+        for some in torch.arange(channels, device=weight.device).split(at_once):
+            if weight.dim() == 2:
+                columns = weight[:, some]
+            else:
+                columns = weight.new_zeros(len(weight), len(some)).index_put(
+                    (some, torch.arange(len(some), device=some.device)), weight[some])
+            yield some, self._channel_falls(torch.cat([columns, -columns], dim=1))
+
+    def _channel_falls(self, mu: Tensor) -> Falls:
+        """Of functionals ``(F, M)`` that all nodes share, ``(nodes, T, M)``."""
+        nodes, number = len(self.off), mu.shape[1]
+        single = [mu.new_zeros(nodes, 0, number)]
+        owner, column = self.entries.owner, self.entries.column
+        if self.most_off:
+            rank = torch.arange(len(owner), device=owner.device) - self.entries.start[owner]
+            table = mu.new_zeros(nodes, self.most_filled, number).index_put(
+                (owner, rank), (mu[column] * self.entries.value.to(mu)[:, None]).clamp(min=0))
+            single.append(_largest(table, self.most_off, self.off))
+        if self.most_on:
+            # The first that are zero at a node are among so many of the whole column.
+            rises, row = (-mu).clamp(min=0).topk(min(self.features, self.most_on + self.most_filled), dim=0)
+            there = torch.zeros(nodes, self.features, dtype=torch.bool, device=mu.device)
+            there[owner, column] = True
+            single.append(_largest(torch.where(there[:, row], 0, rises), self.most_on, self.on))
+        box = self.radius.to(mu)[:, None] * mu.abs().sum(dim=0)
+        return Falls(torch.cat(single, dim=1), box)
+
+
+def _largest(values: Tensor, most: int, count: Tensor) -> Tensor:
+    """The largest of each row, as many as it counts, and zeros: ``(Q, n, …)`` to ``(Q, most, …)``."""
+    found = values.topk(min(most, values.shape[1]), dim=1).values
+    rank = torch.arange(found.shape[1], device=found.device).view(1, -1, *(1,) * (found.dim() - 2))
+    return torch.where(rank < count.view(-1, *(1,) * (found.dim() - 1)), found, 0)
+
+
+def _coefficients(parts: Sequence[Part], owner: Tensor, column: Tensor) -> Tensor:
+    """``μ_f`` of some questions at one column each."""
+    return _sum((vectors[owner] * weight[column]).sum(dim=1) if weight.dim() == 2 else
+                vectors[owner, column] * weight[column] for weight, vectors in parts)
+
+
+def _sum(parts: Iterator[Tensor]) -> Tensor:
+    total = next(parts)
+    for part in parts:
+        total = total + part
+    return total

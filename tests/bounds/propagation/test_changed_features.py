@@ -1,0 +1,77 @@
+"""The fall of a functional of features is what the worst admissible features take off it."""
+
+from itertools import combinations
+
+import pytest
+import torch
+from torch import Tensor
+
+from certgcl import FeatureBudget, Graph
+from certgcl.bounds.propagation.changed_features import ChangedFeatures
+from certgcl.bounds.propagation.paths import largest_sums
+
+GENERATOR = torch.Generator().manual_seed(0)
+X = (torch.rand(5, 6, generator=GENERATOR) < 0.5).double()
+WEIGHT = torch.randn(6, 3, dtype=torch.float64, generator=GENERATOR)
+LOOP = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
+GRAPH = Graph.from_edges(X, torch.cat([LOOP, LOOP.flip(0)], dim=1))
+
+
+def changed(budget: FeatureBudget) -> ChangedFeatures:
+    return ChangedFeatures.at(GRAPH, budget.on(GRAPH), torch.arange(5))
+
+
+def worst_bits(row: Tensor, mu: Tensor, off: int, on: int) -> float:
+    """By trying all."""
+    ones, zeros = row.nonzero()[:, 0].tolist(), (row == 0).nonzero()[:, 0].tolist()
+    values = [float(mu @ row.index_fill(0, torch.tensor(gone, dtype=torch.long), 0.0).index_fill(
+        0, torch.tensor(added, dtype=torch.long), 1.0))
+        for less in range(min(off, len(ones)) + 1) for gone in combinations(ones, less)
+        for more in range(min(on, len(zeros)) + 1) for added in combinations(zeros, more)]
+    return float(mu @ row) - min(values)
+
+
+@pytest.mark.parametrize(("off", "on"), [(1, 0), (2, 0), (0, 1), (2, 2), (6, 6)])
+def test_falls_of_functionals_and_of_channels_are_the_worst_of_all_bits(off: int, on: int) -> None:
+    features = changed(FeatureBudget(turned_off=off, turned_on=on))
+    functionals = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    expected = [worst_bits(X[node], WEIGHT @ functionals[node], off, on) for node in range(5)]
+    falls = features.falls([(WEIGHT, functionals)], torch.arange(5)).sum()
+    torch.testing.assert_close(falls, torch.tensor(expected).double())
+    lower, upper = features.range(WEIGHT, X @ WEIGHT)
+    for node in range(5):
+        for channel in range(3):
+            down, up = (worst_bits(X[node], sign * WEIGHT[:, channel], off, on) for sign in (1, -1))
+            assert float(lower[node, channel]) == pytest.approx(float(X[node] @ WEIGHT[:, channel]) - down)
+            assert float(upper[node, channel]) == pytest.approx(float(X[node] @ WEIGHT[:, channel]) + up)
+
+
+def test_a_box_takes_off_its_radius_times_the_sizes() -> None:
+    features = changed(FeatureBudget(box=[0.0, 0.1, 0.2, 0.3, 0.4]))
+    functionals = torch.ones(5, 3, dtype=torch.float64)
+    expected = torch.tensor([0.0, 0.1, 0.2, 0.3, 0.4]).double() * WEIGHT.sum(dim=1).abs().sum()
+    torch.testing.assert_close(features.falls([(WEIGHT, functionals)], torch.arange(5)).sum(), expected)
+
+
+def test_weights_of_a_node_add_up_before_the_worst_is_taken() -> None:
+    features = changed(FeatureBudget(masked=1))
+    functionals = torch.ones(5, 3, dtype=torch.float64)
+    falls = features.falls([(WEIGHT, functionals), (WEIGHT, -functionals)], torch.arange(5))
+    assert not bool(falls.sum().any())
+
+
+def test_a_diagonal_is_a_matrix_with_nothing_else() -> None:
+    features, diagonal = changed(FeatureBudget(turned_off=1, turned_on=1)), torch.linspace(-1, 1, 6).double()
+    functionals = torch.randn(5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    for one, other in zip(features.falls([(diagonal, functionals)], torch.arange(5)),
+                          features.falls([(torch.diag(diagonal), functionals)], torch.arange(5)), strict=True):
+        torch.testing.assert_close(one, other)
+    for one, other in zip(features.range(diagonal, X * diagonal), features.range(torch.diag(diagonal), X * diagonal),
+                          strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_largest_of_each_target_are_added_up() -> None:
+    values = torch.tensor([[3.0, 1.0], [2.0, 0.0], [5.0, 4.0], [1.0, 1.0]])[..., None]
+    found = largest_sums(values, torch.tensor([0, 2, 0, 2]), 3, most=3)
+    assert found[:, 0].tolist() == [12.0, 0.0, 4.0]
