@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
+from certgcl.arguments import is_whole
 from certgcl.arguments import path as checked_path
 from certgcl.errors import GraphError
 from certgcl.files.atomic import load_tensors, read_members, refusing, save_sealed_json, write_atomically
@@ -19,6 +20,7 @@ from certgcl.files.sealed import digest_of
 from certgcl.files.strict_json import read_sealed
 from certgcl.files.untrusted import check_tree, mapped_array, open_regular
 from certgcl.graphs.graph import Graph, GraphLike
+from certgcl.graphs.names import NodeNames
 
 SEAL = "graph.json"
 _FORMAT = "certgcl-graph-2"
@@ -27,20 +29,23 @@ _FORMATS = ("a graph is a folder with x.npy, edge_index.npy and graph.json, an .
 _WRITE = "Write one with certgcl.save_graph(folder, graph)"
 _RESEAL = ("Write it again with certgcl.save_graph(folder, graph); if you put the arrays there yourself, or mean to "
            "keep the change, note their checksums with certgcl.seal_graph(folder)")
-_PARTS = ("x", "edge_index", "y", "edge_weight")  # the last to be refused, not overlooked
+_PARTS = ("x", "edge_index", "y", "edge_weight", "names")  # weights to be refused, not overlooked
 
 
 def save_graph(folder: str | Path, graph: GraphLike) -> Path:
-    """Write a graph as ``x.npy``, ``edge_index.npy`` and, for a ``Data`` that has labels, ``y.npy``.
+    """Write a graph as ``x.npy``, ``edge_index.npy``, ``names.npy`` if its nodes have names (of a ``Data``,
+    ``node_names``), and, for a ``Data`` that has labels, ``y.npy``.
 
-    Their checksums come last, in ``graph.json``: a folder without them is one that was not finished.
+    Names are kept if all are whole numbers, and as text otherwise. Checksums come last, in ``graph.json``: a folder
+    without them was not finished.
 
     Raises:
         LockedError: another process is writing to the folder.
     """
     folder = checked_path(folder, "folder", GraphError)
-    y = graph.y if isinstance(graph, Data) else None
+    y, names = (graph.y, graph.get("node_names")) if isinstance(graph, Data) else (None, None)
     graph = Graph.of(graph)
+    named = NodeNames.of(names, graph.num_nodes) or graph.names
     if graph.x.layout != torch.strided:
         raise GraphError("sparse features", "a folder holds a dense x",
                          "Use graph.with_features(graph.x.to_dense()) if that fits on the disk")
@@ -49,13 +54,26 @@ def save_graph(folder: str | Path, graph: GraphLike) -> Path:
                          "Convert with graph.to(dtype=torch.float32)")
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, "graph"):
-        for name in (SEAL, "y.npy"):
+        for name in (SEAL, "y.npy", "names.npy"):
             (folder / name).unlink(missing_ok=True)
         for name, tensor in (("x", graph.x), ("y", y), ("edge_index", graph.edge_index)):
             if tensor is not None:
                 _save_array(folder / f"{name}.npy", tensor.detach().cpu().numpy())
+        if named is not None:
+            _save_array(folder / "names.npy", _written(named))
         _seal(folder)
     return folder
+
+
+def _written(names: NodeNames) -> np.ndarray:
+    """Names as an array of whole numbers or of text, which needs no pickle."""
+    if all(is_whole(name) and abs(int(name)) < 2**63 for name in names.all):  # type: ignore[call-overload]
+        return np.array([int(name) for name in names.all], dtype=np.int64)  # type: ignore[call-overload]
+    words = [str(name) for name in names.all]
+    array = np.array(words, dtype=np.str_)
+    if array.tolist() != list(NodeNames(tuple(words)).all):
+        raise GraphError("a name that ends in the character 0", "a file of names cannot hold it", "Rename the node")
+    return array
 
 
 def _save_array(path: Path, array: np.ndarray) -> None:
@@ -110,18 +128,21 @@ def load_graph(path: str | Path, *, check: bool = True, limit: int | None = None
         GraphError: it is damaged, or no graph that certgcl knows.
         FileSizeError: it would unpack to more than ``limit``.
     """
-    return Graph.of(load_data(path, check=check, limit=limit))
+    data = load_data(path, check=check, limit=limit)
+    graph = Graph.of(data)
+    names = NodeNames.of(data.get("node_names"), graph.num_nodes)
+    return graph if names is None else Graph.trusted(graph.x, graph.rowptr, graph.col, names)
 
 
 def load_data(path: str | Path, *, check: bool = True, limit: int | None = None) -> Data:
-    """The same, not yet validated as a graph, with labels ``y`` if there are any."""
+    """The same, not yet validated as a graph, with labels ``y`` and ``node_names`` if there are any."""
     path = checked_path(path, error=GraphError)
     if path.is_dir():
         return _data(_folder(path, check), path)
     with refusing(path, GraphError, _FORMATS, _WRITE):
         if path.suffix == ".npz":
             arrays = read_members(path, (), _PARTS, limit=limit)
-            parts: Any = {name: torch.from_numpy(array) for name, array in arrays.items()}
+            parts: Any = {name: _part(name, array) for name, array in arrays.items()}
         elif path.suffix in (".pt", ".pth"):
             with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
                 parts = load_tensors(path, limit=limit, sealed=False)
@@ -132,7 +153,7 @@ def load_data(path: str | Path, *, check: bool = True, limit: int | None = None)
     return _data(parts, path)
 
 
-def _folder(folder: Path, check: bool) -> dict[str, Tensor]:
+def _folder(folder: Path, check: bool) -> dict[str, Any]:
     """The arrays of a folder; which there are, is said by its ``graph.json`` alone."""
     if not (folder / SEAL).is_file():
         raise GraphError(f"{folder} without {SEAL}", "a folder holds the checksums of its arrays: this one was not "
@@ -152,11 +173,16 @@ def _folder(folder: Path, check: bool) -> dict[str, Tensor]:
         with refusing(path, GraphError, f"it must be the array that {SEAL} speaks of", _RESEAL):
             if check and _checksum(path) != noted[file]:
                 raise ValueError("changed since it was written: its checksum is another one")
-            parts[name] = _tensor(mapped_array(path))
+            parts[name] = _part(name, mapped_array(path))
     return parts
 
 
-def _tensor(array: np.ndarray) -> Tensor:
+def _part(name: str, array: np.ndarray) -> Any:
+    """A tensor, or a list of names."""
+    if name == "names":
+        if array.ndim != 1 or array.dtype.kind not in "iuU":
+            raise ValueError(f"names of type {array.dtype} and shape {array.shape}")
+        return array.tolist()
     with warnings.catch_warnings():  # nothing in certgcl writes to it
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
         return torch.from_numpy(array)
@@ -170,4 +196,4 @@ def _data(parts: Any, path: Path) -> Data:
     missing = [name for name in ("x", "edge_index") if not isinstance(parts.get(name), Tensor)]
     if missing:
         raise GraphError(f"{path} without {' and '.join(missing)}", _FORMATS, _WRITE)
-    return Data(**{name: parts[name] for name in _PARTS if name in parts})
+    return Data(**{"node_names" if name == "names" else name: parts[name] for name in _PARTS if name in parts})

@@ -40,6 +40,36 @@ def test_labels_go_with_the_data(graph: Graph, tmp_path: Path) -> None:
     assert load_data(folder).y is None
 
 
+@pytest.mark.parametrize(("names", "kept"), [
+    (["Valjean", "Javert", "Cosette", "Marius", "Éponine", "Fantine"], None), ([60, 50, 40, 30, 20, 10], None),
+    ([(0, 0), (0, 1), "x", 7, 8, 9], ["(0, 0)", "(0, 1)", "x", "7", "8", "9"])])
+def test_names_go_with_the_graph(graph: Graph, tmp_path: Path, names: Any, kept: Any) -> None:
+    named = Graph.from_edges(graph.x, graph.edge_index, names)
+    loaded = load_graph(save_graph(tmp_path, named))
+    assert loaded.names is not None
+    assert list(loaded.names.all) == (kept or names)
+    assert loaded.names.find([loaded.names.all[2]]) == [2]
+    assert load_graph(save_graph(tmp_path, graph)).names is None
+
+
+def test_names_of_a_data_object_go_with_it(graph: Graph, tmp_path: Path) -> None:
+    data = Data(x=graph.x, edge_index=graph.edge_index, node_names=list("abcdef"))
+    assert load_data(save_graph(tmp_path, data)).node_names == list("abcdef")
+
+
+@pytest.mark.parametrize("names", [np.arange(1, 6), np.arange(6) / 2, np.array(list("aabcde")), np.eye(6, dtype=int)])
+def test_names_that_fit_no_graph_are_refused(graph: Graph, tmp_path: Path, names: np.ndarray) -> None:
+    save_graph(tmp_path, graph)
+    np.save(tmp_path / "names.npy", names)
+    with pytest.raises(GraphError, match="name"):
+        load_graph(seal_graph(tmp_path))
+
+
+def test_a_name_that_a_file_cannot_hold_is_refused(graph: Graph, tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match="character 0"):
+        save_graph(tmp_path, Graph.from_edges(graph.x, graph.edge_index, ["a\0", *"bcdef"]))
+
+
 def test_features_stay_on_disk(graph: Graph, tmp_path: Path) -> None:
     loaded = load_graph(save_graph(tmp_path, graph))
     assert not loaded.x.untyped_storage().resizable()  # nobody's copy
