@@ -12,7 +12,7 @@ from torch import Tensor
 from certgcl.arguments import choice, whole
 from certgcl.bounds import compiled
 from certgcl.bounds.memory import values_for_channels
-from certgcl.bounds.method import BoundMethod
+from certgcl.bounds.method import BoundMethod, LineChoices
 from certgcl.bounds.prepared import DropProblem, check_call, check_width
 from certgcl.bounds.propagation.extremes import best, least, most
 from certgcl.bounds.propagation.method import by_states
@@ -125,6 +125,10 @@ class Degree(BoundMethod):
 
     def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> None:
         return None
+
+    def line_choices(self, hidden_channels: int) -> LineChoices:
+        return LineChoices(self.rules(hidden_channels), self.line_sharing(hidden_channels), self.resolution,
+                           *self.sign_patterns(hidden_channels), self.preactivations == "functional")
 
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)

@@ -3,12 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 from torch import Tensor
 
 from certgcl.arguments import shown
 from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.two_layer.row_plan import LineSharing
 from certgcl.changes.changes import AdmissibleChanges
 from certgcl.errors import MethodError
 from certgcl.models.activations import SlopeRule
@@ -30,6 +31,17 @@ class BoundResult:
     upper: Tensor | None = None
     witnesses: tuple[Tensor, ...] | None = None
     exact: Tensor | None = None
+
+
+class LineChoices(NamedTuple):
+    """How a method chooses lines, for those who prove its bounds again; see :class:`certgcl.bounds.Degree`."""
+
+    rules: tuple[SlopeRule, ...]
+    lines: LineSharing = "shared"
+    resolution: int = 1
+    output: int = 1  # sign patterns at the anchor
+    rows: int = 1  # and at its neighbours
+    functional: bool = True  # whether ranges of channels are bounded by lines
 
 
 class BoundMethod(ABC):
@@ -78,6 +90,11 @@ class BoundMethod(ABC):
     def functionals(self, hidden_channels: int) -> int:
         """How many functionals of its own an anchor has at a time for each direction, at this width."""
         return len(self.rules(hidden_channels))
+
+    def line_choices(self, hidden_channels: int) -> LineChoices:
+        """How lines are chosen at this width of the hidden layers."""
+        rules = tuple(self.rules(hidden_channels))
+        return LineChoices(rules or ("adaptive",), functional=bool(rules))
 
     def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> str | None:
         """Why it does not bound this network under such changes; None where it does. Unless a method says more, it

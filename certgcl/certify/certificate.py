@@ -14,6 +14,7 @@ from certgcl.certify import certificate_file
 from certgcl.certify.certificate_checks import check_certificate
 from certgcl.certify.evidence import Evidence, differences
 from certgcl.certify.measures import Measures
+from certgcl.certify.proof import ProofTrace
 from certgcl.changes.changes import Changes
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.changes.feature_changes import AdmissibleFeatures
@@ -63,6 +64,7 @@ class Certificate:
         norms: of the anchors' embeddings on the graph as given, ``(A,)``: what the values are large or small against.
             None in a certificate of an older file.
         features: what features could become; None where they stay as they are.
+        proof: how lines were chosen, for ``certgcl verify --proof``; None unless asked for.
     """
 
     nodes: Tensor
@@ -84,6 +86,7 @@ class Certificate:
     names: NodeNames | None = None
     norms: Tensor | None = None
     features: AdmissibleFeatures | None = None
+    proof: ProofTrace | None = None
 
     @property
     def changes(self) -> Changes:
@@ -362,6 +365,9 @@ def _check_same_question(first: Certificate, part: Certificate) -> None:
         if getattr(part, name) != getattr(first, name):
             raise CertificateError(f"certificates with {name} {getattr(first, name)!r} and {getattr(part, name)!r}",
                                    _ONE_QUESTION, "Certify all alike")
+    if part.proof is not first.proof and (first.proof is None or not first.proof.same(part.proof)):
+        raise CertificateError("certificates with and without a proof, or with different ones", _ONE_QUESTION,
+                               "Certify all with proof=True, or none")
     different = differences(first.evidence.parts, part.evidence.parts)
     if different:
         raise CertificateError(f"certificates that differ in {', '.join(different)}", _ONE_QUESTION,

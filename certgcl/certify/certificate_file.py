@@ -15,6 +15,8 @@ from torch import Tensor
 
 from certgcl.arguments import is_whole, shown
 from certgcl.certify.evidence import Evidence
+from certgcl.certify.proof import ARRAYS as _PROOF
+from certgcl.certify.proof import ProofTrace
 from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.errors import CertificateError
 from certgcl.files.atomic import load_arrays, refusing, save_arrays
@@ -51,6 +53,9 @@ def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> N
         "evidence": certificate.evidence.to_dict(), "notes": _as_json(notes)}
     if features is not None:  # files of features that stay have no such entry
         meta["features"] = {"kind": features.kind, "columns": features.columns, "total": features.total}
+    if certificate.proof is not None:
+        meta["proof"] = certificate.proof.words
+        tensors |= certificate.proof.tensors
     if certificate.names is not None:  # files without names have no such entry
         words = (int(name) if is_whole(name) else str(name) for name in certificate.names.all)  # type: ignore[call-overload]
         meta["names"] = list(NodeNames(tuple(words)).all)
@@ -75,7 +80,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         CertificateError: it is not what :func:`write` wrote.
     """
     with refusing(path, CertificateError, _RULE, _REMEDY):
-        meta, arrays = load_arrays(path, _READ, _ARRAYS, (*_BRACKET, _NORMS, *_FEATURES))
+        meta, arrays = load_arrays(path, _READ, _ARRAYS, (*_BRACKET, _NORMS, *_FEATURES, *_PROOF))
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if 0 < sum(name in tensors for name in _BRACKET) < len(_BRACKET):
             raise ValueError("no whole brackets")
@@ -90,6 +95,8 @@ def _fields(meta: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, An
     parts: dict[str, Any] = {name.removeprefix("features_"): tensors.pop(name) for name in _FEATURES if name in tensors}
     features = AdmissibleFeatures(**meta["features"], **parts) if parts else None
     words: dict[str, Any] = {name: meta[name] for name in (*_WORDS, "certified", "total_budget")}
+    proof, trace = meta.get("proof"), {name: tensors.pop(name) for name in _PROOF if name in tensors}
     names = None if meta.get("names") is None else NodeNames(tuple(meta["names"]))
     return {**tensors, **words, "witnesses": witnesses, "names": names, "features": features,
+            "proof": None if proof is None and not trace else ProofTrace.from_file(proof, trace),
             "evidence": Evidence.from_dict(meta["evidence"])}

@@ -18,6 +18,7 @@ from certgcl.bounds.two_views.second_view import LINES, TwoViews
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.directions import check_directions
 from certgcl.certify.evidence import Evidence, dtype_name
+from certgcl.certify.proof import ProofTrace, check_provable
 from certgcl.changes.changes import AdmissibleChanges, BudgetLike, Changes
 from certgcl.errors import BoundError, GraphError, InputError, MethodError, OutOfMemoryError
 from certgcl.graphs.graph import Graph, GraphLike
@@ -46,6 +47,7 @@ class Question:
         view: what gives ``W^CL`` when there are no directions of one's own.
         given: ``(N, d)`` or ``(N, C, d)`` directions of one's own.
         views: whether the second view is the given one, or any admissible view like the first.
+        proof: whether the answer says how lines were chosen, for those who prove it again.
         reproducible: whether the answer is the same to the last bit in every process of one
             :func:`~certgcl.runtime.reproducible.arithmetic`; set by :meth:`made_reproducible`.
 
@@ -60,6 +62,7 @@ class Question:
     view: Graph
     given: Tensor | None = None
     views: Views = "one"
+    proof: bool = False
     reproducible: bool = False
     features: object = field(init=False, repr=False)
 
@@ -68,29 +71,34 @@ class Question:
         reason = self.bound.supports(self.encoder, self.changes)
         if reason is not None:
             raise MethodError(f"method {self.bound.name!r} for {self.encoder}", reason, "Use 'degree', the default")
+        if self.proof:
+            check_provable(self.bound, self.changes, self.views)
 
     @classmethod
     @undisturbed()
     def compactness(cls, model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
                     method: str | BoundMethod, view: GraphLike | None, dtype: torch.dtype,
-                    views: Views = "one", reading: Reading = "traced") -> "Question":
+                    views: Views = "one", proof: bool = False, reading: Reading = "traced") -> "Question":
         """What :func:`certgcl.node_compactness` asks."""
         bound = get_method(method)
         _check_views(views, view, bound)
         graph = Graph.of(graph).private()
         other = graph if view is None else graph.view(view).private()
         encoder = read_network(model, graph, reading, budgets=budgets).copied()
-        return cls(encoder, precision_of(dtype), graph, Changes.of(budgets).on(graph), bound, other, views=views)
+        return cls(encoder, precision_of(dtype), graph, Changes.of(budgets).on(graph), bound, other, views=views,
+                   proof=proof)
 
     @classmethod
     @undisturbed()
     def linear(cls, model: ModelLike, graph: GraphLike, budgets: BudgetLike, directions: Tensor, *,
-               method: str | BoundMethod, dtype: torch.dtype, reading: Reading = "traced") -> "Question":
+               method: str | BoundMethod, dtype: torch.dtype, proof: bool = False,
+               reading: Reading = "traced") -> "Question":
         """What :func:`certgcl.linear_bounds` asks."""
         graph = Graph.of(graph).private()
         encoder = read_network(model, graph, reading, budgets=budgets).copied()
         given = check_directions(directions, graph, encoder.to(precision_of(dtype)))
-        return cls(encoder, dtype, graph, Changes.of(budgets).on(graph), get_method(method), graph, given)
+        return cls(encoder, dtype, graph, Changes.of(budgets).on(graph), get_method(method), graph, given,
+                   proof=proof)
 
     @cached_property
     def network(self) -> GraphNetwork:
@@ -114,6 +122,11 @@ class Question:
     def evidence(self) -> Evidence:
         """What the answer is about, by the digests of this moment."""
         return Evidence.of(self)
+
+    @cached_property
+    def trace(self) -> ProofTrace:
+        """How lines are chosen, the same for all anchors."""
+        return ProofTrace.of(self.bound, self.network, self.graph, self.changes.drops)
 
     @cached_property
     def directions(self) -> Tensor:
@@ -266,7 +279,7 @@ class Question:
             requested_budget=drops.requested.clone(), total_budget=drops.total, directions=chosen,
             precision=self.precision, reading=self.encoder.reading, evidence=evidence, upper=upper,
             witnesses=found.witnesses, names=self.graph.names, norms=norms,
-            features=None if features is None else features.private())
+            features=None if features is None else features.private(), proof=self.trace if self.proof else None)
 
     def _slack(self, problem: DropProblem) -> tuple[Tensor, Tensor]:
         """How far rounding can have put the bounds above the truth, and how far a run of the model can fall below it:

@@ -27,7 +27,7 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
                      nodes: NodesLike = None, dtype: torch.dtype = torch.float64,
                      time_limit: float | None = None, branch_limit: int | None = None,
                      tolerance: float | None = None, memory_limit: int | None = None,
-                     reading: Reading = "traced", progress: bool = False) -> Certificate:
+                     reading: Reading = "traced", proof: bool = False, progress: bool = False) -> Certificate:
     """Certified lower bounds of node compactness: ``W^CL_i · z_i(S) >= lower_i`` for every admissible drop set S.
 
     A bound above the certificate's ``rounding`` proves: in every view of ``graph`` that the budget allows, the node is
@@ -57,6 +57,8 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
             Anchors are bounded in as many parts as that asks for.
         reading: how the model is read: ``"traced"`` proves what it computes from its source; ``"probed"`` measures a
             model that cannot be traced, which proves nothing of it. See :func:`certgcl.read_network`.
+        proof: keep in the certificate how lines were chosen, for ``certgcl verify --proof``, which proves the bounds
+            again with a program that uses nothing of this library.
         progress: show a bar on stderr if it takes longer than a moment.
 
     Example::
@@ -69,7 +71,7 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
         if isinstance(bound, BranchAndBound) and bound.progress is None and progress:
             bound = replace(bound, progress=bar)
         question = Question.compactness(model, graph, budgets, method=bound, view=view, dtype=dtype, views=views,
-                                        reading=reading)
+                                        proof=flag(proof, "proof"), reading=reading)
         return _answered(question, nodes, memory_limit, bar)
 
 
@@ -77,7 +79,7 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
 def linear_bounds(model: ModelLike, graph: GraphLike, budgets: BudgetLike, directions: Tensor, *,
                   method: str | BoundMethod = "degree", nodes: NodesLike = None,
                   dtype: torch.dtype = torch.float64, memory_limit: int | None = None,
-                  reading: Reading = "traced", progress: bool = False) -> Certificate:
+                  reading: Reading = "traced", proof: bool = False, progress: bool = False) -> Certificate:
     """Certified lower bounds of ``w · z_i(S)`` for directions of your own, over every admissible drop set S.
 
     With a model that ends in class scores, ``w = e_y - e_c`` for each other class c bounds the margins of a
@@ -89,7 +91,8 @@ def linear_bounds(model: ModelLike, graph: GraphLike, budgets: BudgetLike, direc
             :func:`node_compactness`.
     """
     with _Progress(flag(progress, "progress")) as bar:
-        question = Question.linear(model, graph, budgets, directions, method=method, dtype=dtype, reading=reading)
+        question = Question.linear(model, graph, budgets, directions, method=method, dtype=dtype,
+                                   proof=flag(proof, "proof"), reading=reading)
         return _answered(question, nodes, memory_limit, bar)
 
 

@@ -75,6 +75,8 @@ def certify(
     executor: ExecutorOption = "here",
     workers: WorkersOption = None,
     address: AddressOption = None,
+    proof: Annotated[bool, typer.Option("--proof", help="Keep how lines were chosen, for certgcl verify --proof.")] = (
+        False),
     device: DeviceOption = None,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
@@ -116,7 +118,7 @@ def certify(
                 moved(GraphNetwork.load(encoder), device), moved(source.load(data_root), device), edges, out,
                 method=bound, view=None if view is None else moved(load_graph(view), device), nodes=chosen,
                 dtype=getattr(torch, dtype), shards=shards, order=order, worker=worker,
-                reproducible=reproducible, executor=place, progress=bar,
+                reproducible=reproducible, executor=place, proof=proof, progress=bar,
                 memory_limit=None if memory_limit is None else bytes_of(memory_limit),
             )
         alone = worker is None or worker[1] == 1

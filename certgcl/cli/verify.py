@@ -3,10 +3,13 @@
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 
 from certgcl.certify.certificate import Certificate
+from certgcl.certify.checker import prove
 from certgcl.certify.sharding import MERGED
+from certgcl.certify.verify import Verification
 from certgcl.cli.options import (
     DataRootOption,
     DatasetOption,
@@ -18,6 +21,7 @@ from certgcl.cli.options import (
     read_nodes,
 )
 from certgcl.cli.results import FOUND, outcome, show
+from certgcl.graphs.graph import Graph
 from certgcl.graphs.storage import load_graph
 from certgcl.models.network import GraphNetwork
 
@@ -33,26 +37,37 @@ def verify(
                                               "made with one.")] = None,
     nodes: Annotated[str | None, typer.Option(help="The nodes whose values to check: 0:1000, or a file of numbers "
                                               "(.npy or text); all of the certificate by default.")] = None,
+    proof: Annotated[bool, typer.Option("--proof", help="Prove the bounds again by verification/checker, a program "
+                                        "that uses nothing of this library.")] = False,
+    branches: Annotated[int, typer.Option(min=0, help="Edges of each node to decide, kept or lost, where a bound is "
+                                          "not proved at once.")] = 64,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Check that a certificate is of this encoder and graph, and that what it says of them is right.
 
     Weights, edges and features are compared by their digests; budgets, directions, clean values and the values of
-    witnesses are computed again. The bounds themselves are not proved again. Exit code 3 if anything is wrong.
+    witnesses are computed again. The bounds themselves are proved again with --proof alone. Exit code 3 if anything is
+    wrong, or not proved.
 
     **Examples**
 
         certgcl verify result --graph cora --weights encoder.npz
+
+        certgcl verify result --graph cora --weights encoder.npz --nodes 0:100 --proof
 
         certgcl verify runs/Cora-grace-none-0/certificates/degree-0.4 --run runs/Cora-grace-none-0
     """
     chosen = read_nodes(nodes)
     with outcome(as_json, "Nothing is lost; run the same command again"):
         encoder, source = choose_encoder(run, weights, dataset, graph, data_root)
-        found = Certificate.load(certificate / MERGED if certificate.is_dir() else certificate).verify(
-            GraphNetwork.load(encoder), source.load(data_root), nodes=chosen,
-            view=None if view is None else load_graph(view))
+        file, data = certificate / MERGED if certificate.is_dir() else certificate, source.load(data_root)
+        second = None if view is None else load_graph(view)
+        found = Certificate.load(file).verify(GraphNetwork.load(encoder), data, nodes=chosen, view=second)
+        if proof:
+            found = Verification((*found.checks, prove(
+                file, encoder, Graph.of(data), view=second, branches=branches,
+                nodes=None if chosen is None else torch.as_tensor(chosen).tolist())))
         show(as_json, found.to_dict(), str(found))
     if not found.ok:
         raise typer.Exit(FOUND)

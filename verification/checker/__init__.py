@@ -1,0 +1,55 @@
+"""Proofs of certificates, by a program that believes nothing: it imports NumPy and python-flint, and nothing else.
+
+**What is proved.** ``w_i · z_i(S) >= lower_i - rounding_i``, in exact arithmetic, for a node i of a certificate and
+every admissible set S of lost edges: at most ``q_j`` at each node j, and Q in all. Layers are numbered from 1, ``h^0``
+is X, ``n_i`` the number of neighbours that i has left, and
+
+    p^l_i = Σ_terms ( own(n_i) W' h^m_i + out(n_i) Σ_{kept k} in(n_k) W' h^m_k ) + b_l,     h^l_i = σ_l(p^l_i),      (1)
+
+with scales ``own, out, in >= 0`` that are functions of a node's number of neighbours; z is the outputs of some layers
+side by side. W^CL, tightened budgets, scales and all else is computed here from graph, weights and budgets. Of the
+certificate's own computation nothing is used but *choices* (``Choices``), and all of what follows holds whatever they
+are: a forged one can only make a proof fail.
+
+**States.** The state of a node is the number t of edges that it loses; then ``n = d - t`` and its scales are numbers.
+All ranges and bounds are for one state at a time. While the edge (i, k) is kept and i is in state t, k is in a state
+``s <= min(q_k, edges of k other than (i, k) that can go)`` with ``s + t <= Q``, as the edges that i and k lose are
+different ones.
+
+**Lemma R** (``rows.py``). Let node i lose t edges, and let ``g_k`` be at most the term of neighbour k whenever its edge
+is kept. Then the sum over the kept ones is at least the sum of all ``g_k`` without the t largest of those that can go.
+*Proof.* Exactly t of those that can go are gone, whichever they are. ∎ If one neighbour is known to be kept, the same
+holds of the others. *With few edges in all*: let ``g_k`` be its value where k loses nothing, and ``g_k - x ρ_k`` at
+most its term where k loses x edges. All kept neighbours together lose at most ``U = (Q - t) + min(Q - t, edges between
+them that can go)``, each lost edge being counted at its two ends at the most; so no more than the largest ``Σ x_k ρ_k``
+with ``x_k <= reach_k`` and ``Σ x_k <= U`` is missing, which is found by filling from the largest ρ on.
+
+**Lines** (``lines.py``, ``activations.py``). For any slopes a, a', ``ω σ(p) >= λ p + c`` on ``[low, high]`` with
+``λ = ω+ a + ω- a'`` and ``c = ω+ min(σ(p) - a p) + ω- max(σ(p) - a' p)``. For ``σ = max(p, γ p)`` and ω < 0 (or min,
+and ω > 0), ``ω σ(p)`` is the smaller of ``ω p`` and ``ω γ p``: the least over all ways to give some channels one of the
+two is a bound without a line there.
+
+**Theorem A** (``theorem.py``). Let i be in state t. For l from the last layer down, lines on the range of ``p^l_i`` in
+that state give ``ω_l · h^l_i >= λ · p^l_i + c``, and by (1) ``λ · p^l_i`` is ``λ · b_l``, ``own(n_i) W λ · h^m_i``,
+which is added to ``ω_m``, and what is passed on to the neighbours, ``out(n_i) Σ in(n_k) W λ · h^m_k``. So
+
+    Σ_l ω_l · h^l_i  >=  e + Σ_{kept k} Σ_terms out(n_i) in(n_k) β · h^m_k .                                         (2)
+
+The term of k in state s is at least what ranges of ``h_k`` in that state give; and at least what (2) for k gives, with
+Lemma R over the other neighbours of k, whose terms come from ranges, and with i among them in its known state t. The
+larger of the two, and then the least over the states s of k beside t, is a ``g_k`` for Lemma R at i. The least over the
+states t of i is a lower bound. *Proof.* Every step replaces a number by one that is no larger, or is the identity (1);
+for a given S each node is in one state, and the bound of that state is among those of which the least is taken. ∎
+Ranges of ``p^l`` are such bounds of its channels and of their negatives, layer by layer. Layers that depend on a node's
+own edges alone are evaluated for every set of them where these are few (``Bound._by_sets``).
+
+**Cases** (``cases.py``). S has an edge or has it not. In the first case the edge is taken out of the graph and off the
+budgets, in the other it cannot go; if both are proved, all is.
+
+**Arithmetic** (``arithmetic.py``). All numbers are float64 with a bound of their rounding errors that is itself proved,
+subnormal numbers included; smooth activations come from Arb. Functionals λ and β are floats, by choice: how far β is
+from ``W λ`` is multiplied by the largest ``|h|`` and taken off.
+
+*To be trusted*: these files, NumPy's float64 arithmetic, python-flint, and the processor. In ``activations.py`` all
+that ``slopes`` does is choice, and so is ``rules`` in ``lines.py``.
+"""

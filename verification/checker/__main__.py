@@ -6,13 +6,14 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
-from .arithmetic import Array, check_processor
+from .arithmetic import Array, Ints, check_processor
 from .cases import NotProved, Proof, Tree, below
 from .claim import Claim, compactness, value
-from .statement import Drops, Graph, Ints, Network
+from .statement import Drops, Graph, Network
 from .theorem import Bound
 
 TOGETHER = 64  # nodes that share what is known of the nodes around them
@@ -42,10 +43,11 @@ def check(claim: Claim, network: Network, graph: Graph, view: Graph | None = Non
             some = range(first, min(first + TOGETHER, len(places)))
             nodes = claim.nodes[places[list(some)]]
             shared = [at for at in some if int(claim.nodes[places[at]]) not in trees]
-            bound = Bound(network, drops, nodes, claim.choices) if shared else None
+            bound = Bound(network, drops, nodes.tolist(), claim.choices) if shared else None
             for at in some:
                 node, wanted = int(claim.nodes[places[at]]), _at_least(claim, int(places[at]), least[at])
                 try:
+                    witnesses += _check_witness(claim, int(places[at]), network, drops, directions[at], slack[at])
                     if bound is not None and at in shared and (
                             below(bound, node, directions[at], slack[at]) >= wanted).all():
                         found[node] = [None]
@@ -53,7 +55,6 @@ def check(claim: Claim, network: Network, graph: Graph, view: Graph | None = Non
                         proof = Proof(network, node, directions[at], slack[at], wanted, claim.choices, branches)
                         proof.prove(drops, trees.get(node, [None]))
                         found[node] = proof.tree
-                    witnesses += _check_witness(claim, int(places[at]), network, drops, directions[at], slack[at])
                 except NotProved as reason:
                     failed[node] = str(reason)
     return {"nodes": len(places), "proved": len(places) - len(failed), "failed": failed, "witnesses": witnesses,
@@ -98,13 +99,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     options = parser.parse_args(arguments)
     try:
-        claim, network, graph = Claim.load(options.certificate), Network.load(options.weights), Graph.load(options.graph)
+        claim, network = Claim.load(options.certificate), Network.load(options.weights)
+        graph = Graph.load(options.graph)
         trees = None if options.trees is None else {
             int(node): [None if edge is None else (int(edge[0]), int(edge[1])) for edge in tree]
             for node, tree in json.loads(options.trees.read_text()).items()}
         found = check(claim, network, graph, None if options.view is None else Graph.load(options.view),
                       _places(options.nodes, claim.nodes), options.branches, trees)
-    except (ValueError, KeyError, TypeError, IndexError, OSError, ArithmeticError) as reason:
+    except (ValueError, KeyError, TypeError, IndexError, OSError, ArithmeticError, BadZipFile) as reason:
         print(f"not checked: {reason}", file=sys.stderr)
         return 2
     trees = found.pop("trees")
@@ -115,8 +117,8 @@ def main(arguments: list[str]) -> int:
     else:
         print(f"{found['proved']} of {found['nodes']} bounds proved, {found['witnesses']} witnesses evaluated, "
               f"{1000 * found['seconds'] / max(1, found['nodes']):.0f} ms of one core a node")
-        for node, reason in list(found["failed"].items())[:20]:
-            print(f"node {node}: not proved, {reason}")
+        for node, words in list(found["failed"].items())[:20]:
+            print(f"node {node}: not proved, {words}")
     return 0 if not found["failed"] else 1
 
 

@@ -1,8 +1,8 @@
 """Activations: their range, and the best intercept of a line of any slope, both with a proof.
 
-``σ(p) = p`` for ``p >= 0`` and ``γ p`` below is done in NumPy. Of the smooth ones every number comes from a ball of Arb.
-On a piece where σ is convex, ``σ(p) - a p`` is largest at an end and above its tangent at any point, which is a line
-and so least at an end; on a concave piece it is the other way round. Slopes are choices, and every one is sound.
+``σ(p) = p`` for ``p >= 0`` and ``γ p`` below is done in NumPy. Of the smooth ones every number comes from a ball of
+Arb. On a piece where σ is convex, ``σ(p) - a p`` is largest at an end and above its tangent at any point, which is a
+line and so least at an end; on a concave piece it is the other way round. Slopes are choices, and every one is sound.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,8 @@ TIE = 1e-9  # of the width of a range: where both slopes of the adaptive rule ar
 
 
 class Activation(Protocol):
-    linear: bool
+    @property
+    def linear(self) -> bool: ...
 
     def range(self, low: Array, high: Array) -> tuple[Array, Array]: ...
 
@@ -93,7 +94,9 @@ class Smooth:
     """σ and σ' as functions of balls, by pieces on which they are one formula each."""
 
     pieces: tuple[tuple[Piece, Callable[[arb], arb], Callable[[arb], arb]], ...]
-    linear = False
+    @property
+    def linear(self) -> bool:
+        return False
 
     def range(self, low: Array, high: Array) -> tuple[Array, Array]:
         flat = np.zeros_like(low)
@@ -108,7 +111,7 @@ class Smooth:
     def _extremes(self, low: float, high: float, below: float, above: float) -> tuple[float, float]:
         if not -1e300 < low <= high < 1e300:
             return -np.inf, np.inf
-        least, most = [], []
+        least, most = list[float](), list[float]()
         for piece, value, derivative in self.pieces:
             a, b = max(low, piece.start[1]), min(high, piece.end[0])
             for slope, wanted, sign in ((below, least, 1), (above, most, -1)) if a <= b else ():

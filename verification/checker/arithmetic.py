@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 U, ETA = 2.0**-53, 2.0**-1074
 
 
 def check_processor() -> None:
-    """Whether subnormal numbers are kept and sums rounded to nearest, which other code in the process can switch off."""
+    """That subnormal numbers are kept and sums rounded to nearest, which other code in the process can switch off."""
     one, small = np.array([1.0, 1.0]), np.array([ETA, 2.0**-1022])
     if not ((small * one == small).all() and (small / 2 * 2 == [0.0, 2.0**-1022]).all()
             and (one + U == one).all() and (one + 1.5 * U == 1 + 2 * U).all() and (one - U / 2 == one).all()):
@@ -68,6 +69,9 @@ class Scale:
     def by(self, other: "Scale") -> "Scale":
         return Scale(np.maximum(down(self.low * other.low), 0), up(self.high * other.high))
 
+    def at(self, index: "int | Ints") -> "Scale":
+        return Scale(self.low[index], self.high[index])
+
     @property
     def columns(self) -> "Scale":
         return Scale(self.low[:, None], self.high[:, None])
@@ -75,8 +79,8 @@ class Scale:
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """Vectors of which each number is within a radius of a middle, ``(n, d)``. ``reach`` is the radius and what rounding
-    of a product of these middles takes, so that :meth:`below` needs no more than two products."""
+    """Vectors of which each number is within a radius of a middle, ``(n, d)``. ``reach`` is the radius and what
+    rounding of a product of these middles takes, so that :meth:`below` needs no more than two products."""
 
     middle: Array
     reach: Array
@@ -90,7 +94,7 @@ class Boxes:
         # the product itself and for the roundings of this line.
         return cls(middle, up(up(radius + up(step * np.abs(middle))) * (1 + 2 * step) + ETA))
 
-    def rows(self, index: Array) -> "Boxes":
+    def rows(self, index: Ints) -> "Boxes":
         return Boxes(self.middle[index], self.reach[index])
 
     def below(self, omega: Array) -> Array:
@@ -111,9 +115,8 @@ class Boxes:
 def product(values: Boxes, weight: Array) -> Boxes:
     """``W' v``: a matrix ``(d, d')``, or the diagonal of one ``(d,)``."""
     if weight.ndim == 1:
-        low = np.minimum(down(down(values.middle - values.reach) * weight), down(up(values.middle + values.reach) * weight))
-        high = np.maximum(up(down(values.middle - values.reach) * weight), up(up(values.middle + values.reach) * weight))
-        return Boxes.between(low, high)
+        ends = [down(values.middle - values.reach) * weight, up(values.middle + values.reach) * weight]
+        return Boxes.between(down(np.minimum(*ends)), up(np.maximum(*ends)))
     return Boxes.between(values.below(weight.T), -values.below(-weight.T))
 
 

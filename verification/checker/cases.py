@@ -1,8 +1,8 @@
 """Trees of cases: an edge is kept or lost, both branches are proved, and so is every admissible set.
 
-A tree is a list of numbers, in the order in which it is walked: an edge ``(a, b)`` with a < b, then the tree of the sets
-that keep it, then that of the sets that lose it; None is a leaf, where Theorem A must do. No list that ends too early,
-or goes on, is a tree.
+A tree is a list, in the order in which it is walked: an edge ``(a, b)`` with a < b, then the tree of the sets that keep
+it, then that of the sets that lose it; None is a leaf, where Theorem A must do. No list that ends too early, or goes
+on, is a tree.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .arithmetic import Array
-from .statement import Drops, Graph, Ints, Network
-from .theorem import Bound, Choices
+from .arithmetic import Array, Ints, dot_above, down
+from .lines import Choices
+from .statement import Drops, Graph, Network
+from .theorem import Bound
 
 Edge = tuple[int, int]
 Tree = list[Edge | None]
@@ -98,9 +99,8 @@ def below(bound: Bound, node: int, directions: Array, slack: Array) -> Array:
     if not slack.any():
         return found
     at = slice(bound.first[node], bound.first[node] + bound.drops.states(node))
-    sizes = np.concatenate([np.abs(bound.outputs[m].middle[at]).max(axis=0) + bound.outputs[m].reach[at].max(axis=0)
-                            for m in bound.network.readout])
-    return np.nextafter(found - float((slack * sizes).sum()) * (1 + 1e-9) - 1e-300, -np.inf)
+    sizes = np.concatenate([bound.outputs[m].rows(np.arange(at.start, at.stop)).size for m in bound.network.readout])
+    return down(found - dot_above(slack[None], sizes))
 
 
 def _kept(drops: Drops, edge: Edge) -> Drops:

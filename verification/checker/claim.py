@@ -7,10 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import Array, Boxes, Scale, down, sum_below, up
-from .statement import Drops, Graph, Ints, Network, embed
-from .theorem import Choices
+from .arithmetic import Array, Boxes, Ints, Scale, dot_above, down, sum_below, up
+from .lines import Choices
+from .statement import Drops, Graph, Network, embed
 
+WORDS = {"format", "method", "precision", "reading", "certified", "total_budget", "evidence", "notes", "names",
+         "proof"}
+ARRAYS = {"meta", "nodes", "lower", "nominal", "rounding", "run_error", "directions", "local_budget",
+          "requested_budget", "upper", "witness_edges", "witness_sizes", "norms", "proof_nodes", "proof_sizes",
+          "proof_starts"}
 SMALLEST_NORM = 1e-12  # what shorter rows are divided by
 
 
@@ -45,6 +50,9 @@ class Claim:
     def of(cls, meta: dict[str, Any], arrays: dict[str, Any]) -> "Claim":
         if not str(meta["format"]).startswith("certgcl-certificate-") or not meta["certified"]:
             raise ValueError("no certificate, or one of a method that proves nothing")
+        unknown = sorted((set(meta) - WORDS) | (set(arrays) - ARRAYS))
+        if unknown:
+            raise ValueError(f"a certificate with {', '.join(unknown)}, of which the checker knows nothing")
         words = meta["evidence"]["directions"]["shown"]
         sources = {"compactness, the graph itself": "graph", "compactness, a view": "view", "given": "given"}
         source = next((name for start, name in sources.items() if words.startswith(start)), None)
@@ -62,7 +70,8 @@ class Claim:
             len(nodes), lower.shape[1], -1), source, np.asarray(arrays["requested_budget"], dtype=np.int64),
             np.asarray(arrays["local_budget"], dtype=np.int64), int(meta["total_budget"]),
             _choices(meta.get("proof"), arrays),
-            np.asarray(arrays["upper"], dtype=np.float64).reshape(lower.shape) if "upper" in arrays else None, witnesses)
+            np.asarray(arrays["upper"], dtype=np.float64).reshape(lower.shape) if "upper" in arrays else None,
+            witnesses)
 
     def drops(self, graph: Graph) -> Drops:
         """The admissible sets on a graph; budgets as they were tightened must be what they are tightened to."""
@@ -116,6 +125,6 @@ def value(network: Network, graph: Graph, node: int, direction: Array, slack: Ar
     for number, first, last in zip(network.readout, ends[:-1], ends[1:], strict=True):
         boxes = found[number].rows(np.array([node]))
         part = direction[None, first:last]
-        off = float((slack[first:last] * (np.abs(boxes.middle[0]) + boxes.reach[0])).sum()) * (1 + 1e-9)
+        off = dot_above(slack[None, first:last], boxes.size)[0]
         low, high = down(down(low + boxes.below(part)[0, 0]) - off), up(up(high - boxes.below(-part)[0, 0]) + off)
     return float(low), float(high)

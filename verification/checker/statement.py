@@ -3,16 +3,14 @@
 import json
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .activations import Activation, activation
-from .arithmetic import Array, Boxes, Scale, down, product, up
-
-Ints = NDArray[np.int64]
+from .arithmetic import Array, Boxes, Ints, Scale, down, product, up
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Mixing:
         raise ValueError(f"mixing {self.name!r}")
 
 
-def _quotient(value: Array, low: Array, high: Array, there: Array) -> Scale:
+def _quotient(value: Array, low: Array, high: Array, there: Any) -> Scale:
     """``value / n`` for n between two numbers above zero, and zero where there is none."""
     least, most = np.where(there, high, 1.0), np.where(there, low, 1.0)
     return Scale(np.where(there, np.maximum(down(value / least), 0), 0.0), np.where(there, up(value / most), 0.0))
@@ -209,7 +207,7 @@ def embed(network: Network, graph: Graph) -> dict[int, Boxes]:
 def _row_sums(values: Array, start: Ints, slots: Ints) -> Array:
     """Below the sums over the neighbours of every node."""
     total = np.zeros_like(values)
-    for i, (first, last) in enumerate(zip(start[:-1], start[1:], strict=True)):
+    for i, (first, last) in enumerate(pairwise(start.tolist())):
         if last > first:
             here = values[slots[first:last]]
             total[i] = down(here.sum(axis=0) - up(4.0 * (last - first + 1) * 2.0**-53 * np.abs(here).sum(axis=0)))

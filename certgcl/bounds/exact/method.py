@@ -20,7 +20,7 @@ from certgcl.bounds.exact.anchors import AnchorSearch, Brackets
 from certgcl.bounds.exact.networks.search import NetworkSearch
 from certgcl.bounds.exact.shares import searched
 from certgcl.bounds.exact.two_layer.search import TwoLayerSearch
-from certgcl.bounds.method import BoundMethod, BoundResult
+from certgcl.bounds.method import BoundMethod, BoundResult, LineChoices
 from certgcl.bounds.prepared import DropProblem, check_call
 from certgcl.errors import MethodError
 from certgcl.executors import Executor, ExecutorLike, LocalProcesses, get_executor
@@ -94,6 +94,9 @@ class BranchAndBound(BoundMethod):
 
     def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
         return self.bound.rules(hidden_channels)
+
+    def line_choices(self, hidden_channels: int) -> LineChoices:
+        return self.bound.line_choices(hidden_channels)
 
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions, drops_only=True)

@@ -79,7 +79,7 @@ class Batches:
 
     def _claim(self, shard: int, nodes: Tensor) -> bool:
         """Whether it is missing, and locked for us now."""
-        if is_finished(self._folder, self._manifest, shard, nodes):
+        if self._finished(shard, nodes):
             self.kept.append(shard)
             return False
         name, claim = self._manifest.file_name(shard), ExitStack()
@@ -89,12 +89,15 @@ class Batches:
         except LockedError as error:
             self.elsewhere[shard] = error
             return False
-        if is_finished(self._folder, self._manifest, shard, nodes):  # it may be since the lock was free
+        if self._finished(shard, nodes):  # it may be since the lock was free
             claim.close()
             self.kept.append(shard)
             return False
         self._claims[shard] = claim
         return True
+
+    def _finished(self, shard: int, nodes: Tensor) -> bool:
+        return is_finished(self._folder, self._manifest, shard, nodes, self._question.proof)
 
     def _piece(self, nodes: dict[int, Tensor], workers: int) -> Piece:
         """With the memory that its method estimates, as far as a worker has it: parts fit into that."""

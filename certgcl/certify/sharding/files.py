@@ -25,9 +25,11 @@ def load_shard(folder: Path, manifest: Manifest, shard: int) -> Certificate:
     return certificate
 
 
-def is_finished(folder: Path, manifest: Manifest, shard: int, nodes: Tensor) -> bool:
+def is_finished(folder: Path, manifest: Manifest, shard: int, nodes: Tensor, proof: bool) -> bool:
+    """Whether a shard is there and whole; where a proof is asked for, with one."""
     try:
-        return torch.equal(load_shard(folder, manifest, shard).nodes, nodes.cpu())
+        there = load_shard(folder, manifest, shard)
+        return torch.equal(there.nodes, nodes.cpu()) and (there.proof is not None or not proof)
     except (FileNotFoundError, CertificateError, ShardError):
         return False
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from certgcl.arguments import callback, path
+from certgcl.arguments import callback, flag, path
 from certgcl.bounds import BoundMethod
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.certification import Question
@@ -73,7 +73,7 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
                    dtype: torch.dtype = torch.float64, shards: int | None = None, order: ShardOrder = "near",
                    only: Sequence[int] | None = None, worker: tuple[int, int] | None = None,
                    memory_limit: int | None = None, reproducible: bool | None = None, reading: Reading = "traced",
-                   executor: ExecutorLike = None,
+                   executor: ExecutorLike = None, proof: bool = False,
                    progress: Callable[[ShardProgress], object] | None = None) -> ShardRun:
     """:func:`certgcl.node_compactness` in shards, each a certificate in a file of its own in the folder ``out``.
 
@@ -99,6 +99,7 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
             ``"processes"`` of this machine, ``"ray"``, or an instance of :class:`certgcl.LocalProcesses` or
             :class:`certgcl.RayCluster`. Shards come back to this process, which alone writes to the folder. One that
             fails for good is named in a ``ShardError``, and all others are kept.
+        proof: as in :func:`certgcl.node_compactness`; finished shards without one are computed again.
         progress: called when the run starts and after every shard.
 
     Other arguments as in :func:`certgcl.node_compactness`.
@@ -115,9 +116,10 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
                          "Leave one out")
     if directions is None:
         question = Question.compactness(model, graph, budgets, method=method, view=view, dtype=dtype,
-                                        reading=reading)
+                                        proof=flag(proof, "proof"), reading=reading)
     else:
-        question = Question.linear(model, graph, budgets, directions, method=method, dtype=dtype, reading=reading)
+        question = Question.linear(model, graph, budgets, directions, method=method, dtype=dtype,
+                                   proof=flag(proof, "proof"), reading=reading)
     anchors = question.anchors(nodes)
     there = Manifest.read(folder) if (folder / MANIFEST).exists() else None
     if shards is None and there is not None:

@@ -1,0 +1,131 @@
+"""Lines around activations, and pieces of them: ``ω · σ(p) >= λ · p + c``, for slopes of anyone's choice."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .activations import TIE, TwoPiece
+from .arithmetic import ETA, Array, U, dot_above, dot_below, down, up
+from .rows import States
+from .statement import Layer, Network
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the prover may choose. Nothing here can make a bound wrong, only smaller or larger.
+
+    Args:
+        rules: for the slopes of lines.
+        starts: for some nodes, the states at which groups begin; the states of a group also try common slopes.
+        output, rows: numbers of sign patterns at the anchor and at its neighbours, powers of two.
+        functional: whether ranges of channels are found by lines, or by ranges below alone.
+    """
+
+    rules: tuple[str, ...] = ("adaptive",)
+    starts: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    output: int = 1
+    rows: int = 1
+    functional: bool = True
+
+
+@dataclass(frozen=True)
+class Rule:
+    name: str
+    grouped: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    there: NDArray[np.bool_]  # (M, d)
+    slopes: Array  # (M, patterns, d)
+
+    @property
+    def patterns(self) -> int:
+        return self.slopes.shape[1]
+
+
+class Lines:
+    """Of all layers in all states, for ranges ``low <= p <= high`` of pre-activations, ``(states, d)`` by layer."""
+
+    def __init__(self, network: Network, states: States, choices: Choices) -> None:
+        self.network, self.states, self.choices = network, states, choices
+        self.low: dict[int, Array] = {}
+        self.high: dict[int, Array] = {}
+        self.known: dict[tuple[int, int, str, bool], tuple[Array, ...]] = {}
+
+    def rules(self, at: int, last: int) -> list[Rule]:
+        """The ways to choose slopes in a state: each rule by the range of the state, and by that of its group; where an
+        adaptive slope is a tie, both ways."""
+        found = [Rule(name, False) for name in self.choices.rules]
+        if "adaptive" in self.choices.rules and any(
+                (np.abs(self.low[m][at] + self.high[m][at]) <= TIE * (self.high[m][at] - self.low[m][at])).any()
+                for m in range(1, last + 1) if m in self.low and not self.network.layers[m - 1].activation.linear):
+            found.append(Rule("adaptive, ties below", False))
+        if at in self.group:
+            found += [Rule(name, True) for name in self.choices.rules]
+        return found or [Rule("adaptive", False)]
+
+    @cached_property
+    def group(self) -> dict[int, slice]:
+        """The group of every state that is not alone in it."""
+        found = {}
+        for i, starts in self.choices.starts.items():
+            if i not in self.states.first or list(starts) != sorted({0, *starts}):
+                continue
+            at, number = self.states.first[i], self.states.drops.states(i)
+            ends = [min(start, number) for start in (*starts, number)]
+            for first, last in pairwise(ends):
+                if last - first > 1:
+                    found.update(dict.fromkeys(range(at + first, at + last), slice(at + first, at + last)))
+        return found
+
+    def _line(self, layer: Layer, number: int, at: int, rule: Rule) -> tuple[Array, ...]:
+        """Slopes and intercepts around an activation in a state, and above all ``|p|`` there."""
+        key = number, at, rule.name, rule.grouped
+        if key not in self.known:
+            low, high = self.low[number], self.high[number]
+            across = self.group[at] if rule.grouped else slice(at, at + 1)
+            slopes = layer.activation.slopes(low[across].min(axis=0), high[across].max(axis=0), rule.name)
+            self.known[key] = (*slopes, *layer.activation.intercepts(low[at], high[at], *slopes),
+                               np.maximum(np.abs(low[at]), np.abs(high[at])))
+        return self.known[key]
+
+    def below(self, layer: Layer, number: int, at: int, omega: Array, rule: Rule, pieces: Pieces | None
+               ) -> tuple[Array, Array]:
+        """``ω · σ(p) >= λ · p + c`` in a state: λ and c; the least over the patterns where pieces are chosen."""
+        if layer.activation.linear and pieces is None:
+            return omega, np.zeros(len(omega))
+        below, above, least, most, size = self._line(layer, number, at, rule)
+        by_line = omega if pieces is None else np.where(pieces.there, 0.0, omega)
+        positive, negative = np.maximum(by_line, 0), np.minimum(by_line, 0)
+        slope, constant = positive * below + negative * above, dot_below(positive, negative, least, most)
+        if pieces is not None:
+            slope = (slope[:, None] + pieces.slopes).reshape(-1, omega.shape[1])
+            constant = np.repeat(constant, pieces.patterns)
+        # λ in floats is off by u |λ|: the line is that of the exact one.
+        return slope, down(constant - up(dot_above(slope, up(4 * U * size)) + 4 * ETA * (1 + float(size.sum()))))
+
+    def dearest(self, number: int, at: int, omega: Array, patterns: int) -> Pieces | None:
+        """For the channels whose chords cost the most, the pieces of σ in the place of a line: ``ω σ(p)`` is the
+        smaller of ``ω p`` and ``ω γ p`` if ω < 0 and γ <= 1, or ω > 0 and γ >= 1, whatever p is."""
+        activation = self.network.layers[number - 1].activation
+        if patterns == 1 or not isinstance(activation, TwoPiece) or activation.linear:
+            return None
+        slope = np.broadcast_to(activation.gamma, omega.shape[1:])
+        _, _, least, most, _ = self._line(self.network.layers[number - 1], number, at, Rule("parallel", False))
+        smaller = ((omega < 0) & (slope <= 1)) | ((omega > 0) & (slope >= 1))
+        cost = np.where(smaller, -np.where(omega > 0, least, most) * omega, 0.0)
+        there = np.zeros_like(smaller)
+        bits = min(patterns.bit_length() - 1, omega.shape[1])
+        channels = np.argsort(-cost, axis=1, kind="stable")[:, :bits]
+        np.put_along_axis(there, channels, np.take_along_axis(cost, channels, axis=1) > 0, axis=1)
+        slopes = np.zeros((len(omega), 1 << bits, omega.shape[1]))
+        for m, some in enumerate(channels):
+            for bit, channel in enumerate(some):
+                if there[m, channel]:
+                    on = (np.arange(1 << bits) >> bit & 1).astype(bool)
+                    slopes[m, :, channel] = np.where(on, omega[m, channel], omega[m, channel] * slope[channel])
+        return Pieces(there, slopes)
