@@ -78,3 +78,23 @@ def test_wrong_usage_and_help() -> None:
     assert run("verify", "graph", *VERIFY[2:]).exit_code == 1
     assert "certgcl verify result --graph cora --weights encoder.npz" in plain(
         run("verify", "--help", env={"COLUMNS": "200"}).stdout)
+
+
+def test_bounds_are_proved_by_the_checker() -> None:
+    json_of("certify", *VERIFY[2:], "--budget", "1", "--out", "proved", "--proof")
+    found = json_of("verify", "proved", *VERIFY[2:], "--proof", "--nodes", "0:8")
+    assert found["ok"] is True
+    assert found["checks"][-1]["name"] == "bounds"
+    assert "8 of 8 nodes proved by verification/checker" in found["checks"][-1]["detail"]
+
+
+def test_a_bound_that_is_not_proved_ends_with_3() -> None:
+    json_of("certify", *VERIFY[2:], "--budget", "1", "--out", "forged", "--proof")
+    path = Path("forged/certificate.npz")
+    with np.load(path) as file:
+        nominal = file["nominal"]
+    rewritten(path, honest=True, lower=nominal)
+    assert run("verify", "forged", *VERIFY[2:]).exit_code == 0, "which is what digests cannot see"
+    result = run("verify", "forged", *VERIFY[2:], "--proof", "--branches", "0", "--nodes", "0:8")
+    assert result.exit_code == 3
+    assert "WRONG  bounds" in result.stdout
