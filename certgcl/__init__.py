@@ -20,6 +20,7 @@ from certgcl.executors import LocalProcesses, RayCluster
 from certgcl.graphs.datasets import load_dataset
 from certgcl.graphs.graph import Graph
 from certgcl.graphs.storage import load_graph, save_graph, seal_graph
+from certgcl.graphs.stored import StoredGraph
 from certgcl.learning import presets
 from certgcl.learning.evaluation import Evaluation, compare, evaluate
 from certgcl.learning.methods import COSTA, GCA, GRACE, ContrastiveMethod, ProGCL
@@ -54,6 +55,7 @@ __all__ = [
     "ProGCL",
     "Ramp",
     "RayCluster",
+    "StoredGraph",
     "Verification",
     "__version__",
     "bounds",

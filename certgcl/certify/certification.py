@@ -170,6 +170,11 @@ class Question:
         vars(timed)["evidence"] = self.evidence
         return timed
 
+    def estimated_bytes(self, anchors: Tensor) -> int:
+        """About how much memory the bounds at some anchors take at a time."""
+        problem = DropProblem(self.graph, self.drops, anchors)
+        return estimated_bytes(self.bound, self.network, problem, self.directions.shape[1])
+
     def for_workers(self) -> "Question":
         """The same, to be sent to other processes: what all anchors share is computed before, and goes along."""
         sent = replace(self, bound=self.bound.for_worker())

@@ -156,6 +156,18 @@ class EdgeDropBudget:
                 return AdmissibleDrops(local, requested, total, droppable, usable)
             local = tightened
 
+    def at(self, nodes: Tensor, degree: Tensor) -> Tensor:
+        """``q`` as asked for, at some nodes of these degrees: for graphs of which no more is at hand."""
+        local = self._local
+        if local is None:
+            return degree
+        if isinstance(local, Tensor):
+            return (local.expand(len(nodes)) if local.dim() == 0 else local[nodes]).minimum(degree)
+        if isinstance(local, DropRate) and not local.jointly:
+            return local.of_degrees(degree).minimum(degree)
+        raise BudgetError(f"{self!r} on a graph that is not in memory", "it depends on all edges at once",
+                          "Pass the budgets themselves: EdgeDropBudget(local=[...])")
+
     def _requested(self, graph: Graph) -> Tensor:
         if self._local is None:
             return graph.degree
@@ -201,7 +213,9 @@ class DropRate:
                               "Use EdgeDropBudget(local=...) for counts")
 
     def on(self, graph: Graph) -> Tensor:
-        degree = graph.degree
+        return self.of_degrees(graph.degree)
+
+    def of_degrees(self, degree: Tensor) -> Tensor:
         if self.rule == "expected":
             return _expected(degree.double() * self.rate, degree)
         level = jointly_covering_level(self.coverage, degree) if self.jointly else self.coverage

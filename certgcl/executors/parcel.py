@@ -8,7 +8,6 @@ that it was computed from: a parcel has a SHA-256, which a worker compares befor
 import hashlib
 import io
 import pickle
-import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from certgcl.errors import WorkerError
 from certgcl.graphs.sparse import csr_matrix
+from certgcl.graphs.storage import as_tensor
 
 LARGE = 1 << 20  # bytes from which an array is worth a file of its own
 _VIEWED = {torch.bfloat16: torch.int16}  # by the bits, where numpy has no such type
@@ -111,15 +111,9 @@ def _array(value: Tensor) -> np.ndarray:
     return plain.view(_VIEWED.get(plain.dtype, plain.dtype)).numpy()
 
 
-def _tensor(array: np.ndarray) -> Tensor:
-    with warnings.catch_warnings():  # nothing in certgcl writes to it
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
-        return torch.from_numpy(array)
-
-
 def _dense(array: np.ndarray, dtype: torch.dtype, device: str) -> Tensor:
-    return _tensor(array).view(dtype).to(device)
+    return as_tensor(array).view(dtype).to(device)
 
 
 def _csr(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int], device: str) -> Tensor:
-    return csr_matrix(_tensor(rows), _tensor(columns), _tensor(values), shape).to(device)
+    return csr_matrix(as_tensor(rows), as_tensor(columns), as_tensor(values), shape).to(device)

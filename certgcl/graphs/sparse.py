@@ -14,12 +14,18 @@ def csr_matrix(rowptr: Tensor, col: Tensor, values: Tensor, size: tuple[int, int
     return torch.sparse_csr_tensor(rowptr, col, values, size=size, check_invariants=False)
 
 
+def slots_of_rows(rowptr: Tensor, rows: Tensor) -> Tensor:
+    """The places of all entries of some rows, one row after the other; the pointer may lie on disk."""
+    start = rowptr[rows]
+    count = rowptr[rows + 1] - start
+    pointer = torch.cat([count.new_zeros(1), count.cumsum(0)])
+    return torch.arange(int(pointer[-1]), device=count.device) + torch.repeat_interleave(start - pointer[:-1], count)
+
+
 def csr_rows(matrix: Tensor, rows: Tensor) -> Tensor:
     """Some rows of a CSR matrix."""
-    start, count = matrix.crow_indices()[rows], matrix.crow_indices().diff()[rows]
-    pointer = torch.cat([count.new_zeros(1), count.cumsum(0)])
-    place = torch.arange(int(pointer[-1]), device=count.device)
-    place = place + torch.repeat_interleave(start - pointer[:-1], count)
+    pointer = torch.cat([rows.new_zeros(1), matrix.crow_indices().diff()[rows].cumsum(0)])
+    place = slots_of_rows(matrix.crow_indices(), rows)
     return csr_matrix(pointer, matrix.col_indices()[place], matrix.values()[place], (rows.numel(), matrix.shape[1]))
 
 

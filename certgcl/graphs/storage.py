@@ -183,6 +183,11 @@ def _part(name: str, array: np.ndarray) -> Any:
         if array.ndim != 1 or array.dtype.kind not in "iuU":
             raise ValueError(f"names of type {array.dtype} and shape {array.shape}")
         return array.tolist()
+    return as_tensor(array)
+
+
+def as_tensor(array: np.ndarray) -> Tensor:
+    """A tensor on the memory of an array, which may be a file that cannot be written to."""
     with warnings.catch_warnings():  # nothing in certgcl writes to it
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
         return torch.from_numpy(array)

@@ -43,8 +43,8 @@ class CompactnessDirections(NamedTuple):
     @classmethod
     def of_embeddings(cls, embeddings: Tensor, error: Tensor) -> "CompactnessDirections":
         """Those of embeddings, each with an error of at most so much in every channel, ``(N, d)`` and ``(N,)``."""
-        norm = torch.linalg.vector_norm(embeddings, dim=1)
-        return cls(embeddings, compactness_directions(embeddings), *_unit_errors(embeddings, norm, error))
+        own, shared = unit_errors(embeddings, error, len(embeddings))
+        return cls(embeddings, compactness_directions(embeddings), own, shared_error(shared, len(embeddings)))
 
 
 @torch.no_grad()
@@ -112,15 +112,16 @@ def _stays_zero(layer: Layer, p: Tensor, error: Tensor) -> Tensor:
     return ((low == 0) & (high == 0)).all(dim=1)
 
 
-def _unit_errors(z: Tensor, norm: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
-    """Those of ``W^CL`` for embeddings with an error of at most ``error_j`` in every channel, ``(N,)`` and ``(d,)``.
+def unit_errors(z: Tensor, error: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
+    """Those of ``W^CL`` for some of the N embeddings, with an error of at most ``error_j`` in every channel: of their
+    own, ``(rows,)``, and what they add to the error of the sum over all nodes, ``(d,)``, for :func:`shared_error`.
 
     With ``z* = z - e`` exact, ``m = max(‖z‖, 1e-12)`` and ``z̄ = z / m``, ``z̄ - z̄* = z̄ (m* - m) / m* + e / m*``, and
     ``|m - m*| <= ‖e‖``. So it is at most ``a |z̄| + b`` with ``a = ‖e‖ / m*`` and ``b = max |e| / m*``; and at most
     ``|z̄| + 1``, as both are unit vectors or shorter.
     """
-    nodes, width = z.shape
-    rounding, norm = (width + 8) * _EPS, norm.clamp(min=SMALLEST_NORM)
+    rows, width = z.shape
+    rounding, norm = (width + 8) * _EPS, torch.linalg.vector_norm(z, dim=1).clamp(min=SMALLEST_NORM)
     wide = error * width**0.5 * (1 + rounding)
     least = (norm * (1 - rounding) - wide).clamp(min=SMALLEST_NORM)
     known = (wide < least) & norm.isfinite()  # squares overflow before embeddings do
@@ -128,9 +129,14 @@ def _unit_errors(z: Tensor, norm: Tensor, error: Tensor) -> tuple[Tensor, Tensor
     b[error == 0] = 0
     shared = z.new_zeros(width)
     own = torch.empty_like(norm)
-    for part in row_ranges(nodes, width):
+    for part in row_ranges(rows, width):
         unit = z[part].abs()
         own[part] = a[part] * (unit.amax(dim=1) / norm[part]) + b[part] + 8 * _EPS
         # A sum over all nodes, good to N roundings in any order.
         shared += unit.T @ ((a[part] + (nodes + 8) * _EPS) / norm[part]) + b[part].sum()
-    return own, shared / (nodes - 1) + torch.finfo(torch.float64).tiny
+    return own, shared
+
+
+def shared_error(added: Tensor, nodes: int) -> Tensor:
+    """The error of the mean of N - 1 unit embeddings, of what all nodes add to it."""
+    return added / (nodes - 1) + torch.finfo(torch.float64).tiny

@@ -3,14 +3,12 @@
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from certgcl.bounds.memory import estimated_bytes
-from certgcl.bounds.prepared import DropProblem
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.certification import Question
 from certgcl.certify.sharding.batch_size import Pace
@@ -107,14 +105,15 @@ class Batches:
         if room is None:
             return Piece(tuple(nodes), Batch(nodes, share, self._memory_limit))
         limit = self._memory_limit or (None if question.reproducible else room)
-        problem = DropProblem(question.graph, question.changes, anchors)
-        needed = estimated_bytes(question.bound, question.network, problem, question.directions.shape[1])
-        return Piece(tuple(nodes), Batch(nodes, share, limit), Needs(min(needed, limit or PART)))
+        needed = min(question.estimated_bytes(anchors), limit or PART)
+        return Piece(tuple(nodes), Batch(nodes, share, limit), Needs(needed))
 
 
 def certified(question: Question, batch: Batch) -> dict[int, Certificate]:
-    """The task of a worker: the certificates of some shards, all computed at once."""
+    """The task of a worker: the certificates of some shards, all computed at once, without the budgets."""
     nodes = torch.cat(list(batch.nodes.values()))
     certificate = question.in_its_time(batch.share).certify(nodes, batch.memory_limit)
+    none = nodes[:0].cpu()
+    certificate = replace(certificate, local_budget=none, requested_budget=none)  # as long as the graph, and known
     places = torch.arange(len(nodes), device=nodes.device).split([len(here) for here in batch.nodes.values()])
     return {shard: certificate.at(here) for shard, here in zip(batch.nodes, places, strict=True)}

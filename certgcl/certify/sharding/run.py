@@ -18,6 +18,7 @@ from certgcl.arguments import callback, flag, path
 from certgcl.bounds import BoundMethod
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.certification import Question
+from certgcl.certify.halos import HaloQuestion
 from certgcl.certify.sharding.batches import Batches, certified
 from certgcl.certify.sharding.files import listed, load_shard, save_shard
 from certgcl.certify.sharding.manifest import MANIFEST, Manifest, ShardOrder, ShardPlan
@@ -27,6 +28,7 @@ from certgcl.executors import Done, Executor, ExecutorLike, Piece, ThisProcess, 
 from certgcl.files.atomic import remove_leftovers
 from certgcl.files.locks import locked
 from certgcl.graphs.graph import GraphLike
+from certgcl.graphs.stored import StoredGraph
 from certgcl.models.reading import ModelLike, Reading
 from certgcl.runtime.out_of_memory import SMALLER, told_when_out_of_memory
 
@@ -67,7 +69,7 @@ class ShardRun:
 
 
 @told_when_out_of_memory()
-def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out: str | Path, *,
+def certify_shards(model: ModelLike, graph: GraphLike | StoredGraph, budgets: BudgetLike, out: str | Path, *,
                    method: str | BoundMethod = "degree", view: GraphLike | None = None,
                    directions: Tensor | None = None, nodes: Tensor | Sequence[int] | None = None,
                    dtype: torch.dtype = torch.float64, shards: int | None = None, order: ShardOrder = "near",
@@ -84,6 +86,8 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
     finished then, ``LockedError`` says who is at it, and all other shards are done.
 
     Args:
+        graph: all that :meth:`certgcl.Graph.of` takes; or a :class:`certgcl.StoredGraph`, of which every part of the
+            anchors loads the nodes that it sees, within the memory limit.
         out: the folder; made if needed. One that holds shards of another question is refused.
         directions: if given, what is bounded instead of compactness, as in :func:`certgcl.linear_bounds`.
         shards: how many; by default as many as the folder was made for, or one for about two thousand nodes.
@@ -114,7 +118,14 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
     if directions is not None and view is not None:
         raise InputError("directions= beside view=", "a view is where the directions of compactness come from",
                          "Leave one out")
-    if directions is None:
+    place = get_executor(executor)
+    if isinstance(graph, StoredGraph):
+        if directions is not None or view is not None:
+            raise InputError(f"{'view' if directions is None else 'directions'}= with a graph on disk",
+                             "its halos are compared with the graph itself", "Leave it out, or load the graph")
+        question: Question = HaloQuestion.about(model, graph, budgets, method=method, dtype=dtype, reading=reading)
+        order = "given"  # as its nodes are numbered
+    elif directions is None:
         question = Question.compactness(model, graph, budgets, method=method, view=view, dtype=dtype,
                                         proof=flag(proof, "proof"), reading=reading)
     else:
@@ -133,7 +144,7 @@ def certify_shards(model: ModelLike, graph: GraphLike, budgets: BudgetLike, out:
     remove_leftovers(folder)
     manifest.claim(folder, anchors)
     run = _Run(folder, manifest, plan, progress or (lambda _: None), chosen)
-    run.go(question, get_executor(executor), memory_limit)
+    run.go(question, place, memory_limit)
     return ShardRun(folder, manifest, run.computed, run.kept)
 
 
@@ -170,6 +181,8 @@ class _Run:
     def _stream(self, batches: Batches, question: Question, executor: Executor, pieces: Iterator[Piece]) -> None:
         first = next(pieces, None)  # without any, nothing needs to be computed or sent
         if first is not None:
+            if isinstance(question, HaloQuestion) and question.totals is None:
+                question = question.with_totals(executor)
             shared = question if isinstance(executor, ThisProcess) else question.for_workers()
             begun = time.monotonic()
             with closing(executor.stream(certified, shared, chain([first], pieces))) as answers:
@@ -177,17 +190,19 @@ class _Run:
                     self._note_kept(batches)
                     if done.error is None:
                         batches.pace.after(len(done.key), (time.monotonic() - begun) * executor.workers)
-                    self._note(batches, done)
+                    self._note(batches, question, done)
                     begun = time.monotonic()
         self._note_kept(batches)
 
-    def _note(self, batches: Batches, done: Done) -> None:
+    def _note(self, batches: Batches, question: Question, done: Done) -> None:
         """Write the shards of an answer, each whole or not at all, or keep in mind that they failed."""
         for shard in done.key:
             if done.error is not None:
                 self._failed[shard] = done.error
             else:
-                save_shard(self._folder, self._manifest, shard, done.result[shard])
+                whole = replace(done.result[shard], local_budget=question.drops.local,
+                                requested_budget=question.drops.requested)
+                save_shard(self._folder, self._manifest, shard, whole)
                 self.computed.append(shard)
                 self._advance(shard, kept=False)
             batches.release(shard)

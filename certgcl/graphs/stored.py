@@ -1,0 +1,183 @@
+"""Graphs that stay on disk: a computation at some nodes loads what is near them, and not the graph."""
+
+import hashlib
+import os
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from certgcl.arguments import path as checked_path
+from certgcl.errors import GraphError, OutOfMemoryError
+from certgcl.files.atomic import refusing, save_sealed_json, write_atomically
+from certgcl.files.locks import locked
+from certgcl.files.sealed import digest_of
+from certgcl.files.strict_json import read_sealed
+from certgcl.files.untrusted import mapped_array, open_regular
+from certgcl.graphs.graph import Graph, GraphLike
+from certgcl.graphs.sparse import slots_of_rows
+from certgcl.graphs.storage import as_tensor
+from certgcl.runtime.free_memory import gigabytes
+
+SEAL = "rows.json"
+ARRAYS = ("x", "rowptr", "col")
+_FORMAT = "certgcl-rows-1"
+_REMEDY = "Write it again with certgcl.StoredGraph.save(folder, graph)"
+BYTES_OF_SLOT = 64  # while a halo is put together
+
+
+@dataclass(frozen=True, eq=False)
+class Halo:
+    """What a network of K hops can see from some anchors: the edges of all nodes within K hops.
+
+    An embedding of K hops depends on the features and on the degrees of the nodes within K hops of it. So their rows
+    are complete; the nodes one hop beyond have only the edges to these, and features of zero, which no anchor sees.
+
+    Args:
+        graph: nodes in the order of their numbers in the whole graph.
+        nodes: these numbers.
+        anchors: the places of the anchors among the nodes.
+        degree: of the nodes in the whole graph.
+    """
+
+    graph: Graph
+    nodes: Tensor
+    anchors: Tensor
+    degree: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class StoredGraph:
+    """A graph in a folder, as ``x.npy``, ``rowptr.npy`` and ``col.npy``: compressed rows, mapped and read by need.
+
+    Open one with :meth:`open`. ``certify_shards`` takes it in the place of a graph; each part of the anchors then loads
+    its own halo. Any graph can be written in that form by :meth:`save`.
+
+    Example::
+
+        stored = certgcl.StoredGraph.save("rows", data)
+        stored.halo(torch.arange(100), hops=2).graph
+    """
+
+    folder: Path
+    mapped: Graph
+    identity: dict[str, tuple[int, ...]] = field(repr=False)
+
+    @classmethod
+    def save(cls, folder: str | Path, graph: GraphLike) -> "StoredGraph":
+        """Write a graph; its checksums come last, in ``rows.json``."""
+        folder = checked_path(folder, "folder", GraphError)
+        graph = Graph.of(graph)
+        if graph.x.layout != torch.strided or graph.x.dtype not in (torch.float16, torch.float32, torch.float64):
+            raise GraphError(f"features {graph.x.layout}, {graph.x.dtype}",
+                             "a folder holds a dense x in float16, float32 or float64", "Convert it")
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder, "rows"):
+            (folder / SEAL).unlink(missing_ok=True)
+            for name in ARRAYS:
+                array = getattr(graph, name).detach().cpu().numpy()
+                write_atomically(folder / f"{name}.npy", partial(np.save, arr=array))
+            sums = {name: _checksum(folder / f"{name}.npy") for name in ARRAYS}
+            save_sealed_json(folder / SEAL, {"format": _FORMAT, "files": sums})
+        return cls.open(folder, check=False)
+
+    @classmethod
+    def open(cls, folder: str | Path, *, check: bool = True) -> "StoredGraph":
+        """The graph in a folder of :meth:`save`.
+
+        Args:
+            check: compare the checksums, which reads all files once. Without, a changed byte goes unnoticed.
+        """
+        folder = checked_path(folder, "folder", GraphError).resolve()
+        rule = f"it holds x.npy, rowptr.npy, col.npy and {SEAL}, which has their checksums"
+        if not (folder / SEAL).is_file():
+            raise GraphError(f"{folder} without {SEAL}", rule, _REMEDY)
+        with refusing(folder, GraphError, rule, _REMEDY):
+            noted = read_sealed(folder / SEAL, _FORMAT)["files"]
+            for name in ARRAYS:
+                if check and _checksum(folder / f"{name}.npy") != noted[name]:
+                    raise ValueError(f"{name}.npy has changed: its checksum is another one")
+            x, rowptr, col = (as_tensor(mapped_array(folder / f"{name}.npy")) for name in ARRAYS)
+            if rowptr.dtype != torch.long or col.dtype != torch.long or int(rowptr[-1]) != col.numel():
+                raise ValueError("rows that do not fit each other")
+        return cls(folder, Graph.trusted(x, rowptr, col), {name: _identity(folder / f"{name}.npy") for name in ARRAYS})
+
+    @property
+    def num_nodes(self) -> int:
+        return self.mapped.num_nodes
+
+    @property
+    def num_edges(self) -> int:
+        return self.mapped.num_edges
+
+    def degrees(self, nodes: Tensor) -> Tensor:
+        return self.mapped.rowptr[nodes + 1] - self.mapped.rowptr[nodes]
+
+    def reach(self, anchors: Tensor, hops: int, limit: int | None = None) -> tuple[Tensor, Tensor]:
+        """The numbers of the nodes within so many hops, in order, and the ends of all their edges.
+
+        Raises:
+            OutOfMemoryError: they would take more than ``limit`` bytes, by their degrees, before they are read.
+        """
+        inner, ends = anchors.unique(), anchors.new_empty(0)
+        for hop in range(hops + 1):  # the last round is the edges of the nodes that are farthest
+            needed = self._bytes(inner)
+            if limit is not None and needed > limit:
+                raise OutOfMemoryError(f"a halo of {hop} hops around {len(anchors)} nodes that takes about "
+                                       f"{gigabytes(needed)}", f"it may take {gigabytes(limit)}",
+                                       "Pass a larger memory_limit=; hubs in the halo are what costs")
+            ends = self.mapped.col[slots_of_rows(self.mapped.rowptr, inner)]
+            if hop < hops:
+                inner = torch.cat([inner, ends]).unique()
+        return inner, ends
+
+    def _bytes(self, inner: Tensor) -> int:
+        x = self.mapped.x
+        return int(self.degrees(inner).sum()) * BYTES_OF_SLOT + len(inner) * x.shape[1] * x.element_size()
+
+    def halo(self, anchors: Tensor, hops: int, limit: int | None = None) -> Halo:
+        """What a network of so many hops sees from some anchors, loaded and checked to be a graph.
+
+        Args:
+            limit: the most bytes that it may take.
+        """
+        inner, ends = self.reach(anchors, hops, limit)
+        nodes = torch.cat([inner, ends]).unique()
+        own, other = torch.searchsorted(nodes, inner), torch.searchsorted(nodes, ends)
+        row = own.repeat_interleave(self.degrees(inner))
+        inside = torch.zeros(len(nodes), dtype=torch.bool)
+        inside[own] = True
+        beyond = ~inside[other]
+        edges = torch.cat([torch.stack([row, other]), torch.stack([other[beyond], row[beyond]])], dim=1)
+        x = self.mapped.x.new_zeros(len(nodes), self.mapped.x.shape[1])
+        x[own] = self.mapped.x[inner]
+        return Halo(Graph.from_edges(x, edges), nodes, torch.searchsorted(nodes, anchors), self.degrees(nodes))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"folder": str(self.folder), "identity": self.identity}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Opened again where it is needed: by checksums, unless it is the very file that was opened before."""
+        folder = Path(state["folder"])
+        same = all((folder / f"{name}.npy").exists() and _identity(folder / f"{name}.npy") == tuple(noted)
+                   for name, noted in state["identity"].items())
+        vars(self).update(vars(StoredGraph.open(folder, check=not same)))
+
+    def __repr__(self) -> str:
+        return f"StoredGraph({str(self.folder)!r}, {self.mapped!r})"
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    """What a file is, as far as a machine knows without reading it."""
+    found = os.stat(path)
+    machine = int.from_bytes(hashlib.sha256(os.uname().nodename.encode()).digest()[:6])
+    return machine, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _checksum(path: Path) -> str:
+    with open_regular(path) as stream:
+        return digest_of(stream)
