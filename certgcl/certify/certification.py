@@ -172,7 +172,7 @@ class Question:
 
     def estimated_bytes(self, anchors: Tensor) -> int:
         """About how much memory the bounds at some anchors take at a time."""
-        problem = DropProblem(self.graph, self.drops, anchors)
+        problem = DropProblem(self.graph, self.changes, anchors)
         return estimated_bytes(self.bound, self.network, problem, self.directions.shape[1])
 
     def for_workers(self) -> "Question":

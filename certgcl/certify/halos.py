@@ -25,7 +25,8 @@ from certgcl.bounds.rounding.direction_error import (
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.certification import Question, precision_of
 from certgcl.certify.directions import SMALLEST_NORM
-from certgcl.changes.edge_drops import AdmissibleDrops, BudgetLike, EdgeDropBudget
+from certgcl.changes.changes import AdmissibleChanges, BudgetLike, Changes
+from certgcl.changes.edge_drops import AdmissibleDrops, EdgeDropBudget
 from certgcl.errors import InputError, OutOfMemoryError
 from certgcl.executors import Executor, all_answers
 from certgcl.graphs.row_chunks import MAX_ELEMENTS
@@ -64,10 +65,11 @@ class HaloQuestion(Question):
               dtype: torch.dtype, reading: Reading) -> "HaloQuestion":
         if stored.num_nodes < 2:
             raise InputError(f"a {stored!r}", "node compactness compares a node with others", "Give a larger graph")
-        budget = EdgeDropBudget.of(budgets)
+        budget = Changes.of(budgets).drops_alone("a graph on disk")
         encoder = read_network(model, stored.halo(torch.zeros(1, dtype=torch.long), 1).graph, reading).copied()
-        return cls(encoder, precision_of(dtype), stored.mapped, drops_on_disk(budget, stored), get_method(method),
-                   stored.mapped, stored=stored, budget=budget)
+        changes = AdmissibleChanges(drops_on_disk(budget, stored))
+        return cls(encoder, precision_of(dtype), stored.mapped, changes, get_method(method), stored.mapped,
+                   stored=stored, budget=budget)
 
     def with_totals(self, executor: Executor) -> "HaloQuestion":
         """The same with the sums over all nodes, some thousand at a time: what is exchanged is two vectors for each."""
@@ -91,11 +93,11 @@ class HaloQuestion(Question):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in ("graph", "view", "drops")}
+        return {name: value for name, value in state.items() if name not in ("graph", "view", "changes")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         graph = state["stored"].mapped
-        super().__setstate__(state | {"graph": graph, "view": graph, "drops": None})
+        super().__setstate__(state | {"graph": graph, "view": graph, "changes": None})
 
     def estimated_bytes(self, anchors: Tensor) -> int:
         """As much as there is: parts are cut to fit."""
@@ -129,7 +131,8 @@ class HaloQuestion(Question):
         assert self.totals is not None
         graph, nodes = halo.graph.owned(), self.stored.num_nodes
         drops = EdgeDropBudget(self.budget.at(halo.nodes, halo.degree), self.budget.total).on(graph)
-        question = Question(self.encoder, self.dtype, graph, drops, self.bound, graph, reproducible=self.reproducible)
+        question = Question(self.encoder, self.dtype, graph, AdmissibleChanges(drops), self.bound, graph,
+                            reproducible=self.reproducible)
         with one_thread():
             embeddings, error = embeddings_with_error(self.encoder, graph)
         unit = _units(embeddings[halo.anchors])

@@ -116,10 +116,12 @@ def certify_shards(model: ModelLike, graph: GraphLike | StoredGraph, budgets: Bu
     folder = path(out, "out", ShardError)
     callback(progress, "progress")
     if directions is not None and view is not None:
-        raise InputError("directions= beside view=", "a view is where the directions of compactness come from",
+        raise InputError("directions= with view=", "a view is where the directions of compactness come from",
                          "Leave one out")
     place = get_executor(executor)
     if isinstance(graph, StoredGraph):
+        if flag(proof, "proof"):
+            raise InputError("proof=True with a graph on disk", "the checker takes the whole graph", "Load the graph")
         if directions is not None or view is not None:
             raise InputError(f"{'view' if directions is None else 'directions'}= with a graph on disk",
                              "its halos are compared with the graph itself", "Leave it out, or load the graph")
@@ -200,8 +202,8 @@ class _Run:
             if done.error is not None:
                 self._failed[shard] = done.error
             else:
-                whole = replace(done.result[shard], local_budget=question.drops.local,
-                                requested_budget=question.drops.requested)
+                whole = replace(done.result[shard], local_budget=question.changes.drops.local,
+                                requested_budget=question.changes.drops.requested)
                 save_shard(self._folder, self._manifest, shard, whole)
                 self.computed.append(shard)
                 self._advance(shard, kept=False)

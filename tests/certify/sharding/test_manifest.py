@@ -46,7 +46,7 @@ def test_workers_share_out_the_shards() -> None:
     ({"shards": 0}, "shards=0 for 40 anchors.*from 1 to 40"), ({"shards": 41}, "shards=41"),
     ({"shards": 2.0}, r"shards=2\.0"), ({"shards": True}, "shards=True"), ({"order": "far"}, "order='far'"),
     ({"shards": 3, "only": [3]}, "shard=3.*0 to 2"), ({"worker": (2, 2)}, "worker 2 of 2.*The last of 2 is 1"),
-    ({"directions": torch.ones(40, 3), "view": GRAPH}, "directions= beside view="),
+    ({"directions": torch.ones(40, 3), "view": GRAPH}, "directions= with view="),
     ({"worker": (0, 0)}, "worker 0 of 0"), ({"worker": (-1, 2)}, "worker -1 of 2"), ({"nodes": [40]}, "node 40"),
 ])
 def test_a_plan_must_make_sense(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
