@@ -9,6 +9,7 @@ from certgcl.certify.collective import CollectiveCertificate, collective_certifi
 from certgcl.certify.compactness import linear_bounds, node_compactness
 from certgcl.certify.directions import compactness_directions
 from certgcl.certify.evidence import Evidence
+from certgcl.certify.interchange import ExportedProblem, export_problem
 from certgcl.certify.pooling import GraphCertificate, graph_bounds, graph_compactness
 from certgcl.certify.sharding import certify_shards, merge_shards
 from certgcl.certify.transform import AttachCompactness
@@ -45,6 +46,7 @@ __all__ = [
     "EdgeDropBudget",
     "Evaluation",
     "Evidence",
+    "ExportedProblem",
     "FeatureBudget",
     "FoundDrops",
     "GCNEncoder",
@@ -67,6 +69,7 @@ __all__ = [
     "compare",
     "errors",
     "evaluate",
+    "export_problem",
     "graph_bounds",
     "graph_compactness",
     "linear_bounds",

@@ -152,7 +152,7 @@ def _bounds(world: World) -> list[Target]:
     graph = world.graph
     limits = {"time_limit": 10.0, "branch_limit": 2, "tolerance": 1e-6}
     question = {"model": world.encoder, "graph": graph, "budgets": 1, "method": "degree", "nodes": [0, 3],
-                "dtype": torch.float64, "memory_limit": 2**31, "progress": False}
+                "dtype": torch.float64, "memory_limit": 2**31, "proof": False, "progress": False}
     search = {**question, "method": "optimized", "view": None, "views": "one", **limits}
     instances = {"Degree": bounds.Degree(), "Crown": bounds.Crown(), "Interval": bounds.Interval(),
                  "Paper": bounds.Paper(), "Released": bounds.Released(),
@@ -167,6 +167,9 @@ def _bounds(world: World) -> list[Target]:
         _of("node_compactness, both views", certgcl.node_compactness, {**question, "views": "both"},
             fuzzed=("method", "views", "nodes")),
         _of("linear_bounds", certgcl.linear_bounds, {**question, "directions": torch.ones(8, 2)}),
+        _of("export_problem", certgcl.export_problem, {
+            "model": world.encoder, "graph": graph, "budgets": 1, "node": 3, "folder": world.folder / "problem",
+            "direction": torch.ones(2), "at_least": 0.5, "precision": "float64"}),
         _of("search_drops", certgcl.search_drops, {
             "model": world.encoder, "graph": graph, "budgets": 1, "nodes": [0, 3], "directions": torch.ones(8, 2),
             "seconds": 5.0, "seed": 1}),
@@ -182,7 +185,8 @@ def _bounds(world: World) -> list[Target]:
                                                 "memory_limit": 2**31}),
         *(_of(f"bounds.{name}.__call__", instance, called) for name, instance in instances.items()),
         *(_of(f"bounds.{name}.{method}", getattr(instance, method), {"hidden_channels": 4})
-          for name, instance in instances.items() for method in ("rules", "line_resolution", "functionals")),
+          for name, instance in instances.items()
+          for method in ("rules", "line_resolution", "functionals", "line_choices")),
     ]
 
 
