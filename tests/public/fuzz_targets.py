@@ -181,7 +181,7 @@ def _bounds(world: World) -> list[Target]:
         _of("bounds.Released", lambda at: _certified(world, bounds.Released(at=at)), {"at": (graph,)}),
         _of("bounds.BranchAndBound", lambda **given: _certified(world, bounds.BranchAndBound(**given)),
             {"bound": bounds.Degree(), **limits, "workers": 1, "progress": None}, callbacks=("progress",)),
-        _of("bounds.DropProblem", DropProblem, {"graph": graph, "drops": problem.drops, "anchors": torch.arange(8),
+        _of("bounds.DropProblem", DropProblem, {"graph": graph, "changes": problem.changes, "anchors": torch.arange(8),
                                                 "memory_limit": 2**31}),
         *(_of(f"bounds.{name}.__call__", instance, called) for name, instance in instances.items()),
         *(_of(f"bounds.{name}.{method}", getattr(instance, method), {"hidden_channels": 4})
