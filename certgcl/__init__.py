@@ -24,7 +24,7 @@ from certgcl.graphs.storage import load_graph, save_graph, seal_graph
 from certgcl.graphs.stored import StoredGraph
 from certgcl.learning import presets
 from certgcl.learning.evaluation import Evaluation, compare, evaluate
-from certgcl.learning.methods import COSTA, GCA, GRACE, ContrastiveMethod, ProGCL
+from certgcl.learning.methods import COSTA, GCA, GRACE, ContrastiveMethod, GraphCL, ProGCL
 from certgcl.learning.regularizer import CompactnessRegularizer
 from certgcl.learning.schedules import Ramp
 from certgcl.models import GraphNetwork
@@ -51,6 +51,7 @@ __all__ = [
     "FoundDrops",
     "GCNEncoder",
     "Graph",
+    "GraphCL",
     "GraphCertificate",
     "GraphNetwork",
     "LocalProcesses",

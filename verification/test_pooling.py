@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,10 @@ from hypothesis import strategies as st
 import certgcl
 from certgcl.attacks import field
 from certgcl.attacks.field import Reach
+from certgcl.bounds import get_method
+from certgcl.certify.pooling.graph_set import GraphSet
 from certgcl.certify.pooling.multipliers import Array, Multipliers
+from certgcl.certify.pooling.problem import PooledProblem
 from certgcl.certify.pooling.shared_drops import NodeValues, SharedDrops
 from certgcl.errors import BoundError
 from certgcl.models.pooled_network import Pool
@@ -121,6 +125,71 @@ def test_any_multipliers_give_a_bound(kind: str, monkeypatch: pytest.MonkeyPatch
         certify_pooled(case, "sum")
         assert all(bound[0] <= pooled_values(case, "sum").min() + pooled_tolerance(case) for bound, _ in found.values())
         assert len(found) == 4
+
+
+# -- for a loss ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pool", ["mean", "sum"])
+@pytest.mark.parametrize("kind", AIMS)
+def test_the_bound_of_a_loss_is_the_minimum_with_one_edge_in_all(kind: str, pool: Pool) -> None:
+    for seed in range(6):
+        case = tree_case(kind, seed, total=1)
+        least = pooled_values(case, pool).min()
+        assert abs(trained_with(case, pool) - least) <= 1e-9 * abs(least) + pooled_tolerance(case)
+
+
+@pytest.mark.parametrize("kind", AIMS)
+def test_the_bound_of_a_loss_without_runs_for_each_edge_is_no_higher(kind: str,
+                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("certgcl.certify.pooling.problem.MOST_ROWS", 0)
+    for seed in range(6):
+        case = tree_case(kind, seed).with_budget(1 if seed % 2 else None, 1 + seed % 3)
+        assert trained_with(case, "sum") <= pooled_values(case, "sum").min() + pooled_tolerance(case)
+
+
+def trained_with(case: NetworkCase, pool: Pool, method: str = "degree-fast") -> float:
+    """The bound that a regularizer of whole graphs uses."""
+    graphs = GraphSet.of([library_graph(case)])
+    problem = PooledProblem(graphs, graphs.drops(certgcl.EdgeDropBudget(case.local, case.total)))
+    directions = torch.from_numpy(case.directions[:1])[:, None]
+    return float(problem.lower(get_method(method), library_network(case).to(torch.float64), pool, directions))
+
+
+@given(network_cases(max_depth=3), st.sampled_from(POOLS), st.sampled_from(("degree-fast", "degree", "crown")))
+def test_the_bound_of_a_loss_is_no_higher(case: NetworkCase, pool: Pool, method: str) -> None:
+    assert trained_with(case, pool, method) <= pooled_values(case, pool).min() + pooled_tolerance(case)
+
+
+def several_edges_take_what_they_take_alone(patch: pytest.MonkeyPatch) -> None:
+    """As if losses added up."""
+    scores, alone = PooledProblem._by_edge_scores, PooledProblem._taken_alone
+    seen: list[torch.Tensor] = []
+
+    def noted(self: PooledProblem, *given: Any) -> torch.Tensor:
+        seen.append(alone(self, *given))
+        return seen[-1]
+
+    patch.setattr(PooledProblem, "_taken_alone", noted)
+    patch.setattr(PooledProblem, "_by_edge_scores", lambda self, pairs, taken: scores(self, pairs, seen[-1]))
+
+
+def the_largest_score_is_left_out(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PooledProblem, "_counted", property(lambda self: torch.arange(1, int(self.drops.most[0]))))
+
+
+def the_loss_forgets_nodes_far_away(patch: pytest.MonkeyPatch) -> None:
+    an_edge_forgets_the_nodes_far_away(patch)
+
+
+@pytest.mark.parametrize("mutation", [several_edges_take_what_they_take_alone, the_largest_score_is_left_out,
+                                      the_loss_forgets_nodes_far_away])
+def test_wrong_bounds_of_a_loss_are_caught(mutation: Callable[[pytest.MonkeyPatch], None],
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation(monkeypatch)
+    assert any(trained_with(case, "sum") > pooled_values(case, "sum").min() + pooled_tolerance(case)
+               for seed in range(20) for kind in ("GCN", "SAGE sum", "SAGE mean")
+               for case in [tree_case(kind, seed)])
 
 
 # -- mutants ---------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from certgcl.certify.certificate import Certificate
 
 PRECISIONS = ("float16", "bfloat16", "float32", "float64")
-_UNPROVED = {name for method in METHODS.values() if not method.certified
+UNPROVED = {name for method in METHODS.values() if not method.certified
              for name in (method.name, type(method).__name__)}
 _CROSSED = "no bound exceeds a value it should bound"
 Fault = tuple[str, str]  # what was found, and the rule it breaks
@@ -76,8 +76,8 @@ def _words(certificate: "Certificate") -> Iterator[Fault]:
         if type(getattr(certificate, name)) is not kind:
             yield f"{name} {getattr(certificate, name)!r}", f"it is a Python {kind.__name__}"
     names = {certificate.method.partition(",")[0], certificate.evidence.method.shown.partition("(")[0]}
-    if certificate.certified and names & _UNPROVED:
-        yield f"bounds certified by {', '.join(sorted(names & _UNPROVED))}", "that method proves nothing"
+    if certificate.certified and names & UNPROVED:
+        yield f"bounds certified by {', '.join(sorted(names & UNPROVED))}", "that method proves nothing"
     for name, known in (("precision", PRECISIONS), ("reading", READINGS)):
         if getattr(certificate, name) not in known:
             yield f"{name} {getattr(certificate, name)!r}", f"it is one of {', '.join(known)}"

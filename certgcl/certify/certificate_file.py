@@ -50,7 +50,7 @@ def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> N
         tensors |= {name: getattr(features, name.removeprefix("features_")).cpu() for name in _FEATURES}
     meta: dict[str, Any] = {name: getattr(certificate, name) for name in _WORDS} | {
         "format": FORMAT, "certified": certificate.certified, "total_budget": certificate.total_budget,
-        "evidence": certificate.evidence.to_dict(), "notes": _as_json(notes)}
+        "evidence": certificate.evidence.to_dict(), "notes": as_json(notes)}
     if features is not None:  # files of features that stay have no such entry
         meta["features"] = {"kind": features.kind, "columns": features.columns, "total": features.total}
     if certificate.proof is not None:
@@ -62,7 +62,7 @@ def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> N
     save_arrays(path, meta, {name: tensor.numpy() for name, tensor in tensors.items()})
 
 
-def _as_json(notes: Mapping[str, Any]) -> Any:
+def as_json(notes: Mapping[str, Any]) -> Any:
     """Notes as a file gives them back."""
     if not isinstance(notes, Mapping):
         raise CertificateError(f"notes={shown(notes)}", "notes are a dict that JSON can hold", "Use a dict")

@@ -84,9 +84,9 @@ def verify(certificate: Certificate, model: ModelLike, graph: GraphLike, *,
     sound = _sound(certificate)
     if not sound.ok:
         return Verification((sound,))
-    same = [_same("weights", certificate.evidence.weights, weights_part(network)),
-            _same("edges", certificate.evidence.edges, edges_part(graph)),
-            _same("features", certificate.evidence.features, features_part(graph))]
+    same = [same_part("weights", certificate.evidence.weights, weights_part(network)),
+            same_part("edges", certificate.evidence.edges, edges_part(graph)),
+            same_part("features", certificate.evidence.features, features_part(graph))]
     network = network.to(torch.float64, torch.device("cpu"))
     given = None if directions is None else given_part(
         check_directions(directions, graph, network).to(certificate.directions.dtype))
@@ -104,7 +104,7 @@ def _sound(certificate: Certificate) -> Check:
     return Check("fields", True, f"{len(certificate.nodes)} nodes, values that fit each other")
 
 
-def _same(name: str, there: Fact, here: Fact) -> Check:
+def same_part(name: str, there: Fact, here: Fact) -> Check:
     if there.identity == here.identity:
         return Check(name, True, f"{here.shown}, {_SAME}")
     words = difference(name, there, here)

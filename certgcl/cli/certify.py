@@ -9,7 +9,9 @@ import typer
 
 from certgcl.bounds import SEARCHES, get_method
 from certgcl.certify.certificate import Certificate
+from certgcl.certify.pooling import GraphCertificate
 from certgcl.certify.sharding import MERGED, ShardRun, certify_shards, merge_shards
+from certgcl.cli.graph_sets import PoolOption, certify_graphs, pooling_model
 from certgcl.cli.options import (
     AddressOption,
     BudgetOption,
@@ -66,6 +68,7 @@ def certify(
                                               "K counted from 0; torchrun's RANK/WORLD_SIZE by default.")] = None,
     order: Annotated[Literal["near", "given"], typer.Option(help="Bring neighbours to the same shard, or keep the "
                                                             "nodes as given.")] = "near",
+    pool: PoolOption = None,
     dtype: Annotated[Literal["float64", "float32"], typer.Option(help="The precision of the computation.")] = "float64",
     memory_limit: Annotated[float | None, typer.Option(min=0.01, metavar="GB", help="About how much memory to use; "
                                                        "three quarters of what is free by default.")] = None,
@@ -81,7 +84,7 @@ def certify(
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Certify the nodes of a graph, shard by shard.
+    """Certify the nodes of a graph, shard by shard; or whole graphs of a set, such as MUTAG.
 
     Finished shards in the folder are kept: after a kill or Ctrl-C, run the same command again. Without --shard all
     shards are done and merged into certificate.npz; with it, run `certgcl merge` when all workers are through.
@@ -100,6 +103,8 @@ def certify(
 
         certgcl certify --graph cora --weights encoder.npz --budget 0.4 --shard 0/2 --out result
 
+        certgcl certify --run runs/MUTAG-graphcl-degree-fast-0 --budget 3 --total 2
+
         torchrun --nproc-per-node 2 -m certgcl certify --graph cora --weights encoder.npz --budget 0.4 --out result
     """
     edges, chosen, worker = read_budget(budget, total), read_nodes(nodes), read_worker(shard)
@@ -109,7 +114,14 @@ def certify(
     out = out or Path(str(run), CERTIFICATES, f"{method}-{budget}")
     start = time.monotonic()
     with outcome(as_json, f"Finished shards are kept in {out}; run the same command again to go on"):
-        encoder, source = choose_encoder(run, weights, dataset, graph, data_root)
+        encoder, source = choose_encoder(run, weights, dataset, graph, data_root, several=True)
+        if source.several:
+            nodes_alone = {"--view": view, "--nodes": nodes, "--shards": shards, "--shard": shard, "--branch-limit":
+                           branch_limit, "--memory-limit": memory_limit, "--reproducible": reproducible}
+            certify_graphs(pooling_model(run, encoder, pool, device), source.load_several(data_root), edges, out,
+                           method=method, dtype=getattr(torch, dtype), time_limit=time_limit, device=device,
+                           as_json=as_json, nodes_alone=nodes_alone)
+            return
         # Workers that torchrun starts share a terminal: one of them shows how far it is.
         with ShardBar(shown=shard is not None or worker is None or worker[0] == 0) as bar:
             bound = get_method(method, time_limit=time_limit, branch_limit=branch_limit,
@@ -141,8 +153,10 @@ def _result(run: ShardRun, certificate: Certificate | None, seconds: float) -> d
     }
 
 
-def summary(folder: Path, certificate: Certificate) -> dict[str, Any]:
+def summary(folder: Path, certificate: Certificate | GraphCertificate) -> dict[str, Any]:
     """A certificate in a few numbers."""
+    if isinstance(certificate, GraphCertificate):
+        return {"path": str(folder / MERGED)} | certificate.summary()
     lower, measures = certificate.lower.double(), certificate.measures
     bracket = {} if certificate.upper is None else {
         "upper_mean": float(certificate.upper.double().mean()), "exact": int(certificate.exact.sum()),

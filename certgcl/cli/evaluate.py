@@ -11,7 +11,7 @@ import typer
 from certgcl.cli.options import DataRootOption, DeviceOption, JsonFlag, check_name, moved, read_seeds
 from certgcl.cli.progress import Bar
 from certgcl.cli.results import outcome, show
-from certgcl.cli.run_folders import GraphSource, method_of
+from certgcl.cli.run_folders import GraphSource, labels_of, method_of
 from certgcl.errors import EvaluationError
 from certgcl.files.atomic import refusing
 from certgcl.files.untrusted import mapped_array
@@ -74,6 +74,10 @@ def _evaluated(run: Path, protocol: str | None, seeds: int | list[int], root: Pa
                device: str | None) -> Evaluation:
     source, method = GraphSource.of_run(run), ContrastiveMethod.load(method_of(run))
     method.encoder_ = moved(method.fitted_encoder(), device)
+    if source.several:
+        graphs = source.load_several(root)
+        return evaluation.evaluate(method.transform(graphs), labels_of(graphs), protocol or source.protocol(graphs),
+                                   seeds=seeds)
     data = source.load(root)
     if data.y is None:
         raise EvaluationError(f"{run} on a graph without labels", "an evaluation needs one class per node",

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from certgcl.errors import InputError
-from certgcl.learning.methods import METHODS, ContrastiveMethod
+from certgcl.learning.methods import GRAPH_METHODS, METHODS, ContrastiveMethod
 from certgcl.learning.presets import Preset
 from certgcl.learning.regularizer import CompactnessRegularizer
 
@@ -31,7 +31,7 @@ def read_settings(texts: Sequence[str]) -> dict[str, Any]:
 
 def build_method(name: str, preset: Preset | None, regularizer: str, given: Mapping[str, Any]) -> ContrastiveMethod:
     """The method ``name`` as in the preset, but for the settings given: its own ones or those of the regularizer."""
-    kind = METHODS[name]
+    kind = (METHODS | GRAPH_METHODS)[name]
     own = [setting.name for setting in fields(kind) if setting.init and setting.name != "regularizer"]
     term = [setting.name for setting in fields(CompactnessRegularizer) if setting.init and setting.name != "method"]
     plain = regularizer == NO_REGULARIZER

@@ -14,7 +14,7 @@ from torch import Tensor
 from certgcl.arguments import first_line, shown, usable_device
 from certgcl.bounds import METHODS, SEARCHES
 from certgcl.changes.edge_drops import EdgeDropBudget
-from certgcl.cli.run_folders import GraphSource, encoder_of
+from certgcl.cli.run_folders import GraphSource, encoder_of, known_name
 from certgcl.errors import BudgetError, InputError
 from certgcl.executors import NAMES, Executor, get_executor
 from certgcl.files.untrusted import mapped_array
@@ -51,22 +51,23 @@ AddressOption: TypeAlias = Annotated[str | None, typer.Option(
 TotalOption: TypeAlias = Annotated[int | None, typer.Option(min=0, help="Edges that may be dropped in all.")]
 
 
-def choose_source(dataset: str | None, graph: Path | None, root: Path | None) -> GraphSource:
-    """A graph by its name, or in a file."""
+def choose_source(dataset: str | None, graph: Path | None, root: Path | None, *, several: bool = False) -> GraphSource:
+    """A graph by its name, or in a file; a set of graphs by its name too, where ``several`` are allowed."""
     if (dataset is None) == (graph is None):
         raise typer.BadParameter("pass one of the two", param_hint="--dataset, --graph")
     if dataset is not None:
-        return GraphSource(dataset=find_dataset(dataset).name, root=None if root is None else str(root.resolve()))
+        name = known_name(dataset) if several else find_dataset(dataset).name
+        return GraphSource(dataset=name, root=None if root is None else str(root.resolve()))
     return GraphSource(graph=str(graph.resolve()) if graph else None)
 
 
 def choose_encoder(run: Path | None, weights: Path | None, dataset: str | None, graph: Path | None,
-                   root: Path | None) -> tuple[Path, GraphSource]:
+                   root: Path | None, *, several: bool = False) -> tuple[Path, GraphSource]:
     """The weights and the graph of a run, or those that are given one by one."""
     if (run is None) == (weights is None):
         raise typer.BadParameter("pass one of the two", param_hint="--run, --weights")
     if weights is not None:
-        return weights, choose_source(dataset, graph, root)
+        return weights, choose_source(dataset, graph, root, several=several)
     if run is None or dataset is not None:
         raise typer.BadParameter("a run has its own graph; --graph says where it is now", param_hint="--dataset")
     encoder, source = encoder_of(run), GraphSource.of_run(run)

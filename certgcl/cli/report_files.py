@@ -10,7 +10,7 @@ from certgcl.certify.sharding import MERGED
 from certgcl.certify.sharding.manifest import MANIFEST, read_versions
 from certgcl.cli.commands import certify_command, certify_lines, encoder_words, report_command, train_command
 from certgcl.cli.run_folders import CERTIFICATES, ENCODER, SOURCE, GraphSource, encoder_of
-from certgcl.errors import CertgclError, CheckpointError, ReportError
+from certgcl.errors import CertgclError, CheckpointError, GraphError, ReportError
 from certgcl.files.atomic import refusing
 from certgcl.learning.training import History
 from certgcl.learning.training.history import is_number
@@ -88,6 +88,9 @@ def read_subject(found: Found, source: GraphSource | None, weights: Path | None,
     parts: dict[str, Any] = {}
     absent: dict[str, str] = {}
     of_run = source is None
+    if found.run is not None and (found.run / SOURCE).exists() and GraphSource.of_run(found.run).several:
+        raise GraphError(f"{found.run}, a run on a set of graphs", "a page is about the nodes of one graph",
+                         "Use certgcl.GraphCertificate.load(path).to_frame()")
     if found.certificate is not None:
         parts["certificate"], notes = Certificate.load_with_notes(found.certificate)
         parts["notes"] = notes | _shard_notes(found.certificate.parent)

@@ -3,14 +3,17 @@
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePath
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from certgcl.certify.pooling.graph_set import GraphSet
 from certgcl.errors import CheckpointError
 from certgcl.files.atomic import refusing, save_sealed_json
 from certgcl.files.digest import digest, stored_parts
 from certgcl.files.strict_json import read_sealed
-from certgcl.graphs.datasets import find_dataset, load_dataset
+from certgcl.graphs.datasets import find_dataset, load_dataset, load_single_graph
+from certgcl.graphs.datasets.catalogue import find_graph_set
 from certgcl.graphs.graph import Graph
 from certgcl.graphs.storage import load_data
 
@@ -49,11 +52,16 @@ class GraphSource:
             if not isinstance(sha256, dict) or not set(_GRAPH) <= set(sha256):
                 raise ValueError("no checksums of edges and features")
             if dataset is not None:
-                return cls(dataset=find_dataset(dataset).name, sha256=sha256)
+                return cls(dataset=known_name(dataset), sha256=sha256)
             return cls(graph=_checked_path(graph), sha256=sha256)
 
-    def save(self, run: Path, data: Data) -> None:
-        """Note which graph a run is about, and what it holds."""
+    @property
+    def several(self) -> bool:
+        """Whether it is a set of graphs."""
+        return self.dataset is not None and find_graph_set(self.dataset) is not None
+
+    def save(self, run: Path, data: Data | list[Data]) -> None:
+        """Note which graph, or set of graphs, a run is about, and what it holds."""
         content = asdict(replace(self, sha256=_digests(data)))
         del content["root"]
         save_sealed_json(run / SOURCE, {"format": _FORMAT, **content})
@@ -68,7 +76,19 @@ class GraphSource:
         Raises:
             CheckpointError: it is not the one that the run was trained on.
         """
-        data = load_dataset(self.dataset, root or self.root) if self.dataset is not None else load_data(str(self.graph))
+        data = load_single_graph(self.dataset, root or self.root) if self.dataset is not None else (
+            load_data(str(self.graph)))
+        self._check(data)
+        return data
+
+    def load_several(self, root: Path | None = None) -> list[Data]:
+        """The graphs of a set."""
+        graphs = load_dataset(str(self.dataset), root or self.root)
+        assert isinstance(graphs, list)
+        self._check(graphs)
+        return graphs
+
+    def _check(self, data: Data | list[Data]) -> None:
         if self.sha256:
             found = _digests(data)
             changed = [part for part, noted in self.sha256.items() if found.get(part) != noted]
@@ -76,10 +96,11 @@ class GraphSource:
                 raise CheckpointError(f"{self.dataset or self.graph} with other {' and '.join(changed)}",
                                       "a run goes with the graph that it was trained on",
                                       "Name that graph with --graph, or the folder of its raw files with --data-root")
-        return data
 
-    def protocol(self, data: Data) -> str:
+    def protocol(self, data: Data | list[Data]) -> str:
         """The evaluation that fits: that of the dataset, or by the masks that come with the graph."""
+        if self.several:
+            return "ten-folds"
         if self.dataset is not None:
             return find_dataset(self.dataset).protocol
         return "public" if "train_mask" in data else "random-10-10-80"
@@ -88,8 +109,23 @@ class GraphSource:
         return self.dataset or Path(str(self.graph)).stem
 
 
-def _digests(data: Data) -> dict[str, str]:
+def known_name(dataset: str) -> str:
+    """The name of a dataset, of one graph or of several, as it is spelt."""
+    several = find_graph_set(dataset)
+    return find_dataset(dataset).name if several is None else several.name
+
+
+def labels_of(graphs: list[Data]) -> Tensor:
+    """The classes of graphs, ``(G,)``."""
+    return torch.cat([graph.y for graph in graphs])
+
+
+def _digests(data: Data | list[Data]) -> dict[str, str]:
     """What certificates and evaluations depend on."""
+    if isinstance(data, list):
+        several = GraphSet.of(data)
+        return {"edges": digest(several.sizes, several.union.rowptr, several.union.col),
+                "features": digest(several.union.x), "labels": digest(labels_of(data))}
     graph = Graph.of(data)
     found = {"edges": digest(graph.rowptr, graph.col), "features": digest(*stored_parts(graph.x))}
     others = {"labels": data.y, **{name: data[name] for name in _MASKS if name in data}}

@@ -11,6 +11,7 @@ from certgcl.arguments import LARGEST, usable_device
 from certgcl.bounds import METHODS as BOUNDS
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.compactness import node_compactness
+from certgcl.certify.pooling import GraphCertificate, graph_compactness
 from certgcl.certify.sharding import MERGED
 from certgcl.cli.certify import summary
 from certgcl.cli.method_options import NO_REGULARIZER, build_method, read_settings
@@ -32,21 +33,24 @@ from certgcl.cli.options import (
 )
 from certgcl.cli.progress import Bar, TrainingBar
 from certgcl.cli.results import outcome, show
-from certgcl.cli.run_folders import ENCODER, METHOD, RESULT, GraphSource
+from certgcl.cli.run_folders import ENCODER, METHOD, RESULT, GraphSource, labels_of
+from certgcl.errors import GraphError
 from certgcl.executors import Executor, ThisProcess, all_answers
 from certgcl.files.atomic import write_json
 from certgcl.files.locks import locked
+from certgcl.graphs.datasets import GRAPH_SETS
 from certgcl.learning import presets
 from certgcl.learning.evaluation import Evaluation, evaluate
-from certgcl.learning.methods import METHODS, ContrastiveMethod
+from certgcl.learning.methods import GRAPH_METHODS, METHODS, ContrastiveMethod
 from certgcl.learning.training.run_folder import check_folder
 
 
 def train(
     dataset: DatasetOption = None,
     graph: GraphOption = None,
-    method: Annotated[str, typer.Option(callback=lambda name: check_name(name, METHODS),
-                                        help=f"{', '.join(METHODS)}.")] = "grace",
+    method: Annotated[str, typer.Option(callback=lambda name: check_name(name, METHODS | GRAPH_METHODS),
+                                        help=f"{', '.join(METHODS)}; {', '.join(GRAPH_METHODS)} for sets of graphs, "
+                                             "such as MUTAG.")] = "grace",
     preset: Annotated[str | None, typer.Option(help="The dataset whose settings to take: that of --dataset by default; "
                                                "for one's own --graph, the defaults of the method.")] = None,
     fast: Annotated[bool, typer.Option("--fast", help="The preset for two CPU cores: fewer epochs, sampled "
@@ -103,6 +107,8 @@ def train(
         certgcl train --dataset Cora --regularizer degree --anchors 48 --set scale=None --set inside_budget=True
 
         certgcl train --graph my_graph --regularizer none --epochs 500 --out runs/mine --resume
+
+        certgcl train --dataset cycles-and-trees --method graphcl --epochs 10 --certify
     """
     options = {"kappa": kappa, "anchors": anchors, "epochs": epochs, "budget": budget and read_drops(budget),
                "device": device}
@@ -110,7 +116,10 @@ def train(
         name: value for name, value in options.items() if value is not None}
     place = read_executor(executor, workers, address)
     with outcome(as_json, "The run is kept; go on with the same command and --resume"):
-        source = choose_source(dataset, graph, data_root)
+        source = choose_source(dataset, graph, data_root, several=method in GRAPH_METHODS)
+        if method in GRAPH_METHODS and not source.several:
+            raise GraphError(f"{source} for {method}", "it is trained on a set of graphs",
+                             f"Name one with --dataset: {', '.join(GRAPH_SETS)}")
         settings_of = preset or source.dataset
         settings = presets.get(method, settings_of, fast=fast, tuned=tuned) if settings_of else None
         chosen = [None] if seeds is None else _all_of(read_seeds(seeds))
@@ -119,7 +128,7 @@ def train(
         usable_device(estimators[0].device)  # before anything is written
         asked = [_Asked(one, Path("runs", f"{source}-{method}-{regularizer}-{one.seed}") if out is None else (
             out if seeds is None else out / f"seed-{one.seed}")) for one in estimators]
-        alike = _Alike(source, source.load(), resume, certify, tensorboard)
+        alike = _Alike(source, source.load_several() if source.several else source.load(), resume, certify, tensorboard)
         runs = _all_runs(place, alike, asked)
         every = [run.evaluation for run in runs if run.evaluation is not None]
         pooled = Evaluation.pooled(every) if seeds is not None and every else None
@@ -176,7 +185,8 @@ def _all_runs(executor: Executor, alike: _Alike, asked: list[_Asked]) -> list[_R
 def _run(alike: _Alike, asked: _Asked) -> _Run:
     """One training, in its folder."""
     estimator, folder, source, data = asked.estimator, asked.folder, alike.source, alike.data
-    placed = moved(data, estimator.device)
+    placed = [moved(each, estimator.device) for each in data] if isinstance(data, list) else moved(
+        data, estimator.device)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, "train", remedy="Wait until it is through, end it, or choose another --out"):
         with TrainingBar(shown=alike.bars) as bar:
@@ -198,16 +208,25 @@ def _all_of(seeds: int | list[int]) -> list[int]:
     return found
 
 
-def _certified(estimator: ContrastiveMethod, data: Data, folder: Path, shown: bool) -> Certificate:
+def _certified(estimator: ContrastiveMethod, data: Data | list[Data], folder: Path,
+               shown: bool) -> Certificate | GraphCertificate:
     term = estimator.regularizer
     budget = max(estimator.drop_rates) if term is None or term.budget is None else term.budget
-    with Bar("certifying", shown, words=f"{data.num_nodes:,} nodes"):
-        certificate = node_compactness(estimator, data, budget)  # type: ignore[arg-type]  # no Ramp comes from here
+    certificate: Certificate | GraphCertificate
+    if isinstance(data, list):
+        with Bar("certifying", shown, words=f"{len(data):,} graphs"):
+            certificate = graph_compactness(estimator, data, budget)  # type: ignore[arg-type]  # nor from here
+    else:
+        with Bar("certifying", shown, words=f"{data.num_nodes:,} nodes"):
+            certificate = node_compactness(estimator, data, budget)  # type: ignore[arg-type]  # no Ramp comes from here
     certificate.save(folder / MERGED)
     return certificate
 
 
-def _evaluated(estimator: ContrastiveMethod, data: Data, protocol: str, shown: bool) -> Evaluation | None:
+def _evaluated(estimator: ContrastiveMethod, data: Data | list[Data], protocol: str, shown: bool) -> Evaluation | None:
+    if isinstance(data, list):
+        with Bar("evaluating", shown, words=protocol):
+            return evaluate(estimator.transform(data), labels_of(data), protocol)
     if data.y is None:
         return None
     with Bar("evaluating", shown, words=protocol):
@@ -215,7 +234,7 @@ def _evaluated(estimator: ContrastiveMethod, data: Data, protocol: str, shown: b
 
 
 def _result(estimator: ContrastiveMethod, source: GraphSource, folder: Path, evaluation: Evaluation | None,
-            certificate: Certificate | None) -> dict[str, Any]:
+            certificate: Certificate | GraphCertificate | None) -> dict[str, Any]:
     history, term = estimator.history_, estimator.regularizer
     assert history is not None
     return {
@@ -228,7 +247,7 @@ def _result(estimator: ContrastiveMethod, source: GraphSource, folder: Path, eva
 
 
 def _text(estimator: ContrastiveMethod, source: GraphSource, folder: Path, evaluation: Evaluation | None,
-          certificate: Certificate | None) -> str:
+          certificate: Certificate | GraphCertificate | None) -> str:
     history = estimator.history_
     assert history is not None
     lines = [f"{type(estimator).__name__} on {source}: {len(history)} epochs in "

@@ -8,8 +8,10 @@ import typer
 
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.checker import prove
+from certgcl.certify.pooling import GraphCertificate
 from certgcl.certify.sharding import MERGED
 from certgcl.certify.verify import Verification
+from certgcl.cli.graph_sets import PoolOption, pooling_model, refuse_options
 from certgcl.cli.options import (
     DataRootOption,
     DatasetOption,
@@ -41,6 +43,7 @@ def verify(
                                         "that uses nothing of this library.")] = False,
     branches: Annotated[int, typer.Option(min=0, help="Edges of each node to decide, kept or lost, where a bound is "
                                           "not proved at once.")] = 64,
+    pool: PoolOption = None,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -60,14 +63,19 @@ def verify(
     """
     chosen = read_nodes(nodes)
     with outcome(as_json, "Nothing is lost; run the same command again"):
-        encoder, source = choose_encoder(run, weights, dataset, graph, data_root)
-        file, data = certificate / MERGED if certificate.is_dir() else certificate, source.load(data_root)
-        second = None if view is None else load_graph(view)
-        found = Certificate.load(file).verify(GraphNetwork.load(encoder), data, nodes=chosen, view=second)
-        if proof:
-            found = Verification((*found.checks, prove(
-                file, encoder, Graph.of(data), view=second, branches=branches,
-                nodes=None if chosen is None else torch.as_tensor(chosen).tolist())))
+        encoder, source = choose_encoder(run, weights, dataset, graph, data_root, several=True)
+        file = certificate / MERGED if certificate.is_dir() else certificate
+        if source.several:
+            refuse_options({"--view": view, "--nodes": nodes, "--proof": proof or None})
+            found = GraphCertificate.load(file).verify(pooling_model(run, encoder, pool, None),
+                                                       source.load_several(data_root))
+        else:
+            data, second = source.load(data_root), None if view is None else load_graph(view)
+            found = Certificate.load(file).verify(GraphNetwork.load(encoder), data, nodes=chosen, view=second)
+            if proof:
+                found = Verification((*found.checks, prove(
+                    file, encoder, Graph.of(data), view=second, branches=branches,
+                    nodes=None if chosen is None else torch.as_tensor(chosen).tolist())))
         show(as_json, found.to_dict(), str(found))
     if not found.ok:
         raise typer.Exit(FOUND)

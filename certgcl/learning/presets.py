@@ -10,12 +10,13 @@ from typing import Any
 
 from certgcl.arguments import flag, shown
 from certgcl.errors import InputError
-from certgcl.graphs.datasets.catalogue import DatasetInfo, Protocol, find_dataset
+from certgcl.graphs.datasets.catalogue import DatasetInfo, GraphSetInfo, Protocol, find_dataset, find_graph_set
 
 # -- the tables, one column per graph --------------------------------------------------------------
 
 GRAPHS = ("Cora", "CiteSeer", "PubMed", "Flickr", "BlogCatalog", "Computers", "Photo", "WikiCS")
 METHODS = ("grace", "gca", "progcl", "costa")
+GRAPH_METHODS = ("graphcl",)  # for sets of graphs
 
 WIDTHS = {  # h, p
     "grace":  ((128, 128), (256, 256), (256, 256), (256, 256), (256, 256), (128, 128), (256, 64), (256, 256)),
@@ -89,6 +90,7 @@ TUNED_SETTINGS: dict[str, dict[str, Any]] = {
     "Photo": {"mask_rates": (.1, .1), "learning_rate": 1e-3, "epochs": 100, "batch": 1024, "every": 4},
 }
 """What differs from the paper's settings, for all methods alike."""
+LARGE = 20_000  # nodes of a set of graphs, whose epochs have many steps
 SMALL = 128  # nodes up to which an embedded graph needs fewer channels, and no sample of anchors
 
 # -- one cell of them ------------------------------------------------------------------------------
@@ -151,12 +153,20 @@ def get(method: str, dataset: str, *, fast: bool = False, tuned: bool = False) -
         tuned: settings with which the plain methods are strong (features masked, more epochs than ``fast``, batches of
             negatives), and the regularizer has 64 anchors a step; what is not tuned is as in ``fast``.
     """
-    name = method.lower() if isinstance(method, str) else ""
-    if name not in METHODS:
-        raise InputError(f"method {shown(method)}", f"presets are for {', '.join(METHODS)}", "Pick one")
-    info, fast, tuned = find_dataset(dataset), flag(fast, "fast"), flag(tuned, "tuned")
+    name, several = method.lower() if isinstance(method, str) else "", find_graph_set(dataset)
+    fast, tuned = flag(fast, "fast"), flag(tuned, "tuned")
     if fast and tuned:
         raise InputError("fast=True with tuned=True", "a preset is short or strong", "Choose one of them")
+    known = METHODS if several is None else GRAPH_METHODS
+    if name not in (*METHODS, *GRAPH_METHODS) or (several is not None and name not in known):
+        raise InputError(f"method {shown(method)}", f"presets are for {', '.join(METHODS)}, and of sets of graphs for "
+                         f"{', '.join(GRAPH_METHODS)}", "Pick one")
+    if several is not None:
+        return _of_graphs(name, several)
+    if name not in METHODS:
+        raise InputError(f"method {shown(method)} on {shown(dataset)}", "it is trained on a set of graphs",
+                         "Name one, such as MUTAG")
+    info = find_dataset(dataset)
     if info.kind == "embedded":
         return _embedded(name, info)
     preset = _from_tables(name, info)
@@ -183,6 +193,13 @@ def _embedded(method: str, info: DatasetInfo) -> Preset:
     hidden = 16 if small else 32
     return Preset(method, info.name, hidden, hidden, "relu", 5e-3, WEIGHT_DECAY[method], (.3, .3), UNMASKED, .5, .4,
                   -1 if small else 128, 1, None, 100, None, info.protocol, dict.fromkeys(SOURCES, OWN_CHOICE))
+
+
+def _of_graphs(method: str, info: GraphSetInfo) -> Preset:
+    """For two CPU cores from the start: ``fast`` and ``tuned`` change nothing."""
+    epochs = 10 if info.nodes > LARGE else 40
+    return Preset(method, info.name, 32, 32, "relu", 1e-3, 1e-5, (.2, .2), UNMASKED, .2, .4, 32, 1, None, epochs, 128,
+                  "ten-folds", dict.fromkeys(SOURCES, OWN_CHOICE))
 
 
 def _faster(preset: Preset, info: DatasetInfo) -> Preset:

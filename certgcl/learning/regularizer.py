@@ -1,6 +1,6 @@
 """The training loss on top of any bound: every node should stay compact in its worst view."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, TypeAlias, get_args
@@ -12,13 +12,17 @@ from certgcl.arguments import FLOATS, choice, items, real, shown, whole
 from certgcl.bounds import BoundMethod, DropProblem, get_method
 from certgcl.bounds.uncertified.formulas import PrintedScore
 from certgcl.certify.directions import compactness_directions
+from certgcl.certify.pooling.graph_set import GraphSet, GraphsLike
+from certgcl.certify.pooling.problem import PooledProblem
 from certgcl.changes.changes import BudgetLike, Changes
 from certgcl.changes.edge_drops import AdmissibleDrops, EdgeDropBudget
 from certgcl.errors import InputError
 from certgcl.graphs.graph import Graph, GraphLike
+from certgcl.learning.graph_term import graph_term, pooled_views
 from certgcl.learning.objectives import Objective, bound_loss, kept_loss
 from certgcl.learning.schedules import Ramp, check_epoch, value_at
 from certgcl.models.network import GraphNetwork
+from certgcl.models.pooled_network import Pool
 from certgcl.models.reading import ModelLike, traced_network
 from certgcl.runtime.arithmetic import undisturbed
 from certgcl.runtime.out_of_memory import LESS_AT_A_TIME, told_when_out_of_memory
@@ -37,6 +41,7 @@ class _Step:
     score: float = float("nan")
     term: Tensor | None = None
     kept: tuple[float | None, DropProblem] | None = None
+    kept_graphs: tuple[float | None, PooledProblem] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
@@ -201,15 +206,42 @@ class CompactnessRegularizer:
         directions = torch.stack([compactness_directions(z2), compactness_directions(z1)], dim=1)  # (N, 2, d2)
         problem = self._problem_on(graph, generator)
         lower = method(network, problem, directions)
+        return self.scored(lower, z1, z2, lambda: (
+            directions[problem.anchors] * network.embed(graph)[problem.anchors].unsqueeze(1)).sum(dim=-1))
+
+    @told_when_out_of_memory(LESS_AT_A_TIME)
+    def of_graphs(self, encoder: ModelLike, graphs: GraphsLike, view1: GraphsLike, view2: GraphsLike, *, pool: Pool,
+                  generator: torch.Generator | None = None) -> Tensor:
+        """The term of whole graphs, differentiable in the encoder of their nodes: the score of a graph is a lower bound
+        of ``w · pool_i z_i``, over all drops that the budget admits in that graph.
+
+        Args:
+            encoder: as in a call for nodes.
+            graphs: a list of graphs or a PyG ``Batch``, two or more; ``anchors`` of them are bounded.
+            view1, view2: a view of each graph, in the same order.
+            pool: ``"mean"``, ``"sum"`` or ``"max"``.
+        """
+        with undisturbed(gradients=torch.is_grad_enabled()):
+            several = GraphSet.of(graphs)
+            network = _network(encoder, several.union)
+            views = pooled_views(network, several, (view1, view2), pool)
+            return graph_term(self, network, self.problem_of_graphs(several), views, pool, generator)
+
+    def problem_of_graphs(self, graphs: GraphSet) -> PooledProblem:
+        """What may be dropped in graphs at this epoch; the same object while graphs and budget stay."""
+        rate, kept = self._rate(), self._step.kept_graphs
+        if kept is None or kept[0] != rate or kept[1].graphs is not graphs:
+            self._step.kept_graphs = kept = rate, PooledProblem(graphs, graphs.drops(self._changes()))
+        return kept[1]
+
+    def scored(self, lower: Tensor, z1: Tensor, z2: Tensor, nominal: Callable[[], Tensor]) -> Tensor:
+        """The term of bounds ``(A, 2)`` against both views, noted for :meth:`combine`; ``nominal`` has the clean values
+        that they bound."""
         norms = torch.stack([z.detach().norm(dim=1).mean() for z in (z1, z2)]).clamp(min=1e-12)
         factor = torch.ones_like(norms) if self.scale is None else self.scale / norms
         self._step.score = float((lower.detach() * factor).mean())
-        if self.objective == "bound":
-            self._step.term = term = bound_loss(lower, factor)
-        else:
-            at = problem.anchors
-            nominal = (directions[at] * network.embed(graph)[at].unsqueeze(1)).sum(dim=-1)
-            self._step.term = term = kept_loss(lower, nominal, norms, factor)
+        self._step.term = term = bound_loss(lower, factor) if self.objective == "bound" else kept_loss(
+            lower, nominal(), norms, factor)
         return term
 
     def combine(self, infonce: Tensor) -> Tensor:

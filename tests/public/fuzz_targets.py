@@ -203,6 +203,8 @@ def _certificates(world: World) -> list[Target]:
             "certificates": totals, "model": world.encoder, "graph": world.graph, "time_limit": 10.0}),
         _of("Certificate.witness", certificate.witness, {"node": 2}),
         _of("Certificate.named_witness", certificate.named_witness, {"node": 2}),
+        _of("Certificate.collective", certificate.collective, {
+            "model": world.encoder, "graph": world.graph, "others": [], "time_limit": 5.0}),
         _of("Certificate.at", certificate.at, {"positions": torch.tensor([1, 2])}),
         _of("Certificate.joined", certgcl.Certificate.joined, {"parts": halves}),
         Target("Certificate.save", lambda: certificate.save,
@@ -228,6 +230,37 @@ def _whole_graphs(world: World) -> list[Target]:
         _of("graph_compactness", certgcl.graph_compactness, asked),
         _of("graph_bounds", certgcl.graph_bounds, {**asked, "directions": torch.ones(2, 2)}),
         _of("GraphCertificate.witness", certificate.witness, {"graph": 1, "direction": 0}),
+        _of("GraphCertificate.verify", certificate.verify, {
+            "model": world.encoder, "graphs": asked["graphs"], "pool": "mean", "directions": torch.ones(2, 2)}),
+        Target("GraphCertificate.save", lambda: certificate.save, lambda: {"path": world.folder / "graphs_again.npz",
+                                                                           "notes": {"by": "a test"}}, files=True),
+        _of("GraphCertificate.load", certgcl.GraphCertificate.load, {
+            "path": certificate.save(world.folder / "graphs.npz")}, files=True),
+        *_trained_on_graphs(asked["graphs"], world),
+    ]
+
+
+def _trained_on_graphs(graphs: list[Graph], world: World) -> list[Target]:
+    settings = certgcl.GraphCL(**SMALL, projection=3, batch=4, regularizer=certgcl.CompactnessRegularizer(
+        budget=1)).get_params(deep=False) | {"device": "cpu"}
+    fitted, z = certgcl.GraphCL(**SMALL).fit(graphs), torch.randn(2, 4)
+    regularizer = certgcl.CompactnessRegularizer(budget=1)
+    return [
+        _of("GraphCL", certgcl.GraphCL, settings),
+        _of("GraphCL, fitted", lambda **given: certgcl.GraphCL(**given).fit(graphs), settings,
+            fuzzed=tuple(name for name in settings if name != "epochs"), callbacks=("encoder",)),
+        _of("GraphCL.set_params", lambda **given: certgcl.GraphCL(**SMALL).set_params(**given),
+            {"hidden": 4, "seed": 1}),
+        Target("GraphCL.fit", lambda: certgcl.GraphCL(**SMALL).fit,
+               lambda: {"data": graphs, "folder": world.fresh(), "resume": False, "progress": None}, files=True,
+               callbacks=("progress",)),
+        _of("GraphCL.transform", fitted.transform, {"data": graphs}),
+        _of("GraphCL.session", certgcl.GraphCL(**SMALL).session, {"data": graphs}),
+        _of("GraphCL.contrast", fitted.contrast, {"session": fitted.session(graphs), "z1": z, "z2": z, "epoch": 0}),
+        _of("GraphCL.run_config", fitted.run_config, {"graph": graphs}),
+        _of("CompactnessRegularizer.of_graphs", regularizer.of_graphs, {
+            "encoder": world.encoder, "graphs": graphs, "view1": graphs, "view2": graphs, "pool": "mean",
+            "generator": None}),
     ]
 
 

@@ -31,7 +31,7 @@ import certgcl
 from benchmarks import tables
 from certgcl.bounds import SEARCHES
 from certgcl.cli import app, demo
-from certgcl.graphs.datasets import DATASETS
+from certgcl.graphs.datasets import DATASETS, GRAPH_SETS
 from tests.cli.running import run
 from verification.audit import CERTIFIED, KERNELS, MODULES, UNCERTIFIED, Ledger
 
@@ -271,6 +271,7 @@ def parse(words: list[str]) -> None:
 
 def is_cheap(command: str, arguments: list[str]) -> bool:
     large = [name for name, info in DATASETS.items() if info.kind == "paper"] + ["$"]
+    large += [name for name, info in GRAPH_SETS.items() if info.folder]
     if command == "train":
         large.append("digits")
     return command not in LONG and not any(name in word for name in large for word in arguments)

@@ -1,17 +1,29 @@
 """The result of a certification of whole graphs."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from certgcl.arguments import path as checked_path
 from certgcl.arguments import whole
+from certgcl.certify.evidence import Evidence
+from certgcl.certify.measures import kept_share
+from certgcl.certify.pooling import file
+from certgcl.certify.pooling.checks import check_graph_certificate
 from certgcl.errors import CertificateError
-from certgcl.formatting import percent, spread
+from certgcl.formatting import html_table, lines, percent, spread
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from certgcl.certify.pooling.graph_set import GraphsLike
+    from certgcl.certify.verify import Verification
+    from certgcl.models.pooled_network import Pool
+    from certgcl.models.reading import ModelLike
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,10 +43,15 @@ class GraphCertificate:
         enumerated: the graphs of which all admissible sets were tried, ``(G,)``.
         directions: ``w``, ``(G, d)`` or ``(G, C, d)``.
         most_dropped: the most edges that each graph can lose, ``(G,)``.
+        sizes: nodes of each graph, ``(G,)``; the next two are about all of them, graph by graph.
+        local_budget: the tightened ``q`` of every node, ``(N,)``.
+        requested_budget: ``q`` as it was asked for, at most the degree, ``(N,)``.
+        total_budget: ``Q`` of each graph, ``(G,)``.
         method: name of the method that bounds single nodes.
         pool: ``"mean"``, ``"sum"`` or ``"max"``.
         precision: of the model's parameters, such as ``"float32"``.
         reading: how the model was read.
+        evidence: what it is about: digests of weights, graphs, budgets and directions, and the method's settings.
     """
 
     lower: Tensor
@@ -46,10 +63,15 @@ class GraphCertificate:
     enumerated: Tensor
     directions: Tensor
     most_dropped: Tensor
+    sizes: Tensor
+    local_budget: Tensor
+    requested_budget: Tensor
+    total_budget: Tensor
     method: str
     pool: str
     precision: str
     reading: str
+    evidence: Evidence
 
     def __len__(self) -> int:
         return len(self.lower)
@@ -85,31 +107,102 @@ class GraphCertificate:
 
     def to_dict(self) -> dict[str, list[Any]]:
         """One list per column."""
-        columns = {"graph": torch.arange(len(self)), "most_dropped": self.most_dropped, "nominal": self.nominal,
-                   "lower": self.lower, "upper": self.upper, "rounding": self.rounding, "run_error": self.run_error,
-                   "positive": self.positive, "negative": self.negative, "enumerated": self.enumerated}
+        columns = {"graph": torch.arange(len(self)), "nodes": self.sizes, "most_dropped": self.most_dropped,
+                   "nominal": self.nominal, "lower": self.lower, "upper": self.upper, "rounding": self.rounding,
+                   "run_error": self.run_error, "positive": self.positive, "negative": self.negative,
+                   "enumerated": self.enumerated}
         return {name: values.tolist() for name, values in columns.items()}
 
     def to_frame(self) -> "pd.DataFrame":
-        """The same table as a pandas frame (needs pandas)."""
+        """The same table as a pandas frame (needs pandas); a row per graph, or per graph and direction if a graph has
+        several."""
         import pandas as pd
 
-        return pd.DataFrame(self.to_dict())
+        columns = self.to_dict()
+        if self.lower.dim() == 1:
+            return pd.DataFrame(columns)
+        count = self.lower.shape[1]
+        flat = {name: [value for row in column for value in (row if isinstance(row, list) else [row] * count)]
+                for name, column in columns.items()}
+        return pd.DataFrame({"graph": flat.pop("graph"), "direction": list(range(count)) * len(self)} | flat)
+
+    def summary(self) -> dict[str, Any]:
+        """The certificate in a few numbers, as JSON can hold them."""
+        return {
+            "graphs": len(self), "pool": self.pool, "method": self.method, "settings": self.evidence.method.shown,
+            "precision": self.precision, "reading": self.reading, "values": self.positive.numel(),
+            "positive": int(self.positive.sum()), "negative": int(self.negative.sum()),
+            "positive_in_exact_arithmetic": int(self.positive_in_exact_arithmetic.sum()),
+            "share_positive": self.share_positive, "kept": kept_share(self.lower, self.nominal),
+            "enumerated": int(self.enumerated.sum()), "most_dropped": int(self.most_dropped.max()),
+            "nominal_mean": float(self.nominal.mean()), "lower_mean": float(self.lower.mean()),
+            "lower_min": float(self.lower.min()), "upper_mean": float(self.upper.mean()),
+        }
+
+    def save(self, path: str | Path, notes: Mapping[str, Any] | None = None) -> Path:
+        """Write everything to one ``.npz`` file (no pickle inside), with JSON ``notes`` if any; returns its path."""
+        path = checked_path(path, error=CertificateError)
+        check_graph_certificate(self)
+        file.write(self, path, {} if notes is None else notes)
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> "GraphCertificate":
+        """Read a certificate written by :meth:`save`; what no certification gives raises ``CertificateError``.
+
+        That finds accidents, not forgers: only :meth:`verify` holds it against model and graphs.
+        """
+        return cls.load_with_notes(path)[0]
+
+    @classmethod
+    def load_with_notes(cls, path: str | Path) -> tuple["GraphCertificate", dict[str, Any]]:
+        """The same, with the notes it was saved with."""
+        path = checked_path(path, error=CertificateError)
+        fields, notes = file.read(path)
+        certificate = cls(**fields)
+        check_graph_certificate(certificate, f"{path} with ")
+        return certificate, notes
+
+    def verify(self, model: "ModelLike", graphs: "GraphsLike", *, pool: "Pool | None" = None,
+               directions: Tensor | None = None) -> "Verification":
+        """Whether this is a certificate of that model and those graphs, and its clean values, directions, budgets and
+        witnesses are right. The bound itself is not proved again.
+
+        Args:
+            pool: for a model of nodes, as when it was certified.
+            directions: those that were given, for a certificate of directions of one's own.
+
+        Example::
+
+            graphs = certgcl.load_dataset("cycles-and-trees")[:4]
+            encoder = certgcl.GCNEncoder(graphs[0].num_features, 8, 4).eval()
+            certificate = certgcl.graph_compactness(encoder, graphs, 1, pool="mean")
+            assert certificate.verify(encoder, graphs, pool="mean").ok
+        """
+        from certgcl.certify.pooling.verify import verify_graphs
+
+        return verify_graphs(self, model, graphs, pool, directions)
 
     def __str__(self) -> str:
-        proved, number = int(self.positive.sum()), self.positive.numel()
-        return "\n".join([
-            f"certified lower bounds of {len(self)} graphs, {self.pool} pooling, method {self.method}",
-            f"  model     {self.precision}, {self.reading}",
-            f"  budget    {spread(self.most_dropped)} edges of a graph at most",
-            f"  nominal   mean {_mean(self.nominal)}",
-            f"  lower     mean {_mean(self.lower)}, min {float(self.lower.min()):.4g}",
-            f"  upper     mean {_mean(self.upper)}; all sets tried in {int(self.enumerated.sum())} graphs, "
-            f"{int(self.negative.sum())} known to fall below zero",
-            f"  positive  {proved} of {number} ({percent(self.share_positive)}) proved to stay above zero, as run in "
-            f"{self.precision}"])
+        return lines(*self._summary())
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._summary())
+
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        """A title, and what there is to say by name."""
+        proved, number = int(self.positive.sum()), self.positive.numel()
+        return f"certified lower bounds of {len(self)} graphs, {self.pool} pooling, method {self.method}", [
+            ("model", f"{self.precision}, {self.reading}"),
+            ("budget", f"{spread(self.most_dropped)} edges of a graph at most"),
+            ("nominal", f"mean {_mean(self.nominal)}"),
+            ("lower", f"mean {_mean(self.lower)}, min {float(self.lower.min()):.4g}"),
+            ("upper", f"mean {_mean(self.upper)}; all sets tried in {int(self.enumerated.sum())} graphs, "
+                      f"{int(self.negative.sum())} known to fall below zero"),
+            ("positive", f"{proved} of {number} ({percent(self.share_positive)}) proved to stay above zero, as run in "
+                         f"{self.precision}")]
 
 
 def _mean(values: Tensor) -> str:

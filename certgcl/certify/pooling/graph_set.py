@@ -68,6 +68,13 @@ class GraphSet:
     def __len__(self) -> int:
         return len(self.graphs)
 
+    def at(self, places: Sequence[int]) -> "GraphSet":
+        """Some of the graphs, in that order."""
+        return GraphSet.joined([self.graphs[place] for place in places])
+
+    def to(self, device: torch.device | None = None, dtype: torch.dtype | None = None) -> "GraphSet":
+        return GraphSet.joined([graph.to(device, dtype) for graph in self.graphs])
+
     @cached_property
     def batch(self) -> Tensor:
         """The graph of each node of the union, ``(N,)``."""
@@ -100,10 +107,28 @@ class SetDrops:
     each: tuple[AdmissibleDrops, ...]
 
     @cached_property
+    def union(self) -> AdmissibleDrops:
+        """Of all graphs side by side; that each has a total of its own is not in it."""
+        local, requested, droppable, degree = (torch.cat([getattr(drops, name) for drops in self.each]) for name in (
+            "local", "requested", "droppable", "droppable_degree"))
+        return AdmissibleDrops(local, requested, sum(drops.total for drops in self.each), droppable, degree)
+
+    @cached_property
     def most(self) -> Tensor:
         """At least how many edges a graph can lose in all, ``(G,)``."""
-        return self.graphs.sizes.new_tensor([min(
-            drops.total, int(drops.local.sum()) // 2, int(drops.droppable_degree.sum()) // 2) for drops in self.each])
+        most = self.totals
+        for counts in (self.union.local, self.union.droppable_degree):
+            most = most.minimum(self.graphs.total(counts) // 2)
+        return most
+
+    @cached_property
+    def totals(self) -> Tensor:
+        """``Q`` of each graph, ``(G,)``."""
+        return self.graphs.sizes.new_tensor([drops.total for drops in self.each])
+
+    def at(self, graphs: GraphSet, places: Sequence[int]) -> "SetDrops":
+        """What may be dropped in some of the graphs, ``self.graphs.at(places)``."""
+        return SetDrops(graphs, tuple(self.each[place] for place in places))
 
     def limited_to(self, total: int) -> AdmissibleDrops:
         """On the union, with at most so many edges in each graph, as far as any one node can tell.
@@ -111,8 +136,7 @@ class SetDrops:
         A total of the union is a limit in each of its graphs too, and a node sees the edges of its own graph alone: so
         bounds of single nodes with this total hold for this total in every graph.
         """
-        requested = torch.cat([drops.requested for drops in self.each])
-        return EdgeDropBudget(requested, total).on(self.graphs.union)
+        return EdgeDropBudget(self.union.requested, total).on(self.graphs.union)
 
 
 def _dense(graph: Graph) -> Graph:

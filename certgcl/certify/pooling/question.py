@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from certgcl.arguments import FLOATS, INTEGERS, choice, numbers, real, whole
 from certgcl.bounds import BoundMethod, DropProblem, get_method
@@ -18,6 +18,7 @@ from certgcl.certify.certification import precision_of
 from certgcl.certify.evidence import dtype_name
 from certgcl.certify.pooling.certificate import GraphCertificate
 from certgcl.certify.pooling.drop_sets import DropSets
+from certgcl.certify.pooling.evidence import evidence_of
 from certgcl.certify.pooling.graph_set import GraphSet, GraphsLike, SetDrops
 from certgcl.certify.pooling.multipliers import Array
 from certgcl.certify.pooling.shared_drops import SharedDrops
@@ -65,11 +66,7 @@ class GraphQuestion:
                      most=1 << 20)
         check_arithmetic(precision_of(dtype))
         several = GraphSet.of(graphs)
-        if pool is None:
-            read = read_pooled_network(model, several.union, several.batch)
-        else:
-            choice(pool, "pool", get_args(Pool))
-            read = PooledNetwork(read_network(model, several.union), pool)
+        read = read_graphs_model(model, several, pool)
         drops = several.drops(budgets)
         reason = bound.supports(read.network, AdmissibleChanges.of(drops.each[0]))
         if reason is not None:
@@ -102,6 +99,7 @@ class GraphQuestion:
     @torch.no_grad()
     def answer(self, given: Tensor, moved: CompactnessDirections | None = None) -> GraphCertificate:
         directions = given[:, None] if given.dim() == 2 else given
+        evidence = evidence_of(self, None if moved is not None else given)  # of the values it begins with
         graphs, union = self.graphs, self.graphs.union
         nominal = (directions @ self.network.embed(union, graphs.batch)[..., None])[..., 0].double()
         everyone = torch.arange(union.num_nodes, device=union.col.device)
@@ -127,8 +125,10 @@ class GraphQuestion:
         return GraphCertificate(
             lower=lower, nominal=nominal, rounding=rounding, run_error=run_error, upper=upper, witnesses=witnesses,
             enumerated=enumerated, directions=given.clone(), most_dropped=self.drops.most.clone(),
+            sizes=graphs.sizes.clone(), local_budget=self.drops.union.local.clone(),
+            requested_budget=self.drops.union.requested.clone(), total_budget=self.drops.totals.clone(),
             method=self.bound.name, pool=self.model.pool, precision=dtype_name(self.model.network.precision),
-            reading=self.model.network.reading)
+            reading=self.model.network.reading, evidence=evidence)
 
     @property
     def _largest(self) -> int:
@@ -148,8 +148,8 @@ class GraphQuestion:
         """The same question about some of the graphs."""
         if len(places) == len(self.graphs):
             return self
-        some = GraphSet.joined([self.graphs.graphs[place] for place in places])
-        return replace(self, graphs=some, drops=SetDrops(some, tuple(self.drops.each[place] for place in places)))
+        some = self.graphs.at(places)
+        return replace(self, graphs=some, drops=self.drops.at(some, places))
 
     # -- by the bounds of nodes --------------------------------------------------------------------
 
@@ -209,11 +209,11 @@ class GraphQuestion:
         union = self.graphs.union
         slots = edges_of(union)
         fields = touched_edges(self.network.network, union, torch.arange(union.num_nodes, device=union.col.device))
-        droppable = torch.cat([drops.droppable for drops in self.drops.each])[slots].cpu().numpy()
+        droppable = self.drops.union.droppable[slots].cpu().numpy()
         ends = torch.stack([union.row[slots], union.col[slots]]).cpu().numpy()[:, droppable]
         return SharedDrops(
             fields[:, droppable], self.graphs.batch.cpu().numpy(), ends,
-            torch.cat([drops.local for drops in self.drops.each]).cpu().numpy(), self.drops.most.cpu().numpy(),
+            self.drops.union.local.cpu().numpy(), self.drops.most.cpu().numpy(),
             np.array([0, *(level + 1 for level in levels[:-1])]))
 
     def _losses(self, shared: SharedDrops, directions: Tensor, clean: Tensor) -> list[Array | None]:
@@ -248,6 +248,16 @@ class GraphQuestion:
         wide = directions.double()
         found = (wide.clamp(min=0) @ low[..., None] + wide.clamp(max=0) @ high[..., None])[..., 0]
         return found, torch.zeros_like(found)
+
+
+def read_graphs_model(model: ModelLike, graphs: GraphSet, pool: Pool | None) -> PooledNetwork:
+    """A model of nodes with ``pool``, a fitted method with the one it was trained with, or a model that pools."""
+    if pool is None and not isinstance(model, nn.Module):
+        pool = getattr(model, "pool", None)
+    if pool is None:
+        return read_pooled_network(model, graphs.union, graphs.batch)
+    choice(pool, "pool", get_args(Pool))
+    return PooledNetwork(read_network(model, graphs.union), pool)
 
 
 def _levels(largest: int) -> list[int]:

@@ -8,7 +8,7 @@ from certgcl.arguments import shown
 from certgcl.errors import DatasetError
 
 LONGEST = 100  # characters of a name that others are compared with
-Protocol: TypeAlias = Literal["public", "random-10-10-80"]
+Protocol: TypeAlias = Literal["public", "random-10-10-80", "ten-folds"]
 
 
 @dataclass(frozen=True)

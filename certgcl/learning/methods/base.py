@@ -13,7 +13,7 @@ from certgcl.arguments import WIDEST
 from certgcl.errors import InputError, NotFittedError
 from certgcl.files.digest import digest, stored_parts
 from certgcl.graphs.graph import Graph, GraphLike
-from certgcl.learning.methods.encoders import EncoderLike, check_encoder, check_named, name_of
+from certgcl.learning.methods.encoders import EncoderLike, check_encoder, check_named, name_of, new_encoder
 from certgcl.learning.methods.infonce import check_temperature, info_nce
 from certgcl.learning.methods.session import ContrastiveSession, check_contrast
 from certgcl.learning.methods.storage import load_method, save_method
@@ -211,6 +211,10 @@ class ContrastiveMethod:
     def session(self, data: GraphLike) -> ContrastiveSession:
         """A training about to begin."""
         return ContrastiveSession(self, Graph.of(data))
+
+    def new_encoder(self, features: int) -> nn.Module:
+        """The module that a training begins with."""
+        return new_encoder(self.encoder, features, self.hidden, self.activation)
 
     def drop_probabilities(self, graph: Graph) -> tuple[float | Tensor, float | Tensor]:
         """Of the edges, for each view: one for all, or one for each undirected edge."""

@@ -12,7 +12,6 @@ from certgcl.certify.evidence import weights_part
 from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.errors import EncoderError, GraphError, InputError
 from certgcl.graphs.graph import Graph
-from certgcl.learning.methods.encoders import new_encoder
 from certgcl.learning.methods.views import EdgeDropper, feature_mask
 from certgcl.learning.regularizer import CompactnessRegularizer, in_eval_mode
 from certgcl.models.network import GraphNetwork
@@ -45,7 +44,7 @@ class ContrastiveSession:
         device = self.graph.x.device
         weights = generator_on("cpu", method.seed)  # drawn there, so that they are the same on every device
         with PrivateRandomness(weights):
-            self.encoder = new_encoder(method.encoder, graph.num_features, method.hidden, method.activation)
+            self.encoder = method.new_encoder(graph.num_features)
         self.encoder = self.encoder.to(device, torch.float32).train()
         self.width = self.network().width
         with PrivateRandomness(weights):
@@ -111,15 +110,23 @@ class ContrastiveSession:
 
     def sampled_views(self, network: GraphNetwork) -> tuple[list[Graph], list[Tensor]]:
         """A pair of views, and the embeddings of each, with features masked by way of the weights."""
-        views, embeddings = [dropper.sample(self.generator) for dropper in self.views], []
-        for view, probability in zip(views, self.masks, strict=True):
-            mask = feature_mask(probability, self.graph.num_features, self.graph.x, self.generator)
-            if self.as_network:
-                embeddings.append((network if mask is None else _masked(network, mask)).embed(view))
-            else:
-                with PrivateRandomness(self.generator):
-                    embeddings.append(self.encoder(self._x if mask is None else self._x * mask, view.edge_index))
-        return views, embeddings
+        views = [dropper.sample(self.generator) for dropper in self.views]
+        return views, [self.embedded(network, view, probability)
+                       for view, probability in zip(views, self.masks, strict=True)]
+
+    def embedded(self, network: GraphNetwork, view: Graph, probability: float | Tensor) -> Tensor:
+        """The embeddings of a view, with features masked with that probability."""
+        mask = feature_mask(probability, self.graph.num_features, self.graph.x, self.generator)
+        if self.as_network:
+            return (network if mask is None else _masked(network, mask)).embed(view)
+        x = self.dense_features(view)
+        with PrivateRandomness(self.generator):
+            found: Tensor = self.encoder(x if mask is None else x * mask, view.edge_index)
+        return found
+
+    def dense_features(self, view: Graph) -> Tensor:
+        """Of a view, for encoders that are called: those of the graph."""
+        return self._x
 
     @cached_property
     def _x(self) -> Tensor:

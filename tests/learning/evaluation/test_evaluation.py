@@ -19,6 +19,7 @@ from certgcl.learning import evaluation
 from certgcl.learning.evaluation import PROTOCOLS, Evaluation, compare, evaluate
 from certgcl.learning.evaluation.inputs import check_embeddings
 from certgcl.learning.evaluation.paired import PairedTest
+from certgcl.learning.evaluation.protocols import _folds
 
 N, CLASSES = 300, 3
 GRID = [2.0**k for k in range(-10, 11, 2)]
@@ -53,6 +54,8 @@ def only(result: Evaluation) -> tuple[float, float]:
     (micro,), (macro,) = result.micro, result.macro
     return micro, macro
 
+
+ONE_SPLIT = [protocol for protocol in PROTOCOLS if protocol != "ten-folds"]
 
 # -- every protocol --------------------------------------------------------------------------------
 
@@ -193,7 +196,7 @@ def test_grace_is_one_vs_rest_with_c_by_five_folds_and_90_percent_tested() -> No
     assert only(evaluate(x, y, "grace", seeds=[7])) == f1(y[test], predicted)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", ONE_SPLIT)
 def test_classes_without_training_nodes_are_counted_as_missed(protocol: str) -> None:
     x, y = blobs(0.5)
     y = 10 * y  # classes need not be numbered without gaps
@@ -205,7 +208,7 @@ def test_classes_without_training_nodes_are_counted_as_missed(protocol: str) -> 
     assert result.macro_mean == pytest.approx(0.75, abs=0.03)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", ONE_SPLIT)
 def test_one_class_among_the_training_nodes_is_what_is_predicted(protocol: str) -> None:
     x, _ = blobs(0.5)
     y = np.zeros(N, dtype=np.int64)
@@ -215,6 +218,33 @@ def test_one_class_among_the_training_nodes_is_what_is_predicted(protocol: str) 
     result = evaluate(x, y, protocol, masks=masks, seeds=1)
     reported = {"random-10-10-80": nodes[60:], "grace": nodes[30:], "public": masks[2], "pot-released": masks[1]}
     assert only(result) == f1(y[reported[protocol]], np.zeros_like(y[reported[protocol]]))
+
+
+def test_ten_folds_report_on_every_row_once_with_classes_spread_alike() -> None:
+    y = np.array([0] * 63 + [1] * 125)
+    fold = _folds(y, 0)
+    for label in (0, 1):
+        counts = np.bincount(fold[y == label], minlength=10)
+        assert counts.max() - counts.min() <= 1
+    assert not np.array_equal(fold, _folds(y, 1))
+
+
+def test_ten_folds_choose_on_the_next_fold_and_fit_on_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = blobs(0.5)
+    seen: list[tuple[set[int], ...]] = []
+
+    def noted(x: np.ndarray, y: np.ndarray, train: np.ndarray, chosen_on: np.ndarray,
+              reported_on: np.ndarray) -> tuple[float, float]:
+        seen.append((set(train.tolist()), set(chosen_on.tolist()), set(reported_on.tolist())))
+        return len(seen) / 10, 0.5
+
+    monkeypatch.setattr("certgcl.learning.evaluation.protocols._probe", noted)
+    assert evaluate(x, y, "ten-folds", seeds=1).micro == (pytest.approx(0.55),)
+    everyone = set(range(len(y)))
+    assert all(train | chosen | reported == everyone and len(train) + len(chosen) + len(reported) == len(y)
+               for train, chosen, reported in seen)
+    assert set.union(*(reported for _, _, reported in seen)) == everyone
+    assert [chosen for _, chosen, _ in seen] == [reported for _, _, reported in [*seen[1:], seen[0]]]
 
 
 # -- the result ------------------------------------------------------------------------------------

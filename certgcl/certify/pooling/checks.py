@@ -1,0 +1,118 @@
+"""Whether a certificate of whole graphs can be what it says it is: its fields against each other."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, get_args
+
+import torch
+from torch import Tensor
+
+from certgcl.certify.certificate_checks import PRECISIONS, UNPROVED
+from certgcl.errors import CertificateError
+from certgcl.models.network import READINGS
+from certgcl.models.pooled_network import Pool
+
+if TYPE_CHECKING:
+    from certgcl.certify.pooling.certificate import GraphCertificate
+
+Fault = tuple[str, str]  # what was found, and the rule it breaks
+VALUES = ("lower", "nominal", "rounding", "run_error", "upper")
+COUNTS = ("most_dropped", "sizes", "total_budget")
+_CROSSED = "no bound exceeds a value it should bound"
+
+
+def check_graph_certificate(certificate: "GraphCertificate", where: str = "") -> None:
+    """Raise ``CertificateError`` for the first field that cannot be.
+
+    Args:
+        where: the file it is from, in words.
+    """
+    for faults in (_form, _words, _budgets, _values, _witnesses):  # each trusts those before it
+        for found, rule in faults(certificate):
+            raise CertificateError(f"{where}{found}", rule, "Certify again, or bring it back from a copy")
+
+
+def _form(certificate: "GraphCertificate") -> Iterator[Fault]:
+    """Types and shapes."""
+    directions = certificate.directions
+    if directions.dim() not in (2, 3) or not directions.numel() or directions.dtype not in (
+            torch.float32, torch.float64):
+        yield (f"directions of dtype {directions.dtype} and shape {tuple(directions.shape)}",
+               "there is at least one graph, with one direction or several, in float32 or float64")
+    shape, nodes = directions.shape[:-1], certificate.local_budget.shape
+    expected = dict.fromkeys(VALUES, (torch.float64, shape)) | dict.fromkeys(COUNTS, (torch.int64, shape[:1])) | {
+        "enumerated": (torch.bool, shape[:1]), "local_budget": (torch.int64, nodes),
+        "requested_budget": (torch.int64, nodes)}
+    for name, (dtype, wanted) in expected.items():
+        tensor = getattr(certificate, name)
+        if tensor.dtype != dtype or tensor.shape != wanted or (dtype == torch.int64 and tensor.dim() != 1):
+            yield (f"{name} of dtype {tensor.dtype} and shape {tuple(tensor.shape)}",
+                   f"it is of dtype {dtype} and shape {tuple(wanted)}")
+
+
+def _words(certificate: "GraphCertificate") -> Iterator[Fault]:
+    """All that is not a tensor."""
+    for name, known in (("pool", get_args(Pool)), ("precision", PRECISIONS), ("reading", READINGS)):
+        if getattr(certificate, name) not in known:
+            yield f"{name} {getattr(certificate, name)!r}", f"it is one of {', '.join(known)}"
+    method, settings = certificate.method, certificate.evidence.method.shown
+    if not isinstance(method, str) or {method.partition(",")[0], settings.partition("(")[0]} & UNPROVED:
+        yield f"bounds by {method!r}, {settings}", "a method that proves something is named"
+
+
+def _budgets(certificate: "GraphCertificate") -> Iterator[Fault]:
+    """Those of nodes are of the nodes there are, not negative, and no more than was asked for."""
+    sizes, local, number = certificate.sizes, certificate.local_budget, len(certificate.local_budget)
+    if int(sizes.min()) < 1 or int(sizes.sum()) != number:
+        yield f"{number} budgets for graphs of {int(sizes.sum())} nodes", "there is one for every node of every graph"
+        return
+    graph = torch.repeat_interleave(sizes)
+    if bool(((local < 0) | (local > certificate.requested_budget) | (local > certificate.total_budget[graph])).any()):
+        yield "a budget that is negative or above what was asked for", "budgets are numbers of edges, only lowered"
+    most = certificate.most_dropped
+    if bool(((most < 0) | (most > certificate.total_budget)).any()):
+        yield "a graph that can lose more edges than its total", "the total is a limit"
+
+
+def _values(certificate: "GraphCertificate") -> Iterator[Fault]:
+    lower, rounding = certificate.lower, certificate.rounding
+    for name in ("lower", "nominal", "upper", "directions"):
+        yield from _where(~torch.isfinite(getattr(certificate, name)), f"a {name} that is not finite",
+                          "values are finite")
+    for name in ("rounding", "run_error"):  # one that is infinite claims nothing
+        yield from _where(~(getattr(certificate, name) >= 0), f"a {name} that is negative or not a number",
+                          "an error is not negative")
+    yield from _where(lower > certificate.nominal + rounding, "a lower bound above the clean value", _CROSSED)
+    yield from _where(lower > certificate.upper + rounding, "a lower bound above its upper value", _CROSSED)
+
+
+def _where(wrong: Tensor, found: str, rule: str) -> Iterator[Fault]:
+    if bool(wrong.any()):
+        yield f"{found} at graph {int(wrong.nonzero()[0, 0])}", rule
+
+
+def _witnesses(certificate: "GraphCertificate") -> Iterator[Fault]:
+    """Each a set of edges that the budgets of its graph allow; whether the graph has them is for ``verify``."""
+    witnesses, several = certificate.witnesses, certificate.lower.reshape(len(certificate.sizes), -1).shape[1]
+    if len(witnesses) != len(certificate.sizes) or any(len(each) != several for each in witnesses) or any(
+            edges.dim() != 2 or len(edges) != 2 or edges.dtype != torch.int64 for each in witnesses for edges in each):
+        yield f"witnesses of {len(witnesses)} graphs", "there are pairs of nodes (int64) for each graph and direction"
+        return
+    budgets = certificate.local_budget.split(certificate.sizes.tolist())
+    for number, (each, local) in enumerate(zip(witnesses, budgets, strict=True)):
+        for edges in each:
+            fault = _witness(edges, local, int(certificate.most_dropped[number]))
+            if fault is not None:
+                yield f"a witness of graph {number} {fault[0]}", fault[1]
+
+
+def _witness(edges: Tensor, local: Tensor, most: int) -> Fault | None:
+    if not edges.numel():
+        return None
+    low, high = edges.amin(dim=0), edges.amax(dim=0)
+    if int(low.min()) < 0 or int(high.max()) >= len(local) or bool((low == high).any()):
+        return "with an edge that joins no two nodes", f"edges join two of the nodes 0 to {len(local) - 1}"
+    if torch.unique(torch.stack([low, high]), dim=1).shape[1] != edges.shape[1]:
+        return "with an edge twice", "a drop is a set of edges"
+    if edges.shape[1] > most or bool((torch.bincount(edges.flatten(), minlength=len(local)) > local).any()):
+        return f"with {edges.shape[1]} edges", "a witness is within the budgets of its nodes and graph"
+    return None

@@ -1,0 +1,165 @@
+"""A certificate of whole graphs held against the model and the graphs that it is said to be about."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from certgcl.arguments import numbers
+from certgcl.certify.evidence import Fact, features_part, given_part
+from certgcl.certify.pooling.certificate import GraphCertificate
+from certgcl.certify.pooling.checks import check_graph_certificate
+from certgcl.certify.pooling.evidence import budgets_part, edges_of_graphs, model_part
+from certgcl.certify.pooling.graph_set import GraphSet, GraphsLike, SetDrops
+from certgcl.certify.pooling.question import read_graphs_model
+from certgcl.certify.pooling.slack import pooled_directions
+from certgcl.certify.verify import Check, Verification, same_part
+from certgcl.changes.edge_drops import EdgeDropBudget
+from certgcl.errors import CertificateError, DirectionError
+from certgcl.graphs.graph import Graph
+from certgcl.models.pooled_network import Pool, PooledNetwork
+from certgcl.models.reading import ModelLike
+
+
+@torch.no_grad()
+def verify_graphs(certificate: GraphCertificate, model: ModelLike, graphs: GraphsLike, pool: Pool | None,
+                  directions: Any) -> Verification:
+    """What :meth:`certgcl.GraphCertificate.verify` asks. Values are computed again in float64, and compared up to
+    ``rounding``."""
+    several = GraphSet.of(graphs)
+    read = read_graphs_model(model, several, pool)
+    several, certificate = several.to(torch.device("cpu")), _on_cpu(certificate)
+    try:
+        check_graph_certificate(certificate)
+    except CertificateError as error:
+        return Verification((Check("fields", False, f"{error.found}: {error.rule}"),))
+    evidence = certificate.evidence
+    checks = [Check("fields", True, f"{len(certificate)} graphs, values that fit each other"),
+              same_part("weights", evidence.weights, model_part(read)),
+              same_part("edges", evidence.edges, edges_of_graphs(several)),
+              same_part("features", evidence.features, features_part(several.union))]
+    network = PooledNetwork(read.network.to(torch.float64, torch.device("cpu")), read.pool,
+                            None if read.head is None else read.head.to(torch.float64))
+    against = _Against(certificate, network, several, _given(directions, certificate))
+    return Verification((*checks, *against.checks(), Check(
+        "bounds", None, "lower, rounding and run_error are not proved again, nor is how the model was read "
+                        f"({certificate.reading})")))
+
+
+def _given(directions: Any, certificate: GraphCertificate) -> Fact | None:
+    if directions is None:
+        return None
+    found = numbers(directions, "directions", "they must be numbers", "Pass those that were certified",
+                    error=DirectionError)
+    return given_part(found.detach().cpu().to(certificate.directions.dtype))
+
+
+def _on_cpu(certificate: GraphCertificate) -> GraphCertificate:
+    moved: dict[str, Any] = {field.name: value.detach().cpu() for field in fields(certificate)
+                             if isinstance(value := getattr(certificate, field.name), Tensor)}
+    moved["witnesses"] = tuple(tuple(edges.cpu() for edges in each) for each in certificate.witnesses)
+    return replace(certificate, **moved)
+
+
+@dataclass(frozen=True, eq=False)
+class _Against:
+    """The checks of values.
+
+    Args:
+        network: of the model at hand, in float64.
+        given: the directions at hand, if any are.
+    """
+
+    certificate: GraphCertificate
+    network: PooledNetwork
+    graphs: GraphSet
+    given: Fact | None
+
+    def checks(self) -> Iterator[Check]:
+        certificate, width, misfit = self.certificate, self.network.width, ""
+        if not torch.equal(certificate.sizes, self.graphs.sizes):
+            misfit = f"the certificate is of {len(certificate)} graphs with other numbers of nodes"
+        elif certificate.directions.shape[-1] != width:
+            misfit = f"the certificate is of a model with {certificate.directions.shape[-1]} outputs, not {width}"
+        steps: dict[str, Callable[[], Check]] = {
+            "budgets": self._budgets, "directions": self._directions, "clean values": self._clean,
+            "witnesses": self._witnesses}
+        for name, step in steps.items():
+            yield Check(name, False, misfit) if misfit else step()
+
+    def _budgets(self) -> Check:
+        """The requests, tightened again on these graphs."""
+        name, certificate = "budgets", self.certificate
+        requested = certificate.requested_budget.split(certificate.sizes.tolist())
+        drops = SetDrops(self.graphs, tuple(EdgeDropBudget(local, total).on(graph) for local, total, graph in zip(
+            requested, certificate.total_budget.tolist(), self.graphs.graphs, strict=True)))
+        if not (torch.equal(drops.union.local, certificate.local_budget) and torch.equal(
+                drops.totals, certificate.total_budget) and torch.equal(drops.most, certificate.most_dropped)):
+            return Check(name, False, "tightening what was asked for gives other budgets on these graphs")
+        found = budgets_part(drops)
+        if found.identity != certificate.evidence.budget.identity:
+            return Check(name, False, "others than those certified")
+        return Check(name, True, f"{found.shown}, tightened again from what was asked for")
+
+    def _directions(self) -> Check:
+        name, evidence = "directions", self.certificate.evidence
+        if evidence.direction_source == "given":
+            if self.given is None:
+                return Check(name, None, "given by the user: the values below are about those in the certificate")
+            as_certified = self.given.identity == evidence.directions.identity
+            return Check(name, as_certified, self.given.shown if as_certified else "others than those certified")
+        there = self.certificate.directions
+        if there.dim() != 2 or len(self.graphs) < 2:
+            return Check(name, False, "not those of compactness, which has one for each of two graphs or more")
+        gap = (pooled_directions(self.network, self.graphs, self.graphs.union).values - there).abs()
+        allowed = torch.finfo(there.dtype).eps ** 0.5  # unit vectors to half of their digits
+        if not bool((gap <= allowed).all()):
+            return Check(name, False, f"not those of {evidence.directions.shown}")
+        return Check(name, True, f"{evidence.directions.shown}, computed again to {float(gap.max()):.1g}")
+
+    def _clean(self) -> Check:
+        z = self.network.embed(self.graphs.union.to(dtype=torch.float64), self.graphs.batch)
+        return self._compared("clean values", self._values(z[:, None]), self.certificate.nominal)
+
+    def _witnesses(self) -> Check:
+        name, count = "witnesses", len(self.certificate.witnesses[0])
+        embeddings = []
+        for direction in range(count):
+            views = []
+            for number, graph in enumerate(self.graphs.graphs):
+                view = _without(graph, self.certificate.witnesses[number][direction])
+                if view is None:
+                    return Check(name, False, f"an edge that graph {number} does not have")
+                views.append(view)
+            union = GraphSet.joined(views).union.to(dtype=torch.float64)
+            embeddings.append(self.network.embed(union, self.graphs.batch))
+        return self._compared(name, self._values(torch.stack(embeddings, dim=1)), self.certificate.upper)
+
+    def _values(self, z: Tensor) -> Tensor:
+        """``w · z`` of embeddings ``(G, C, d)``, or one for all directions ``(G, 1, d)``, in the shape of ``lower``."""
+        directions = self.certificate.directions.double()
+        wide = directions[:, None] if directions.dim() == 2 else directions
+        return (wide * z).sum(dim=-1).reshape(self.certificate.lower.shape)
+
+    def _compared(self, name: str, values: Tensor, expected: Tensor) -> Check:
+        gap = (values - expected).abs()
+        wrong = ~(gap <= self.certificate.rounding)
+        if bool(wrong.any()):
+            there, here = float(expected[wrong][0]), float(values[wrong][0])
+            return Check(name, False, f"{there:.6g} in the certificate, {here:.6g} computed again, at graph "
+                                      f"{int(wrong.nonzero()[0, 0])}")
+        return Check(name, True, f"{values.numel()} computed again, to {float(gap.max()):.1g}")
+
+
+def _without(graph: Graph, edges: Tensor) -> Graph | None:
+    """The graph without some edges; None where it does not have them."""
+    if not edges.numel():
+        return graph
+    n, slots = graph.num_nodes, graph.row * graph.num_nodes + graph.col
+    both = torch.cat([edges[0] * n + edges[1], edges[1] * n + edges[0]])
+    kept = ~torch.isin(slots, both)
+    if int((~kept).sum()) != len(both):
+        return None
+    return Graph.from_edges(graph.x, torch.stack([graph.row[kept], graph.col[kept]]))

@@ -1,0 +1,105 @@
+"""One training of whole graphs in progress: batches as disjoint unions, and the steps of an epoch."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from certgcl.certify.pooling.graph_set import GraphSet, SetDrops
+from certgcl.certify.pooling.problem import PooledProblem
+from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.errors import GraphError
+from certgcl.graphs.graph import Graph
+from certgcl.learning.graph_term import graph_term
+from certgcl.learning.methods.session import ContrastiveSession
+from certgcl.learning.methods.views import EdgeDropper
+from certgcl.models.pooled_network import pooled_rows
+from certgcl.runtime.arithmetic import undisturbed
+
+if TYPE_CHECKING:
+    from certgcl.learning.methods.graphcl import GraphCL
+
+
+class GraphSession(ContrastiveSession):
+    """As the sessions for nodes, but for what is contrasted: graphs, some at a time, each batch as one graph that is
+    their disjoint union."""
+
+    method: "GraphCL"
+
+    def __init__(self, method: "GraphCL", graphs: GraphSet) -> None:
+        if len(graphs) < 2:
+            raise GraphError("one graph", "a graph is contrasted with others", "Give a list of two graphs or more")
+        super().__init__(method, graphs.union)
+        self.graphs = graphs.to(self.graph.x.device, torch.float32)
+
+    @undisturbed(gradients=True)
+    def step(self, epoch: int) -> dict[str, float]:
+        """An epoch: one optimisation step for each batch. The metrics are means over the batches."""
+        self.at(epoch)
+        sums: dict[str, float] = defaultdict(float)
+        batches = self._batches()
+        for places in batches:
+            for name, value in self._step(places, epoch).items():
+                sums[name] += value / len(batches)
+        return dict(sums)
+
+    def _batches(self) -> list[list[int]]:
+        """All graphs in random order, in parts of about the same size; all in one, in their order."""
+        count, batch = len(self.graphs), self.method.batch
+        if batch is None or batch >= count:
+            return [list(range(count))]
+        order = torch.randperm(count, device=self.graph.x.device, generator=self.generator)
+        return [part.tolist() for part in order.tensor_split(max(1, round(count / batch)))]
+
+    def _step(self, places: list[int], epoch: int) -> dict[str, float]:
+        whole, regularizer, pool = len(places) == len(self.graphs), self.regularizer, self.method.pool
+        graphs = self.graphs if whole else self.graphs.at(places)
+        network = self.network()
+        problem = None
+        if regularizer is not None and (regularizer.due or self.method.inside_budget):
+            problem = regularizer.problem_of_graphs(self.graphs)
+            problem = problem if whole else PooledProblem(graphs, problem.drops.at(graphs, places))
+        views = self._views(graphs, problem.drops if problem is not None and self.method.inside_budget else None)
+        first, second = (pooled_rows(self.embedded(network, view, probability), graphs.batch, pool)
+                         for view, probability in zip(views, self.masks, strict=True))
+        loss = infonce = self.method.contrast(self, first, second, epoch)
+        metrics = {"infonce": float(infonce.detach())}
+        if regularizer is not None and regularizer.due and problem is not None:
+            if not self.as_network:  # what is bounded is the encoder in eval mode
+                first, second = (pooled_rows(network.embed(view), graphs.batch, pool) for view in views)
+            term = graph_term(regularizer, network, problem, (first, second), pool, self.generator)
+            loss = regularizer.combine(infonce)
+            metrics |= {"pot": float(term.detach()), "compactness": regularizer.score, "kappa": regularizer.share}
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return {"loss": float(loss.detach()), **metrics}
+
+    def _views(self, graphs: GraphSet, inside: SetDrops | None) -> list[Graph]:
+        union = graphs.union
+        droppers = [EdgeDropper(union, rate) if inside is None else DropperOfGraphs(union, rate, inside.union, inside)
+                    for rate in self.method.drop_rates]
+        return [dropper.sample(self.generator) for dropper in droppers]
+
+    def dense_features(self, view: Graph) -> Tensor:
+        return view.x
+
+
+@dataclass(frozen=True, eq=False)
+class DropperOfGraphs(EdgeDropper):
+    """Views of graphs side by side that keep to the total of each graph too."""
+
+    each: SetDrops | None = None
+
+    def _draw_inside(self, inside: AdmissibleDrops, generator: torch.Generator | None) -> Tensor:
+        assert self.each is not None
+        dropped = super()._draw_inside(inside, generator)
+        graph = self.each.graphs.batch[self._ends[0]]
+        shuffled = torch.randperm(len(graph), device=graph.device, generator=generator)
+        order = torch.argsort(graph * len(graph) + shuffled)  # graph by graph, each at random
+        taken = dropped[order].long().cumsum(0)
+        before = torch.cat([taken.new_zeros(1), taken])[torch.searchsorted(graph[order].contiguous(), graph[order])]
+        beyond = dropped[order] & (taken - before > self.each.most[graph[order]])
+        return dropped.index_fill(0, order[beyond], False)
