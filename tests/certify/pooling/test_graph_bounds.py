@@ -161,7 +161,7 @@ def test_it_prints_and_becomes_a_table() -> None:
     found = graph_compactness(Pooling("mean").eval(), graphs(), 1)
     assert "4 graphs, mean pooling, method degree" in str(found)
     frame = found.to_frame()
-    assert list(frame.columns[:5]) == ["graph", "most_dropped", "nominal", "lower", "upper"]
+    assert list(frame.columns[:5]) == ["graph", "nodes", "most_dropped", "nominal", "lower"]
     assert len(frame) == len(found) == 4
 
 
