@@ -66,6 +66,7 @@ def test_one_step_is_that_of_a_plain_pyg_loop(kind: type[ContrastiveMethod], sma
     z = [twin.encoder(twin.graph.x * mask, view.edge_index) for mask, view in zip(masks, views, strict=True)]
     if isinstance(method, COSTA):
         mixing = torch.randn(10, 20, generator=chance) / 10**0.5
+        mixing = mixing - mixing.mean(dim=1, keepdim=True)
         z = [mixing @ embeddings for embeddings in z]
     loss = slow_loss(method, *(twin.projector(embeddings) for embeddings in z))
     twin.optimizer.zero_grad()
@@ -121,15 +122,27 @@ def test_sampled_pairs_are_never_a_node_with_itself() -> None:
     assert float(sampled_similarities(unit, unit).max()) == 0.0
 
 
-def test_costa_projects_both_views_alike(small_graph: Graph) -> None:
-    method = COSTA(**SMALL, ratio=0.25)
+@pytest.mark.parametrize("centred", [False, True])
+def test_costa_projects_both_views_alike(small_graph: Graph, centred: bool) -> None:
+    method = COSTA(**SMALL, ratio=0.25, centred=centred)
     z = torch.randn(20, 6)
     session = method.session(small_graph)
     session.generator.manual_seed(1)
     found = method.contrast(session, z, z, epoch=0)
     session.generator.manual_seed(1)
-    projected = session.projector(torch.randn(5, 20, generator=session.generator) / 5**0.5 @ z)
+    mixing = torch.randn(5, 20, generator=session.generator) / 5**0.5
+    projected = session.projector((mixing - mixing.mean(dim=1, keepdim=True) if centred else mixing) @ z)
     torch.testing.assert_close(found, info_nce(projected, projected, method.temperature, intra=False).mean())
+
+
+def test_centred_costa_cannot_see_a_mean_that_all_nodes_share(small_graph: Graph) -> None:
+    def loss(centred: bool, mean: float) -> float:
+        method = COSTA(**SMALL, centred=centred)
+        session, z = method.session(small_graph), torch.randn(20, 6, generator=torch.Generator().manual_seed(2))
+        return float(method.contrast(session, z + mean, z.flip(0) + mean, epoch=0).detach())
+
+    assert loss(True, 30.0) == pytest.approx(loss(True, 0.0), rel=1e-3)
+    assert loss(False, 30.0) < loss(False, 0.0) - 0.1
 
 
 def test_gca_drops_the_edges_of_central_nodes_less_often(small_graph: Graph) -> None:
@@ -233,7 +246,8 @@ def test_settings_out_of_range_are_refused(settings: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("method", "settings"), [
     (GCA, {"centrality": "closeness"}), (ProGCL, {"variant": "both"}), (ProGCL, {"start": 1.5}),
-    (ProGCL, {"mixed": 0}), (COSTA, {"ratio": 0.0})])
+    (ProGCL, {"mixed": 0}), (COSTA, {"ratio": 0.0}),
+    (COSTA, {"centred": 1})])
 def test_settings_of_one_method_are_checked(method: type[ContrastiveMethod], settings: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         method(**settings)
