@@ -1,42 +1,31 @@
-"""The ``certgcl`` script: help and version at once, and everything else once torch is loaded.
+"""The ``certgcl`` script: help, completion and version at once, and everything else once torch is loaded.
 
-It lies beside the package, as ``import certgcl`` loads torch and PyG: the models that are read are held against the
-functions of both as they were at that moment, so that it cannot wait.
+It is a module next to the package, because ``import certgcl`` loads torch and PyG and cannot wait: models are later
+compared with the functions of both as they were at that moment. What the commands are is read from
+``certgcl/cli/commands.json``, which a test compares with the commands themselves.
 """
 
+import inspect
 import json
+import os
 import runpy
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
-COMMANDS = {
-    "train": "Train a contrastive method on a graph, evaluate it by the protocol of the graph, and keep all in a run "
-             "folder.",
-    "evaluate": "Evaluate trained runs, or embeddings of any origin, by logistic regression on frozen embeddings.",
-    "certify": "Certify the nodes of a graph, shard by shard.",
-    "merge": "Check that all shards of a folder are there and whole, and join them to certificate.npz.",
-    "verify": "Check that a certificate is of this encoder and graph, and that what it says of them is right.",
-    "audit": "Look for admissible views in which a node falls below its bound.",
-    "report": "Write a certificate or a run as one HTML page, which needs no network.",
-    "datasets": "List the graphs that --dataset knows, and say where their files are; those without are downloaded "
-                "when needed.",
-    "demo": "Train GRACE on scikit-learn's digits with and without the certified regularizer, certify both, and "
-            "compare.",
-    "explore": "Train GRACE on a small bundled graph, certify it, and open the report in the browser: less than a "
-               "minute.",
-    "reproduce": "Redraw the paper's experiments, for its score and for the certified bound.",
-}
-"""The first line of each command's help, which the commands themselves have too."""
-
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]  # of click, or of typer's own copy of it
-_LIGHT: tuple[list[str], ...] = ([], ["-h"], ["--help"], ["--version"])
+_LIGHT = {"-h", "--help", "--version", "--show-completion", "--install-completion"}
+_TYPES: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, "Path": Path}
+
+
+class _LoadTheLibrary(Exception):
+    """The words are a command to be run, not a question about one."""
 
 
 class Commands(TyperGroup):
@@ -67,8 +56,8 @@ class Commands(TyperGroup):
 
 def new_app() -> typer.Typer:
     """``certgcl`` without its commands."""
-    app = typer.Typer(name="certgcl", cls=Commands, no_args_is_help=True, add_completion=False,
-                      rich_markup_mode="markdown", pretty_exceptions_show_locals=False,
+    app = typer.Typer(name="certgcl", cls=Commands, no_args_is_help=True, rich_markup_mode="markdown",
+                      pretty_exceptions_show_locals=False,
                       context_settings={"help_option_names": ["-h", "--help"]})
 
     @app.callback()
@@ -85,25 +74,67 @@ def new_app() -> typer.Typer:
 
 def main() -> None:
     """The entry point of the ``certgcl`` script."""
-    if sys.argv[1:] in _LIGHT:
-        _listing()()
-    else:
-        from certgcl.cli import main as run
+    words = sys.argv[1:]
+    if not words or not _LIGHT.isdisjoint(words) or "_CERTGCL_COMPLETE" in os.environ:
+        try:
+            return described()()
+        except _LoadTheLibrary:  # an -h among them was the value of an option
+            pass
+    from certgcl.cli import main as run
 
-        run()
+    return run()
 
 
-def _listing() -> typer.Typer:
-    """All commands by name, none of which can be called."""
+def described() -> typer.Typer:
+    """All commands with their options, none of which can be run."""
     app = new_app()
-    for name, about in COMMANDS.items():
-        app.command(name, help=about)(lambda: None)
+    _add(app, json.loads((_package() / "cli" / "commands.json").read_text(encoding="utf-8")))
     return app
 
 
-def _print_version() -> None:
-    package = find_spec("certgcl")
+def _add(app: typer.Typer, commands: dict[str, Any]) -> None:
+    for name, about in commands.items():
+        if "commands" in about:
+            group = typer.Typer(name=name, help=about["help"], no_args_is_help=True, rich_markup_mode="markdown")
+            _add(group, about["commands"])
+            app.add_typer(group)
+        else:
+            app.command(name, help=about["help"])(_callback(about["parameters"]))
+
+
+def _callback(parameters: list[dict[str, Any]]) -> Any:
+    """A function whose signature has these parameters."""
+    def call(**_: Any) -> None:
+        raise _LoadTheLibrary
+
+    found = [_parameter(**parameter) for parameter in parameters]
+    call.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
+    call.__annotations__ = {one.name: one.annotation for one in found}
+    return call
+
+
+def _parameter(*, name: str, type: str, option: bool, default: Any = inspect.Parameter.empty, flags: Any = (),
+               **asked: Any) -> inspect.Parameter:
+    info = typer.Option(*flags, **asked) if option else typer.Argument(**asked)
+    annotation = Annotated[_type(type), info]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _type(word: str) -> Any:
+    if word.endswith("?"):
+        return _type(word[:-1]) | None
+    if word.startswith("list["):
+        return list[_type(word[5:-1])]  # type: ignore[misc]
+    return _TYPES[word] if word in _TYPES else Literal[tuple(word.split("|"))]
+
+
+def _package() -> Path:
+    package = find_spec("certgcl")  # found, not loaded
     assert package is not None
     assert package.origin is not None
-    typer.echo(runpy.run_path(str(Path(package.origin).with_name("_version.py")))["__version__"])
+    return Path(package.origin).parent
+
+
+def _print_version() -> None:
+    typer.echo(runpy.run_path(str(_package() / "_version.py"))["__version__"])
     raise typer.Exit

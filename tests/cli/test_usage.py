@@ -7,11 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer.main
+from typer.testing import CliRunner
 
 import certgcl_command
 from certgcl import __version__
 from certgcl.cli import app
+from certgcl.cli.described import FILE, describe, written
 from certgcl.experiments import EXPERIMENTS
 from tests.cli.running import json_of, plain, run
 
@@ -35,21 +36,30 @@ def script(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
                           env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"})
 
 
-@pytest.mark.parametrize("words", [[], *([name] for name in certgcl_command.COMMANDS),
-                                   *(["reproduce", name] for name in EXPERIMENTS)], ids="-".join)
+COMMANDS = [[], *([name] for name in describe(app)), *(["reproduce", name] for name in EXPERIMENTS)]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids="-".join)
 def test_h_is_help(words: list[str]) -> None:
     short, full = run(*words, "-h"), run(*words, "--help")
     assert (short.exit_code, short.stdout) == (0, full.stdout)
     assert "Usage" in plain(full.stdout)
 
 
-def test_the_script_lists_what_the_commands_say_of_themselves() -> None:
-    commands = typer.main.get_command(app).commands
-    assert {name: " ".join(command.help.split("\n\n")[0].split()) for name, command in commands.items()} == (
-        certgcl_command.COMMANDS)
+def test_the_script_knows_the_commands_as_they_are() -> None:
+    remedy = "run python -m certgcl.cli.described"
+    assert FILE.read_text(encoding="utf-8") == written(app), remedy
 
 
-@pytest.mark.parametrize("words", [(), ("-h",), ("--help",), ("--version",)])
+@pytest.mark.parametrize("words", COMMANDS, ids="-".join)
+def test_help_of_the_script_is_that_of_the_commands(words: list[str]) -> None:
+    light, whole = (CliRunner().invoke(each, [*words, "-h"], prog_name="certgcl", env={"COLUMNS": "100"})
+                    for each in (certgcl_command.described(), app))
+    assert light.exit_code == 0
+    assert light.stdout == whole.stdout
+
+
+@pytest.mark.parametrize("words", [(), ("-h",), ("--help",), ("--version",), ("certify", "-h")])
 def test_the_script_answers_without_torch(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     found = script(*words, before=LOADED)
@@ -62,6 +72,31 @@ def test_the_script_answers_without_torch(words: tuple[str, ...], monkeypatch: p
         line for line in whole.stdout.splitlines() if "Usage" not in line]
     if words == ("--version",):
         assert answer == [__version__]
+
+
+def test_an_h_that_is_a_value_is_no_question() -> None:
+    found = script("certify", "--budget", "-h", "--graph", ".", "--weights", "none.npz", "--json")
+    assert found.returncode == 2
+    assert "none.npz" in found.stderr or "none.npz" in found.stdout
+
+
+@pytest.mark.parametrize(("words", "found"), [
+    ("certgcl cert", ["certify"]), ("certgcl certify --time", ["--time-limit"]),
+    ("certgcl reproduce de", ["degree"]), ("certgcl certify --order ", ["near", "given"])])
+def test_a_shell_completes_words_without_torch(words: str, found: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", LOADED + SCRIPT], capture_output=True, text=True, check=False, env={
+        **os.environ, "PYTHONPATH": str(ROOT), "_CERTGCL_COMPLETE": "complete_bash", "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1)})
+    *answers, loaded = done.stdout.splitlines()
+    assert (answers, loaded) == (found, "[]")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_is_printed_on_request(shell: str) -> None:
+    found = script("--show-completion", shell, before=LOADED)
+    assert found.returncode == 0
+    assert "_CERTGCL_COMPLETE" in found.stdout
+    assert found.stdout.splitlines()[-1] == "[]"
 
 
 def test_the_script_runs_the_commands() -> None:
