@@ -6,6 +6,14 @@ from typing import TypeAlias, Union
 import torch
 
 from certgcl.arguments import shown
+from certgcl.changes.edge_additions import (
+    AdditionsLike,
+    AdmissibleAdditions,
+    EdgeAddBudget,
+    EdgeFlipBudget,
+    FlipsLike,
+    beside_drops,
+)
 from certgcl.changes.edge_drops import AdmissibleDrops, DropsLike, EdgeDropBudget
 from certgcl.changes.feature_changes import AdmissibleFeatures, FeatureBudget
 from certgcl.errors import BudgetError
@@ -22,10 +30,17 @@ class AdmissibleChanges:
     Args:
         drops: the edges that may be dropped; none where no drops were asked for.
         features: what features may become; None where they stay as they are.
+        additions: the edges that may be added; None where none can.
     """
 
     drops: AdmissibleDrops
     features: AdmissibleFeatures | None = None
+    additions: AdmissibleAdditions | None = None
+
+    def __post_init__(self) -> None:
+        if self.features is not None and self.additions is not None:
+            raise BudgetError("features and new edges that change together", "a bound knows the one or the other, next "
+                              "to edges that are dropped", "Leave one of them out")
 
     @classmethod
     def of(cls, changes: "AdmissibleChanges | AdmissibleDrops") -> "AdmissibleChanges":
@@ -35,7 +50,7 @@ class AdmissibleChanges:
     @property
     def drops_only(self) -> bool:
         """Whether nothing but edges that are dropped can change."""
-        return self.features is None
+        return self.features is None and self.additions is None
 
     @property
     def features_only(self) -> bool:
@@ -45,18 +60,21 @@ class AdmissibleChanges:
     def private(self) -> "AdmissibleChanges":
         """A copy that no one else holds; this itself, if it is one."""
         drops, features = self.drops.private(), None if self.features is None else self.features.private()
-        if drops is self.drops and features is self.features:
+        additions = None if self.additions is None else self.additions.private()
+        if drops is self.drops and features is self.features and additions is self.additions:
             return self
-        return replace(self, drops=drops, features=features)
+        return replace(self, drops=drops, features=features, additions=additions)
 
     def same(self, other: "AdmissibleChanges") -> bool:
         """Whether both allow the same, on the same graph."""
         return self is other or (self.drops.same(other.drops) and (
-            other.features is None if self.features is None else self.features.same(other.features)))
+            other.features is None if self.features is None else self.features.same(other.features)) and (
+            other.additions is None if self.additions is None else self.additions.same(other.additions)))
 
     def to(self, device: torch.device) -> "AdmissibleChanges":
         return replace(self, drops=self.drops.to(device),
-                       features=None if self.features is None else self.features.to(device))
+                       features=None if self.features is None else self.features.to(device),
+                       additions=None if self.additions is None else self.additions.to(device))
 
 
 class Changes:
@@ -65,33 +83,58 @@ class Changes:
     Args:
         drops: edges that may be dropped: all that :meth:`EdgeDropBudget.of` takes.
         features: how features may change.
+        additions: edges that may be added: an :class:`EdgeAddBudget`, or so many at every node; not with features.
+        flips: dropped and added edges together, in the place of both: an :class:`EdgeFlipBudget`, or so many at every
+            node.
 
     Example::
 
         Changes(drops=2)                                    # the same as a budget of 2
         Changes(features=FeatureBudget(masked=3))           # all edges stay
         Changes(drops=0.2, features=FeatureBudget(box=0.1)) # both at once
+        Changes(drops=2, additions=1)                       # two edges lost and one gained at any node
+        Changes(flips=EdgeFlipBudget(local=1, total=3))     # one edge lost or gained at any node, three in all
     """
 
-    def __init__(self, drops: DropsLike | None = None, features: FeatureBudget | None = None) -> None:
-        if isinstance(drops, Changes):
-            raise BudgetError(f"drops={shown(drops)}", "each part of a change has a budget of its own kind",
-                              "Pass the changes themselves")
+    def __init__(self, drops: DropsLike | None = None, features: FeatureBudget | None = None,
+                 additions: AdditionsLike | None = None, flips: FlipsLike | None = None) -> None:
+        for name, part in (("drops", drops), ("additions", additions), ("flips", flips)):
+            if isinstance(part, Changes):
+                raise BudgetError(f"{name}={shown(part)}", "each part of a change has a budget of its own kind",
+                                  "Pass the changes themselves")
         if features is not None and not isinstance(features, FeatureBudget):
             raise BudgetError(f"features={shown(features)}", "it is a FeatureBudget",
                               "Pass FeatureBudget(masked=2), or leave it out")
+        if flips is not None and not (drops is None and additions is None):
+            raise BudgetError("flips with drops or additions", "a budget of flips is for dropped and added edges "
+                              "together", "Pass flips alone, or drops and additions")
         self._drops = EdgeDropBudget(local=0) if drops is None else EdgeDropBudget.of(drops)
         self._features = features
+        self._additions = None if additions is None else EdgeAddBudget.of(additions)
+        self._flips = None if flips is None else EdgeFlipBudget.of(flips)
+        if features is not None and (additions is not None or flips is not None):
+            raise BudgetError(f"{self!r}", "features and new edges are not bounded together yet",
+                              "Leave one of them out")
 
     @property
     def drops(self) -> EdgeDropBudget:
         """The edges that may be dropped. Changes do not change once they are made."""
-        return self._drops
+        return self._drops if self._flips is None else self._flips.as_drops()
 
     @property
     def features(self) -> FeatureBudget | None:
         """How features may change."""
         return self._features
+
+    @property
+    def additions(self) -> EdgeAddBudget | None:
+        """The edges that may be added, by a budget of their own."""
+        return self._additions
+
+    @property
+    def flips(self) -> EdgeFlipBudget | None:
+        """The edges that may be dropped or added, by one budget."""
+        return self._flips
 
     @classmethod
     def of(cls, budgets: BudgetLike) -> "Changes":
@@ -100,7 +143,14 @@ class Changes:
 
     def on(self, graph: Graph) -> AdmissibleChanges:
         """What they allow on ``graph``, with every budget lowered to what can really be used."""
-        return AdmissibleChanges(self._drops.on(graph), None if self._features is None else self._features.on(graph))
+        if self._flips is not None:
+            drops, additions = self._flips.on(graph)
+        else:
+            drops = self._drops.on(graph)
+            if self._additions is None:
+                return AdmissibleChanges(drops, None if self._features is None else self._features.on(graph))
+            additions = beside_drops(drops, self._additions.on(graph))
+        return AdmissibleChanges(drops, additions=additions if bool(additions.local.any()) else None)
 
     def drops_alone(self, what: str) -> EdgeDropBudget:
         """The edge drops, for what knows no other change; anything else is refused.
@@ -108,11 +158,14 @@ class Changes:
         Args:
             what: that knows them alone, as the subject of a message.
         """
-        if self._features is not None:
+        if self._features is not None or self._additions is not None or self._flips is not None:
             raise BudgetError(f"{what} under {self!r}", "it knows no change but edges that are dropped",
-                              "Leave the features out")
+                              f"Leave the {'additions' if self._features is None else 'features'} out")
         return self._drops
 
     def __repr__(self) -> str:
+        if self._flips is not None:
+            return f"Changes(flips={self._flips!r})"
         features = "" if self._features is None else f", features={self._features!r}"
-        return f"Changes(drops={self._drops!r}{features})"
+        additions = "" if self._additions is None else f", additions={self._additions!r}"
+        return f"Changes(drops={self._drops!r}{features}{additions})"

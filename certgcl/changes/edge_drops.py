@@ -84,8 +84,8 @@ class EdgeDropBudget:
     """
 
     def __init__(self, local: int | Sequence[int] | Tensor | None = None, total: int | None = None) -> None:
-        self._local: Tensor | DropRate | DropProbabilities | None = None if local is None else _counts(local, "local")
-        whole = None if total is None else _counts(total, "total")
+        self._local: Tensor | DropRate | DropProbabilities | None = None if local is None else counts(local, "local")
+        whole = None if total is None else counts(total, "total")
         if whole is not None and whole.dim() != 0:
             raise BudgetError(f"total={shown(total)}", "it is one integer for the whole graph",
                               "Use local= for a budget per node")
@@ -169,14 +169,9 @@ class EdgeDropBudget:
                           "Pass the budgets themselves: EdgeDropBudget(local=[...])")
 
     def _requested(self, graph: Graph) -> Tensor:
-        if self._local is None:
-            return graph.degree
-        if not isinstance(self._local, Tensor):
-            return self._local.on(graph)
-        if self._local.dim() == 1 and self._local.numel() != graph.num_nodes:
-            raise BudgetError(f"{self._local.numel()} local budgets for {graph.num_nodes} nodes",
-                              "there must be one per node", "Pass one integer for all, or one per node")
-        return self._local.to(graph.degree.device).expand(graph.num_nodes)
+        if self._local is None or isinstance(self._local, Tensor):
+            return local_budgets(self._local, graph, graph.degree)
+        return self._local.on(graph)
 
     def __repr__(self) -> str:
         local = self._local
@@ -306,7 +301,17 @@ def _rule(rule: Rule | None, coverage: float | None, jointly: bool) -> tuple[Rul
     return chosen, level
 
 
-def _counts(value: Any, name: str) -> Tensor:
+def local_budgets(local: Tensor | None, graph: Graph, unlimited: Tensor) -> Tensor:
+    """Budgets of all nodes, ``(N,)``, of one integer or one per node; where there is none, what is there."""
+    if local is None:
+        return unlimited
+    if local.dim() == 1 and local.numel() != graph.num_nodes:
+        raise BudgetError(f"{local.numel()} local budgets for {graph.num_nodes} nodes", "there must be one per node",
+                          "Pass one integer for all, or one per node")
+    return local.to(unlimited.device).expand(graph.num_nodes)
+
+
+def counts(value: Any, name: str) -> Tensor:
     """``value`` as non-negative integers: a scalar, or one per node."""
     rule = "a budget is a number of edges, one integer or one per node"
     way_out = "Use from_drop_rate(...) for a share of the edges"

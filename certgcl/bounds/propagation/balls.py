@@ -1,8 +1,9 @@
 """The nodes that some anchors depend on, hop by hop: their rows, and the states that they can be in.
 
-The *state* of a node is how many of its edges are lost. States come in *cases*, single counts or groups of them, in
-each of which a bound is computed by itself; one or several cases share a *cell*, which has pre-activation ranges and
-lines of its own.
+The *state* of a node is how many of its edges are lost, and how many it gained. States come in *cases*, single counts
+or groups of them, in each of which a bound is computed by itself; one or several cases share a *cell*, which has
+pre-activation ranges and lines of its own. The numbers of edges gained come in *levels*, single ones or groups; all
+cases of a cell are of one level. Where no edge can be added, every node has one level: none gained.
 """
 
 from collections.abc import Callable
@@ -13,8 +14,10 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.propagation.drop_counts import Losses, Scale, drop_cases
+from certgcl.bounds.propagation.levels import Levels, consecutive
 from certgcl.bounds.two_layer.neighbourhood import row_slots
 from certgcl.bounds.two_layer.row_plan import FEW_EDGES, LineSharing, starts
+from certgcl.changes.edge_additions import AdmissibleAdditions
 from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.graphs.graph import Graph
 
@@ -24,22 +27,28 @@ ScaleOfCount = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """Numbers ``first … last`` of edges that rows lose, one list for all rows, row after row."""
+    """Numbers ``first … last`` of edges that rows lose at a level of edges gained, one list for all rows, row after
+    row, level after level."""
 
     start: Tensor  # (R + 1,)
     row: Tensor  # (F,)
     first: Tensor  # (F,)
     last: Tensor  # (F,)
     degree: Tensor  # (F,) of the row
+    level: Tensor  # (F,) among those of all rows
+    least_gain: Tensor  # (F,)
+    most_gain: Tensor  # (F,)
     _extents: dict[tuple[ScaleOfCount, torch.dtype], Scale] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, number: Tensor, first: Tensor, last: Tensor, degree: Tensor) -> "States":
-        """From tables ``(R, G)``, of which every row has its own number of columns."""
+    def of(cls, levels: Levels, number: Tensor, first: Tensor, last: Tensor, degree: Tensor) -> "States":
+        """From tables ``(levels, G)``, of which every level has its own number of columns."""
         start = starts(number)
-        row = torch.repeat_interleave(torch.arange(len(number), device=number.device), number)
-        rank = torch.arange(len(row), device=row.device) - start[row]
-        return cls(start, row, first[row, rank], last[row, rank], degree[row])
+        level = torch.repeat_interleave(torch.arange(len(number), device=number.device), number)
+        rank = torch.arange(len(level), device=level.device) - start[level]
+        row = levels.row[level]
+        return cls(start[levels.start], row, first[level, rank], last[level, rank], degree[row], level,
+                   levels.first[level], levels.last[level])
 
     @property
     def rank(self) -> Tensor:
@@ -49,7 +58,8 @@ class States:
     def extent(self, scale: ScaleOfCount, dtype: torch.dtype) -> Scale:
         """The range of a scale in every state; computed once."""
         if (scale, dtype) not in self._extents:
-            self._extents[scale, dtype] = extent(scale, self.degree - self.last, self.degree - self.first, dtype)
+            self._extents[scale, dtype] = extent(scale, self.degree - self.last + self.least_gain,
+                                                 self.degree - self.first + self.most_gain, dtype)
         return self._extents[scale, dtype]
 
 
@@ -70,6 +80,8 @@ class Ball:
     """
 
     graph: Graph
+    drops: AdmissibleDrops
+    additions: AdmissibleAdditions | None
     total: Tensor  # (R,) edges that may go in all
     nodes: Tensor  # (R,) ascending
     place: Tensor  # (N,) the row of every node, or -1
@@ -79,30 +91,37 @@ class Ball:
     reach: Tensor  # (S,)
     degree: Tensor  # (R,)
     budget: Tensor  # (R,)
+    gain: Tensor  # (R,) edges that may be added
+    levels: Levels
     cases: States
     cells: States
     by_case: Tensor  # (R,) whether each case has a cell of its own
-    _by_count: dict[tuple[ScaleOfCount, torch.dtype], Tensor] = field(default_factory=dict)
+    _by_count: dict[tuple[ScaleOfCount, torch.dtype], Scale] = field(default_factory=dict)
     _of_neighbours: dict[tuple[ScaleOfCount, torch.dtype], Scale] = field(default_factory=dict)
 
     @classmethod
-    def around(cls, graph: Graph, drops: AdmissibleDrops, nodes: Tensor, resolution: int, lines: LineSharing) -> "Ball":
+    def around(cls, graph: Graph, drops: AdmissibleDrops, nodes: Tensor, resolution: int, lines: LineSharing,
+               additions: AdmissibleAdditions | None = None) -> "Ball":
         """The rows of some nodes, in ascending order."""
         degree, budget, slot = graph.degree[nodes], drops.local[nodes], row_slots(graph, nodes)
         neighbour, droppable = graph.col[slot], drops.droppable[slot]
         reach = drops.local[neighbour].minimum(drops.droppable_degree[neighbour] - droppable.long())
         place = torch.full_like(graph.degree, -1)
         place[nodes] = torch.arange(len(nodes), device=nodes.device)
-        found = drop_cases(Losses(degree, budget), resolution)
-        cases = States.of(found.number, found.first, found.last, degree)
+        gain = torch.zeros_like(degree) if additions is None else additions.local[nodes]
+        levels = Levels.of(gain, resolution)
+        most = budget[levels.row] if additions is None else budget[levels.row].minimum(
+            additions.both[nodes][levels.row] - levels.first)
+        found = drop_cases(Losses(degree[levels.row], most), resolution)
+        cases = States.of(levels, found.number, found.first, found.last, degree)
         by_case = torch.full_like(degree, lines == "by-count", dtype=torch.bool) if lines != "mixed" else (
             degree <= FEW_EDGES)
-        one = torch.zeros_like(degree)
-        cells = States.of(torch.where(by_case, found.number, 1),
-                          torch.where(by_case[:, None], found.first, one[:, None]),
-                          torch.where(by_case[:, None], found.last, budget[:, None]), degree)
-        return cls(graph, drops.total_at(nodes), nodes, place, starts(degree), slot, droppable, reach, degree, budget,
-                   cases, cells, by_case)
+        apart = by_case[levels.row]
+        cells = States.of(levels, torch.where(apart, found.number, 1),
+                          torch.where(apart[:, None], found.first, torch.zeros_like(most)[:, None]),
+                          torch.where(apart[:, None], found.last, most[:, None]), degree)
+        return cls(graph, drops, additions, drops.total_at(nodes), nodes, place, starts(degree), slot, droppable, reach,
+                   degree, budget, gain, levels, cases, cells, by_case)
 
     @cached_property
     def row(self) -> Tensor:
@@ -116,35 +135,50 @@ class Ball:
 
     @cached_property
     def count_start(self) -> Tensor:
-        """Where the counts 0 … q of every row begin in a table of all of them."""
-        return starts(self.budget + 1)
+        """Where the counts 0 … q at every level begin in a table of all of them."""
+        return starts(self.budget[self.levels.row] + 1)
 
-    def by_count(self, scale: ScaleOfCount, dtype: torch.dtype) -> Tensor:
-        """A scale of every row for each number of edges that it can lose, row after row; computed once."""
+    def by_count(self, scale: ScaleOfCount, dtype: torch.dtype) -> Scale:
+        """A scale of every row for each number of edges that it can lose at each of its levels; computed once."""
         if (scale, dtype) not in self._by_count:
-            row = torch.repeat_interleave(torch.arange(len(self.nodes), device=self.nodes.device), self.budget + 1)
-            lost = torch.arange(len(row), device=row.device) - self.count_start[row]
-            self._by_count[scale, dtype] = scale((self.degree[row] - lost).to(dtype))
+            levels, number = self.levels, self.budget[self.levels.row] + 1
+            level = torch.repeat_interleave(torch.arange(len(number), device=number.device), number)
+            left = self.degree[levels.row[level]] - (torch.arange(len(level), device=level.device)
+                                                     - self.count_start[level])
+            self._by_count[scale, dtype] = extent(scale, left + levels.first[level], left + levels.last[level], dtype)
         return self._by_count[scale, dtype]
 
     def of_neighbours(self, scale: ScaleOfCount, dtype: torch.dtype) -> Scale:
         """The range of a scale of the neighbour at every slot, ``(S,)``; computed once."""
         if (scale, dtype) not in self._of_neighbours:
-            most = self.graph.degree[self.neighbour]
-            self._of_neighbours[scale, dtype] = extent(scale, most - self.reach, most, dtype)
+            self._of_neighbours[scale, dtype] = extent(scale, self.graph.degree[self.neighbour] - self.reach,
+                                                       self.most_around, dtype)
         return self._of_neighbours[scale, dtype]
 
     @cached_property
+    def most_around(self) -> Tensor:
+        """The most neighbours that the node at every slot can have, ``(S,)``."""
+        most = self.graph.degree[self.neighbour]
+        return most if self.additions is None else most + self.additions.local[self.neighbour]
+
+    @cached_property
     def by_node(self) -> "Ball":
-        """The same with one cell a node, for all of its cases."""
-        nothing = torch.zeros_like(self.degree)
-        cells = States.of(nothing + 1, nothing[:, None], self.budget[:, None], self.degree)
+        """The same with one cell for each level of a node, for all of its cases."""
+        first = torch.zeros_like(self.levels.row)
+        last = first.scatter_reduce(0, self.cases.level, self.cases.last, "amax")
+        cells = States.of(self.levels, first + 1, first[:, None], last[:, None], self.degree)
         return replace(self, cells=cells, by_case=torch.zeros_like(self.by_case))
 
     @cached_property
     def cell_of_case(self) -> Tensor:
         """``(cases,)``."""
-        return self.cells.start[self.cases.row] + torch.where(self.by_case[self.cases.row], self.cases.rank, 0)
+        return self.cells.start[self.cases.row] + self.cell_rank
+
+    @cached_property
+    def cell_rank(self) -> Tensor:
+        """Which of its row's cells every case is in, ``(cases,)``."""
+        cases = self.cases
+        return torch.where(self.by_case[cases.row], cases.rank, cases.level - self.levels.start[cases.row])
 
     @cached_property
     def parent_rank(self) -> Tensor:
@@ -155,21 +189,34 @@ class Ball:
         """The cell that each cell here (or some) lies in there, where the nodes are among others."""
         row = self.cells.row if cells is None else self.cells.row[cells]
         rank = self.cells.rank if cells is None else self.cells.rank[cells]
+        level = self.cells.level if cells is None else self.cells.level[cells]
         there = other.place[self.nodes[row]]
-        return other.cells.start[there] + torch.where(other.by_case[there], rank, 0)
+        return other.cells.start[there] + torch.where(other.by_case[there], rank, level - self.levels.start[row])
 
 
 def balls_around(graph: Graph, drops: AdmissibleDrops, anchors: Tensor, hops: int, resolution: int,
-                 lines: LineSharing) -> list[Ball]:
-    """The anchors, and the nodes within one hop of them, two hops, and so on. All cases of the anchors are cells."""
+                 lines: LineSharing, additions: AdmissibleAdditions | None = None) -> list[Ball]:
+    """The anchors, and the nodes within one hop of them, two hops, and so on, where candidates are hops as edges are.
+    All cases of the anchors are cells."""
     nodes = anchors.sort().values
-    balls = [Ball.around(graph, drops, nodes, resolution, "by-count")]
+    balls = [Ball.around(graph, drops, nodes, resolution, "by-count", additions)]
     for hop in range(hops):
-        touched = torch.zeros_like(graph.degree, dtype=torch.bool)
-        touched[nodes] = True
-        touched[balls[-1].neighbour] = True
-        wider = touched.nonzero()[:, 0]
+        wider = within_a_hop(graph, additions, nodes)
         same = len(wider) == len(nodes) and hop > 0
-        balls.append(balls[-1] if same else Ball.around(graph, drops, wider, resolution, lines))
+        balls.append(balls[-1] if same else Ball.around(graph, drops, wider, resolution, lines, additions))
         nodes = wider
     return balls
+
+
+def within_a_hop(graph: Graph, additions: AdmissibleAdditions | None, nodes: Tensor) -> Tensor:
+    """Some nodes, their neighbours, and what may become their neighbours; in ascending order."""
+    touched = torch.zeros_like(graph.degree, dtype=torch.bool)
+    touched[nodes] = True
+    touched[graph.col[row_slots(graph, nodes)]] = True
+    if additions is not None and bool(additions.local[nodes].any()):
+        if additions.candidates is None:
+            touched |= additions.local > 0
+        else:
+            listed = additions.candidates
+            touched[listed.col[consecutive(listed.rowptr[nodes], listed.rowptr.diff()[nodes])]] = True
+    return touched.nonzero()[:, 0]

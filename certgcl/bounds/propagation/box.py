@@ -1,13 +1,15 @@
 """Bounds on the box: every entry of an aggregation's matrix varies by itself between its extremes.
 
 ``interval`` and ``crown`` go through a network of any depth on it. What is lost against the row lemma is that all
-entries of a row share one number of neighbours, and that only so many of them can be dropped.
+entries of a row share one number of neighbours, and that only so many of them can be dropped. Of edges that are added
+no more than allowed count.
 """
 
 import torch
 from torch import Tensor
 
 from certgcl.bounds.propagation import limits
+from certgcl.bounds.propagation.added_edges import added_edges
 from certgcl.bounds.propagation.balls import Ball, extent
 from certgcl.bounds.propagation.chain import Cells, Descent, Mix
 from certgcl.bounds.propagation.drop_counts import Scale
@@ -27,8 +29,8 @@ def entries(ball: Ball, aggregation: Aggregation, dtype: torch.dtype) -> Scale:
     droppable = torch.zeros_like(ball.degree).index_add_(0, ball.row, ball.droppable.long())
     lost = ball.budget[ball.row].minimum(droppable[ball.row] - ball.droppable.long())
     degree = ball.degree[ball.row]
-    out, into = extent(aggregation.out, degree - lost, degree, dtype), ball.of_neighbours(aggregation.into, dtype)
-    both = out.times(into)
+    out = extent(aggregation.out, degree - lost, degree + ball.gain[ball.row], dtype)
+    both = out.times(ball.of_neighbours(aggregation.into, dtype))
     return Scale(torch.where(ball.droppable, 0, both.low), both.low if both.high is None else both.high)
 
 
@@ -40,7 +42,8 @@ class BoxRanges(NetworkRanges):
         source = self.widest if term.source == 0 else self.ball_of(term.source)
         terms = entries(ball, aggregation, self.dtype).column.least(values[source.place[ball.neighbour]])
         own = ball.cells.extent(aggregation.own, self.dtype).column.least(self._at_cells(term, ball, values))
-        return own.index_add(0, ball.row, terms)
+        added = self._added(term, ball, values)
+        return (own if added is None else own + added).index_add(0, ball.row, terms)
 
 
 class BoxBound(NetworkBound):
@@ -52,10 +55,15 @@ class BoxBound(NetworkBound):
     def _shared_neighbours(self, number: int, units: Functionals) -> None:
         return None
 
-    def _minimum(self, cells: Cells, descent: Descent, shared: object, deep: bool = True, patterns: int = 1) -> Tensor:
+    def _minimum(self, cells: Cells, descent: Descent, shared: object, deep: bool = True, patterns: int = 1,
+                 meet: bool = True) -> Tensor:
         count, functionals = len(self.rules), descent.constant.shape[2]
         total = descent.constant.expand(len(cells.place), count, functionals).flatten(1)
-        sets = TermSets.of_cells(cells.ball, total.new_empty(0), cells.place)
+        sets = TermSets.of_cells(cells.ball, None, cells.place)
+        if descent.mixes:
+            met = [Mix(mix.term, mix.functionals.by_rule(count)) for mix in descent.mixes]
+            added = added_edges(self.ranges, cells, met[0].term.aggregation, met, affordable=meet)
+            total = total if added is None else total + added
         for mix in descent.mixes:
             mix = Mix(mix.term, mix.functionals.by_rule(count))
             values = self._at_slots(cells, sets, mix) if mix.term.source else leaves_of(
@@ -83,8 +91,11 @@ class BoxBound(NetworkBound):
         """The least ``ω · h`` at some nodes, ``(E, M)``."""
         (source, functionals), = omega.items()
         interval = self.ranges.interval_below(source, cells, functionals)[:, 0]
-        sets = TermSets.of_cells(cells.ball, interval.new_empty(0), cells.place)
-        lines, leaves, aggregation = lines_at(self.ranges, cells, omega, sets)
+        sets = TermSets.of_cells(cells.ball, None, cells.place)
+        meetings = interval.numel() * len(self.rules) * functionals.vector.shape[-1] * len(self.ranges.widest.nodes)
+        lines, leaves, aggregation, added = lines_at(self.ranges, cells, omega, sets,
+                                                     meetings <= limits.MOST_MEETINGS)
+        lines = lines if added is None else lines + added
         if leaves is not None:
             lines = lines.index_add(0, sets.owner, self._least(sets, aggregation, leaves.values))
         return best([interval, lines.unflatten(1, (len(self.rules), -1)).amax(dim=1)])

@@ -6,7 +6,8 @@ MLP. What it is at node i is a function of the set S of edges that i loses, so t
 
     p_i  >=  min { p_i(S) : S of t droppable edges,  first <= t <= last }
 
-in a state with ``first … last`` edges lost, and likewise for every function of near layers; no line is needed.
+in a state with ``first … last`` edges lost and none gained, and likewise for every function of near layers; no line is
+needed.
 Budgets of other nodes may forbid some S, which leaves the minimum a lower bound. Nodes with more than
 :data:`~certgcl.bounds.propagation.limits.MOST_SETS` sets are left to lines.
 """
@@ -22,7 +23,7 @@ from torch import Tensor
 from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.extremes import best
-from certgcl.bounds.propagation.term_sets import consecutive
+from certgcl.bounds.propagation.levels import consecutive
 from certgcl.bounds.two_layer.row_plan import starts
 from certgcl.models.network import GraphNetwork, Term
 
@@ -78,11 +79,12 @@ class DropSets:
 
     @property
     def cell(self) -> Tensor:
-        """The cell of the ball that every set belongs to; a row's cells are its counts in their order."""
+        """The cell of the ball that every set belongs to, with no edge gained; a row's cells at a level are its counts
+        in their order."""
         cells = self.ball.cells
-        of_count = torch.repeat_interleave(torch.arange(len(cells.row), device=cells.row.device),
-                                           cells.last - cells.first + 1)
-        return of_count[self.ball.count_start[self.row] + self.lost]
+        number = cells.last - cells.first + 1
+        of_count = torch.repeat_interleave(torch.arange(len(cells.row), device=cells.row.device), number)
+        return of_count[starts(number)[cells.start[self.row]] + self.lost]
 
     def preactivations(self, ranges: "NetworkRanges", near: set[int]) -> dict[int, Tensor]:
         """Of the near layers, ``(S, d)``."""
@@ -111,7 +113,11 @@ class DropSets:
     def raised(self, bounds: Tensor, values: Tensor) -> Tensor:
         """Lower bounds in all cells of the ball, ``(cells, M)``, or the least values of the sets where those are
         higher."""
-        cells, place = torch.unique(self.cell, return_inverse=True)
+        # Where an edge may be gained in the same cell, the sets are not all that can happen.
+        of_set = self.cell
+        known = (self.ball.cells.most_gain[of_set] == 0).nonzero()[:, 0]
+        cells, place = torch.unique(of_set[known], return_inverse=True)
+        values = values[known]
         least = values.new_full((len(cells), values.shape[1]), torch.inf)
         least = least.scatter_reduce(0, place[:, None].expand_as(values), values, "amin")
         return bounds.index_copy(0, cells, best([bounds[cells], least]))

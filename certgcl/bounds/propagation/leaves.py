@@ -13,7 +13,8 @@ from certgcl.bounds.propagation.chain import Mix
 from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
-from certgcl.bounds.propagation.term_sets import TermSets, consecutive
+from certgcl.bounds.propagation.levels import consecutive
+from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.bounds.two_layer.row_plan import starts
 from certgcl.models.aggregations import Aggregation
 
@@ -82,13 +83,15 @@ def leaves_of(ranges: "NetworkRanges", sets: TermSets, mixes: list[Mix], base: A
 def _ratio(sets: TermSets, of: Aggregation, to: Aggregation, dtype: torch.dtype) -> Scale:
     """``out(n_i) in(n_q)`` of one aggregation over that of another, at every term. Both ends have a neighbour there,
     each other, so that no scale is zero."""
-    ball, nothing = sets.ball, torch.zeros_like(sets.row)
+    ball, nothing = sets.ball, torch.zeros_like(sets.level)
     last = nothing.scatter_reduce(0, sets.item_owner, sets.last, "amax", include_self=False)
     first = nothing.scatter_reduce(0, sets.item_owner, sets.first, "amin", include_self=False)
-    degree, most = sets.degree[sets.owner], ball.graph.degree[ball.neighbour[sets.slot]]
+    gained, levels = sets.level[sets.owner], ball.levels
+    degree, around = sets.degree[sets.owner], ball.graph.degree[ball.neighbour[sets.slot]]
     low = high = torch.ones((), dtype=dtype, device=degree.device)
-    for kind, fewest, largest in (("out", degree - last[sets.owner], degree - first[sets.owner]),
-                                  ("into", most - ball.reach[sets.slot], most)):
+    for kind, fewest, largest in (
+            ("out", degree - last[sets.owner] + levels.first[gained], degree - first[sets.owner] + levels.last[gained]),
+            ("into", around - ball.reach[sets.slot], ball.most_around[sets.slot])):
         (one, other), (one_more, other_more) = (
             [getattr(aggregation, kind)(n.clamp(min=1).to(dtype)) for aggregation in (of, to)]
             for n in (fewest, largest))

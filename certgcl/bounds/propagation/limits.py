@@ -17,6 +17,11 @@ MANY_FUNCTIONALS = 16  # of an entry, from which on a matrix product beats a loo
 MOST_PRODUCTS = 1 << 24  # at a node, for the channels of a layer whose functionals are not shared: some 10 ms
 MOST_FEATURE_PRODUCTS = 1 << 18  # of the functionals at one slot with features that can change, for exact falls
 FEW_FEATURE_PRODUCTS = 1 << 12  # features times channels up to which changed features are bounded by states as well
+MOST_KINDS = 16  # of what rows leave to the other ends of new edges, up to which they are told apart
+MOST_MEETINGS = 1 << 37  # products of functionals with candidates of new edges at all nodes: half a minute,
+MEETINGS_OF_ANCHOR = 1 << 31  # and at the neighbours of one anchor
+MORE_CANDIDATES, MOST_CANDIDATES = 4, 16  # of new edges at an anchor that are asked for their lines: beyond the edges
+# that it can gain, for each functional, and in all
 MOST_SETS = 64  # of edges that a node can lose, up to which all are tried: four edges of which all may go have 16
 
 

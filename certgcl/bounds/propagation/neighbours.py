@@ -3,38 +3,70 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from certgcl.bounds.propagation import limits
+from certgcl.bounds.propagation.added_edges import Shared, added_edges
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Mix, descend
+from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import Leaves, leaves_of
+from certgcl.bounds.propagation.levels import consecutive
 from certgcl.bounds.propagation.patterned_neighbours import least_lines, with_floor
-from certgcl.bounds.propagation.ranges import NetworkRanges
+from certgcl.bounds.propagation.ranges import NetworkRanges, least_by_row
 from certgcl.bounds.propagation.recompute import recomputed
 from certgcl.bounds.propagation.sign_patterns import FEW_EDGES
-from certgcl.bounds.propagation.term_sets import TermSets, consecutive
+from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.bounds.propagation.visits import Visited, Visits
 from certgcl.bounds.two_layer.row_plan import starts
 from certgcl.models.aggregations import Aggregation, Sum
 from certgcl.models.network import Layer
 
 
-def lines_at(ranges: NetworkRanges, cells: Cells, omega: Mapping[int, Functionals],
-             sets: TermSets | None = None) -> tuple[Tensor, Leaves | None, Aggregation]:
-    """``Σ ω · h >= e + out Σ in C`` in some cells: e ``(E, R M)``, C at all slots, if any, and whose scales."""
+class LinesBelow(NamedTuple):
+    """``Σ ω · h >= e + out Σ in C`` in some cells."""
+
+    constant: Tensor  # e, (E, R M)
+    leaves: Leaves | None  # C at all slots, if any,
+    scales: Aggregation  # and whose scales
+    added: Tensor | None  # what edges gained add, (E, R M); None where none can be added
+
+
+def lines_at(ranges: NetworkRanges, cells: Cells, omega: Mapping[int, Functionals], sets: TermSets | None = None,
+             affordable: bool = True, parent: Cells | None = None) -> LinesBelow:
+    """Functionals of some cells by their lines.
+
+    Args:
+        affordable: whether they may meet all candidates of new edges.
+        parent: a node in a known cell for each, to which it has a new edge; what that adds is part of ``added``.
+    """
     rules = ranges.settings.rules
     constant, mixes = descend(ranges, cells, rules, omega)
     constant = constant.expand(len(cells.place), len(rules), next(iter(omega.values())).number).flatten(1)
     if not mixes:
-        return constant, None, Sum()
-    sets = sets or TermSets.of_cells(cells.ball, constant.new_empty(0), cells.place)
+        return LinesBelow(constant, None, Sum(), None if cells.ball.additions is None else torch.zeros_like(constant))
+    sets = sets or TermSets.of_cells(cells.ball, None, cells.place)
     by_rule = [Mix(mix.term, mix.functionals.by_rule(len(rules))) for mix in mixes]
     scales = mixes[0].term.aggregation
-    return constant, leaves_of(ranges, sets, by_rule, scales), scales
+    added = added_edges(ranges, cells, scales, by_rule, affordable=affordable, given=int(parent is not None))
+    if added is not None and parent is not None:
+        added = added + sum(_of_parent(ranges, cells, mix, parent) for mix in by_rule)
+    return LinesBelow(constant, leaves_of(ranges, sets, by_rule, scales), scales, added)
+
+
+def _of_parent(ranges: NetworkRanges, cells: Cells, mix: Mix, parent: Cells) -> Tensor:
+    """The least ``out(n_c) in(n_i) β · h_i`` of a node i that is a new neighbour of each cell's, ``(E, R M)``."""
+    if mix.term.source == 0:
+        value = mix.functionals.dot_rows(ranges.projected(mix.term), ranges.widest.place[parent.node])
+    else:
+        value = ranges.interval_below(mix.term.source, parent, mix.functionals)
+    out = cells.ball.cells.extent(mix.term.aggregation.out, ranges.dtype).take(cells.place)
+    into = parent.ball.cells.extent(mix.term.aggregation.into, ranges.dtype).take(parent.place)
+    return out.times(into).column.least(value.flatten(1))
 
 
 class SharedFunctionals:
@@ -55,22 +87,36 @@ class SharedFunctionals:
         scales: Aggregation = Sum()
         by_cell = False
 
-        def work(chunk: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        meetings = len(ball.cells.row) * rules * number * width * len(ball.nodes)
+        self.affordable = meetings <= limits.MOST_MEETINGS
+
+        def work(chunk: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
             nonlocal scales, by_cell
-            constant, leaves, scales = lines_at(ranges, Cells(ball, chunk), {mix.term.source: mix.functionals})
+            constant, leaves, scales, added = lines_at(ranges, Cells(ball, chunk), {
+                mix.term.source: mix.functionals}, affordable=self.affordable)
+            added = constant.new_empty(0, constant.shape[1]) if added is None else added
             if leaves is None:
                 nothing = constant.new_zeros(int(ball.degree[ball.cells.row[chunk]].sum()), constant.shape[1])
-                return constant, nothing, nothing
+                return constant, nothing, nothing, added
             by_cell = leaves.by_cell
-            return constant, leaves.values, leaves.terms
+            return constant, leaves.values, leaves.terms, added
 
         parts = [recomputed(partial(work, chunk), chunk.numel() * rules * number * width) for chunk in chunks]
-        self.constant, self.leaves, self.terms = (torch.cat(part) for part in zip(*parts, strict=True))
+        self.constant, self.leaves, self.terms, added = (torch.cat(part) for part in zip(*parts, strict=True))
         self.scales = scales
         self.sets = TermSets.of_cases(ball, ball.by_count(scales.out, ranges.dtype))
         self.leaf_start = leaf_starts(ranges, self.sets, by_cell)
         self.by_cell = by_cell
-        self.without, self.following = self.sets.minima(self.terms, following=True)
+        self.without, self.following = self.sets.minima(
+            self.terms, following=True, added=None if ball.additions is None else added[ball.cell_of_case])
+
+    def of_candidates(self) -> Shared:
+        """The least ``ω · h`` in every cell of the ball, by its lines and its range: what a node is for the other end
+        of a new edge."""
+        lines = least_by_row(self.ball.cell_of_case, self.by_case(), len(self.ball.cells.row))
+        rules = lines.shape[1] // self.interval.shape[1]
+        lines = lines.unflatten(1, (rules, -1)).amax(dim=1)
+        return Shared(self.ball, best([lines, self.interval]).repeat(1, rules))
 
     def by_case(self) -> Tensor:
         """The least ``ω · h`` of every node in each of its cases, ``(cases, R M)``."""
@@ -108,12 +154,13 @@ class SharedFunctionals:
         everything = torch.arange(len(sets.slot), device=sets.slot.device)
         row, rank = ball.place[cells.ball.neighbour[sets.slot]], cells.ball.parent_rank[sets.slot]
         term, first = self.sets.start[ball.cells.start[row]] + rank, self.sets.start[ball.cells.start]
+        several = ball.cells.start.diff() > 1
         visited = Visited(
             case=cases.start, first=cases.first, into=cases.extent(self.mix.term.aggregation.into, dtype),
             out=cases.extent(self.scales.out, dtype), item=torch.arange(len(cases.row), device=row.device),
-            own=ball.cell_of_case, term_step=torch.where(ball.by_case, ball.degree, 0),
-            step=torch.where(ball.by_case, self.leaf_start[first[:-1] + ball.degree] - self.leaf_start[first[:-1]], 0),
-            lined=torch.ones_like(ball.by_case))
+            own=ball.cell_of_case, term_step=torch.where(several, ball.degree, 0),
+            step=torch.where(several, self.leaf_start[first[:-1] + ball.degree] - self.leaf_start[first[:-1]], 0),
+            lined=torch.ones_like(ball.by_case), cell=ball.cell_rank, gain=cases.least_gain)
         visits = visits_of(self.ranges, cells, sets, everything, self.scales, visited, row, self.leaf_start, term,
                            self.by_cell)
         return visits.minima(len(self.ranges.settings.rules), self.without, self.following, self.constant,
@@ -144,9 +191,11 @@ def visits_of(ranges: NetworkRanges, cells: Cells, sets: TermSets, chosen: Tenso
         widest = ranges.widest
         mine = cells.ball.cells_in(widest, state)
         leaf = leaf + mine - widest.cells.start[widest.cells.row[mine]]
-    others = cells.ball.total[anchors.row[state]] - anchors.first[state]
+    lost, gained, additions = anchors.first[state], anchors.least_gain[state], cells.ball.additions
+    others = cells.ball.total[anchors.row[state]] - lost
+    gains = None if additions is None else (additions.total - gained, additions.both_total - lost - gained)
     return Visits(rows=visited, row=row, parent=anchors.extent(scales.into, visited.into.low.dtype).take(state),
-                  reach=cells.ball.reach[slot].minimum(others),
+                  reach=cells.ball.reach[slot].minimum(others), gains=gains,
                   droppable=cells.ball.droppable[slot], leaf=leaf, term=term)
 
 
@@ -185,7 +234,7 @@ def _own_part(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, m
     dtype, device, rules = ranges.dtype, chosen.device, len(ranges.settings.rules)
     slot, owner = sets.slot[chosen], sets.owner[chosen]
     row, rank = ball.place[cells.ball.neighbour[slot]], cells.ball.parent_rank[slot]
-    lines, count, by_case = ball.cells.start.diff()[row], ball.cases.start.diff()[row], ball.by_case[row]
+    lines, count = ball.cells.start.diff()[row], ball.cases.start.diff()[row]
     entry, case_start, number = starts(lines), starts(count), torch.arange(len(chosen), device=device)
     visit_of_entry, visit_of_case = (torch.repeat_interleave(number, each) for each in (lines, count))
     entries, case = Cells(ball, consecutive(ball.cells.start[row], lines)), consecutive(ball.cases.start[row], count)
@@ -203,28 +252,37 @@ def _own_part(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, m
     leaf_start = term = torch.zeros_like(number)
     step, by_cell = torch.zeros_like(number), False
     if lined:
-        inner = TermSets(ball, row[visit_of_entry], torch.where(by_case, 1, count)[visit_of_entry],
-                         ball.cases.first[case], ball.cases.last[case], items, interval.new_empty(0))
-        constant, leaves, scales = lines_at(ranges, entries, omega, inner)
+        cell = entry[visit_of_case] + ball.cell_rank[case]
+        inner = TermSets(ball, ball.cells.level[entries.place], torch.zeros_like(visit_of_entry).index_add_(
+            0, cell, torch.ones_like(cell)), ball.cases.first[case], ball.cases.last[case], items, None)
+        affordable = len(entries.place) * pairs.shape[1] * widest_layer(ranges) * len(ball.nodes) <= (
+            limits.MEETINGS_OF_ANCHOR * len(torch.unique(owner)))
+        constant, leaves, scales, added = lines_at(ranges, entries, omega, inner, affordable)
         inner = replace(inner, out=ball.by_count(scales.out, dtype))
         if leaves is None:
             values = terms = constant.new_zeros(len(inner.slot), constant.shape[1])
             leaf_start = torch.arange(len(inner.slot) + 1, device=device)
         else:
             values, terms, leaf_start, by_cell = leaves
-        without, following = inner.minima(terms, following=True)
+        without, following = inner.minima(terms, following=True, added=None if added is None else added[cell])
         first = inner.start[entry[:-1]]
         term = first + rank
-        step = torch.where(by_case, leaf_start[first + ball.degree[row]] - leaf_start[first], 0)
+        step = torch.where(lines > 1, leaf_start[first + ball.degree[row]] - leaf_start[first], 0)
     visited = Visited(
         case=case_start, first=ball.cases.first[case],
         into=ball.cases.extent(mixes[0].term.aggregation.into, dtype).take(case),
         out=ball.cases.extent(scales.out, dtype).take(case), item=items,
-        own=entry[visit_of_case] + torch.where(by_case[visit_of_case], items - case_start[visit_of_case], 0),
-        step=step, term_step=torch.where(by_case, ball.degree[row], 0), lined=torch.full_like(by_case, lined))
+        own=entry[visit_of_case] + ball.cell_rank[case], step=step,
+        term_step=torch.where(lines > 1, ball.degree[row], 0), lined=torch.full_like(row, lined, dtype=torch.bool),
+        cell=ball.cell_rank[case], gain=ball.cases.least_gain[case])
     visits = visits_of(ranges, cells, sets, chosen, scales, visited, number, leaf_start, term, by_cell)
     if lined and patterns > 1:
-        value = least_lines(ranges, entries, omega, inner, visits, patterns)
+        value = least_lines(ranges, entries, omega, inner, visits, patterns, affordable)
         if value is not None:
             visits, constant, interval = with_floor(visits, constant, interval, value)
     return visits.minima(rules, without, following, constant, interval, values, terms, pairs)
+
+
+def widest_layer(ranges: NetworkRanges) -> int:
+    """Channels."""
+    return max(ranges.network.width_of(number) for number in range(1, len(ranges.network.layers) + 1))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.propagation import limits
+from certgcl.bounds.propagation.added_edges import Refinement, added_edges
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Descent, Mix, descend
 from certgcl.bounds.propagation.drop_sets import near_layers, output_by_sets, range_by_sets
@@ -15,6 +16,7 @@ from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import leaves_of
 from certgcl.bounds.propagation.neighbours import SharedFunctionals, own_minima
+from certgcl.bounds.propagation.new_neighbours import NewNeighbours
 from certgcl.bounds.propagation.ranges import NetworkRanges, least_by_row
 from certgcl.bounds.propagation.recompute import recomputed
 from certgcl.bounds.propagation.sign_patterns import NONE, dearest, improved
@@ -75,7 +77,8 @@ class NetworkBound:
         if len(layer.terms) == 1 and not layer.mixes and self._by_node(layer.terms[0].source):
             return self._of_local_channels(number, units)
         shared = self._shared_neighbours(number, units)
-        known = shared is not None and shared.serves(layer)
+        known = shared is not None and shared.serves(layer) and ball.additions is None
+        meetings = len(ball.cells.row) * len(self.rules) * each * len(self.ranges.widest.nodes)
         deep = any(map(self.ranges.network.takes_layers, (term.source for term in layer.terms))) and not known
         at_once = max(1, limits.values_at_once(deep) // (each * len(self.rules)))
         affordable = self._affordable(ball, number)[ball.cells.row]
@@ -84,7 +87,8 @@ class NetworkBound:
             cells = Cells(ball, chunk)
             if shared is not None and known:
                 return self._minimum_of_shared(cells, shared, len(layer.terms) - 1) + units.dot(layer.bias)[0]
-            return self._minimum(cells, descend(self.ranges, cells, self.rules, {}, (number, units)), shared, deep)
+            return self._minimum(cells, descend(self.ranges, cells, self.rules, {}, (number, units)), shared, deep,
+                                 meet=meetings <= limits.MOST_MEETINGS)
 
         places, parts = [], []
         for deep in affordable.unique().tolist():
@@ -202,13 +206,14 @@ class NetworkBound:
     # -- a functional at some cells ----------------------------------------------------------------
 
     def _minimum(self, cells: Cells, descent: Descent, shared: SharedFunctionals | None, deep: bool = True,
-                 patterns: int = 1) -> Tensor:
+                 patterns: int = 1, meet: bool = True) -> Tensor:
         """The least value of what a functional comes down to, ``(E, M)``: the best over the rules of the node's own
         lines.
 
         Args:
             deep: whether neighbours are asked for their lines where functionals are not shared, or for their ranges.
             patterns: sign patterns of the neighbours, where functionals are not shared.
+            meet: whether functionals of the node's own may meet all candidates of new edges.
         """
         constant, mixes = descent
         count, functionals = len(self.rules), constant.shape[2]
@@ -221,7 +226,11 @@ class NetworkBound:
             terms = leaves_of(self.ranges, sets, self._by_rule(mixes), scales).terms
         else:
             terms = self._neighbours(cells, sets, mixes, shared, patterns)
-        value = sets.minima(terms)[0].unflatten(1, (count, functionals))
+        met = self._by_rule([mix for mix in mixes if shared is None or mix is not main])
+        refine = self._candidates(cells, met) if shared is None and deep and main.term.source else None
+        added = added_edges(self.ranges, cells, scales, met, None if shared is None else shared.of_candidates(), meet,
+                            refine=refine)
+        value = sets.minima(terms, added=added)[0].unflatten(1, (count, functionals))
         return (value + constant).amax(dim=1)
 
     def _minimum_of_shared(self, cells: Cells, shared: SharedFunctionals, times: int) -> Tensor:
@@ -257,6 +266,13 @@ class NetworkBound:
         phi = shared.minima(cells, sets, pairs) if shared is not None else own_minima(
             self.ranges, cells, sets, self.ranges.balls[self._radius(cells.ball) + 1], together, pairs, patterns)
         return phi.unflatten(1, (count, count * functionals))[:, 0] if by_rule else phi
+
+    def _candidates(self, cells: Cells, mixes: list[Mix]) -> Refinement | None:
+        """The terms of candidates of new edges through their lines, for the first mix and those scaled alike."""
+        if cells.ball.additions is None:
+            return None
+        alike = [mix for mix in mixes if mix.term.aggregation == mixes[0].term.aggregation]
+        return NewNeighbours(self.ranges, cells, self.ranges.balls[self._radius(cells.ball) + 1], alike).terms
 
     def _radius(self, ball: Ball) -> int:
         return next(radius for radius, other in enumerate(self.ranges.balls) if other is ball)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from certgcl.bounds.propagation.added_edges import added_edges
 from certgcl.bounds.propagation.chain import Cells, Mix, descend
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import leaves_of
@@ -17,7 +18,7 @@ from certgcl.models.two_piece import TwoPieceLinear
 
 
 def least_lines(ranges: NetworkRanges, entries: Cells, omega: Mapping[int, Functionals], inner: TermSets,
-                visits: Visits, patterns: int) -> Tensor | None:
+                visits: Visits, patterns: int, affordable: bool) -> Tensor | None:
     """The least over the patterns of the best line below ``Σ ω · h`` at the visited nodes, in each of their cases,
     ``(cases, M)``; None where the activation has no pieces, or no neighbours are left.
 
@@ -25,6 +26,7 @@ def least_lines(ranges: NetworkRanges, entries: Cells, omega: Mapping[int, Funct
         entries: the cells that have functionals, and ``omega``, by layer: ``(E, 1, M, d)``.
         inner: the rows of all entries.
         visits: one for every visited node.
+        affordable: whether functionals may meet all candidates of new edges.
     """
     last, rules = max(omega), ranges.settings.rules
     activation = ranges.network.layers[last - 1].activation
@@ -46,12 +48,12 @@ def least_lines(ranges: NetworkRanges, entries: Cells, omega: Mapping[int, Funct
     scales = mixes[0].term.aggregation
     mixes = [Mix(mix.term, mix.functionals.by_rule(len(rules))) for mix in mixes]
     leaves = leaves_of(ranges, inner, mixes, scales)
-    without, following = inner.minima(leaves.terms, following=True)
+    added = added_edges(ranges, entries, scales, mixes, affordable=affordable)
     rows = visits.rows
+    without, following = inner.minima(leaves.terms, following=True, added=None if added is None else added[rows.own])
     visit = torch.repeat_interleave(torch.arange(len(visits.row), device=rows.case.device), rows.case.diff())
     case = torch.arange(len(visit), device=visit.device)
-    lines = visits.lines(len(rules), visit, case, case - rows.case[visit], without, following, constant.flatten(1),
-                         leaves.values, leaves.terms)
+    lines = visits.lines(len(rules), visit, case, without, following, constant.flatten(1), leaves.values, leaves.terms)
     return lines.unflatten(1, (-1, number)).amin(dim=2)
 
 

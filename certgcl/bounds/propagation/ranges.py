@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.propagation import limits
+from certgcl.bounds.propagation.added_edges import Shared, added_edges
 from certgcl.bounds.propagation.balls import Ball, balls_around
 from certgcl.bounds.propagation.chain import Cells
 from certgcl.bounds.propagation.changed_features import ChangedFeatures
@@ -55,7 +56,8 @@ class NetworkRanges:
         self.network, self.graph, self.settings = network, graph, settings
         self.dtype = network.dtype
         self.radius = radii(network)
-        self.balls = balls_around(graph, changes.drops, anchors, max(self.radius), settings.resolution, settings.lines)
+        self.balls = balls_around(graph, changes.drops, anchors, max(self.radius), settings.resolution, settings.lines,
+                                  changes.additions)
         self.changed = None if changes.features is None else (
             ChangedFeatures.at(graph, changes.features, self.widest.nodes))
         self.bounds: dict[int, tuple[Tensor, Tensor]] = {}
@@ -212,22 +214,35 @@ class NetworkRanges:
                 values[self.widest.place[ball.neighbour]])
         else:
             terms = self._neighbour_terms(term, ball, values)
-        sets = TermSets.of_rows(ball, ball.by_count(aggregation.out, self.dtype), ball.cells)
+        sets = TermSets.of_levels(ball, ball.by_count(aggregation.out, self.dtype))
         own = ball.cells.extent(aggregation.own, self.dtype)
-        return sets.minima(terms)[0] + own.column.least(self._at_cells(term, ball, values))
+        terms = terms if ball.additions is None else terms[sets.slot]  # every level of a row is a set
+        return sets.minima(terms, added=self._added(term, ball, values))[0] + own.column.least(
+            self._at_cells(term, ball, values))
+
+    def _added(self, term: Term, ball: Ball, values: Tensor) -> Tensor | None:
+        """The least that edges gained add, in all cells of a ball, ``(cells, 2 d)``."""
+        if ball.additions is None:
+            return None
+        widest = self.widest
+        shared = Shared(widest.by_node, values[widest.by_node.cells.row]) if term.source == 0 else Shared(
+            self.ball_of(term.source), values)
+        everywhere = Cells(ball, torch.arange(len(ball.cells.row), device=values.device))
+        return added_edges(self, everywhere, term.aggregation, (), shared)
 
     def _neighbour_terms(self, term: Term, ball: Ball, values: Tensor) -> Tensor:
         """The least ``in(n_k) v_k`` at every slot, over the states of k that a kept edge leaves in reach: all of them,
-        or all but the last, which is the full budget by itself."""
+        or all but the full budget, which is a state by itself."""
         source = self.ball_of(term.source)
         cells, rows = source.cells, source.place[ball.neighbour]
         scaled = cells.extent(term.aggregation.into, self.dtype).column.least(values)
         everywhere = least_by_row(cells.row, scaled, len(source.nodes))
-        last = cells.start[1:] - 1
-        beyond = ball.reach < cells.first[last][rows]
+        full = cells.first == source.budget[cells.row]
+        apart = torch.zeros_like(source.by_case).index_fill(0, cells.row[full], True)
+        beyond = (ball.reach < source.budget[rows]) & apart[rows]
         if not bool(beyond.any()):
             return everywhere[rows]
-        blocked = scaled.index_fill(0, last, torch.inf)
+        blocked = torch.where(full[:, None], torch.inf, scaled)
         return torch.where(beyond[:, None], least_by_row(cells.row, blocked, len(source.nodes))[rows],
                            everywhere[rows])
 

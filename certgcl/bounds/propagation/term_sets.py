@@ -3,11 +3,12 @@
     min_{first <= t <= last}  out(t) ( Σ_k g_k - top_t ) ,      top_t the sum of the t largest droppable g_k
 
 is a lower bound of ``out(n) Σ_{kept k} v_k`` for every ``v_k >= g_k``: with t edges lost exactly t droppable neighbours
-are gone, and taking t of them away lowers the sum by at most ``top_t``.
+are gone, and taking t of them away lowers the sum by at most ``top_t``. Edges that are added are terms of their own:
+see :mod:`certgcl.bounds.propagation.candidates`.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,9 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds import compiled
-from certgcl.bounds.propagation.balls import Ball, States
+from certgcl.bounds.propagation.balls import Ball
+from certgcl.bounds.propagation.drop_counts import Scale
+from certgcl.bounds.propagation.levels import consecutive
 from certgcl.bounds.two_layer.row_plan import starts
 
 if TYPE_CHECKING:
@@ -28,41 +31,48 @@ class TermSets:
     set over some counts; the items of a set stand together.
 
     Args:
-        row: of every set, ``(T,)``.
+        level: of every set, ``(T,)``, and so its row.
         items: how many every set has, ``(T,)``.
         first, last: the counts of every item, ``(I,)``.
         place: where the result of every item goes, ``(I,)``.
-        out: the scale of the sum, by count; see :meth:`Ball.by_count`.
+        out: the scale of the sum, by count; see :meth:`Ball.by_count`. None for sets that are not asked for minima.
     """
 
     ball: Ball
-    row: Tensor
+    level: Tensor
     items: Tensor
     first: Tensor
     last: Tensor
     place: Tensor
-    out: Tensor
+    out: Scale | None
 
     @classmethod
-    def of_cells(cls, ball: Ball, out: Tensor, cells: Tensor | None = None) -> "TermSets":
+    def of_cells(cls, ball: Ball, out: Scale | None, cells: Tensor | None = None) -> "TermSets":
         """One set and one item for every cell, or for some."""
-        chosen = torch.arange(len(ball.cells.row), device=out.device) if cells is None else cells
-        return cls(ball, ball.cells.row[chosen], torch.ones_like(chosen), ball.cells.first[chosen],
-                   ball.cells.last[chosen], torch.arange(len(chosen), device=out.device), out)
+        states = ball.cells
+        chosen = torch.arange(len(states.row), device=states.row.device) if cells is None else cells
+        return cls(ball, states.level[chosen], torch.ones_like(chosen), states.first[chosen], states.last[chosen],
+                   torch.arange(len(chosen), device=chosen.device), out)
 
     @classmethod
-    def of_rows(cls, ball: Ball, out: Tensor, states: States) -> "TermSets":
-        """One set for every row, with an item for each of its states."""
-        rows = torch.arange(len(ball.nodes), device=out.device)
-        return cls(ball, rows, states.start.diff(), states.first, states.last,
-                   torch.arange(len(states.row), device=out.device), out)
+    def of_levels(cls, ball: Ball, out: Scale) -> "TermSets":
+        """One set for every level of each row, with an item for each of its cells."""
+        states = ball.cells
+        number = torch.zeros_like(ball.levels.row).index_add_(0, states.level, torch.ones_like(states.level))
+        return cls(ball, torch.arange(len(number), device=number.device), number, states.first, states.last,
+                   torch.arange(len(states.row), device=number.device), out)
 
     @classmethod
-    def of_cases(cls, ball: Ball, out: Tensor) -> "TermSets":
+    def of_cases(cls, ball: Ball, out: Scale) -> "TermSets":
         """One set for every cell, with an item for each case in it."""
         number = torch.zeros_like(ball.cells.row).index_add_(0, ball.cell_of_case, torch.ones_like(ball.cases.row))
-        return cls(ball, ball.cells.row, number, ball.cases.first, ball.cases.last,
-                   torch.arange(len(ball.cases.row), device=out.device), out)
+        return cls(ball, ball.cells.level, number, ball.cases.first, ball.cases.last,
+                   torch.arange(len(ball.cases.row), device=number.device), out)
+
+    @cached_property
+    def row(self) -> Tensor:
+        """Of every set."""
+        return self.ball.levels.row[self.level]
 
     @cached_property
     def degree(self) -> Tensor:
@@ -81,41 +91,54 @@ class TermSets:
     @cached_property
     def owner(self) -> Tensor:
         """The set of every term."""
-        return torch.repeat_interleave(torch.arange(len(self.row), device=self.row.device), self.degree)
+        return torch.repeat_interleave(torch.arange(len(self.level), device=self.level.device), self.degree)
 
     @cached_property
     def item_owner(self) -> Tensor:
         """The set of every item."""
-        return torch.repeat_interleave(torch.arange(len(self.row), device=self.row.device), self.items)
+        return torch.repeat_interleave(torch.arange(len(self.level), device=self.level.device), self.items)
 
-    def minima(self, terms: Tensor, *, following: bool = False) -> Tensor:
+    def minima(self, terms: Tensor, *, following: bool = False, added: Tensor | None = None) -> Tensor:
         """The least values of all items, ``(1, items, M)``; with ``following`` also those with one more term dropped,
-        ``(2, items, M)``."""
+        ``(2, items, M)``.
+
+        Args:
+            added: what the edges that are added come to at their least, ``(items, M)``.
+        """
+        assert self.out is not None
+        least = reduce(torch.minimum, (self._minima(terms, number, out, following) for number, out in enumerate(
+            (self.out.low, self.out.high)) if out is not None))
+        return least if added is None else least + added
+
+    def _minima(self, terms: Tensor, number: int, out: Tensor, following: bool) -> Tensor:
         if compiled.usable(terms.device):
             from certgcl.bounds.compiled.minima import row_minima
 
-            return row_minima(self._lemma, terms, terms.new_empty(0, terms.shape[1]), following=following)
-        return self._by_torch(terms, 1 + following)
+            return row_minima(self._lemmas[number], terms, terms.new_empty(0, terms.shape[1]), following=following)
+        return self._by_torch(terms, out, 1 + following)
 
     @cached_property
-    def _lemma(self) -> "Lemma":
+    def _lemmas(self) -> "list[Lemma]":
+        """With each end of the scales."""
         from certgcl.bounds.compiled.flat_tables import Lemma, array
         from certgcl.bounds.compiled.kernels.row_lemma import Rows, Terms
 
-        nothing = np.zeros(0, dtype=self.out.detach().numpy().dtype)
-        rows = Rows(*map(array, (self.start, self.ball.droppable[self.slot], self.degree, starts(self.items),
-                                 self.first, self.last, torch.ones_like(self.row),
-                                 self.ball.count_start[self.row], self.out, self.out, self.out)))
+        assert self.out is not None
+        nothing = np.zeros(0, dtype=self.out.low.detach().numpy().dtype)
         terms = Terms(array(self.start.new_empty(0) if not len(self.slot) else torch.arange(len(self.slot))),
-                      array(torch.zeros_like(self.row)), nothing, nothing, array(torch.zeros_like(self.place)),
+                      array(torch.zeros_like(self.level)), nothing, nothing, array(torch.zeros_like(self.place)),
                       array(self.place), 1)
-        return Lemma(rows, (terms,), len(self.place), len(self.slot))
+        rows = [Rows(*map(array, (self.start, self.ball.droppable[self.slot], self.degree, starts(self.items),
+                                  self.first, self.last, torch.ones_like(self.level),
+                                  self.ball.count_start[self.level], out, out, out)))
+                for out in (self.out.low, self.out.high) if out is not None]
+        return [Lemma(each, (terms,), len(self.place), len(self.slot)) for each in rows]
 
-    def _by_torch(self, terms: Tensor, shifts: int) -> Tensor:
+    def _by_torch(self, terms: Tensor, out: Tensor, shifts: int) -> Tensor:
         """By sets of the same degree, whose terms are sorted together."""
         found, places = [], []
         first_item, item_set = starts(self.items), self.item_owner
-        inside = torch.empty_like(self.row)
+        inside = torch.empty_like(self.level)
         for degree in torch.unique(self.degree).tolist():
             sets = (self.degree == degree).nonzero()[:, 0]
             inside[sets] = torch.arange(len(sets), device=sets.device)
@@ -132,7 +155,7 @@ class TermSets:
             number = self.last[items] - self.first[items] + 1
             entry = torch.repeat_interleave(torch.arange(len(items), device=items.device), number)
             count = torch.arange(len(entry), device=entry.device) - starts(number)[entry] + self.first[items][entry]
-            scale = self.out[self.ball.count_start[self.row[item_set[items]]][entry] + count][:, None]
+            scale = out[self.ball.count_start[self.level[item_set[items]]][entry] + count][:, None]
             values = torch.stack([scale * (total[owner[entry]] - lost[owner[entry], (count + shift).clamp(max=degree)])
                                   for shift in range(shifts)])
             least = values.new_full((shifts, len(items), terms.shape[1]), torch.inf)
@@ -143,9 +166,3 @@ class TermSets:
             return result
         return torch.cat(found, dim=1).index_select(1, torch.argsort(torch.cat(places)))
 
-
-def consecutive(start: Tensor, number: Tensor) -> Tensor:
-    """``start, start + 1, …``, as many as asked for, one range after the other."""
-    end = starts(number)
-    place = torch.arange(int(end[-1]), device=start.device)
-    return place + torch.repeat_interleave(start - end[:-1], number)

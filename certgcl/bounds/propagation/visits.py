@@ -33,9 +33,11 @@ class Visited:
         into, out: the scales of k in every case, as a neighbour and of its own sum, ``(F,)``.
         item: the first result of the row lemma, ``(F,)``.
         own: the constants and the interval, ``(F,)``.
-        step, term_step: how far it is from the parent's value in one case to that in the next, and for its term in the
-            row lemma, ``(R,)``.
+        step, term_step: how far it is from the parent's value in one cell to that in the next, and for its term in the
+            row lemma, ``(R,)``; zero where a row has but one.
         lined: whether there are lines, ``(R,)``.
+        cell: which of its row's cells every case is in, ``(F,)``.
+        gain: the least number of edges gained, ``(F,)``.
     """
 
     case: Tensor
@@ -47,6 +49,8 @@ class Visited:
     step: Tensor
     term_step: Tensor
     lined: Tensor
+    cell: Tensor
+    gain: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +61,8 @@ class Visits:
         rows: what is visited.
         row: k, as a row of it.
         parent: the scale of i as a neighbour of k, in its cell.
-        reach: how many edges k can lose.
+        reach: how many edges k can lose,
+        gains: how many it can gain, and how many of both together; None where no edge can be added.
         droppable: whether the edge is.
         leaf: the place of ``C_p`` in the first case of k.
         term: that of ``g_p``.
@@ -67,6 +72,7 @@ class Visits:
     row: Tensor
     parent: Scale
     reach: Tensor
+    gains: tuple[Tensor, Tensor] | None
     droppable: Tensor
     leaf: Tensor
     term: Tensor
@@ -84,7 +90,7 @@ class Visits:
             pairs: ``(V, rules M)``.
         """
         tables = without, following, constant, interval, leaves, terms, pairs
-        if compiled.usable(pairs.device):
+        if compiled.usable(pairs.device) and self.gains is None:  # kernels know cases by the edges lost alone
             from certgcl.bounds.compiled.minima import pair_values
             from certgcl.bounds.compiled.workspace import Workspace
 
@@ -113,7 +119,10 @@ class Visits:
         phi = torch.full_like(pairs, torch.inf)
         for rank in range(int(number.max()) if len(number) else 0):
             first_case = rows.case[self.row]
-            has = (number > rank) & (rows.first[(first_case + rank).clamp(max=len(rows.first) - 1)] <= self.reach)
+            place = (first_case + rank).clamp(max=len(rows.first) - 1)
+            has = (number > rank) & (rows.first[place] <= self.reach)
+            if self.gains is not None:
+                has &= (rows.gain[place] <= self.gains[0]) & (rows.first[place] + rows.gain[place] <= self.gains[1])
             chosen = has.nonzero()[:, 0]
             if not len(chosen):
                 continue
@@ -121,17 +130,16 @@ class Visits:
             value = interval[rows.own[case]].unflatten(1, (1, -1)).expand(-1, rules, -1)
             lined = rows.lined[row].nonzero()[:, 0]
             if len(lined):
-                best_line = self.lines(rules, chosen[lined], case[lined], rank, without, following, constant, leaves,
-                                       terms)
+                best_line = self.lines(rules, chosen[lined], case[lined], without, following, constant, leaves, terms)
                 value = value.index_copy(0, lined, best([value[lined], best_line[:, None].expand(-1, rules, -1)]))
             total = rows.into.rows(case).least(value.flatten(1) + pairs[chosen])
             phi = phi.index_copy(0, chosen, torch.minimum(phi[chosen], total))
         return phi
 
-    def lines(self, rules: int, visit: Tensor, case: Tensor, rank: int | Tensor, without: Tensor, following: Tensor,
-              constant: Tensor, leaves: Tensor, terms: Tensor) -> Tensor:
+    def lines(self, rules: int, visit: Tensor, case: Tensor, without: Tensor, following: Tensor, constant: Tensor,
+              leaves: Tensor, terms: Tensor) -> Tensor:
         """The best line of some visits in one of their cases each, ``(visits, M)``."""
-        rows = self.rows
+        rows, rank = self.rows, self.rows.cell[case]
         leaf = leaves[self.leaf[visit] + rank * rows.step[self.row[visit]]]
         out, item = rows.out.rows(case), rows.item[case]
         term = terms[self.term[visit] + rank * rows.term_step[self.row[visit]]]

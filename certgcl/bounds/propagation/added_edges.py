@@ -1,0 +1,393 @@
+"""What the edges that a node gains add to its row, at their least.
+
+With a edges gained, the row lemma has ``bot_a`` more: the sum of the a smallest terms of candidates. A candidate c is
+no neighbour of i, and its term is the least
+
+    in(n_c) ( S_c + Σ β · h_c )
+
+over the states of c next to a new edge: it has gained an edge itself (``a_c >= 1``), and with the edge counted once
+``a_i + a_c - 1 <= A``, ``t_i + t_c <= Q``, and ``t_i + a_i + t_c + a_c - 1 <= F``. Ranges give a term that knows no
+more; where the functionals are an anchor's own, the smallest of these are replaced by what is known through lines of c
+(:mod:`certgcl.bounds.propagation.new_neighbours`), if that is more. Terms of several aggregations are minimised one by
+one. Nothing is of the size of nodes × nodes: rows are treated some at a time, and of terms that are the same for all
+rows each column is sorted once, and every row walks along and skips its own neighbours.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.propagation import limits
+from certgcl.bounds.propagation.balls import Ball
+from certgcl.bounds.propagation.chain import Cells, Mix
+from certgcl.bounds.propagation.drop_counts import Scale
+from certgcl.bounds.propagation.extremes import best
+from certgcl.bounds.propagation.levels import consecutive
+from certgcl.bounds.propagation.recompute import recomputed
+from certgcl.bounds.two_layer.row_plan import starts
+from certgcl.changes.edge_additions import AdmissibleAdditions
+from certgcl.models.aggregations import Aggregation
+
+if TYPE_CHECKING:
+    from certgcl.bounds.propagation.ranges import NetworkRanges
+
+
+Refinement: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""From entries and a candidate of each to its terms, ``(V, R M)``."""
+
+
+class Shared(NamedTuple):
+    """A part of the candidates' terms that is the same for all rows: ``S``, ``(cells of the ball, M)``."""
+
+    ball: Ball
+    values: Tensor
+
+
+class Left(NamedTuple):
+    """What a row's own state leaves to the other end of a new edge."""
+
+    gained: int
+    lost: int
+    both: int
+
+
+def added_edges(ranges: "NetworkRanges", cells: Cells, base: Aggregation, mixes: Sequence[Mix],
+                shared: Shared | None = None, affordable: bool = True, given: int = 0,
+                refine: Refinement | None = None) -> Tensor | None:
+    """The least that the edges gained add to the rows of some cells, ``(E, R M)``; None where no edge can be added.
+
+    Args:
+        base: the aggregation that scales what is shared.
+        mixes: functionals of the neighbours, by every rule.
+        affordable: whether the functionals of every entry may meet all candidates; else the range of all of them does.
+        given: how many of the edges gained are known, and no part of this.
+        refine: better terms of the candidates for the base's mixes.
+    """
+    if cells.ball.additions is None:
+        return None
+    some = (cells.ball.cells.most_gain[cells.place] > given).nonzero()[:, 0]
+    width = _width(mixes, shared)
+    total = ranges.network.layers[0].bias.new_zeros(len(cells.place), width)
+    if not len(some):
+        return total
+    here = Cells(cells.ball, cells.place[some])
+    for scales in dict.fromkeys([*([] if shared is None else [base]), *(mix.term.aggregation for mix in mixes)]):
+        group = [_some(mix, some) for mix in mixes if mix.term.aggregation == scales]
+        better = None if refine is None or scales != base else partial(_at, refine, some)
+        value = _least(ranges, here, scales, group, shared if scales == base else None, affordable, given, better)
+        total = total.index_add(0, some, here.ball.cells.extent(scales.out, value.dtype).rows(here.place).least(value))
+    return total
+
+
+def _some(mix: Mix, entries: Tensor) -> Mix:
+    """The functionals of some entries."""
+    return mix if mix.functionals.shared else Mix(mix.term, mix.functionals.some(entries))
+
+
+def _width(mixes: Sequence[Mix], shared: Shared | None) -> int:
+    if shared is not None:
+        return shared.values.shape[1]
+    functionals = mixes[0].functionals
+    rules = functionals.vector.shape[1] if functionals.slopes is None else functionals.slopes.middle.shape[1]
+    return rules * functionals.number
+
+
+def _at(refine: Refinement, some: Tensor, entries: Tensor, nodes: Tensor) -> Tensor:
+    """Better terms of some of some entries."""
+    return refine(some[entries], nodes)
+
+
+def _least(ranges: "NetworkRanges", cells: Cells, scales: Aggregation, mixes: Sequence[Mix], shared: Shared | None,
+           affordable: bool, given: int, refine: Refinement | None) -> Tensor:
+    """``min_a bot_a`` over the numbers of edges gained in every cell, ``(E, R M)``."""
+    found, places = [], []
+    for left, entries in _by_what_is_left(cells):
+        part = Cells(cells.ball, cells.place[entries])
+        found.append(_of_group(ranges, part, scales, [_some(mix, entries) for mix in mixes], shared, left, affordable,
+                               given, None if refine is None else partial(_at, refine, entries)))
+        places.append(entries)
+    return torch.cat(found)[torch.argsort(torch.cat(places))]
+
+
+def _of_group(ranges: "NetworkRanges", cells: Cells, scales: Aggregation, mixes: Sequence[Mix], shared: Shared | None,
+              left: Left, affordable: bool, given: int, refine: Refinement | None) -> Tensor:
+    apart = [mix for mix in mixes if not mix.functionals.shared]
+    states = cells.ball.cells
+    least, most = ((gain[cells.place] - given).clamp(min=0) for gain in (states.least_gain, states.most_gain))
+    if apart and affordable:
+        return _by_blocks(ranges, cells, scales, mixes, shared, left, least, most, refine)
+    total: Tensor | None = None
+    if shared is not None or len(apart) < len(mixes):
+        rest = [mix for mix in mixes if mix.functionals.shared]
+        table = Table.of(ranges, cells.ball, left, scales, rest, shared)
+        total = _least_sums(table.smallest(cells, int(most.max())), least, most)
+    if apart:
+        value = _anywhere(ranges, cells, scales, apart, left)
+        value = torch.minimum(least[:, None] * value, most[:, None] * value)
+        total = value if total is None else total + value
+    assert total is not None
+    return total
+
+
+def _by_what_is_left(cells: Cells) -> Iterator[tuple[Left, Tensor]]:
+    """Entries whose states leave as much to the other ends of new edges; as much as the most, if they differ widely."""
+    states, additions = cells.ball.cells, cells.ball.additions
+    assert additions is not None
+    gained, lost = states.least_gain[cells.place].clamp(min=1), states.first[cells.place]
+    most_gained, most_lost, most_both = (int(each.max()) for each in (
+        additions.local, cells.ball.drops.local, additions.both))
+    left = torch.stack([(additions.total - gained + 1).clamp(max=most_gained),
+                        (cells.ball.total[cells.row] - lost).clamp(max=most_lost),
+                        (additions.both_total - lost - gained + 1).clamp(max=most_both)], dim=1)
+    kinds, kind = torch.unique(left, dim=0, return_inverse=True)
+    if len(kinds) > limits.MOST_KINDS:
+        kinds, kind = left.amax(dim=0, keepdim=True), torch.zeros_like(kind)
+    for number, each in enumerate(kinds.tolist()):
+        yield Left(*each), (kind == number).nonzero()[:, 0]
+
+
+# -- candidates and their states -------------------------------------------------------------------
+
+class Columns(NamedTuple):
+    """Candidates in the states that are left to them: P nodes with G cells each, some of them repeated."""
+
+    node: Tensor  # (P,)
+    cell: Tensor  # (P, G), in the widest ball
+
+    @classmethod
+    def of(cls, widest: Ball, additions: AdmissibleAdditions, left: Left) -> "Columns":
+        states = widest.cells
+        gained = states.least_gain.clamp(min=1)
+        fits = (states.most_gain > 0) & (gained <= left.gained) & (states.first <= left.lost) & (
+            states.first + gained <= left.both)
+        cell = fits.nonzero()[:, 0]
+        number = torch.zeros_like(widest.degree).index_add_(0, states.row[cell], torch.ones_like(cell))
+        row, begin = number.nonzero()[:, 0], starts(number)[:-1]
+        rank = torch.arange(int(number.max()), device=cell.device).minimum(number[row, None] - 1)
+        return cls(widest.nodes[row], cell[begin[row, None] + rank])
+
+    def at(self, place: Tensor) -> "Columns":
+        return Columns(self.node[place], self.cell[place])
+
+
+def _terms(ranges: "NetworkRanges", columns: Columns, scales: Aggregation, vectors: Sequence[tuple[Mix, Tensor]],
+           shared: Shared | None) -> Tensor:
+    """The candidates' terms for functionals ``(..., M, d)``: ``(..., M, P)``; columns may have leading dimensions of
+    their own, as the functionals."""
+    total: Tensor | None = None
+    widest, shape = ranges.widest, columns.cell.shape
+    for mix, vector in vectors:
+        if mix.term.source == 0:
+            known = ranges.projected(mix.term)[widest.place[columns.node]]
+            value = (vector @ known.transpose(-1, -2))[..., None]
+        else:
+            source = ranges.ball_of(mix.term.source)
+            flat = columns.cell.flatten()
+            place = flat if source is widest else widest.cells_in(source, flat)
+            middle, radius = (table[place].unflatten(0, shape).flatten(-3, -2)
+                              for table in ranges.outputs(mix.term.source))
+            value = vector @ middle.transpose(-1, -2) - vector.abs() @ radius.transpose(-1, -2)
+            value = value.unflatten(-1, shape[-2:])
+        total = value if total is None else total + value
+    if shared is not None:
+        flat = columns.cell.flatten()
+        place = flat if shared.ball is widest else widest.cells_in(shared.ball, flat)
+        part = shared.values[place].unflatten(0, shape).movedim(-1, -3)
+        total = part if total is None else total + part
+    assert total is not None
+    into = widest.cells.extent(scales.into, total.dtype).take(columns.cell)
+    if columns.cell.dim() > 2:  # one list for every entry, whose functionals come before the candidates
+        into = into.at(slice(None), None)
+    return into.least(total.expand(*total.shape[:-1], shape[-1])).amin(dim=-1)
+
+
+# -- terms that all rows share ---------------------------------------------------------------------
+
+class Table(NamedTuple):
+    """Terms of candidates that are the same for every row, ``(P, M)``."""
+
+    node: Tensor
+    values: Tensor
+
+    @classmethod
+    def of(cls, ranges: "NetworkRanges", ball: Ball, left: Left, scales: Aggregation, mixes: Sequence[Mix],
+           shared: Shared | None) -> "Table":
+        assert ball.additions is not None
+        columns = Columns.of(ranges.widest, ball.additions, left)
+        if ball.additions.candidates is not None:  # only those that are near these rows are known in all layers
+            columns = columns.at(_listed(ball, columns.node).nonzero()[:, 0])
+        vectors = [(mix, mix.functionals.explicit()[0].flatten(0, 1)) for mix in mixes]
+        return cls(columns.node, _terms(ranges, columns, scales, vectors, shared).T)
+
+    def smallest(self, cells: Cells, number: int) -> Tensor:
+        """The smallest terms of each row's candidates in ascending order, ``(E, number, M)``; infinite beyond them."""
+        rows, place = torch.unique(cells.row, return_inverse=True)
+        return smallest_outside(cells.ball, rows, self.node, self.values, number)[place]
+
+
+def _listed(ball: Ball, nodes: Tensor) -> Tensor:
+    """Which of some nodes are a candidate of a row of the ball."""
+    assert ball.additions is not None
+    assert ball.additions.candidates is not None
+    listed, seen = ball.additions.candidates, torch.zeros_like(ball.graph.degree, dtype=torch.bool)
+    seen[listed.col[consecutive(listed.rowptr[ball.nodes], listed.rowptr.diff()[ball.nodes])]] = True
+    return seen[nodes]
+
+
+def smallest_outside(ball: Ball, rows: Tensor, node: Tensor, values: Tensor, number: int) -> Tensor:
+    """The smallest values of nodes that may become neighbours of each row, ``(rows, number, M)``."""
+    additions, graph = ball.additions, ball.graph
+    assert additions is not None
+    padded = torch.cat([values, values.new_full((1, values.shape[1]), torch.inf)])
+    parts, places = [values.new_zeros(0, number, values.shape[1])], [rows[:0]]
+    if additions.candidates is not None:
+        inside = torch.full_like(graph.degree, len(node))
+        inside[node] = torch.arange(len(node), device=node.device)
+        for entries, listed in _lists(ball, rows, values.shape[1]):
+            here = torch.where(listed < 0, len(node), inside[listed.clamp(min=0)])  # (B, C)
+            order = padded.detach()[here].topk(min(number, here.shape[1]), dim=1, largest=False).indices
+            found = padded[here].gather(1, order)
+            parts.append(torch.nn.functional.pad(found, (0, 0, 0, number - found.shape[1]), value=torch.inf))
+            places.append(entries)
+        return torch.cat(parts)[torch.argsort(torch.cat(places))]
+    order = values.detach().argsort(dim=0)  # (P, M)
+    keys = graph.row * graph.num_nodes + graph.col
+    column = torch.arange(values.shape[1], device=rows.device)
+    need = (ball.degree[rows] + number + 1).clamp(max=len(node))
+    by_need = torch.argsort(need, stable=True)
+    group = torch.div((need[by_need] * values.shape[1]).cumsum(0), limits.MAX_ELEMENTS, rounding_mode="floor")
+    for entries in by_need.split(torch.unique_consecutive(group, return_counts=True)[1].tolist()):
+        first = order[: int(need[entries].max())]  # (K, M)
+        own, there = ball.nodes[rows[entries]][:, None, None], node[first][None]
+        wanted = (own * graph.num_nodes + there).contiguous()
+        slot = torch.searchsorted(keys, wanted).clamp(max=max(0, len(keys) - 1))
+        joined = (keys[slot] == wanted) if len(keys) else torch.zeros_like(wanted, dtype=torch.bool)
+        out = (joined | (own == there)).cumsum(dim=1)
+        rank = torch.arange(len(first), device=rows.device)[None, :, None]
+        # The k-th that is outside comes right after as many of the others as stand before it.
+        place = torch.full((len(entries), number + 1, values.shape[1]), len(node), device=rows.device)
+        inside = joined | (own == there)
+        to = torch.where(inside, number, (rank - out).clamp(max=number))
+        place.scatter_(1, to, first[None].expand(len(entries), -1, -1))
+        parts.append(padded[place[:, :number], column])
+        places.append(entries)
+    return torch.cat(parts)[torch.argsort(torch.cat(places))]
+
+
+def _lists(ball: Ball, rows: Tensor, width: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Rows with about as many candidates each, and these, ``(B, C)``, -1 beyond a row's own."""
+    assert ball.additions is not None
+    assert ball.additions.candidates is not None
+    listed = ball.additions.candidates
+    nodes = ball.nodes[rows]
+    length = listed.rowptr.diff()[nodes]
+    order = torch.argsort(length, stable=True)
+    group = torch.div((length[order].clamp(min=1) * width).cumsum(0), limits.MAX_ELEMENTS, rounding_mode="floor")
+    for entries in order.split(torch.unique_consecutive(group, return_counts=True)[1].tolist()):
+        rank = torch.arange(max(1, int(length[entries].max())), device=rows.device)
+        place = listed.rowptr[nodes[entries], None] + rank
+        inside = rank < length[entries, None]
+        col = listed.col if len(listed.col) else listed.rowptr[:1]
+        yield entries, torch.where(inside, col[place.clamp(max=len(col) - 1)], -1)
+
+
+# -- terms of functionals that every entry has of its own ------------------------------------------
+
+def _by_blocks(ranges: "NetworkRanges", cells: Cells, scales: Aggregation, mixes: Sequence[Mix], shared: Shared | None,
+               left: Left, least: Tensor, most: Tensor, refine: Refinement | None) -> Tensor:
+    """Blocks of entries times all candidates, of which only the smallest are kept."""
+    ball = cells.ball
+    assert ball.additions is not None
+    columns, number, width = Columns.of(ranges.widest, ball.additions, left), int(most.max()), _width(mixes, shared)
+    inside = torch.full_like(ball.graph.degree, -1)
+    inside[columns.node] = torch.arange(len(columns.node), device=inside.device)
+
+    def work(entries: Tensor, listed: Tensor | None) -> Tensor:
+        row = cells.row[entries]
+        vectors = [(mix, _some(mix, entries).functionals.explicit().flatten(1, 2)) for mix in mixes]
+        if listed is None:
+            terms = _terms(ranges, columns, scales, vectors, shared)
+            terms = terms.expand(len(entries), -1, -1)
+            degree = ball.degree[row]
+            slots, owner = consecutive(ball.rowptr[row], degree), torch.repeat_interleave(
+                torch.arange(len(row), device=row.device), degree)
+            taken = torch.zeros(len(row), len(columns.node) + 1, dtype=torch.bool, device=row.device)
+            taken[owner, inside[ball.neighbour[slots]]] = True  # the last column is for those that are no candidates
+            taken[torch.arange(len(row), device=row.device), inside[ball.nodes[row]]] = True
+            terms = terms.masked_fill(taken[:, None, :-1], torch.inf)
+        else:
+            place = torch.where(listed < 0, -1, inside[listed.clamp(min=0)])
+            terms = _terms(ranges, columns.at(place.clamp(min=0)), scales, vectors, shared)
+            terms = terms.expand(len(entries), -1, -1).masked_fill((place < 0)[:, None], torch.inf)
+        if refine is not None:
+            chosen = _worth_a_look(terms.detach(), number)  # (B, C)
+            node = columns.node[chosen] if listed is None else listed.gather(1, chosen)
+            index = chosen[:, None].expand(-1, width, -1)
+            known = terms.gather(2, index)
+            sure = (known < torch.inf).all(dim=1)  # beyond a row's candidates there is nobody to ask
+            owner = torch.arange(len(entries), device=row.device)[:, None].expand_as(chosen)[sure]
+            better = torch.full_like(known.movedim(1, 2), -torch.inf)
+            better[sure] = refine(entries[owner], node[sure])
+            terms = terms.scatter(2, index, best([known, better.movedim(1, 2)]))
+        found = terms.topk(min(number, terms.shape[2]), dim=2, largest=False).values
+        return _least_sums(found.transpose(1, 2), least[entries], most[entries])
+
+    each = len(columns.node) * columns.cell.shape[1] * width
+    if ball.additions.candidates is None:
+        everything = torch.arange(len(cells.place), device=inside.device)
+        blocks: list[tuple[Tensor, Tensor | None]] = [
+            (entries, None) for entries in everything.split(max(1, limits.MAX_ELEMENTS // max(1, each)))]
+    else:
+        deepest = max(mix.term.inputs if mix.term.source else mix.term.outputs for mix in mixes)
+        blocks = list(_lists(ball, cells.row, columns.cell.shape[1] * (width + deepest)))
+    parts = [recomputed(partial(work, *block), each * len(cells.place)) for block in blocks]
+    return torch.cat(parts)[torch.argsort(torch.cat([block[0] for block in blocks]))]
+
+
+def _worth_a_look(terms: Tensor, number: int) -> Tensor:
+    """The candidates that are among the smallest for some functional, ``(B, C)``, from terms ``(B, M, P)``: as many for
+    each row, so that some rows have others too."""
+    every = min(terms.shape[2], number + limits.MORE_CANDIDATES)
+    order = terms.topk(every, dim=2, largest=False).indices
+    rank = torch.full_like(terms[:, 0], every)
+    place = torch.arange(every, dtype=terms.dtype, device=terms.device).expand_as(order)
+    rank = rank.scatter_reduce(1, order.flatten(1), place.flatten(1), "amin")
+    most = min(terms.shape[2], limits.MOST_CANDIDATES, max(1, int((rank < every).sum(dim=1).max())))
+    return rank.topk(most, dim=1, largest=False).indices
+
+
+def _anywhere(ranges: "NetworkRanges", cells: Cells, scales: Aggregation, mixes: Sequence[Mix], left: Left) -> Tensor:
+    """The least term of any candidate, ``(E, R M)``, with each channel at its least by itself."""
+    assert cells.ball.additions is not None
+    columns, total = Columns.of(ranges.widest, cells.ball.additions, left), None
+    if cells.ball.additions.candidates is not None:
+        columns = columns.at(_listed(cells.ball, columns.node).nonzero()[:, 0])
+    widest, flat = ranges.widest, columns.cell.flatten()
+    into: Scale = widest.cells.extent(scales.into, ranges.dtype).take(flat)
+    for mix in mixes:
+        if mix.term.source == 0:
+            low = high = ranges.projected(mix.term)[widest.place[columns.node]].repeat_interleave(
+                columns.cell.shape[1], dim=0)
+        else:
+            source = ranges.ball_of(mix.term.source)
+            place = flat if source is widest else widest.cells_in(source, flat)
+            middle, radius = (table[place] for table in ranges.outputs(mix.term.source))
+            low, high = middle - radius, middle + radius
+        low, high = into.column.least(low).amin(dim=0), into.column.most(high).amax(dim=0)
+        zero = torch.zeros(len(cells.place), dtype=torch.long, device=low.device)
+        value = mix.functionals.lowest(((low + high) / 2)[None], ((high - low) / 2)[None], zero).flatten(1)
+        total = value if total is None else total + value
+    assert total is not None
+    return total
+
+
+def _least_sums(smallest: Tensor, least: Tensor, most: Tensor) -> Tensor:
+    """``min_{least <= a <= most} bot_a`` from the smallest terms, ``(E, K, M)``."""
+    zero = torch.zeros_like(smallest[:, :1])
+    sums = torch.cat([zero, smallest.cumsum(dim=1)], dim=1)
+    count = torch.arange(sums.shape[1], device=least.device)
+    outside = (count < least[:, None]) | (count > most[:, None])
+    return sums.masked_fill(outside[..., None], torch.inf).amin(dim=1)
