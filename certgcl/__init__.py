@@ -15,6 +15,7 @@ from certgcl.certify.sharding import certify_shards, merge_shards
 from certgcl.certify.transform import AttachCompactness
 from certgcl.certify.verify import Verification
 from certgcl.changes.changes import Changes
+from certgcl.changes.edge_additions import EdgeAddBudget, EdgeFlipBudget
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.changes.feature_changes import FeatureBudget
 from certgcl.executors import LocalProcesses, RayCluster
@@ -43,7 +44,9 @@ __all__ = [
     "CollectiveCertificate",
     "CompactnessRegularizer",
     "ContrastiveMethod",
+    "EdgeAddBudget",
     "EdgeDropBudget",
+    "EdgeFlipBudget",
     "Evaluation",
     "Evidence",
     "ExportedProblem",

@@ -53,6 +53,10 @@ class DropProblem:
         if (self.drops.local.numel(), self.drops.droppable.numel()) != (nodes, slots):
             raise MethodError(f"drops for {self.drops.local.numel()} nodes with a {self.graph!r}",
                               "they must be those of this graph", "Pass Changes(...).on(graph)")
+        added = self.changes.additions
+        if added is not None and added.local.numel() != nodes:
+            raise MethodError(f"additions for {added.local.numel()} nodes with a {self.graph!r}",
+                              "they must be those of this graph", "Pass Changes(...).on(graph)")
         anchors = self.anchors
         if not isinstance(anchors, Tensor) or anchors.is_nested or anchors.is_meta or anchors.layout != (
                 torch.strided) or anchors.dim() != 1 or anchors.dtype != torch.long or not anchors.numel() or (

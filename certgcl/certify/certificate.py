@@ -16,6 +16,7 @@ from certgcl.certify.evidence import Evidence, differences
 from certgcl.certify.measures import Measures
 from certgcl.certify.proof import ProofTrace
 from certgcl.changes.changes import Changes
+from certgcl.changes.edge_additions import AdmissibleAdditions
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.errors import CertificateError
@@ -64,6 +65,7 @@ class Certificate:
         norms: of the anchors' embeddings on the graph as given, ``(A,)``: what the values are large or small against.
             None in a certificate of an older file.
         features: what features could become; None where they stay as they are.
+        additions: the edges that could be added; None where none could.
         proof: how lines were chosen, for ``certgcl verify --proof``; None unless asked for.
     """
 
@@ -86,13 +88,16 @@ class Certificate:
     names: NodeNames | None = None
     norms: Tensor | None = None
     features: AdmissibleFeatures | None = None
+    additions: AdmissibleAdditions | None = None
     proof: ProofTrace | None = None
 
     @property
     def changes(self) -> Changes:
         """What was allowed to change, as ``budgets`` of another call."""
-        return Changes(EdgeDropBudget(self.requested_budget, self.total_budget),
-                       None if self.features is None else self.features.budget())
+        drops = EdgeDropBudget(self.requested_budget, self.total_budget)
+        if self.additions is not None:
+            return Changes(**self.additions.budgets(self.local_budget, self.total_budget, drops))
+        return Changes(drops, None if self.features is None else self.features.budget())
 
     @property
     def positive(self) -> Tensor:
@@ -334,6 +339,7 @@ class Certificate:
             ("model", f"{self.precision}, {_READ[self.reading]}"),
             ("budget", f"local {spread(self.local_budget)}, total {self.total_budget} edges"),
             *([] if self.features is None else [("", self.features.words())]),
+            *([] if self.additions is None else [("", self.additions.words())]),
             *(self._positive_rows() if self.certified else []),
             *([] if self.upper is None else [
                 ("searched", f"{int(self.exact[asked].sum())} exact, {int(self.negative[asked].sum())} known to fall "

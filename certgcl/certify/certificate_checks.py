@@ -32,7 +32,7 @@ def check_certificate(certificate: "Certificate", where: str = "") -> None:
     Args:
         where: the file it is from, in words.
     """
-    for faults in (_form, _words, _nodes, _budgets, _features, _values, _witnesses):  # each trusts those before it
+    for faults in (_form, _words, _nodes, _budgets, _features, _additions, _values, _witnesses):  # each trusts the last
         for found, rule in faults(certificate):
             raise CertificateError(f"{where}{found}", rule, "Certify again, or bring it back from a copy")
 
@@ -121,6 +121,24 @@ def _features(certificate: "Certificate") -> Iterator[Fault]:
             min(features.columns, features.total) < 0):
         yield (f"features {features.kind!r} with {features.columns!r} columns and a total of {features.total!r}",
                f"the kind is one of {', '.join(KINDS)}, with numbers of columns and features")
+
+
+def _additions(certificate: "Certificate") -> Iterator[Fault]:
+    """Numbers of edges that can be; whether they fit the graph is for :meth:`Certificate.verify`."""
+    added, number = certificate.additions, len(certificate.local_budget)
+    if added is None:
+        return
+    for name in ("local", "addable_degree", "both"):
+        part = getattr(added, name)
+        if part.shape != (number,) or part.dtype != torch.int64:
+            yield f"additions.{name} of shape {tuple(part.shape)} and dtype {part.dtype}", "there is one for every node"
+        elif bool((part < 0).any()):
+            yield f"additions.{name} with a negative value", "a budget is not negative"
+    if any(type(total) is not int or total < 0 for total in (added.total, added.both_total)):
+        yield f"totals of {added.total!r} and {added.both_total!r} edges", "they are numbers of edges"
+    listed = added.candidates
+    if listed is not None and any(part.dim() != 1 or part.dtype != torch.int64 for part in listed):
+        yield "candidates that are no lists of node numbers", "they are rows of pairs"
 
 
 def _values(certificate: "Certificate") -> Iterator[Fault]:

@@ -17,6 +17,7 @@ from certgcl.arguments import is_whole, shown
 from certgcl.certify.evidence import Evidence
 from certgcl.certify.proof import ARRAYS as _PROOF
 from certgcl.certify.proof import ProofTrace
+from certgcl.changes.edge_additions import AdmissibleAdditions, Candidates
 from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.errors import CertificateError
 from certgcl.files.atomic import load_arrays, refusing, save_arrays
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from certgcl.certify.certificate import Certificate
 
 FORMAT = "certgcl-certificate-4"
-_READ = (FORMAT, "certgcl-certificate-3", "certgcl-certificate-2")  # without features; without norms
+_READ = (FORMAT, "certgcl-certificate-3", "certgcl-certificate-2")  # edges that are dropped alone; without norms
 _ARRAYS = ("nodes", "lower", "nominal", "rounding", "run_error", "directions", "local_budget", "requested_budget")
 _BRACKET = ("upper", "witness_edges", "witness_sizes")
 _NORMS = "norms"
 _FEATURES = ("features_off", "features_on", "features_radius")
+_ADDED = ("added_local", "added_degree", "added_both")
+_CANDIDATES = ("candidate_rowptr", "candidate_col")
 _WORDS = ("method", "precision", "reading")
 _RULE = f"it must be a whole file in the format {FORMAT}"
 _REMEDY = "Certify again and write one with Certificate.save, or bring it back from a copy"
@@ -45,9 +48,13 @@ def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> N
                     "witness_edges": torch.cat(certificate.witnesses, dim=1).cpu()}
     if certificate.norms is not None:
         tensors[_NORMS] = certificate.norms.detach().cpu()
-    features = certificate.features
+    features, added = certificate.features, certificate.additions
     if features is not None:
         tensors |= {name: getattr(features, name.removeprefix("features_")).cpu() for name in _FEATURES}
+    if added is not None:
+        tensors |= dict(zip(_ADDED, (added.local.cpu(), added.addable_degree.cpu(), added.both.cpu()), strict=True))
+        if added.candidates is not None:
+            tensors |= dict(zip(_CANDIDATES, (part.cpu() for part in added.candidates), strict=True))
     meta: dict[str, Any] = {name: getattr(certificate, name) for name in _WORDS} | {
         "format": FORMAT, "certified": certificate.certified, "total_budget": certificate.total_budget,
         "evidence": certificate.evidence.to_dict(), "notes": as_json(notes)}
@@ -56,6 +63,8 @@ def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> N
     if certificate.proof is not None:
         meta["proof"] = certificate.proof.words
         tensors |= certificate.proof.tensors
+    if added is not None:
+        meta["additions"] = {"total": added.total, "both_total": added.both_total}
     if certificate.names is not None:  # files without names have no such entry
         words = (int(name) if is_whole(name) else str(name) for name in certificate.names.all)  # type: ignore[call-overload]
         meta["names"] = list(NodeNames(tuple(words)).all)
@@ -80,12 +89,16 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         CertificateError: it is not what :func:`write` wrote.
     """
     with refusing(path, CertificateError, _RULE, _REMEDY):
-        meta, arrays = load_arrays(path, _READ, _ARRAYS, (*_BRACKET, _NORMS, *_FEATURES, *_PROOF))
+        meta, arrays = load_arrays(path, _READ, _ARRAYS, (
+            *_BRACKET, _NORMS, *_FEATURES, *_ADDED, *_CANDIDATES, *_PROOF))
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if 0 < sum(name in tensors for name in _BRACKET) < len(_BRACKET):
             raise ValueError("no whole brackets")
         if sum(name in tensors for name in _FEATURES) != (len(_FEATURES) if "features" in meta else 0):
             raise ValueError("no whole feature budget")
+        if sum(name in tensors for name in _ADDED) != (len(_ADDED) if "additions" in meta else 0) or sum(
+                name in tensors for name in _CANDIDATES) not in (0, len(_CANDIDATES) if "additions" in meta else 0):
+            raise ValueError("no whole budget of added edges")
         return _fields(meta, tensors), dict(meta["notes"])
 
 
@@ -94,9 +107,14 @@ def _fields(meta: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, An
     witnesses = None if edges is None or sizes is None else edges.split(sizes.tolist(), dim=1)
     parts: dict[str, Any] = {name.removeprefix("features_"): tensors.pop(name) for name in _FEATURES if name in tensors}
     features = AdmissibleFeatures(**meta["features"], **parts) if parts else None
+    given = [tensors.pop(name) for name in _ADDED if name in tensors]
+    listed = [tensors.pop(name) for name in _CANDIDATES if name in tensors]
+    added = None if not given else AdmissibleAdditions(
+        local=given[0], addable_degree=given[1], both=given[2], candidates=Candidates(*listed) if listed else None,
+        total=meta["additions"]["total"], both_total=meta["additions"]["both_total"])
     words: dict[str, Any] = {name: meta[name] for name in (*_WORDS, "certified", "total_budget")}
     proof, trace = meta.get("proof"), {name: tensors.pop(name) for name in _PROOF if name in tensors}
     names = None if meta.get("names") is None else NodeNames(tuple(meta["names"]))
-    return {**tensors, **words, "witnesses": witnesses, "names": names, "features": features,
+    return {**tensors, **words, "witnesses": witnesses, "names": names, "features": features, "additions": added,
             "proof": None if proof is None and not trace else ProofTrace.from_file(proof, trace),
             "evidence": Evidence.from_dict(meta["evidence"])}

@@ -284,7 +284,9 @@ class Question:
             requested_budget=drops.requested.clone(), total_budget=drops.total, directions=chosen,
             precision=self.precision, reading=self.encoder.reading, evidence=evidence, upper=upper,
             witnesses=found.witnesses, names=self.graph.names, norms=norms,
-            features=None if features is None else features.private(), proof=self.trace if self.proof else None)
+            features=None if features is None else features.private(),
+            additions=None if self.changes.additions is None else self.changes.additions.private(),
+            proof=self.trace if self.proof else None)
 
     def _slack(self, problem: DropProblem) -> tuple[Tensor, Tensor]:
         """How far rounding can have put the bounds above the truth, and how far a run of the model can fall below it:

@@ -151,6 +151,10 @@ def _checked(certificates: Any) -> tuple[Certificate, ...]:
         if part.features is not None:
             raise CertificateError(f"a certificate of {part.features.words()}", "one change to all nodes is one of "
                                    "edges that are dropped", "Certify without features")
+        if part.additions is not None:
+            raise CertificateError(f"a certificate of edges that are {part.additions.words()}",
+                                   "one change to all nodes is one of edges that are dropped",
+                                   "Certify without additions")
         if part.evidence.direction_source == "both views":
             raise CertificateError("a certificate with both views free",
                                    "the second view changes everywhere, not only in a node's receptive field",

@@ -59,7 +59,8 @@ class Evidence:
         weights: of the model in its own precision, SHA-256.
         edges: of the graph, SHA-256.
         features: of the graph, SHA-256.
-        budget: as asked for and tightened: the edges that can be dropped, and what features can become, SHA-256.
+        budget: as asked for and tightened: the edges that can be dropped and added, and what features can become,
+            SHA-256.
         directions: where they come from, with the SHA-256 of those given, or of the second view.
         method: with all its settings.
         dtype: of the computation.
@@ -142,9 +143,11 @@ def _features(graph: Graph) -> str:
 
 
 def budget_part(changes: AdmissibleChanges) -> Fact:
-    drops, features = changes.drops, changes.features
+    drops, features, added = changes.drops, changes.features, changes.additions
     words = f"local {spread(drops.local)}, total {drops.total} edges"
     found = digest(drops.local, drops.requested, drops.droppable, torch.tensor(drops.total))
+    if added is not None:
+        return Fact(f"{words}; {added.words()}", _both(found, digest(*added.tensors())))
     if features is None:
         return Fact(words, found)
     numbers = torch.tensor([features.columns, features.total])

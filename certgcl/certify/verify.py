@@ -21,6 +21,8 @@ from certgcl.certify.evidence import (
     view_part,
     weights_part,
 )
+from certgcl.changes.changes import AdmissibleChanges
+from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.changes.embedding_without_edges import DropEvaluation
 from certgcl.errors import BudgetError, CertgclError, CertificateError, InputError
 from certgcl.graphs.graph import Graph, GraphLike
@@ -134,6 +136,8 @@ def _on_cpu(certificate: Certificate) -> Certificate:
         moved["witnesses"] = tuple(witness.cpu() for witness in certificate.witnesses)
     if certificate.features is not None:
         moved["features"] = certificate.features.to(torch.device("cpu"))
+    if certificate.additions is not None:
+        moved["additions"] = certificate.additions.to(torch.device("cpu"))
     return replace(certificate, **moved)
 
 
@@ -173,15 +177,24 @@ class _Against:
         """The request, tightened again on this graph."""
         name, certificate = "budgets", self.certificate
         try:
-            changes = certificate.changes.on(self.graph)
+            changes = self._tightened_again()
         except BudgetError as error:
             return Check(name, False, f"{error.found}: {error.rule}")
         drops = changes.drops
+        if certificate.additions is not None and not certificate.additions.same(changes.additions):
+            return Check(name, False, "tightening the additions gives others on this graph")
         if not torch.equal(drops.local, certificate.local_budget) or drops.total != certificate.total_budget:
             return Check(name, False, "tightening what was asked for gives other budgets on this graph")
         if budget_part(changes).identity != certificate.evidence.budget.identity:
             return Check(name, False, "others than those certified")
         return Check(name, True, f"{budget_part(changes).shown}, tightened again from what was asked for")
+
+    def _tightened_again(self) -> AdmissibleChanges:
+        certificate = self.certificate
+        if certificate.additions is None:
+            return certificate.changes.on(self.graph)
+        drops = EdgeDropBudget(certificate.requested_budget, certificate.total_budget).on(self.graph)
+        return AdmissibleChanges(drops, additions=certificate.additions.on(self.graph, drops))
 
     def _directions(self) -> Check:
         name, evidence, source = "directions", self.certificate.evidence, self.certificate.evidence.direction_source

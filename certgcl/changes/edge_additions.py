@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, Union
+from typing import Any, Literal, NamedTuple, TypeAlias, Union
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from certgcl.arguments import shown
 from certgcl.changes.edge_drops import AdmissibleDrops, EdgeDropBudget, counts, local_budgets
 from certgcl.errors import BudgetError
+from certgcl.formatting import spread
 from certgcl.graphs.graph import Graph
 from certgcl.runtime.tensor_cache import PRIVATE
 
@@ -19,8 +20,7 @@ FlipsLike: TypeAlias = Union["EdgeFlipBudget", int, Sequence[int], Tensor]
 MOST_TWO_HOP = 1 << 27  # pairs two hops apart, with repetitions, that are listed: 3 GB of node numbers
 
 
-@dataclass(frozen=True, eq=False)
-class Candidates:
+class Candidates(NamedTuple):
     """Pairs of nodes that may become edges, a list for every node in ascending order; both directions.
 
     No list is kept where all pairs are candidates: it would have the size of nodes × nodes.
@@ -54,6 +54,45 @@ class AdmissibleAdditions:
     addable_degree: Tensor
     both: Tensor
     both_total: int
+
+    def words(self) -> str:
+        """In a line of a summary."""
+        among = "any pairs" if self.candidates is None else f"{len(self.candidates.col) // 2} pairs"
+        return (f"added: local {spread(self.local)}, total {self.total} edges among {among}; both: local "
+                f"{spread(self.both)}, total {self.both_total}")
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that it says, for a digest."""
+        listed = () if self.candidates is None else (self.candidates.rowptr, self.candidates.col)
+        totals = torch.tensor([self.total, self.both_total, len(listed)], device=self.local.device)
+        return self.local, self.addable_degree, self.both, totals, *listed
+
+    def budgets(self, lost: Tensor, total: int, drops: EdgeDropBudget) -> dict[str, Any]:
+        """What allows the same next to drops of at most ``lost`` at every node and so many in all, as the arguments of
+        :class:`~certgcl.changes.changes.Changes`."""
+        listed: CandidatesLike = "all" if self.candidates is None else torch.stack(
+            [self.candidates.row, self.candidates.col])
+        if torch.equal(self.both, lost + self.local) and self.both_total == total + self.total:
+            return {"drops": drops, "additions": EdgeAddBudget(self.local, self.total, listed)}
+        return {"flips": EdgeFlipBudget(self.both, self.both_total, listed)}
+
+    def on(self, graph: Graph, drops: AdmissibleDrops) -> "AdmissibleAdditions":
+        """The same, tightened again on a graph next to drops: it is unchanged if it belongs there.
+
+        Raises:
+            BudgetError: it cannot be one of this graph.
+        """
+        listed: CandidatesLike = "all"
+        if self.candidates is not None:
+            rowptr, nodes = self.candidates.rowptr, graph.num_nodes
+            if rowptr.shape != (nodes + 1,) or int(rowptr[0]) != 0 or int(rowptr[-1]) != len(self.candidates.col) or (
+                    bool((rowptr.diff() < 0).any())):
+                raise BudgetError(f"candidates for {len(rowptr) - 1} nodes", f"the graph has {nodes}", "Certify again")
+            listed = torch.stack([self.candidates.row, self.candidates.col])
+        found = EdgeAddBudget(self.local, self.total, listed).on(graph)
+        most = drops.local + found.local
+        return replace(found, both=self.both.minimum(most).maximum(drops.local.maximum(found.local)),
+                       both_total=min(self.both_total, drops.total + found.total))
 
     def private(self) -> "AdmissibleAdditions":
         """A copy that no one else holds; this itself, if it is one."""

@@ -5,8 +5,8 @@ from torch import Tensor
 
 from certgcl.bounds.prepared import DropProblem
 from certgcl.bounds.propagation import limits
+from certgcl.bounds.propagation.balls import within_a_hop
 from certgcl.bounds.propagation.ranges import Settings, radii
-from certgcl.bounds.two_layer.neighbourhood import row_slots
 from certgcl.bounds.two_layer.row_plan import FEW_EDGES
 from certgcl.models.network import GraphNetwork
 
@@ -21,10 +21,7 @@ def estimated_bytes(network: GraphNetwork, problem: DropProblem, directions: int
     radius = radii(network)
     balls = [problem.anchors]
     for _ in range(max(radius)):
-        touched = torch.zeros(graph.num_nodes, dtype=torch.bool, device=graph.col.device)
-        touched[balls[-1]] = True
-        touched[graph.col[row_slots(graph, balls[-1])]] = True
-        balls.append(touched.nonzero()[:, 0])
+        balls.append(within_a_hop(graph, problem.changes.additions, balls[-1]))
     cells = [_cells(problem, nodes, settings, anchors=number == 0) for number, nodes in enumerate(balls)]
     counts = [int(number.sum()) for number in cells]
     terms = [int((number * graph.degree[nodes]).sum()) for number, nodes in zip(cells, balls, strict=True)]
@@ -35,14 +32,18 @@ def estimated_bytes(network: GraphNetwork, problem: DropProblem, directions: int
     channels = max(4 * terms[min(here + 1, len(balls) - 1)] + 4 * counts[here] for here in radius) * columns
     output = 3 * terms[0] * directions * rules * max(rules, settings.patterns.output)
     chunk = TENSORS_AT_ONCE * (limits.MAX_VALUES + limits.MAX_TERMS + limits.MAX_ELEMENTS)
+    if problem.changes.additions is not None:  # rows meet all candidates, in each of their cells
+        chunk += TENSORS_AT_ONCE * max(limits.MAX_ELEMENTS, counts[-1] * directions * rules)
     return BASE + size * (values + max(channels * settings.functional, output) + chunk) + BYTES_OF_SLOT * (
         terms[0] + 2 * terms[-1])
 
 
 def _cells(problem: DropProblem, nodes: Tensor, settings: Settings, anchors: bool) -> Tensor:
     """How many cells every node has."""
-    cases = (problem.drops.local[nodes] + 1).clamp(max=settings.resolution)
+    added = problem.changes.additions
+    levels = 1 if added is None else (added.local[nodes] + 1).clamp(max=settings.resolution)
+    cases = (problem.drops.local[nodes] + 1).clamp(max=settings.resolution) * levels
     if anchors or settings.lines == "by-count":
         return cases
     few = problem.graph.degree[nodes] <= FEW_EDGES
-    return torch.where(few, cases, 1) if settings.lines == "mixed" else torch.ones_like(cases)
+    return torch.where(few, cases, levels) if settings.lines == "mixed" else torch.ones_like(cases) * levels

@@ -100,15 +100,15 @@ class NetworkRanges:
         return self._by_node[layer]
 
     def by_node(self) -> "NetworkRanges":
-        """What is known by now, with one range for all cells of a node: fewer lines, and looser ones."""
+        """What is known by now, with one range for all cells of a node at each level: fewer lines, and looser ones."""
         found = copy.copy(self)
         found.settings = replace(self.settings, lines="shared", brief=True)
         found.balls = [ball.by_node for ball in self.balls]
         found.bounds, found._outputs, found._by_node, found._lines = {}, {}, {}, {}
         for layer, (lower, upper) in self.bounds.items():
-            cells = self.ball_of(layer).cells
-            row, rows = cells.row, len(cells.start) - 1
-            found.set(layer, least_by_row(row, lower, rows), -least_by_row(row, -upper, rows))
+            ball = self.ball_of(layer)
+            cell, number = ball.cells_in(ball.by_node), len(ball.by_node.cells.row)
+            found.set(layer, least_by_row(cell, lower, number), -least_by_row(cell, -upper, number))
         return found
 
     def projected(self, term: Term) -> Tensor:

@@ -224,7 +224,8 @@ class ForwardError:
             return 1 if term.weight.dim() == 1 else term.inputs
         count = self._filled(torch.arange(graph.num_nodes, device=graph.col.device))
         for _ in range(1 + steps_after(self.network, number)):
-            count = count.index_add(0, graph.row, count[graph.col]).clamp(max=term.inputs)
+            joined = count.index_add(0, graph.row, count[graph.col]) + self.field.gain * count.max()
+            count = joined.clamp(max=term.inputs)
         nodes = self.field.nodes[number]
         return count if nodes is None else count[nodes]
 

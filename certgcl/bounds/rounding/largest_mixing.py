@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.propagation.balls import within_a_hop
 from certgcl.bounds.two_layer.neighbourhood import row_slots
+from certgcl.changes.edge_additions import AdmissibleAdditions
 from certgcl.graphs.graph import Graph
 from certgcl.graphs.sparse import ConstantMatrix, csr_matrix
 from certgcl.models.aggregations import Aggregation
@@ -18,16 +20,21 @@ class LargestMixing:
 
     def __init__(self, network: GraphNetwork, problem: DropProblem, dtype: torch.dtype) -> None:
         self.graph, self.drops, self.anchors, self.dtype = problem.graph, problem.drops, problem.anchors, dtype
-        self.nodes, self.most_edges = _needed(network, self.graph, self.anchors), int(self.graph.degree.max())
+        self.additions = problem.changes.additions
+        self.nodes = _needed(network, self.graph, self.additions, self.anchors)
+        self.gain = torch.zeros_like(self.graph.degree) if self.additions is None else self.additions.local
+        self._most = self.graph.degree + self.gain
+        self.most_edges = int(self._most.max())
         self._made: dict[tuple[int | None, int | None, Aggregation], tuple[ConstantMatrix, Tensor | None]] = {}
 
     def degree(self, layer: int) -> Tensor:
-        """Of the nodes where a layer is needed."""
+        """The most neighbours of the nodes where a layer is needed."""
         nodes = self.nodes[layer]
-        return self.graph.degree if nodes is None else self.graph.degree[nodes]
+        return self._most if nodes is None else self._most[nodes]
 
     def mix(self, aggregation: Aggregation, source: int, layer: int, values: Tensor) -> Tensor:
-        """``own_i v_i + out_i Σ_j in_j v_j`` for ``v >= 0``, with each scale at its largest."""
+        """``own_i v_i + out_i Σ_j in_j v_j`` for ``v >= 0``, with each scale at its largest; every edge that may be
+        added counts as the largest candidate, channel by channel."""
         rows, known = self.nodes[layer], self.nodes[source]
 
         def here() -> Tensor:
@@ -42,7 +49,22 @@ class LargestMixing:
             self._made[key] = self._matrix(aggregation, source, layer), scale if bool(scale.any()) else None
         neighbours, own = self._made[key]
         mixed = neighbours @ values
+        if self.additions is not None:
+            mixed = mixed + self._added(aggregation, source, layer, values)
         return mixed if own is None else mixed.addcmul_(own, here())
+
+    def _added(self, aggregation: Aggregation, source: int, layer: int, values: Tensor) -> Tensor:
+        rows, known = self.nodes[layer], self.nodes[source]
+        gain = self.gain if rows is None else self.gain[rows]
+        other = self.gain if known is None else self.gain[known]
+        out, into = (self._largest(scale, slice(None) if nodes is None else nodes) for scale, nodes in (
+            (aggregation.out, rows), (aggregation.into, known)))
+        ends = (other > 0).nonzero()[:, 0]
+        if not len(ends):
+            return values.new_zeros(1, values.shape[1])
+        largest = (into[ends, None] * values[ends]).amax(dim=0)
+        found = (gain * out)[:, None] * largest
+        return torch.where((gain > 0)[:, None], found, torch.zeros_like(found))  # 0 · inf is not a number
 
     def at_anchors(self, layer: int, values: Tensor) -> Tensor:
         nodes = self.nodes[layer]
@@ -57,7 +79,8 @@ class LargestMixing:
         kept = self.drops.droppable[slots].long()
         out, into = (self._largest(scale, ends[slots], kept) for scale, ends in (
             (aggregation.out, graph.row), (aggregation.into, graph.col)))
-        degree, size = self.degree(layer), graph.num_nodes if known is None else known.numel()
+        degree = graph.degree if rows is None else graph.degree[rows]
+        size = graph.num_nodes if known is None else known.numel()
         rowptr = graph.rowptr if rows is None else torch.cat([degree.new_zeros(1), degree.cumsum(0)])
         return ConstantMatrix(csr_matrix(rowptr, self._places(source, graph.col[slots]), out * into,
                                          (degree.numel(), size)))
@@ -65,9 +88,9 @@ class LargestMixing:
     def _largest(self, scale: Callable[[Tensor], Tensor], nodes: Tensor | slice, kept: Tensor | int = 0) -> Tensor:
         """Over the numbers of neighbours that nodes can have, if so many edges that may be dropped are kept: scales are
         monotone from 1 on."""
-        degree, drops = self.graph.degree[nodes], self.drops
-        least = degree - drops.local[nodes].minimum(drops.droppable_degree[nodes] - kept)
-        return torch.stack([scale(n.to(self.dtype)) for n in (degree, least, least.clamp(min=1).minimum(degree))]).amax(
+        most, drops = self._most[nodes], self.drops
+        least = self.graph.degree[nodes] - drops.local[nodes].minimum(drops.droppable_degree[nodes] - kept)
+        return torch.stack([scale(n.to(self.dtype)) for n in (most, least, least.clamp(min=1).minimum(most))]).amax(
             dim=0)
 
     def _places(self, source: int, nodes: Tensor) -> Tensor:
@@ -75,7 +98,8 @@ class LargestMixing:
         return nodes if known is None else torch.searchsorted(known, nodes)
 
 
-def _needed(network: GraphNetwork, graph: Graph, anchors: Tensor) -> list[Tensor | None]:
+def _needed(network: GraphNetwork, graph: Graph, additions: AdmissibleAdditions | None,
+            anchors: Tensor) -> list[Tensor | None]:
     """The nodes where each layer is needed, from the features on, in increasing order; None for all."""
     nodes = graph.num_nodes
     masks = torch.zeros(len(network.layers) + 1, nodes, dtype=torch.bool, device=anchors.device)
@@ -87,6 +111,6 @@ def _needed(network: GraphNetwork, graph: Graph, anchors: Tensor) -> list[Tensor
         for term in network.layers[number - 1].terms:
             masks[term.source] |= rows
             if term.aggregation.mixes and not bool(rows.all()):
-                around = graph.col[row_slots(graph, rows.nonzero()[:, 0])] if around is None else around
+                around = within_a_hop(graph, additions, rows.nonzero()[:, 0]) if around is None else around
                 masks[term.source, around] = True
     return [None if bool(mask.all()) else mask.nonzero()[:, 0] for mask in masks]
