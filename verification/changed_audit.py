@@ -33,7 +33,7 @@ def library_changes(changed: ChangedCase) -> certgcl.Changes:
     if changed.flips:
         return certgcl.Changes(flips=certgcl.EdgeFlipBudget(case.local, case.total, candidates))
     return certgcl.Changes(certgcl.EdgeDropBudget(case.local, case.total),
-                           certgcl.EdgeAddBudget(changed.local, changed.total, candidates))
+                           additions=certgcl.EdgeAddBudget(changed.local, changed.total, candidates))
 
 
 def certify_changed(changed: ChangedCase, method: str, dtype: torch.dtype = torch.float64,

@@ -132,6 +132,9 @@ class Subject:
         """Refuse a graph or an encoder that the certificate was not made with, by the digests in it."""
         if self.certificate is None:
             return
+        if self.certificate.additions is not None:
+            raise ReportError("a certificate of edges that may be added", "a report knows edges that are dropped, and "
+                              "features", "Print the certificate, which says what was proved")
         here = {} if self.graph is None else {"edges": edges_part(self.graph), "features": features_part(self.graph)}
         if self.weights is not None:
             here["weights"] = weights_part(self.weights)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.propagation import limits
-from certgcl.bounds.propagation.term_sets import consecutive
+from certgcl.bounds.propagation.levels import consecutive
 from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.graphs.features import FeatureEntries
 from certgcl.graphs.graph import Graph

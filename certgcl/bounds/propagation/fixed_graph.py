@@ -21,10 +21,10 @@ from torch import Tensor
 from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.changed_features import ChangedFeatures, Falls, Part
 from certgcl.bounds.propagation.extremes import best
+from certgcl.bounds.propagation.levels import consecutive
 from certgcl.bounds.propagation.paths import Paths, Surroundings, largest_sums
 from certgcl.bounds.propagation.ranges import Settings, radii
 from certgcl.bounds.propagation.recompute import recomputed
-from certgcl.bounds.propagation.term_sets import consecutive
 from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.graphs.features import FeatureEntries
 from certgcl.graphs.graph import Graph

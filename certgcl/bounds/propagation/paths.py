@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.propagation import limits
-from certgcl.bounds.propagation.term_sets import consecutive
+from certgcl.bounds.propagation.levels import consecutive
 from certgcl.graphs.graph import Graph
 from certgcl.models.aggregations import Aggregation
 

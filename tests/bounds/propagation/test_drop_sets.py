@@ -60,7 +60,8 @@ def values(model: GraphNetwork, on: Graph, node: int) -> dict[int, list[Tensor]]
 def test_ranges_and_output_are_exact(on: Graph, aggregation: Aggregation) -> None:
     model, everyone = network(aggregation), torch.arange(on.num_nodes)
     drops = EdgeDropBudget(BUDGET).on(on)
-    ranges = NetworkRanges(model, on, drops, everyone, Settings(("adaptive",), "by-count", 6, None, functional=True))
+    settings = Settings(("adaptive",), "by-count", 6, None, functional=True)
+    ranges = NetworkRanges(model, on, AdmissibleChanges(drops), everyone, settings)
     NetworkBound(ranges)
     lower, upper = ranges.bounds[2]
     directions = random(on.num_nodes, 3, 4, seed=8)
