@@ -12,6 +12,7 @@ from certgcl.bounds import METHODS, DropProblem
 from certgcl.bounds.propagation import drop_sets, limits
 from certgcl.bounds.propagation.network_bound import NetworkBound
 from certgcl.bounds.propagation.ranges import NetworkRanges, Settings
+from certgcl.changes.changes import AdmissibleChanges
 from certgcl.models import GraphNetwork, Layer, Local, Mean, Sum, SymmetricNorm, Term, TwoPieceLinear
 from certgcl.models.aggregations import Aggregation
 
