@@ -116,7 +116,7 @@ def _callback(parameters: list[dict[str, Any]]) -> Any:
 def _parameter(*, name: str, type: str, option: bool, default: Any = inspect.Parameter.empty, flags: Any = (),
                **asked: Any) -> inspect.Parameter:
     info = typer.Option(*flags, **asked) if option else typer.Argument(**asked)
-    annotation = Annotated[_type(type), info]
+    annotation: Any = Annotated[_type(type), info]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from certgcl.arguments import shown
 from certgcl.bounds.prepared import DropProblem
 from certgcl.bounds.two_layer.row_plan import LineSharing
+from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.changes.changes import AdmissibleChanges
 from certgcl.errors import MethodError
 from certgcl.models.activations import SlopeRule
@@ -25,12 +26,14 @@ class BoundResult:
         upper: a value that some admissible change reaches, ``(A, C)``, where the method searched for one.
         witnesses: for each anchor the dropped edges that reach ``upper``, ``(2, k)`` node numbers.
         exact: whether lower and upper are the same up to the method's tolerance, ``(A, C)``.
+        changed: the features that reach ``upper`` together with the dropped edges, where features may change.
     """
 
     lower: Tensor
     upper: Tensor | None = None
     witnesses: tuple[Tensor, ...] | None = None
     exact: Tensor | None = None
+    changed: tuple[ChangedEntries, ...] | None = None
 
 
 class LineChoices(NamedTuple):

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from certgcl.arguments import flag, items, shown
 from certgcl.attacks import Search, SearchSpace
+from certgcl.attacks.features import FeatureField, without
 from certgcl.bounds import BoundMethod, DropProblem
 from certgcl.bounds.rounding.slack import Sizes
 from certgcl.certify.accuracy_result import CertifiedAccuracy
 from certgcl.certify.certification import NodesLike, check_anchors
 from certgcl.certify.compactness import linear_bounds
-from certgcl.changes.changes import BudgetLike, Changes
-from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.changes.changes import AdmissibleChanges, BudgetLike, Changes
 from certgcl.changes.embedding_without_edges import DropEvaluation
 from certgcl.errors import ClassifierError, InputError
 from certgcl.graphs.graph import Graph, GraphLike
@@ -167,7 +167,7 @@ def _accuracy(model: ModelLike, graph: GraphLike, y: Any, budgets: BudgetLike, c
         open_ones = (correct & ~stays).nonzero()[:, 0]
         rivals = margins[open_ones].argmin(dim=1)
         here = anchors[open_ones]
-        reached = _lowest(exact, graph, changes.drops, here, embeddings[here], directions[open_ones, rivals])
+        reached = _lowest(exact, graph, changes, here, embeddings[here], directions[open_ones, rivals])
         wrong = linear.margins(reached, labels[open_ones]) < -slack[open_ones]
         broken[open_ones] = wrong.any(dim=1) & (linear.predict(reached) != labels[open_ones])
     return CertifiedAccuracy(anchors, correct, correct & stays, broken, stays,
@@ -187,18 +187,22 @@ def _network(model: ModelLike, graph: Graph, classifier: Any, reading: Reading,
 
 
 @torch.no_grad()
-def _lowest(network: GraphNetwork, graph: Graph, drops: AdmissibleDrops, anchors: Tensor, embeddings: Tensor,
+def _lowest(network: GraphNetwork, graph: Graph, changes: AdmissibleChanges, anchors: Tensor, embeddings: Tensor,
             directions: Tensor) -> Tensor:
-    """Embeddings of the anchors at which a search over admissible drops ends, with a low ``w · z``; ``(A, d)``.
+    """Embeddings of the anchors at which a search over admissible changes ends, with a low ``w · z``; ``(A, d)``.
 
     The given ``embeddings``, which no drop leads to, where a node is too large to be searched.
     """
-    space, evaluation = SearchSpace(network, graph, drops), DropEvaluation.of(network, graph)
+    space, evaluation = SearchSpace(network, graph, changes.drops), DropEvaluation.of(network, graph)
     around = map(space.field, anchors.tolist())
     fields = {place: field for place, field in enumerate(around) if field is not None}
     dropped, reached = Search()(space, list(fields.values()), directions[list(fields)]), embeddings.clone()
     for (place, field), edges in zip(fields.items(), dropped, strict=True):
-        reached[place] = evaluation.embedding(field.anchor, space.edges(field, edges))
+        dropped_edges, changed = space.edges(field, edges), None
+        if changes.features is not None:
+            left = FeatureField.of(network, without(graph, dropped_edges), changes.features, field.anchor)
+            changed = left.changed(left.search(directions[place])[1])
+        reached[place] = evaluation.embedding(field.anchor, dropped_edges, changed)
     return reached
 
 

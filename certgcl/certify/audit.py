@@ -10,11 +10,14 @@ from torch import Tensor
 from certgcl.arguments import callback, whole
 from certgcl.arguments import seed as checked_seed
 from certgcl.attacks import Search, SearchSpace
+from certgcl.attacks.features import FeatureField, without
 from certgcl.bounds import BoundMethod
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.compactness import node_compactness
 from certgcl.changes.changes import BudgetLike, Changes
 from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.changes.feature_changes import AdmissibleFeatures
+from certgcl.changes.random_features import random_features
 from certgcl.graphs.graph import Graph, GraphLike
 from certgcl.learning.methods.views import EdgeDropper
 from certgcl.models.as_run import Runner
@@ -105,7 +108,8 @@ def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: st
           reading: Reading = "traced", progress: Callable[[int, int], object] | None = None) -> AuditReport:
     """Certify nodes, then look for views that break the certificate.
 
-    Every other sampled view drops as much as fits everywhere, the others exactly the budget of one anchor around it.
+    Every other sampled view drops as much as fits everywhere, the others exactly the budget of one anchor around it;
+    features change as much as they may, too.
     Searched views drop what lowers the value of one anchor most (:class:`certgcl.attacks.Search`), by the weights
     that were read out of the model. The model itself, in its own precision, is run on each view as a whole and on the
     graph as it is, and all anchors are checked in it: so a model that was misread shows, too. Where ``model`` is
@@ -131,9 +135,10 @@ def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: st
     graph = Graph.of(graph).private()
     budget = Changes.of(budgets)
     read = read_network(model, graph, reading, budgets=budget)
-    runner, space = Runner.of(model, read, graph), SearchSpace(read.to(torch.float64), graph, budget.on(graph).drops)
+    changes = budget.on(graph)
+    runner, space = Runner.of(model, read, graph), SearchSpace(read.to(torch.float64), graph, changes.drops)
     certificate = node_compactness(read, graph, budget, method=method, nodes=nodes)
-    views = _Views(space, certificate, generator_on(graph.col.device, seed))
+    views = _Views(space, changes.features, certificate, generator_on(graph.col.device, seed))
     lowest, searched = _values(runner, graph, certificate), []
     for done, (view, position) in enumerate(views.drawn(samples, searches), start=1):
         lowest = lowest.minimum(_values(runner, view, certificate))
@@ -154,6 +159,7 @@ class _Views:
     """The views of an audit."""
 
     space: SearchSpace
+    features: AdmissibleFeatures | None
     certificate: Certificate
     generator: torch.Generator
 
@@ -169,15 +175,17 @@ class _Views:
         """Sampled views, then searched ones with the position of the anchor they are for."""
         everywhere = EdgeDropper(self.graph, DROP_PROBABILITY, self.drops)
         for number in range(samples):
-            yield everywhere.sample(self.generator) if number % 2 == 0 else self._around_one_anchor(), None
+            view = everywhere.sample(self.generator) if number % 2 == 0 else self._around_one_anchor()
+            yield view if self.features is None else view.with_features(
+                random_features(self.graph, self.features, self.generator)), None
         found = 0
         for position in self._shuffled(len(self.certificate.nodes)).tolist():
             if found == searches:
                 return
-            view = self._searched(position)
-            if view is not None:
+            searched = self._searched(position)
+            if searched is not None:
                 found += 1
-                yield view, position
+                yield searched, position
 
     def _shuffled(self, count: int) -> Tensor:
         return torch.randperm(count, device=self.graph.col.device, generator=self.generator)
@@ -188,17 +196,16 @@ class _Views:
         anchor = int(nodes[torch.randint(len(nodes), (), device=nodes.device, generator=self.generator)])
         slots = ((self.graph.row == anchor) & self.drops.droppable).nonzero()[:, 0]
         chosen = slots[self._shuffled(len(slots))[: int(self.drops.local[anchor])]]
-        return self._without(self.graph.edge_index[:, chosen])
+        return without(self.graph, self.graph.edge_index[:, chosen])
 
     def _searched(self, position: int) -> Graph | None:
         field = self.space.field(int(self.certificate.nodes[position]))
         if field is None:
             return None
-        dropped, = Search(restarts=0)(self.space, [field], self.certificate.directions[position, None])
-        return self._without(self.space.edges(field, dropped))
-
-    def _without(self, edges: Tensor) -> Graph:
-        n, (row, col) = self.graph.num_nodes, self.graph.edge_index
-        gone = torch.isin(row * n + col, torch.cat([edges[0] * n + edges[1], edges[1] * n + edges[0]]))
-        pointer = torch.cat([gone.new_zeros(1, dtype=torch.long), (~gone).cumsum(0)])
-        return self.graph.with_edges(pointer[self.graph.rowptr], col[~gone])
+        direction = self.certificate.directions[position]
+        dropped, = Search(restarts=0)(self.space, [field], direction[None])
+        view = without(self.graph, self.space.edges(field, dropped))
+        if self.features is None:
+            return view
+        around = FeatureField.of(self.space.network, view, self.features, field.anchor)
+        return view.with_features(around.changed(around.search(direction.double())[1]).applied(self.graph))

@@ -15,6 +15,7 @@ from certgcl.certify.certificate_checks import check_certificate
 from certgcl.certify.evidence import Evidence, differences
 from certgcl.certify.measures import Measures
 from certgcl.certify.proof import ProofTrace
+from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.changes.changes import Changes
 from certgcl.changes.edge_additions import AdmissibleAdditions
 from certgcl.changes.edge_drops import EdgeDropBudget
@@ -65,6 +66,8 @@ class Certificate:
         norms: of the anchors' embeddings on the graph as given, ``(A,)``: what the values are large or small against.
             None in a certificate of an older file.
         features: what features could become; None where they stay as they are.
+        changed: the features that reach ``upper`` together with the dropped edges of ``witnesses``; see
+            :meth:`changed_features`.
         additions: the edges that could be added; None where none could.
         proof: how lines were chosen, for ``certgcl verify --proof``; None unless asked for.
     """
@@ -88,6 +91,7 @@ class Certificate:
     names: NodeNames | None = None
     norms: Tensor | None = None
     features: AdmissibleFeatures | None = None
+    changed: tuple[ChangedEntries, ...] | None = None
     additions: AdmissibleAdditions | None = None
     proof: ProofTrace | None = None
 
@@ -153,7 +157,19 @@ class Certificate:
         return ["exact" if exact else "bracketed" for exact in self.exact.tolist()]
 
     def witness(self, node: Any) -> Tensor:
-        """The edges, ``(2, k)``, without which ``w · z`` of a node, by number or name, is its ``upper``."""
+        """The edges, ``(2, k)``, without which ``w · z`` of a node, by number or name, is its ``upper``; together with
+        :meth:`changed_features`, where these may change."""
+        place = self._place(node)
+        assert self.witnesses is not None
+        return self.witnesses[place]
+
+    def changed_features(self, node: Any) -> ChangedEntries:
+        """The features of a node's witness: which entries of the features are others, and what they become."""
+        place = self._place(node)
+        return ChangedEntries.none(self.nodes.device) if self.changed is None else self.changed[place]
+
+    def _place(self, node: Any) -> int:
+        """Where a node that has a witness stands, by number or name."""
         if self.names is not None and not is_whole(node):
             node, = self.names.find([node])
         node = whole(node, "node", 0, "it is the number of a node", "Pass an int", error=CertificateError)
@@ -161,7 +177,7 @@ class Certificate:
         if self.witnesses is None or not len(place):
             raise CertificateError(f"a witness of node {node}", "this certificate has none",
                                    "Certify the node with method='optimized' or 'exact'")
-        return self.witnesses[int(place[0])]
+        return int(place[0])
 
     def named_witness(self, node: Any) -> list[tuple[Any, Any]]:
         """The same by the names of the nodes, a pair for each edge; by their numbers where they have no names."""
@@ -219,9 +235,11 @@ class Certificate:
         if all(part.upper is not None and part.witnesses is not None for part in parts):
             together["upper"] = torch.cat([part.upper for part in parts if part.upper is not None])
             together["witnesses"] = tuple(witness for part in parts for witness in part.witnesses or ())
+            if first.features is not None:
+                together["changed"] = tuple(entries for part in parts for entries in part.changed or ())
         norms = [part.norms for part in parts if part.norms is not None]
         together["norms"] = torch.cat(norms) if len(norms) == len(parts) else None
-        joined = replace(first, **{"upper": None, "witnesses": None} | together)
+        joined = replace(first, **{"upper": None, "witnesses": None, "changed": None} | together)
         distinct, count = torch.unique(joined.nodes, return_counts=True)
         if len(distinct) != len(joined.nodes):
             raise CertificateError(f"node {int(distinct[count > 1][0])} in {int(count.max())} certificates",
@@ -235,6 +253,8 @@ class Certificate:
         if self.upper is not None and self.witnesses is not None:
             places = torch.arange(len(self.nodes), device=self.nodes.device)[positions].tolist()
             chosen |= {"upper": self.upper[positions], "witnesses": tuple(self.witnesses[place] for place in places)}
+            if self.changed is not None:
+                chosen["changed"] = tuple(self.changed[place] for place in places)
         if self.norms is not None:
             chosen["norms"] = self.norms[positions]
         return replace(self, **chosen)

@@ -62,6 +62,14 @@ def _form(certificate: "Certificate") -> Iterator[Fault]:
     for name in ("nodes", "local_budget", "requested_budget"):
         if (dtype := dtype_name(getattr(certificate, name).dtype)) != "int64":
             yield f"{name} of dtype {dtype}", "nodes and budgets are integers (int64)"
+    changed = certificate.changed
+    if (changed is not None) != (certificate.features is not None and certificate.witnesses is not None):
+        yield "changed features without a budget, or witnesses without them", "a witness has both where both may change"
+    elif changed is not None and (len(changed) != shape[0] or any(
+            entries.nodes.shape != entries.columns.shape or entries.nodes.shape != entries.values.shape or
+            entries.nodes.dim() != 1 or entries.nodes.dtype != torch.int64 or entries.columns.dtype != torch.int64 or
+            entries.values.dtype != torch.float64 for entries in changed)):
+        yield "changed features of other shapes or types", f"there is a list of entries for each of {shape[0]} anchors"
     if (certificate.upper is None) != (certificate.witnesses is None):
         yield "upper values or witnesses alone", "an upper value is one that a witness reaches"
     norms = certificate.norms

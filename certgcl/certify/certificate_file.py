@@ -17,6 +17,7 @@ from certgcl.arguments import is_whole, shown
 from certgcl.certify.evidence import Evidence
 from certgcl.certify.proof import ARRAYS as _PROOF
 from certgcl.certify.proof import ProofTrace
+from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.changes.edge_additions import AdmissibleAdditions, Candidates
 from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.errors import CertificateError
@@ -31,6 +32,7 @@ _READ = (FORMAT, "certgcl-certificate-3", "certgcl-certificate-2")  # edges that
 _ARRAYS = ("nodes", "lower", "nominal", "rounding", "run_error", "directions", "local_budget", "requested_budget")
 _BRACKET = ("upper", "witness_edges", "witness_sizes")
 _NORMS = "norms"
+_CHANGED = ("changed_nodes", "changed_columns", "changed_values", "changed_sizes")
 _FEATURES = ("features_off", "features_on", "features_radius")
 _ADDED = ("added_local", "added_degree", "added_both")
 _CANDIDATES = ("candidate_rowptr", "candidate_col")
@@ -48,6 +50,10 @@ def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> N
                     "witness_edges": torch.cat(certificate.witnesses, dim=1).cpu()}
     if certificate.norms is not None:
         tensors[_NORMS] = certificate.norms.detach().cpu()
+    if certificate.changed is not None:
+        sizes = torch.tensor([len(entries) for entries in certificate.changed])
+        tensors |= {name: torch.cat([getattr(entries, name.removeprefix("changed_")) for entries in
+                                     certificate.changed]).cpu() for name in _CHANGED[:3]} | {_CHANGED[3]: sizes}
     features, added = certificate.features, certificate.additions
     if features is not None:
         tensors |= {name: getattr(features, name.removeprefix("features_")).cpu() for name in _FEATURES}
@@ -90,7 +96,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     with refusing(path, CertificateError, _RULE, _REMEDY):
         meta, arrays = load_arrays(path, _READ, _ARRAYS, (
-            *_BRACKET, _NORMS, *_FEATURES, *_ADDED, *_CANDIDATES, *_PROOF))
+            *_BRACKET, _NORMS, *_FEATURES, *_CHANGED, *_ADDED, *_CANDIDATES, *_PROOF))
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if 0 < sum(name in tensors for name in _BRACKET) < len(_BRACKET):
             raise ValueError("no whole brackets")
@@ -99,12 +105,17 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         if sum(name in tensors for name in _ADDED) != (len(_ADDED) if "additions" in meta else 0) or sum(
                 name in tensors for name in _CANDIDATES) not in (0, len(_CANDIDATES) if "additions" in meta else 0):
             raise ValueError("no whole budget of added edges")
+        if sum(name in tensors for name in _CHANGED) not in (0, len(_CHANGED)):
+            raise ValueError("no whole list of changed features")
         return _fields(meta, tensors), dict(meta["notes"])
 
 
 def _fields(meta: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, Any]:
     edges, sizes = (tensors.pop(name, None) for name in _BRACKET[1:])
     witnesses = None if edges is None or sizes is None else edges.split(sizes.tolist(), dim=1)
+    entries = [tensors.pop(name) for name in _CHANGED if name in tensors]
+    changed = None if not entries else tuple(ChangedEntries(*each) for each in zip(
+        *(part.split(entries[3].tolist()) for part in entries[:3]), strict=True))
     parts: dict[str, Any] = {name.removeprefix("features_"): tensors.pop(name) for name in _FEATURES if name in tensors}
     features = AdmissibleFeatures(**meta["features"], **parts) if parts else None
     given = [tensors.pop(name) for name in _ADDED if name in tensors]
@@ -115,6 +126,7 @@ def _fields(meta: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, An
     words: dict[str, Any] = {name: meta[name] for name in (*_WORDS, "certified", "total_budget")}
     proof, trace = meta.get("proof"), {name: tensors.pop(name) for name in _PROOF if name in tensors}
     names = None if meta.get("names") is None else NodeNames(tuple(meta["names"]))
-    return {**tensors, **words, "witnesses": witnesses, "names": names, "features": features, "additions": added,
+    return {**tensors, **words, "witnesses": witnesses, "names": names, "features": features, "changed": changed,
+            "additions": added,
             "proof": None if proof is None and not trace else ProofTrace.from_file(proof, trace),
             "evidence": Evidence.from_dict(meta["evidence"])}

@@ -284,7 +284,7 @@ class Question:
             requested_budget=drops.requested.clone(), total_budget=drops.total, directions=chosen,
             precision=self.precision, reading=self.encoder.reading, evidence=evidence, upper=upper,
             witnesses=found.witnesses, names=self.graph.names, norms=norms,
-            features=None if features is None else features.private(),
+            features=None if features is None else features.private(), changed=found.changed,
             additions=None if self.changes.additions is None else self.changes.additions.private(),
             proof=self.trace if self.proof else None)
 

@@ -21,6 +21,7 @@ from certgcl.certify.evidence import (
     view_part,
     weights_part,
 )
+from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.changes.changes import AdmissibleChanges
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.changes.embedding_without_edges import DropEvaluation
@@ -134,6 +135,8 @@ def _on_cpu(certificate: Certificate) -> Certificate:
                              if isinstance(value := getattr(certificate, field.name), Tensor)}
     if certificate.witnesses is not None:
         moved["witnesses"] = tuple(witness.cpu() for witness in certificate.witnesses)
+    if certificate.changed is not None:
+        moved["changed"] = tuple(entries.to(torch.device("cpu")) for entries in certificate.changed)
     if certificate.features is not None:
         moved["features"] = certificate.features.to(torch.device("cpu"))
     if certificate.additions is not None:
@@ -235,12 +238,24 @@ class _Against:
         if chosen.upper is None or chosen.witnesses is None:
             return Check(name, None, "none: this method searches for none")
         evaluation, values = DropEvaluation.of(self.network, self.graph), []
-        for node, witness, direction in zip(chosen.nodes.tolist(), chosen.witnesses, chosen.directions, strict=True):
+        for place, (node, witness, direction) in enumerate(zip(chosen.nodes.tolist(), chosen.witnesses,
+                                                               chosen.directions, strict=True)):
+            fault = self._fault(place)
+            if fault is not None:
+                return Check(name, False, f"at node {node}: {fault}")
             try:
-                values.append(evaluation.embedding(node, witness) @ direction.double())
+                values.append(evaluation.embedding(node, witness, self._changed(place)) @ direction.double())
             except CertgclError as error:
                 return Check(name, False, f"at node {node}: {error.found}")
         return self._compared(name, torch.stack(values), chosen.upper)
+
+    def _changed(self, place: int) -> ChangedEntries | None:
+        return None if self.chosen.changed is None else self.chosen.changed[place]
+
+    def _fault(self, place: int) -> str | None:
+        """What the features of a witness are beyond their budget."""
+        changed, allowed = self._changed(place), self.chosen.features
+        return None if changed is None or allowed is None else changed.fault(self.graph, allowed)
 
     def _compared(self, name: str, values: Tensor, expected: Tensor) -> Check:
         gap = (values - expected.double()).abs()

@@ -1,10 +1,11 @@
 """The embedding of one node on a graph without some edges, from the nodes that it depends on alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.errors import GraphError
 from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork, Term, features_times
@@ -29,8 +30,9 @@ class DropEvaluation:
         return cls(network, graph, {term: features_times(graph, term.weight) for layer in network.layers
                                     for term in layer.terms if term.source == 0})
 
-    def embedding(self, node: int, dropped: Tensor) -> Tensor:
-        """``z`` of a node without the edges ``dropped``, ``(2, k)``, each listed once; ``(width,)``.
+    def embedding(self, node: int, dropped: Tensor, changed: ChangedEntries | None = None) -> Tensor:
+        """``z`` of a node without the edges ``dropped``, ``(2, k)``, each listed once, and with changed features;
+        ``(width,)``.
 
         Layers are computed at all nodes within reach, those at the rim without some of their neighbours. That is sound
         because a layer that sees r hops is right up to r hops from the rim, and the embedding sees no further.
@@ -54,8 +56,15 @@ class DropEvaluation:
         slots = slots[inside[graph.col[slots]]]
         place = torch.zeros_like(graph.degree).index_copy(0, near, torch.arange(len(near), device=near.device))
         left = graph.degree.index_add(0, both[0], -torch.ones_like(both[0]))[near]
-        outputs = self._outputs(near, left, place[graph.row[slots]], place[graph.col[slots]])
+        here = self if changed is None else self.with_features(changed)
+        outputs = here._outputs(near, left, place[graph.row[slots]], place[graph.col[slots]])
         return torch.cat([outputs[number - 1][place[node]] for number in self.network.readout])
+
+    def with_features(self, changed: ChangedEntries) -> "DropEvaluation":
+        """The same with some entries of the features as given."""
+        step = changed.values - changed.before(self.graph)
+        return replace(self, projected={term: _moved(term, table, changed, step.to(table))
+                                        for term, table in self.projected.items()})
 
     def _outputs(self, nodes: Tensor, degree: Tensor, row: Tensor, col: Tensor) -> list[Tensor]:
         """Of all layers at some nodes, of so many neighbours each, and with these edges among them."""
@@ -80,3 +89,10 @@ class DropEvaluation:
         start, count = self.graph.rowptr[nodes], self.graph.degree[nodes]
         first = torch.repeat_interleave(start - count.cumsum(0) + count, count)
         return first + torch.arange(len(first), device=first.device)
+
+
+def _moved(term: Term, table: Tensor, changed: ChangedEntries, step: Tensor) -> Tensor:
+    """``X W`` after steps of single entries of X."""
+    if term.weight.dim() == 1:
+        return table.index_put((changed.nodes, changed.columns), step * term.weight[changed.columns], accumulate=True)
+    return table.index_add(0, changed.nodes, step[:, None] * term.weight[changed.columns])

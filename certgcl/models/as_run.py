@@ -19,7 +19,7 @@ class Runner:
     The module is called as it is: its mode, hooks and state are the user's, nothing is replaced or put back.
 
     Args:
-        graph: whose views it is run on; they have its features.
+        graph: whose views it is run on; they have its features, or others of the same shape.
         network: what was read out of the model.
         module: the model, or None where the network is all there is.
     """
@@ -55,7 +55,8 @@ class Runner:
         try:
             # What a model draws, or seeds, must not decide which views come next. A copy, as forward may work in place.
             with torch.random.fork_rng(devices=[self._x.device] if self._x.is_cuda else []):
-                output = self.module(self._x.clone(), view.edge_index)
+                x = self._x if view.x is self.graph.x else view.x.to(dtype=self.network.precision)
+                output = self.module(x.clone(), view.edge_index)
         except Exception as error:
             raise EncoderError(f"{type(self.module).__name__}.forward failed on a view ({view}) with "
                                f"{type(error).__name__}: {error}", rule, remedy) from error

@@ -14,6 +14,7 @@ from certgcl.attacks import SearchSpace
 from certgcl.bounds.degree import Degree
 from certgcl.bounds.prepared import DropProblem
 from certgcl.bounds.rounding.finite import check_finite
+from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.changes.changes import AdmissibleChanges
 from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.graphs.graph import Graph
@@ -31,6 +32,7 @@ class Brackets:
         exact: whether the two are the same up to the tolerance, ``(A,)``.
         witnesses: ``(2, k)`` node numbers of the dropped edges, for every anchor.
         branches: how many branches were bounded for it, ``(A,)``.
+        changed: features that reach ``upper`` together with the dropped edges, where they may change.
     """
 
     lower: Tensor
@@ -38,6 +40,7 @@ class Brackets:
     exact: Tensor
     witnesses: tuple[Tensor, ...]
     branches: Tensor
+    changed: tuple[ChangedEntries, ...] | None = None
 
     @classmethod
     def joined(cls, parts: "list[Brackets]") -> "Brackets":
@@ -53,7 +56,8 @@ class Brackets:
         """The same on the device and in the precision of some values."""
         return Brackets(self.lower.to(values), self.upper.to(values), self.exact.to(values.device),
                         tuple(witness.to(values.device) for witness in self.witnesses),
-                        self.branches.to(values.device))
+                        self.branches.to(values.device), None if self.changed is None else tuple(
+                            entries.to(values.device) for entries in self.changed))
 
 
 class Grown(NamedTuple):

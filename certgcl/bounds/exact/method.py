@@ -7,6 +7,7 @@ exact. See :mod:`certgcl.bounds.exact.two_layer.case` for how a branch of a two-
 """
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -17,11 +18,13 @@ from torch import Tensor
 from certgcl.arguments import callback, real, shown, whole
 from certgcl.bounds.degree import Degree
 from certgcl.bounds.exact.anchors import AnchorSearch, Brackets
+from certgcl.bounds.exact.features import feature_brackets
 from certgcl.bounds.exact.networks.search import NetworkSearch
 from certgcl.bounds.exact.shares import searched
 from certgcl.bounds.exact.two_layer.search import TwoLayerSearch
 from certgcl.bounds.method import BoundMethod, BoundResult, LineChoices
 from certgcl.bounds.prepared import DropProblem, check_call
+from certgcl.changes.changes import AdmissibleChanges
 from certgcl.errors import MethodError
 from certgcl.executors import Executor, ExecutorLike, LocalProcesses, get_executor
 from certgcl.models.activations import SlopeRule
@@ -98,17 +101,21 @@ class BranchAndBound(BoundMethod):
     def line_choices(self, hidden_channels: int) -> LineChoices:
         return self.bound.line_choices(hidden_channels)
 
+    def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> None:
+        return None
+
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
-        check_call(network, problem, directions, drops_only=True)
+        check_call(network, problem, directions)
         brackets = [self.brackets(network, problem, each) for each in directions.unbind(1)]
         return torch.stack([bracket.lower for bracket in brackets], dim=1)
 
     def solve(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> BoundResult:
-        check_call(network, problem, directions, drops_only=True)
+        check_call(network, problem, directions)
         if directions.shape[1] > 1:  # a witness is one direction's own
             return BoundResult(self(network, problem, directions))
         found = self.brackets(network, problem, directions[:, 0])
-        return BoundResult(found.lower[:, None], found.upper[:, None], found.witnesses, found.exact[:, None])
+        return BoundResult(found.lower[:, None], found.upper[:, None], found.witnesses, found.exact[:, None],
+                           found.changed)
 
     def limited(self, **limits: Any) -> Self:
         return replace(self, **limits)
@@ -128,6 +135,11 @@ class BranchAndBound(BoundMethod):
     @torch.no_grad()
     def brackets(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Brackets:
         """Brackets of the least ``w · z_i(S)`` for the anchors of a problem; directions of all nodes, ``(N, d)``."""
+        if not problem.changes.drops_only:
+            end = math.inf if self.time_limit is None else time.time() + self.time_limit
+            return feature_brackets(network, problem, problem.at_anchors(directions), self.bound, end,
+                                    math.inf if self.branch_limit is None else self.branch_limit, self.tolerance,
+                                    self.progress).like(directions)
         kind: type[AnchorSearch] = NetworkSearch if two_layer_gcn(network) is None else TwoLayerSearch
         search = kind.of(network, problem, directions, self.bound, self.time_limit, self.branch_limit, self.tolerance)
         anchors, executor = len(problem.anchors), self._executor()
