@@ -101,8 +101,8 @@ class BranchAndBound(BoundMethod):
     def line_choices(self, hidden_channels: int) -> LineChoices:
         return self.bound.line_choices(hidden_channels)
 
-    def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> None:
-        return None
+    def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> str | None:
+        return None if changes.additions is None else "its search knows no added edges"
 
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)
