@@ -255,6 +255,8 @@ def _radii(value: Any) -> Tensor:
     if given.dtype == torch.bool or given.dtype.is_complex or given.dim() > 1 or not bool(
             ((given.double() >= 0) & given.double().isfinite()).all()):
         raise BudgetError(f"box={shown(value)}", rule, "Pass a float or one per node")
+    if isinstance(value, (float, Sequence)):  # torch would round numbers of Python to float32, and 0.7 downwards
+        return torch.as_tensor(value, dtype=torch.float64)
     return given.double().clone()
 
 

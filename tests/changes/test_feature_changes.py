@@ -110,3 +110,9 @@ def test_a_certificate_keeps_its_features(tmp_path: object) -> None:
     other = certgcl.node_compactness(network, graph, fewer)
     assert other.evidence.budget != again.evidence.budget
     assert torch.equal(certgcl.node_compactness(network, graph, again.changes).lower, again.lower)
+
+
+def test_a_box_is_as_wide_as_it_was_asked_for() -> None:
+    graph = Graph.of((torch.zeros(2, 3), torch.tensor([[0, 1], [1, 0]])))
+    for box in (0.7, [0.7, 0.7], torch.tensor(0.7, dtype=torch.float64)):
+        assert FeatureBudget(box=box).on(graph).radius.tolist() == [0.7, 0.7]
