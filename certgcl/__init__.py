@@ -3,6 +3,7 @@
 from certgcl import bounds, errors
 from certgcl._version import __version__
 from certgcl.attacks.any_model import FoundDrops, search_drops
+from certgcl.attacks.edge_changes import FoundChanges, search_changes
 from certgcl.certify.accuracy import CertifiedAccuracy, certified_accuracy, certified_accuracy_curve
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.collective import CollectiveCertificate, collective_certificate
@@ -51,6 +52,7 @@ __all__ = [
     "Evidence",
     "ExportedProblem",
     "FeatureBudget",
+    "FoundChanges",
     "FoundDrops",
     "GCNEncoder",
     "Graph",
@@ -86,5 +88,6 @@ __all__ = [
     "register_activation",
     "save_graph",
     "seal_graph",
+    "search_changes",
     "search_drops",
 ]

@@ -119,7 +119,7 @@ def search_drops(model: AnyModel, graph: GraphLike, budgets: BudgetLike, nodes: 
     drops, anchors = Changes.of(budgets).drops_alone("search_drops").on(graph), check_anchors(nodes, graph)
     run = ModelRun.of(model, graph)
     embeddings = run.checked()
-    wanted = _directions(directions, embeddings)[anchors]
+    wanted = directions_of(directions, embeddings)[anchors]
     clean = (embeddings[anchors] * wanted).sum(dim=1)
     try:
         network = read_network(model, graph)  # type: ignore[arg-type]  # what cannot be read is refused there
@@ -178,7 +178,8 @@ def _value(run: ModelRun, anchor: int, direction: Tensor) -> Callable[[Sequence[
     return value
 
 
-def _directions(given: Any, embeddings: Tensor) -> Tensor:
+def directions_of(given: Any, embeddings: Tensor) -> Tensor:
+    """Those given, or of node compactness; refused unless they fit."""
     if given is None:
         return compactness_directions(embeddings)
     found = numbers(given, "directions", "they must be numbers", "Pass a tensor or an array", error=DirectionError)

@@ -1,0 +1,65 @@
+"""The search for dropped and added edges: its values are reached, and by exhaustion it is exact."""
+
+import networkx as nx
+import pytest
+import torch
+
+import certgcl
+from certgcl import Changes, EdgeAddBudget, EdgeFlipBudget
+from certgcl.attacks import edge_changes
+from tests.toys import random_graph, toy_graph, toy_network
+
+CHANGES = [Changes(additions=1), Changes(drops=1, additions=EdgeAddBudget(2, 3)), Changes(flips=EdgeFlipBudget(1, 2)),
+           Changes(drops=2), Changes(additions=EdgeAddBudget(candidates=[(0, 5), (1, 6), (2, 7)]))]
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=repr)
+def test_what_is_found_is_admissible_and_reached(changes: Changes) -> None:
+    graph, network = random_graph(), toy_network()
+    found = certgcl.search_changes(network, graph, changes, nodes=[0, 3, 7])
+    assert bool(found.searched.all())
+    allowed = changes.on(graph)
+    bound = certgcl.node_compactness(network, graph, changes, nodes=[0, 3, 7])
+    directions = certgcl.compactness_directions(network.embed(graph))
+    for place, node in enumerate(found.nodes.tolist()):
+        dropped, added = found.witness(node)
+        lost, gained = (torch.bincount(edges.flatten(), minlength=graph.num_nodes) for edges in (dropped, added))
+        assert bool((lost <= allowed.drops.local).all())
+        assert allowed.additions is None or bool((gained <= allowed.additions.local).all())
+        edges = {tuple(sorted(edge)) for edge in graph.edge_index.T.tolist()}
+        gone, new = ({tuple(sorted(edge)) for edge in each.T.tolist()} for each in (dropped, added))
+        assert gone <= edges
+        assert not new & edges
+        value = float(network.embed(_with(graph, edges - gone | new))[node] @ directions[node])
+        assert value == pytest.approx(float(found.values[place]), abs=1e-12)
+        assert found.values[place] <= found.clean[place]
+        assert bound.lower[place] <= found.values[place] + 1e-9
+
+
+def _with(graph: certgcl.Graph, edges: set[tuple[int, ...]]) -> certgcl.Graph:
+    index = torch.tensor(sorted(edges)).T
+    return certgcl.Graph.from_edges(graph.x, torch.cat([index, index.flip(0)], dim=1))
+
+
+def test_few_changes_are_all_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, network = toy_graph(nx.path_graph(5)), toy_network()
+    changes = Changes(drops=1, additions=EdgeAddBudget(1, 1))
+    whole = certgcl.search_changes(network, graph, changes)
+    assert bool(whole.exact.all())
+    monkeypatch.setattr(edge_changes, "FEW_CHANGES", 0)
+    greedy = certgcl.search_changes(network, graph, changes)
+    assert not bool(greedy.exact.any())
+    assert bool((greedy.values >= whole.values - 1e-12).all())
+    assert bool((certgcl.node_compactness(network, graph, changes).lower <= whole.values + 1e-9).all())
+
+
+def test_without_time_nothing_is_searched() -> None:
+    found = certgcl.search_changes(toy_network(), random_graph(), Changes(additions=1), seconds=0)
+    assert not bool(found.searched.any())
+    assert torch.equal(found.values, found.clean)
+    assert "no time" in str(found)
+
+
+def test_changed_features_are_refused() -> None:
+    with pytest.raises(certgcl.errors.BudgetError, match="changes of edges"):
+        certgcl.search_changes(toy_network(), random_graph(), Changes(features=certgcl.FeatureBudget(masked=1)))
