@@ -9,6 +9,8 @@ import torch
 
 import certgcl
 from certgcl import Changes, EdgeAddBudget, EdgeFlipBudget
+from certgcl.bounds import SEARCHES
+from certgcl.bounds.prepared import DropProblem
 from certgcl.errors import BudgetError, CertificateError, MethodError
 from certgcl.graphs.graph import Graph
 from tests.toys import random_graph, toy_network
@@ -99,7 +101,10 @@ def test_a_certificate_keeps_what_could_be_added(changes: Changes, tmp_path: Pat
 def test_searches_and_exact_methods_refuse_what_they_do_not_know() -> None:
     graph, network = random_graph(), toy_network()
     for method in ("optimized", "exact", "paper"):
-        with pytest.raises(MethodError, match="no change but edges that are dropped"):
+        with pytest.raises(MethodError, match=r"no change but edges that are dropped|no added edges"):
             certgcl.node_compactness(network, graph, Changes(additions=1), method=method)
+    problem = DropProblem(graph, Changes(additions=1).on(graph), torch.tensor([0]))
+    with pytest.raises(MethodError, match="no added edges"):
+        SEARCHES["exact"](network, problem, torch.ones(graph.num_nodes, 1, network.width, dtype=network.dtype))
     with pytest.raises(BudgetError, match="search_drops"):
         certgcl.search_drops(network, graph, Changes(additions=1), nodes=[0])

@@ -184,6 +184,9 @@ def _bounds(world: World) -> list[Target]:
         _of("search_drops", certgcl.search_drops, {
             "model": world.encoder, "graph": graph, "budgets": 1, "nodes": [0, 3], "directions": torch.ones(8, 2),
             "seconds": 5.0, "seed": 1}),
+        _of("search_changes", certgcl.search_changes, {
+            "model": world.encoder, "graph": graph, "budgets": certgcl.Changes(additions=1), "nodes": [0, 3],
+            "directions": torch.ones(8, 2), "seconds": 5.0}),
         _of("bounds.get_method", bounds.get_method, {"method": "optimized", **limits}),
         _of("bounds.Degree", bounds.Degree, {"preactivations": "functional", "slopes": ("flat",), "lines": "shared",
                                              "resolution": 3, "hubs": 5, "patterns": 4}),

@@ -135,6 +135,9 @@ class BranchAndBound(BoundMethod):
     @torch.no_grad()
     def brackets(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Brackets:
         """Brackets of the least ``w · z_i(S)`` for the anchors of a problem; directions of all nodes, ``(N, d)``."""
+        reason = self.supports(network, problem.changes)
+        if reason is not None:
+            raise MethodError(f"a problem of {shown(problem.changes)}", reason, "Use 'degree', the default")
         if not problem.changes.drops_only:
             end = math.inf if self.time_limit is None else time.time() + self.time_limit
             return feature_brackets(network, problem, problem.at_anchors(directions), self.bound, end,
