@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import certgcl
 from certgcl.bounds import BoundMethod
@@ -14,7 +15,9 @@ from verification.audit import weights
 from verification.case import Case
 from verification.checker.__main__ import check
 from verification.checker.claim import Claim
-from verification.checker.statement import Graph, Network
+from verification.checker.lines import Choices
+from verification.checker.statement import Drops, Graph, Network
+from verification.checker.theorem import Bound
 from verification.network_audit import NETWORK_METHODS, library_graph, library_network
 from verification.network_case import NetworkCase
 
@@ -62,6 +65,15 @@ class Checked:
         claim = claim if isinstance(claim, Claim) else as_claim(claim)
         found: dict[int, str] = check(claim, self.plain, self.plain_graph, branches=branches)["failed"]
         return found
+
+
+def proved(case: Case | NetworkCase, choices: Choices) -> Tensor:
+    """The checker's own bounds at all nodes, one direction each, ``(n,)``."""
+    checked = Checked(case)
+    drops = Drops(checked.plain_graph, np.array(case.node_budgets()), case.graph_budget())
+    bound = Bound(checked.plain, drops, range(case.nodes), choices)
+    directions = checked.directions.numpy()
+    return torch.tensor([bound.lower(node, directions[[node]])[0] for node in range(case.nodes)])
 
 
 def raised(claim: Claim, node: int, least: float) -> Claim:

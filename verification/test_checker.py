@@ -19,16 +19,16 @@ from hypothesis.extra.numpy import arrays
 import certgcl
 from certgcl.bounds import Degree
 from certgcl.errors import InputError
+from certgcl.models.storage import meta_of
 from verification import test_network_mutations as mutations
 from verification.audit import LEDGER
 from verification.case import Case
-from verification.checked import Checked, as_claim, raised
+from verification.checked import Checked, as_claim, proved, raised
 from verification.checker import activations, arithmetic
 from verification.checker.cases import NotProved, Proof
 from verification.checker.claim import Claim
 from verification.checker.lines import Choices
-from verification.checker.statement import Drops
-from verification.checker.theorem import Bound
+from verification.checker.statement import Drops, Graph, Network
 from verification.exact_arithmetic import ExactCase, ExactNetwork, surely_below
 from verification.network_audit import NETWORK_METHODS
 from verification.network_case import NetworkCase
@@ -105,11 +105,8 @@ def test_an_exact_value_is_proved_by_cases_and_its_witness_evaluated() -> None:
 # -- nothing that is false -------------------------------------------------------------------------
 
 def assert_sound(case: Case | NetworkCase, bound: Choices) -> None:
-    checked, minima = Checked(case), exact_minima(case)
-    drops = Drops(checked.plain_graph, np.array(case.node_budgets()), case.graph_budget())
-    found = Bound(checked.plain, drops, range(case.nodes), bound)
-    for node, direction in enumerate(np.asarray(case.directions)):
-        value = float(found.lower(node, direction[None])[0])
+    minima = exact_minima(case)
+    for node, value in enumerate(proved(case, bound).tolist()):
         assert not surely_below(minima[node], value), f"{value!r} at node {node}, where {minima[node]} is reached"
 
 
@@ -204,6 +201,20 @@ def test_a_certificate_that_contradicts_itself_or_says_more_is_not_checked() -> 
     with pytest.raises(ValueError, match="proves nothing"):
         Claim.of({**meta, "certified": False}, {})
     assert checked.failed(replace(claim, rounding=claim.rounding * np.nan))
+
+
+@pytest.mark.parametrize("edges", [[(0, 0)], [(0, 1)], [(0, 7), (7, 0)], [(-1, 0), (0, -1)]])
+def test_what_is_no_graph_is_not_checked(edges: list[tuple[int, int]]) -> None:
+    with pytest.raises(ValueError, match="a graph with loops"):
+        Graph.of(np.zeros((3, 1)), np.array(edges).T)
+
+
+def test_weights_that_do_not_fit_are_not_checked() -> None:
+    network = small().network
+    arrays = {name: tensor.numpy() for name, tensor in network.named_tensors()}
+    for name in ("layer1.bias", "layer2.term0"):
+        with pytest.raises(ValueError, match="do not fit"):
+            Network.of(meta_of(network), {**arrays, name: arrays[name][:1]})
 
 
 def test_trees_must_have_all_their_branches_and_no_others() -> None:

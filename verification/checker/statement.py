@@ -109,6 +109,11 @@ class Network:
             if not all(0 <= term.source < number and term.mixing.loop >= 0 for term in terms):
                 raise ValueError(f"layer {number} takes a layer that is not below it, or has a negative loop")
             layers.append(Layer(terms, here["bias"], activation(content["activation"], here)))
+            width = len(here["bias"])
+            if here["bias"].ndim != 1 or not all(
+                    term.weight.shape in ((width,), (len(term.weight), width)) and (
+                        term.source == 0 or len(term.weight) == len(layers[term.source - 1].bias)) for term in terms):
+                raise ValueError(f"layer {number} with weights that do not fit each other")
         readout = tuple(int(number) for number in meta["readout"])
         if len(set(readout)) < len(readout) or not all(0 < number <= len(layers) for number in readout):
             raise ValueError("a readout with a layer twice, or with one that is not there")
@@ -125,8 +130,8 @@ class Graph:
     @classmethod
     def of(cls, x: Array, edge_index: Ints) -> "Graph":
         edges = {(int(a), int(b)) for a, b in np.asarray(edge_index).T}
-        if any(a == b or (b, a) not in edges for a, b in edges):
-            raise ValueError("a graph with loops, or with edges of one direction")
+        if any(a == b or (b, a) not in edges or not 0 <= a < len(x) for a, b in edges):
+            raise ValueError("a graph with loops, with edges of one direction, or of nodes that it has not")
         rows: list[list[int]] = [[] for _ in range(len(x))]
         for a, b in sorted(edges):
             rows[a].append(b)
