@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from certgcl.changes.feature_changes import AdmissibleFeatures
+from certgcl.errors import BudgetError
 from certgcl.graphs.graph import Graph
 
 
@@ -26,6 +27,35 @@ def random_features(graph: Graph, allowed: AdmissibleFeatures, generator: torch.
         kept = places[order[: allowed.total]]
         after = x.flatten().index_copy(0, kept, (x.flatten()[kept] == 0).to(x)).view_as(x)
     return after if graph.x.layout == torch.strided else after.to_sparse_csr()
+
+
+def columns_inside(graph: Graph, allowed: AdmissibleFeatures, masked: Tensor, generator: torch.Generator | None
+                   ) -> Tensor:
+    """Of columns that are drawn to be masked at all nodes, as many as a budget allows, ``(F,)``.
+
+    Of shared columns a random choice; else one column after the other in random order, each that no node has too many
+    of by then.
+    """
+    if allowed.kind == "box":
+        raise BudgetError("masked columns with a budget of box=", "a mask leaves the box",
+                          "Use FeatureBudget(columns=...) or from_mask_rate(...), or mask_rates=(0, 0)")
+    entries = graph.features.entries()
+    filled = torch.zeros_like(masked)
+    filled[entries.column] = True
+    drawn = (masked & filled).nonzero()[:, 0]
+    drawn = drawn[torch.randperm(len(drawn), generator=generator, device=drawn.device)]
+    if allowed.columns:
+        return masked & ~filled | torch.zeros_like(masked).index_fill(0, drawn[: allowed.columns], True)
+    order = torch.argsort(entries.column, stable=True)
+    owner, start = entries.owner[order], torch.searchsorted(entries.column[order], torch.stack([drawn, drawn + 1]))
+    left, total, kept = allowed.off.clone(), allowed.total, []
+    for column, (first, end) in zip(drawn.tolist(), start.T.tolist(), strict=True):
+        nodes = owner[first:end]
+        if end - first <= total and bool((left[nodes] > 0).all()):
+            left[nodes] -= 1
+            total -= end - first
+            kept.append(column)
+    return masked & ~filled | torch.zeros_like(masked).index_fill(0, drawn.new_tensor(kept), True)
 
 
 def _some(chance: Tensor, count: Tensor) -> Tensor:

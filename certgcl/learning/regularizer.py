@@ -14,8 +14,8 @@ from certgcl.bounds.uncertified.formulas import PrintedScore
 from certgcl.certify.directions import compactness_directions
 from certgcl.certify.pooling.graph_set import GraphSet, GraphsLike
 from certgcl.certify.pooling.problem import PooledProblem
-from certgcl.changes.changes import BudgetLike, Changes
-from certgcl.changes.edge_drops import AdmissibleDrops, EdgeDropBudget
+from certgcl.changes.changes import AdmissibleChanges, BudgetLike, Changes
+from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.errors import InputError
 from certgcl.graphs.graph import Graph, GraphLike
 from certgcl.learning.graph_term import graph_term, pooled_views
@@ -51,7 +51,7 @@ class _Step:
 class CompactnessRegularizer:
     """``mean softplus(-score)``, the binary cross-entropy of compactness scores against 1; both directions averaged.
 
-    The score of a node is a lower bound, over all admissible drops, of ``w · z``: the embedding z in the view that
+    The score of a node is a lower bound, over all admissible changes, of ``w · z``: the embedding z in the view that
     varies against the directions ``W^CL`` of the other view. A batch of anchors is bounded with all that is within
     reach of the encoder around it, and W^CL over all nodes.
 
@@ -63,7 +63,7 @@ class CompactnessRegularizer:
         method: a bound's name or instance. ``degree-fast`` is the degree-exact bound in the setting made for training;
             ``paper`` and ``released`` are heuristics, evaluated at the sampled views.
         anchors: how many random nodes are bounded in each step; -1 for all.
-        budget: what the drops may be: all that ``node_compactness`` takes, or a ramp of the drop rate. None leaves it
+        budget: what may change: all that ``node_compactness`` takes, or a ramp of the drop rate. None leaves it
             to the method that trains, which takes the larger of its two drop rates.
         scale: scores are divided by the mean norm of the varying view's embeddings (a constant to the gradient) and
             multiplied by this, so that shrinking or blowing up embeddings gains nothing. None leaves them as they are.
@@ -256,9 +256,9 @@ class CompactnessRegularizer:
         self._step.term = None
         return (1 - self.share) * infonce + self.share * term
 
-    def drops_on(self, graph: Graph) -> AdmissibleDrops:
-        """What may be dropped at this epoch; the same object while graph and budget stay."""
-        return self._whole_problem(graph).drops
+    def changes_on(self, graph: Graph) -> AdmissibleChanges:
+        """What may change at this epoch; the same object while graph and budget stay."""
+        return self._whole_problem(graph).changes
 
     def _whole_problem(self, graph: Graph) -> DropProblem:
         """The problem of all nodes at this epoch, kept while graph and budget stay."""

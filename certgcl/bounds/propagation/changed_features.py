@@ -10,10 +10,11 @@ rises by the falls of ``± W e_c``, and a functional of the range by no less tha
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.levels import consecutive
@@ -72,8 +73,7 @@ class ChangedFeatures:
 
     def falls(self, parts: Sequence[Part], place: Tensor) -> Falls:
         """Of ``Σ λ · W' x`` over the parts, at the node that ``place`` names for each, ``(Q,)``."""
-        each = 2 * self.features * self.zeros_matter + (2 + max(weight.shape[-1] for weight, _ in parts)) * (
-            self.most_filled + 1)
+        each = 2 * self.features * self.zeros_matter + 4 * (self.most_filled + 1)
         found = [self._falls([(weight, vectors[some]) for weight, vectors in parts], place[some])
                  for some in torch.arange(len(place), device=place.device).split(max(1, limits.MAX_ELEMENTS // each))]
         return Falls(torch.cat([part.single for part in found]), torch.cat([part.box for part in found]))
@@ -109,26 +109,22 @@ class ChangedFeatures:
         entry = consecutive(self.entries.start[place], filled)
         owner = torch.repeat_interleave(torch.arange(len(place), device=place.device), filled)
         column = self.entries.column[entry]
-        at_once = max(1, limits.MAX_ELEMENTS // max(weight.shape[-1] for weight, _ in parts))
-        found = [_coefficients(parts, some, columns) for some, columns in zip(
-            owner.split(at_once), column.split(at_once), strict=True)]
-        value = self.entries.value[entry].to(parts[0][1])
-        return owner, column, torch.cat(found) * value if found else value
+        return owner, column, _coefficients(parts, owner, column) * self.entries.value[entry].to(parts[0][1])
 
     # -- channels ----------------------------------------------------------------------------------
 
     def range(self, weight: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Of ``W' x̃`` channel by channel, ``(nodes, d)``, from the values ``W' x``."""
-        falls = [part.sum() for _, part in self.channel_falls(weight)]
+        falls = [part.sum() for _, part in self.channel_falls(weight, summed=True)]
         down, up = (torch.cat(parts, dim=1) for parts in zip(*(part.chunk(2, dim=1) for part in falls), strict=True))
         return values - down, values + up
 
-    def channel_falls(self, weight: Tensor) -> Iterator[tuple[Tensor, Falls]]:
+    def channel_falls(self, weight: Tensor, summed: bool = False) -> Iterator[tuple[Tensor, Falls]]:
         """Some channels at a time: which, and how far they and then their negatives can fall at each node,
-        ``(nodes, T, 2 c)``."""
+        ``(nodes, T, 2 c)``; with all single falls in one, where that is enough."""
         channels = weight.shape[-1]
-        each = len(self.off) * 2 * (self.most_filled * (self.most_off > 0) + (
-            self.most_filled + self.most_on) * (self.most_on > 0) + 1)
+        each = 2 * (len(self.off) + 2 * len(self.entries.value) * (self.most_off > 0) + len(self.off) * (
+            self.most_filled + self.most_on) * (self.most_on > 0))
         at_once = max(1, min(channels, limits.MAX_VALUES // max(1, each)))
         for some in torch.arange(channels, device=weight.device).split(at_once):
             if weight.dim() == 2:
@@ -136,26 +132,45 @@ class ChangedFeatures:
             else:
                 columns = weight.new_zeros(len(weight), len(some)).index_put(
                     (some, torch.arange(len(some), device=some.device)), weight[some])
-            yield some, self._channel_falls(torch.cat([columns, -columns], dim=1))
+            yield some, self._channel_falls(torch.cat([columns, -columns], dim=1), summed)
 
-    def _channel_falls(self, mu: Tensor) -> Falls:
+    def _channel_falls(self, mu: Tensor, summed: bool) -> Falls:
         """Of functionals ``(F, M)`` that all nodes share, ``(nodes, T, M)``."""
         nodes, number = len(self.off), mu.shape[1]
         single = [mu.new_zeros(nodes, 0, number)]
         owner, column = self.entries.owner, self.entries.column
         if self.most_off:
-            rank = torch.arange(len(owner), device=owner.device) - self.entries.start[owner]
-            table = mu.new_zeros(nodes, self.most_filled, number).index_put(
-                (owner, rank), (mu[column] * self.entries.value.to(mu)[:, None]).clamp(min=0))
-            single.append(_largest(table, self.most_off, self.off))
+            single.append(self._masked_falls(mu, summed))
         if self.most_on:
             # The first that are zero at a node are among so many of the whole column.
             rises, row = (-mu).clamp(min=0).topk(min(self.features, self.most_on + self.most_filled), dim=0)
             there = torch.zeros(nodes, self.features, dtype=torch.bool, device=mu.device)
             there[owner, column] = True
-            single.append(_largest(torch.where(there[:, row], 0, rises), self.most_on, self.on))
+            raised = _largest(torch.where(there[:, row], 0, rises), self.most_on, self.on)
+            single.append(raised.sum(dim=1, keepdim=True) if summed else raised)
         box = self.radius.to(mu)[:, None] * mu.abs().sum(dim=0)
         return Falls(torch.cat(single, dim=1), box)
+
+
+    def _masked_falls(self, mu: Tensor, summed: bool) -> Tensor:
+        """What masks take off, ``(nodes, T, M)``. Nodes of about as many features go together: few have the most."""
+        size = torch.ones_like(self.filled)
+        while bool((size < self.filled).any()):
+            size = torch.where(size < self.filled, 2 * size, size)
+        places, parts = [], []
+        for longest in size.unique().tolist():
+            nodes = (size == longest).nonzero()[:, 0]
+            place = torch.arange(longest, device=nodes.device)
+            there = place < self.filled[nodes, None]
+            entry = torch.where(there, self.entries.start[nodes, None] + place, 0)
+            value = torch.where(there, self.entries.value.to(mu)[entry] if len(self.entries.value) else 0, 0)
+            column = self.entries.column[entry] if len(self.entries.column) else entry
+            largest = _largest((mu[column] * value[..., None]).clamp(min=0), self.most_off, self.off[nodes])
+            if summed:
+                largest = largest.sum(dim=1, keepdim=True)
+            places.append(nodes)
+            parts.append(functional.pad(largest, (0, 0, 0, (1 if summed else self.most_off) - largest.shape[1])))
+        return torch.cat(parts)[torch.argsort(torch.cat(places))]
 
 
 def _largest(values: Tensor, most: int, count: Tensor) -> Tensor:
@@ -167,8 +182,35 @@ def _largest(values: Tensor, most: int, count: Tensor) -> Tensor:
 
 def _coefficients(parts: Sequence[Part], owner: Tensor, column: Tensor) -> Tensor:
     """``μ_f`` of some questions at one column each."""
-    return _sum((vectors[owner] * weight[column]).sum(dim=1) if weight.dim() == 2 else
+    return _sum(_SomeProducts.apply(vectors, weight, owner, column) if weight.dim() == 2 else  # type: ignore[no-untyped-call]
                 vectors[owner, column] * weight[column] for weight, vectors in parts)
+
+
+class _SomeProducts(torch.autograd.Function):
+    """``v_q · W_f`` for some pairs of q and f: what torch would keep for the gradient is as wide as both, for each."""
+
+    @staticmethod
+    def forward(ctx: Any, vectors: Tensor, weight: Tensor, owner: Tensor, column: Tensor) -> Tensor:
+        ctx.save_for_backward(vectors, weight, owner, column)
+        found = vectors.new_empty(len(owner))
+        for some in _pieces(owner, weight):
+            found[some] = (vectors[owner[some]] * weight[column[some]]).sum(dim=1)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        vectors, weight, owner, column = ctx.saved_tensors
+        to_vectors, to_weight = torch.zeros_like(vectors), torch.zeros_like(weight)
+        for some in _pieces(owner, weight):
+            gradient = gradients[0][some, None]
+            to_vectors.index_add_(0, owner[some], gradient * weight[column[some]])
+            to_weight.index_add_(0, column[some], gradient * vectors[owner[some]])
+        return to_vectors, to_weight, None, None
+
+
+def _pieces(owner: Tensor, weight: Tensor) -> Iterator[slice]:
+    at_once = max(1, limits.MAX_ELEMENTS // weight.shape[1])
+    return (slice(first, first + at_once) for first in range(0, len(owner), at_once))
 
 
 def _sum(parts: Iterator[Tensor]) -> Tensor:

@@ -82,7 +82,7 @@ class FixedGraphBound:
                 mid, spread = term.project(mid), term.project_sizes(spread)
             middle, radius = middle + self._mixed(term, places, mid), radius + self._mixed(term, places, spread)
         lower, upper = layer.bias + middle - radius, layer.bias + middle + radius
-        if not self.settings.functional or (layer.linear and not self._read(number)):
+        if not self.settings.functional or (layer.linear and not self._read(number)) or not self._affordable(number):
             return lower, upper
         identity, found = torch.eye(layer.width, dtype=self.dtype, device=places.device), []
         for some in identity.split(limits.CHANNELS):
@@ -90,6 +90,14 @@ class FixedGraphBound:
             found.append(self._least(places, {}, (number, units)).chunk(2, dim=1))
         low, negative = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
         return best([lower, low]), -best([-upper, negative])
+
+    def _affordable(self, number: int) -> bool:
+        """Whether the channels of a layer can have functionals of their own, at an average node."""
+        paths = float(self._pairs(self.hops[number]).double().mean())
+        cost = sum(self.changed.cost(term.weight) for layer in self.network.layers[:number] for term in layer.terms
+                   if term.source == 0)
+        most = limits.FEW_PATH_PRODUCTS if torch.is_grad_enabled() else limits.MOST_PATH_PRODUCTS
+        return 2 * self.network.width_of(number) * paths * cost * len(self.settings.rules) <= most
 
     def _read(self, number: int) -> bool:
         """Whether other layers take this one: ranges of what nothing follows are for lines alone."""
@@ -184,29 +192,32 @@ class FixedGraphBound:
         number = max([*omega, *([] if top is None else [top[0]])])
         functionals = (next(iter(omega.values())) if top is None else top[1]).shape[1]
         widest = max(self.network.width_of(layer) for layer in range(1, number + 1))
+        size = int(self._pairs(self.hops[number])[targets].sum()) * functionals * widest
         parts, places = [], []
         for some in self._chunks(targets, self.hops[number], functionals * widest):
             paths = Paths.of(self.around, targets[some], self.hops[number])
             here = {layer: part[some] for layer, part in omega.items()}
             above = None if top is None else (top[0], top[1][some])
-            parts.append(best([recomputed(partial(self._below, paths, here, above, rule), self._size(targets, widest))
+            parts.append(best([recomputed(partial(self._below, paths, here, above, rule), size)
                                for rule in self.settings.rules]))
             places.append(some)
         return torch.cat(parts)[torch.argsort(torch.cat(places))]
 
-    def _size(self, targets: Tensor, widest: int) -> int:
-        return len(targets) * widest * int(self.around.degree.double().mean() + 1) ** max(self.hops)
-
     def _chunks(self, targets: Tensor, hops: int, each: int) -> Iterator[Tensor]:
         """Places of targets, so many at a time that their pairs fit."""
+        count = self._pairs(hops)
+        order = torch.argsort(count[targets], stable=True)
+        group = torch.div((count[targets][order] * each).cumsum(0), limits.MAX_VALUES, rounding_mode="floor")
+        yield from order.split(torch.unique_consecutive(group, return_counts=True)[1].tolist())
+
+    def _pairs(self, hops: int) -> Tensor:
+        """How many nodes every node can be reached from in so many steps, at most."""
         count = torch.ones_like(self.around.degree)
         row = torch.repeat_interleave(torch.arange(len(count), device=count.device), self.around.start.diff())
         for _ in range(hops):
             count = (1 + torch.zeros_like(count).index_add(0, row, count[self.around.neighbour])).clamp(
                 max=len(self.around.nodes))
-        order = torch.argsort(count[targets], stable=True)
-        group = torch.div((count[targets][order] * each).cumsum(0), limits.MAX_VALUES, rounding_mode="floor")
-        yield from order.split(torch.unique_consecutive(group, return_counts=True)[1].tolist())
+        return count
 
     def _below(self, paths: Paths, omega: Mapping[int, Tensor], top: tuple[int, Tensor] | None,
                rule: SlopeRule) -> Tensor:

@@ -50,7 +50,8 @@ class ContrastiveMethod:
         temperature: τ of InfoNCE.
         batch: how many random nodes InfoNCE compares with each other in a step; None for all.
         regularizer: the compactness term and its share of the loss.
-        inside_budget: sample only views inside the regularizer's set of admissible drops.
+        inside_budget: sample only views that are admissible changes by the regularizer's budget: drops, and masks if
+            features are part of it.
         device: where to train; that of the data by default.
     """
 

@@ -34,6 +34,11 @@ class GraphSession(ContrastiveSession):
         super().__init__(method, graphs.union)
         self.graphs = graphs.to(self.graph.x.device, torch.float32)
 
+    @property
+    def inside(self) -> None:
+        """Views stay inside the budgets of their own graphs, which are of drops alone."""
+        return None
+
     @undisturbed(gradients=True)
     def step(self, epoch: int) -> dict[str, float]:
         """An epoch: one optimisation step for each batch. The metrics are means over the batches."""

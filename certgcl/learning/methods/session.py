@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 from certgcl import arguments
 from certgcl.certify.evidence import weights_part
+from certgcl.changes.changes import AdmissibleChanges
 from certgcl.changes.edge_drops import AdmissibleDrops
+from certgcl.changes.random_features import columns_inside
 from certgcl.errors import EncoderError, GraphError, InputError
 from certgcl.graphs.graph import Graph
 from certgcl.learning.methods.views import EdgeDropper, feature_mask
@@ -67,11 +69,17 @@ class ContrastiveSession:
         return self
 
     @property
+    def inside(self) -> AdmissibleChanges | None:
+        """What the views of this epoch stay inside, if that is asked for."""
+        if not self.method.inside_budget or self.regularizer is None:
+            return None
+        return self.regularizer.changes_on(self.graph)
+
+    @property
     def views(self) -> list[EdgeDropper]:
         """What draws the views of this epoch, inside its budget if that is asked for."""
-        inside = None
-        if self.method.inside_budget and self.regularizer is not None:
-            inside = self.regularizer.drops_on(self.graph)
+        changes = self.inside
+        inside = None if changes is None else changes.drops
         if self._droppers is None or self._droppers[0] is not inside:
             self._droppers = inside, [EdgeDropper(self.graph, p, inside) for p in self._drop_probabilities]
         return self._droppers[1]
@@ -117,6 +125,9 @@ class ContrastiveSession:
     def embedded(self, network: GraphNetwork, view: Graph, probability: float | Tensor) -> Tensor:
         """The embeddings of a view, with features masked with that probability."""
         mask = feature_mask(probability, self.graph.num_features, self.graph.x, self.generator)
+        features = None if self.inside is None else self.inside.features
+        if mask is not None and features is not None:
+            mask = (~columns_inside(self.graph, features, mask == 0, self.generator)).to(mask)
         if self.as_network:
             return (network if mask is None else _masked(network, mask)).embed(view)
         x = self.dense_features(view)
