@@ -1,6 +1,6 @@
 """certgcl: certified node compactness for graph contrastive learning."""
 
-from certgcl import bounds, errors
+from certgcl import bounds, errors, types
 from certgcl._version import __version__
 from certgcl.attacks.any_model import FoundDrops, search_drops
 from certgcl.attacks.edge_changes import FoundChanges, search_changes
@@ -90,4 +90,5 @@ __all__ = [
     "seal_graph",
     "search_changes",
     "search_drops",
+    "types",
 ]

@@ -6,6 +6,7 @@ from torch.nn.functional import cross_entropy, normalize
 from torch_geometric.utils import dropout_edge
 
 import certgcl
+from certgcl.lightning import CertifyCompactness
 
 
 class CertifiedGRACE(lightning.LightningModule):
@@ -29,7 +30,8 @@ class CertifiedGRACE(lightning.LightningModule):
 lightning.seed_everything(0, verbose=False)
 module = CertifiedGRACE(certgcl.Graph.of(certgcl.load_dataset("sbm")))
 one_step = torch.utils.data.DataLoader(torch.zeros(1))  # an epoch is a step: the graph is the batch
+certify = CertifyCompactness(module.graph, 0.3, every=5)
 trainer = lightning.Trainer(max_epochs=15, accelerator="cpu", logger=False, enable_checkpointing=False,
-                            enable_progress_bar=False, enable_model_summary=False)
+                            enable_progress_bar=False, enable_model_summary=False, callbacks=[certify])
 trainer.fit(module, one_step)
-print(certgcl.node_compactness(module.encoder.eval(), module.graph, 0.3))
+print(certify.certificate)

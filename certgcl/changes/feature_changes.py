@@ -121,8 +121,8 @@ class FeatureBudget:
 
     Args:
         masked: numbers of features of a node that may be set to 0: one for all nodes, or one per node.
-        turned_off, turned_on: numbers of bits of a node that may go from 1 to 0, and from 0 to 1, likewise; for
-            features that are all 0 or 1.
+        turned_off: numbers of bits of a node that may go from 1 to 0, likewise; for features that are all 0 or 1.
+        turned_on: the same from 0 to 1.
         box: how far every feature of a node may move, up or down: one number for all nodes, or one per node.
         columns: how many features may be set to 0 at *all* nodes at once, as the views of GRACE and GCA do.
         total: the most features in the whole graph that are masked or turned; ``None`` for no limit.

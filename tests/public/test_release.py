@@ -1,6 +1,7 @@
 """The version is the same wherever it is written, and what a release needs is there."""
 
 import re
+import sys
 import tomllib
 from datetime import date
 from pathlib import Path
@@ -36,6 +37,14 @@ def test_workflows_call_targets_that_exist() -> None:
     for workflow in (ROOT / ".github" / "workflows").glob("*.yml"):
         called = re.findall(r"run: make ([\w-]+)", workflow.read_text(encoding="utf-8"))
         assert set(called) <= targets, workflow.name
+
+
+def test_type_checkers_find_an_editable_install() -> None:
+    """They follow paths, and no import hooks."""
+    modulefinder = pytest.importorskip("mypy.modulefinder")
+    if (ROOT / "certgcl").samefile(Path(certgcl.__file__).parent):
+        folders = [folder for found in modulefinder.get_search_dirs(sys.executable) for folder in found]
+        assert any((Path(folder) / "certgcl" / "py.typed").exists() for folder in folders)
 
 
 def test_the_project_names_its_authors_and_the_paper() -> None:

@@ -36,10 +36,16 @@ def test_the_site_needs_no_network(site: Path) -> None:
 
 
 def test_the_reference_has_every_public_name(site: Path) -> None:
-    reference = (site / "reference" / "api.html").read_text(encoding="utf-8")
-    for name in certgcl.__all__:
+    reference = "".join(page.read_text(encoding="utf-8") for page in (site / "reference").glob("*.html"))
+    for name in [*certgcl.__all__, "lightning.CertifyCompactness", "types.GraphLike"]:
         if name != "__version__":
             assert f'id="certgcl.{name}"' in reference, name
+
+
+def test_types_in_a_signature_are_links(site: Path) -> None:
+    reference = (site / "reference" / "certificates.html").read_text(encoding="utf-8")
+    assert 'href="graphs.html#certgcl.types.GraphLike"' in reference
+    assert 'href="#certgcl.Certificate"' in reference
 
 
 def test_the_reference_has_every_command(site: Path) -> None:
