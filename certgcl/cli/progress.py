@@ -1,10 +1,12 @@
 """What the progress bars of the commands say."""
 
 import time
+from dataclasses import replace
 from datetime import timedelta
 
 from certgcl.certify.sharding import ShardProgress
 from certgcl.learning import training
+from certgcl.runtime.compilation import COMPILATION
 from certgcl.runtime.progress_bar import Bar
 
 __all__ = ["Bar", "ShardBar", "TrainingBar", "describe", "describe_epoch"]
@@ -18,11 +20,11 @@ class ShardBar(Bar):
 
     def __init__(self, shown: bool = True) -> None:
         super().__init__("certifying", shown)
-        self._start = time.monotonic()
+        self._start = time.monotonic() - COMPILATION.seconds
         self._last = ShardProgress(0, 0, 0, 0, 0)
 
     def __call__(self, progress: ShardProgress) -> None:
-        now = time.monotonic()
+        now = time.monotonic() - COMPILATION.seconds  # which comes but once
         if progress.shards_done == 0:
             self._start = now
         self._last = progress
@@ -38,8 +40,13 @@ class TrainingBar(Bar):
 
     def __init__(self, shown: bool = True) -> None:
         super().__init__("training", shown)
+        self._compiled_before = COMPILATION.seconds
 
     def __call__(self, progress: training.Progress) -> None:
+        compiling = COMPILATION.seconds - self._compiled_before
+        if compiling:  # the epochs to come do without
+            pace = max(progress.seconds - compiling, 0.0) / progress.epoch
+            progress = replace(progress, seconds_left=pace * (progress.epochs - progress.epoch))
         self.show(progress.epoch, progress.epochs, describe_epoch(progress))
 
 

@@ -8,6 +8,8 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from certgcl.runtime.compilation import COMPILATION
+
 _APPEARS_AFTER = 2.0  # seconds
 _LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on
 
@@ -27,17 +29,27 @@ class Bar:
         self._last_line = time.monotonic()
 
     def __enter__(self) -> Self:
-        if self._shown and self._terminal:
-            self._timer.start()
+        if self._shown:
+            COMPILATION.show_by(self._say)
+            if self._terminal:
+                self._timer.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
+        if self._shown:
+            COMPILATION.show_no_more_by(self._say)
         self._timer.cancel()
         if self._timer.is_alive():
             self._timer.join()
         if self._bar.live.is_started:
             self._bar.stop()
+
+    def _say(self, words: str) -> None:
+        """Words on what goes on before anything is done: on the bar, or a line of their own."""
+        self._bar.update(self._task, words=words)
+        if not self._terminal:
+            self._console.print(words, highlight=False, soft_wrap=True)
 
     def show(self, done: int, whole: int, words: str) -> None:
         self._bar.update(self._task, total=whole, completed=done, words=words)

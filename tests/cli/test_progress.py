@@ -2,7 +2,9 @@ import time
 
 import pytest
 
-from certgcl.cli.progress import TrainingBar, describe_epoch
+from certgcl.certify.sharding import ShardProgress
+from certgcl.cli import progress as bars
+from certgcl.cli.progress import ShardBar, TrainingBar, describe_epoch
 from certgcl.learning.training import Progress
 from certgcl.runtime import progress_bar
 
@@ -41,3 +43,31 @@ def test_a_log_gets_a_line_now_and_then(capfd: pytest.CaptureFixture[str], monke
         monkeypatch.setattr(progress_bar, "_LINE_EVERY", -1.0)
         bar(DONE)
     assert capfd.readouterr() == ("", "1,200/1,200 epochs, loss 3\n")
+
+
+class Clock:
+    """A compilation whose time is set by hand."""
+
+    seconds = 0.0
+
+
+def test_the_minute_of_compiling_is_not_expected_of_later_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, shown = Clock(), []
+    monkeypatch.setattr(bars, "COMPILATION", clock)
+    bar = TrainingBar()
+    monkeypatch.setattr(bar, "show", lambda done, whole, words: shown.append(words))
+    clock.seconds = 60.0
+    bar(Progress(1, 101, {}, 61.0, 6100.0))
+    assert shown == ["1/101 epochs, 0:01:40 left"]
+
+
+def test_nor_of_later_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, shown, now = Clock(), [], [0.0]
+    monkeypatch.setattr(bars, "COMPILATION", clock)
+    monkeypatch.setattr(bars.time, "monotonic", lambda: now[0])
+    bar = ShardBar()
+    monkeypatch.setattr(bar, "show", lambda done, whole, words: shown.append(words))
+    bar(ShardProgress(0, 11, 0, 110, 0))
+    clock.seconds, now[0] = 60.0, 61.0
+    bar(ShardProgress(1, 11, 10, 110, 10))
+    assert shown[-1].endswith("0:00:10 left")

@@ -14,10 +14,23 @@ for _setting in ("NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES"):
     os.environ.setdefault(_setting, "")
 
 import numba  # noqa: E402
-from numba.core import config  # noqa: E402
+from numba.core import config, event  # noqa: E402
 from numba.extending import intrinsic  # noqa: E402
 
+from certgcl.runtime.compilation import COMPILATION  # noqa: E402
+
 config.reload_config()  # type: ignore[no-untyped-call]  # if it was imported before
+
+
+class _Listener(event.Listener):  # type: ignore[misc]  # of what is compiled; what is read from disk is no such event
+    def on_start(self, event: Any) -> None:
+        COMPILATION.started()
+
+    def on_end(self, event: Any) -> None:
+        COMPILATION.finished()
+
+
+event.register("numba:compile", _Listener())  # type: ignore[no-untyped-call]
 
 Array = np.ndarray[Any, Any]
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
