@@ -1,6 +1,6 @@
 """The numbers of a report as plain data: what the page shows, and what is embedded in it as JSON."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 Edge = tuple[int, int]
@@ -204,7 +204,8 @@ class Explorer:
 
 @dataclass(frozen=True)
 class FragileNode:
-    """A row of the table. ``upper`` and ``witness`` are None where nobody searched; ``effects`` is short."""
+    """A row of the table. ``upper`` and ``witness`` are None where nobody searched; ``effects`` is short, and so is
+    ``features``: which entries of the features the witness changes, in words."""
 
     node: int
     name: str | None
@@ -217,6 +218,7 @@ class FragileNode:
     sign: str
     witness: list[Edge] | None
     effects: list[EdgeEffect]
+    features: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

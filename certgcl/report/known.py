@@ -12,6 +12,7 @@ from torch import Tensor
 
 from certgcl.attacks import Search, SearchSpace
 from certgcl.certify.certificate import Certificate
+from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.changes.embedding_without_edges import DropEvaluation
 from certgcl.report.content import BREAKS, OPEN, PROVED, UNPROVED, EdgeEffect
 from certgcl.report.curves import Curves
@@ -74,17 +75,23 @@ class Known:
             merged["lower"] = merged["lower"].minimum(own.upper.maximum(own.lower))
         return replace(self, certificate=replace(own, **merged))
 
-    def lowered(self, witnesses: Mapping[int, Tensor], values: Mapping[int, float]) -> "Known":
-        """With drops that reach a value, by position, where it is below what is known by more than rounding; those
-        places are searched."""
+    def lowered(self, witnesses: Mapping[int, Tensor], values: Mapping[int, float],
+                changed: Mapping[int, ChangedEntries] | None = None) -> "Known":
+        """With drops, and changed features, that reach a value, by position, where it is below what is known by more
+        than rounding; those places are searched."""
         own, searched = self.certificate, self.searched.clone()
         upper = (own.nominal if own.upper is None else own.upper).clone()
         found = list(own.witnesses or (own.nodes.new_empty((2, 0)),) * len(own.nodes))
+        none = ChangedEntries.none(own.nodes.device)
+        features = None if own.features is None else list(own.changed or (none,) * len(own.nodes))
         for place, witness in witnesses.items():
             searched[place] = True
             if values[place] < float(upper[place] - own.rounding[place]):
                 upper[place], found[place] = values[place], witness
-        return replace(self, certificate=replace(own, upper=upper, witnesses=tuple(found)), searched=searched)
+                if features is not None:
+                    features[place] = none if changed is None else changed[place]
+        return replace(self, searched=searched, certificate=replace(
+            own, upper=upper, witnesses=tuple(found), changed=None if features is None else tuple(features)))
 
 
 def all_known(subject: Subject, curves: Curves | None) -> Known | None:
@@ -119,7 +126,8 @@ def _closer(subject: Subject, known: Known) -> Known:
     assert found.witnesses is not None
     places = positions(own, nodes).tolist()
     known = known.lowered(dict(zip(places, found.witnesses, strict=True)),
-                          dict(zip(places, found.upper.tolist(), strict=True)))
+                          dict(zip(places, found.upper.tolist(), strict=True)),
+                          None if found.changed is None else dict(zip(places, found.changed, strict=True)))
     return known.raised(nodes, found.lower, found.rounding) if subject.bounds_can_be_raised else known
 
 

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Mapping
+from itertools import islice
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from certgcl._version import __version__
+from certgcl.certify.certificate import Certificate
 from certgcl.learning.training.checkpoint import leaves
 from certgcl.report.accuracy import accuracy as accuracy_of
 from certgcl.report.content import (
@@ -35,6 +37,7 @@ from certgcl.runtime.out_of_memory import SMALLER, told_when_out_of_memory
 MOST_VALUES = 20_000  # nodes that are embedded in the page and drawn
 MOST_EDGES = 50_000  # edges likewise
 ROWS, DRAWINGS = 100, 6
+MOST_FEATURES = 4  # of a witness that are named
 _MOST_DEGREES = 16  # groups of nodes by degree
 _NO_ENCODER = "Neither a run nor --weights with --dataset or --graph gives an encoder and its graph to compute with."
 _SKIPPED = "Skipped, as --sample 0 asks for."
@@ -180,8 +183,17 @@ def _rows(subject: Subject, shown: Known) -> list[FragileNode]:
                                 None if degree is None else degree[place], int(own.local_budget[node]),
                                 None if label is None else label[place], float(own.nominal[place]),
                                 float(own.lower[place]), shown.upper(place), sign, witness,
-                                shown.effects.get(node, [])))
+                                shown.effects.get(node, []), [] if witness is None else changed_words(own, node)))
     return rows
+
+
+def changed_words(certificate: Certificate, node: int) -> list[str]:
+    """The first features that a witness changes, and how many more."""
+    entries = certificate.changed_features(node)
+    listed = zip(entries.nodes.tolist(), entries.columns.tolist(), entries.values.tolist(), strict=True)
+    words = [f"feature {column} of node {owner} is {value:.3g}"
+             for owner, column, value in islice(listed, MOST_FEATURES)]
+    return words + ([f"{len(entries) - len(words)} more"] if len(entries) > len(words) else [])
 
 
 def _training(subject: Subject) -> Training | Missing:

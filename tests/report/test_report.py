@@ -141,6 +141,21 @@ def test_witnesses_are_searched_for_where_the_certificate_has_none() -> None:
         assert drawing.witness == sorted(effect.edge for effect in row.effects)
 
 
+@pytest.mark.parametrize("method", ["degree", "exact"])
+def test_changed_features_of_a_witness_are_named(method: str) -> None:
+    changes = certgcl.Changes(drops=1, features=certgcl.FeatureBudget(masked=1, total=2))
+    certificate = certgcl.node_compactness(toy_network(), random_graph(20, 0.2), changes, method=method)
+    report = gather(subject(certificate=certificate), sample=5)
+    assert isinstance(report.fragile, Fragile)
+    named = [words for row in report.fragile.rows for words in row.features]
+    assert named
+    assert all(re.fullmatch(r"feature \d of node \d+ is 0", words) for words in named)
+    assert all(row.upper is None or row.lower <= row.upper + 1e-12 for row in report.fragile.rows)
+    page = render(report)
+    assert named[0] in page
+    assert "features masked, 2 in all" in page
+
+
 @pytest.mark.parametrize("method", ["degree", "optimized"])
 def test_the_edges_that_matter_come_first_and_do_what_they_say(method: str) -> None:
     about = subject(method)
