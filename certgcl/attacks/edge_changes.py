@@ -180,8 +180,11 @@ class _EdgeSearch:
         index = _edges(sorted(self.edges - set(lost) | set(gained)), self.graph).T
         return self.network.embed(Graph.from_edges(self.graph.x, torch.cat([index, index.flip(0)], dim=1)))
 
+    @torch.no_grad()
     def value(self, anchor: int, direction: Tensor, lost: list[Pair], gained: list[Pair]) -> float:
-        return float(self.embeddings(lost, gained)[anchor] @ direction)
+        """``w · z`` there, with products of features that are computed once."""
+        edges = _edges(sorted(self.edges - set(lost) | set(gained)), self.graph)
+        return float(self._relaxed(edges, edges.new_ones(len(edges), dtype=self.network.dtype))[anchor] @ direction)
 
     def worst(self, changes: list[Change], anchors: Tensor, directions: Tensor, end: float) -> list[Change] | None:
         """The worst of all changes for each anchor; None where time runs out."""
