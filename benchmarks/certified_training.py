@@ -3,11 +3,10 @@
 ``clean`` is the control: the same regularizer without a budget, compactness on the graph as given. ``one edge`` and
 ``certified`` bound the worst case, with one dropped edge at each node and with as many as the views drop. Every run is
 trained with the tuned preset and measured as ``benchmarks.training_measures`` says. One line of JSON per run is added
-to the file of results; runs that are there already are skipped, so a stopped grid goes on where it was, and several
-workers can share the work. ``--models`` keeps the trained encoders, so that a new measure needs no new training.
+to the file of results; runs that are there already are skipped, so a stopped grid goes on where it was. ``--models`` keeps the trained encoders, so that a new measure needs no new training.
 
 ``CERTGCL_DATA=... python -m benchmarks.certified_training [--graphs Cora CiteSeer] [--methods grace gca progcl costa]
-[--variants plain released clean "one edge" certified] [--seeds 0 1 2 3 4] [--worker 0/2] [--models FOLDER]``
+[--variants plain released clean "one edge" certified] [--seeds 0 1 2 3 4] [--executor processes] [--models FOLDER]``
 
 A variant is one of these names, with settings of the regularizer after a colon: ``certified:kappa=0.2,scale=10``.
 ``--tests`` prints means and paired tests of what the file holds; ``python -m benchmarks.tables`` puts them into
@@ -15,8 +14,10 @@ A variant is one of these names, with settings of the regularizer after a colon:
 """
 
 import argparse
+import importlib
 import json
 import time
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from torch_geometric.data import Data
 
 import certgcl
 from benchmarks import training_measures, training_tables
+from certgcl.executors import NAMES, Piece, get_executor
 from certgcl.experiments.variants import VARIANTS, regularizer
 from certgcl.learning import presets
 from certgcl.learning.methods import METHODS
@@ -79,6 +81,17 @@ def run(data: Data, graph: certgcl.Graph, dataset: str, method: str, variant: st
             "seconds": seconds, "measuring_seconds": time.process_time() - start, "settings": estimator.settings()}
 
 
+@cache
+def loaded(dataset: str) -> tuple[Data, certgcl.Graph]:
+    data = certgcl.load_dataset(dataset)
+    return data, certgcl.Graph.of(data)
+
+
+def one_run(models: Path | None, asked: tuple[str, str, str, int]) -> dict[str, Any]:
+    """The task of a worker."""
+    return run(*loaded(asked[0]), *asked, models)
+
+
 def known(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.open()] if path.exists() else []
 
@@ -89,7 +102,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
-    parser.add_argument("--worker", default="0/1", help="k/n: every n-th run from the k-th on")
+    parser.add_argument("--executor", default="here", choices=NAMES, help="where the runs are made")
     parser.add_argument("--models", type=Path, help="a folder for the trained encoders")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--threads", type=int, default=1)
@@ -99,17 +112,15 @@ def main() -> None:
         print("\n\n".join(training_tables.tables(known(arguments.results))))
         return
     torch.set_num_threads(arguments.threads)
-    worker, workers = map(int, arguments.worker.split("/"))
-    runs = list(product(arguments.graphs, arguments.methods, arguments.seeds, arguments.variants))
-    loaded: dict[str, tuple[Data, certgcl.Graph]] = {}
-    for dataset, method, seed, variant in runs[worker::workers]:
-        key = {"graph": dataset, "method": method, "variant": variant, "seed": seed}
-        if any(key.items() <= row.items() for row in known(arguments.results)):
-            continue
-        if dataset not in loaded:
-            data = certgcl.load_dataset(dataset)
-            loaded[dataset] = data, certgcl.Graph.of(data)
-        row = run(*loaded[dataset], dataset, method, variant, seed, arguments.models)
+    there = {(row["graph"], row["method"], row["variant"], row["seed"]) for row in known(arguments.results)}
+    runs = [(dataset, method, variant, seed) for dataset, method, seed, variant in product(
+        arguments.graphs, arguments.methods, arguments.seeds, arguments.variants)
+        if (dataset, method, variant, seed) not in there]
+    # By the name of its module, which workers can import: a script that is run goes by another one.
+    task = importlib.import_module("benchmarks.certified_training").one_run
+    pieces = (Piece(asked, asked) for asked in runs)
+    for answer in get_executor(arguments.executor).stream(task, arguments.models, pieces):
+        row, (dataset, method, variant, seed) = answer.value(), answer.key
         with arguments.results.open("a") as stream:
             stream.write(json.dumps(row) + "\n")
         accuracies = "".join(f", at {budget}: {100 * share:.1f}" for budget, share in row["certified_accuracy"].items())

@@ -27,15 +27,17 @@ import psutil
 import ray
 import torch
 from ray.cluster_utils import Cluster
+from torch_geometric.data import Data
 
 import certgcl
 from benchmarks import fault_tasks, report
 from benchmarks.fault_tasks import SETTINGS
-from certgcl.errors import ShardError
+from certgcl.errors import ShardError, WorkerError
 from certgcl.executors import RayCluster, ThisProcess, all_answers
 
 NAME = "kills_change_no_bit"
-BETWEEN = 1.5, 5.0  # seconds from a kill to the next
+BETWEEN = {"certifying": (1.5, 5.0), "training": (6.0, 14.0)}  # seconds from a kill to the next
+SEEDS = range(4)
 NODE = {"num_cpus": 1, "object_store_memory": 1 << 28, "memory": 4 << 30}
 
 
@@ -54,11 +56,11 @@ class Killer:
             self._gone -= 1
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
+    def at_work(self, what: str) -> Iterator[None]:
         over = threading.Event()
 
         def kill() -> None:
-            while not over.wait(self._random.uniform(*BETWEEN)):
+            while not over.wait(self._random.uniform(*BETWEEN[what])):
                 self._kill_one()
 
         thread = threading.Thread(target=kill, daemon=True)
@@ -114,11 +116,21 @@ def certificate(folder: Path, nodes: int, **options: Any) -> bytes:
     return (folder / "certificate.npz").read_bytes()
 
 
-def under_fire(killer: Killer, kills: int, run: Callable[[int], bool]) -> dict[str, Any]:
+def trainings(folder: Path, data: Data, executor: RayCluster, killer: "Killer") -> list[str]:
+    while True:
+        try:
+            return all_answers(executor, fault_tasks.train, data, [(seed, folder) for seed in SEEDS],
+                               progress=killer.replace_nodes)
+        except WorkerError as error:
+            print(error, flush=True)
+            killer.replace_nodes()
+
+
+def under_fire(killer: Killer, what: str, kills: int, run: Callable[[int], bool]) -> dict[str, Any]:
     """The same work until there were so many kills; whether each result was the right one."""
     before, begun, same = killer.kills.copy(), time.monotonic(), []
     while sum((killer.kills - before).values()) < kills:
-        with killer.at_work():
+        with killer.at_work(what):
             same.append(run(len(same)))
         print(dict(killer.kills - before), same, flush=True)
     return {**(killer.kills - before), "runs": len(same), "identical": sum(same), "seconds": time.monotonic() - begun}
@@ -169,16 +181,15 @@ def main() -> None:
         return
     place = Path(tempfile.mkdtemp())
     expected = certificate(place / "alone", arguments.nodes)
-    data, seeds = certgcl.load_dataset("digits"), range(4)
-    trained = all_answers(ThisProcess(), fault_tasks.train, data, [(seed, place / "trained") for seed in seeds])
+    data = certgcl.load_dataset("digits")
+    trained = all_answers(ThisProcess(), fault_tasks.train, data, [(seed, place / "trained") for seed in SEEDS])
     with cluster_of(3) as cluster:
         killer = Killer(cluster)
         executor = RayCluster(retries=5)
-        rows = {"certifying": under_fire(killer, arguments.kills, lambda run: certificate(
+        rows = {"certifying": under_fire(killer, "certifying", arguments.kills, lambda run: certificate(
             place / f"certified-{run}", arguments.nodes, executor=executor, progress=killer.replace_nodes) == expected)}
-        rows["training"] = under_fire(killer, arguments.kills // 3, lambda run: all_answers(
-            executor, fault_tasks.train, data, [(seed, place / f"trained-{run}") for seed in seeds],
-            progress=killer.replace_nodes) == trained)
+        rows["training"] = under_fire(killer, "training", arguments.kills // 3, lambda run: trainings(
+            place / f"trained-{run}", data, executor, killer) == trained)
         begun = time.monotonic()
         drivers = driver_killed(cluster.address, place / "driver", arguments.nodes, 3)
         certgcl.merge_shards(place / "driver")

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.tables [--check]``: write the tables of four pages of docs/ from benchmarks/results/.
+"""``python -m benchmarks.tables [--check]``: write the tables of six pages of docs/ from benchmarks/results/.
 
 What stands between ``<!-- results: NAME -->`` and ``<!-- end of results -->`` is replaced by the report of
 ``benchmarks/results/NAME.json``, or by the tables of the runs in ``NAME.jsonl``: the page says what was measured.
@@ -15,7 +15,7 @@ from benchmarks.report import report
 
 RESULTS = Path(__file__).parent / "results"
 PAGES = [Path(__file__).parents[1] / "docs" / name for name in (
-    "performance.md", "results.md", "brackets.md", "comparison.md")]
+    "performance.md", "results.md", "brackets.md", "comparison.md", "howto/clusters.md", "howto/large_graphs.md")]
 PART = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 

@@ -211,7 +211,7 @@ class Graph:
 
     def has_edge(self, i: Tensor, j: Tensor) -> Tensor:
         """Whether nodes are joined, pair by pair."""
-        i, j = self._nodes(i, "i"), self._nodes(j, "j")
+        i, j = self.checked_nodes(i, "i"), self.checked_nodes(j, "j")
         if i.shape != j.shape and 0 not in (i.dim(), j.dim()):
             raise GraphError(f"nodes of shapes {tuple(i.shape)} and {tuple(j.shape)}", "they are compared pair by pair",
                              "Pass as many of the one as of the other, or one for all")
@@ -220,7 +220,7 @@ class Graph:
         slots, wanted = self.row * self.num_nodes + self.col, i * self.num_nodes + j
         return slots[torch.searchsorted(slots, wanted).clamp(max=len(slots) - 1)] == wanted
 
-    def _nodes(self, nodes: Any, name: str) -> Tensor:
+    def checked_nodes(self, nodes: Any, name: str) -> Tensor:
         """Node numbers as int64, each of them that of a node."""
         if not isinstance(nodes, Tensor) or nodes.is_nested or nodes.is_meta or nodes.layout != torch.strided or (
                 nodes.dtype not in INTEGERS):
@@ -266,7 +266,7 @@ class Graph:
     def project(self, weight: Tensor, nodes: Tensor | None = None, *, absolute: bool = False) -> Tensor:
         """``X W`` (or ``|X| W``) in the dtype of ``weight``, for ``nodes`` or all, ``(nodes, outputs)``."""
         self._matrix(weight, "weight", self.num_features)
-        nodes = None if nodes is None else self._nodes(nodes, "nodes")
+        nodes = None if nodes is None else self.checked_nodes(nodes, "nodes")
         if nodes is not None and nodes.dim() != 1:
             raise GraphError(f"nodes {shown(nodes)}", "they are a list of node numbers", "Pass a vector")
         return self.features.project(weight, nodes, absolute=flag(absolute, "absolute", GraphError))

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from certgcl.arguments import flag, whole
 from certgcl.arguments import path as checked_path
 from certgcl.errors import GraphError, OutOfMemoryError
 from certgcl.files.atomic import refusing, save_sealed_json, write_atomically
@@ -92,7 +93,7 @@ class StoredGraph:
         Args:
             check: compare the checksums, which reads all files once. Without, a changed byte goes unnoticed.
         """
-        folder = checked_path(folder, "folder", GraphError).resolve()
+        folder, check = checked_path(folder, "folder", GraphError).resolve(), flag(check, "check", GraphError)
         rule = f"it holds x.npy, rowptr.npy, col.npy and {SEAL}, which has their checksums"
         if not (folder / SEAL).is_file():
             raise GraphError(f"{folder} without {SEAL}", rule, _REMEDY)
@@ -145,6 +146,13 @@ class StoredGraph:
         Args:
             limit: the most bytes that it may take.
         """
+        anchors = self.mapped.checked_nodes(anchors, "anchors")
+        if anchors.dim() != 1 or not anchors.numel():
+            raise GraphError(f"anchors of shape {tuple(anchors.shape)}", "they are a list of node numbers",
+                             "Pass a vector")
+        hops = whole(hops, "hops", 0, "it counts hops", "A network of K layers sees K", error=GraphError)
+        if limit is not None:
+            limit = whole(limit, "limit", 1, "it is a number of bytes", "Leave it out for none", error=GraphError)
         inner, ends = self.reach(anchors, hops, limit)
         nodes = torch.cat([inner, ends]).unique()
         own, other = torch.searchsorted(nodes, inner), torch.searchsorted(nodes, ends)

@@ -194,7 +194,8 @@ def _bounds(world: World) -> list[Target]:
         _of("bounds.Paper", lambda at: _certified(world, bounds.Paper(at=at)), {"at": graph}),
         _of("bounds.Released", lambda at: _certified(world, bounds.Released(at=at)), {"at": (graph,)}),
         _of("bounds.BranchAndBound", lambda **given: _certified(world, bounds.BranchAndBound(**given)),
-            {"bound": bounds.Degree(), **limits, "workers": 1, "progress": None}, callbacks=("progress",)),
+            {"bound": bounds.Degree(), **limits, "workers": 1, "progress": None, "executor": "here"},
+            callbacks=("progress",)),
         _of("bounds.DropProblem", DropProblem, {"graph": graph, "changes": problem.changes, "anchors": torch.arange(8),
                                                 "memory_limit": 2**31}),
         *(_of(f"bounds.{name}.__call__", instance, called) for name, instance in instances.items()),
@@ -212,6 +213,7 @@ def _certificates(world: World) -> list[Target]:
     certificate, path = world.certificate, world.folder / "certificate.npz"
     halves = [certificate.at(torch.arange(4)), certificate.at(torch.arange(4, 8))]
     totals = [certgcl.node_compactness(world.encoder, world.graph, EdgeDropBudget(1, total)) for total in range(3)]
+    stored = certgcl.StoredGraph.save(world.folder / "rows", world.graph)
     return [
         _of("collective_certificate", certgcl.collective_certificate, {
             "certificates": totals, "model": world.encoder, "graph": world.graph, "time_limit": 10.0}),
@@ -230,8 +232,14 @@ def _certificates(world: World) -> list[Target]:
         Target("certify_shards", lambda: certgcl.certify_shards, lambda: {
             "model": world.encoder, "graph": world.graph, "budgets": 1, "out": world.fresh(), "method": "interval",
             "view": None, "directions": None, "nodes": [0, 3, 5], "dtype": torch.float64, "shards": 2, "order": "near",
-            "only": [0], "worker": (0, 1), "memory_limit": 2**31, "progress": None},
-            files=True, callbacks=("progress",)),
+            "only": [0], "worker": (0, 1), "memory_limit": 2**31, "executor": "here",
+            "progress": None}, files=True, callbacks=("progress",)),
+        _of("LocalProcesses", certgcl.LocalProcesses, {"processes": 2, "retries": 1}),
+        _of("RayCluster", certgcl.RayCluster, {"address": "auto", "cpus": 1, "retries": 1}),
+        Target("StoredGraph.save", lambda: certgcl.StoredGraph.save,
+               lambda: {"folder": world.fresh(), "graph": world.graph}, files=True),
+        _of("StoredGraph.open", certgcl.StoredGraph.open, {"folder": stored.folder, "check": True}, files=True),
+        _of("StoredGraph.halo", stored.halo, {"anchors": torch.tensor([0, 3]), "hops": 2, "limit": 2**31}),
         _of("merge_shards", certgcl.merge_shards, {"out": world.folder / "shards"}, files=True),
     ]
 
