@@ -3,7 +3,8 @@
 ``clean`` is the control: the same regularizer without a budget, compactness on the graph as given. ``one edge`` and
 ``certified`` bound the worst case, with one dropped edge at each node and with as many as the views drop. Every run is
 trained with the tuned preset and measured as ``benchmarks.training_measures`` says. One line of JSON per run is added
-to the file of results; runs that are there already are skipped, so a stopped grid goes on where it was. ``--models`` keeps the trained encoders, so that a new measure needs no new training.
+to the file of results; runs that are there already are skipped, so a stopped grid goes on where it was. ``--models``
+keeps the trained encoders, so that a new measure needs no new training.
 
 ``CERTGCL_DATA=... python -m benchmarks.certified_training [--graphs Cora CiteSeer] [--methods grace gca progcl costa]
 [--variants plain released clean "one edge" certified] [--seeds 0 1 2 3 4] [--executor processes] [--models FOLDER]``
