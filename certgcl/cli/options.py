@@ -46,8 +46,8 @@ ExecutorOption: TypeAlias = Annotated[str, typer.Option(
 WorkersOption: TypeAlias = Annotated[int | None, typer.Option(
     "--workers", min=1, help="How many processes; one a core by default.")]
 AddressOption: TypeAlias = Annotated[str | None, typer.Option(
-    "--address", help="Of the cluster of Ray: auto, HOST:6379; by default that of RAY_ADDRESS, else one is started on "
-    "this machine.")]
+    "--address", help="Of the cluster of Ray: auto, HOST:6379; by default that of RAY_ADDRESS, else the one that runs "
+    "on this machine, or is started there.")]
 TotalOption: TypeAlias = Annotated[int | None, typer.Option(min=0, help="Edges that may be dropped in all.")]
 
 

@@ -29,7 +29,7 @@ class RayCluster(Executor):
 
     Args:
         address: of the cluster, as ``ray.init`` takes it: ``"auto"``, ``"HOST:6379"``, ``"ray://HOST:10001"``. By
-            default that of the variable ``RAY_ADDRESS``, else Ray is started on this machine.
+            default that of the variable ``RAY_ADDRESS``, else the one that runs on this machine, or is started there.
         cpus: that a piece has, and threads that it uses.
         retries: further tries for a piece whose worker died.
     """
