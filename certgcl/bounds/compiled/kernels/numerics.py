@@ -22,7 +22,7 @@ from certgcl.runtime.compilation import COMPILATION  # noqa: E402
 config.reload_config()  # type: ignore[no-untyped-call]  # if it was imported before
 
 
-class _Listener(event.Listener):  # type: ignore[misc]  # of what is compiled; what is read from disk is no such event
+class _Listener(event.Listener):  # of what is compiled; what is read from disk is no such event
     def on_start(self, event: Any) -> None:
         COMPILATION.started()
 
