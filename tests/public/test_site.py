@@ -1,9 +1,11 @@
 """The documentation as a site: it builds strictly, and works from a folder without a network."""
 
+import json
 import os
 import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 import certgcl
 from certgcl.cli import app
+from tests.public.test_docs import Block, blocks
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,3 +80,26 @@ def test_the_search_works_from_a_folder(site: Path, browser: webdriver.Chrome) -
     found = WebDriverWait(browser, 30).until(
         lambda _: browser.find_elements(By.CSS_SELECTOR, "a.md-search-result__link"))
     assert any("theory.html" in str(link.get_attribute("href")) for link in found)
+
+
+def test_pages_to_work_through_are_notebooks_with_their_code_and_outputs(site: Path) -> None:
+    pages = [ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "howto").glob("*.md"))]
+    for page in pages:
+        notebook = json.loads((site / "notebooks" / f"{page.stem}.ipynb").read_text(encoding="utf-8"))
+        code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        expected = [block for block in blocks(page) if block.language in ("python", "sh")]
+        assert len(code) == len(expected)
+        for cell, block in zip(code, expected, strict=True):
+            if block.language == "python":
+                assert "".join(cell["source"]) == block.code.rstrip("\n")
+        shown = [line for cell in code for output in cell["outputs"] for line in output["text"]]
+        assert "".join(shown) == "".join(block.code for block in printed(page))
+        built = (site / page.relative_to(ROOT / "docs")).with_suffix(".html")
+        assert "as a notebook" in built.read_text(encoding="utf-8")
+
+
+def printed(page: Path) -> list[Block]:
+    """The blocks of output right below one of code."""
+    found = list(blocks(page))
+    return [block for before, block in pairwise(found)
+            if block.language == "text" and block.follows and before.language in ("python", "sh")]
