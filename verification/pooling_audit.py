@@ -18,7 +18,7 @@ from verification.networks import RELU, Builder, network_case
 
 POOLS: tuple[Pool, ...] = ("mean", "sum", "max")
 CASES = 24
-AIMS = {"GCN": 3.5, "SAGE mean": 1.7, "SAGE sum": 1.7, "GIN": 1.7}
+AIMS = {"GCN": 3.2, "SAGE mean": 1.7, "SAGE sum": 1.7, "GIN": 1.7}
 """On trees of 14 to 18 nodes with two edges to drop, of sums and means, where sets are not enumerated."""
 
 

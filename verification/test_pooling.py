@@ -14,6 +14,7 @@ import certgcl
 from certgcl.attacks import field
 from certgcl.attacks.field import Reach
 from certgcl.bounds import get_method
+from certgcl.certify.pooling.drop_sets import DropSets
 from certgcl.certify.pooling.graph_set import GraphSet
 from certgcl.certify.pooling.multipliers import Array, Multipliers
 from certgcl.certify.pooling.problem import PooledProblem
@@ -86,9 +87,10 @@ def test_graphs_side_by_side_do_not_know_of_each_other(case: NetworkCase, pool: 
 
 @pytest.mark.parametrize("local", [None, 1])
 @pytest.mark.parametrize("kind", AIMS)
-def test_the_same_where_edges_are_too_many_to_try_one_by_one(kind: str, local: int | None,
-                                                             monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("certgcl.certify.pooling.question.MOST_SINGLE_ROWS", 0)
+@pytest.mark.parametrize("limit", ["MOST_SINGLE_ROWS", "MOST_PAIR_ROWS"])
+def test_the_same_where_edges_are_too_many_to_try_them_all(kind: str, local: int | None, limit: str,
+                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"certgcl.certify.pooling.question.{limit}", 0)
     for seed in range(4):
         case = tree_case(kind, seed, total=3).with_budget(local, 3)
         for pool in ("mean", "sum"):
@@ -224,7 +226,12 @@ def several_edges_take_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(NodeValues, "__init__", wrong)
 
 
-@pytest.mark.parametrize("mutation", [an_edge_counts_for_one_node, an_edge_forgets_the_nodes_far_away,
+def two_edges_are_one(patch: pytest.MonkeyPatch) -> None:
+    pairs = DropSets.pairs
+    patch.setattr(DropSets, "pairs", lambda self: [(one, one) for one, _ in pairs(self)])
+
+
+@pytest.mark.parametrize("mutation", [two_edges_are_one, an_edge_counts_for_one_node, an_edge_forgets_the_nodes_far_away,
                                       a_graph_may_lose_one_edge_less, several_edges_take_nothing])
 def test_wrong_bounds_are_caught(mutation: Callable[[pytest.MonkeyPatch], None],
                                  monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,16 @@ class DropSets:
         """Nodes that are embedded to try each edge by itself."""
         return len(self.slots) * self.graph.num_nodes
 
+    @property
+    def pair_rows(self) -> int:
+        """The same for each two edges."""
+        return comb(len(self.slots), 2) * self.graph.num_nodes
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Each two edges that may be dropped together."""
+        return [chosen for chosen in combinations(range(len(self.slots)), 2) if self._admissible(chosen)] if (
+            self.most > 1) else []
+
     def every(self) -> Iterator[tuple[int, ...]]:
         """All admissible sets, the empty one first."""
         for size in range(self.most + 1):
@@ -65,8 +75,8 @@ class DropSets:
 
     def of_nodes(self, sets: list[tuple[int, ...]], directions: Tensor) -> Tensor:
         """``w · z_i`` of every node instead, before pooling, ``(sets, n, C)``."""
-        parts = [self.network.network.embed(graph) for graph, _ in self._in_parts(sets)]
-        return (torch.cat(parts) @ directions.T).unflatten(0, (len(sets), self.graph.num_nodes))
+        parts = [self.network.network.embed(graph) @ directions.T for graph, _ in self._in_parts(sets)]
+        return torch.cat(parts).unflatten(0, (len(sets), self.graph.num_nodes))
 
     def _in_parts(self, sets: list[tuple[int, ...]]) -> Iterator[tuple[Graph, Tensor]]:
         at_once = max(1, ROWS // self.graph.num_nodes)

@@ -32,6 +32,7 @@ from certgcl.models.reading.pooling import read_pooled_network
 from certgcl.runtime.arithmetic import check_arithmetic, undisturbed
 
 MOST_SINGLE_ROWS = 1 << 24  # nodes that are embedded to try every edge of all graphs by itself
+MOST_PAIR_ROWS = 1 << 21  # and every two edges
 EVERY_LEVEL = 4  # totals up to this one are asked for one by one; beyond, each is twice the last
 
 
@@ -192,10 +193,12 @@ class GraphQuestion:
         levels = _levels(self._largest)
         shared = self._shared(levels)
         losses = self._losses(shared, directions, clean)
-        tried = 2 if losses[0] is not None else 1  # what one edge takes is then known exactly
-        values = torch.stack([*[clean] * min(tried, len(levels)), *(
+        known = [clean] * min(1 if losses[0] is None else 2, len(levels))  # what one edge takes is then known exactly
+        if 1 < len(known) < len(levels):
+            known += self._least_of_pairs(shared, directions, clean)
+        values = torch.stack([*known, *(
             self._of_nodes(total, directions, lambda part: directions[graphs.batch[part]])
-            for total in levels[tried:])], dim=2).cpu().numpy()
+            for total in levels[len(known):])], dim=2).cpu().numpy()
         if not (np.isfinite(values).all() and all(alone is None or np.isfinite(alone).all() for alone in losses)):
             unknown = directions.new_full(directions.shape[:2], torch.nan).double()
             return unknown, unknown
@@ -233,6 +236,26 @@ class GraphQuestion:
         block, first_edge, first_node = (np.cumsum(each) - each for each in (edges * nodes, edges, nodes))
         place = block[graph] + (edge - first_edge[graph]) * nodes[graph] + shared.node - first_node[graph]
         return list(torch.cat(taken).cpu().numpy()[place].T)
+
+    def _least_of_pairs(self, shared: SharedDrops, directions: Tensor, clean: Tensor) -> list[Tensor]:
+        """The least value of each node without two edges of its field, ``(N, C)``; none if they are too many to try.
+
+        Exact, and so at most ``v_i(S)`` for every S with two edges in the field: these two are admissible by
+        themselves, as every part of an admissible set is, and the value depends on nothing else of S.
+        """
+        sets, found, node, edge = self._drop_sets(), [], 0, 0
+        if sum(each.pair_rows for each in sets) > MOST_PAIR_ROWS:
+            return []
+        for each, wanted, before in zip(sets, directions, clean.split(self.graphs.sizes.tolist()), strict=True):
+            pairs, n, e = each.pairs(), len(before), len(each.slots)
+            if pairs:
+                field = torch.from_numpy(shared.fields[node:node + n, edge:edge + e].toarray() > 0).to(before.device)
+                one, other = torch.tensor(pairs, device=before.device).T
+                inside = (field[:, one] & field[:, other]).T[..., None]
+                before = torch.where(inside, each.of_nodes([*pairs], wanted).double(), before).amin(dim=0)
+            found.append(before)
+            node, edge = node + n, edge + e
+        return [torch.cat(found)]
 
     def _drop_sets(self) -> list[DropSets]:
         return [DropSets(self.network, graph, drops, most) for graph, drops, most in zip(
