@@ -231,7 +231,8 @@ def two_edges_are_one(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DropSets, "pairs", lambda self: [(one, one) for one, _ in pairs(self)])
 
 
-@pytest.mark.parametrize("mutation", [two_edges_are_one, an_edge_counts_for_one_node, an_edge_forgets_the_nodes_far_away,
+@pytest.mark.parametrize("mutation", [two_edges_are_one, an_edge_counts_for_one_node,
+                                      an_edge_forgets_the_nodes_far_away,
                                       a_graph_may_lose_one_edge_less, several_edges_take_nothing])
 def test_wrong_bounds_are_caught(mutation: Callable[[pytest.MonkeyPatch], None],
                                  monkeypatch: pytest.MonkeyPatch) -> None:
