@@ -15,7 +15,8 @@ import certgcl
 from benchmarks import report
 
 ANCHORS = (8, 32)
-BUDGETS = {"2 edges of a graph": certgcl.EdgeDropBudget(total=2), "drop rate 0.2": 0.2}
+BUDGETS = {"1 edge of a graph": certgcl.EdgeDropBudget(total=1),
+           "2 edges of a graph": certgcl.EdgeDropBudget(total=2), "drop rate 0.2": 0.2}
 CONVOLUTIONS = ("gcn", "gin")
 AIM = 8.0  # plain steps, with 8 anchors
 
