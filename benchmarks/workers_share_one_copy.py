@@ -31,7 +31,8 @@ SHARED = 500_000_000  # bytes
 @contextmanager
 def executor_of(kind: str, workers: int) -> Iterator[Executor]:
     if kind == "ray":
-        ray.init(address="local", num_cpus=workers, include_dashboard=False, object_store_memory=1 << 30, log_to_driver=False)
+        ray.init(address="local", num_cpus=workers, include_dashboard=False, object_store_memory=1 << 30,
+                 log_to_driver=False)
         try:
             yield certgcl.RayCluster()
         finally:
