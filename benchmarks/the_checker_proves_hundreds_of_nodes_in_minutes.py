@@ -79,5 +79,13 @@ def main() -> None:
         report.aim("bounds that are not proved", sum(row["nodes"] - row["proved"] for row in rows), at_most=0)])
 
 
+def tables(result: dict[str, Any]) -> list[str]:
+    return [report.markdown(
+        ("budget", "nodes", "proved", "checker, ms a node", "library, ms a node of all", "times the same nodes",
+         "bytes a node", "slack used"),
+        [(str(row["budget"]), row["nodes"], row["proved"], f"{row['checker_ms']:.0f}", f"{row['library_ms']:.2f}",
+          f"{row['ratio']:.0f}", f"{row['bytes']:.1f}", f"{row['slack_used']:.1e}") for row in result["rows"]])]
+
+
 if __name__ == "__main__":
     main()
