@@ -107,7 +107,7 @@ def search_changes(model: ModelLike, graph: GraphLike, budgets: BudgetLike, node
     for position, anchor in enumerate(anchors.tolist()):
         if worst is None and time.monotonic() >= end:
             break
-        lost, gained = search.greedy(anchor, wanted[position]) if worst is None else worst[position]
+        lost, gained = search.greedy(anchor, wanted[position], end) if worst is None else worst[position]
         value = float(search.embeddings(lost, gained)[anchor] @ wanted[position])
         searched[position], exact[position] = True, worst is not None
         if value < float(clean[position]):
@@ -197,20 +197,21 @@ class _EdgeSearch:
             lowest = lowest.minimum(value)
         return [changes[number] for number in which.tolist()]
 
-    def greedy(self, anchor: int, direction: Tensor) -> Change:
-        """One edge after the other, as long as the value falls."""
+    def greedy(self, anchor: int, direction: Tensor, end: float) -> Change:
+        """One edge after the other, as long as the value falls and there is time."""
         lost: list[Pair] = []
         gained: list[Pair] = []
         lowest = self.value(anchor, direction, lost, gained)
         near = torch.cat([torch.tensor([anchor], device=self.graph.col.device), self.graph.col[
             self.graph.rowptr[anchor] : self.graph.rowptr[anchor + 1]]])
         pairs = self.candidates(near)
-        while True:
+        while time.monotonic() < end:
             steps = [(value, a, b) for a, b in self._promising(anchor, direction, lost, gained, pairs)
                      if (value := self.value(anchor, direction, a, b)) < lowest]
             if not steps:
                 return lost, gained
             lowest, lost, gained = min(steps)
+        return lost, gained
 
     def _promising(self, anchor: int, direction: Tensor, lost: list[Pair], gained: list[Pair],
                    pairs: list[Pair]) -> Iterator[Change]:
