@@ -113,7 +113,8 @@ def largest_values(values: Tensor, number: int) -> list[Tensor]:
     """The values that ``topk(number, dim=1)`` gives. As their places are not wanted, there are faster ways to them."""
     if 0 < number <= FEW and values[:, :1].numel() >= MERGING_PAYS * number:
         return largest_by_merging(values, number)
-    if not number or values.device.type != "cpu":
+    trained = torch.is_grad_enabled() and values.requires_grad  # NumPy's sort has no gradient
+    if not number or trained or values.device.type != "cpu":
         return [*values.topk(number, dim=1).values.unbind(dim=1)]
     rows = values.detach().movedim(1, -1).contiguous()
     rows = rows.clone() if rows.data_ptr() == values.data_ptr() else rows
