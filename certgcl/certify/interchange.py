@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from certgcl.arguments import choice, numbers, real
+from certgcl.arguments import choice, numbers, real, shown
 from certgcl.arguments import path as checked_path
 from certgcl.attacks.field import Reach
 from certgcl.bounds.two_layer.neighbourhood import row_slots
@@ -63,6 +63,8 @@ def export_problem(model: ModelLike, graph: GraphLike, budgets: BudgetLike, node
         problem = certgcl.export_problem(encoder, data, 2, node=7, folder="problem")
     """
     folder = checked_path(folder, "folder")
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"folder={shown(folder)}", "files of a problem go into a folder", "Name another one")
     choice(precision, "precision", ("float32", "float64"))
     question = Question.compactness(model, graph, budgets, method="degree", view=None, dtype=torch.float64)
     if not question.changes.drops_only:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from certgcl.arguments import whole
+from certgcl.arguments import shown, whole
 from certgcl.errors import InputError
 from certgcl.executors.executor import Answers, Executor, Needs, Piece, Task
 from certgcl.executors.parcel import Parcel
@@ -41,7 +41,7 @@ class RayCluster(Executor):
 
     def __post_init__(self) -> None:
         if self.address is not None and not (isinstance(self.address, str) and self.address):
-            raise InputError(f"address={self.address!r}", "it is that of a cluster of Ray", "Try 'auto'")
+            raise InputError(f"address={shown(self.address)}", "it is that of a cluster of Ray", "Try 'auto'")
         object.__setattr__(self, "cpus", whole(self.cpus, "cpus", 1, "it counts CPUs", "Leave it out for 1"))
         object.__setattr__(self, "retries", whole(self.retries, "retries", 0, "it counts further tries",
                                                   "Leave it out for 3"))

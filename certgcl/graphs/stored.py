@@ -60,8 +60,10 @@ class StoredGraph:
 
     Example::
 
+        import torch
+
         stored = certgcl.StoredGraph.save("rows", data)
-        stored.halo(torch.arange(100), hops=2).graph
+        stored.halo(torch.arange(10), hops=2).graph         # what two layers see from the first ten nodes
     """
 
     folder: Path

@@ -17,6 +17,11 @@ def total(shared: Tensor, number: int) -> float:
     return float(shared.sum()) + number
 
 
+def slow(shared: Any, number: int) -> int:
+    time.sleep(0.2)
+    return number
+
+
 def threads(shared: Any, number: int) -> int:
     return torch.get_num_threads()
 
