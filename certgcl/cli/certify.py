@@ -11,6 +11,15 @@ from certgcl.bounds import SEARCHES, get_method
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.pooling import GraphCertificate
 from certgcl.certify.sharding import MERGED, ShardRun, certify_shards, merge_shards
+from certgcl.cli.changes import (
+    AddedOption,
+    BoxOption,
+    ColumnsOption,
+    FlippedOption,
+    MaskedOption,
+    read_changes,
+    words,
+)
 from certgcl.cli.graph_sets import PoolOption, certify_graphs, pooling_model
 from certgcl.cli.options import (
     AddressOption,
@@ -28,7 +37,6 @@ from certgcl.cli.options import (
     check_method_or_search,
     choose_encoder,
     moved,
-    read_budget,
     read_executor,
     read_nodes,
     read_worker,
@@ -51,6 +59,11 @@ def certify(
     out: Annotated[Path | None, typer.Option(file_okay=False, help="The folder of the shards; made if needed. With "
                                              "--run, certificates/METHOD-BUDGET in the run by default.")] = None,
     total: TotalOption = None,
+    added: AddedOption = None,
+    flipped: FlippedOption = None,
+    masked: MaskedOption = None,
+    columns: ColumnsOption = None,
+    box: BoxOption = None,
     method: Annotated[str, typer.Option(callback=check_method_or_search, help="degree, degree-fast, degree-cheap, "
                                         "crown, interval; optimized and exact search, and give brackets; paper and "
                                         "released are not bounds.")] = "degree",
@@ -97,6 +110,8 @@ def certify(
 
         certgcl certify --run runs/Cora-grace-degree-fast-0 --budget 0.4 --method exact --time-limit 600
 
+        certgcl certify --graph cora --weights encoder.npz --budget 0 --masked 2 --out masked
+
         certgcl certify --graph cora --weights encoder.npz --budget 0.4 --executor processes --workers 4 --out result
 
         certgcl certify --graph cora --weights encoder.npz --budget 0.4 --executor ray --address auto --out result
@@ -107,18 +122,20 @@ def certify(
 
         torchrun --nproc-per-node 2 -m certgcl certify --graph cora --weights encoder.npz --budget 0.4 --out result
     """
-    edges, chosen, worker = read_budget(budget, total), read_nodes(nodes), read_worker(shard)
+    changes = read_changes(budget, total, added, flipped, masked, columns, box)
+    chosen, worker = read_nodes(nodes), read_worker(shard)
     place = read_executor(executor, workers, address)
     if run is None and out is None:
         raise typer.BadParameter("pass a folder", param_hint="--out")
-    out = out or Path(str(run), CERTIFICATES, f"{method}-{budget}")
+    out = out or Path(str(run), CERTIFICATES, f"{method}-{budget}" + words(
+        added=added, flipped=flipped, masked=masked, columns=columns, box=box))
     start = time.monotonic()
     with outcome(as_json, f"Finished shards are kept in {out}; run the same command again to go on"):
         encoder, source = choose_encoder(run, weights, dataset, graph, data_root, several=True)
         if source.several:
             nodes_alone = {"--view": view, "--nodes": nodes, "--shards": shards, "--shard": shard, "--branch-limit":
                            branch_limit, "--memory-limit": memory_limit, "--reproducible": reproducible}
-            certify_graphs(pooling_model(run, encoder, pool, device), source.load_several(data_root), edges, out,
+            certify_graphs(pooling_model(run, encoder, pool, device), source.load_several(data_root), changes, out,
                            method=method, dtype=getattr(torch, dtype), time_limit=time_limit, device=device,
                            as_json=as_json, nodes_alone=nodes_alone)
             return
@@ -127,7 +144,7 @@ def certify(
             bound = get_method(method, time_limit=time_limit, branch_limit=branch_limit,
                                progress=bar.searched if method in SEARCHES else None)
             done = certify_shards(
-                moved(GraphNetwork.load(encoder), device), moved(source.load(data_root), device), edges, out,
+                moved(GraphNetwork.load(encoder), device), moved(source.load(data_root), device), changes, out,
                 method=bound, view=None if view is None else moved(load_graph(view), device), nodes=chosen,
                 dtype=getattr(torch, dtype), shards=shards, order=order, worker=worker,
                 reproducible=reproducible, executor=place, proof=proof, progress=bar,

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from certgcl.certify.pooling import graph_compactness
 from certgcl.certify.sharding import MERGED
-from certgcl.changes.edge_drops import EdgeDropBudget
+from certgcl.changes.changes import BudgetLike
 from certgcl.cli.options import moved
 from certgcl.cli.progress import Bar
 from certgcl.cli.results import show
@@ -55,7 +55,7 @@ def refuse_options(given: Mapping[str, Any]) -> None:
             raise typer.BadParameter("it is about the nodes of one graph, and this is a set of graphs", param_hint=name)
 
 
-def certify_graphs(model: PoolingModel, graphs: list[Data], budget: EdgeDropBudget, out: Path, *, method: str,
+def certify_graphs(model: PoolingModel, graphs: list[Data], budget: BudgetLike, out: Path, *, method: str,
                    dtype: torch.dtype, time_limit: float | None, device: str | None, as_json: bool,
                    nodes_alone: Mapping[str, Any]) -> None:
     """Certify all graphs of a set, and write the certificate to the folder."""
