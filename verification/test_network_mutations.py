@@ -86,9 +86,9 @@ def a_neighbour_can_lose_one_edge_less(patch: pytest.MonkeyPatch) -> None:
 def the_row_lemma_drops_one_edge_less(patch: pytest.MonkeyPatch) -> None:
     minima = TermSets.minima
 
-    def wrong(self: TermSets, terms: Tensor, *, following: bool = False) -> Tensor:
+    def wrong(self: TermSets, terms: Tensor, **options: Any) -> Tensor:
         less = replace(self, first=(self.first - 1).clamp(min=0), last=(self.last - 1).clamp(min=0))
-        return minima(less, terms, following=following)
+        return minima(less, terms, **options)
 
     patch.setattr(TermSets, "minima", wrong)
 

@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import certgcl
@@ -23,7 +24,7 @@ from certgcl.errors import BoundError
 from certgcl.models.pooled_network import Pool
 from verification.network_audit import library_graph, library_network
 from verification.network_case import NetworkCase
-from verification.networks import network_cases
+from verification.networks import RELU, Builder, network_case, network_cases
 from verification.pooling_audit import (
     AIMS,
     POOLS,
@@ -36,8 +37,13 @@ from verification.pooling_audit import (
 
 pools = pytest.mark.parametrize("pool", POOLS)
 
+# Without two edges every node has more than its clean value: that says nothing of fewer drops.
+TWO_EDGES_RAISE = network_case(nx.path_graph(4), "SAGE mean", 2, Builder(
+    np.random.default_rng(4), RELU, width=3, features=1)).with_budget(1, None)
+
 
 @given(network_cases(max_depth=3), st.sampled_from(POOLS))
+@example(TWO_EDGES_RAISE, "mean")
 def test_no_bound_is_above_the_enumerated_minimum(case: NetworkCase, pool: Pool) -> None:
     least, allowed = pooled_values(case, pool).min(), pooled_tolerance(case)
     found = certify_pooled(case, pool)

@@ -41,12 +41,14 @@ class SharedDrops:
         there are. (It has a knapsack, one number for all pairs, among them too.)
 
         Args:
-            values: ``f_i``, at most ``v_i`` while no more edges of its field are dropped than a level stands for,
-                ``(N, L)``. The second level, of one edge, is not looked at where ``losses`` are given.
+            values: the clean value of each node, and ``f_i``, at most ``v_i`` while as many edges of its field are
+                dropped as a level stands for, ``(N, L)``. The second level, of one edge, is not looked at where
+                ``losses`` are given; those beyond the third hold for fewer edges too, down to one.
             losses: ``δ``, how much each edge by itself takes from each node in whose field it is, in the order of
                 ``fields.data``; by default as much as any single edge can take.
         """
-        values = np.maximum.accumulate(values[:, ::-1], axis=1)[:, ::-1]  # what holds for more drops holds for fewer
+        # What holds for more drops holds for fewer. The clean value stays: no bound without two edges says more of it.
+        values = np.concatenate([values[:, :1], np.maximum.accumulate(values[:, :0:-1], axis=1)[:, ::-1]], axis=1)
         known = NodeValues(self, values, (values[:, 0] - values[:, 1])[self.node] if losses is None else losses)
         chosen = [np.zeros(len(self.node)), known.scores, known.alone]
         free = [Multipliers(each, self._threshold(self.score(each)), np.zeros(len(self.batch))) for each in chosen]
