@@ -92,7 +92,8 @@ def test_a_shell_completes_words_without_torch(words: str, found: list[str]) -> 
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_a_shell_is_printed_on_request(shell: str) -> None:
+def test_the_script_of_a_shell_is_printed_on_request(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")  # else it is the shell that runs the tests
     found = script("--show-completion", shell, before=LOADED)
     assert found.returncode == 0
     assert "_CERTGCL_COMPLETE" in found.stdout
