@@ -252,12 +252,14 @@ def _counts(value: Any, name: str) -> Tensor:
 def _radii(value: Any) -> Tensor:
     rule = "it is how far features may move, 0 or more and finite, for all nodes or for each"
     given = numbers(0.0 if value is None else value, "box", rule, "Pass a float or one per node", error=BudgetError)
-    if given.dtype == torch.bool or given.dtype.is_complex or given.dim() > 1 or not bool(
-            ((given.double() >= 0) & given.double().isfinite()).all()):
-        raise BudgetError(f"box={shown(value)}", rule, "Pass a float or one per node")
-    if isinstance(value, (float, Sequence)):  # torch would round numbers of Python to float32, and 0.7 downwards
-        return torch.as_tensor(value, dtype=torch.float64)
-    return given.double().clone()
+    refusal = BudgetError(f"box={shown(value)}", rule, "Pass a float or one per node")
+    if given.dtype == torch.bool or given.dtype.is_complex or given.dim() > 1:
+        raise refusal
+    # Numbers of Python are not taken through float32, in which 0.7 is smaller and 1e300 infinite.
+    wide = torch.as_tensor(value, dtype=torch.float64) if isinstance(value, (float, Sequence)) else given.double()
+    if not bool(((wide >= 0) & wide.isfinite()).all()):
+        raise refusal
+    return wide.clone()
 
 
 def _per_node(given: Tensor, graph: Graph) -> Tensor:

@@ -116,3 +116,4 @@ def test_a_box_is_as_wide_as_it_was_asked_for() -> None:
     graph = Graph.of((torch.zeros(2, 3), torch.tensor([[0, 1], [1, 0]])))
     for box in (0.7, [0.7, 0.7], torch.tensor(0.7, dtype=torch.float64)):
         assert FeatureBudget(box=box).on(graph).radius.tolist() == [0.7, 0.7]
+    assert FeatureBudget(box=1e300).on(graph).radius.tolist() == [1e300, 1e300]
