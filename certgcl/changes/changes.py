@@ -83,8 +83,8 @@ class Changes:
     Args:
         drops: edges that may be dropped: all that :meth:`EdgeDropBudget.of` takes.
         features: how features may change.
-        additions: edges that may be added: an :class:`EdgeAddBudget`, or so many at every node; not with features.
-        flips: dropped and added edges together, in the place of both: an :class:`EdgeFlipBudget`, or so many at every
+        additions: edges that may be added: an :class:`EdgeAddBudget`, or a number for every node; not with features.
+        flips: dropped and added edges together, in the place of both: an :class:`EdgeFlipBudget`, or a number for every
             node.
 
     Example::
