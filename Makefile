@@ -25,6 +25,7 @@ audit: .venv/tests
 
 lint: .venv/tests
 	$(VENV_PYTHON) -m ruff check .
+	$(VENV_PYTHON) -m ruff format --check .
 	$(VENV_PYTHON) -m mypy
 
 docs: .venv/tests

@@ -56,13 +56,25 @@ class Commands(TyperGroup):
 
 def new_app() -> typer.Typer:
     """``certgcl`` without its commands."""
-    app = typer.Typer(name="certgcl", cls=Commands, no_args_is_help=True, rich_markup_mode="markdown",
-                      pretty_exceptions_show_locals=False,
-                      context_settings={"help_option_names": ["-h", "--help"]})
+    app = typer.Typer(
+        name="certgcl",
+        cls=Commands,
+        no_args_is_help=True,
+        rich_markup_mode="markdown",
+        pretty_exceptions_show_locals=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
 
     @app.callback()
-    def about(version: bool = typer.Option(False, "--version", is_eager=True, help="Print the version and stop.",
-                                           callback=lambda asked: _print_version() if asked else None)) -> None:
+    def about(
+        version: bool = typer.Option(
+            False,
+            "--version",
+            is_eager=True,
+            help="Print the version and stop.",
+            callback=lambda asked: _print_version() if asked else None,
+        ),
+    ) -> None:
         """Certified node compactness for graph contrastive learning.
 
         Exit codes: 0; 1 for a failure; 2 for wrong usage; 3 if audit finds a violation, or verify something wrong; 130
@@ -104,6 +116,7 @@ def _add(app: typer.Typer, commands: dict[str, Any]) -> None:
 
 def _callback(parameters: list[dict[str, Any]]) -> Any:
     """A function whose signature has these parameters."""
+
     def call(**_: Any) -> None:
         raise _LoadTheLibrary
 
@@ -113,8 +126,9 @@ def _callback(parameters: list[dict[str, Any]]) -> Any:
     return call
 
 
-def _parameter(*, name: str, type: str, option: bool, default: Any = inspect.Parameter.empty, flags: Any = (),
-               **asked: Any) -> inspect.Parameter:
+def _parameter(
+    *, name: str, type: str, option: bool, default: Any = inspect.Parameter.empty, flags: Any = (), **asked: Any
+) -> inspect.Parameter:
     info = typer.Option(*flags, **asked) if option else typer.Argument(**asked)
     annotation: Any = Annotated[_type(type), info]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -40,8 +40,9 @@ def main(folder: Path) -> None:
         environment = os.environ | {"PYTHONPATH": str(home)}
 
         def run(*words: str) -> str:
-            return subprocess.run([sys.executable, *words], check=True, cwd=work, env=environment,
-                                  stdout=subprocess.PIPE, text=True).stdout
+            return subprocess.run(
+                [sys.executable, *words], check=True, cwd=work, env=environment, stdout=subprocess.PIPE, text=True
+            ).stdout
 
         assert run("-P", "-c", USE, str(home)).strip() == version, "the wheel's name and its version differ"
         for words in COMMANDS:

@@ -31,8 +31,11 @@ def write(folder: Path, nodes: int) -> dict[str, Any]:
     make_encoder(graph).network().save(folder / "encoder.npz")
     stored = certgcl.StoredGraph.save(folder / "rows", graph)
     size = sum(path.stat().st_size for path in stored.folder.glob("*.npy")) / 1e9
-    return {"gb": size, "check_seconds": measure.timed(lambda: certgcl.StoredGraph.open(stored.folder))[1],
-            "max_degree": int(graph.degree.max())}
+    return {
+        "gb": size,
+        "check_seconds": measure.timed(lambda: certgcl.StoredGraph.open(stored.folder))[1],
+        "max_degree": int(graph.degree.max()),
+    }
 
 
 def halo(folder: Path, anchors: int, hubs: int | None) -> dict[str, Any]:
@@ -41,15 +44,23 @@ def halo(folder: Path, anchors: int, hubs: int | None) -> dict[str, Any]:
     network = certgcl.GraphNetwork.load(folder / "encoder.npz")
     chosen = torch.randperm(stored.num_nodes, generator=torch.Generator().manual_seed(0))[:anchors].sort().values
     found, loading = measure.timed(lambda: stored.halo(chosen, 2))
-    question = HaloQuestion.about(network, stored, 0.3, method=replace(METHODS["degree-fast"], hubs=hubs),
-                                  dtype=torch.float64, reading="traced")
+    question = HaloQuestion.about(
+        network, stored, 0.3, method=replace(METHODS["degree-fast"], hubs=hubs), dtype=torch.float64, reading="traced"
+    )
     width = torch.zeros(network.width, dtype=torch.float64)  # the time does not depend on the sums over all nodes
     vars(question)["totals"] = UnitTotals(width, width)
     question.certify(chosen[:1])  # kernels are compiled, and loaded
     certificate, spent = measure.cost(lambda: question.certify(chosen))
-    return {"anchors": anchors, "hubs": hubs, "nodes": found.graph.num_nodes, "slots": found.graph.col.numel(),
-            "share": found.graph.num_nodes / stored.num_nodes, "load_seconds": loading, **spent,
-            "kept": float(certificate.lower.mean() / certificate.nominal.mean())}
+    return {
+        "anchors": anchors,
+        "hubs": hubs,
+        "nodes": found.graph.num_nodes,
+        "slots": found.graph.col.numel(),
+        "share": found.graph.num_nodes / stored.num_nodes,
+        "load_seconds": loading,
+        **spent,
+        "kept": float(certificate.lower.mean() / certificate.nominal.mean()),
+    }
 
 
 def main() -> None:
@@ -68,20 +79,45 @@ def main() -> None:
 
 def summary(nodes: int, graph: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
     few = next(row for row in rows if row["anchors"] == 16)
-    return {"nodes": nodes, "graph": graph, "rows": rows, "aims": [
-        report.aim("share of the graph that 16 anchors load", few["share"], at_most=0.5)]}
+    return {
+        "nodes": nodes,
+        "graph": graph,
+        "rows": rows,
+        "aims": [report.aim("share of the graph that 16 anchors load", few["share"], at_most=0.5)],
+    }
 
 
 def tables(result: dict[str, Any]) -> list[str]:
     graph = result["graph"]
-    return [report.markdown(
-        ["anchors in a part", "hubs", "nodes of the halo", "of the graph, %", "loading, s", "seconds an anchor",
-         "peak, GB", "bound / clean"],
-        [[row["anchors"], "all" if row["hubs"] is None else row["hubs"], row["nodes"], 100 * row["share"],
-          row["load_seconds"], row["seconds"] / row["anchors"], row["peak_gb"], row["kept"]]
-         for row in result["rows"]]),
+    return [
+        report.markdown(
+            [
+                "anchors in a part",
+                "hubs",
+                "nodes of the halo",
+                "of the graph, %",
+                "loading, s",
+                "seconds an anchor",
+                "peak, GB",
+                "bound / clean",
+            ],
+            [
+                [
+                    row["anchors"],
+                    "all" if row["hubs"] is None else row["hubs"],
+                    row["nodes"],
+                    100 * row["share"],
+                    row["load_seconds"],
+                    row["seconds"] / row["anchors"],
+                    row["peak_gb"],
+                    row["kept"],
+                ]
+                for row in result["rows"]
+            ],
+        ),
         f"{result['nodes']:,} nodes, {EDGES * result['nodes']:,} edges, the largest degree {graph['max_degree']:,}; "
-        f"{graph['gb']:.2f} GB on disk, whose checksums take {graph['check_seconds']:.1f} s."]
+        f"{graph['gb']:.2f} GB on disk, whose checksums take {graph['check_seconds']:.1f} s.",
+    ]
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ from certgcl.bounds.two_layer.row_plan import FEW_EDGES
 from certgcl.changes.edge_drops import AdmissibleDrops
 
 
-def multiply_adds(graph: certgcl.Graph, drops: AdmissibleDrops, widths: tuple[int, int], method: Degree,
-                  directions: int = 1) -> dict[str, int]:
+def multiply_adds(
+    graph: certgcl.Graph, drops: AdmissibleDrops, widths: tuple[int, int], method: Degree, directions: int = 1
+) -> dict[str, int]:
     """Multiply-adds of every part of the bound at all nodes; comparisons, sorts and minima are free.
 
     With ``d_j`` the degrees, ``S = Σ d_j``, ``t_j = q_j + 1`` counts, ``T_j = min(t_j, resolution)`` cases of row j and
@@ -42,9 +43,14 @@ def multiply_adds(graph: certgcl.Graph, drops: AdmissibleDrops, widths: tuple[in
         "layer 1": 2 * d1 * rows,
         "layer 2 by intervals": 2 * d1 * d2 * int(lines.sum()) + 2 * d2 * rows,
         "layer 2 by functionals": 2 * d1 * d2 * int((lines * (rules * (degree + 2) + 1)).sum()),
-        "output": rules * directions * d1 * (
-            d2 * int(cases.sum()) + int((around * lines * (rules * by_lines + 2)).sum())
-            + rules * int((cases * (degree + 4)).sum())),
+        "output": rules
+        * directions
+        * d1
+        * (
+            d2 * int(cases.sum())
+            + int((around * lines * (rules * by_lines + 2)).sum())
+            + rules * int((cases * (degree + 4)).sum())
+        ),
     }
     if method.preactivations == "interval":
         del parts["layer 2 by functionals"]

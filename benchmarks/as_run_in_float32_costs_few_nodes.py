@@ -35,10 +35,19 @@ def nodes_lost(name: str, epochs: int) -> list[dict[str, Any]]:
     for rate in RATES:
         found = certgcl.node_compactness(model, graph, rate, method="degree-fast")
         exact, run = (int(kept.sum()) for kept in (found.positive_in_exact_arithmetic, found.positive))
-        rows.append({"graph": name, "epochs": epochs, "rate": rate, "nodes": graph.num_nodes, "exact": exact,
-                     "run": run, "precision": found.precision,
-                     "median_run_error_of_clean": float((found.run_error / found.nominal.abs()).median()),
-                     "median_rounding_of_clean": float((found.rounding / found.nominal.abs()).median())})
+        rows.append(
+            {
+                "graph": name,
+                "epochs": epochs,
+                "rate": rate,
+                "nodes": graph.num_nodes,
+                "exact": exact,
+                "run": run,
+                "precision": found.precision,
+                "median_run_error_of_clean": float((found.run_error / found.nominal.abs()).median()),
+                "median_rounding_of_clean": float((found.rounding / found.nominal.abs()).median()),
+            }
+        )
     return rows
 
 
@@ -55,7 +64,7 @@ def main() -> None:
     for name in asked:
         for epochs in EPOCHS:
             rows += measure.in_fresh_process(nodes_lost, name, epochs)
-            print(*rows[-len(RATES):], sep="\n", flush=True)
+            print(*rows[-len(RATES) :], sep="\n", flush=True)
         rows.sort(key=lambda row: (GRAPHS.index(row["graph"]), row["epochs"], row["rate"]))
         report.save("as_run_in_float32_costs_few_nodes", arguments.json, rows=rows, aims=aims(rows))
     report.publish("as_run_in_float32_costs_few_nodes", arguments.json, rows=rows, aims=aims(rows))
@@ -63,21 +72,42 @@ def main() -> None:
 
 def aims(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     def worst(trained: bool) -> float | None:
-        return max(((row["exact"] - row["run"]) / row["nodes"] for row in rows if bool(row["epochs"]) == trained),
-                   default=None)
+        return max(
+            ((row["exact"] - row["run"]) / row["nodes"] for row in rows if bool(row["epochs"]) == trained), default=None
+        )
 
-    return [report.aim("the largest share of nodes lost, trained", worst(True), at_most=AT_MOST),
-            report.aim("the largest share of nodes lost, random weights", worst(False), at_most=AT_MOST)]
+    return [
+        report.aim("the largest share of nodes lost, trained", worst(True), at_most=AT_MOST),
+        report.aim("the largest share of nodes lost, random weights", worst(False), at_most=AT_MOST),
+    ]
 
 
 def tables(result: dict[str, Any]) -> list[str]:
-    return [report.markdown(
-        ["graph", "weights", "drop rate", "proved > 0, exact arithmetic, %", "as run in float32, %", "lost, % of nodes",
-         "median run error / clean"],
-        [[row["graph"], f"{row['epochs']} epochs" if row["epochs"] else "random", row["rate"],
-          100 * row["exact"] / row["nodes"], 100 * row["run"] / row["nodes"],
-          100 * (row["exact"] - row["run"]) / row["nodes"], row["median_run_error_of_clean"]]
-         for row in result["rows"]])]
+    return [
+        report.markdown(
+            [
+                "graph",
+                "weights",
+                "drop rate",
+                "proved > 0, exact arithmetic, %",
+                "as run in float32, %",
+                "lost, % of nodes",
+                "median run error / clean",
+            ],
+            [
+                [
+                    row["graph"],
+                    f"{row['epochs']} epochs" if row["epochs"] else "random",
+                    row["rate"],
+                    100 * row["exact"] / row["nodes"],
+                    100 * row["run"] / row["nodes"],
+                    100 * (row["exact"] - row["run"]) / row["nodes"],
+                    row["median_run_error_of_clean"],
+                ]
+                for row in result["rows"]
+            ],
+        )
+    ]
 
 
 if __name__ == "__main__":

@@ -27,8 +27,14 @@ def measure(encoder: str) -> list[dict[str, Any]]:
     rows = []
     for views in get_args(Views):
         found = certgcl.node_compactness(model, graph, 1, method=METHOD, views=views)
-        rows.append({"encoder": encoder, "views": views, "share": found.share_positive,
-                     "kept": float(found.lower.mean() / found.nominal.mean())})
+        rows.append(
+            {
+                "encoder": encoder,
+                "views": views,
+                "share": found.share_positive,
+                "kept": float(found.lower.mean() / found.nominal.mean()),
+            }
+        )
         print(rows[-1], flush=True)
     return rows
 
@@ -41,9 +47,12 @@ def main() -> None:
 
 
 def tables(result: dict[str, Any]) -> list[str]:
-    return [report.markdown(["GRACE", "views that vary", "certified nodes, %", "mean bound, % of the clean mean"],
-                            [[row["encoder"], row["views"], 100 * row["share"], 100 * row["kept"]]
-                             for row in result["rows"]])]
+    return [
+        report.markdown(
+            ["GRACE", "views that vary", "certified nodes, %", "mean bound, % of the clean mean"],
+            [[row["encoder"], row["views"], 100 * row["share"], 100 * row["kept"]] for row in result["rows"]],
+        )
+    ]
 
 
 if __name__ == "__main__":

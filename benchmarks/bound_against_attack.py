@@ -33,28 +33,44 @@ RATES = (0.05, 0.2, 0.4)
 NODES = 25
 
 
-def compared(model: certgcl.ContrastiveMethod, graph: certgcl.Graph, rate: float, nodes: torch.Tensor,
-             restarts: int) -> dict[str, Any]:
+def compared(
+    model: certgcl.ContrastiveMethod, graph: certgcl.Graph, rate: float, nodes: torch.Tensor, restarts: int
+) -> dict[str, Any]:
     """Bound and attack at some nodes, at one drop rate."""
     start = time.perf_counter()
     bounds = certgcl.node_compactness(model, graph, rate, nodes=nodes)
     bounded = time.perf_counter()
-    space = SearchSpace(read_network(model, graph).copied().to(torch.float64), graph,
-                        certgcl.EdgeDropBudget.of(rate).on(graph))
-    places, fields = zip(*((place, field) for place, field in enumerate(map(space.field, nodes.tolist()))
-                           if field is not None), strict=True)
+    space = SearchSpace(
+        read_network(model, graph).copied().to(torch.float64), graph, certgcl.EdgeDropBudget.of(rate).on(graph)
+    )
+    places, fields = zip(
+        *((place, field) for place, field in enumerate(map(space.field, nodes.tolist())) if field is not None),
+        strict=True,
+    )
     lower, nominal, directions = (part[list(places)] for part in (bounds.lower, bounds.nominal, bounds.directions))
     found = Search(restarts=restarts)(space, fields, directions)
-    attacked = torch.cat([_value(FieldBatch.of(space, [field], direction[None]), dropped)
-                          for field, direction, dropped in zip(fields, directions, found, strict=True)])
+    attacked = torch.cat(
+        [
+            _value(FieldBatch.of(space, [field], direction[None]), dropped)
+            for field, direction, dropped in zip(fields, directions, found, strict=True)
+        ]
+    )
     ended = time.perf_counter()
     edges = torch.tensor([len(field.slots) for field in fields]).double()
-    return {"nodes": len(places), "drop_ratio": float((nominal - lower).sum() / (nominal - attacked).sum()),
-            "proved": float((lower > 0).double().mean()), "unbroken": float((attacked > 0).double().mean()),
-            "clean": float(nominal.mean()), "bound": float(lower.mean()), "attacked": float(attacked.mean()),
-            "below_bound": int((attacked < lower - bounds.rounding[list(places)]).sum()),
-            "median_edges": float(edges.median()), "most_edges": int(edges.max()),
-            "bound_seconds": (bounded - start) / len(nodes), "attack_seconds": (ended - bounded) / len(nodes)}
+    return {
+        "nodes": len(places),
+        "drop_ratio": float((nominal - lower).sum() / (nominal - attacked).sum()),
+        "proved": float((lower > 0).double().mean()),
+        "unbroken": float((attacked > 0).double().mean()),
+        "clean": float(nominal.mean()),
+        "bound": float(lower.mean()),
+        "attacked": float(attacked.mean()),
+        "below_bound": int((attacked < lower - bounds.rounding[list(places)]).sum()),
+        "median_edges": float(edges.median()),
+        "most_edges": int(edges.max()),
+        "bound_seconds": (bounded - start) / len(nodes),
+        "attack_seconds": (ended - bounded) / len(nodes),
+    }
 
 
 def _value(batch: FieldBatch, dropped: torch.Tensor) -> torch.Tensor:
@@ -68,12 +84,36 @@ def known(path: Path) -> list[dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    columns = ["graph", "epochs", "drop rate", "nodes", "drop ratio", "proved", "unbroken", "edges in sight (median)",
-               "bound, s/node", "attack, s/node"]
-    return markdown(columns, [
-        [row["graph"], row["epochs"], f"{row['rate']:g}", row["nodes"], row["drop_ratio"], f"{row['proved']:.0%}",
-         f"{row['unbroken']:.0%}", round(row["median_edges"]), row["bound_seconds"], row["attack_seconds"]]
-        for row in rows])
+    columns = [
+        "graph",
+        "epochs",
+        "drop rate",
+        "nodes",
+        "drop ratio",
+        "proved",
+        "unbroken",
+        "edges in sight (median)",
+        "bound, s/node",
+        "attack, s/node",
+    ]
+    return markdown(
+        columns,
+        [
+            [
+                row["graph"],
+                row["epochs"],
+                f"{row['rate']:g}",
+                row["nodes"],
+                row["drop_ratio"],
+                f"{row['proved']:.0%}",
+                f"{row['unbroken']:.0%}",
+                round(row["median_edges"]),
+                row["bound_seconds"],
+                row["attack_seconds"],
+            ]
+            for row in rows
+        ],
+    )
 
 
 def main() -> None:
@@ -102,12 +142,18 @@ def main() -> None:
         model.fit(data)
         nodes = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(arguments.seed))
         for rate in rates:
-            row = {**run, "rate": rate, **compared(model, graph, rate, nodes[: arguments.nodes].sort().values,
-                                                   arguments.restarts)}
+            row = {
+                **run,
+                "rate": rate,
+                **compared(model, graph, rate, nodes[: arguments.nodes].sort().values, arguments.restarts),
+            }
             with arguments.results.open("a") as stream:
                 stream.write(json.dumps(row) + "\n")
-            print(f"{name} at {rate:g}: drop ratio {row['drop_ratio']:.3f}, proved {row['proved']:.0%}, unbroken "
-                  f"{row['unbroken']:.0%}, attack {row['attack_seconds']:.2f} s a node", flush=True)
+            print(
+                f"{name} at {rate:g}: drop ratio {row['drop_ratio']:.3f}, proved {row['proved']:.0%}, unbroken "
+                f"{row['unbroken']:.0%}, attack {row['attack_seconds']:.2f} s a node",
+                flush=True,
+            )
     print(table(known(arguments.results)))
 
 

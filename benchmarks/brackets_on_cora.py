@@ -41,8 +41,10 @@ def trained(encoder: str) -> tuple[certgcl.GraphNetwork, certgcl.Graph]:
 
 
 def budgets(graph: certgcl.Graph) -> dict[str, certgcl.EdgeDropBudget]:
-    return {"round(0.4 d)": certgcl.EdgeDropBudget.from_drop_rate(0.4),
-            "every edge": certgcl.EdgeDropBudget(graph.degree)}
+    return {
+        "round(0.4 d)": certgcl.EdgeDropBudget.from_drop_rate(0.4),
+        "every edge": certgcl.EdgeDropBudget(graph.degree),
+    }
 
 
 class Watch:
@@ -65,9 +67,13 @@ def bracket(certificate: certgcl.Certificate) -> dict[str, Any]:
     assert certificate.upper is not None
     gap = certificate.upper - certificate.lower
     width = gap / certificate.nominal.abs()
-    return {"sign": _share(certificate.positive | certificate.negative), "median_width": float(width.median()),
-            "mean_width": float(gap.mean() / certificate.nominal.mean()), "close": _share(width <= CLOSE),
-            "exact": _share(certificate.exact)}
+    return {
+        "sign": _share(certificate.positive | certificate.negative),
+        "median_width": float(width.median()),
+        "mean_width": float(gap.mean() / certificate.nominal.mean()),
+        "close": _share(width <= CLOSE),
+        "exact": _share(certificate.exact),
+    }
 
 
 def _share(of: Tensor) -> float:
@@ -80,16 +86,29 @@ def measure(encoder: str, nodes: int | None, seconds: float, workers: int) -> tu
     chosen = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))[:nodes].sort().values
     rows, curves = [], []
     for label, budget in budgets(graph).items():
-        for name, limits in (("degree", {"branch_limit": 0}), ("optimized", {"branch_limit": 128}),
-                             ("exact", {"time_limit": seconds})):
+        for name, limits in (
+            ("degree", {"branch_limit": 0}),
+            ("optimized", {"branch_limit": 128}),
+            ("exact", {"time_limit": seconds}),
+        ):
             watch = Watch()
             method = BranchAndBound(**limits, workers=workers, progress=watch)
             certificate = certgcl.node_compactness(weights, graph, budget, nodes=chosen, method=method)
-            rows.append({"encoder": encoder, "budget": label, "method": name, "nodes": len(chosen),
-                         "seconds": watch.seconds(), **bracket(certificate)})
+            rows.append(
+                {
+                    "encoder": encoder,
+                    "budget": label,
+                    "method": name,
+                    "nodes": len(chosen),
+                    "seconds": watch.seconds(),
+                    **bracket(certificate),
+                }
+            )
             print(rows[-1], flush=True)
-        curves += [{"encoder": encoder, "budget": label, "seconds": round(at, 1), "closed": closed / len(chosen)}
-                   for at, closed in watch.points()]
+        curves += [
+            {"encoder": encoder, "budget": label, "seconds": round(at, 1), "closed": closed / len(chosen)}
+            for at, closed in watch.points()
+        ]
     return rows, curves
 
 
@@ -100,10 +119,18 @@ def draw(curves: list[dict[str, Any]]) -> None:
         for axes, label in zip(panels, labels, strict=True):
             for encoder in ENCODERS:
                 here = [point for point in curves if point["budget"] == label and point["encoder"] == encoder]
-                axes.plot([point["seconds"] for point in here], [100 * point["closed"] for point in here],
-                          color=figures.COLOURS[encoder], label=encoder)
-            axes.set(title=f"q = {label}" if "(" in label else label, xlabel="seconds", ylabel="nodes closed, %",
-                     ylim=(0, 100))
+                axes.plot(
+                    [point["seconds"] for point in here],
+                    [100 * point["closed"] for point in here],
+                    color=figures.COLOURS[encoder],
+                    label=encoder,
+                )
+            axes.set(
+                title=f"q = {label}" if "(" in label else label,
+                xlabel="seconds",
+                ylabel="nodes closed, %",
+                ylim=(0, 100),
+            )
         panels[0].legend()
         figures.save(figure, FIGURE)
 
@@ -122,23 +149,47 @@ def main() -> None:
         curves += points
     write_csv(CURVES, curves)
     draw(curves)
-    aims = [report.aim(f"{row['encoder']}, {row['method']}: {what}", row[key], **limits)
-            for row in rows if row["budget"] != "every edge"
-            for what, key, method, limits in (
-                ("certified sign", "sign", "optimized", {"at_least": 0.99}),
-                ("median width", "median_width", "optimized", {"at_most": 0.01}),
-                ("exact", "exact", "exact", {"at_least": 0.5})) if method == row["method"]]
+    aims = [
+        report.aim(f"{row['encoder']}, {row['method']}: {what}", row[key], **limits)
+        for row in rows
+        if row["budget"] != "every edge"
+        for what, key, method, limits in (
+            ("certified sign", "sign", "optimized", {"at_least": 0.99}),
+            ("median width", "median_width", "optimized", {"at_most": 0.01}),
+            ("exact", "exact", "exact", {"at_least": 0.5}),
+        )
+        if method == row["method"]
+    ]
     report.publish("brackets_on_cora", arguments.json, workers=arguments.workers, rows=rows, aims=aims)
 
 
 def tables(result: dict[str, Any]) -> list[str]:
     """Shares and widths in percent."""
-    return [report.markdown(
-        ["encoder", "q", "method", "seconds", "certified sign, %", "median width, %", "mean width, %", "within 1 %, %",
-         "exact, %"],
-        [[row["encoder"], row["budget"], row["method"], row["seconds"],
-          *(100 * row[key] for key in ("sign", "median_width", "mean_width", "close", "exact"))]
-         for row in result["rows"]])]
+    return [
+        report.markdown(
+            [
+                "encoder",
+                "q",
+                "method",
+                "seconds",
+                "certified sign, %",
+                "median width, %",
+                "mean width, %",
+                "within 1 %, %",
+                "exact, %",
+            ],
+            [
+                [
+                    row["encoder"],
+                    row["budget"],
+                    row["method"],
+                    row["seconds"],
+                    *(100 * row[key] for key in ("sign", "median_width", "mean_width", "close", "exact")),
+                ]
+                for row in result["rows"]
+            ],
+        )
+    ]
 
 
 if __name__ == "__main__":

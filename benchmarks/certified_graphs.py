@@ -20,15 +20,29 @@ from certgcl.learning import presets
 TRAINED = {"plain": None, "clean": 0, "certified": 1, "kept": 1}  # the total in the loss
 TOTAL = 2
 SAMPLE = 47  # graphs that are certified
-MEASURES = {"accuracy": "accuracy, %", "share": "proved, %", "kept": "kept, %", "over_norm": "bound / norm",
-            "clean_over_norm": "clean / norm", "seconds": "s / run"}
+MEASURES = {
+    "accuracy": "accuracy, %",
+    "share": "proved, %",
+    "kept": "kept, %",
+    "over_norm": "bound / norm",
+    "clean_over_norm": "clean / norm",
+    "seconds": "s / run",
+}
 
 
 def regularizer(variant: str, preset: presets.Preset) -> certgcl.CompactnessRegularizer | None:
     total = TRAINED[variant]
-    return None if total is None else certgcl.CompactnessRegularizer(**{
-        **preset.regularizer_settings(), "budget": certgcl.EdgeDropBudget(total=total),
-        "objective": "kept" if variant == "kept" else "bound"})
+    return (
+        None
+        if total is None
+        else certgcl.CompactnessRegularizer(
+            **{
+                **preset.regularizer_settings(),
+                "budget": certgcl.EdgeDropBudget(total=total),
+                "objective": "kept" if variant == "kept" else "bound",
+            }
+        )
+    )
 
 
 def run(graphs: list[Any], name: str, variant: str, seed: int) -> dict[str, Any]:
@@ -43,10 +57,17 @@ def run(graphs: list[Any], name: str, variant: str, seed: int) -> dict[str, Any]
     some = [graphs[place] for place in chosen]
     found = certgcl.graph_compactness(method, some, certgcl.EdgeDropBudget(total=TOTAL))
     norm = float(embeddings[chosen].norm(dim=1).mean())
-    row = {"set": name, "variant": variant, "seed": seed, "accuracy": 100 * evaluation.micro_mean,
-           "share": 100 * found.share_positive, "kept": 100 * float(found.lower.sum() / found.nominal.sum()),
-           "over_norm": float(found.lower.mean()) / norm, "clean_over_norm": float(found.nominal.mean()) / norm,
-           "seconds": seconds}
+    row = {
+        "set": name,
+        "variant": variant,
+        "seed": seed,
+        "accuracy": 100 * evaluation.micro_mean,
+        "share": 100 * found.share_positive,
+        "kept": 100 * float(found.lower.sum() / found.nominal.sum()),
+        "over_norm": float(found.lower.mean()) / norm,
+        "clean_over_norm": float(found.nominal.mean()) / norm,
+        "seconds": seconds,
+    }
     print(row, flush=True)
     return row
 

@@ -42,12 +42,14 @@ SPLITS = 3  # of protocols with random ones
 def settings_of(variant: str) -> tuple[str, dict[str, Any]]:
     """The name of a variant, and the settings after its colon."""
     name, _, changes = variant.partition(":")
-    return name, {key: json.loads(value) for key, value in (
-        change.split("=") for change in changes.split(",") if change)}
+    return name, {
+        key: json.loads(value) for key, value in (change.split("=") for change in changes.split(",") if change)
+    }
 
 
-def trained(graph: certgcl.Graph, dataset: str, method: str, variant: str, seed: int,
-            models: Path | None) -> tuple[certgcl.ContrastiveMethod, float | None]:
+def trained(
+    graph: certgcl.Graph, dataset: str, method: str, variant: str, seed: int, models: Path | None
+) -> tuple[certgcl.ContrastiveMethod, float | None]:
     """A trained method and its seconds (CPU time), None if it was in the folder of models."""
     file = None if models is None else models / f"{dataset}-{method}-{variant.replace(' ', '-')}-{seed}.pt"
     preset = presets.get(method, dataset, tuned=True)
@@ -66,20 +68,31 @@ def trained(graph: certgcl.Graph, dataset: str, method: str, variant: str, seed:
     return estimator, seconds
 
 
-def run(data: Data, graph: certgcl.Graph, dataset: str, method: str, variant: str, seed: int,
-        models: Path | None) -> dict[str, Any]:
+def run(
+    data: Data, graph: certgcl.Graph, dataset: str, method: str, variant: str, seed: int, models: Path | None
+) -> dict[str, Any]:
     """One training, and what is known of its encoder."""
     estimator, seconds = trained(graph, dataset, method, variant, seed, models)
     protocol = presets.get(method, dataset, tuned=True).protocol
     public, dense = protocol == "public", graph.num_edges > presets.DENSE * graph.num_nodes
-    evaluation = certgcl.evaluate(estimator.transform(graph), data.y, protocol, masks=data if public else None,
-                                  seeds=SPLITS)
+    evaluation = certgcl.evaluate(
+        estimator.transform(graph), data.y, protocol, masks=data if public else None, seeds=SPLITS
+    )
     start = time.process_time()
     measured = training_measures.compactness(estimator, graph, DENSE_NODES if dense else COMPACTNESS_NODES)
     measured |= training_measures.accuracy(estimator, graph, data, public, DENSE_NODES if dense else ACCURACY_NODES)
-    return {"graph": dataset, "method": method, "variant": variant, "seed": seed,
-            "micro": evaluation.micro_mean, "macro": evaluation.macro_mean, **measured,
-            "seconds": seconds, "measuring_seconds": time.process_time() - start, "settings": estimator.settings()}
+    return {
+        "graph": dataset,
+        "method": method,
+        "variant": variant,
+        "seed": seed,
+        "micro": evaluation.micro_mean,
+        "macro": evaluation.macro_mean,
+        **measured,
+        "seconds": seconds,
+        "measuring_seconds": time.process_time() - start,
+        "settings": estimator.settings(),
+    }
 
 
 @cache
@@ -114,9 +127,13 @@ def main() -> None:
         return
     torch.set_num_threads(arguments.threads)
     there = {(row["graph"], row["method"], row["variant"], row["seed"]) for row in known(arguments.results)}
-    runs = [(dataset, method, variant, seed) for dataset, method, seed, variant in product(
-        arguments.graphs, arguments.methods, arguments.seeds, arguments.variants)
-        if (dataset, method, variant, seed) not in there]
+    runs = [
+        (dataset, method, variant, seed)
+        for dataset, method, seed, variant in product(
+            arguments.graphs, arguments.methods, arguments.seeds, arguments.variants
+        )
+        if (dataset, method, variant, seed) not in there
+    ]
     # By the name of its module, which workers can import: a script that is run goes by another one.
     task = importlib.import_module("benchmarks.certified_training").one_run
     pieces = (Piece(asked, asked) for asked in runs)
@@ -125,8 +142,11 @@ def main() -> None:
         with arguments.results.open("a") as stream:
             stream.write(json.dumps(row) + "\n")
         accuracies = "".join(f", at {budget}: {100 * share:.1f}" for budget, share in row["certified_accuracy"].items())
-        print(f"{dataset} {method} {variant} seed {seed}: Micro-F1 {100 * row['micro']:.1f}, "
-              f"kept {row['kept']['0.4']:.3f}, certified accuracy{accuracies}", flush=True)
+        print(
+            f"{dataset} {method} {variant} seed {seed}: Micro-F1 {100 * row['micro']:.1f}, "
+            f"kept {row['kept']['0.4']:.3f}, certified accuracy{accuracies}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

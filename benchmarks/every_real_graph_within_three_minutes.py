@@ -28,10 +28,17 @@ def certify(name: str, method: Degree, repeats: int, options: dict[str, Any]) ->
     warm_up = ring_lattice(100, graph.num_features)
     certgcl.node_compactness(encoder, warm_up, 1, method=method)
     certificate, spent = measure.cost(
-        lambda: certgcl.node_compactness(encoder, graph, drops, method=method, **options), repeats)
-    return {"graph": name, "nodes": graph.num_nodes, "edges": graph.num_edges, "max_degree": int(graph.degree.max()),
-            **spent, "lower_of_clean": float(certificate.lower.mean() / certificate.nominal.mean()),
-            "share_positive": certificate.share_positive}
+        lambda: certgcl.node_compactness(encoder, graph, drops, method=method, **options), repeats
+    )
+    return {
+        "graph": name,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        "max_degree": int(graph.degree.max()),
+        **spent,
+        "lower_of_clean": float(certificate.lower.mean() / certificate.nominal.mean()),
+        "share_positive": certificate.share_positive,
+    }
 
 
 def plain_step(name: str) -> dict[str, float]:
@@ -69,10 +76,16 @@ def main() -> None:
         row |= {"step_seconds": step["seconds"], "step_peak_gb": step["peak_gb"]}
         rows.append(row)
         print(row, flush=True)
-    rings = [measure.in_fresh_process(ring_memory, int(nodes), method)
-             for nodes in arguments.rings.split(",") if nodes]
-    report.publish("every_real_graph_within_three_minutes", arguments.json, method=repr(method),
-                   memory_limit_gb=arguments.memory_limit, rows=rows, rings=rings, aims=aims(rows))
+    rings = [measure.in_fresh_process(ring_memory, int(nodes), method) for nodes in arguments.rings.split(",") if nodes]
+    report.publish(
+        "every_real_graph_within_three_minutes",
+        arguments.json,
+        method=repr(method),
+        memory_limit_gb=arguments.memory_limit,
+        rows=rows,
+        rings=rings,
+        aims=aims(rows),
+    )
 
 
 def aims(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -80,23 +93,45 @@ def aims(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     failed = len(done) < len(rows)
     cora = next((row["seconds"] for row in done if row["graph"] == "Cora"), None)
     slowest, largest = (max((row[key] for row in done), default=None) for key in ("seconds", "peak_gb"))
-    return [report.aim("Cora, seconds", cora, at_most=CORA_SECONDS_AT_MOST),
-            report.aim("the slowest graph, seconds", slowest, at_most=SECONDS_AT_MOST, failed=failed),
-            report.aim("the largest peak, GB", largest, at_most=MEMORY_AT_MOST, failed=failed)]
+    return [
+        report.aim("Cora, seconds", cora, at_most=CORA_SECONDS_AT_MOST),
+        report.aim("the slowest graph, seconds", slowest, at_most=SECONDS_AT_MOST, failed=failed),
+        report.aim("the largest peak, GB", largest, at_most=MEMORY_AT_MOST, failed=failed),
+    ]
 
 
 def tables(result: dict[str, Any]) -> list[str]:
     def cells(row: dict[str, Any]) -> list[Any]:
         steps = row["seconds"] / row["step_seconds"] if "seconds" in row else None
         share = 100 * row["share_positive"] if "seconds" in row else None
-        return [row["graph"], *map(row.get, ("nodes", "edges", "max_degree", "seconds", "peak_gb")),
-                row["step_seconds"], steps, row.get("lower_of_clean"), share]
+        return [
+            row["graph"],
+            *map(row.get, ("nodes", "edges", "max_degree", "seconds", "peak_gb")),
+            row["step_seconds"],
+            steps,
+            row.get("lower_of_clean"),
+            share,
+        ]
 
-    graphs = report.markdown(["graph", "nodes", "edges", "max degree", "seconds", "peak, GB", "plain step, s", "steps",
-                              "mean lower / clean", "proved > 0, %"], [cells(row) for row in result["rows"]])
-    rings = report.markdown(["ring lattice, nodes", "seconds", "added memory, GB", "a dense N × N matrix, GB"],
-                            [[row[key] for key in ("nodes", "seconds", "added_gb", "dense_gb")]
-                             for row in result["rings"]])
+    graphs = report.markdown(
+        [
+            "graph",
+            "nodes",
+            "edges",
+            "max degree",
+            "seconds",
+            "peak, GB",
+            "plain step, s",
+            "steps",
+            "mean lower / clean",
+            "proved > 0, %",
+        ],
+        [cells(row) for row in result["rows"]],
+    )
+    rings = report.markdown(
+        ["ring lattice, nodes", "seconds", "added memory, GB", "a dense N × N matrix, GB"],
+        [[row[key] for key in ("nodes", "seconds", "added_gb", "dense_gb")] for row in result["rings"]],
+    )
     return [graphs, rings] if result["rings"] else [graphs]
 
 

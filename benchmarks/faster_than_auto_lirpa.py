@@ -49,13 +49,15 @@ def measure_size(nodes: int, lirpa: list[str], repeats: int, patience: float) ->
     others = [lower[name] for name in lirpa if name in lower]
     best = torch.stack(others).amax(dim=0) if others else None
     return {
-        "nodes": nodes, "edges": inputs.graph.num_edges,
+        "nodes": nodes,
+        "edges": inputs.graph.num_edges,
         "seconds": {name: statistics.median(times.get(name, [spent[name]["seconds"]])) for name in spent},
         "added_mb": {name: 1024 * one["added_gb"] for name, one in spent.items()},
         "out_of_memory": out_of_memory,
         "mean_drop": {name: float((clean - value).mean()) for name, value in lower.items()},
-        "percent_at_or_above_lirpa": {} if best is None else {
-            name: 100 * float((lower[name] >= best - 1e-9).double().mean()) for name in CERTGCL},
+        "percent_at_or_above_lirpa": {}
+        if best is None
+        else {name: 100 * float((lower[name] >= best - 1e-9).double().mean()) for name in CERTGCL},
     }
 
 
@@ -97,11 +99,20 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     small, large = ([row for row in rows if row["nodes"] in sizes] for sizes in (COMPARED, LARGE))
     exponents = {name: {"small": growth(small, name), "large": growth(large, name)} for name in (*CERTGCL, *LIRPA)}
     there: dict[str, float] = next((row["seconds"] for row in rows if row["nodes"] == AIMED_AT), {})
-    aims = [*(report.aim(f"{name}, at {AIMED_AT} nodes, × as fast as {PLAIN}",
-                         there[PLAIN] / there[name] if PLAIN in there else None, at_least=TIMES_AT_LEAST)
-              for name in (COARSEST, FIRST)),
-            *(report.aim(f"{name}, exponent of the time in the edges", exponents[name]["large"],
-                         at_most=GROWTH_AT_MOST) for name in (COARSEST, "degree"))]
+    aims = [
+        *(
+            report.aim(
+                f"{name}, at {AIMED_AT} nodes, × as fast as {PLAIN}",
+                there[PLAIN] / there[name] if PLAIN in there else None,
+                at_least=TIMES_AT_LEAST,
+            )
+            for name in (COARSEST, FIRST)
+        ),
+        *(
+            report.aim(f"{name}, exponent of the time in the edges", exponents[name]["large"], at_most=GROWTH_AT_MOST)
+            for name in (COARSEST, "degree")
+        ),
+    ]
     return {"rows": rows, "exponents": exponents, "aims": aims}
 
 
@@ -110,23 +121,51 @@ def tables(result: dict[str, Any]) -> list[str]:
         return f"`{name}`" if name in CERTGCL else name
 
     def measured(row: dict[str, Any]) -> list[list[Any]]:
-        return [[row["nodes"], row["edges"], label(name), seconds,
-                 row["seconds"][PLAIN] / seconds if PLAIN in row["seconds"] else None, row["added_mb"][name],
-                 row["mean_drop"][name], row["percent_at_or_above_lirpa"].get(name)]
-                for name, seconds in row["seconds"].items()]
+        return [
+            [
+                row["nodes"],
+                row["edges"],
+                label(name),
+                seconds,
+                row["seconds"][PLAIN] / seconds if PLAIN in row["seconds"] else None,
+                row["added_mb"][name],
+                row["mean_drop"][name],
+                row["percent_at_or_above_lirpa"].get(name),
+            ]
+            for name, seconds in row["seconds"].items()
+        ]
 
     def failed(row: dict[str, Any]) -> list[list[Any]]:
-        return [[row["nodes"], row["edges"], label(name), None, None, "out of memory", None, None]
-                for name in row["out_of_memory"]]
+        return [
+            [row["nodes"], row["edges"], label(name), None, None, "out of memory", None, None]
+            for name in row["out_of_memory"]
+        ]
 
     rows = [cells for row in result["rows"] if row["nodes"] in COMPARED for cells in (*measured(row), *failed(row))]
-    large = [[row["nodes"], row["edges"], label(name), seconds, row["added_mb"][name]]
-             for row in result["rows"] if row["nodes"] in LARGE for name, seconds in row["seconds"].items()]
+    large = [
+        [row["nodes"], row["edges"], label(name), seconds, row["added_mb"][name]]
+        for row in result["rows"]
+        if row["nodes"] in LARGE
+        for name, seconds in row["seconds"].items()
+    ]
     exponents = [[label(name), fitted["small"], fitted["large"]] for name, fitted in result["exponents"].items()]
-    return [report.markdown(["nodes", "edges", "bound", "seconds", f"× as fast as {PLAIN}", "added memory, MB",
-                             "mean drop below clean", "at or above LiRPA, % of nodes"], rows),
-            report.markdown(["nodes", "edges", "bound", "seconds", "added memory, MB"], large),
-            report.markdown(["p of time ~ edges^p", "small graphs", "from 1,000 nodes"], exponents)]
+    return [
+        report.markdown(
+            [
+                "nodes",
+                "edges",
+                "bound",
+                "seconds",
+                f"× as fast as {PLAIN}",
+                "added memory, MB",
+                "mean drop below clean",
+                "at or above LiRPA, % of nodes",
+            ],
+            rows,
+        ),
+        report.markdown(["nodes", "edges", "bound", "seconds", "added memory, MB"], large),
+        report.markdown(["p of time ~ edges^p", "small graphs", "from 1,000 nodes"], exponents),
+    ]
 
 
 if __name__ == "__main__":

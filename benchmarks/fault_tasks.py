@@ -40,6 +40,7 @@ def train(data: Data, asked: tuple[int, Path]) -> str:
     """A training that goes on from its checkpoint, if there is one; the digest of its weights."""
     seed, folder = asked
     torch.set_num_threads(1)
-    method = certgcl.GRACE(hidden=64, epochs=120, seed=seed).fit(data, folder=folder / str(seed), resume=True,
-                                                                 checkpoint_every=5)
+    method = certgcl.GRACE(hidden=64, epochs=120, seed=seed).fit(
+        data, folder=folder / str(seed), resume=True, checkpoint_every=5
+    )
     return digest(*(tensor.detach() for _, tensor in method.network().named_tensors()))

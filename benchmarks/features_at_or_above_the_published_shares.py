@@ -25,15 +25,21 @@ from certgcl.models import GraphNetwork, gcn_network
 GRAPHS = {"cora_ml": "Cora-ML", "citeseer": "CiteSeer"}
 TOTALS = (1, 5, 10)
 WEIGHTS = ("w1", "b1", "w2", "b2")
-PUBLISHED = {("Cora-ML", "on"): (93.8, 78.2, 56.8), ("Cora-ML", "off"): (95.7, 85.0, 69.2),
-             ("CiteSeer", "on"): (87.1, 54.5, 22.6), ("CiteSeer", "off"): (89.5, 64.8, 35.6)}
+PUBLISHED = {
+    ("Cora-ML", "on"): (93.8, 78.2, 56.8),
+    ("Cora-ML", "off"): (95.7, 85.0, 69.2),
+    ("CiteSeer", "on"): (87.1, 54.5, 22.6),
+    ("CiteSeer", "off"): (89.5, 64.8, 35.6),
+}
 
 
 def loaded(name: str, model: str) -> tuple[certgcl.Graph, GraphNetwork, Tensor]:
     """A graph, one of its GCNs, and the nodes of the KDD'20 evaluation."""
     with np.load(Path(os.environ["CERTGCL_DATA"]) / "KDD20" / f"{name}.npz") as arrays:
-        content = {key: torch.from_numpy(arrays[key].astype(np.float64 if key.endswith(WEIGHTS) else np.int64))
-                   for key in arrays.files}
+        content = {
+            key: torch.from_numpy(arrays[key].astype(np.float64 if key.endswith(WEIGHTS) else np.int64))
+            for key in arrays.files
+        }
     x = torch.zeros(*content["shape"].tolist(), dtype=torch.float64)
     x[tuple(content["x_index"])] = 1
     w1, b1, w2, b2 = (content[f"{model}_{part}"] for part in WEIGHTS)
@@ -45,8 +51,9 @@ def share(graph: certgcl.Graph, network: GraphNetwork, nodes: Tensor | None, tur
     budget = certgcl.FeatureBudget(**{f"turned_{turned}": total}, total=total)
     labels = network.embed(graph).argmax(dim=1)
     before = time.process_time()
-    found = certgcl.certified_accuracy(network, graph, labels, certgcl.Changes(features=budget), nodes=nodes,
-                                       search=False)
+    found = certgcl.certified_accuracy(
+        network, graph, labels, certgcl.Changes(features=budget), nodes=nodes, search=False
+    )
     seconds = time.process_time() - before
     return {"share": 100 * float(found.stable.double().mean()), "nodes": len(found.nodes), "cpu_seconds": seconds}
 
@@ -64,12 +71,25 @@ def main() -> None:
             for turned in ("on", "off"):
                 for place, total in enumerate(TOTALS):
                     found = share(graph, network, None if arguments.all else nodes, turned, total)
-                    rows.append({"graph": name, "model": model, "turned": turned, "total": total,
-                                 "published": PUBLISHED[name, turned][place], **found})
+                    rows.append(
+                        {
+                            "graph": name,
+                            "model": model,
+                            "turned": turned,
+                            "total": total,
+                            "published": PUBLISHED[name, turned][place],
+                            **found,
+                        }
+                    )
                     print(rows[-1], flush=True)
                     if model == "plain":
-                        aims.append(report.aim(f"{name}, {total} bits turned {turned}, % of nodes",
-                                               round(found["share"], 1), at_least=rows[-1]["published"]))
+                        aims.append(
+                            report.aim(
+                                f"{name}, {total} bits turned {turned}, % of nodes",
+                                round(found["share"], 1),
+                                at_least=rows[-1]["published"],
+                            )
+                        )
     report.publish("features_at_or_above_the_published_shares", arguments.json, rows=rows, aims=aims)
 
 
@@ -78,9 +98,14 @@ def tables(result: dict[str, Any]) -> list[str]:
     lines = []
     for key in keys:
         rows = [row for row in result["rows"] if (row["graph"], row["model"], row["turned"]) == key]
-        lines.append([f"{key[0]}, {key[1]}, bits turned {key[2]}", *(row["share"] for row in rows),
-                      " / ".join(str(row["published"]) for row in rows) if key[1] == "plain" else None,
-                      sum(row["cpu_seconds"] for row in rows) / len(rows)])
+        lines.append(
+            [
+                f"{key[0]}, {key[1]}, bits turned {key[2]}",
+                *(row["share"] for row in rows),
+                " / ".join(str(row["published"]) for row in rows) if key[1] == "plain" else None,
+                sum(row["cpu_seconds"] for row in rows) / len(rows),
+            ]
+        )
     totals = [f"{total} in all, %" for total in TOTALS]
     return [report.markdown(["GCN", *totals, "published, %", "CPU time of one column, s"], lines)]
 

@@ -18,8 +18,11 @@ from certgcl import Changes, FeatureBudget
 
 COLUMNS = FeatureBudget.from_mask_rate(0.3)
 BUDGETS: dict[str, float | Changes | None] = {
-    "plain": None, "edges dropped": 0.4, "columns masked": Changes(features=COLUMNS),
-    "both": Changes(drops=0.4, features=COLUMNS)}
+    "plain": None,
+    "edges dropped": 0.4,
+    "columns masked": Changes(features=COLUMNS),
+    "both": Changes(drops=0.4, features=COLUMNS),
+}
 
 
 def main() -> None:
@@ -29,10 +32,17 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     data, sessions = certgcl.load_dataset("Cora"), {}
     for name, budget in BUDGETS.items():
-        regularizer = None if budget is None else certgcl.CompactnessRegularizer(
-            budget=budget, method="degree-fast", anchors=256)
-        sessions[name] = certgcl.GRACE(hidden=128, epochs=1, mask_rates=(0.3, 0.3), drop_rates=(0.2, 0.4),
-                                       regularizer=regularizer, inside_budget=budget is not None).session(data)
+        regularizer = (
+            None if budget is None else certgcl.CompactnessRegularizer(budget=budget, method="degree-fast", anchors=256)
+        )
+        sessions[name] = certgcl.GRACE(
+            hidden=128,
+            epochs=1,
+            mask_rates=(0.3, 0.3),
+            drop_rates=(0.2, 0.4),
+            regularizer=regularizer,
+            inside_budget=budget is not None,
+        ).session(data)
         sessions[name].step(0)
     seconds: dict[str, float] = dict.fromkeys(BUDGETS, float("inf"))
     for _ in range(arguments.repeats):
@@ -45,8 +55,12 @@ def main() -> None:
 
 
 def tables(result: dict[str, Any]) -> list[str]:
-    return [report.markdown(["budget", "CPU time of a step, s", "plain steps"],
-                            [[row["budget"], row["seconds"], row["ratio"]] for row in result["rows"]])]
+    return [
+        report.markdown(
+            ["budget", "CPU time of a step, s", "plain steps"],
+            [[row["budget"], row["seconds"], row["ratio"]] for row in result["rows"]],
+        )
+    ]
 
 
 if __name__ == "__main__":

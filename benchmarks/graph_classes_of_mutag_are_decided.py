@@ -28,8 +28,9 @@ class GraphSAGE(nn.Module):
 
     def __init__(self, arrays: Any) -> None:
         super().__init__()
-        self.convs = nn.ModuleList(SAGEConv(*arrays[f"layer{layer}_sage_w1"].shape[::-1], aggr="sum")
-                                   for layer in range(3))
+        self.convs = nn.ModuleList(
+            SAGEConv(*arrays[f"layer{layer}_sage_w1"].shape[::-1], aggr="sum") for layer in range(3)
+        )
         self.head = nn.Linear(16, 2)
         with torch.no_grad():
             for layer, conv in enumerate(self.convs):
@@ -49,9 +50,15 @@ def measure(model: nn.Module, graphs: list[Any], margins: Tensor, total: int, se
     start = time.process_time()
     found = certgcl.graph_bounds(model, graphs, certgcl.EdgeDropBudget(total=total), margins, enumerate_up_to=sets)
     seconds = time.process_time() - start
-    row = {"total": total, "sets": sets, "graphs": len(graphs), "proved": 100 * found.share_positive,
-           "refuted": 100 * float(found.negative.double().mean()), "seconds": seconds / len(graphs),
-           "enumerated": 100 * float(found.enumerated.double().mean())}
+    row = {
+        "total": total,
+        "sets": sets,
+        "graphs": len(graphs),
+        "proved": 100 * found.share_positive,
+        "refuted": 100 * float(found.negative.double().mean()),
+        "seconds": seconds / len(graphs),
+        "enumerated": 100 * float(found.enumerated.double().mean()),
+    }
     print(row, flush=True)
     return row
 
@@ -68,8 +75,12 @@ def main() -> None:
     graphs: Any = certgcl.load_dataset("MUTAG", root)
     labels = torch.cat([graph.y for graph in graphs])
     with torch.no_grad():
-        predicted = torch.cat([model(graph.x, graph.edge_index, torch.zeros(graph.num_nodes, dtype=torch.long)).argmax(
-            dim=1) for graph in graphs])
+        predicted = torch.cat(
+            [
+                model(graph.x, graph.edge_index, torch.zeros(graph.num_nodes, dtype=torch.long)).argmax(dim=1)
+                for graph in graphs
+            ]
+        )
     accuracy = 100 * float((predicted == labels).double().mean())
     units = torch.eye(2)
     rows: list[dict[str, Any]] = []
@@ -82,11 +93,33 @@ def main() -> None:
 
 def tables(result: dict[str, Any]) -> list[str]:
     """Shares of the graphs in percent, and CPU seconds for one."""
-    lines = [[row["total"], row["sets"], row["enumerated"], row["proved"], row["refuted"],
-              row["proved"] + row["refuted"], row["seconds"]] for row in result["rows"]]
-    return [f"Accuracy on all {result['rows'][0]['graphs']} graphs: {result['accuracy']:.1f} %.",
-            report.markdown(["edges in all", "sets that are enumerated at most", "enumerated, %", "proved, %",
-                             "refuted, %", "decided, %", "s a graph"], lines)]
+    lines = [
+        [
+            row["total"],
+            row["sets"],
+            row["enumerated"],
+            row["proved"],
+            row["refuted"],
+            row["proved"] + row["refuted"],
+            row["seconds"],
+        ]
+        for row in result["rows"]
+    ]
+    return [
+        f"Accuracy on all {result['rows'][0]['graphs']} graphs: {result['accuracy']:.1f} %.",
+        report.markdown(
+            [
+                "edges in all",
+                "sets that are enumerated at most",
+                "enumerated, %",
+                "proved, %",
+                "refuted, %",
+                "decided, %",
+                "s a graph",
+            ],
+            lines,
+        ),
+    ]
 
 
 if __name__ == "__main__":

@@ -15,18 +15,26 @@ import certgcl
 from benchmarks import report
 
 ANCHORS = (8, 32)
-BUDGETS = {"1 edge of a graph": certgcl.EdgeDropBudget(total=1),
-           "2 edges of a graph": certgcl.EdgeDropBudget(total=2), "drop rate 0.2": 0.2}
+BUDGETS = {
+    "1 edge of a graph": certgcl.EdgeDropBudget(total=1),
+    "2 edges of a graph": certgcl.EdgeDropBudget(total=2),
+    "drop rate 0.2": 0.2,
+}
 CONVOLUTIONS = ("gcn", "gin")
 AIM = 8.0  # plain steps, with 8 anchors
 
 
 def measure(graphs: list[Any], convolution: str, repeats: int) -> list[dict[str, Any]]:
     """Seconds of CPU time of a plain epoch, and of those with the term."""
-    terms = {(budget, anchors): certgcl.CompactnessRegularizer(budget=value, anchors=anchors)
-             for budget, value in BUDGETS.items() for anchors in ANCHORS}
-    sessions = {name: certgcl.GraphCL(convolution=convolution, batch=None, regularizer=term).session(graphs)
-                for name, term in {None: None, **terms}.items()}
+    terms = {
+        (budget, anchors): certgcl.CompactnessRegularizer(budget=value, anchors=anchors)
+        for budget, value in BUDGETS.items()
+        for anchors in ANCHORS
+    }
+    sessions = {
+        name: certgcl.GraphCL(convolution=convolution, batch=None, regularizer=term).session(graphs)
+        for name, term in {None: None, **terms}.items()
+    }
     seconds: dict[Any, list[float]] = {name: [] for name in sessions}
     for repeat in range(repeats + 1):
         for name, session in sessions.items():
@@ -35,9 +43,17 @@ def measure(graphs: list[Any], convolution: str, repeats: int) -> list[dict[str,
             if repeat:  # the first compiles and prepares
                 seconds[name].append(time.process_time() - start)
     plain = statistics.median(seconds[None])
-    rows = [{"convolution": convolution, "budget": name[0], "anchors": name[1], "plain": plain,
-             "with_term": statistics.median(seconds[name]), "ratio": statistics.median(seconds[name]) / plain}
-            for name in terms]
+    rows = [
+        {
+            "convolution": convolution,
+            "budget": name[0],
+            "anchors": name[1],
+            "plain": plain,
+            "with_term": statistics.median(seconds[name]),
+            "ratio": statistics.median(seconds[name]) / plain,
+        }
+        for name in terms
+    ]
     print(*rows, sep="\n", flush=True)
     return rows
 
@@ -50,15 +66,25 @@ def main() -> None:
     graphs: Any = certgcl.load_dataset("MUTAG")
     rows = [row for convolution in CONVOLUTIONS for row in measure(graphs, convolution, arguments.repeats)]
     least = max(row["ratio"] for row in rows if row["anchors"] == ANCHORS[0])
-    report.publish("graph_training_costs_a_few_plain_steps", arguments.json, rows=rows, aims=[
-        report.aim(f"a step with {ANCHORS[0]} anchors, in plain steps", least, at_most=AIM)])
+    report.publish(
+        "graph_training_costs_a_few_plain_steps",
+        arguments.json,
+        rows=rows,
+        aims=[report.aim(f"a step with {ANCHORS[0]} anchors, in plain steps", least, at_most=AIM)],
+    )
 
 
 def tables(result: dict[str, Any]) -> list[str]:
     """CPU seconds of an epoch of MUTAG."""
-    return [report.markdown(["encoder", "budget", "anchors (graphs)", "plain step, s", "with the term, s", "ratio"], [
-        [row["convolution"], row["budget"], row["anchors"], row["plain"], row["with_term"], row["ratio"]]
-        for row in result["rows"]])]
+    return [
+        report.markdown(
+            ["encoder", "budget", "anchors (graphs)", "plain step, s", "with the term, s", "ratio"],
+            [
+                [row["convolution"], row["budget"], row["anchors"], row["plain"], row["with_term"], row["ratio"]]
+                for row in result["rows"]
+            ],
+        )
+    ]
 
 
 if __name__ == "__main__":

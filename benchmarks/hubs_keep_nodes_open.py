@@ -38,17 +38,33 @@ def main() -> None:
     width, hub, rows = (found.upper - found.lower) / found.nominal.abs(), largest_neighbour(graph)[nodes], []
     for least, most in CLASSES:
         here = (hub >= least) & (hub <= (most or hub.max()))
-        rows.append({"least": least, "most": most, "nodes": int(here.sum()),
-                     "exact": float(found.exact[here].double().mean()), "median_width": float(width[here].median()),
-                     "mean_width": float(width[here].mean())})
+        rows.append(
+            {
+                "least": least,
+                "most": most,
+                "nodes": int(here.sum()),
+                "exact": float(found.exact[here].double().mean()),
+                "median_width": float(width[here].median()),
+                "mean_width": float(width[here].mean()),
+            }
+        )
     report.publish("hubs_keep_nodes_open", arguments.json, branches=BRANCHES, rows=rows, aims=[])
 
 
 def tables(result: dict[str, Any]) -> list[str]:
-    return [report.markdown(
-        ["largest degree of a neighbour", "nodes", "exact, %", "median width, %", "mean width, %"],
-        [[f"{row['least']} to {row['most']}" if row["most"] else f"above {row['least'] - 1}", row["nodes"],
-          *(100 * row[key] for key in ("exact", "median_width", "mean_width"))] for row in result["rows"]])]
+    return [
+        report.markdown(
+            ["largest degree of a neighbour", "nodes", "exact, %", "median width, %", "mean width, %"],
+            [
+                [
+                    f"{row['least']} to {row['most']}" if row["most"] else f"above {row['least'] - 1}",
+                    row["nodes"],
+                    *(100 * row[key] for key in ("exact", "median_width", "mean_width")),
+                ]
+                for row in result["rows"]
+            ],
+        )
+    ]
 
 
 if __name__ == "__main__":

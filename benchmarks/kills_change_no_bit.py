@@ -119,8 +119,9 @@ def certificate(folder: Path, nodes: int, **options: Any) -> bytes:
 def trainings(folder: Path, data: Data, executor: RayCluster, killer: "Killer") -> list[str]:
     while True:
         try:
-            return all_answers(executor, fault_tasks.train, data, [(seed, folder) for seed in SEEDS],
-                               progress=killer.replace_nodes)
+            return all_answers(
+                executor, fault_tasks.train, data, [(seed, folder) for seed in SEEDS], progress=killer.replace_nodes
+            )
         except WorkerError as error:
             print(error, flush=True)
             killer.replace_nodes()
@@ -140,8 +141,9 @@ def driver_killed(address: str, folder: Path, nodes: int, times: int) -> int:
     """A process that certifies on the cluster, killed and started again; how often it was killed."""
     killed = 0
     while True:
-        driver = subprocess.Popen([sys.executable, "-m", f"benchmarks.{NAME}", "--driver", address, str(folder),
-                                   "--nodes", str(nodes)])
+        driver = subprocess.Popen(
+            [sys.executable, "-m", f"benchmarks.{NAME}", "--driver", address, str(folder), "--nodes", str(nodes)]
+        )
         begun = len(list(folder.glob("shard-*")))
         while killed < times and driver.poll() is None and len(list(folder.glob("shard-*"))) < begun + 3:
             time.sleep(0.2)
@@ -160,11 +162,23 @@ def out_of_memory(folder: Path, nodes: int) -> dict[str, Any]:
     network, graph = fault_tasks.problem(nodes)
     with cluster_of(2, _system_config=monitor):
         try:
-            certgcl.certify_shards(network, graph, 0.3, folder, shards=8, order="given", executor=RayCluster(),
-                                   method=fault_tasks.Hungry(node=0))
+            certgcl.certify_shards(
+                network,
+                graph,
+                0.3,
+                folder,
+                shards=8,
+                order="given",
+                executor=RayCluster(),
+                method=fault_tasks.Hungry(node=0),
+            )
         except ShardError as error:
-            return {"named": "(0)" in error.found, "kept": len(list(folder.glob("shard-*"))), "of": 8,
-                    "error": str(error)[:400]}
+            return {
+                "named": "(0)" in error.found,
+                "kept": len(list(folder.glob("shard-*"))),
+                "of": 8,
+                "error": str(error)[:400],
+            }
     return {"named": False, "kept": len(list(folder.glob("shard-*"))), "of": 8, "error": "none"}
 
 
@@ -186,17 +200,36 @@ def main() -> None:
     with cluster_of(3) as cluster:
         killer = Killer(cluster)
         executor = RayCluster(retries=5)
-        rows = {"certifying": under_fire(killer, "certifying", arguments.kills, lambda run: certificate(
-            place / f"certified-{run}", arguments.nodes, executor=executor, progress=killer.replace_nodes) == expected)}
+        rows = {
+            "certifying": under_fire(
+                killer,
+                "certifying",
+                arguments.kills,
+                lambda run: (
+                    certificate(
+                        place / f"certified-{run}", arguments.nodes, executor=executor, progress=killer.replace_nodes
+                    )
+                    == expected
+                ),
+            )
+        }
         report.save(NAME, arguments.json, **summary(rows, {}))
-        rows["training"] = under_fire(killer, "training", arguments.kills // 3, lambda run: trainings(
-            place / f"trained-{run}", data, executor, killer) == trained)
+        rows["training"] = under_fire(
+            killer,
+            "training",
+            arguments.kills // 3,
+            lambda run: trainings(place / f"trained-{run}", data, executor, killer) == trained,
+        )
         report.save(NAME, arguments.json, **summary(rows, {}))  # so that no stop loses them
         begun = time.monotonic()
         drivers = driver_killed(cluster.address, place / "driver", arguments.nodes, 3)
         certgcl.merge_shards(place / "driver")
-        rows["driver"] = {"drivers": drivers, "runs": 1, "seconds": time.monotonic() - begun,
-                          "identical": int((place / "driver" / "certificate.npz").read_bytes() == expected)}
+        rows["driver"] = {
+            "drivers": drivers,
+            "runs": 1,
+            "seconds": time.monotonic() - begun,
+            "identical": int((place / "driver" / "certificate.npz").read_bytes() == expected),
+        }
     memory = out_of_memory(place / "hungry", arguments.nodes)
     report.publish(NAME, arguments.json, **summary(rows, memory))
 
@@ -204,19 +237,50 @@ def main() -> None:
 def summary(rows: dict[str, dict[str, Any]], memory: dict[str, Any]) -> dict[str, Any]:
     kills = sum(row.get(what, 0) for row in rows.values() for what in ("workers", "nodes", "drivers"))
     runs = sum(row["runs"] for row in rows.values())
-    return {"rows": rows, "memory": memory, "aims": [
-        report.aim("kills", kills, at_least=30),
-        report.aim("results that differ by any bit", runs - sum(row["identical"] for row in rows.values()), at_most=0),
-        report.aim("of 8 shards, those kept where one runs out of memory and is named",
-                   memory["kept"] if memory.get("named") else None, at_least=7, failed=memory.get("named") is False)]}
+    return {
+        "rows": rows,
+        "memory": memory,
+        "aims": [
+            report.aim("kills", kills, at_least=30),
+            report.aim(
+                "results that differ by any bit", runs - sum(row["identical"] for row in rows.values()), at_most=0
+            ),
+            report.aim(
+                "of 8 shards, those kept where one runs out of memory and is named",
+                memory["kept"] if memory.get("named") else None,
+                at_least=7,
+                failed=memory.get("named") is False,
+            ),
+        ],
+    }
 
 
 def tables(result: dict[str, Any]) -> list[str]:
-    return [report.markdown(
-        ["while", "workers killed", "nodes killed, and others joined", "drivers killed", "runs",
-         "identical to one process", "seconds"],
-        [[what, row.get("workers", 0), row.get("nodes", 0), row.get("drivers", 0), row["runs"], row["identical"],
-          row["seconds"]] for what, row in result["rows"].items()])]
+    return [
+        report.markdown(
+            [
+                "while",
+                "workers killed",
+                "nodes killed, and others joined",
+                "drivers killed",
+                "runs",
+                "identical to one process",
+                "seconds",
+            ],
+            [
+                [
+                    what,
+                    row.get("workers", 0),
+                    row.get("nodes", 0),
+                    row.get("drivers", 0),
+                    row["runs"],
+                    row["identical"],
+                    row["seconds"],
+                ]
+                for what, row in result["rows"].items()
+            ],
+        )
+    ]
 
 
 if __name__ == "__main__":

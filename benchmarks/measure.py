@@ -18,8 +18,9 @@ import torch
 GB = 1024**3
 
 
-def interleaved(calls: Mapping[str, Callable[[], object]], repeats: int, warmups: int = 1,
-                settle: int = 0) -> dict[str, list[float]]:
+def interleaved(
+    calls: Mapping[str, Callable[[], object]], repeats: int, warmups: int = 1, settle: int = 0
+) -> dict[str, list[float]]:
     """Seconds of each call. Every repeat makes all of them in turn, so that a slow moment meets all alike.
 
     Args:

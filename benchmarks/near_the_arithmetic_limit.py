@@ -51,11 +51,27 @@ def main() -> None:
         parts = multiply_adds(graph, drops, WIDTHS, method)
         seconds, least = statistics.median(times[name]), sum(parts.values()) / speed
         groups, unnamed = self_times(calls[name])
-        rows.append({"method": name, "setting": repr(method), "multiply_adds": parts,
-                     "seconds": seconds, "least_seconds": least, "ratio": seconds / least, "profile": groups,
-                     "other_operators": dict(unnamed.most_common(5))})
-    report.publish("near_the_arithmetic_limit", arguments.json, graph=arguments.graph, repeats=arguments.repeats,
-                   multiply_adds_a_second=speed, rows=rows, aims=[])
+        rows.append(
+            {
+                "method": name,
+                "setting": repr(method),
+                "multiply_adds": parts,
+                "seconds": seconds,
+                "least_seconds": least,
+                "ratio": seconds / least,
+                "profile": groups,
+                "other_operators": dict(unnamed.most_common(5)),
+            }
+        )
+    report.publish(
+        "near_the_arithmetic_limit",
+        arguments.json,
+        graph=arguments.graph,
+        repeats=arguments.repeats,
+        multiply_adds_a_second=speed,
+        rows=rows,
+        aims=[],
+    )
 
 
 def tables(result: dict[str, Any]) -> list[str]:
@@ -63,15 +79,24 @@ def tables(result: dict[str, Any]) -> list[str]:
     names = [row["method"] for row in rows]
     parts = [[part, *(row["multiply_adds"].get(part, 0) / 1e9 for row in rows)] for part in rows[0]["multiply_adds"]]
     parts.append(["needed in all", *(sum(row["multiply_adds"].values()) / 1e9 for row in rows)])
-    sums = [["least seconds", *(row["least_seconds"] for row in rows)], ["seconds", *(row["seconds"] for row in rows)],
-            ["ratio", *(row["ratio"] for row in rows)]]
-    groups = sorted({group for row in rows for group in row["profile"]},
-                    key=lambda group: -rows[0]["profile"].get(group, 0.0))
-    shares = [[group, *(100 * row["profile"].get(group, 0.0) / sum(row["profile"].values()) for row in rows)]
-              for group in groups]
-    return [f"A matrix product makes {speed / 1e9:.1f} · 10⁹ multiply-adds a second here.",
-            report.markdown(["multiply-adds, 10⁹", *names], parts), report.markdown(["", *names], sums),
-            report.markdown(["share of the time, %", *names], shares)]
+    sums = [
+        ["least seconds", *(row["least_seconds"] for row in rows)],
+        ["seconds", *(row["seconds"] for row in rows)],
+        ["ratio", *(row["ratio"] for row in rows)],
+    ]
+    groups = sorted(
+        {group for row in rows for group in row["profile"]}, key=lambda group: -rows[0]["profile"].get(group, 0.0)
+    )
+    shares = [
+        [group, *(100 * row["profile"].get(group, 0.0) / sum(row["profile"].values()) for row in rows)]
+        for group in groups
+    ]
+    return [
+        f"A matrix product makes {speed / 1e9:.1f} · 10⁹ multiply-adds a second here.",
+        report.markdown(["multiply-adds, 10⁹", *names], parts),
+        report.markdown(["", *names], sums),
+        report.markdown(["share of the time, %", *names], shares),
+    ]
 
 
 if __name__ == "__main__":

@@ -21,10 +21,13 @@ from benchmarks import report
 from certgcl import Changes, EdgeDropBudget, EdgeFlipBudget
 from certgcl.models import GraphNetwork, Layer, Local, Sum, Term, TwoPieceLinear
 
-CHANGES = {"one edge dropped at a node": Changes(drops=1), "two edges dropped at a node": Changes(drops=2),
-           "three edges dropped in all": Changes(drops=EdgeDropBudget(total=3)),
-           "one edge flipped in all": Changes(flips=EdgeFlipBudget(total=1)),
-           "one edge flipped at a node, two in all": Changes(flips=EdgeFlipBudget(1, 2))}
+CHANGES = {
+    "one edge dropped at a node": Changes(drops=1),
+    "two edges dropped at a node": Changes(drops=2),
+    "three edges dropped in all": Changes(drops=EdgeDropBudget(total=3)),
+    "one edge flipped in all": Changes(flips=EdgeFlipBudget(total=1)),
+    "one edge flipped at a node, two in all": Changes(flips=EdgeFlipBudget(1, 2)),
+}
 AIM = 0.9
 
 
@@ -32,8 +35,9 @@ def loaded() -> GraphNetwork:
     with np.load(Path(os.environ["CERTGCL_DATA"]) / "SCIP-MPNN" / "Cora.npz") as arrays:
         layers = []
         for number in range(2):
-            root, around, bias = (torch.from_numpy(arrays[f"layer{number}_sage_{part}"]).double()
-                                  for part in ("w1", "w2", "b"))
+            root, around, bias = (
+                torch.from_numpy(arrays[f"layer{number}_sage_{part}"]).double() for part in ("w1", "w2", "b")
+            )
             terms = (Term(number, around.T.contiguous(), Sum()), Term(number, root.T.contiguous(), Local()))
             active = str(arrays[f"layer{number}_sage_activation"]) == "True"
             layers.append(Layer(terms, bias, TwoPieceLinear(torch.zeros((), dtype=torch.float64)) if active else None))
@@ -53,13 +57,19 @@ def decided(network: GraphNetwork, graph: certgcl.Graph, changes: Changes, nodes
     refuted = torch.zeros_like(proved)
     for place in left.tolist():
         rival = int(torch.where(other[place], bounds.lower[place], torch.inf).argmin())
-        found = certgcl.search_changes(network, graph, changes, nodes=[int(nodes[place])],
-                                       directions=directions[:, rival])
+        found = certgcl.search_changes(
+            network, graph, changes, nodes=[int(nodes[place])], directions=directions[:, rival]
+        )
         refuted[place] = bool(found.values[0] < -1e-9)
     whole = time.process_time() - before
-    return {"nodes": len(nodes), "proved": float(proved.double().mean()), "refuted": float(refuted.double().mean()),
-            "decided": float((proved | refuted).double().mean()), "cpu_seconds_a_node": seconds / len(nodes),
-            "with_search": whole / len(nodes)}
+    return {
+        "nodes": len(nodes),
+        "proved": float(proved.double().mean()),
+        "refuted": float(refuted.double().mean()),
+        "decided": float((proved | refuted).double().mean()),
+        "cpu_seconds_a_node": seconds / len(nodes),
+        "with_search": whole / len(nodes),
+    }
 
 
 def main() -> None:
@@ -75,18 +85,34 @@ def main() -> None:
     for name, changes in CHANGES.items():
         found = decided(network, graph, changes, nodes)
         rows.append({"changes": name, **found})
-        print(f"{name:<42} proved {found['proved']:6.1%}  refuted {found['refuted']:6.1%}  decided "
-              f"{found['decided']:6.1%}  {found['cpu_seconds_a_node']:.2f} s a node, {found['with_search']:.2f} with "
-              "the search", flush=True)
+        print(
+            f"{name:<42} proved {found['proved']:6.1%}  refuted {found['refuted']:6.1%}  decided "
+            f"{found['decided']:6.1%}  {found['cpu_seconds_a_node']:.2f} s a node, {found['with_search']:.2f} with "
+            "the search",
+            flush=True,
+        )
     aims = [report.aim("share decided, one edge dropped at a node", rows[0]["decided"], at_least=AIM)]
     report.publish("node_classes_of_graphsage_sums_are_decided", arguments.json, rows=rows, aims=aims)
 
 
 def tables(result: dict[str, Any]) -> list[str]:
-    lines = [[row["changes"], row["nodes"], 100 * row["proved"], 100 * row["refuted"], 100 * row["decided"],
-              row["cpu_seconds_a_node"], row["with_search"]] for row in result["rows"]]
-    return [report.markdown(["changes", "nodes", "proved, %", "refuted, %", "decided, %", "CPU s a node",
-                             "with the search"], lines)]
+    lines = [
+        [
+            row["changes"],
+            row["nodes"],
+            100 * row["proved"],
+            100 * row["refuted"],
+            100 * row["decided"],
+            row["cpu_seconds_a_node"],
+            row["with_search"],
+        ]
+        for row in result["rows"]
+    ]
+    return [
+        report.markdown(
+            ["changes", "nodes", "proved, %", "refuted, %", "decided, %", "CPU s a node", "with the search"], lines
+        )
+    ]
 
 
 if __name__ == "__main__":

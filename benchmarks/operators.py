@@ -15,13 +15,13 @@ from certgcl.bounds.compiled import threads
 GROUPS = {
     "matrix products": "mm bmm addmm baddbmm mv addmv dot matmul linear einsum",
     "gathers": "index_select gather index index_put _index_put_impl index_add scatter scatter_add take "
-               "repeat_interleave searchsorted bincount nonzero",
+    "repeat_interleave searchsorted bincount nonzero",
     "sorts": "topk sort argsort unique_consecutive _unique2 unique_dim",
     "reductions": "sum amin amax min max cumsum cummax _cummax_helper mean all any linalg_vector_norm",
     "copies": "copy cat clone contiguous fill zero stack constant_pad_nd",
     "elementwise": "mul add sub rsub div neg abs minimum maximum where clamp clamp_min clamp_max masked_fill pow "
-                   "square sqrt rsqrt reciprocal relu addcmul lerp eq ne lt le gt ge logical_and logical_or "
-                   "logical_not bitwise_and bitwise_or bitwise_not floor log2 isfinite",
+    "square sqrt rsqrt reciprocal relu addcmul lerp eq ne lt le gt ge logical_and logical_or "
+    "logical_not bitwise_and bitwise_or bitwise_not floor log2 isfinite",
 }
 """Operators by name, those in place without their trailing underscore."""
 
@@ -49,12 +49,16 @@ def self_times(call: Callable[[], Any]) -> tuple[dict[str, float], Counter[str]]
 @contextmanager
 def named_kernels() -> Iterator[None]:
     """Within it, the profiler sees kernels by the names of their modules."""
+
     def share(kernel: Callable[..., None], elements: int, *arguments: Any) -> None:
         with record_function(KERNEL + kernel.__module__.rpartition(".")[2].replace("_", " ")):
             threads.share(kernel, elements, *arguments)
 
-    users = [module for name, module in sys.modules.items()
-             if name.startswith("certgcl.bounds.compiled.") and module is not threads and hasattr(module, "share")]
+    users = [
+        module
+        for name, module in sys.modules.items()
+        if name.startswith("certgcl.bounds.compiled.") and module is not threads and hasattr(module, "share")
+    ]
     with ExitStack() as patches:
         for module in users:
             patches.enter_context(patch.object(module, "share", share))

@@ -21,17 +21,31 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     tallies = measure(arguments.cases, methods=(*AT_MOST, "degree")).tallies
-    rows = [{"method": name, "cases": tally.cases, "nodes": tally.nodes, "violations": tally.violations,
-             "true_drops": tally.tightness} for name, tally in tallies.items()]
-    aims = [report.aim(f"{name}: mean drop, true drop = 1", tallies[name].tightness, at_most=most)
-            for name, most in AT_MOST.items()]
+    rows = [
+        {
+            "method": name,
+            "cases": tally.cases,
+            "nodes": tally.nodes,
+            "violations": tally.violations,
+            "true_drops": tally.tightness,
+        }
+        for name, tally in tallies.items()
+    ]
+    aims = [
+        report.aim(f"{name}: mean drop, true drop = 1", tallies[name].tightness, at_most=most)
+        for name, most in AT_MOST.items()
+    ]
     aims += [report.aim(f"{row['method']}: nodes above the minimum", row["violations"], at_most=0) for row in rows]
     report.publish("optimized_drops_at_most_a_tenth_too_far", arguments.json, rows=rows, aims=aims)
 
 
 def tables(result: dict[str, Any]) -> list[str]:
-    return [report.markdown(["method", "graphs", "nodes", "above the minimum", "mean drop, true drop = 1"],
-                            [list(row.values()) for row in result["rows"]])]
+    return [
+        report.markdown(
+            ["method", "graphs", "nodes", "above the minimum", "mean drop, true drop = 1"],
+            [list(row.values()) for row in result["rows"]],
+        )
+    ]
 
 
 if __name__ == "__main__":

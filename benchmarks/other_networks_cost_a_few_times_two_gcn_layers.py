@@ -55,9 +55,16 @@ def certify(name: str, network: str, method: str, repeats: int, threads: int) ->
     model, drops = make(network, graph.num_features), budget(graph)
     certgcl.node_compactness(model, ring_lattice(100, graph.num_features), 1, method=method)  # compiles the kernels
     certificate, spent = measure.cost(lambda: certgcl.node_compactness(model, graph, drops, method=method), repeats)
-    return {"graph": name, "network": network, "method": method, "nodes": graph.num_nodes, "edges": graph.num_edges,
-            **spent, "lower_of_clean": float(certificate.lower.mean() / certificate.nominal.mean()),
-            "share_positive": certificate.share_positive}
+    return {
+        "graph": name,
+        "network": network,
+        "method": method,
+        "nodes": graph.num_nodes,
+        "edges": graph.num_edges,
+        **spent,
+        "lower_of_clean": float(certificate.lower.mean() / certificate.nominal.mean()),
+        "share_positive": certificate.share_positive,
+    }
 
 
 def main() -> None:
@@ -70,10 +77,12 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for name in arguments.graphs.split(","):
         for network in arguments.networks.split(";"):
-            row = measure.in_fresh_process(certify, name, network, arguments.method, arguments.repeats,
-                                           arguments.threads)
-            base = next((other["seconds"] for other in [*rows, row]
-                         if (other["graph"], other["network"]) == (name, BASE)), None)
+            row = measure.in_fresh_process(
+                certify, name, network, arguments.method, arguments.repeats, arguments.threads
+            )
+            base = next(
+                (other["seconds"] for other in [*rows, row] if (other["graph"], other["network"]) == (name, BASE)), None
+            )
             rows.append(row | {"of_gcn": None if base is None else row["seconds"] / base})
             print(rows[-1], flush=True)
             report.publish("other_networks_cost_a_few_times_two_gcn_layers", arguments.json, rows=rows, aims=aims(rows))
@@ -81,27 +90,49 @@ def main() -> None:
 
 def aims(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     def ratio(graph: str | None, network: str) -> float | None:
-        found = [row["of_gcn"] for row in rows if row["network"] == network and row["of_gcn"] is not None
-                 and graph in (None, row["graph"])]
+        found = [
+            row["of_gcn"]
+            for row in rows
+            if row["network"] == network and row["of_gcn"] is not None and graph in (None, row["graph"])
+        ]
         return max(found, default=None)
 
     deep = [row for row in rows if row["network"] == DEEP]
     generated = [row for row in deep if row["graph"].startswith(POWER_LAW)]
     exponent = measure.growth([row["edges"] for row in generated], [row["seconds"] for row in generated])
-    return [report.aim("SAGE over GCN, the largest ratio", ratio(None, "SAGE"), at_most=1),
-            report.aim("GIN over GCN, the largest ratio", ratio(None, "GIN"), at_most=1),
-            report.aim("three layers over two, Cora", ratio("Cora", DEEP), at_most=6),
-            report.aim("three layers, the slowest graph, seconds",
-                       max((row["seconds"] for row in deep), default=None), at_most=600),
-            report.aim("three layers, the largest peak, GB",
-                       max((row["peak_gb"] for row in deep), default=None), at_most=8),
-            report.aim("three layers, exponent of the time in the edges of random graphs", exponent, at_most=1.2)]
+    return [
+        report.aim("SAGE over GCN, the largest ratio", ratio(None, "SAGE"), at_most=1),
+        report.aim("GIN over GCN, the largest ratio", ratio(None, "GIN"), at_most=1),
+        report.aim("three layers over two, Cora", ratio("Cora", DEEP), at_most=6),
+        report.aim(
+            "three layers, the slowest graph, seconds", max((row["seconds"] for row in deep), default=None), at_most=600
+        ),
+        report.aim(
+            "three layers, the largest peak, GB", max((row["peak_gb"] for row in deep), default=None), at_most=8
+        ),
+        report.aim("three layers, exponent of the time in the edges of random graphs", exponent, at_most=1.2),
+    ]
 
 
 def tables(result: dict[str, Any]) -> list[str]:
     columns = ["graph", "network", "seconds", "of GCN", "peak, GB", "mean lower / clean", "proved > 0, %"]
-    return [report.markdown(columns, [[row["graph"], row["network"], row["seconds"], row["of_gcn"], row["peak_gb"],
-                                       row["lower_of_clean"], 100 * row["share_positive"]] for row in result["rows"]])]
+    return [
+        report.markdown(
+            columns,
+            [
+                [
+                    row["graph"],
+                    row["network"],
+                    row["seconds"],
+                    row["of_gcn"],
+                    row["peak_gb"],
+                    row["lower_of_clean"],
+                    100 * row["share_positive"],
+                ]
+                for row in result["rows"]
+            ],
+        )
+    ]
 
 
 if __name__ == "__main__":

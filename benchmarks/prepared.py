@@ -45,8 +45,10 @@ def make_inputs(nodes: int) -> Inputs:
         return torch.from_numpy(random.normal(scale=scale, size=shape))
 
     graph = certgcl.Graph.from_networkx(network, normal(nodes, d0))
-    weights = gcn_network((normal(d0, d1, scale=d0**-0.5), normal(d1, scale=0.1), 0.0),
-                          (normal(d1, d2, scale=d1**-0.5), normal(d2, scale=0.1), 0.0))
+    weights = gcn_network(
+        (normal(d0, d1, scale=d0**-0.5), normal(d1, scale=0.1), 0.0),
+        (normal(d1, d2, scale=d1**-0.5), normal(d2, scale=0.1), 0.0),
+    )
     local = [round(0.4 * degree) for degree in graph.degree.tolist()]
     return Inputs(nodes, graph, weights, local, certgcl.compactness_directions(weights.embed(graph)))
 

@@ -43,8 +43,9 @@ def memory_limit(gb: float | None) -> dict[str, Any]:
     return {} if gb is None else {"memory_limit": int(gb * measure.GB)}
 
 
-def aim(what: str, value: float | None, at_most: float | None = None, at_least: float | None = None,
-        failed: bool = False) -> dict[str, Any]:
+def aim(
+    what: str, value: float | None, at_most: float | None = None, at_least: float | None = None, failed: bool = False
+) -> dict[str, Any]:
     """One aim; ``met`` is None where nothing was measured, unless because it ``failed`` for want of memory."""
     met = None if value is None else (at_most is None or value <= at_most) and (at_least is None or value >= at_least)
     return {"what": what, "at_most": at_most, "at_least": at_least, "value": value, "met": False if failed else met}
@@ -53,9 +54,15 @@ def aim(what: str, value: float | None, at_most: float | None = None, at_least: 
 def machine() -> dict[str, Any]:
     memory = measure.proc("/proc/meminfo", "MemTotal")
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"cpu": measure.proc("/proc/cpuinfo", "model name") or platform.machine(), "cores": cores,
-            "threads": torch.get_num_threads(), "memory_gb": None if memory is None else round(int(memory) / 1024**2),
-            "torch": torch.__version__, "python": platform.python_version(), "certgcl": certgcl.__version__}
+    return {
+        "cpu": measure.proc("/proc/cpuinfo", "model name") or platform.machine(),
+        "cores": cores,
+        "threads": torch.get_num_threads(),
+        "memory_gb": None if memory is None else round(int(memory) / 1024**2),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "certgcl": certgcl.__version__,
+    }
 
 
 def _rounded(value: Any) -> Any:
@@ -118,10 +125,13 @@ def aims(found: Sequence[dict[str, Any]]) -> str:
     def limit(one: dict[str, Any]) -> str:
         return f"≤ {shown(one['at_most'])}" if one["at_most"] is not None else f"≥ {shown(one['at_least'])}"
 
-    return markdown(["aim", "limit", "measured", ""],
-                    [[one["what"], limit(one), one["value"], verdict(one)] for one in found])
+    return markdown(
+        ["aim", "limit", "measured", ""], [[one["what"], limit(one), one["value"], verdict(one)] for one in found]
+    )
 
 
 def where(machine: dict[str, Any]) -> str:
-    return (f"On {machine['cpu']}, {machine['threads']} thread(s) on {machine['cores']} core(s), "
-            f"{machine['memory_gb']} GB, torch {machine['torch']}.")
+    return (
+        f"On {machine['cpu']}, {machine['threads']} thread(s) on {machine['cores']} core(s), "
+        f"{machine['memory_gb']} GB, torch {machine['torch']}."
+    )

@@ -47,8 +47,14 @@ def shares(name: str, method: str, repeats: int) -> dict[str, Any]:
             if repeat:  # the first one compiles and prepares
                 seconds[part].append(time.process_time() - start)
     whole, sizes, directions, embeddings, digests = (statistics.median(runs) for runs in seconds.values())
-    return {"graph": name, "method": method, "seconds": whole, "sizes": sizes / whole,
-            "directions": max(0.0, directions - embeddings) / whole, "digests": digests / whole}
+    return {
+        "graph": name,
+        "method": method,
+        "seconds": whole,
+        "sizes": sizes / whole,
+        "directions": max(0.0, directions - embeddings) / whole,
+        "digests": digests / whole,
+    }
 
 
 @torch.no_grad()
@@ -63,15 +69,29 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     rows = [shares(name, method, arguments.repeats) for name, method in ASKED]
     largest = max(row["sizes"] + row["directions"] + row["digests"] for row in rows)
-    report.publish("rounding_and_digests_cost_a_fifth_at_most", arguments.json, rows=rows, aims=[
-        report.aim("the largest share of a certificate's CPU time", largest, at_most=AT_MOST)])
+    report.publish(
+        "rounding_and_digests_cost_a_fifth_at_most",
+        arguments.json,
+        rows=rows,
+        aims=[report.aim("the largest share of a certificate's CPU time", largest, at_most=AT_MOST)],
+    )
 
 
 def tables(result: dict[str, Any]) -> list[str]:
-    return [report.markdown(
-        ["graph", "method", "seconds", "sizes, %", "errors of directions, %", "digests, %"],
-        [[row["graph"], row["method"], row["seconds"],
-          *(100 * row[part] for part in ("sizes", "directions", "digests"))] for row in result["rows"]])]
+    return [
+        report.markdown(
+            ["graph", "method", "seconds", "sizes, %", "errors of directions, %", "digests, %"],
+            [
+                [
+                    row["graph"],
+                    row["method"],
+                    row["seconds"],
+                    *(100 * row[part] for part in ("sizes", "directions", "digests")),
+                ]
+                for row in result["rows"]
+            ],
+        )
+    ]
 
 
 if __name__ == "__main__":

@@ -22,8 +22,11 @@ def make_encoder(graph: certgcl.Graph, seed: int = 0) -> certgcl.GCNEncoder:
     return certgcl.GCNEncoder(graph.num_features, *WIDTHS).to(graph.x.device).eval()
 
 
-def grace_step(graph: certgcl.Graph, regularizer: certgcl.CompactnessRegularizer | None = None,
-               encoder: Callable[[int, int], nn.Module] | None = None) -> Callable[[], object]:
+def grace_step(
+    graph: certgcl.Graph,
+    regularizer: certgcl.CompactnessRegularizer | None = None,
+    encoder: Callable[[int, int], nn.Module] | None = None,
+) -> Callable[[], object]:
     """One training step of GRACE as its preset for Cora has it; with another encoder, made of features and width."""
     settings = presets.get("grace", "Cora").settings() | ({} if encoder is None else {"encoder": encoder})
     return partial(certgcl.GRACE(**settings, regularizer=regularizer).session(graph).step, 0)

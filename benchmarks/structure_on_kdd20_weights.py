@@ -73,31 +73,50 @@ class Margins:
 
     def summary(self) -> dict[str, float]:
         """Shares of the nodes, in percent."""
-        return {"proved": 100 * float(self.proved.all(dim=1).double().mean()),
-                "refuted": 100 * float(self.refuted.any(dim=1).double().mean())}
+        return {
+            "proved": 100 * float(self.proved.all(dim=1).double().mean()),
+            "refuted": 100 * float(self.refuted.any(dim=1).double().mean()),
+        }
 
     def bounded(self, network: certgcl.GraphNetwork, graph: certgcl.Graph, budget: certgcl.EdgeDropBudget) -> None:
         """All margins by ``degree``."""
         self.proved |= certgcl.linear_bounds(network, graph, budget, self.directions, nodes=self.nodes).positive
 
-    def searched(self, network: certgcl.GraphNetwork, graph: certgcl.Graph, budget: certgcl.EdgeDropBudget,
-                 **limits: float) -> None:
+    def searched(
+        self, network: certgcl.GraphNetwork, graph: certgcl.Graph, budget: certgcl.EdgeDropBudget, **limits: float
+    ) -> None:
         """The margins that are left, class by class; a node that is refuted needs no more."""
         for rival in range(self.directions.shape[1]):
             places = (~self.proved[:, rival] & ~self.refuted.any(dim=1)).nonzero()[:, 0]
             if len(places):
                 name = "optimized" if "branches" in limits else "exact"
                 method = certgcl.bounds.get_method(
-                    name, time_limit=limits["seconds"] * len(places) if "seconds" in limits else None,
-                    branch_limit=int(limits["branches"]) if "branches" in limits else None)
-                found = certgcl.linear_bounds(network, graph, budget, self.directions[:, rival].contiguous(),
-                                              nodes=self.nodes[places], method=method)
+                    name,
+                    time_limit=limits["seconds"] * len(places) if "seconds" in limits else None,
+                    branch_limit=int(limits["branches"]) if "branches" in limits else None,
+                )
+                found = certgcl.linear_bounds(
+                    network,
+                    graph,
+                    budget,
+                    self.directions[:, rival].contiguous(),
+                    nodes=self.nodes[places],
+                    method=method,
+                )
                 self.proved[places, rival] |= found.positive
                 self.refuted[places, rival] |= found.negative
 
 
-def measure(graph_name: str, training: str, local: int | None, total: int, count: int, branches: int, seconds: float,
-            exact: bool) -> dict[str, Any]:
+def measure(
+    graph_name: str,
+    training: str,
+    local: int | None,
+    total: int,
+    count: int,
+    branches: int,
+    seconds: float,
+    exact: bool,
+) -> dict[str, Any]:
     """The shares of the nodes that are proved and refuted after each stage, and its CPU seconds."""
     root = data_root()
     if root is None:
@@ -110,10 +129,18 @@ def measure(graph_name: str, training: str, local: int | None, total: int, count
     at_each = None if local is None else (graph.degree - 1).clamp(min=0, max=local)
     budget = certgcl.EdgeDropBudget(at_each, total)
     margins = Margins.of(network, graph, torch.from_numpy(arrays["nodes"].astype(np.int64))[:count])
-    row: dict[str, Any] = {"graph": graph_name, "training": training, "local": local, "total": total,
-                           "nodes": len(margins.nodes), "branches": branches}
-    stages = {"degree": lambda: margins.bounded(network, graph, budget),
-              "optimized": lambda: margins.searched(network, graph, budget, branches=branches)}
+    row: dict[str, Any] = {
+        "graph": graph_name,
+        "training": training,
+        "local": local,
+        "total": total,
+        "nodes": len(margins.nodes),
+        "branches": branches,
+    }
+    stages = {
+        "degree": lambda: margins.bounded(network, graph, budget),
+        "optimized": lambda: margins.searched(network, graph, budget, branches=branches),
+    }
     if exact:
         stages["exact"] = lambda: margins.searched(network, graph, budget, seconds=seconds)
     for name, stage in stages.items():
@@ -135,34 +162,83 @@ def main() -> None:
     questions += [("Cora-ML", "plain", None, total, False) for total in TOTALS]
     rows: list[dict[str, Any]] = []
     for graph, training, local, total, exact in questions:
-        rows.append(measure(graph, training, local, total, arguments.nodes, arguments.branches, arguments.seconds,
-                            exact))
+        rows.append(
+            measure(graph, training, local, total, arguments.nodes, arguments.branches, arguments.seconds, exact)
+        )
         report.save("structure_on_kdd20_weights", arguments.json, rows=rows, aims=aims(rows))
     report.publish("structure_on_kdd20_weights", arguments.json, rows=rows, aims=aims(rows))
 
 
 def aims(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     five = next((row for row in rows if row["local"] is None and row["total"] == 5), None)
-    return [report.aim("Cora-ML, 5 edges anywhere: proved by optimized, %",
-                       None if five is None else five["optimized"]["proved"], at_least=SMOOTHING[5])]
+    return [
+        report.aim(
+            "Cora-ML, 5 edges anywhere: proved by optimized, %",
+            None if five is None else five["optimized"]["proved"],
+            at_least=SMOOTHING[5],
+        )
+    ]
 
 
 def tables(result: dict[str, Any]) -> list[str]:
     """Shares in percent, and CPU seconds for all nodes."""
+
     def stage(row: dict[str, Any], name: str) -> list[Any]:
         found = row.get(name)
         return [None] * 3 if found is None else [found["proved"], found["refuted"], found["seconds"]]
 
-    local = [[f"{row['graph']}, {row['training']}", row["nodes"], *stage(row, "degree")[::2], *stage(row, "optimized"),
-              *stage(row, "exact")] for row in result["rows"] if row["local"] is not None]
-    totals = [[row["total"], *stage(row, "degree")[::2], *stage(row, "optimized"), row["branches"],
-               SMOOTHING.get(row["total"])]
-              for row in result["rows"] if row["local"] is None]
-    return [report.markdown([f"at most {LOCAL} edges a node, {TOTAL} in all", "nodes", "`degree` proves, %", "s",
-                             "`optimized` proves, %", "refutes, %", "s more", "`exact` proves, %", "refutes, %",
-                             "s more"], local),
-            report.markdown(["Cora-ML, plain: edges anywhere", "`degree` proves, %", "s", "`optimized` proves, %",
-                             "refutes, %", "s more", "branches", "smoothing (published), %"], totals)]
+    local = [
+        [
+            f"{row['graph']}, {row['training']}",
+            row["nodes"],
+            *stage(row, "degree")[::2],
+            *stage(row, "optimized"),
+            *stage(row, "exact"),
+        ]
+        for row in result["rows"]
+        if row["local"] is not None
+    ]
+    totals = [
+        [
+            row["total"],
+            *stage(row, "degree")[::2],
+            *stage(row, "optimized"),
+            row["branches"],
+            SMOOTHING.get(row["total"]),
+        ]
+        for row in result["rows"]
+        if row["local"] is None
+    ]
+    return [
+        report.markdown(
+            [
+                f"at most {LOCAL} edges a node, {TOTAL} in all",
+                "nodes",
+                "`degree` proves, %",
+                "s",
+                "`optimized` proves, %",
+                "refutes, %",
+                "s more",
+                "`exact` proves, %",
+                "refutes, %",
+                "s more",
+            ],
+            local,
+        ),
+        report.markdown(
+            [
+                "Cora-ML, plain: edges anywhere",
+                "`degree` proves, %",
+                "s",
+                "`optimized` proves, %",
+                "refutes, %",
+                "s more",
+                "branches",
+                "smoothing (published), %",
+            ],
+            totals,
+        ),
+    ]
 
 
 if __name__ == "__main__":

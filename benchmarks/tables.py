@@ -14,8 +14,17 @@ from benchmarks import bound_against_attack, training_tables
 from benchmarks.report import report
 
 RESULTS = Path(__file__).parent / "results"
-PAGES = [Path(__file__).parents[1] / "docs" / name for name in (
-    "performance.md", "results.md", "brackets.md", "comparison.md", "howto/clusters.md", "howto/large_graphs.md")]
+PAGES = [
+    Path(__file__).parents[1] / "docs" / name
+    for name in (
+        "performance.md",
+        "results.md",
+        "brackets.md",
+        "comparison.md",
+        "howto/clusters.md",
+        "howto/large_graphs.md",
+    )
+]
 PART = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 

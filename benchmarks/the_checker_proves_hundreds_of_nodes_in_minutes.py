@@ -49,17 +49,26 @@ def proved(budget: int | float, nodes: int) -> dict[str, Any]:
     plain_graph = Graph.of(graph.x.numpy(), graph.edge_index.numpy())
     found, seconds = _timed(lambda: check(claim, plain, plain_graph))
     assert certificate.proof is not None
-    return {"budget": budget, "nodes": nodes, "proved": found["proved"], "minutes": seconds / 60,
-            "checker_ms": 1000 * seconds / nodes, "library_ms": 1000 * everyone / graph.num_nodes,
-            "ratio": seconds / some, "bytes": certificate.proof.size / graph.num_nodes,
-            "slack_used": _slack_used(claim, plain, plain_graph)}
+    return {
+        "budget": budget,
+        "nodes": nodes,
+        "proved": found["proved"],
+        "minutes": seconds / 60,
+        "checker_ms": 1000 * seconds / nodes,
+        "library_ms": 1000 * everyone / graph.num_nodes,
+        "ratio": seconds / some,
+        "bytes": certificate.proof.size / graph.num_nodes,
+        "slack_used": _slack_used(claim, plain, plain_graph),
+    }
 
 
 def _slack_used(claim: Claim, network: Network, graph: Graph) -> float:
     boxes = compactness(network, graph)
     bound = Bound(network, claim.drops(graph), claim.nodes[:SAMPLE].tolist(), claim.choices)
-    shares = [(claim.lower[at, 0] - below(bound, node, boxes.middle[[node]], boxes.reach[node])[0])
-              / claim.rounding[at, 0] for at, node in enumerate(claim.nodes[:SAMPLE].tolist())]
+    shares = [
+        (claim.lower[at, 0] - below(bound, node, boxes.middle[[node]], boxes.reach[node])[0]) / claim.rounding[at, 0]
+        for at, node in enumerate(claim.nodes[:SAMPLE].tolist())
+    ]
     return float(np.max(shares))
 
 
@@ -74,17 +83,45 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     rows = [proved(budget, arguments.nodes) for budget in BUDGETS]
-    report.publish("the_checker_proves_hundreds_of_nodes_in_minutes", arguments.json, rows=rows, aims=[
-        report.aim("minutes for the slowest budget", max(row["minutes"] for row in rows), at_most=AT_MOST),
-        report.aim("bounds that are not proved", sum(row["nodes"] - row["proved"] for row in rows), at_most=0)])
+    report.publish(
+        "the_checker_proves_hundreds_of_nodes_in_minutes",
+        arguments.json,
+        rows=rows,
+        aims=[
+            report.aim("minutes for the slowest budget", max(row["minutes"] for row in rows), at_most=AT_MOST),
+            report.aim("bounds that are not proved", sum(row["nodes"] - row["proved"] for row in rows), at_most=0),
+        ],
+    )
 
 
 def tables(result: dict[str, Any]) -> list[str]:
-    return [report.markdown(
-        ("budget", "nodes", "proved", "checker, ms a node", "library, ms a node of all", "times the same nodes",
-         "bytes a node", "slack used"),
-        [(str(row["budget"]), row["nodes"], row["proved"], f"{row['checker_ms']:.0f}", f"{row['library_ms']:.2f}",
-          f"{row['ratio']:.0f}", f"{row['bytes']:.1f}", f"{row['slack_used']:.1e}") for row in result["rows"]])]
+    return [
+        report.markdown(
+            (
+                "budget",
+                "nodes",
+                "proved",
+                "checker, ms a node",
+                "library, ms a node of all",
+                "times the same nodes",
+                "bytes a node",
+                "slack used",
+            ),
+            [
+                (
+                    str(row["budget"]),
+                    row["nodes"],
+                    row["proved"],
+                    f"{row['checker_ms']:.0f}",
+                    f"{row['library_ms']:.2f}",
+                    f"{row['ratio']:.0f}",
+                    f"{row['bytes']:.1f}",
+                    f"{row['slack_used']:.1e}",
+                )
+                for row in result["rows"]
+            ],
+        )
+    ]
 
 
 if __name__ == "__main__":

@@ -22,26 +22,41 @@ from benchmarks.setting import WIDTHS, budget, make_encoder, ring_lattice
 from certgcl.bounds import METHODS, Degree
 
 NAME = "the_size_of_ogbn_arxiv_within_eight_gigabytes"
-SIZES = {10_000: 100_000, 30_000: 300_000, 100_000: 1_000_000, 169_343: 1_166_243, 300_000: 3_000_000,
-         1_000_000: 10_000_000}
+SIZES = {
+    10_000: 100_000,
+    30_000: 300_000,
+    100_000: 1_000_000,
+    169_343: 1_166_243,
+    300_000: 3_000_000,
+    1_000_000: 10_000_000,
+}
 ARXIV = 169_343
 FEATURES = 128
 
 
-def certify(nodes: int, edges: int, exponent: float, method: str, dtype: str,
-            options: dict[str, Any]) -> dict[str, Any]:
+def certify(
+    nodes: int, edges: int, exponent: float, method: str, dtype: str, options: dict[str, Any]
+) -> dict[str, Any]:
     graph, built = measure.timed(lambda: power_law_graph(nodes, edges, FEATURES, exponent))
     weights, drops, precision = make_encoder(graph).network(), budget(graph), getattr(torch, dtype)
     certgcl.node_compactness(weights, ring_lattice(100, FEATURES), 1, method=method, dtype=precision)  # warm-up
-    certificate, spent = measure.cost(lambda: certgcl.node_compactness(
-        weights, graph, drops, method=method, dtype=precision, **options))
+    certificate, spent = measure.cost(
+        lambda: certgcl.node_compactness(weights, graph, drops, method=method, dtype=precision, **options)
+    )
     degree, bound = graph.degree.double(), METHODS[method]
     needed = multiply_adds(graph, drops.on(graph), WIDTHS, bound) if isinstance(bound, Degree) else {}
-    return {"nodes": nodes, "edges": edges, "dtype": dtype, "max_degree": int(degree.max()), "build_seconds": built,
-            "mean_neighbour_degree": float(degree.square().sum() / degree.sum()), **spent,
-            "multiply_adds": sum(needed.values()) or None,
-            "lower_of_clean": float(certificate.lower.mean() / certificate.nominal.mean()),
-            "share_positive": certificate.share_positive}
+    return {
+        "nodes": nodes,
+        "edges": edges,
+        "dtype": dtype,
+        "max_degree": int(degree.max()),
+        "build_seconds": built,
+        "mean_neighbour_degree": float(degree.square().sum() / degree.sum()),
+        **spent,
+        "multiply_adds": sum(needed.values()) or None,
+        "lower_of_clean": float(certificate.lower.mean() / certificate.nominal.mean()),
+        "share_positive": certificate.share_positive,
+    }
 
 
 def main() -> None:
@@ -58,8 +73,9 @@ def main() -> None:
     for nodes in sizes:
         row = {"nodes": nodes, "edges": SIZES[nodes], "dtype": arguments.dtype}
         with contextlib.suppress(MemoryError):
-            row = measure.in_fresh_process(certify, nodes, SIZES[nodes], arguments.exponent, arguments.method,
-                                           arguments.dtype, options)
+            row = measure.in_fresh_process(
+                certify, nodes, SIZES[nodes], arguments.exponent, arguments.method, arguments.dtype, options
+            )
         rows.append(row)
         print(row, flush=True)
         report.save(NAME, arguments.json, **settings, **summary(rows))
@@ -71,9 +87,14 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     done = [row for row in rows if "seconds" in row]
     arxiv = next((row for row in rows if row["nodes"] == ARXIV), {})
     failed = bool(arxiv) and arxiv not in done
-    return {"rows": rows, "growth": {key: fitted(done, key) for key in ("seconds", "multiply_adds")},
-            "aims": [report.aim("the size of ogbn-arxiv, seconds", arxiv.get("seconds"), at_most=900, failed=failed),
-                     report.aim("the size of ogbn-arxiv, peak GB", arxiv.get("peak_gb"), at_most=8, failed=failed)]}
+    return {
+        "rows": rows,
+        "growth": {key: fitted(done, key) for key in ("seconds", "multiply_adds")},
+        "aims": [
+            report.aim("the size of ogbn-arxiv, seconds", arxiv.get("seconds"), at_most=900, failed=failed),
+            report.aim("the size of ogbn-arxiv, peak GB", arxiv.get("peak_gb"), at_most=8, failed=failed),
+        ],
+    }
 
 
 def fitted(rows: list[dict[str, Any]], key: str) -> float | None:
@@ -86,14 +107,33 @@ def tables(result: dict[str, Any]) -> list[str]:
     def cells(row: dict[str, Any]) -> list[Any]:
         each = 1e6 * row["seconds"] / row["edges"] if "seconds" in row else "out of memory"
         needed = row["multiply_adds"] / 1e9 if row.get("multiply_adds") else None
-        return [*map(row.get, ("nodes", "edges", "dtype", "max_degree", "mean_neighbour_degree")), needed,
-                row.get("seconds"), each, row.get("peak_gb")]
+        return [
+            *map(row.get, ("nodes", "edges", "dtype", "max_degree", "mean_neighbour_degree")),
+            needed,
+            row.get("seconds"),
+            each,
+            row.get("peak_gb"),
+        ]
 
-    table = report.markdown(["nodes", "edges", "precision", "max degree", "mean degree of a neighbour",
-                             "multiply-adds, 10⁹", "seconds", "µs an edge", "peak, GB"],
-                            [cells(row) for row in result["rows"]])
-    powers = [f"{name} ~ edges^{result['growth'][key]:.2f}" for name, key in
-              (("time", "seconds"), ("multiply-adds", "multiply_adds")) if result["growth"][key] is not None]
+    table = report.markdown(
+        [
+            "nodes",
+            "edges",
+            "precision",
+            "max degree",
+            "mean degree of a neighbour",
+            "multiply-adds, 10⁹",
+            "seconds",
+            "µs an edge",
+            "peak, GB",
+        ],
+        [cells(row) for row in result["rows"]],
+    )
+    powers = [
+        f"{name} ~ edges^{result['growth'][key]:.2f}"
+        for name, key in (("time", "seconds"), ("multiply-adds", "multiply_adds"))
+        if result["growth"][key] is not None
+    ]
     return [table, f"`{result['method']}`; {', '.join(powers) or 'no growth fitted'} (float64)."]
 
 

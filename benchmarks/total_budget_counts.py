@@ -35,8 +35,16 @@ def measure(graph_name: str, encoder: str) -> list[dict[str, Any]]:
     rows = []
     for local, total in [(q, None) for q in LOCAL] + [(AT_EACH, most) for most in TOTAL]:
         found = certgcl.node_compactness(model, graph, certgcl.EdgeDropBudget(local, total))
-        rows.append({"graph": graph_name, "encoder": encoder, "local": local, "total": total,
-                     "share": found.share_positive, "kept": float(found.lower.mean() / found.nominal.mean())})
+        rows.append(
+            {
+                "graph": graph_name,
+                "encoder": encoder,
+                "local": local,
+                "total": total,
+                "share": found.share_positive,
+                "kept": float(found.lower.mean() / found.nominal.mean()),
+            }
+        )
         print(rows[-1], flush=True)
     return rows
 
@@ -50,13 +58,25 @@ def draw(rows: list[dict[str, Any]]) -> None:
                 here = [row for row in rows if row["graph"] == graph and row["encoder"] == encoder]
                 at_each = [row for row in here if row["total"] is None]
                 in_all = [row for row in here if row["total"] is not None]
-                ignoring, = (row for row in at_each if row["local"] == AT_EACH)
+                (ignoring,) = (row for row in at_each if row["local"] == AT_EACH)
                 colour = figures.COLOURS[encoder]
                 for axes, key, part in ((line[0], "local", at_each), (line[1], "total", in_all)):
-                    axes.plot([row[key] for row in part], [100 * row["share"] for row in part], "o-", color=colour,
-                              label=f"{encoder}: nodes certified, %", markersize=3)
-                    axes.plot([row[key] for row in part], [100 * row["kept"] for row in part], "s--", color=colour,
-                              label="mean bound, % of clean", markersize=3)
+                    axes.plot(
+                        [row[key] for row in part],
+                        [100 * row["share"] for row in part],
+                        "o-",
+                        color=colour,
+                        label=f"{encoder}: nodes certified, %",
+                        markersize=3,
+                    )
+                    axes.plot(
+                        [row[key] for row in part],
+                        [100 * row["kept"] for row in part],
+                        "s--",
+                        color=colour,
+                        label="mean bound, % of clean",
+                        markersize=3,
+                    )
                 line[1].axhline(100 * ignoring["kept"], color=colour, linestyle=":", label="the same, Q ignored")
             line[0].set(title=graph, xlabel="edges at each node, q")
             line[1].set(title=f"{graph}, q = {AT_EACH}", xlabel="edges in all, Q", xscale="log")

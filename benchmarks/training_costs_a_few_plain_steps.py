@@ -81,8 +81,13 @@ def make_step(graph: certgcl.Graph, name: str) -> Callable[[], object]:
     variant = VARIANTS[name]
     if name == USUAL:
         return usual_grace_step(graph)
-    regularizer = None if variant.method is None else certgcl.CompactnessRegularizer(
-        method=METHODS[variant.method], anchors=-1 if variant.anchors is None else variant.anchors)
+    regularizer = (
+        None
+        if variant.method is None
+        else certgcl.CompactnessRegularizer(
+            method=METHODS[variant.method], anchors=-1 if variant.anchors is None else variant.anchors
+        )
+    )
     return grace_step(graph, regularizer, None if variant.encoder is None else ENCODERS[variant.encoder])
 
 
@@ -116,9 +121,15 @@ def main() -> None:
         aim = VARIANTS[name].at_most
         if aim is not None:
             aims.append(report.aim(f"{name}, in plain steps", row["ratio"], at_most=aim, failed=row["ratio"] is None))
-    report.publish("training_costs_a_few_plain_steps", arguments.json, graph=arguments.graph,
-                   repeats=arguments.repeats, methods={name: repr(method) for name, method in METHODS.items()},
-                   rows=rows, aims=aims)
+    report.publish(
+        "training_costs_a_few_plain_steps",
+        arguments.json,
+        graph=arguments.graph,
+        repeats=arguments.repeats,
+        methods={name: repr(method) for name, method in METHODS.items()},
+        rows=rows,
+        aims=aims,
+    )
 
 
 def measured(name: str, graph: str, repeats: int, warmups: int) -> dict[str, Any]:
@@ -134,9 +145,15 @@ def measured(name: str, graph: str, repeats: int, warmups: int) -> dict[str, Any
 
 
 def tables(result: dict[str, Any]) -> list[str]:
-    return [report.markdown(["step", "seconds", "plain beside it", "× plain", "peak memory, GB"],
-                            [[row[key] for key in ("variant", "seconds", "plain_seconds", "ratio", "peak_gb")]
-                             for row in result["rows"]])]
+    return [
+        report.markdown(
+            ["step", "seconds", "plain beside it", "× plain", "peak memory, GB"],
+            [
+                [row[key] for key in ("variant", "seconds", "plain_seconds", "ratio", "peak_gb")]
+                for row in result["rows"]
+            ],
+        )
+    ]
 
 
 if __name__ == "__main__":

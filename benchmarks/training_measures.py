@@ -54,18 +54,26 @@ def probe(embeddings: Tensor, data: Data, public: bool) -> tuple[tuple[np.ndarra
     return found, torch.as_tensor(test)
 
 
-def accuracy(model: certgcl.ContrastiveMethod, graph: certgcl.Graph, data: Data, public: bool,
-             most: int) -> dict[str, Any]:
+def accuracy(
+    model: certgcl.ContrastiveMethod, graph: certgcl.Graph, data: Data, public: bool, most: int
+) -> dict[str, Any]:
     """Certified accuracy of the probe at one edge and at the rates: lower and upper values, and the area."""
     classifier, test = probe(model.transform(graph), data, public)
-    found = {budget: certgcl.certified_accuracy(model, classifier, graph, data.y, budget, nodes=sampled(test, most),
-                                                search=budget in SEARCHED) for budget in (1, *RATES)}
+    found = {
+        budget: certgcl.certified_accuracy(
+            model, classifier, graph, data.y, budget, nodes=sampled(test, most), search=budget in SEARCHED
+        )
+        for budget in (1, *RATES)
+    }
     curve = [found[1].clean, *(found[rate].lower for rate in RATES)]
-    return {"probe": found[1].clean, "accuracy_nodes": len(found[1].nodes),
-            "certified_accuracy": {str(budget): one.lower for budget, one in found.items()},
-            "at_most": {str(budget): found[budget].upper for budget in SEARCHED},
-            "by_class": {str(label): part.lower for label, part in found[RATES[1]].by_class.items()},
-            "area": float(np.trapezoid(curve, (0.0, *RATES)) / RATES[-1])}
+    return {
+        "probe": found[1].clean,
+        "accuracy_nodes": len(found[1].nodes),
+        "certified_accuracy": {str(budget): one.lower for budget, one in found.items()},
+        "at_most": {str(budget): found[budget].upper for budget in SEARCHED},
+        "by_class": {str(label): part.lower for label, part in found[RATES[1]].by_class.items()},
+        "area": float(np.trapezoid(curve, (0.0, *RATES)) / RATES[-1]),
+    }
 
 
 def compactness(model: certgcl.ContrastiveMethod, graph: certgcl.Graph, most: int) -> dict[str, Any]:
@@ -74,21 +82,30 @@ def compactness(model: certgcl.ContrastiveMethod, graph: certgcl.Graph, most: in
     found = {rate: certgcl.node_compactness(model, graph, rate, nodes=nodes) for rate in RATES}
     nominal, large = found[LARGE].nominal, found[LARGE]
     above, norm = nominal > 0, float(model.transform(graph).norm(dim=1).mean())
-    return {"compactness_nodes": len(nodes), "norm": norm, "clean_over_norm": float(nominal.mean()) / norm,
-            "kept": {str(rate): float(one.lower.sum() / nominal.sum()) for rate, one in found.items()},
-            "worst_5": {str(rate): float((one.lower / nominal)[above].quantile(0.05)) for rate, one in found.items()},
-            "positive": {str(rate): one.share_positive for rate, one in found.items()},
-            "positive_at_most": float(1 - below_zero(model, graph, large).double().mean())}
+    return {
+        "compactness_nodes": len(nodes),
+        "norm": norm,
+        "clean_over_norm": float(nominal.mean()) / norm,
+        "kept": {str(rate): float(one.lower.sum() / nominal.sum()) for rate, one in found.items()},
+        "worst_5": {str(rate): float((one.lower / nominal)[above].quantile(0.05)) for rate, one in found.items()},
+        "positive": {str(rate): one.share_positive for rate, one in found.items()},
+        "positive_at_most": float(1 - below_zero(model, graph, large).double().mean()),
+    }
 
 
 def below_zero(model: certgcl.ContrastiveMethod, graph: certgcl.Graph, certificate: certgcl.Certificate) -> Tensor:
     """Where a search finds admissible drops that take the compactness to zero or below, of the nodes not proved."""
     broken = certificate.nominal <= 0
     left = (~certificate.positive & ~broken).nonzero()[:, 0]
-    space = SearchSpace(read_network(model, graph).copied().to(torch.float64), graph,
-                        certgcl.EdgeDropBudget.of(LARGE).on(graph))
-    fields = {int(place): field for place in left for field in [space.field(int(certificate.nodes[place]))]
-              if field is not None}
+    space = SearchSpace(
+        read_network(model, graph).copied().to(torch.float64), graph, certgcl.EdgeDropBudget.of(LARGE).on(graph)
+    )
+    fields = {
+        int(place): field
+        for place in left
+        for field in [space.field(int(certificate.nodes[place]))]
+        if field is not None
+    }
     if not fields:
         return broken
     drops = Search()(space, list(fields.values()), certificate.directions[list(fields)])

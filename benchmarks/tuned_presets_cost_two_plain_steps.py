@@ -28,8 +28,10 @@ AT_MOST = 2.0
 def seconds_of(graph: certgcl.Graph, name: str, variants: list[str], repeats: int) -> dict[str, float]:
     """CPU seconds of an epoch, for each variant."""
     preset = presets.get("grace", name, tuned=True)
-    sessions = {variant: certgcl.GRACE(**preset.settings(), regularizer=regularizer(variant, preset)).session(graph)
-                for variant in variants}
+    sessions = {
+        variant: certgcl.GRACE(**preset.settings(), regularizer=regularizer(variant, preset)).session(graph)
+        for variant in variants
+    }
     spent: dict[str, list[float]] = {variant: [] for variant in variants}
     for repeat in range(repeats + 1):
         for variant, session in sessions.items():
@@ -54,19 +56,33 @@ def main() -> None:
         found = seconds_of(graph, name, list(dict.fromkeys(["plain", *arguments.variants])), arguments.repeats)
         preset = presets.get("grace", name, tuned=True)
         for variant, seconds in found.items():
-            rows.append({"graph": name, "variant": variant, "anchors": preset.anchors, "every": preset.every,
-                         "batch": preset.batch, "seconds": seconds, "ratio": seconds / found["plain"]})
+            rows.append(
+                {
+                    "graph": name,
+                    "variant": variant,
+                    "anchors": preset.anchors,
+                    "every": preset.every,
+                    "batch": preset.batch,
+                    "seconds": seconds,
+                    "ratio": seconds / found["plain"],
+                }
+            )
             print(rows[-1], flush=True)
         if AIMED in found:
             aims.append(report.aim(f"{name}, {AIMED}, in plain steps", found[AIMED] / found["plain"], at_most=AT_MOST))
-    report.publish("tuned_presets_cost_two_plain_steps", arguments.json, repeats=arguments.repeats, rows=rows,
-                   aims=aims)
+    report.publish(
+        "tuned_presets_cost_two_plain_steps", arguments.json, repeats=arguments.repeats, rows=rows, aims=aims
+    )
 
 
 def tables(result: dict[str, Any]) -> list[str]:
     keys = ("graph", "variant", "anchors", "every", "batch", "seconds", "ratio")
-    return [report.markdown(["graph", "variant", "anchors", "in every n-th epoch", "batch", "CPU s a step", "× plain"],
-                            [[row[key] for key in keys] for row in result["rows"]])]
+    return [
+        report.markdown(
+            ["graph", "variant", "anchors", "in every n-th epoch", "batch", "CPU s a step", "× plain"],
+            [[row[key] for key in keys] for row in result["rows"]],
+        )
+    ]
 
 
 if __name__ == "__main__":

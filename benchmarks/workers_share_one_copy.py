@@ -31,8 +31,9 @@ SHARED = 500_000_000  # bytes
 @contextmanager
 def executor_of(kind: str, workers: int) -> Iterator[Executor]:
     if kind == "ray":
-        ray.init(address="local", num_cpus=workers, include_dashboard=False, object_store_memory=1 << 30,
-                 log_to_driver=False)
+        ray.init(
+            address="local", num_cpus=workers, include_dashboard=False, object_store_memory=1 << 30, log_to_driver=False
+        )
         try:
             yield certgcl.RayCluster()
         finally:
@@ -54,9 +55,18 @@ class Work:
 
     def seconds(self, executor: Executor, shards: int) -> float:
         folder = Path(tempfile.mkdtemp())
-        return measure.timed(lambda: certgcl.certify_shards(
-            self.network, self.graph, 0.3, folder, shards=SHARDS, only=range(shards), reproducible=True,
-            executor=executor))[1]
+        return measure.timed(
+            lambda: certgcl.certify_shards(
+                self.network,
+                self.graph,
+                0.3,
+                folder,
+                shards=SHARDS,
+                only=range(shards),
+                reproducible=True,
+                executor=executor,
+            )
+        )[1]
 
 
 def row(work: Work, kind: str, workers: int) -> dict[str, Any]:
@@ -65,11 +75,22 @@ def row(work: Work, kind: str, workers: int) -> dict[str, Any]:
         alone = work.seconds(ThisProcess(), SHARDS)  # side by side, as the machine is never quite the same
         strong, weak = work.seconds(executor, SHARDS), work.seconds(executor, FEW * workers)
         idle = measure.timed(lambda: answers(executor, scaling_tasks.nothing, work.graph.x, PIECES))[1]
-        held = {process: (own, part) for process, own, part in answers(
-            executor, scaling_tasks.memory, torch.ones(SHARED // 4), 2 * workers)}
-    return {"executor": kind, "workers": workers, "start": start, "alone": alone, "strong": strong, "weak": weak,
-            "overhead_ms": 1000 * idle / PIECES, "processes": len(held), "own_gb": sum(own for own, _ in held.values()),
-            "all_gb": sum(part for _, part in held.values())}
+        held = {
+            process: (own, part)
+            for process, own, part in answers(executor, scaling_tasks.memory, torch.ones(SHARED // 4), 2 * workers)
+        }
+    return {
+        "executor": kind,
+        "workers": workers,
+        "start": start,
+        "alone": alone,
+        "strong": strong,
+        "weak": weak,
+        "overhead_ms": 1000 * idle / PIECES,
+        "processes": len(held),
+        "own_gb": sum(own for own, _ in held.values()),
+        "all_gb": sum(part for _, part in held.values()),
+    }
 
 
 def main() -> None:
@@ -93,21 +114,46 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
     one, four = at("ray", 1, "own_gb"), at("ray", 4, "own_gb")
     copies = None if one is None or four is None else (four - one) / (SHARED / 1e9)
-    return {"rows": rows, "aims": [
-        report.aim("Ray, ms a shard on top", at("ray", 2, "overhead_ms"), at_most=50),
-        report.aim("local processes, ms a shard on top", at("processes", 2, "overhead_ms"), at_most=50),
-        report.aim("graphs' worth of memory that three more workers on Ray take", copies, at_most=3)]}
+    return {
+        "rows": rows,
+        "aims": [
+            report.aim("Ray, ms a shard on top", at("ray", 2, "overhead_ms"), at_most=50),
+            report.aim("local processes, ms a shard on top", at("processes", 2, "overhead_ms"), at_most=50),
+            report.aim("graphs' worth of memory that three more workers on Ray take", copies, at_most=3),
+        ],
+    }
 
 
 def tables(result: dict[str, Any]) -> list[str]:
     first = {row["executor"]: row["weak"] for row in result["rows"] if row["workers"] == 1}
-    return [report.markdown(
-        ["executor", "workers", "start, s", "one process / this", "weak: 1 worker / this", "overhead a shard, ms",
-         "memory of their own, GB", "with their part of what is shared, GB"],
-        [[row["executor"], row["workers"], row["start"], row["alone"] / row["strong"],
-          first[row["executor"]] / row["weak"], row["overhead_ms"], row["own_gb"], row["all_gb"]]
-         for row in result["rows"]]),
-        f"{SHARDS} shards of {result['nodes']:,} nodes; {SHARED / 1e9:.1f} GB are shared where memory is measured."]
+    return [
+        report.markdown(
+            [
+                "executor",
+                "workers",
+                "start, s",
+                "one process / this",
+                "weak: 1 worker / this",
+                "overhead a shard, ms",
+                "memory of their own, GB",
+                "with their part of what is shared, GB",
+            ],
+            [
+                [
+                    row["executor"],
+                    row["workers"],
+                    row["start"],
+                    row["alone"] / row["strong"],
+                    first[row["executor"]] / row["weak"],
+                    row["overhead_ms"],
+                    row["own_gb"],
+                    row["all_gb"],
+                ]
+                for row in result["rows"]
+            ],
+        ),
+        f"{SHARDS} shards of {result['nodes']:,} nodes; {SHARED / 1e9:.1f} GB are shared where memory is measured.",
+    ]
 
 
 if __name__ == "__main__":

@@ -20,8 +20,9 @@ Kind: TypeAlias = type[InputError]
 
 LARGEST = (1 << 63) - 1  # whole number that torch and files can hold
 WIDEST = 1 << 20  # channels of a layer, far above what memory can hold twice
-INTEGERS = frozenset({torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32,
-                      torch.uint64})
+INTEGERS = frozenset(
+    {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64}
+)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _LONGEST = 100  # characters of a value in a message
 
@@ -48,7 +49,7 @@ class _Short(reprlib.Repr):
 def shown(value: Any) -> str:
     """A value as a message shows it: its repr, cut to about a hundred characters."""
     short = _Short().repr(value)
-    return short if len(short) <= 2 * _LONGEST else f"{short[:2 * _LONGEST]}…"
+    return short if len(short) <= 2 * _LONGEST else f"{short[: 2 * _LONGEST]}…"
 
 
 def described(value: Any) -> str:
@@ -69,8 +70,9 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def whole(value: Any, name: str, least: int, rule: str, remedy: str, *, most: int = LARGEST,
-          error: Kind = InputError) -> int:
+def whole(
+    value: Any, name: str, least: int, rule: str, remedy: str, *, most: int = LARGEST, error: Kind = InputError
+) -> int:
     """An integer from ``least`` to ``most``."""
     if not is_whole(value) or not least <= int(value) <= most:
         raise error(f"{name}={shown(value)}", rule, remedy)
@@ -82,8 +84,9 @@ def seed(value: Any, name: str = "seed", error: Kind = InputError) -> int:
     return whole(value, name, 0, "a seed is an int from 0 to 2**63 - 1", "Try 0", error=error)
 
 
-def real(value: Any, name: str, inside: Callable[[float], bool], rule: str, remedy: str, *,
-         error: Kind = InputError) -> float:
+def real(
+    value: Any, name: str, inside: Callable[[float], bool], rule: str, remedy: str, *, error: Kind = InputError
+) -> float:
     """A number of Python or numpy that ``inside`` accepts; NaN is refused whatever ``inside`` says of it."""
     number = _number(value)
     if number != number or not inside(number):
@@ -134,8 +137,11 @@ def path(value: Any, name: str = "path", error: Kind = InputError) -> Path:
     """A path that the file system can be asked about; the empty one, which would be the current folder, is refused."""
     text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text or "\0" in text or not _encodable(text):
-        raise error(f"{name}={shown(value)}", "a path is a string or a pathlib.Path, not empty, of characters that "
-                    "the file system knows", "Pass the name of a file or folder")
+        raise error(
+            f"{name}={shown(value)}",
+            "a path is a string or a pathlib.Path, not empty, of characters that the file system knows",
+            "Pass the name of a file or folder",
+        )
     return Path(text)
 
 
@@ -153,13 +159,17 @@ def _encodable(text: str) -> bool:
 def dense(value: Tensor, name: str, error: Kind = InputError) -> Tensor:
     """A tensor with its values in memory: no sparse, nested or quantized one, and none on the device ``meta``."""
     if value.is_nested or value.layout != torch.strided or value.is_quantized or value.is_meta:
-        raise error(f"{name} as {described(value)}", "it must be a dense tensor that holds values",
-                    "Convert it, for example with .to_dense() or .dequantize(), and move it to a real device")
+        raise error(
+            f"{name} as {described(value)}",
+            "it must be a dense tensor that holds values",
+            "Convert it, for example with .to_dense() or .dequantize(), and move it to a real device",
+        )
     return value
 
 
-def numbers(value: Any, name: str, rule: str, remedy: str, *, error: Kind = InputError,
-            device: torch.device | None = None) -> Tensor:
+def numbers(
+    value: Any, name: str, rule: str, remedy: str, *, error: Kind = InputError, device: torch.device | None = None
+) -> Tensor:
     """A tensor, an array, a number or nested lists of them as a dense tensor."""
     if isinstance(value, Tensor):
         dense(value, name, error)
@@ -209,6 +219,7 @@ def usable_device(value: Any, name: str = "device", error: Kind = InputError) ->
         try:
             torch.zeros(1, device=found).item()  # not on "meta"
         except (RuntimeError, AssertionError, NotImplementedError, ModuleNotFoundError) as reason:
-            raise error(f"{name}={shown(value)} ({first_line(reason)})", "the device must be there",
-                        "Use another, or 'cpu'") from reason
+            raise error(
+                f"{name}={shown(value)} ({first_line(reason)})", "the device must be there", "Use another, or 'cpu'"
+            ) from reason
     return found

@@ -28,7 +28,11 @@ def lines(title: str, rows: Iterable[tuple[str, str]]) -> str:
 
 def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
     """The same as HTML, for notebooks."""
-    body = "".join(f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(text)}'
-                   "</td></tr>" for name, text in rows)
-    return (f'<table><caption style="text-align:left;font-weight:bold">{escape(title)}</caption>'
-            f"<tbody>{body}</tbody></table>")
+    body = "".join(
+        f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(text)}</td></tr>'
+        for name, text in rows
+    )
+    return (
+        f'<table><caption style="text-align:left;font-weight:bold">{escape(title)}</caption>'
+        f"<tbody>{body}</tbody></table>"
+    )

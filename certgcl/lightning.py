@@ -40,8 +40,9 @@ class CertifyCompactness(lightning.Callback):
 
     certificate: Certificate | None = None
 
-    def __init__(self, graph: GraphLike, budgets: BudgetLike, every: int = 1, encoder: str = "encoder",
-                 **settings: Any) -> None:
+    def __init__(
+        self, graph: GraphLike, budgets: BudgetLike, every: int = 1, encoder: str = "encoder", **settings: Any
+    ) -> None:
         self.graph, self.budgets = Graph.of(graph), budgets
         self.every = whole(every, "every", 1, "it is a number of epochs, 1 or more", "Leave it out for every epoch")
         self.encoder, self.settings = encoder, {"method": "degree-fast"} | settings
@@ -67,6 +68,9 @@ class CertifyCompactness(lightning.Callback):
         except (AttributeError, TypeError):
             encoder = None
         if not isinstance(encoder, nn.Module):
-            raise InputError(f"encoder={shown(self.encoder)}", f"{type(module).__name__} has no module of that name",
-                             "Name the attribute that holds the encoder")
+            raise InputError(
+                f"encoder={shown(self.encoder)}",
+                f"{type(module).__name__} has no module of that name",
+                "Name the attribute that holds the encoder",
+            )
         return encoder

@@ -20,8 +20,10 @@ budgets = {
 for name, budget in budgets.items():
     drops = budget.on(graph)
     certificate = certgcl.node_compactness(method, graph, budget)
-    print(f"{name:30} mean q {drops.local.double().mean():5.2f}, Q {drops.total:4}: "
-          f"{100 * certificate.share_positive:5.1f} % proved, mean bound {certificate.lower.mean():6.3f}")
+    print(
+        f"{name:30} mean q {drops.local.double().mean():5.2f}, Q {drops.total:4}: "
+        f"{100 * certificate.share_positive:5.1f} % proved, mean bound {certificate.lower.mean():6.3f}"
+    )
 
 rates = (0.1, 0.2, 0.3, 0.4, 0.5)  # no budget to defend: what is the largest rate at which a node is proved?
 proved = [certgcl.node_compactness(method, graph, rate, method="degree-fast").positive * rate for rate in rates]

@@ -14,5 +14,7 @@ fragile = bounds.nodes[bounds.lower.argsort()[:3]]
 bracket = certgcl.node_compactness(method, data, budget, method="optimized", nodes=fragile)
 for place, node in enumerate(fragile.tolist()):
     edges = ", ".join(f"{names[u]} – {names[v]}" for u, v in bracket.witness(node).T.tolist())
-    print(f"{names[node]}: {bracket.nominal[place]:.3f} as it is; at worst between {bracket.lower[place]:.3f} and "
-          f"{bracket.upper[place]:.3f}, which is reached without {edges}")
+    print(
+        f"{names[node]}: {bracket.nominal[place]:.3f} as it is; at worst between {bracket.lower[place]:.3f} and "
+        f"{bracket.upper[place]:.3f}, which is reached without {edges}"
+    )

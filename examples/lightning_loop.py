@@ -31,7 +31,14 @@ lightning.seed_everything(0, verbose=False)
 module = CertifiedGRACE(certgcl.Graph.of(certgcl.load_dataset("sbm")))
 one_step = torch.utils.data.DataLoader(torch.zeros(1))  # an epoch is a step: the graph is the batch
 certify = CertifyCompactness(module.graph, 0.3, every=5)
-trainer = lightning.Trainer(max_epochs=15, accelerator="cpu", logger=False, enable_checkpointing=False,
-                            enable_progress_bar=False, enable_model_summary=False, callbacks=[certify])
+trainer = lightning.Trainer(
+    max_epochs=15,
+    accelerator="cpu",
+    logger=False,
+    enable_checkpointing=False,
+    enable_progress_bar=False,
+    enable_model_summary=False,
+    callbacks=[certify],
+)
 trainer.fit(module, one_step)
 print(certify.certificate)

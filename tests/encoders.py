@@ -22,8 +22,13 @@ def identity(x: Tensor) -> Tensor:
 class Net(nn.Module):
     """Two layers as users write them, with a function of the caller's choice in every place."""
 
-    def __init__(self, between: Callable[[Tensor], Tensor] = torch.relu, after: Callable[[Tensor], Any] = identity,
-                 before: Callable[[Tensor], Tensor] = identity, **settings: Any) -> None:
+    def __init__(
+        self,
+        between: Callable[[Tensor], Tensor] = torch.relu,
+        after: Callable[[Tensor], Any] = identity,
+        before: Callable[[Tensor], Tensor] = identity,
+        **settings: Any,
+    ) -> None:
         super().__init__()
         self.second = GCNConv(4, 3, **settings)  # registered before the first on purpose
         self.first = GCNConv(5, 4, **settings)

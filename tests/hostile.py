@@ -2,15 +2,28 @@
 
 from pathlib import Path
 
-NAMES = ("zipfile", "json", "torch", "numpy", "sitecustomize", "usercustomize", "pickle", "queue", "networkx", "numba",
-         "certgcl")
+NAMES = (
+    "zipfile",
+    "json",
+    "torch",
+    "numpy",
+    "sitecustomize",
+    "usercustomize",
+    "pickle",
+    "queue",
+    "networkx",
+    "numba",
+    "certgcl",
+)
 
 
 def hostile_folder(folder: Path) -> Path:
     folder.mkdir()
     for name in NAMES:
-        (folder / f"{name}.py").write_text(f"import pathlib\npathlib.Path(__file__ + '.ran').touch()\n"
-                                           f"raise SystemExit('{name}.py of this folder was run')\n")
+        (folder / f"{name}.py").write_text(
+            f"import pathlib\npathlib.Path(__file__ + '.ran').touch()\n"
+            f"raise SystemExit('{name}.py of this folder was run')\n"
+        )
     return folder
 
 

@@ -15,8 +15,23 @@ from certgcl import arguments
 from certgcl.errors import BudgetError, InputError
 from tests.public.fuzz import Unprintable, Whole
 
-NO_NUMBERS = [True, np.True_, "1", b"1", None, 1j, [1], (1,), {}, Decimal(1), Fraction(1), datetime.now(UTC), int,
-              torch.tensor(1), np.array(1)]
+NO_NUMBERS = [
+    True,
+    np.True_,
+    "1",
+    b"1",
+    None,
+    1j,
+    [1],
+    (1,),
+    {},
+    Decimal(1),
+    Fraction(1),
+    datetime.now(UTC),
+    int,
+    torch.tensor(1),
+    np.array(1),
+]
 
 
 def named(value: Any) -> str:
@@ -50,8 +65,9 @@ def test_numbers_become_floats(value: Any) -> None:
     assert type(real(value)) is float
 
 
-@pytest.mark.parametrize("value", [*NO_NUMBERS, math.nan, math.inf, -math.inf, float(np.nextafter(1, 2)), 10**5000,
-                                   -(10**5000)], ids=named)
+@pytest.mark.parametrize(
+    "value", [*NO_NUMBERS, math.nan, math.inf, -math.inf, float(np.nextafter(1, 2)), 10**5000, -(10**5000)], ids=named
+)
 def test_nothing_outside_a_range_is_in_it(value: Any) -> None:
     with pytest.raises(InputError, match="r="):
         real(value)
@@ -92,9 +108,24 @@ def test_a_path_can_be_asked_about() -> None:
             arguments.path(value, "out", BudgetError)
 
 
-@pytest.mark.parametrize("value", [
-    torch.ones(2, device="meta"), torch.eye(2).to_sparse(), torch.eye(2).to_sparse_csr(),
-    "12", b"12", {1: 2}, None, [None], [[1], [1, 2]], 10**30, np.array(["a"]), np.array([None]), object()])
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.ones(2, device="meta"),
+        torch.eye(2).to_sparse(),
+        torch.eye(2).to_sparse_csr(),
+        "12",
+        b"12",
+        {1: 2},
+        None,
+        [None],
+        [[1], [1, 2]],
+        10**30,
+        np.array(["a"]),
+        np.array([None]),
+        object(),
+    ],
+)
 def test_numbers_are_those_that_a_dense_tensor_holds(value: Any) -> None:
     with pytest.raises(InputError, match="t"):
         arguments.numbers(value, "t", "it is numbers", "Pass some")
@@ -102,8 +133,10 @@ def test_numbers_are_those_that_a_dense_tensor_holds(value: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore")  # torch says that both kinds are about to change
 def test_nested_and_quantized_tensors_are_refused_and_shown() -> None:
-    for value in (torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]),
-                  torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)):
+    for value in (
+        torch.nested.nested_tensor([torch.ones(1), torch.ones(2)]),
+        torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+    ):
         assert "tensor" in arguments.shown(value)
         with pytest.raises(InputError, match="dense"):
             arguments.numbers(value, "t", "it is numbers", "Pass some")
@@ -128,9 +161,21 @@ def test_devices_are_known_by_name_and_there_when_they_are_used() -> None:
             arguments.device(value)
 
 
-@pytest.mark.parametrize("value", ["x" * 10**7, b"x" * 10**7, torch.ones(2000, 2000), np.ones((2000, 2000)),
-                                   list(range(10**6)), dict.fromkeys(range(1000), "x" * 1000), 10**5000,
-                                   Unprintable(), [Unprintable()]], ids=named)
+@pytest.mark.parametrize(
+    "value",
+    [
+        "x" * 10**7,
+        b"x" * 10**7,
+        torch.ones(2000, 2000),
+        np.ones((2000, 2000)),
+        list(range(10**6)),
+        dict.fromkeys(range(1000), "x" * 1000),
+        10**5000,
+        Unprintable(),
+        [Unprintable()],
+    ],
+    ids=named,
+)
 def test_a_value_is_shown_in_a_few_words(value: Any) -> None:
     assert 0 < len(arguments.shown(value)) < 250
 

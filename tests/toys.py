@@ -19,8 +19,13 @@ Edge = tuple[int, int]
 
 PARTS = "w1", "b1", "slope1", "w2", "b2", "slope2"
 
-SIX_NODE_BUDGETS = [EdgeDropBudget(local=1), EdgeDropBudget(local=2), EdgeDropBudget(), EdgeDropBudget(total=2),
-                    EdgeDropBudget(local=[0, 2, 1, 2, 1, 3])]
+SIX_NODE_BUDGETS = [
+    EdgeDropBudget(local=1),
+    EdgeDropBudget(local=2),
+    EdgeDropBudget(),
+    EdgeDropBudget(total=2),
+    EdgeDropBudget(local=[0, 2, 1, 2, 1, 3]),
+]
 
 
 def random_tensor(*shape: int, seed: int) -> Tensor:
@@ -29,8 +34,9 @@ def random_tensor(*shape: int, seed: int) -> Tensor:
 
 def toy_graph(source: nx.Graph, features: int = 3, seed: int = 0, sparse: bool = False) -> Graph:
     x = random_tensor(len(source), features, seed=seed)
-    return Graph.from_networkx(nx.convert_node_labels_to_integers(source),
-                               x=x.clamp(min=0).to_sparse() if sparse else x)
+    return Graph.from_networkx(
+        nx.convert_node_labels_to_integers(source), x=x.clamp(min=0).to_sparse() if sparse else x
+    )
 
 
 def random_graph(nodes: int = 12, density: float = 0.3, seed: int = 0, **features: int | bool) -> Graph:
@@ -41,10 +47,17 @@ def toy_network(features: int = 3, hidden: int = 4, outputs: int = 3, seed: int 
     """Channels of every kind: slopes of zero, between 0 and 1, above 1 and below 0."""
     slopes = torch.tensor([0.0, 0.3, 1.5, -0.4], dtype=torch.float64)
     return gcn_network(
-        (random_tensor(features, hidden, seed=seed), random_tensor(hidden, seed=seed + 1) / 2,
-         slopes[torch.arange(hidden) % 4]),
-        (random_tensor(hidden, outputs, seed=seed + 2), random_tensor(outputs, seed=seed + 3) / 2,
-         slopes[torch.arange(outputs) % 4]))
+        (
+            random_tensor(features, hidden, seed=seed),
+            random_tensor(hidden, seed=seed + 1) / 2,
+            slopes[torch.arange(hidden) % 4],
+        ),
+        (
+            random_tensor(hidden, outputs, seed=seed + 2),
+            random_tensor(outputs, seed=seed + 3) / 2,
+            slopes[torch.arange(outputs) % 4],
+        ),
+    )
 
 
 def gcn_weights(network: GraphNetwork) -> GCNWeights:
@@ -109,8 +122,9 @@ def drops_at(dropped: tuple[Edge, ...], nodes: int) -> Tensor:
     return torch.bincount(torch.tensor(dropped, dtype=torch.long).flatten(), minlength=nodes)
 
 
-def admissible_sets(graph: Graph, local: Tensor | int | None = None, total: int | None = None) -> Iterator[
-        tuple[Edge, ...]]:
+def admissible_sets(
+    graph: Graph, local: Tensor | int | None = None, total: int | None = None
+) -> Iterator[tuple[Edge, ...]]:
     """Every set of edges with at most ``local`` of them at each node and ``total`` in all."""
     edges, limit = edges_of(graph), graph.degree if local is None else torch.as_tensor(local)
     for size in range(1 + (len(edges) if total is None else min(total, len(edges)))):

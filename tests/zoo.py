@@ -36,7 +36,11 @@ class Residual(nn.Module):
 
 
 FACTORIES: dict[str, Callable[[int, int], nn.Module]] = {
-    "SAGE": sage, "GIN with BatchNorm": gin, "jumping knowledge, ELU, dropout": jumping, "residual": Residual}
+    "SAGE": sage,
+    "GIN with BatchNorm": gin,
+    "jumping knowledge, ELU, dropout": jumping,
+    "residual": Residual,
+}
 
 
 def model_of(kind: str, features: int = 3, hidden: int = 4, seed: int = 0) -> nn.Module:

@@ -25,12 +25,19 @@ def weights(case: Case) -> GraphNetwork:
     return gcn_network((case.w1, case.b1, case.slope1), (case.w2, case.b2, case.slope2))
 
 
-def certify(case: Case, method: str | BoundMethod, dtype: torch.dtype = torch.float64,
-            nodes: list[int] | None = None) -> certgcl.Certificate:
+def certify(
+    case: Case, method: str | BoundMethod, dtype: torch.dtype = torch.float64, nodes: list[int] | None = None
+) -> certgcl.Certificate:
     """The library's answer to a case, through its public call."""
     return certgcl.linear_bounds(
-        weights(case), certgcl.Graph.from_networkx(case.graph, case.x),
-        certgcl.EdgeDropBudget(case.local, case.total), case.directions, method=method, dtype=dtype, nodes=nodes)
+        weights(case),
+        certgcl.Graph.from_networkx(case.graph, case.x),
+        certgcl.EdgeDropBudget(case.local, case.total),
+        case.directions,
+        method=method,
+        dtype=dtype,
+        nodes=nodes,
+    )
 
 
 def magnitude(case: Case) -> Tensor:
@@ -84,16 +91,18 @@ class Ledger:
     tallies: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
     notes: dict[str, Any] = field(default_factory=dict)
 
-    def enter(self, method: str, case: Case, lower: Tensor, truth: Tensor, clean: Tensor,
-              scale: float | None = None) -> Tensor:
+    def enter(
+        self, method: str, case: Case, lower: Tensor, truth: Tensor, clean: Tensor, scale: float | None = None
+    ) -> Tensor:
         """Write down one case; returns the violated nodes.
 
         Drops are measured in units of ``scale``, by default the :func:`size` of the case.
         """
         wrong = violations(case, lower, truth)
         scale = scale or size(case)
-        self.record(method, case.nodes, len(wrong), float((clean - lower).sum()) / scale,
-                    float((clean - truth).sum()) / scale)
+        self.record(
+            method, case.nodes, len(wrong), float((clean - lower).sum()) / scale, float((clean - truth).sum()) / scale
+        )
         return wrong
 
     def record(self, row: str, nodes: int, violated: int, drop: float, true_drop: float) -> None:
@@ -110,8 +119,9 @@ class Ledger:
 
     def count(self, name: str, *counts: int) -> None:
         """Add to the counts of a note."""
-        self.notes[name] = [one + other for one, other in zip(self.notes.get(name, [0] * len(counts)), counts,
-                                                              strict=True)]
+        self.notes[name] = [
+            one + other for one, other in zip(self.notes.get(name, [0] * len(counts)), counts, strict=True)
+        ]
 
     def plain(self) -> dict[str, Any]:
         """All of it as JSON can hold it, for :meth:`add` in another process."""
@@ -135,8 +145,9 @@ class Ledger:
         parts = sorted(name for name in self.tallies if ": " in name)  # of what another row has in one
         for name in (*(name for name in self.tallies if name not in parts), *parts):
             tally = self.tallies[name]
-            rows.append(f"{name:<{wide}} {tally.cases:>7} {tally.nodes:>8} {tally.violations:>11} "
-                        f"{tally.tightness:>22.2f}")
+            rows.append(
+                f"{name:<{wide}} {tally.cases:>7} {tally.nodes:>8} {tally.violations:>11} {tally.tightness:>22.2f}"
+            )
         return rows + [f"{name}: {value}" for name, value in self.notes.items()]
 
     def write(self, path: Path) -> None:

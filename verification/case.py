@@ -67,8 +67,10 @@ class Case(Droppable):
         return replace(self, graph=graph, x=self.x[index], directions=self.directions[index], local=local)
 
     def __repr__(self) -> str:
-        numbers = ", ".join(f"{name}={getattr(self, name).tolist()}"
-                            for name in ("x", "w1", "b1", "slope1", "w2", "b2", "slope2", "directions"))
+        numbers = ", ".join(
+            f"{name}={getattr(self, name).tolist()}"
+            for name in ("x", "w1", "b1", "slope1", "w2", "b2", "slope2", "directions")
+        )
         return f"Case(nodes={self.nodes}, edges={self.edges}, local={self.local}, total={self.total}, {numbers})"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # how Hypothesis shows a failing case

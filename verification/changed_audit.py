@@ -20,11 +20,21 @@ from verification.edge_changes import ChangedCase, changed_magnitude, changed_va
 from verification.network_audit import NETWORK_METHODS, library_graph, library_network
 from verification.networks import RELU, Builder, network_case
 
-ROWS = {"GCN": ("GCN", 2), "GCN, no self-loops": ("GCN, no self-loops", 2), "SAGE mean": ("SAGE mean", 2),
-        "SAGE sum": ("SAGE sum", 2), "GIN, 1 layer": ("GIN", 1), "SGC, K = 2": ("SGC", 2), "GCN, 1 layer": ("GCN", 1)}
+ROWS = {
+    "GCN": ("GCN", 2),
+    "GCN, no self-loops": ("GCN, no self-loops", 2),
+    "SAGE mean": ("SAGE mean", 2),
+    "SAGE sum": ("SAGE sum", 2),
+    "GIN, 1 layer": ("GIN", 1),
+    "SGC, K = 2": ("SGC", 2),
+    "GCN, 1 layer": ("GCN", 1),
+}
 COLUMNS: dict[str, tuple[int, int | None, int | None, int | None, bool]] = {
-    "1 added": (0, None, 1, None, False), "2 added, A = 3": (0, None, 2, 3, False),
-    "1 lost, 1 added": (1, 3, 1, 2, False), "1 flipped, F = 2": (1, 2, None, None, True)}
+    "1 added": (0, None, 1, None, False),
+    "2 added, A = 3": (0, None, 2, 3, False),
+    "1 lost, 1 added": (1, 3, 1, 2, False),
+    "1 flipped, F = 2": (1, 2, None, None, True),
+}
 
 
 def library_changes(changed: ChangedCase) -> certgcl.Changes:
@@ -32,17 +42,26 @@ def library_changes(changed: ChangedCase) -> certgcl.Changes:
     case = changed.case
     if changed.flips:
         return certgcl.Changes(flips=certgcl.EdgeFlipBudget(case.local, case.total, candidates))
-    return certgcl.Changes(certgcl.EdgeDropBudget(case.local, case.total),
-                           additions=certgcl.EdgeAddBudget(changed.local, changed.total, candidates))
+    return certgcl.Changes(
+        certgcl.EdgeDropBudget(case.local, case.total),
+        additions=certgcl.EdgeAddBudget(changed.local, changed.total, candidates),
+    )
 
 
-def certify_changed(changed: ChangedCase, method: str, dtype: torch.dtype = torch.float64,
-                    nodes: list[int] | None = None) -> certgcl.Certificate:
+def certify_changed(
+    changed: ChangedCase, method: str, dtype: torch.dtype = torch.float64, nodes: list[int] | None = None
+) -> certgcl.Certificate:
     """The library's answer to a case, through its public call."""
     case = changed.case
-    return certgcl.linear_bounds(library_network(case), library_graph(case), library_changes(changed),
-                                 torch.from_numpy(case.directions), method=NETWORK_METHODS[method], dtype=dtype,
-                                 nodes=nodes)
+    return certgcl.linear_bounds(
+        library_network(case),
+        library_graph(case),
+        library_changes(changed),
+        torch.from_numpy(case.directions),
+        method=NETWORK_METHODS[method],
+        dtype=dtype,
+        nodes=nodes,
+    )
 
 
 def changed_truth(changed: ChangedCase) -> tuple[Tensor, Tensor]:
@@ -86,12 +105,19 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    print(f"{f'{arguments.cases} cases each, degree (recursion)':<36}" + "".join(f"{name:>20}" for name in COLUMNS)
-          + f"{'violations':>12}")
+    print(
+        f"{f'{arguments.cases} cases each, degree (recursion)':<36}"
+        + "".join(f"{name:>20}" for name in COLUMNS)
+        + f"{'violations':>12}"
+    )
     for row in ROWS:
         found = [measure(row, column, arguments.cases, arguments.seed) for column in COLUMNS]
-        print(f"{row:<36}" + "".join(f"{f'{ours:.2f} ({plain:.2f})':>20}" for ours, plain, _ in found)
-              + f"{sum(wrong for *_, wrong in found):>12}", flush=True)
+        print(
+            f"{row:<36}"
+            + "".join(f"{f'{ours:.2f} ({plain:.2f})':>20}" for ours, plain, _ in found)
+            + f"{sum(wrong for *_, wrong in found):>12}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

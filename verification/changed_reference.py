@@ -51,11 +51,18 @@ def lines(low: Array, up: Array, activation: PlainActivation | None, rule: str) 
         assert activation.parameter == 1.0, "another ELU has a kink"
         width, (at_low, at_up) = up - low, (apply(activation, p) for p in (low, up))
         chord = np.where(width > 1e-9, (at_up - at_low) / np.where(width > 1e-9, width, 1), np.exp(np.minimum(low, 0)))
-        touch = {"parallel": np.clip(np.log(np.maximum(chord, 1e-300)), low, up), "adaptive": (low + up) / 2,
-                 "flat": low}[rule]
+        touch = {
+            "parallel": np.clip(np.log(np.maximum(chord, 1e-300)), low, up),
+            "adaptive": (low + up) / 2,
+            "flat": low,
+        }[rule]
         free = np.exp(np.minimum(touch, 0))  # the derivative, and the tangent of a convex function is below it
-        return free, apply(activation, touch) - free * touch, chord, np.maximum(at_low - chord * low,
-                                                                                at_up - chord * up)
+        return (
+            free,
+            apply(activation, touch) - free * touch,
+            chord,
+            np.maximum(at_low - chord * low, at_up - chord * up),
+        )
     slope, below, above = activation.parameter, np.minimum(low, 0), np.maximum(up, 0)
     width = above - below
     chord = np.where(width > 0, (above - slope * below) / np.where(width > 0, width, 1), 1.0)
@@ -69,8 +76,9 @@ class ChangedReference:
 
     def __init__(self, changed: ChangedCase) -> None:
         self.case = case = changed.case
-        assert all(layer.activation is None or layer.activation.name in ("two-piece linear", "elu")
-                   for layer in case.layers)
+        assert all(
+            layer.activation is None or layer.activation.name in ("two-piece linear", "elu") for layer in case.layers
+        )
         self.total, self.neighbours = case.graph_budget(), [sorted(case.graph[i]) for i in range(case.nodes)]
         self._tighten()
         self._tighten_gains(changed)
@@ -81,7 +89,8 @@ class ChangedReference:
                     units = np.eye(layer.width)
                     self.ranges[number, i, state] = (
                         np.array([self._channel(number, i, state, unit) for unit in units]),
-                        np.array([-self._channel(number, i, state, -unit) for unit in units]))
+                        np.array([-self._channel(number, i, state, -unit) for unit in units]),
+                    )
 
     def _tighten(self) -> None:
         """The most edges that nodes can lose, and the edges that can be lost: those with some left at both ends."""
@@ -97,23 +106,30 @@ class ChangedReference:
         """The same for edges that are gained, and what both are limited to together."""
         case = changed.case
         local, total = (case.local, case.total) if changed.flips else (changed.local, changed.total)
-        limit = [UNLIMITED] * case.nodes if local is None else (
-            [local] * case.nodes if isinstance(local, int) else local)
+        limit = (
+            [UNLIMITED] * case.nodes if local is None else ([local] * case.nodes if isinstance(local, int) else local)
+        )
         self.added = min(len(changed.free), UNLIMITED if total is None else total)
         self.both = limit if changed.flips else [UNLIMITED] * case.nodes
         self.both_total = UNLIMITED if not changed.flips or case.total is None else case.total
         self.gain = [min(most, self.added) for most in limit]
         while True:
-            self.candidates = [[u + v - i for u, v in changed.free if i in (u, v) and min(
-                self.gain[u], self.gain[v]) > 0] for i in range(case.nodes)]
+            self.candidates = [
+                [u + v - i for u, v in changed.free if i in (u, v) and min(self.gain[u], self.gain[v]) > 0]
+                for i in range(case.nodes)
+            ]
             usable = [min(most, len(some)) for most, some in zip(self.gain, self.candidates, strict=True)]
             if usable == self.gain:
                 return
             self.gain = usable
 
     def states(self, i: int) -> list[State]:
-        return [(t, a) for t in range(self.most[i] + 1) for a in range(self.gain[i] + 1)
-                if t + a <= min(self.both[i], self.both_total)]
+        return [
+            (t, a)
+            for t in range(self.most[i] + 1)
+            for a in range(self.gain[i] + 1)
+            if t + a <= min(self.both[i], self.both_total)
+        ]
 
     def lower(self) -> Array:
         """Over all nodes: the least over the states of the best of the rules."""
@@ -121,8 +137,12 @@ class ChangedReference:
         found = []
         for i, direction in enumerate(self.case.directions):
             parts = dict(zip(self.case.readout, np.split(direction, np.cumsum(widths)[:-1]), strict=True))
-            found.append(min(max(self._best(i, state, parts, {}, None, LEVELS), self._by_ranges(i, state, parts))
-                             for state in self.states(i)))
+            found.append(
+                min(
+                    max(self._best(i, state, parts, {}, None, LEVELS), self._by_ranges(i, state, parts))
+                    for state in self.states(i)
+                )
+            )
         return np.array(found)
 
     def _can_lose(self, i: int, k: int) -> bool:
@@ -132,13 +152,20 @@ class ChangedReference:
         """Of k while its edge to i is there, which is ``new`` (1) or not (0), and i is in a state."""
         others = sum(self._can_lose(k, j) for j in self.neighbours[k] if j != i)
         for t, a in self.states(k):
-            if t <= others and a >= new and t + state[0] <= self.total and a + state[1] - new <= self.added and (
-                    t + a + sum(state) - new <= self.both_total):
+            if (
+                t <= others
+                and a >= new
+                and t + state[0] <= self.total
+                and a + state[1] - new <= self.added
+                and (t + a + sum(state) - new <= self.both_total)
+            ):
                 yield t, a
 
     def _channel(self, number: int, i: int, state: State, unit: Array) -> float:
-        return max(self._value(i, state, {}, {number: unit}, None, RULES[0], levels=0),
-                   self._best(i, state, {}, {number: unit}, None, LEVELS))
+        return max(
+            self._value(i, state, {}, {number: unit}, None, RULES[0], levels=0),
+            self._best(i, state, {}, {number: unit}, None, LEVELS),
+        )
 
     def _by_ranges(self, i: int, state: State, omega: Functional) -> float:
         value = 0.0
@@ -153,12 +180,14 @@ class ChangedReference:
             value += float(np.maximum(weight, 0) @ low + np.minimum(weight, 0) @ up)
         return value
 
-    def _best(self, i: int, state: State, omega: Functional, pre: Functional, parent: Parent | None, levels: int
-              ) -> float:
+    def _best(
+        self, i: int, state: State, omega: Functional, pre: Functional, parent: Parent | None, levels: int
+    ) -> float:
         return max(self._value(i, state, omega, pre, parent, rule, levels) for rule in RULES)
 
-    def _value(self, i: int, state: State, omega: Functional, pre: Functional, parent: Parent | None, rule: str,
-               levels: int) -> float:
+    def _value(
+        self, i: int, state: State, omega: Functional, pre: Functional, parent: Parent | None, rule: str, levels: int
+    ) -> float:
         """At most ``Σ ω_l · h^l_i + Σ λ_l · p^l_i`` in a state; without levels, all of h is bounded by its ranges."""
         lost, gained = state
         omega, n, value = dict(omega), len(self.neighbours[i]) - lost + gained, 0.0
@@ -195,12 +224,14 @@ class ChangedReference:
                 value += self._term(k, parent[1], i, state, passed, levels)
                 gained -= 1
             else:
-                terms.append(min(self._term(k, other, i, state, passed, levels)
-                                 for other in self._states_with(k, i, state, 1)))
+                terms.append(
+                    min(self._term(k, other, i, state, passed, levels) for other in self._states_with(k, i, state, 1))
+                )
         return value - sum(sorted(losable, reverse=True)[:lost]) + sum(sorted(terms)[:gained])
 
-    def _term(self, k: int, state: State, i: int, of_i: State, passed: list[tuple[PlainTerm, Array]], levels: int
-              ) -> float:
+    def _term(
+        self, k: int, state: State, i: int, of_i: State, passed: list[tuple[PlainTerm, Array]], levels: int
+    ) -> float:
         """What is passed on from i in its state, at its neighbour k in a state."""
         omega: Functional = {}
         for term, functional in passed:

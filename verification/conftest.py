@@ -13,8 +13,14 @@ from verification.lirpa_required import pytest_configure  # noqa: F401 - the aud
 # Only the deep profile draws afresh each time: a push must not fail on somebody else's luck.
 SIZES = {"quick": 6, "ci": 100, "deep": 2500}
 for name, size in SIZES.items():
-    settings.register_profile(name, max_examples=size, deadline=None, derandomize=name != "deep", print_blob=True,
-                              suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    settings.register_profile(
+        name,
+        max_examples=size,
+        deadline=None,
+        derandomize=name != "deep",
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
 settings.load_profile(os.environ.get("CERTGCL_PROFILE", "ci"))
 
 

@@ -39,8 +39,11 @@ class ChangedCase:
     @property
     def free(self) -> list[Edge]:
         """The pairs that may become edges."""
-        pairs = combinations(range(self.case.nodes), 2) if self.candidates is None else {
-            (min(pair), max(pair)) for pair in self.candidates}
+        pairs = (
+            combinations(range(self.case.nodes), 2)
+            if self.candidates is None
+            else {(min(pair), max(pair)) for pair in self.candidates}
+        )
         return sorted(set(pairs) - set(self.case.edges))
 
     def relabelled(self, order: list[int]) -> "ChangedCase":
@@ -92,6 +95,7 @@ def changed_magnitude(changed: ChangedCase) -> Array:
 
 # -- strategies ------------------------------------------------------------------------------------
 
+
 @st.composite
 def changed_cases(draw: st.DrawFn, kinds: tuple[str, ...] = tuple(KINDS), max_depth: int = 3) -> ChangedCase:
     """A network on 4 or 5 nodes; none, one or several new edges a node, all, a total that binds, candidates of every
@@ -100,8 +104,13 @@ def changed_cases(draw: st.DrawFn, kinds: tuple[str, ...] = tuple(KINDS), max_de
     nodes = case.nodes
     counts = st.one_of(st.none(), st.integers(0, 2), st.lists(st.integers(0, 2), min_size=nodes, max_size=nodes))
     pairs = st.lists(st.sampled_from(list(combinations(range(nodes), 2))), unique=True, max_size=5)
-    found = ChangedCase(case, draw(counts), draw(st.one_of(st.none(), st.integers(0, 3))),
-                        draw(st.one_of(st.none(), pairs)), draw(st.sampled_from([False, False, True])))
+    found = ChangedCase(
+        case,
+        draw(counts),
+        draw(st.one_of(st.none(), st.integers(0, 3))),
+        draw(st.one_of(st.none(), pairs)),
+        draw(st.sampled_from([False, False, True])),
+    )
     for total in (3, 2, 1, 0):
         if sum(1 for _ in islice(admissible_changes(found), MOST_GRAPHS + 1)) <= MOST_GRAPHS:
             break

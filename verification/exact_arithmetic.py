@@ -27,14 +27,22 @@ def exactly(values: Tensor) -> arb_mat:
 
 def gcn_matrix(graph: nx.Graph) -> arb_mat:
     scale = [1 / arb(graph.degree[node] + 1).sqrt() for node in range(len(graph))]
-    return arb_mat([[scale[i] * scale[j] if i == j or graph.has_edge(i, j) else arb(0) for j in range(len(graph))]
-                    for i in range(len(graph))])
+    return arb_mat(
+        [
+            [scale[i] * scale[j] if i == j or graph.has_edge(i, j) else arb(0) for j in range(len(graph))]
+            for i in range(len(graph))
+        ]
+    )
 
 
 def _layer(matrix: arb_mat, values: arb_mat, bias: Tensor, slope: Tensor) -> arb_mat:
     passed, biases, slopes = matrix * values, bias.double().tolist(), slope.double().tolist()
-    return arb_mat([[_two_piece(passed[i, c] + arb(biases[c]), arb(slopes[c])) for c in range(passed.ncols())]
-                    for i in range(passed.nrows())])
+    return arb_mat(
+        [
+            [_two_piece(passed[i, c] + arb(biases[c]), arb(slopes[c])) for c in range(passed.ncols())]
+            for i in range(passed.nrows())
+        ]
+    )
 
 
 def _two_piece(p: arb, slope: arb) -> arb:
@@ -95,11 +103,12 @@ def _mixing(term: PlainTerm, graph: nx.Graph) -> arb_mat:
     """The matrix M of ``M h W``; what is divided by zero is zero."""
     count, degree = len(graph), [arb(graph.degree[node]) for node in range(len(graph))]
     loop = {"local": 1.0, "symmetric": term.loop}.get(term.mixing, 0.0)
-    entries = [[arb(loop) if i == j else arb(int(graph.has_edge(i, j) and term.mixing != "local"))
-                for j in range(count)] for i in range(count)]
+    entries = [
+        [arb(loop) if i == j else arb(int(graph.has_edge(i, j) and term.mixing != "local")) for j in range(count)]
+        for i in range(count)
+    ]
     if term.mixing == "mean":
-        return arb_mat([[entry / degree[i] if degree[i] > 0 else arb(0) for entry in entries[i]]
-                        for i in range(count)])
+        return arb_mat([[entry / degree[i] if degree[i] > 0 else arb(0) for entry in entries[i]] for i in range(count)])
     if term.mixing == "symmetric":
         scale = [1 / (each + arb(loop)).sqrt() if each + arb(loop) > 0 else arb(0) for each in degree]
         return arb_mat([[scale[i] * entries[i][j] * scale[j] for j in range(count)] for i in range(count)])
@@ -120,10 +129,16 @@ class ExactNetwork:
         graph.remove_edges_from(drops)
         outputs = [_exact(self.case.x)]
         for layer in self.case.layers:
-            outputs.append(_activated(layer, [_mixing(term, graph) * (outputs[term.source] * _exact(term.matrix()))
-                                              for term in layer.terms]))
-        return [[value for number in self.case.readout for value in row(outputs[number], node)]
-                for node in range(self.case.nodes)]
+            outputs.append(
+                _activated(
+                    layer,
+                    [_mixing(term, graph) * (outputs[term.source] * _exact(term.matrix())) for term in layer.terms],
+                )
+            )
+        return [
+            [value for number in self.case.readout for value in row(outputs[number], node)]
+            for node in range(self.case.nodes)
+        ]
 
     def minimum(self, node: int, direction: list[arb]) -> arb:
         return _least([_dot(direction, view[node]) for view in self.views])
@@ -136,8 +151,12 @@ def _activated(layer: PlainLayer, parts: list[arb_mat]) -> arb_mat:
     kind = layer.activation
     parameters = np.broadcast_to(np.asarray(1.0 if kind is None else kind.parameter), layer.width).tolist()
     act = (lambda value, _: value) if kind is None else ACTIVATIONS[kind.name]
-    return arb_mat([[act(p[i, c] + arb(float(layer.bias[c])), arb(parameters[c])) for c in range(p.ncols())]
-                    for i in range(p.nrows())])
+    return arb_mat(
+        [
+            [act(p[i, c] + arb(float(layer.bias[c])), arb(parameters[c])) for c in range(p.ncols())]
+            for i in range(p.nrows())
+        ]
+    )
 
 
 def row(matrix: arb_mat, node: int) -> list[arb]:
@@ -148,8 +167,10 @@ def compactness_direction(embeddings: arb_mat, node: int) -> list[arb]:
     """``z̄_i - mean_{j≠i} z̄_j``."""
     units = [_unit(row(embeddings, i)) for i in range(embeddings.nrows())]
     others = len(units) - 1
-    return [units[node][c] - sum((unit[c] for i, unit in enumerate(units) if i != node), arb(0)) / others
-            for c in range(embeddings.ncols())]
+    return [
+        units[node][c] - sum((unit[c] for i, unit in enumerate(units) if i != node), arb(0)) / others
+        for c in range(embeddings.ncols())
+    ]
 
 
 def _unit(vector: list[arb]) -> list[arb]:

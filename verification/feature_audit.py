@@ -28,18 +28,28 @@ def library_changes(case: FeatureCase) -> certgcl.Changes:
     settings: dict[str, dict[str, Any]] = {
         "masked": {"masked": allowed.off, "total": allowed.total},
         "bits": {"turned_off": allowed.off, "turned_on": allowed.on, "total": allowed.total},
-        "box": {"box": allowed.radius}, "columns": {"columns": allowed.columns}}
-    return certgcl.Changes(drops=certgcl.EdgeDropBudget(network.local, network.total),
-                           features=certgcl.FeatureBudget(**settings[allowed.kind]))
+        "box": {"box": allowed.radius},
+        "columns": {"columns": allowed.columns},
+    }
+    return certgcl.Changes(
+        drops=certgcl.EdgeDropBudget(network.local, network.total),
+        features=certgcl.FeatureBudget(**settings[allowed.kind]),
+    )
 
 
-def certify_features(case: FeatureCase, method: str | BoundMethod, dtype: torch.dtype = torch.float64,
-                     nodes: list[int] | None = None) -> certgcl.Certificate:
+def certify_features(
+    case: FeatureCase, method: str | BoundMethod, dtype: torch.dtype = torch.float64, nodes: list[int] | None = None
+) -> certgcl.Certificate:
     """The library's answer to a case, through its public call."""
     return certgcl.linear_bounds(
-        library_network(case.network), library_graph(case.network), library_changes(case),
-        torch.from_numpy(case.network.directions), dtype=dtype, nodes=nodes,
-        method=NETWORK_METHODS.get(method, method) if isinstance(method, str) else method)
+        library_network(case.network),
+        library_graph(case.network),
+        library_changes(case),
+        torch.from_numpy(case.network.directions),
+        dtype=dtype,
+        nodes=nodes,
+        method=NETWORK_METHODS.get(method, method) if isinstance(method, str) else method,
+    )
 
 
 def differentiable_bound(case: FeatureCase, method: str, network: GraphNetwork) -> Tensor:
@@ -59,14 +69,22 @@ def feature_tolerance(case: FeatureCase) -> Tensor:
     return torch.from_numpy(1e-13 * feature_magnitude(case) + 1e-300)
 
 
-def enter_features(ledger: Ledger, rows: tuple[str, ...], case: FeatureCase, lower: Tensor, minimum: Tensor,
-                   clean: Tensor, scale: float | None = None) -> Tensor:
+def enter_features(
+    ledger: Ledger,
+    rows: tuple[str, ...],
+    case: FeatureCase,
+    lower: Tensor,
+    minimum: Tensor,
+    clean: Tensor,
+    scale: float | None = None,
+) -> Tensor:
     """Write a case down in some rows; returns the nodes where the bound is above the minimum, or no number."""
     wrong = torch.nonzero(~(lower <= minimum + feature_tolerance(case)))[:, 0]
     scale = scale or float(feature_magnitude(case).mean()) or 1.0
     for row in rows:
-        ledger.record(row, case.nodes, len(wrong), float((clean - lower).sum()) / scale,
-                      float((clean - minimum).sum()) / scale)
+        ledger.record(
+            row, case.nodes, len(wrong), float((clean - lower).sum()) / scale, float((clean - minimum).sum()) / scale
+        )
     return wrong
 
 
@@ -83,11 +101,14 @@ def feature_cases(draw: st.DrawFn, drops: bool | None = None) -> FeatureCase:
         network = network.with_budget(0)
     counts = st.integers(0, network.x.shape[1])
     total = st.one_of(st.none(), st.integers(0, 4))
-    features = draw(st.one_of(
-        st.builds(PlainFeatures, st.just("masked"), off=counts, total=total),
-        st.builds(PlainFeatures, st.just("bits"), off=counts, on=counts, total=total),
-        st.builds(PlainFeatures, st.just("box"), radius=st.sampled_from([0.0, 0.1, 1.0])),
-        st.builds(PlainFeatures, st.just("columns"), columns=counts)))
+    features = draw(
+        st.one_of(
+            st.builds(PlainFeatures, st.just("masked"), off=counts, total=total),
+            st.builds(PlainFeatures, st.just("bits"), off=counts, on=counts, total=total),
+            st.builds(PlainFeatures, st.just("box"), radius=st.sampled_from([0.0, 0.1, 1.0])),
+            st.builds(PlainFeatures, st.just("columns"), columns=counts),
+        )
+    )
     case = FeatureCase(with_bits(network) if features.kind == "bits" else network, features)
     assume(number_of_views(case) <= MOST_VIEWS)
     return case

@@ -54,7 +54,7 @@ def _subsets(columns: NDArray[np.intp], most: int) -> list[tuple[int, ...]]:
 def _box(x: Array, radius: float) -> Iterator[Array]:
     yield x
     random = np.random.default_rng(0)
-    if 2 ** x.size <= MOST_CORNERS:
+    if 2**x.size <= MOST_CORNERS:
         corners = np.array(list(product((-1.0, 1.0), repeat=x.size)))
     else:
         corners = random.choice((-1.0, 1.0), size=(MOST_CORNERS, x.size))

@@ -27,8 +27,12 @@ class Row(NamedTuple):
 
 
 MASK, FLIPS, ON, BOX, COLUMNS = (
-    PlainFeatures("masked", off=1), PlainFeatures("bits", off=1, on=1), PlainFeatures("bits", on=1),
-    PlainFeatures("box", radius=0.1), PlainFeatures("columns", columns=2))
+    PlainFeatures("masked", off=1),
+    PlainFeatures("bits", off=1, on=1),
+    PlainFeatures("bits", on=1),
+    PlainFeatures("box", radius=0.1),
+    PlainFeatures("columns", columns=2),
+)
 
 ROWS: dict[str, Row] = {
     "GCN, mask 1 a node": Row("GCN", MASK, False, 1.49),

@@ -131,8 +131,9 @@ class LirpaNetwork:
         directions: w, shape (nodes, width of z).
     """
 
-    def __init__(self, box: Box, x: Tensor, layers: Sequence[PlainLayer], readout: Sequence[int],
-                 directions: Tensor) -> None:
+    def __init__(
+        self, box: Box, x: Tensor, layers: Sequence[PlainLayer], readout: Sequence[int], directions: Tensor
+    ) -> None:
         width = sum(layers[number - 1].width for number in readout)
         if x.shape[0] != box.nodes or directions.shape != (box.nodes, width):
             raise ValueError(
@@ -196,11 +197,26 @@ class LirpaGCN(LirpaNetwork):
         directions: w, shape (nodes, d2).
     """
 
-    def __init__(self, box: Box, x: Tensor, weight1: Tensor, bias1: Tensor, slope1: Slope, weight2: Tensor,
-                 bias2: Tensor, slope2: Slope | None, directions: Tensor) -> None:
-        layers = [PlainLayer((PlainTerm(source, _plain(weight), "symmetric"),), _plain(bias),
-                             None if slope is None else PlainActivation("two-piece linear", _plain(slope)))
-                  for source, (weight, bias, slope) in enumerate(((weight1, bias1, slope1), (weight2, bias2, slope2)))]
+    def __init__(
+        self,
+        box: Box,
+        x: Tensor,
+        weight1: Tensor,
+        bias1: Tensor,
+        slope1: Slope,
+        weight2: Tensor,
+        bias2: Tensor,
+        slope2: Slope | None,
+        directions: Tensor,
+    ) -> None:
+        layers = [
+            PlainLayer(
+                (PlainTerm(source, _plain(weight), "symmetric"),),
+                _plain(bias),
+                None if slope is None else PlainActivation("two-piece linear", _plain(slope)),
+            )
+            for source, (weight, bias, slope) in enumerate(((weight1, bias1, slope1), (weight2, bias2, slope2)))
+        ]
         super().__init__(box, x, layers, (2,), directions)
 
     def layers(self) -> LayerBounds:
@@ -213,16 +229,24 @@ class LirpaGCN(LirpaNetwork):
 class _Network(nn.Module):
     """``a -> (w_i · z_i)_i`` for the vector a of a box's variables, in operations that auto_LiRPA 0.3 can bound."""
 
-    def __init__(self, box: Box, x: Tensor, layers: Sequence[PlainLayer], slopes: list[Tensor],
-                 readout: Sequence[int], directions: Tensor) -> None:
+    def __init__(
+        self,
+        box: Box,
+        x: Tensor,
+        layers: Sequence[PlainLayer],
+        slopes: list[Tensor],
+        readout: Sequence[int],
+        directions: Tensor,
+    ) -> None:
         super().__init__()
         n, node = box.nodes, torch.arange(box.nodes)
         self.layers = nn.ModuleList(_Layer(box, x, layer, slopes) for layer in layers)
         self.readout = [number - 1 for number in readout]
         # f_i = Σ w_i · σ(p_i) over the layers read out
         self.heads = nn.ModuleList()
-        for number, part in zip(self.readout, directions.split([layers[k].width for k in self.readout], dim=1),
-                                strict=True):
+        for number, part in zip(
+            self.readout, directions.split([layers[k].width for k in self.readout], dim=1), strict=True
+        ):
             to_f = torch.zeros(n, n, part.shape[1])
             to_f[node, node] = part
             self.heads.append(_AfterActivation(to_f.view(n, -1), slopes[number].repeat(n)))

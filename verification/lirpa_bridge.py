@@ -14,5 +14,6 @@ def lirpa_bridge() -> types.ModuleType:
     want of a package that it needs, say."""
     if lirpa_is_required():
         return importlib.import_module("verification.lirpa")
-    return pytest.importorskip("verification.lirpa", reason="auto_LiRPA is not installed; `make test` installs it",
-                               exc_type=NotInstalledError)
+    return pytest.importorskip(
+        "verification.lirpa", reason="auto_LiRPA is not installed; `make test` installs it", exc_type=NotInstalledError
+    )

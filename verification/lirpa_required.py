@@ -51,8 +51,10 @@ class Requirement:
 
     def missing(self) -> list[str]:
         """What the run left out, in words."""
-        return [*(f"{test} was skipped" for test in self.left_out),
-                *(f"no test of {file} passed" for file in COMPARISON if not self.passed[file])]
+        return [
+            *(f"{test} was skipped" for test in self.left_out),
+            *(f"no test of {file} passed" for file in COMPARISON if not self.passed[file]),
+        ]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self.missing() and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
@@ -60,8 +62,9 @@ class Requirement:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self.missing():
-            terminalreporter.section(f"{REQUIRED}=required, and the comparison with auto_LiRPA is not complete",
-                                     red=True)
+            terminalreporter.section(
+                f"{REQUIRED}=required, and the comparison with auto_LiRPA is not complete", red=True
+            )
             for line in self.missing():
                 terminalreporter.write_line(line)
 

@@ -62,12 +62,17 @@ as_probed: Read = partial(read_network, reading="probed")
 def as_believed(entry: Entry, case: Case) -> Read:
     """What a user would get of a reader that takes a module for what it seems: its honest twin, or two layers and their
     activations."""
+
     def read(module: nn.Module, graph: certgcl.Graph) -> GraphNetwork:
         if entry.twin is not None:
             return read_network(entry.twin(case).eval(), graph)
         convs: list[Any] = [getattr(module, f"conv{layer}") for layer in (1, 2)]
-        return gcn_network(*((conv.lin.weight.detach().clone().T, conv.bias.detach().clone(), slope)
-                             for conv, slope in zip(convs, entry.seems, strict=True)))
+        return gcn_network(
+            *(
+                (conv.lin.weight.detach().clone().T, conv.bias.detach().clone(), slope)
+                for conv, slope in zip(convs, entry.seems, strict=True)
+            )
+        )
 
     return read
 
@@ -102,15 +107,26 @@ def recorded(entry: Entry, case: Case) -> Verdict | None:
     verdict = judged(entry, case)
     if verdict is not None and verdict.certificate is not None:
         nominal, lower = verdict.certificate.nominal, verdict.certificate.lower
-        LEDGER.record(MODULES, case.nodes, len(verdict.violated), float((nominal - lower).sum()) / verdict.scale,
-                      float((nominal - verdict.lowest).sum()) / verdict.scale)
+        LEDGER.record(
+            MODULES,
+            case.nodes,
+            len(verdict.violated),
+            float((nominal - lower).sum()) / verdict.scale,
+            float((nominal - verdict.lowest).sum()) / verdict.scale,
+        )
     return verdict
 
 
 def showcase(entry: Entry) -> Iterator[Case]:
     """Cases on which a liar shows, if any do: wide layers, no ties, wide and narrow budgets; at all its scales."""
-    shapes = (nx.cycle_graph(5), nx.star_graph(4), nx.path_graph(4), nx.complete_graph(4), nx.path_graph(2),
-              nx.convert_node_labels_to_integers(nx.disjoint_union(nx.cycle_graph(3), nx.path_graph(2))))
+    shapes = (
+        nx.cycle_graph(5),
+        nx.star_graph(4),
+        nx.path_graph(4),
+        nx.complete_graph(4),
+        nx.path_graph(2),
+        nx.convert_node_labels_to_integers(nx.disjoint_union(nx.cycle_graph(3), nx.path_graph(2))),
+    )
     for local in (None, 1):
         for graph in shapes:
             case = gaussian_case(graph, seed=0).with_budget(local)

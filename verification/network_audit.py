@@ -68,13 +68,19 @@ def library_graph(case: NetworkCase) -> certgcl.Graph:
     return certgcl.Graph.from_networkx(case.graph, torch.from_numpy(case.x))
 
 
-def certify_network(case: NetworkCase, method: str | BoundMethod, dtype: torch.dtype = torch.float64,
-                    nodes: list[int] | None = None) -> certgcl.Certificate:
+def certify_network(
+    case: NetworkCase, method: str | BoundMethod, dtype: torch.dtype = torch.float64, nodes: list[int] | None = None
+) -> certgcl.Certificate:
     """The library's answer to a case, through its public call."""
     return certgcl.linear_bounds(
-        library_network(case), library_graph(case), certgcl.EdgeDropBudget(case.local, case.total),
-        torch.from_numpy(case.directions), method=NETWORK_METHODS[method] if isinstance(method, str) else method,
-        dtype=dtype, nodes=nodes)
+        library_network(case),
+        library_graph(case),
+        certgcl.EdgeDropBudget(case.local, case.total),
+        torch.from_numpy(case.directions),
+        method=NETWORK_METHODS[method] if isinstance(method, str) else method,
+        dtype=dtype,
+        nodes=nodes,
+    )
 
 
 def differentiable_bound(case: NetworkCase, method: str, network: GraphNetwork) -> Tensor:
@@ -96,12 +102,20 @@ def truth(case: NetworkCase) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(found.min(axis=0)), torch.from_numpy(np.array(found[0]))
 
 
-def enter(ledger: Ledger, rows: tuple[str, ...], case: NetworkCase, lower: Tensor, minimum: Tensor, clean: Tensor,
-          scale: float | None = None) -> Tensor:
+def enter(
+    ledger: Ledger,
+    rows: tuple[str, ...],
+    case: NetworkCase,
+    lower: Tensor,
+    minimum: Tensor,
+    clean: Tensor,
+    scale: float | None = None,
+) -> Tensor:
     """Write a case down in some rows; returns the nodes where the bound is above the minimum, or no number."""
     wrong = torch.nonzero(~(lower <= minimum + network_tolerance(case)))[:, 0]
     scale = scale or float(magnitude(case).mean()) or 1.0
     for row in rows:
-        ledger.record(row, case.nodes, len(wrong), float((clean - lower).sum()) / scale,
-                      float((clean - minimum).sum()) / scale)
+        ledger.record(
+            row, case.nodes, len(wrong), float((clean - lower).sum()) / scale, float((clean - minimum).sum()) / scale
+        )
     return wrong

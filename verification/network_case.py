@@ -74,11 +74,16 @@ class NetworkCase(Droppable):
         return replace(self, graph=graph, x=self.x[order], directions=self.directions[order], local=local)
 
     def __repr__(self) -> str:
-        layers = "; ".join(f"{[(t.source, t.mixing, t.loop, t.weight.tolist()) for t in layer.terms]} + "
-                           f"{layer.bias.tolist()} -> {layer.activation}" for layer in self.layers)
-        return (f"NetworkCase({self.kind}, nodes={self.nodes}, edges={self.edges}, local={self.local}, "
-                f"total={self.total}, x={self.x.tolist()}, readout={self.readout}, "
-                f"directions={self.directions.tolist()}, layers: {layers})")
+        layers = "; ".join(
+            f"{[(t.source, t.mixing, t.loop, t.weight.tolist()) for t in layer.terms]} + "
+            f"{layer.bias.tolist()} -> {layer.activation}"
+            for layer in self.layers
+        )
+        return (
+            f"NetworkCase({self.kind}, nodes={self.nodes}, edges={self.edges}, local={self.local}, "
+            f"total={self.total}, x={self.x.tolist()}, readout={self.readout}, "
+            f"directions={self.directions.tolist()}, layers: {layers})"
+        )
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # how Hypothesis shows a failing case
         printer.text(repr(self))

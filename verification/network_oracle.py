@@ -72,8 +72,10 @@ def magnitude(case: NetworkCase) -> Array:
     around = adjacencies(case.with_budget(0))[0] + np.eye(case.nodes)
     sizes = [np.abs(case.x)]
     for layer in case.layers:
-        p = sum((np.eye(case.nodes) if term.mixing == "local" else around) @ sizes[term.source] @ np.abs(term.matrix())
-                for term in layer.terms) + np.abs(layer.bias)
+        p = sum(
+            (np.eye(case.nodes) if term.mixing == "local" else around) @ sizes[term.source] @ np.abs(term.matrix())
+            for term in layer.terms
+        ) + np.abs(layer.bias)
         if layer.activation is not None:
             p = np.maximum(STEEPEST, np.abs(layer.activation.parameter)) * p + activate(0 * p, layer.activation)
         sizes.append(p)

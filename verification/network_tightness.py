@@ -74,8 +74,9 @@ def random_case(row: Row, random: np.random.Generator, number: int) -> NetworkCa
     return case.with_budget(*((share, None), (share, 3), (None, None))[number % 3])
 
 
-def measure(names: Iterable[str] = ROWS, cases: int = 12, methods: Iterable[str] = ("degree",), seed: int = 0
-            ) -> Ledger:
+def measure(
+    names: Iterable[str] = ROWS, cases: int = 12, methods: Iterable[str] = ("degree",), seed: int = 0
+) -> Ledger:
     """A ledger with a row for every kind of network and method."""
     ledger, methods = Ledger(), tuple(methods)
     for name in names:
@@ -119,8 +120,11 @@ def print_beside_prototype(names: Iterable[str], samples: int, cases: int, seed:
     for name in names:
         if ROWS[name].aim is not None:
             found = beside_prototype(name, samples, cases, seed)
-            print(f"{name:<32}{found.degree:>10.3f}{found.prototype:>12.3f}"
-                  f"{f'{min(found.each):.2f} to {max(found.each):.2f}':>20}{ROWS[name].aim:>15.2f}", flush=True)
+            print(
+                f"{name:<32}{found.degree:>10.3f}{found.prototype:>12.3f}"
+                f"{f'{min(found.each):.2f} to {max(found.each):.2f}':>20}{ROWS[name].aim:>15.2f}",
+                flush=True,
+            )
 
 
 def main() -> None:

@@ -88,7 +88,8 @@ class Builder:
     def normalize(self, active: bool) -> int:
         """A BatchNorm with scales of both signs."""
         scale = (0.3 + np.abs(self.numbers(self.width_of(self.last)))) * np.where(
-            self.random.random(self.width_of(self.last)) < 0.3, -1.0, 1.0)
+            self.random.random(self.width_of(self.last)) < 0.3, -1.0, 1.0
+        )
         return self.add(PlainTerm(self.last, scale), active=active)
 
 
@@ -97,6 +98,7 @@ def _convolutions(name: str) -> Callable[[Builder, int], tuple[int, ...]]:
         for _ in range(depth):
             builder.convolve(name)
         return (builder.last,)
+
     return build
 
 
@@ -105,6 +107,7 @@ def _gin(eps: float) -> Callable[[Builder, int], tuple[int, ...]]:
         for _ in range(depth):
             builder.gin(eps)
         return (builder.last,)
+
     return build
 
 
@@ -112,8 +115,9 @@ def _sgc(builder: Builder, depth: int) -> tuple[int, ...]:
     """``Â^K X W + b``, W first."""
     builder.add(PlainTerm(0, builder.matrix(0, builder.width), "symmetric"), bias=np.zeros(builder.width), active=False)
     for _ in range(depth - 1):
-        builder.add(PlainTerm(builder.last, np.ones(builder.width), "symmetric"), bias=np.zeros(builder.width),
-                    active=False)
+        builder.add(
+            PlainTerm(builder.last, np.ones(builder.width), "symmetric"), bias=np.zeros(builder.width), active=False
+        )
     builder.layers[-1] = replace(builder.layers[-1], bias=builder.bias(builder.width))
     return (builder.last,)
 
@@ -121,8 +125,12 @@ def _sgc(builder: Builder, depth: int) -> tuple[int, ...]:
 def _appnp(builder: Builder, depth: int) -> tuple[int, ...]:
     alpha, start = 0.2, builder.linear()
     for _ in range(depth):
-        builder.add(PlainTerm(builder.last, np.full(builder.width, 1 - alpha), "symmetric"),
-                    PlainTerm(start, np.full(builder.width, alpha)), bias=np.zeros(builder.width), active=False)
+        builder.add(
+            PlainTerm(builder.last, np.full(builder.width, 1 - alpha), "symmetric"),
+            PlainTerm(start, np.full(builder.width, alpha)),
+            bias=np.zeros(builder.width),
+            active=False,
+        )
     return (builder.last,)
 
 
@@ -153,9 +161,13 @@ def _jumping(name: str, cat: bool) -> Callable[[Builder, int], tuple[int, ...]]:
         numbers = tuple(builder.convolve(name) for _ in range(depth))
         if cat:
             return numbers
-        builder.add(*(PlainTerm(number, np.ones(builder.width)) for number in numbers), bias=np.zeros(builder.width),
-                    active=False)
+        builder.add(
+            *(PlainTerm(number, np.ones(builder.width)) for number in numbers),
+            bias=np.zeros(builder.width),
+            active=False,
+        )
         return (builder.last,)
+
     return build
 
 
@@ -173,8 +185,9 @@ def _mixed(builder: Builder, depth: int) -> tuple[int, ...]:
     for _ in range(depth):
         earlier = int(builder.random.integers(0, builder.last + 1))
         skips = [PlainTerm(earlier, builder.matrix(earlier, builder.width))] if builder.random.random() < 0.5 else []
-        builder.convolve(names[int(builder.random.integers(len(names)))], *skips,
-                         active=bool(builder.random.random() < 0.8))
+        builder.convolve(
+            names[int(builder.random.integers(len(names)))], *skips, active=bool(builder.random.random() < 0.8)
+        )
     return (builder.last,) if builder.random.random() < 0.7 else tuple(sorted({1, builder.last}))
 
 
@@ -195,9 +208,17 @@ KINDS: dict[str, Callable[[Builder, int], tuple[int, ...]]] = {
 }
 """What adds the layers of a network of some depth to a builder and returns its readout."""
 
-SMOOTH = (PlainActivation("elu"), PlainActivation("elu", 0.4), PlainActivation("elu", 1.8), PlainActivation("tanh"),
-          PlainActivation("sigmoid"), PlainActivation("gelu"), PlainActivation("silu"), PlainActivation("softplus"),
-          PlainActivation("softplus", 2.5))
+SMOOTH = (
+    PlainActivation("elu"),
+    PlainActivation("elu", 0.4),
+    PlainActivation("elu", 1.8),
+    PlainActivation("tanh"),
+    PlainActivation("sigmoid"),
+    PlainActivation("gelu"),
+    PlainActivation("silu"),
+    PlainActivation("softplus"),
+    PlainActivation("softplus", 2.5),
+)
 RELU = PlainActivation("two-piece linear", 0.0)
 
 
@@ -215,11 +236,17 @@ def network_case(graph: nx.Graph, kind: str, depth: int, builder: Builder, compa
 def activations(draw: st.DrawFn, width: int) -> PlainActivation | None:
     """None, a two-piece linear one with any slope or one for each channel, or a smooth one."""
     slope = st.sampled_from([0.0, 0.25, 1.0, -0.4, 1.6])
-    return draw(st.one_of(
-        st.just(RELU), st.sampled_from(SMOOTH), slope.map(lambda one: PlainActivation("two-piece linear", one)),
-        st.lists(slope, min_size=width, max_size=width).map(
-            lambda each: PlainActivation("two-piece linear", np.array(each))),
-        st.none()))
+    return draw(
+        st.one_of(
+            st.just(RELU),
+            st.sampled_from(SMOOTH),
+            slope.map(lambda one: PlainActivation("two-piece linear", one)),
+            st.lists(slope, min_size=width, max_size=width).map(
+                lambda each: PlainActivation("two-piece linear", np.array(each))
+            ),
+            st.none(),
+        )
+    )
 
 
 @st.composite
@@ -229,8 +256,14 @@ def network_cases(draw: st.DrawFn, kinds: Sequence[str] = tuple(KINDS), max_dept
     graph = draw(graphs().filter(lambda graph: graph.number_of_nodes() >= 4))
     depth = draw(st.integers(1, min(max_depth, 2) if kind.startswith("GIN") else max_depth))
     width = draw(st.integers(2, 6 if depth <= 2 else 3))
-    builder = Builder(np.random.default_rng(draw(st.integers(0, 2**32 - 1))), draw(activations(width)), width,
-                      features=draw(st.integers(1, 4)), scale=draw(st.sampled_from([1.0, 0.1, 3.0])),
-                      shift=draw(st.sampled_from([0.0, 0.15])), ties=draw(st.booleans()))
+    builder = Builder(
+        np.random.default_rng(draw(st.integers(0, 2**32 - 1))),
+        draw(activations(width)),
+        width,
+        features=draw(st.integers(1, 4)),
+        scale=draw(st.sampled_from([1.0, 0.1, 3.0])),
+        shift=draw(st.sampled_from([0.0, 0.15])),
+        ties=draw(st.booleans()),
+    )
     local, total = draw(budgets(graph))
     return network_case(graph, kind, depth, builder, compact=draw(st.booleans())).with_budget(local, total)

@@ -28,8 +28,10 @@ def admissible_drops(case: Droppable) -> Iterator[tuple[Edge, ...]]:
 
 def embeddings(case: Case, graphs: list[nx.Graph]) -> Tensor:
     """Embeddings on many graphs over the case's nodes at once, as one disjoint union; ``(graphs, n, d2)``."""
-    pieces = [torch.tensor(sorted(graph.edges), dtype=torch.long).reshape(-1, 2).T + k * case.nodes
-              for k, graph in enumerate(graphs)]
+    pieces = [
+        torch.tensor(sorted(graph.edges), dtype=torch.long).reshape(-1, 2).T + k * case.nodes
+        for k, graph in enumerate(graphs)
+    ]
     edges = torch.cat(pieces, dim=1)
     edge_index = torch.cat([edges, edges.flip(0)], dim=1)
     hidden = _activate(_layer(case.w1, case.b1)(case.x.repeat(len(graphs), 1), edge_index), case.slope1)
@@ -76,9 +78,13 @@ def _directions(z: Tensor) -> Tensor:
     """``z̄_i - mean_{j≠i} z̄_j`` for embeddings on many graphs, written as a loop; ``(graphs, n, d2)``."""
     nodes = range(z.shape[1])
     unit = [z[:, i] / z[:, i].norm(dim=1, keepdim=True).clamp(min=1e-12) for i in nodes]
-    return torch.stack([
-        unit[i] - sum((unit[j] for j in nodes if j != i), torch.zeros_like(unit[i])) / (len(nodes) - 1) for i in nodes
-    ], dim=1)
+    return torch.stack(
+        [
+            unit[i] - sum((unit[j] for j in nodes if j != i), torch.zeros_like(unit[i])) / (len(nodes) - 1)
+            for i in nodes
+        ],
+        dim=1,
+    )
 
 
 def _layer(weight: Tensor, bias: Tensor) -> GCNConv:

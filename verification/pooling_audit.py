@@ -34,12 +34,25 @@ def pooled_values(case: NetworkCase, pool: Pool) -> Array:
     return pooled(embeddings(case, adjacencies(case)), pool) @ case.directions[0]
 
 
-def certify_pooled(case: NetworkCase, pool: Pool, *, enumerate_up_to: int = 0, dtype: torch.dtype = torch.float64,
-                   method: str = "degree") -> certgcl.GraphCertificate:
+def certify_pooled(
+    case: NetworkCase,
+    pool: Pool,
+    *,
+    enumerate_up_to: int = 0,
+    dtype: torch.dtype = torch.float64,
+    method: str = "degree",
+) -> certgcl.GraphCertificate:
     """The library's answer, through its public call."""
     return certgcl.graph_bounds(
-        library_network(case), [library_graph(case)], certgcl.EdgeDropBudget(case.local, case.total),
-        torch.from_numpy(case.directions[:1]), pool=pool, enumerate_up_to=enumerate_up_to, dtype=dtype, method=method)
+        library_network(case),
+        [library_graph(case)],
+        certgcl.EdgeDropBudget(case.local, case.total),
+        torch.from_numpy(case.directions[:1]),
+        pool=pool,
+        enumerate_up_to=enumerate_up_to,
+        dtype=dtype,
+        method=method,
+    )
 
 
 def pooled_tolerance(case: NetworkCase) -> float:
@@ -61,8 +74,10 @@ def tightness(kind: str, pool: Pool, cases: int = CASES, enumerate_up_to: int = 
     bounded, true, wrong = 0.0, 0.0, 0
     for seed in range(cases):
         case = tree_case(kind, seed)
-        values, lower = pooled_values(case, pool), float(
-            certify_pooled(case, pool, enumerate_up_to=enumerate_up_to).lower[0])
+        values, lower = (
+            pooled_values(case, pool),
+            float(certify_pooled(case, pool, enumerate_up_to=enumerate_up_to).lower[0]),
+        )
         bounded, true = bounded + values[0] - lower, true + values[0] - values.min()
         wrong += lower > values.min() + pooled_tolerance(case)
     return bounded / true, wrong

@@ -22,10 +22,15 @@ Rule = Literal["adaptive", "flat", "parallel"]
 Vector = NDArray[np.float64]
 
 
-def degree_reference(case: Case, slopes: Sequence[Rule] = ("adaptive", "flat", "parallel"), resolution: int = 6,
-                     preactivations: Literal["functional", "interval"] = "functional",
-                     lines: Literal["by-count", "mixed", "shared"] = "by-count", few: int = 16,
-                     patterns: tuple[int, int] = (1, 1)) -> Tensor:
+def degree_reference(
+    case: Case,
+    slopes: Sequence[Rule] = ("adaptive", "flat", "parallel"),
+    resolution: int = 6,
+    preactivations: Literal["functional", "interval"] = "functional",
+    lines: Literal["by-count", "mixed", "shared"] = "by-count",
+    few: int = 16,
+    patterns: tuple[int, int] = (1, 1),
+) -> Tensor:
     """``lower_i <= w_i · z_i(S)`` for every admissible S, ``(n,)``.
 
     Args:
@@ -61,8 +66,11 @@ class Drops:
         droppable = sum(self.droppable(u, v) for u, v in case.edges)
         self.total = case.graph_budget() if case.graph_budget() < droppable else 2 * len(case.edges)  # no limit
         # What k can lose while (j, k) is kept: min(q_k, droppable edges of k other than (j, k)).
-        self.most_drops = {(j, k): min(self.q[k], self.droppable_edges(k) - self.droppable(j, k))
-                           for k, neighbours in enumerate(self.neighbours) for j in neighbours}
+        self.most_drops = {
+            (j, k): min(self.q[k], self.droppable_edges(k) - self.droppable(j, k))
+            for k, neighbours in enumerate(self.neighbours)
+            for j in neighbours
+        }
 
     def droppable(self, i: int, j: int) -> bool:
         return self.q[i] >= 1 and self.q[j] >= 1
@@ -86,13 +94,22 @@ class Drops:
             total += least(lower, self.s(i, self.most_drops[j, i]) * self.s(j, self.most_drops[i, j]), v[j])
         return total
 
-    def row_lemma(self, j: int, counts: range, own: Callable[[float], float], g: Mapping[int, float],
-                  density: Mapping[int, float] | None = None, more: int = 0) -> float:
+    def row_lemma(
+        self,
+        j: int,
+        counts: range,
+        own: Callable[[float], float],
+        g: Mapping[int, float],
+        density: Mapping[int, float] | None = None,
+        more: int = 0,
+    ) -> float:
         """``min_t s_j(t) ( own(s_j(t)) + Σ_k g_k - top_(t + more) - gain_t )`` over the counts (sections 5, 15)."""
         total, largest = sum(g.values()), sorted((g[k] for k in g if self.droppable(j, k)), reverse=True)
         gain = [self.gain(j, t, density or {}) for t in counts]
-        return min(self.s(j, t) * (own(self.s(j, t)) + total - sum(largest[: t + more]) - gained)
-                   for t, gained in zip(counts, gain, strict=True))
+        return min(
+            self.s(j, t) * (own(self.s(j, t)) + total - sum(largest[: t + more]) - gained)
+            for t, gained in zip(counts, gain, strict=True)
+        )
 
     def gain(self, j: int, t: int, density: Mapping[int, float]) -> float:
         """``max Σ_k x_k ρ_k`` with ``0 <= x_k <= most_drops(j, k)`` and ``Σ_k x_k <= U_t`` (section 15)."""
@@ -185,21 +202,35 @@ class Row:
 
 
 class _Bound:
-    def __init__(self, case: Case, rules: Sequence[Rule], resolution: int, refine: bool, few: int,
-                 patterns: int, row_patterns: int) -> None:
+    def __init__(
+        self,
+        case: Case,
+        rules: Sequence[Rule],
+        resolution: int,
+        refine: bool,
+        few: int,
+        patterns: int,
+        row_patterns: int,
+    ) -> None:
         self.patterns, self.row_patterns = patterns, row_patterns
         self.drops, self.rules, self.refine = Drops(case), rules, refine
         self.y = (case.x @ case.w1).numpy()
         self.b1, self.slope1, self.w2, self.b2, self.slope2, self.w = (
-            tensor.numpy() for tensor in (case.b1, case.slope1, case.w2, case.b2, case.slope2, case.directions))
+            tensor.numpy() for tensor in (case.b1, case.slope1, case.w2, case.b2, case.slope2, case.directions)
+        )
         self.box = [self.layer1(partial(self.drops.box_row, j)) for j in range(case.nodes)]
-        self.rows = [self.cases(j, self.drops.groups(j, resolution), shared=len(self.drops.neighbours[j]) > few)
-                     for j in range(case.nodes)]
+        self.rows = [
+            self.cases(j, self.drops.groups(j, resolution), shared=len(self.drops.neighbours[j]) > few)
+            for j in range(case.nodes)
+        ]
 
     def layer1(self, minimum: Callable[[Vector], float]) -> Activated:
         """``l1, u1`` from the least ``Σ_k Â_jk y_k``, y the columns of Y and of -Y."""
-        return Activated(self.b1 + np.array([minimum(y) for y in self.y.T]),
-                         self.b1 - np.array([minimum(-y) for y in self.y.T]), self.slope1)
+        return Activated(
+            self.b1 + np.array([minimum(y) for y in self.y.T]),
+            self.b1 - np.array([minimum(-y) for y in self.y.T]),
+            self.slope1,
+        )
 
     def layer1_by_degree(self, j: int, counts: range, y: Vector) -> float:
         """The row lemma with ``g_k = least([low, high], y_k)`` and ``own(s) = s y_j`` (section 5)."""
@@ -209,8 +240,10 @@ class _Bound:
         """The cases of j, each with ``l1, u1`` of its own, or all with those over all counts."""
         alike = [range(groups[-1][-1] + 1)] * len(groups) if shared else groups
         hidden = [self.layer1(partial(self.layer1_by_degree, j, counts)) for counts in alike]
-        return [Row(j, counts, self.drops.s(j, counts[0]), self.drops.s(j, counts[-1]), h)
-                for counts, h in zip(groups, hidden, strict=True)]
+        return [
+            Row(j, counts, self.drops.s(j, counts[0]), self.drops.s(j, counts[-1]), h)
+            for counts, h in zip(groups, hidden, strict=True)
+        ]
 
     def in_reach(self, i: int, j: int) -> list[Row]:
         """The cases of j that start at or below ``most_drops(i, j)``."""
@@ -245,31 +278,46 @@ class _Bound:
     def by_degree(self, anchor: Row, omega: Vector) -> float:
         """The row lemma with ``g_j`` the least ``s_j V_j`` over j's counts in reach, ``own(s) = s V_i`` (section 5)."""
         i, own = anchor.node, anchor.hidden.least(omega)
-        g = {j: min(least(row.low, min(row.high, self.drops.s(j, self.drops.most_drops[i, j])), row.hidden.least(omega))
-                    for row in self.in_reach(i, j)) for j in self.drops.neighbours[i]}
+        g = {
+            j: min(
+                least(row.low, min(row.high, self.drops.s(j, self.drops.most_drops[i, j])), row.hidden.least(omega))
+                for row in self.in_reach(i, j)
+            )
+            for j in self.drops.neighbours[i]
+        }
         return self.drops.row_lemma(i, anchor.counts, lambda s: s * own, g)
 
     def functional(self, anchor: Row, omega: Vector, patterns: int = 1) -> float:
         """``F_i(g)``, with the best rule for the anchor's own line (section 6)."""
-        best = {j: [(row, self.best(anchor, row, omega, patterns)) for row in self.in_reach(anchor.node, j)]
-                for j in self.drops.neighbours[anchor.node]}
+        best = {
+            j: [(row, self.best(anchor, row, omega, patterns)) for row in self.in_reach(anchor.node, j)]
+            for j in self.drops.neighbours[anchor.node]
+        }
         return max(self.anchor_minimum(anchor, *self.terms(anchor, omega, rule), best) for rule in self.rules)
 
     def anchor_minimum(self, anchor: Row, c: Vector, e: float, best: Mapping[int, list[tuple[Row, float]]]) -> float:
         """``min_t τ ( τ (τ² C_ii + e_i) + Σ_j φ_ij - (the t largest φ_ij) )`` with
         ``φ_ij = min_g' least( [lo, hi],  best + least([τ_lo², τ_hi²], C_ij) )``."""
         left = self.drops.total - anchor.counts[0]  # what j can lose beside the anchor's own (section 15)
-        terms = {j: [(row.counts[0], least(row.low, row.high, value + least(anchor.low**2, anchor.high**2, c[j])))
-                     for row, value in best[j] if row.counts[0] <= left] for j in best}
+        terms = {
+            j: [
+                (row.counts[0], least(row.low, row.high, value + least(anchor.low**2, anchor.high**2, c[j])))
+                for row, value in best[j]
+                if row.counts[0] <= left
+            ]
+            for j in best
+        }
         phi = {j: min(term for _, term in terms[j]) for j in terms}
         clean = {j: terms[j][0][1] for j in terms}
         density = {j: max([0.0, *((clean[j] - term) / lost for lost, term in terms[j] if lost)]) for j in terms}
-        minimum = partial(self.drops.row_lemma, anchor.node, anchor.counts,
-                          lambda tau: tau * (tau**2 * c[anchor.node] + e))
+        minimum = partial(
+            self.drops.row_lemma, anchor.node, anchor.counts, lambda tau: tau * (tau**2 * c[anchor.node] + e)
+        )
         return max(minimum(phi), minimum(clean, density))
 
     def best(self, anchor: Row, row: Row, omega: Vector, patterns: int) -> float:
         """``max( interval_j,  max_rules line_j,  min_α max_rules line_j^α )``, the last in rows of up to 16 edges."""
+
         def line(slope: Vector, constant: float) -> float:
             c, e = self.y @ slope, float(slope @ self.b1) + constant
             back = least(row.low * anchor.low, row.high * anchor.high, c[anchor.node])

@@ -37,13 +37,17 @@ def shares(case: NetworkCase, dtype: torch.dtype) -> list[float]:
     certificate, exact = certify_network(case, "degree", dtype=dtype), ExactNetwork(case)
     # Bounds in float32 are about the direction as it was rounded to float32.
     directions = certificate.directions.double().tolist()
-    return [float((arb(float(lower)) - exact.minimum(node, list(map(arb, directions[node])))) / arb(float(rounding)))
-            for node, (lower, rounding) in enumerate(zip(certificate.lower.tolist(), certificate.rounding.tolist(),
-                                                         strict=True))]
+    return [
+        float((arb(float(lower)) - exact.minimum(node, list(map(arb, directions[node])))) / arb(float(rounding)))
+        for node, (lower, rounding) in enumerate(
+            zip(certificate.lower.tolist(), certificate.rounding.tolist(), strict=True)
+        )
+    ]
 
 
 def moved(case: NetworkCase, random: np.random.Generator) -> NetworkCase:
     """The same with one of its arrays moved a little, or rescaled by a power of two."""
+
     def other(array: Array) -> Array:
         if random.random() < 0.3:
             return array * 2.0 ** random.integers(-12, 13)
@@ -55,9 +59,12 @@ def moved(case: NetworkCase, random: np.random.Generator) -> NetworkCase:
     if number > len(case.layers):
         return replace(case, directions=other(case.directions))
     layer = case.layers[number]
-    changed = replace(layer, bias=other(layer.bias)) if random.random() < 0.3 else replace(
-        layer, terms=tuple(replace(term, weight=other(term.weight)) for term in layer.terms))
-    return replace(case, layers=(*case.layers[:number], changed, *case.layers[number + 1:]))
+    changed = (
+        replace(layer, bias=other(layer.bias))
+        if random.random() < 0.3
+        else replace(layer, terms=tuple(replace(term, weight=other(term.weight)) for term in layer.terms))
+    )
+    return replace(case, layers=(*case.layers[:number], changed, *case.layers[number + 1 :]))
 
 
 def climb(name: str, steps: int, seed: int, dtype: torch.dtype = torch.float64) -> float:
@@ -81,8 +88,9 @@ def main() -> None:
     arguments = parser.parse_args()
     for dtype in (torch.float64, torch.float32):
         for name in STARTS:
-            found = max(climb(name, arguments.steps, arguments.seed + start, dtype)
-                        for start in range(arguments.starts))
+            found = max(
+                climb(name, arguments.steps, arguments.seed + start, dtype) for start in range(arguments.starts)
+            )
             print(f"{str(dtype).removeprefix('torch.'):<10}{name:<24}{found:.2e} of the slack was used")
 
 

@@ -82,9 +82,11 @@ def main() -> None:
     for _ in range(arguments.cases):
         case = random_case(random)
         truth, clean = enumerated_minimum(case), nominal(case)
-        for name, bound in (("degree", certify(case, "degree").lower),
-                            ("degree, slopes optimised", by_gradient_steps(case, arguments.steps)),
-                            ("optimized", certify(case, "optimized").lower)):
+        for name, bound in (
+            ("degree", certify(case, "degree").lower),
+            ("degree, slopes optimised", by_gradient_steps(case, arguments.steps)),
+            ("optimized", certify(case, "optimized").lower),
+        ):
             ledger.enter(name, case, bound, truth, clean, scale=1.0)
     print("\n".join(ledger.lines()))
 

@@ -52,7 +52,8 @@ def _numbers(scale: float) -> st.SearchStrategy[float]:
 
 def tensors(*shape: int, scale: float = 1.0) -> st.SearchStrategy[Tensor]:
     return arrays(np.float64, shape, elements=_numbers(scale), fill=st.just(0.0)).map(
-        lambda array: torch.from_numpy(np.array(array)))
+        lambda array: torch.from_numpy(np.array(array))
+    )
 
 
 SLOPES = st.one_of(
@@ -75,11 +76,15 @@ def slopes(draw: st.DrawFn, channels: int) -> Tensor:
 def budgets(draw: st.DrawFn, graph: nx.Graph) -> tuple[int | list[int] | None, int | None]:
     """Nothing, everything, one number, one per node, a total alone, or a total with any of these."""
     degrees = [graph.degree[i] for i in range(graph.number_of_nodes())]
-    local = draw(st.one_of(
-        st.just(0), st.none(), st.integers(1, 3),
-        st.tuples(*(st.integers(0, degree) for degree in degrees)).map(list),
-        st.just([-(-2 * degree // 5) for degree in degrees]),
-    ))
+    local = draw(
+        st.one_of(
+            st.just(0),
+            st.none(),
+            st.integers(1, 3),
+            st.tuples(*(st.integers(0, degree) for degree in degrees)).map(list),
+            st.just([-(-2 * degree // 5) for degree in degrees]),
+        )
+    )
     total = draw(st.one_of(st.none(), st.integers(0, graph.number_of_edges())))
     return local, total
 
@@ -98,8 +103,17 @@ def cases(draw: st.DrawFn, slope_strategy: st.SearchStrategy[float] | None = Non
     n = graph.number_of_nodes()
     local, total = draw(budgets(graph))
     case = Case(
-        graph, draw(tensors(n, d0)), draw(tensors(d0, d1, scale=scale1)), draw(tensors(d1, scale=scale1)), slope1,
-        draw(tensors(d1, d2, scale=scale2)), draw(tensors(d2, scale=scale2)), slope2, torch.zeros(n, d2), local, total,
+        graph,
+        draw(tensors(n, d0)),
+        draw(tensors(d0, d1, scale=scale1)),
+        draw(tensors(d1, scale=scale1)),
+        slope1,
+        draw(tensors(d1, d2, scale=scale2)),
+        draw(tensors(d2, scale=scale2)),
+        slope2,
+        torch.zeros(n, d2),
+        local,
+        total,
     )
     compact = draw(st.booleans())
     directions = compactness_directions(case) if compact else draw(tensors(n, d2))
@@ -124,7 +138,15 @@ def gaussian_case(graph: nx.Graph, seed: int, gamma: float = 0.0, widths: tuple[
     def normal(*shape: int, scale: float = 1.0) -> Tensor:
         return torch.from_numpy(random.normal(scale=scale, size=shape))
 
-    case = Case(graph, normal(n, d0), normal(d0, d1, scale=d0**-0.5), normal(d1, scale=0.1),
-                torch.full((d1,), gamma, dtype=torch.float64), normal(d1, d2, scale=d1**-0.5), normal(d2, scale=0.1),
-                torch.full((d2,), gamma, dtype=torch.float64), torch.zeros(n, d2))
+    case = Case(
+        graph,
+        normal(n, d0),
+        normal(d0, d1, scale=d0**-0.5),
+        normal(d1, scale=0.1),
+        torch.full((d1,), gamma, dtype=torch.float64),
+        normal(d1, d2, scale=d1**-0.5),
+        normal(d2, scale=0.1),
+        torch.full((d2,), gamma, dtype=torch.float64),
+        torch.zeros(n, d2),
+    )
     return Case(**{**case.__dict__, "directions": compactness_directions(case)})

@@ -28,8 +28,9 @@ lirpa = lirpa_bridge()
 
 def bounded(case: Case) -> "lirpa.LirpaGCN":
     box = lirpa.box(case.graph, case.node_budgets(), case.graph_budget())
-    return lirpa.LirpaGCN(box, case.x, case.w1, case.b1, float(case.slope1[0]), case.w2, case.b2,
-                          float(case.slope2[0]), case.directions)
+    return lirpa.LirpaGCN(
+        box, case.x, case.w1, case.b1, float(case.slope1[0]), case.w2, case.b2, float(case.slope2[0]), case.directions
+    )
 
 
 @given(smooth_cases())
@@ -42,8 +43,13 @@ def test_the_interval_bound_is_lirpas_ibp_layer_by_layer(case: Case) -> None:
     assert encoder is not None
     layer1 = layer1_on_box(encoder, problem.projected(encoder), hood)
     lower2, upper2 = layer2_on_box(encoder, layer1.projected, hood)
-    for ours, their in ((layer1.lower, theirs.l1), (layer1.upper, theirs.u1), (lower2, theirs.l2),
-                        (upper2, theirs.u2), (certify(case, "interval").lower, theirs.lower)):
+    for ours, their in (
+        (layer1.lower, theirs.l1),
+        (layer1.upper, theirs.u1),
+        (lower2, theirs.l2),
+        (upper2, theirs.u2),
+        (certify(case, "interval").lower, theirs.lower),
+    ):
         assert torch.allclose(ours, their, rtol=1e-10, atol=1e-12)
 
 
@@ -55,8 +61,11 @@ TRUE_DROP = "true drop"
 def compare(case: Case) -> None:
     """LiRPA is sound on a case; count where certgcl is tighter."""
     truth, clean, theirs = enumerated_minimum(case), nominal(case), bounded(case)
-    found = {"LiRPA IBP": theirs.lower("IBP"), "LiRPA CROWN": theirs.lower("CROWN"),
-             "LiRPA CROWN-Optimized": theirs.lower("CROWN-Optimized", iterations=20)}
+    found = {
+        "LiRPA IBP": theirs.lower("IBP"),
+        "LiRPA CROWN": theirs.lower("CROWN"),
+        "LiRPA CROWN-Optimized": theirs.lower("CROWN-Optimized", iterations=20),
+    }
     for name, lower in found.items():
         assert not len(violations(case, lower, truth)), f"{name}: the formulation of the network is wrong"
         LEDGER.enter(name, case, lower, truth, clean)
@@ -77,8 +86,12 @@ def test_lirpa_is_sound_and_certgcl_tighter_by_the_shares_and_means_claimed() ->
     unit = mean.pop(TRUE_DROP)
     share = {name: value if "above" in name else value / unit for name, value in mean.items()}
     for name, value in share.items():
-        LEDGER.note(name, f"{100 * value:.2f} % of {torch.cat(COUNTS[name]).numel()} nodes" if "above" in name
-                    else f"{value:+.2f} true drops on average")
+        LEDGER.note(
+            name,
+            f"{100 * value:.2f} % of {torch.cat(COUNTS[name]).numel()} nodes"
+            if "above" in name
+            else f"{value:+.2f} true drops on average",
+        )
     assert share["crown minus LiRPA CROWN"] >= 0
     assert share["degree minus LiRPA CROWN-Optimized"] > 0.5
     for name in ("LiRPA IBP", "LiRPA CROWN", "LiRPA CROWN-Optimized", "the best of LiRPA"):
@@ -86,6 +99,7 @@ def test_lirpa_is_sound_and_certgcl_tighter_by_the_shares_and_means_claimed() ->
 
 
 # -- networks --------------------------------------------------------------------------------------
+
 
 @st.composite
 def relu_networks(draw: st.DrawFn, kind: str, depth: int) -> NetworkCase:
@@ -96,8 +110,16 @@ def relu_networks(draw: st.DrawFn, kind: str, depth: int) -> NetworkCase:
     return network_case(graph, kind, depth, builder, compact=draw(st.booleans())).with_budget(local, total)
 
 
-SHARES = {("GCN", 1): 0.97, ("GCN", 2): 0.99, ("GCN", 3): 0.99, ("SAGE sum", 1): 1.0, ("SAGE sum", 2): 0.96,
-          ("SAGE sum", 3): 0.96, ("GIN", 1): 1.0, ("GIN", 2): 0.95}
+SHARES = {
+    ("GCN", 1): 0.97,
+    ("GCN", 2): 0.99,
+    ("GCN", 3): 0.99,
+    ("SAGE sum", 1): 1.0,
+    ("SAGE sum", 2): 0.96,
+    ("SAGE sum", 3): 0.96,
+    ("GIN", 1): 1.0,
+    ("GIN", 2): 0.95,
+}
 """Of the nodes, where ``degree`` is at or above optimised CROWN; all are meant to reach 0.99."""
 
 
@@ -117,9 +139,13 @@ def test_networks_of_every_depth_are_bounded_tighter_than_by_lirpa(kind: str, de
     @given(relu_networks(kind, depth))
     def compare(case: NetworkCase) -> None:
         make = lirpa.box if kind == "GCN" else lirpa.adjacency_box
-        bounded = lirpa.LirpaNetwork(make(case.graph, case.node_budgets(), case.graph_budget()),
-                                     torch.from_numpy(case.x), case.layers, case.readout,
-                                     torch.from_numpy(case.directions))
+        bounded = lirpa.LirpaNetwork(
+            make(case.graph, case.node_budgets(), case.graph_budget()),
+            torch.from_numpy(case.x),
+            case.layers,
+            case.readout,
+            torch.from_numpy(case.directions),
+        )
         minimum, _ = network_truth(case)
         slack, unit = network_tolerance(case), float(magnitude(case).mean()) or 1.0
         ours = {method: certify_network(case, method).lower for method in ("interval", "crown", "degree")}

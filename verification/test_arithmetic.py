@@ -37,15 +37,17 @@ NARROW_SCALES = tuple(scale for scale in SCALES if 1e-38 < scale < 1e38)
 
 def collapsed(case: Case) -> Case:
     """Every embedding is ``σ2(b2)``, as all hidden units are off: the best-known failure of contrastive learning."""
-    return replace(case, b1=torch.full_like(case.b1, -1e6), slope1=torch.zeros_like(case.slope1),
-                   b2=case.b2.abs() + 0.1)
+    return replace(
+        case, b1=torch.full_like(case.b1, -1e6), slope1=torch.zeros_like(case.slope1), b2=case.b2.abs() + 0.1
+    )
 
 
 def rank_one(case: Case) -> Case:
     """All features are multiples of one row, without biases: embeddings are parallel."""
     factors = 1 + torch.arange(case.nodes, dtype=case.x.dtype)
-    return replace(case, x=factors[:, None] * (case.x[:1].abs() + 0.1), b1=torch.zeros_like(case.b1),
-                   b2=torch.zeros_like(case.b2))
+    return replace(
+        case, x=factors[:, None] * (case.x[:1].abs() + 0.1), b1=torch.zeros_like(case.b1), b2=torch.zeros_like(case.b2)
+    )
 
 
 def constant_features(case: Case) -> Case:
@@ -84,13 +86,15 @@ UNDERFLOW = replace(rank_one(CYCLE).with_budget(0), w1=CYCLE.w1 * 1e-30, w2=CYCL
 OVERFLOW = replace(CYCLE, x=CYCLE.x * 10, w1=CYCLE.w1 * 3e4, w2=CYCLE.w2 * 1e-4)  # hidden units above 65504
 
 
-def node_compactness(case: Case, dtype: torch.dtype, method: str = "degree", views: str = "one",
-                     run_in: torch.dtype = torch.float64) -> certgcl.Certificate | None:
+def node_compactness(
+    case: Case, dtype: torch.dtype, method: str = "degree", views: str = "one", run_in: torch.dtype = torch.float64
+) -> certgcl.Certificate | None:
     """The library's answer; None where it says that numbers overflow."""
     graph, model = certgcl.Graph.from_networkx(case.graph, case.x), replace(weights(case).to(run_in), precision=run_in)
     try:
-        return certgcl.node_compactness(model, graph, certgcl.EdgeDropBudget(case.local, case.total),
-                                        method=method, dtype=dtype, views=views)
+        return certgcl.node_compactness(
+            model, graph, certgcl.EdgeDropBudget(case.local, case.total), method=method, dtype=dtype, views=views
+        )
     except certgcl.errors.BoundError:
         return None
 
@@ -101,7 +105,8 @@ def check(name: str, certificate: certgcl.Certificate, minima: list[object]) -> 
     for place, least in enumerate(minima):
         lower, rounding = float(certificate.lower[place]), float(certificate.rounding[place])
         wrong = surely_below(least + rounding, lower) or (
-            bool(certificate.positive_in_exact_arithmetic[place]) and not surely_positive(least))
+            bool(certificate.positive_in_exact_arithmetic[place]) and not surely_positive(least)
+        )
         tally.nodes += 1
         tally.violations += wrong
         assert not wrong, f"{name}: node {place} certified at {lower} - {rounding}, the exact minimum is {least}"
@@ -111,8 +116,11 @@ def check_compactness(name: str, case: Case, dtype: torch.dtype, method: str = "
     certificate = node_compactness(case, dtype, method)
     if certificate is not None:
         exact = ExactCase(case)
-        check(name, certificate, [exact.minimum(node, compactness_direction(exact.views[0], node))
-                                  for node in range(case.nodes)])
+        check(
+            name,
+            certificate,
+            [exact.minimum(node, compactness_direction(exact.views[0], node)) for node in range(case.nodes)],
+        )
 
 
 @FEWER
@@ -155,13 +163,19 @@ def test_nor_with_both_views_free(case: Case) -> None:
 def test_nor_for_directions_that_are_given(case: Case) -> None:
     try:
         certificate = certgcl.linear_bounds(
-            weights(case), certgcl.Graph.from_networkx(case.graph, case.x),
-            certgcl.EdgeDropBudget(case.local, case.total), case.directions)
+            weights(case),
+            certgcl.Graph.from_networkx(case.graph, case.x),
+            certgcl.EdgeDropBudget(case.local, case.total),
+            case.directions,
+        )
     except certgcl.errors.BoundError:
         return
     exact, directions = ExactCase(case), exactly(case.directions)
-    check("exact arithmetic, given directions", certificate,
-          [exact.minimum(node, row(directions, node)) for node in range(case.nodes)])
+    check(
+        "exact arithmetic, given directions",
+        certificate,
+        [exact.minimum(node, row(directions, node)) for node in range(case.nodes)],
+    )
 
 
 # -- the model as it is run --------------------------------------------------------------------------
@@ -182,8 +196,10 @@ def run(case: Case, precision: torch.dtype, edges: list[tuple[int, int]], order:
 
 def in_precision(case: Case, precision: torch.dtype) -> Case:
     """The case with the weights that a model of that precision has."""
-    return replace(case, **{name: getattr(case, name).to(precision).double()
-                            for name in ("w1", "b1", "slope1", "w2", "b2", "slope2")})
+    return replace(
+        case,
+        **{name: getattr(case, name).to(precision).double() for name in ("w1", "b1", "slope1", "w2", "b2", "slope2")},
+    )
 
 
 @pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
@@ -211,8 +227,15 @@ def check_run(name: str, case: Case, precision: torch.dtype) -> None:
     directions = [compactness_direction(clean, node) for node in range(case.nodes)]
     for drops in admissible_drops(case):
         output = run(case, precision, [edge for edge in case.edges if edge not in drops], order)
-        for node, (lower, rounding, error, positive) in enumerate(zip(*(values.tolist() for values in (
-                certificate.lower, certificate.rounding, certificate.run_error, certificate.positive)), strict=True)):
+        for node, (lower, rounding, error, positive) in enumerate(
+            zip(
+                *(
+                    values.tolist()
+                    for values in (certificate.lower, certificate.rounding, certificate.run_error, certificate.positive)
+                ),
+                strict=True,
+            )
+        ):
             if error == float("inf"):
                 assert not positive
                 continue
@@ -220,13 +243,15 @@ def check_run(name: str, case: Case, precision: torch.dtype) -> None:
             value = dot_with_floats(directions[node], output[node])
             wrong = surely_below(value + rounding + error, lower) or (positive and not surely_positive(value))
             tally.violations += wrong
-            assert not wrong, (f"{name}: node {node} without {drops} is {value}, "
-                               f"certified at {lower} - {rounding} - {error}")
+            assert not wrong, (
+                f"{name}: node {node} without {drops} is {value}, certified at {lower} - {rounding} - {error}"
+            )
 
 
 def test_a_model_in_float32_can_be_certified_as_it_is_run() -> None:
-    certificate = node_compactness(in_precision(CYCLE.with_budget(0), torch.float32), torch.float64,
-                                   run_in=torch.float32)
+    certificate = node_compactness(
+        in_precision(CYCLE.with_budget(0), torch.float32), torch.float64, run_in=torch.float32
+    )
     assert certificate is not None
     assert certificate.positive.any()
 
@@ -254,11 +279,14 @@ def overflow_of_float16() -> None:
 
 MUTANTS = {
     "W^CL taken as exact": (Sizes, "direction_slack", lambda self, own, shared: self.output.new_zeros(()), collapse),
-    "a product taken to be never too small": (certgcl.bounds.rounding.slack, "smallest_size", lambda dtype: 0.0,
-                                              underflow),
+    "a product taken to be never too small": (
+        certgcl.bounds.rounding.slack,
+        "smallest_size",
+        lambda dtype: 0.0,
+        underflow,
+    ),
     "the run taken as exact": (Sizes, "run_error", lambda self, w, *_: 0 * w[..., 0], run_of_float32),
-    "a run taken to be never too large": (Sizes, "run_error", lambda self, w, *_: 1e6 + w[..., 0],
-                                          overflow_of_float16),
+    "a run taken to be never too large": (Sizes, "run_error", lambda self, w, *_: 1e6 + w[..., 0], overflow_of_float16),
 }
 
 

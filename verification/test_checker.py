@@ -38,13 +38,22 @@ from verification.strategies import cases, gaussian_case
 
 FEW = settings(max_examples=max(2, settings().max_examples // 4))
 RULES = ("adaptive", "flat", "parallel")
-degrees = st.builds(Degree, preactivations=st.sampled_from(["functional", "interval"]),
-                    patterns=st.sampled_from([1, 4]), slopes=st.sampled_from([RULES, RULES[:1]]),
-                    lines=st.sampled_from(["by-count", "mixed", "shared"]),
-                    resolution=st.sampled_from([1, 2, 6]))
-choices = st.builds(Choices, st.lists(st.sampled_from([*RULES, "no such rule"]), max_size=2).map(tuple),
-                    st.dictionaries(st.integers(0, 6), st.lists(st.integers(-1, 4), max_size=3).map(tuple), max_size=3),
-                    st.sampled_from([1, 2, 8]), st.sampled_from([1, 4]), st.booleans())
+degrees = st.builds(
+    Degree,
+    preactivations=st.sampled_from(["functional", "interval"]),
+    patterns=st.sampled_from([1, 4]),
+    slopes=st.sampled_from([RULES, RULES[:1]]),
+    lines=st.sampled_from(["by-count", "mixed", "shared"]),
+    resolution=st.sampled_from([1, 2, 6]),
+)
+choices = st.builds(
+    Choices,
+    st.lists(st.sampled_from([*RULES, "no such rule"]), max_size=2).map(tuple),
+    st.dictionaries(st.integers(0, 6), st.lists(st.integers(-1, 4), max_size=3).map(tuple), max_size=3),
+    st.sampled_from([1, 2, 8]),
+    st.sampled_from([1, 4]),
+    st.booleans(),
+)
 
 
 def exact_minima(case: Case | NetworkCase) -> list[arb]:
@@ -63,6 +72,7 @@ def accept(case: Case | NetworkCase, methods: list[Any], branches: int = 64) -> 
 
 
 # -- genuine certificates --------------------------------------------------------------------------
+
 
 @FEW
 @given(network_cases(), st.sampled_from(sorted(NETWORK_METHODS)))
@@ -103,6 +113,7 @@ def test_an_exact_value_is_proved_by_cases_and_its_witness_evaluated() -> None:
 
 
 # -- nothing that is false -------------------------------------------------------------------------
+
 
 def assert_sound(case: Case | NetworkCase, bound: Choices) -> None:
     minima = exact_minima(case)
@@ -162,10 +173,14 @@ def test_what_is_proved_of_another_problem_holds_there(case: NetworkCase, what: 
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("mutation", "method", "row"), mutations.MUTANTS,
-                         ids=[f"{mutant[0].__name__}, {mutant[2].kind}" for mutant in mutations.MUTANTS])
-def test_bounds_of_mutants_are_not_proved(mutation: mutations.Mutation, method: str, row: Row,
-                                          monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("mutation", "method", "row"),
+    mutations.MUTANTS,
+    ids=[f"{mutant[0].__name__}, {mutant[2].kind}" for mutant in mutations.MUTANTS],
+)
+def test_bounds_of_mutants_are_not_proved(
+    mutation: mutations.Mutation, method: str, row: Row, monkeypatch: pytest.MonkeyPatch
+) -> None:
     random, rejected = np.random.default_rng(1), 0
     for number in range(mutations.CASES):
         case = random_case(row, random, number)
@@ -188,11 +203,15 @@ def test_bounds_of_mutants_are_not_proved(mutation: mutations.Mutation, method: 
 
 # -- files, traces and trees -----------------------------------------------------------------------
 
+
 def test_a_certificate_that_contradicts_itself_or_says_more_is_not_checked() -> None:
     checked = small()
     claim = as_claim(checked.certificate("degree"))
-    for forged in (replace(claim, tightened=claim.tightened - 1), replace(claim, local=claim.local[1:]),
-                   replace(claim, total=-1)):
+    for forged in (
+        replace(claim, tightened=claim.tightened - 1),
+        replace(claim, local=claim.local[1:]),
+        replace(claim, total=-1),
+    ):
         with pytest.raises(ValueError, match="budgets"):
             checked.failed(forged)
     meta = {"format": "certgcl-certificate-3", "certified": True, "notes": {}}
@@ -223,8 +242,15 @@ def test_trees_must_have_all_their_branches_and_no_others() -> None:
     width, node = checked.directions.shape[1], 0
 
     def proof(least: float, branches: int = 0) -> Proof:
-        return Proof(checked.plain, node, checked.directions[node : node + 1].numpy(), np.zeros(width),
-                     np.array([least]), Choices(), branches)
+        return Proof(
+            checked.plain,
+            node,
+            checked.directions[node : node + 1].numpy(),
+            np.zeros(width),
+            np.array([least]),
+            Choices(),
+            branches,
+        )
 
     minimum = float(exact_minima(checked.case)[node].lower())
     least = minimum - 1e-9
@@ -251,8 +277,14 @@ def test_the_command_proves_a_file_and_refuses_forged_ones(tmp_path: Path) -> No
 
     def run(file: str, *others: str) -> tuple[int, str]:
         command = [sys.executable, "-m", "verification.checker", file, "--graph", "graph", "--weights", "weights.npz"]
-        ended = subprocess.run([*command, *others], cwd=tmp_path, capture_output=True, text=True, check=False,
-                               env={"PYTHONPATH": str(Path(__file__).parents[1])})
+        ended = subprocess.run(
+            [*command, *others],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PYTHONPATH": str(Path(__file__).parents[1])},
+        )
         return ended.returncode, ended.stdout + ended.stderr
 
     code, words = run("genuine.npz")
@@ -261,16 +293,23 @@ def test_the_command_proves_a_file_and_refuses_forged_ones(tmp_path: Path) -> No
     assert run("genuine.npz", "--nodes", "1:3", "--keep", "trees.json")[0] == 0
     assert json.loads((tmp_path / "trees.json").read_text()) == {}
     assert run("forged.npz", "--json", "--branches", "2")[0] == 1
-    for wrong in (("broken.npz",), ("nothing.npz",), ("genuine.npz", "--nodes", "77"),
-                  ("genuine.npz", "--nodes", "3:3")):
+    for wrong in (
+        ("broken.npz",),
+        ("nothing.npz",),
+        ("genuine.npz", "--nodes", "77"),
+        ("genuine.npz", "--nodes", "3:3"),
+    ):
         assert run(*wrong)[0] == 2, wrong
 
 
 def test_the_checker_imports_neither_torch_nor_the_library() -> None:
-    words = ("import sys, verification.checker.__main__; "
-             "print([name for name in ('torch', 'certgcl', 'scipy', 'networkx') if name in sys.modules])")
-    ended = subprocess.run([sys.executable, "-c", words], cwd=Path(__file__).parents[1], capture_output=True, text=True,
-                           check=True)
+    words = (
+        "import sys, verification.checker.__main__; "
+        "print([name for name in ('torch', 'certgcl', 'scipy', 'networkx') if name in sys.modules])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", words], cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True
+    )
     assert ended.stdout.strip() == "[]"
 
 
@@ -286,19 +325,26 @@ def test_there_is_no_proof_of_what_the_checker_does_not_know() -> None:
 numbers = st.one_of(st.floats(-1e3, 1e3), st.floats(-1e-300, 1e-300), st.floats(-1e150, 1e150))
 
 
-@given(arrays(np.float64, (3, 4), elements=numbers), arrays(np.float64, (2, 4), elements=numbers),
-       arrays(np.float64, (3, 4), elements=st.floats(0, 10)))
+@given(
+    arrays(np.float64, (3, 4), elements=numbers),
+    arrays(np.float64, (2, 4), elements=numbers),
+    arrays(np.float64, (3, 4), elements=st.floats(0, 10)),
+)
 def test_products_and_sums_are_below_the_exact_ones(middle: np.ndarray, omega: np.ndarray, spread: np.ndarray) -> None:
     low, high = middle - spread, middle + spread
     with np.errstate(all="ignore"):
         found = arithmetic.Boxes.between(low, high).below(omega)
-        total, signed = arithmetic.sum_below(low), arithmetic.dot_below(
-            np.maximum(omega, 0), np.minimum(omega, 0), low[0], high[0])
+        total, signed = (
+            arithmetic.sum_below(low),
+            arithmetic.dot_below(np.maximum(omega, 0), np.minimum(omega, 0), low[0], high[0]),
+        )
         size = arithmetic.dot_above(omega, np.abs(low[0]))
     for m, functional in enumerate(omega.tolist()):
         for n in range(3):
-            exact = sum(min(Fraction(w) * Fraction(a), Fraction(w) * Fraction(b))
-                        for w, a, b in zip(functional, low[n].tolist(), high[n].tolist(), strict=True))
+            exact = sum(
+                min(Fraction(w) * Fraction(a), Fraction(w) * Fraction(b))
+                for w, a, b in zip(functional, low[n].tolist(), high[n].tolist(), strict=True)
+            )
             assert not np.isfinite(found[n, m]) or Fraction(float(found[n, m])) <= exact
             if n == 0:
                 assert not np.isfinite(signed[m]) or Fraction(float(signed[m])) <= exact
@@ -309,8 +355,15 @@ def test_products_and_sums_are_below_the_exact_ones(middle: np.ndarray, omega: n
 
 
 KINDS: dict[str, dict[str, Any]] = {
-    "elu": {"alpha": 1.0}, "elu, flat": {"name": "elu", "alpha": 0.4}, "elu, steep": {"name": "elu", "alpha": 1.8},
-    "tanh": {}, "sigmoid": {}, "gelu": {}, "silu": {}, "softplus": {"beta": 2.5, "threshold": 20.0}}
+    "elu": {"alpha": 1.0},
+    "elu, flat": {"name": "elu", "alpha": 0.4},
+    "elu, steep": {"name": "elu", "alpha": 1.8},
+    "tanh": {},
+    "sigmoid": {},
+    "gelu": {},
+    "silu": {},
+    "softplus": {"beta": 2.5, "threshold": 20.0},
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -84,8 +84,9 @@ def _shorter(patch: pytest.MonkeyPatch) -> None:
 def _cheaper(patch: pytest.MonkeyPatch) -> None:
     """Nodes that take one more edge than they need."""
     problem = certgcl.certify.collective._problem
-    patch.setattr(certgcl.certify.collective, "_problem",
-                  lambda fields, largest, *given: problem(fields, largest + 1, *given))
+    patch.setattr(
+        certgcl.certify.collective, "_problem", lambda fields, largest, *given: problem(fields, largest + 1, *given)
+    )
 
 
 def rim_case(kind: str, hops: int) -> NetworkCase:
@@ -103,8 +104,9 @@ def rim_case(kind: str, hops: int) -> NetworkCase:
 
 @pytest.mark.parametrize("mutation", [_shorter, _cheaper])
 @pytest.mark.parametrize(("kind", "hops"), [("GCN", 2), ("SAGE mean", 1), ("GIN", 1)])
-def test_wrong_receptive_fields_are_caught(monkeypatch: pytest.MonkeyPatch, kind: str, hops: int,
-                                           mutation: Callable[[pytest.MonkeyPatch], None]) -> None:
+def test_wrong_receptive_fields_are_caught(
+    monkeypatch: pytest.MonkeyPatch, kind: str, hops: int, mutation: Callable[[pytest.MonkeyPatch], None]
+) -> None:
     case = rim_case(kind, hops)
     before, after = values(case)[:, 0]
     assert before > 0 > after

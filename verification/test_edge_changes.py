@@ -32,8 +32,14 @@ REACH = settings(max_examples=2000, database=None, phases=[Phase.generate])
 GRAPH = nx.lollipop_graph(3, 2)
 
 
-def gaussian(kind: str, depth: int = 2, seed: int = 0, local: int | list[int] | None = 0, total: int | None = None,
-             graph: nx.Graph = GRAPH) -> ChangedCase:
+def gaussian(
+    kind: str,
+    depth: int = 2,
+    seed: int = 0,
+    local: int | list[int] | None = 0,
+    total: int | None = None,
+    graph: nx.Graph = GRAPH,
+) -> ChangedCase:
     """A case with one new edge a node."""
     builder = Builder(np.random.default_rng(seed), None if kind == "SGC" else RELU, 3, features=2, shift=0.15)
     return ChangedCase(network_case(graph, kind, depth, builder).with_budget(local, total), local=1)
@@ -45,8 +51,13 @@ def audit(changed: ChangedCase) -> None:
     for method in NETWORK_METHODS:
         lower = certify_changed(changed, method).lower
         wrong = torch.nonzero(~(lower <= minimum + changed_tolerance(changed)))[:, 0]
-        LEDGER.record(f"{method}, added edges", changed.case.nodes, len(wrong), float((clean - lower).sum()) / scale,
-                      float((clean - minimum).sum()) / scale)
+        LEDGER.record(
+            f"{method}, added edges",
+            changed.case.nodes,
+            len(wrong),
+            float((clean - lower).sum()) / scale,
+            float((clean - minimum).sum()) / scale,
+        )
         assert not len(wrong), f"{method} certifies {lower[wrong].tolist()} where {minimum[wrong].tolist()} is reached"
 
 
@@ -89,8 +100,10 @@ def test_names_of_nodes_do_not_matter(changed: ChangedCase, random: Random) -> N
     order = list(range(changed.case.nodes))
     random.shuffle(order)
     for method in ("degree", "interval"):
-        here, there = certify_changed(changed, method).lower[order], certify_changed(
-            changed.relabelled(order), method).lower
+        here, there = (
+            certify_changed(changed, method).lower[order],
+            certify_changed(changed.relabelled(order), method).lower,
+        )
         assert ((here - there).abs() <= 1e-9 + changed_tolerance(changed)[order]).all(), method
 
 
@@ -112,6 +125,7 @@ def test_degree_is_no_looser_than_the_plain_recursion(row: str) -> None:
 
 # -- what large graphs and budgets take in the place of it --------------------------------------------
 
+
 def _no_meetings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MOST_MEETINGS", 0)
     monkeypatch.setattr(limits, "MEETINGS_OF_ANCHOR", 0)
@@ -131,8 +145,10 @@ FALLBACKS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 @pytest.mark.parametrize("kind", ["GCN", "SAGE mean"])
 def test_fallbacks_are_sound(fallback: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     FALLBACKS[fallback](monkeypatch)
-    for changed in (replace(gaussian(kind, seed=4), local=3), replace(gaussian(kind, 3, 5, local=1, total=1), local=2,
-                    total=3, candidates=[(0, 3), (0, 4), (1, 4), (2, 4)])):
+    for changed in (
+        replace(gaussian(kind, seed=4), local=3),
+        replace(gaussian(kind, 3, 5, local=1, total=1), local=2, total=3, candidates=[(0, 3), (0, 4), (1, 4), (2, 4)]),
+    ):
         minimum, _ = changed_truth(changed)
         lower = certify_changed(changed, "degree").lower
         assert (lower <= minimum + changed_tolerance(changed)).all()
@@ -152,15 +168,17 @@ def test_gradients_are_those_of_finite_differences(method: str) -> None:
         return NETWORK_METHODS[method](there, problem, directions).sum()
 
     point = weight.clone().requires_grad_()
-    gradient, = torch.autograd.grad(bound(point), point)
+    (gradient,) = torch.autograd.grad(bound(point), point)
     exact = float((gradient * way).sum())
     with torch.no_grad():
-        quotients = [float(bound(weight + step * way) - bound(weight - step * way)) / (2 * step)
-                     for step in (1e-4, 1e-5, 1e-6)]
+        quotients = [
+            float(bound(weight + step * way) - bound(weight - step * way)) / (2 * step) for step in (1e-4, 1e-5, 1e-6)
+        ]
     assert min(abs(quotient - exact) for quotient in quotients) <= 1e-5 * (1 + abs(exact)), (exact, quotients)
 
 
 # -- mutants ---------------------------------------------------------------------------------------
+
 
 def caught(changed: ChangedCase, method: str = "degree") -> bool:
     try:
@@ -171,8 +189,12 @@ def caught(changed: ChangedCase, method: str = "degree") -> bool:
 
 
 def suspects() -> list[ChangedCase]:
-    found = [gaussian(kind, depth, seed, graph=nx.path_graph(4)) for kind in ("GCN", "SAGE sum") for depth in (1, 2)
-             for seed in range(2)]
+    found = [
+        gaussian(kind, depth, seed, graph=nx.path_graph(4))
+        for kind in ("GCN", "SAGE sum")
+        for depth in (1, 2)
+        for seed in range(2)
+    ]
     return found + [ChangedCase(changed.case.with_budget(1, 2), flips=True) for changed in found[:4]]
 
 
@@ -184,15 +206,23 @@ def _budget_off_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     from certgcl.changes import edge_additions
 
     tightened = edge_additions.EdgeAddBudget.on
-    monkeypatch.setattr(edge_additions.EdgeAddBudget, "on", lambda self, graph: edge_additions.replace(
-        found := tightened(self, graph), local=(found.local - 1).clamp(min=0)))
+    monkeypatch.setattr(
+        edge_additions.EdgeAddBudget,
+        "on",
+        lambda self, graph: edge_additions.replace(
+            found := tightened(self, graph), local=(found.local - 1).clamp(min=0)
+        ),
+    )
 
 
 def _degree_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     from certgcl.bounds.propagation import balls
 
-    monkeypatch.setattr(balls.States, "extent", lambda self, scale, dtype: balls.extent(
-        scale, self.degree - self.last, self.degree - self.first, dtype))
+    monkeypatch.setattr(
+        balls.States,
+        "extent",
+        lambda self, scale, dtype: balls.extent(scale, self.degree - self.last, self.degree - self.first, dtype),
+    )
 
 
 def _one_end_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,8 +240,11 @@ def _one_end_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def _largest_for_smallest(monkeypatch: pytest.MonkeyPatch) -> None:
     from certgcl.bounds.propagation import added_edges
 
-    monkeypatch.setattr(added_edges, "_least_sums", lambda smallest, least, most: smallest[:, 0] * 0 + (
-        smallest.nan_to_num(posinf=0.0).amax(dim=1).clamp(min=0)))
+    monkeypatch.setattr(
+        added_edges,
+        "_least_sums",
+        lambda smallest, least, most: smallest[:, 0] * 0 + (smallest.nan_to_num(posinf=0.0).amax(dim=1).clamp(min=0)),
+    )
 
 
 def _few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,8 +252,11 @@ def _few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     from certgcl.bounds.propagation import added_edges
 
     whole = added_edges.Columns.of.__func__  # type: ignore[attr-defined]
-    monkeypatch.setattr(added_edges.Columns, "of", classmethod(lambda cls, *given: whole(cls, *given).at(
-        torch.arange(max(1, len(whole(cls, *given).node) - 2)))))
+    monkeypatch.setattr(
+        added_edges.Columns,
+        "of",
+        classmethod(lambda cls, *given: whole(cls, *given).at(torch.arange(max(1, len(whole(cls, *given).node) - 2)))),
+    )
 
 
 def _parent_taken_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,22 +264,35 @@ def _parent_taken_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     from certgcl.bounds.propagation import visits
 
     usual = visits.Visits._by_torch
-    monkeypatch.setattr(visits.Visits, "_by_torch", lambda self, *given: usual(
-        visits.Visits(**{**vars(self), "gains": (self.gains[0] * 0, self.gains[1])}), *given))
+    monkeypatch.setattr(
+        visits.Visits,
+        "_by_torch",
+        lambda self, *given: usual(
+            visits.Visits(**{**vars(self), "gains": (self.gains[0] * 0, self.gains[1])}), *given
+        ),
+    )
 
 
 MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
-    _budget_off_by_one, _degree_forgotten, _one_end_only, _largest_for_smallest, _few_candidates, _parent_taken_twice]
+    _budget_off_by_one,
+    _degree_forgotten,
+    _one_end_only,
+    _largest_for_smallest,
+    _few_candidates,
+    _parent_taken_twice,
+]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__.strip("_"))
-def test_a_wrong_variant_is_caught(mutant: Callable[[pytest.MonkeyPatch], None],
-                                   monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_variant_is_caught(
+    mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     mutant(monkeypatch)
     assert any(map(caught, suspects()))
 
 
 # -- the strategies --------------------------------------------------------------------------------
+
 
 def _most_added(changed: ChangedCase) -> int:
     return max(len(added) for _, added in admissible_changes(changed))

@@ -84,11 +84,13 @@ def test_a_witness_replays_to_its_value(case: Case) -> None:
 
 # -- networks --------------------------------------------------------------------------------------
 
+
 def search_network(case: NetworkCase, branch_limit: int | None = None) -> Brackets:
     graph = library_graph(case)
     problem = DropProblem(graph, certgcl.EdgeDropBudget(case.local, case.total).on(graph), torch.arange(case.nodes))
-    return BranchAndBound(branch_limit=branch_limit).brackets(library_network(case), problem,
-                                                              torch.from_numpy(case.directions))
+    return BranchAndBound(branch_limit=branch_limit).brackets(
+        library_network(case), problem, torch.from_numpy(case.directions)
+    )
 
 
 def audit_network(case: NetworkCase) -> None:

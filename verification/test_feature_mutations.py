@@ -48,8 +48,11 @@ def a_node_masks_one_feature_less(patch: pytest.MonkeyPatch) -> None:
 
 def the_total_is_one_less(patch: pytest.MonkeyPatch) -> None:
     sums = fixed_graph.largest_sums
-    patch.setattr(fixed_graph, "largest_sums", lambda values, target, targets, most: sums(
-        values, target, targets, max(0, most - 1)))
+    patch.setattr(
+        fixed_graph,
+        "largest_sums",
+        lambda values, target, targets, most: sums(values, target, targets, max(0, most - 1)),
+    )
     _without_states(patch)
 
 
@@ -65,12 +68,16 @@ def a_mask_is_taken_by_channel(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_range_of_features_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(NetworkRanges, "feature_range", lambda self, term: (
-        self.projected(term), torch.zeros_like(self.projected(term))))
+    patch.setattr(
+        NetworkRanges,
+        "feature_range",
+        lambda self, term: (self.projected(term), torch.zeros_like(self.projected(term))),
+    )
 
 
 def bits_are_turned_on_where_they_are_on(patch: pytest.MonkeyPatch) -> None:
     """Nothing rises but what is one already."""
+
     def wrong(self: ChangedFeatures, parts: Any, place: Tensor) -> Falls:
         self.most_on, most = 0, self.most_on
         try:
@@ -95,9 +102,15 @@ def the_box_is_half_as_wide(patch: pytest.MonkeyPatch) -> None:
 
 def one_column_less(patch: pytest.MonkeyPatch) -> None:
     tightened = AdmissibleFeatures.tightened.__func__  # type: ignore[attr-defined]
-    patch.setattr(AdmissibleFeatures, "tightened", classmethod(
-        lambda cls, graph, kind, off, on, radius, columns, total: tightened(cls, graph, kind, off, on, radius,
-                                                                            columns - 1, total)))
+    patch.setattr(
+        AdmissibleFeatures,
+        "tightened",
+        classmethod(
+            lambda cls, graph, kind, off, on, radius, columns, total: tightened(
+                cls, graph, kind, off, on, radius, columns - 1, total
+            )
+        ),
+    )
 
 
 def layers_by_sets_of_edges_forget_features(patch: pytest.MonkeyPatch) -> None:
@@ -118,9 +131,15 @@ def lines_of_the_fixed_graph_know_the_clean_values_alone(patch: pytest.MonkeyPat
 
 def one_path_to_a_node_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     fall = FixedGraphBound._fall
-    patch.setattr(FixedGraphBound, "_fall", lambda self, paths, parts: fall(
-        self, paths, [(weight, functionals * (paths.node != self.anchors[0])[:, None, None])
-                      for weight, functionals in parts]))
+    patch.setattr(
+        FixedGraphBound,
+        "_fall",
+        lambda self, paths, parts: fall(
+            self,
+            paths,
+            [(weight, functionals * (paths.node != self.anchors[0])[:, None, None]) for weight, functionals in parts],
+        ),
+    )
 
 
 def _without_states(patch: pytest.MonkeyPatch) -> None:

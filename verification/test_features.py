@@ -28,9 +28,13 @@ from verification.networks import KINDS, Builder, PlainActivation, network_case
 
 FEWER = settings(max_examples=max(4, settings().max_examples // 5))  # each is bounded by all methods
 REACH = settings(max_examples=3000, database=None, phases=[Phase.generate])
-FEATURES = (PlainFeatures("masked", off=1), PlainFeatures("masked", off=2, total=2),
-            PlainFeatures("bits", off=1, on=1, total=2), PlainFeatures("box", radius=0.2),
-            PlainFeatures("columns", columns=1))
+FEATURES = (
+    PlainFeatures("masked", off=1),
+    PlainFeatures("masked", off=2, total=2),
+    PlainFeatures("bits", off=1, on=1, total=2),
+    PlainFeatures("box", radius=0.2),
+    PlainFeatures("columns", columns=1),
+)
 
 
 def gaussian(kind: str, features: PlainFeatures, drops: bool, seed: int = 0, slope: float = 0.0) -> FeatureCase:
@@ -110,8 +114,9 @@ def test_gradients_are_those_of_finite_differences(method: str, features: PlainF
             return float(bound([tensor + step * way for tensor, way in zip(tensors, towards, strict=True)]))
 
     gradients = torch.autograd.grad(bound(tensors), tensors, allow_unused=True)
-    exact = sum(float((gradient * way).sum()) for gradient, way in zip(gradients, towards, strict=True)
-                if gradient is not None)
+    exact = sum(
+        float((gradient * way).sum()) for gradient, way in zip(gradients, towards, strict=True) if gradient is not None
+    )
     quotients = [(at(step) - at(-step)) / (2 * step) for step in (1e-4, 1e-5, 1e-6)]
     assert min(abs(quotient - exact) for quotient in quotients) <= 1e-5 * (1 + abs(exact)), (exact, quotients)
 
@@ -127,10 +132,12 @@ def test_masks_and_boxes_drop_no_further_than_the_prototypes(what: str) -> None:
 # -- the strategies --------------------------------------------------------------------------------
 
 CORNERS: dict[str, Callable[[FeatureCase], bool]] = {
-    "every feature masked": lambda c: c.features.kind == "masked" and c.features.total is None and (
-        c.features.off >= c.network.x.shape[1] >= 2),
-    "a total that binds": lambda c: c.features.kind == "masked" and c.features.total in (1, 2) and (
-        c.features.off >= 1 and c.nodes >= 4),
+    "every feature masked": lambda c: (
+        c.features.kind == "masked" and c.features.total is None and (c.features.off >= c.network.x.shape[1] >= 2)
+    ),
+    "a total that binds": lambda c: (
+        c.features.kind == "masked" and c.features.total in (1, 2) and (c.features.off >= 1 and c.nodes >= 4)
+    ),
     "bits on and off at once": lambda c: c.features.kind == "bits" and min(c.features.off, c.features.on) >= 1,
     "all columns": lambda c: c.features.kind == "columns" and c.features.columns >= c.network.x.shape[1] >= 2,
     "a box with drops": lambda c: c.features.kind == "box" and c.features.radius > 0 and c.network.local != 0,

@@ -203,8 +203,9 @@ def test_optimising_moves_the_slope_of_a_leaky_activation():
     assert (gcn.lower("CROWN-Optimized", iterations=4) > gcn.lower("CROWN") + 1e-3).any()
 
 
-@pytest.mark.parametrize(("bias1", "bias2"),
-                         [(-100.0, 0.0), (100.0, 0.0), (0.0, -100.0), (0.0, 100.0), (-100.0, -100.0)])
+@pytest.mark.parametrize(
+    ("bias1", "bias2"), [(-100.0, 0.0), (100.0, 0.0), (0.0, -100.0), (0.0, 100.0), (-100.0, -100.0)]
+)
 def test_stable_activations_leave_nothing_to_optimise(bias1, bias2):
     case = Case(GRAPHS["path"])
     case.arguments[2] = torch.full_like(case.arguments[2], bias1)
@@ -342,8 +343,14 @@ def test_missing_auto_lirpa_is_a_missing_module(not_installed):
 
 # -- networks of any depth -------------------------------------------------------------------------
 
-NETWORKS = {"GCN": (1, 2, 3), "SAGE sum": (1, 2), "GIN": (1, 2), "GCN + residual": (3,),
-            "GCN, jumping knowledge (cat)": (2,), "GCN + BatchNorm after activations": (2,)}
+NETWORKS = {
+    "GCN": (1, 2, 3),
+    "SAGE sum": (1, 2),
+    "GIN": (1, 2),
+    "GCN + residual": (3,),
+    "GCN, jumping knowledge (cat)": (2,),
+    "GCN + BatchNorm after activations": (2,),
+}
 
 
 def network(kind: str, depth: int, graph: nx.Graph | None = None, seed: int = 0) -> NetworkCase:
@@ -363,22 +370,29 @@ def network_value(case: NetworkCase, matrix: np.ndarray) -> np.ndarray:
     """``w_i · z_i`` by dense products with a given mixing matrix."""
     outputs = [case.x]
     for layer in case.layers:
-        p = sum((outputs[term.source] if term.mixing == "local" else matrix @ outputs[term.source]) @ term.matrix()
-                for term in layer.terms) + layer.bias
+        p = (
+            sum(
+                (outputs[term.source] if term.mixing == "local" else matrix @ outputs[term.source]) @ term.matrix()
+                for term in layer.terms
+            )
+            + layer.bias
+        )
         outputs.append(activate(p, layer.activation))
     return (np.concatenate([outputs[number] for number in case.readout], axis=1) * case.directions).sum(axis=1)
 
 
-networks = pytest.mark.parametrize(("kind", "depth"), [(kind, depth) for kind, depths in NETWORKS.items()
-                                                       for depth in depths])
+networks = pytest.mark.parametrize(
+    ("kind", "depth"), [(kind, depth) for kind, depths in NETWORKS.items() for depth in depths]
+)
 
 
 @networks
 def test_bounds_of_a_network_hold_on_its_box(kind: str, depth: int) -> None:
     case = network(kind, depth)
     box = network_box(case)
-    bounded = lirpa.LirpaNetwork(box, torch.from_numpy(case.x), case.layers, case.readout,
-                                 torch.from_numpy(case.directions))
+    bounded = lirpa.LirpaNetwork(
+        box, torch.from_numpy(case.x), case.layers, case.readout, torch.from_numpy(case.directions)
+    )
     generator, least = torch.Generator().manual_seed(0), np.full(case.nodes, np.inf)
     for number in range(200):
         share = torch.rand(box.lower.shape, generator=generator, dtype=torch.float64)
@@ -408,6 +422,7 @@ def test_other_activations_are_refused() -> None:
 
 # -- missing, or broken ----------------------------------------------------------------------------
 
+
 @pytest.fixture
 def not_imported(monkeypatch):
     monkeypatch.delitem(sys.modules, "verification.lirpa")
@@ -420,10 +435,12 @@ def test_an_auto_lirpa_that_cannot_be_imported_is_an_error(monkeypatch, not_impo
         lirpa_bridge()
 
 
-@pytest.mark.parametrize(("required", "outcome"), [("", pytest.skip.Exception),
-                                                   ("required", lirpa_compat.NotInstalledError)])
-def test_a_missing_auto_lirpa_is_an_error_where_it_is_required(monkeypatch, not_imported, not_installed, required,
-                                                               outcome):
+@pytest.mark.parametrize(
+    ("required", "outcome"), [("", pytest.skip.Exception), ("required", lirpa_compat.NotInstalledError)]
+)
+def test_a_missing_auto_lirpa_is_an_error_where_it_is_required(
+    monkeypatch, not_imported, not_installed, required, outcome
+):
     monkeypatch.setenv(REQUIRED, required)
     with pytest.raises(outcome):
         lirpa_bridge()
@@ -432,11 +449,30 @@ def test_a_missing_auto_lirpa_is_an_error_where_it_is_required(monkeypatch, not_
 def test_a_run_fails_where_a_package_that_auto_lirpa_needs_is_missing(tmp_path):
     """Every version imports appdirs; what is tried is a whole run, without the requirement."""
     (tmp_path / "without_appdirs.py").write_text("import sys\nsys.modules['appdirs'] = None\n")
-    environment = {**os.environ, REQUIRED: "", "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]),
-                   "PYTEST_ADDOPTS": ""}
-    found = subprocess.run([sys.executable, "-m", "pytest", "-p", "without_appdirs", "-p", "no:cacheprovider",
-                            "--collect-only", "verification/test_against_lirpa.py"], cwd=ROOT, env=environment,
-                           capture_output=True, text=True, timeout=120)
+    environment = {
+        **os.environ,
+        REQUIRED: "",
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]),
+        "PYTEST_ADDOPTS": "",
+    }
+    found = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "without_appdirs",
+            "-p",
+            "no:cacheprovider",
+            "--collect-only",
+            "verification/test_against_lirpa.py",
+        ],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert found.returncode == pytest.ExitCode.INTERRUPTED, found.stdout  # by an error while tests are collected
     assert "appdirs" in found.stdout
     assert "skipped" not in found.stdout

@@ -15,8 +15,10 @@ PASSES = "def test_it() -> None:\n    pass\n"
 LEFT_OUT = {
     "a test is skipped": "import pytest\n@pytest.mark.skip\ndef test_other() -> None:\n    pass\n",
     "a test skips itself": "import pytest\ndef test_other() -> None:\n    pytest.skip('why not')\n",
-    "a fixture skips": ("import pytest\n@pytest.fixture\ndef one() -> None:\n    pytest.skip('why not')\n"
-                        "def test_other(one: None) -> None:\n    pass\n"),
+    "a fixture skips": (
+        "import pytest\n@pytest.fixture\ndef one() -> None:\n    pytest.skip('why not')\n"
+        "def test_other(one: None) -> None:\n    pass\n"
+    ),
     "the file skips": "import pytest\npytest.skip('why not', allow_module_level=True)\n",
     "an import is missing": "import pytest\npytest.importorskip('no_such_module')\n",
     "a failure is expected": "import pytest\n@pytest.mark.xfail\ndef test_other() -> None:\n    assert False\n",
@@ -31,9 +33,14 @@ def run(folder: Path, *arguments: str, required: str = "required", **files: str)
         (folder / f"{name}.py").write_text(source)
     (folder / "conftest.py").write_text("from verification.lirpa_required import pytest_configure\n")
     (folder / "pytest.ini").write_text("[pytest]\n")
-    return subprocess.run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, "."], cwd=folder,
-                          env={**os.environ, REQUIRED: required, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
-                          capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments, "."],
+        cwd=folder,
+        env={**os.environ, REQUIRED: required, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 def test_a_comparison_that_passes_is_accepted(tmp_path: Path) -> None:
@@ -56,16 +63,21 @@ def test_workers_report_what_they_left_out(tmp_path: Path, source: str) -> None:
     assert run(tmp_path, "--numprocesses=1").returncode == 0
 
 
-@pytest.mark.parametrize("arguments", [("-k", "nothing_of_this_name"), ("--ignore=test_lirpa.py",),
-                                       ("--deselect=test_lirpa.py",), ("--collect-only",)])
+@pytest.mark.parametrize(
+    "arguments",
+    [("-k", "nothing_of_this_name"), ("--ignore=test_lirpa.py",), ("--deselect=test_lirpa.py",), ("--collect-only",)],
+)
 def test_a_comparison_that_is_not_run_fails_the_run(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     found = run(tmp_path, *arguments)
     assert found.returncode == pytest.ExitCode.TESTS_FAILED, found.stdout
     assert "no test of test_lirpa.py passed" in found.stdout
 
 
-@pytest.mark.parametrize("source", ["", "import no_such_module\n" + PASSES, PASSES.replace("pass", "assert False")],
-                         ids=["no tests", "import error", "failure"])
+@pytest.mark.parametrize(
+    "source",
+    ["", "import no_such_module\n" + PASSES, PASSES.replace("pass", "assert False")],
+    ids=["no tests", "import error", "failure"],
+)
 def test_a_file_without_a_test_that_passes_fails_the_run(tmp_path: Path, source: str) -> None:
     found = run(tmp_path, test_lirpa=source)
     assert found.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
@@ -83,8 +95,12 @@ def test_a_misspelt_requirement_is_refused(tmp_path: Path) -> None:
 
 
 def test_every_test_that_takes_the_bridge_is_required() -> None:
-    takers = {path.name for folder in ("tests", "verification") for path in (ROOT / folder).glob("**/test_*.py")
-              if "lirpa_bridge()" in path.read_text()} - {Path(__file__).name}
+    takers = {
+        path.name
+        for folder in ("tests", "verification")
+        for path in (ROOT / folder).glob("**/test_*.py")
+        if "lirpa_bridge()" in path.read_text()
+    } - {Path(__file__).name}
     assert takers == set(COMPARISON)
 
 

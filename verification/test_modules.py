@@ -61,11 +61,18 @@ def test_a_malicious_module_is_refused_where_it_would_show(name: str) -> None:
 
 
 # What measuring need not show, and tracing does: lies by chance and by the clock, ...
-UNMEASURED = {"ChanceOfTorch", "ChanceOfPython", "ChanceOfNumpy", "ByTheClock", "ByAnAddress", "EmptyMemory",
-              "DropEdgeByChance",
-              "CountsInABuffer",  # ... in a buffer, which is put back after every run,
-              "LooksWhoIsCalling",  # ... to others than certgcl,
-              "BranchOnTheSize"}  # ... and at one number of missing edges alone.
+UNMEASURED = {
+    "ChanceOfTorch",
+    "ChanceOfPython",
+    "ChanceOfNumpy",
+    "ByTheClock",
+    "ByAnAddress",
+    "EmptyMemory",
+    "DropEdgeByChance",
+    "CountsInABuffer",  # ... in a buffer, which is put back after every run,
+    "LooksWhoIsCalling",  # ... to others than certgcl,
+    "BranchOnTheSize",
+}  # ... and at one number of missing edges alone.
 
 
 @pytest.mark.thorough
@@ -100,8 +107,9 @@ def test_a_reader_that_believes_what_it_sees_is_caught(name: str) -> None:
     entry = MALICIOUS[name]
     torch.manual_seed(0)
     verdicts = (judged(entry, case, as_believed(entry, case)) for case in showcase(entry))
-    assert any(verdict is not None and len(verdict.violated if entry.twin is None else verdict.astray)
-               for verdict in verdicts)
+    assert any(
+        verdict is not None and len(verdict.violated if entry.twin is None else verdict.astray) for verdict in verdicts
+    )
 
 
 @pytest.mark.parametrize("name", ["FunctionalRelu", "HelperMethods", "HeadsThatAreNotCalled", "KeywordArguments"])

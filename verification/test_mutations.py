@@ -39,8 +39,12 @@ from verification.strategies import cases
 
 pytestmark = pytest.mark.thorough
 
-METHODS = {**CERTIFIED, "shared lines": Degree(lines="shared"), "hubs": Degree(hubs=1),
-           "two patterns": Degree(patterns=2)}
+METHODS = {
+    **CERTIFIED,
+    "shared lines": Degree(lines="shared"),
+    "hubs": Degree(hubs=1),
+    "two patterns": Degree(patterns=2),
+}
 
 
 Engine = Literal["torch", "kernels"]
@@ -70,6 +74,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 def hidden_layer_of_the_clean_graph(patch: pytest.MonkeyPatch) -> None:
     """Errata 1: layer 2 bounded as if ``H`` did not depend on the drops."""
+
     def products(self: layer1.Layer1) -> tuple[Tensor, Tensor]:
         hidden = self.weights.activation1(CLEAN.gcn_matrix() @ self.projected + self.weights.b1)
         value = hidden @ self.weights.w2
@@ -106,8 +111,9 @@ def slopes_of_the_root(patch: pytest.MonkeyPatch) -> None:
             slope, spread = (part.chunk(len(right), dim=1)[rule] for part in lined.slopes)  # (R, I, d1)
             slopes = omega * slope[:, :, None] - omega.abs() * spread[:, :, None]
             values = torch.einsum("rkd,rimd->rkim", self.targets, slopes)[:, :, :, None]  # (R, K + 1, I, 1, M)
-            wrong.append(replace(terms, leaves=values[:, :-1].expand_as(terms.leaves),
-                                 own=values[:, -1].expand_as(terms.own)))
+            wrong.append(
+                replace(terms, leaves=values[:, :-1].expand_as(terms.leaves), own=values[:, -1].expand_as(terms.own))
+            )
         return hidden_functionals.RowBounds(interval, wrong, [])
 
     patch.setattr(anchor_functionals.AnchorsAtRows, "bounds", bounds)
@@ -174,8 +180,9 @@ def lines_of_the_clean_count(patch: pytest.MonkeyPatch) -> None:
     """Layer 1 bounded for rows that lose nothing, in all their cases."""
     original = row_plan.DropPlan.__init__
 
-    def init(self: row_plan.DropPlan, hood: neighbourhood.Neighbourhood, resolution: int, lines: Any,
-             hubs: Any) -> None:
+    def init(
+        self: row_plan.DropPlan, hood: neighbourhood.Neighbourhood, resolution: int, lines: Any, hubs: Any
+    ) -> None:
         original(self, hood, resolution, "shared", hubs)
         self.line_cases = replace(self.line_cases, last=self.line_cases.first)
 
@@ -203,6 +210,7 @@ def hubs_in_the_middle(patch: pytest.MonkeyPatch) -> None:
 
 def _patterns(change: Callable[..., sign_patterns.SignPatterns]) -> Patch:
     """Wrong sign patterns, at the output and at neighbours."""
+
     def apply(patch: pytest.MonkeyPatch) -> None:
         for module in (patterned_output, anchor_functionals, patterned_rows):
             patch.setattr(module, "dearest", change)
@@ -215,8 +223,9 @@ def _of_the_other_sign(omega: Tensor, *given: Any) -> sign_patterns.SignPatterns
     return found._replace(first=-found.first, other=-found.other)
 
 
-def _of_all_constants(omega: Tensor, lower: Tensor, upper: Tensor, slope: Tensor,
-                      patterns: int) -> sign_patterns.SignPatterns:
+def _of_all_constants(
+    omega: Tensor, lower: Tensor, upper: Tensor, slope: Tensor, patterns: int
+) -> sign_patterns.SignPatterns:
     everything = sign_patterns.dearest(omega, lower, upper, slope, 1 << omega.shape[-1])
     return sign_patterns.dearest(omega, lower, upper, slope, patterns)._replace(gain=everything.gain)
 
@@ -227,6 +236,7 @@ constants_of_other_channels_too = _patterns(_of_all_constants)  # those still bo
 
 def _best_pattern(*modules: ModuleType) -> Patch:
     """The largest over patterns, as if one could choose the signs."""
+
     def wrong(values: Tensor, dim: int) -> Tensor:
         return values.amax(dim=dim) if dim == -1 else values.amin(dim=dim)
 
@@ -262,6 +272,7 @@ no_isolated_node = _budget(lambda local, degree: local.minimum(degree - 1))  # e
 
 def _rows(change: Callable[[row_lemma.Rows], row_lemma.Rows]) -> Patch:
     """What the row lemma knows of rows."""
+
     def apply(patch: pytest.MonkeyPatch) -> None:
         for module in (flat_tables, anchor_chunks):
             patch.setattr(module, "Rows", lambda *parts: change(row_lemma.Rows(*parts)))
@@ -270,21 +281,28 @@ def _rows(change: Callable[[row_lemma.Rows], row_lemma.Rows]) -> Patch:
 
 
 no_minimum_over_the_counts_by_kernels = _rows(lambda rows: rows._replace(first=0 * rows.first, last=0 * rows.last))
-one_drop_fewer_by_kernels = _rows(lambda rows: rows._replace(first=np.maximum(rows.first - 1, 0),
-                                                             last=np.maximum(rows.last - 1, 0)))
+one_drop_fewer_by_kernels = _rows(
+    lambda rows: rows._replace(first=np.maximum(rows.first - 1, 0), last=np.maximum(rows.last - 1, 0))
+)
 nothing_droppable_by_kernels = _rows(lambda rows: rows._replace(droppable=np.zeros_like(rows.droppable)))
 
 
 def kept_edges_that_make_room_by_kernels(patch: pytest.MonkeyPatch) -> None:
     original = flat_tables.Layout.visits
-    patch.setattr(flat_tables.Layout, "visits", lambda *given: (visits := original(*given))._replace(
-        droppable=np.ones_like(visits.droppable)))
+    patch.setattr(
+        flat_tables.Layout,
+        "visits",
+        lambda *given: (visits := original(*given))._replace(droppable=np.ones_like(visits.droppable)),
+    )
 
 
 def reach_off_by_one_by_kernels(patch: pytest.MonkeyPatch) -> None:
     original = flat_tables.Layout.visits
-    patch.setattr(flat_tables.Layout, "visits", lambda *given: (visits := original(*given))._replace(
-        reach=np.maximum(visits.reach - 1, 0)))
+    patch.setattr(
+        flat_tables.Layout,
+        "visits",
+        lambda *given: (visits := original(*given))._replace(reach=np.maximum(visits.reach - 1, 0)),
+    )
 
 
 def slopes_of_the_root_by_kernels(patch: pytest.MonkeyPatch) -> None:
@@ -360,8 +378,9 @@ def test_the_audit_catches(mutant: str, method: str, monkeypatch: pytest.MonkeyP
     assert caught(method, "torch")
 
 
-@pytest.mark.parametrize(("mutant", "method"), [(name, m) for name, (_, methods) in KERNEL_MUTANTS.items()
-                                                for m in methods])
+@pytest.mark.parametrize(
+    ("mutant", "method"), [(name, m) for name, (_, methods) in KERNEL_MUTANTS.items() for m in methods]
+)
 def test_the_audit_catches_by_kernels(mutant: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     KERNEL_MUTANTS[mutant][0](monkeypatch)
     assert caught(method, "kernels")

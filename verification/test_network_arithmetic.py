@@ -35,9 +35,15 @@ def small_cases(draw: st.DrawFn, scales: tuple[float, ...] = SCALES) -> NetworkC
     """Few enough edges for Arb, and features and weights anywhere between under- and overflow."""
     case = draw(network_cases(max_depth=3).filter(lambda case: len(case.edges) <= 5))
     x, *factors = (draw(st.sampled_from(scales)) for _ in range(1 + len(case.layers)))
-    layers = tuple(replace(layer, terms=tuple(replace(term, weight=term.weight * factor) if term.weight.ndim == 2
-                                              else term for term in layer.terms))
-                   for layer, factor in zip(case.layers, factors, strict=True))
+    layers = tuple(
+        replace(
+            layer,
+            terms=tuple(
+                replace(term, weight=term.weight * factor) if term.weight.ndim == 2 else term for term in layer.terms
+            ),
+        )
+        for layer, factor in zip(case.layers, factors, strict=True)
+    )
     return replace(case, x=case.x * x, layers=layers)
 
 
@@ -45,8 +51,11 @@ def small_cases(draw: st.DrawFn, scales: tuple[float, ...] = SCALES) -> NetworkC
 
 
 @SOME
-@given(small_cases(), st.sampled_from(["degree", "degree-fast", "crown", "interval"]),
-       st.sampled_from([torch.float64, torch.float32]))
+@given(
+    small_cases(),
+    st.sampled_from(["degree", "degree-fast", "crown", "interval"]),
+    st.sampled_from([torch.float64, torch.float32]),
+)
 def test_bounds_hold_in_exact_arithmetic(case: NetworkCase, method: str, dtype: torch.dtype) -> None:
     case = replace(case, directions=case.directions.astype(np.float32).astype(np.float64))
     try:
@@ -60,7 +69,8 @@ def test_bounds_hold_in_exact_arithmetic(case: NetworkCase, method: str, dtype: 
         least = exact.minimum(node, [arb(value) for value in case.directions[node].tolist()])
         lower, rounding = float(certificate.lower[node]), float(certificate.rounding[node])
         wrong = surely_below(least + rounding, lower) or (
-            bool(certificate.positive_in_exact_arithmetic[node]) and not surely_positive(least))
+            bool(certificate.positive_in_exact_arithmetic[node]) and not surely_positive(least)
+        )
         tally.violations += wrong
         assert not wrong, f"{case.kind}: node {node} certified at {lower} - {rounding}, the exact minimum is {least}"
 
@@ -68,13 +78,26 @@ def test_bounds_hold_in_exact_arithmetic(case: NetworkCase, method: str, dtype: 
 # -- runs --------------------------------------------------------------------------------------------
 
 
-def plain(network: GraphNetwork, graph: nx.Graph, x: Tensor, local: int | list[int] | None = None,
-          total: int | None = None) -> NetworkCase:
+def plain(
+    network: GraphNetwork, graph: nx.Graph, x: Tensor, local: int | list[int] | None = None, total: int | None = None
+) -> NetworkCase:
     """A network of the library as a case of the audit, number by number."""
-    layers = tuple(PlainLayer(tuple(
-        PlainTerm(term.source, numbers(term.weight), MIXED[term.aggregation.name],
-                  getattr(term.aggregation, "loop", 1.0)) for term in layer.terms),
-        numbers(layer.bias), plain_activation(layer.activation)) for layer in network.layers)
+    layers = tuple(
+        PlainLayer(
+            tuple(
+                PlainTerm(
+                    term.source,
+                    numbers(term.weight),
+                    MIXED[term.aggregation.name],
+                    getattr(term.aggregation, "loop", 1.0),
+                )
+                for term in layer.terms
+            ),
+            numbers(layer.bias),
+            plain_activation(layer.activation),
+        )
+        for layer in network.layers
+    )
     return NetworkCase(graph, numbers(x), layers, network.readout, np.zeros((len(graph), 0)), local, total)
 
 
@@ -91,8 +114,13 @@ def numbers(tensor: Tensor) -> Array:
     return found
 
 
-MIXED: dict[str, Mixing] = {"local": "local", "symmetric": "symmetric", "diffusion": "symmetric", "mean": "mean",
-                            "sum": "sum"}
+MIXED: dict[str, Mixing] = {
+    "local": "local",
+    "symmetric": "symmetric",
+    "diffusion": "symmetric",
+    "mean": "mean",
+    "sum": "sum",
+}
 Run = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -125,9 +153,12 @@ def test_networks_run_within_their_error(precision: torch.dtype, case: NetworkCa
     network = library_network(case).to(precision)
     assume(all(bool(tensor.isfinite().all()) for _, tensor in network.named_tensors()))
     network = replace(network, precision=precision)
-    check_run(f"networks, as run in {str(precision)[6:]}",
-              plain(network, case.graph, torch.from_numpy(case.x), case.local, case.total), network,
-              lambda x, edges: network.embed(certgcl.Graph.of((x, edges))))
+    check_run(
+        f"networks, as run in {str(precision)[6:]}",
+        plain(network, case.graph, torch.from_numpy(case.x), case.local, case.total),
+        network,
+        lambda x, edges: network.embed(certgcl.Graph.of((x, edges))),
+    )
 
 
 class Steps(nn.Module):
@@ -139,8 +170,11 @@ class Steps(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         for step in self.steps:
-            x = step(x, edge_index) if isinstance(step, (GCNConv, SAGEConv, GraphConv, GINConv, SGConv, APPNP)) else (
-                step(x))
+            x = (
+                step(x, edge_index)
+                if isinstance(step, (GCNConv, SAGEConv, GraphConv, GINConv, SGConv, APPNP))
+                else (step(x))
+            )
         return x
 
 
@@ -155,22 +189,34 @@ class Residual(nn.Module):
 
 
 MODULES: dict[str, Callable[[], nn.Module]] = {
-    "GCN": lambda: GCN(3, 4, 3, 2), "GCN, BatchNorm, jk": lambda: GCN(3, 4, 2, 2, norm="batch_norm", jk="cat"),
-    "GCN, ELU": lambda: GCN(3, 4, 2, 2, act="elu"), "GCN, GELU": lambda: GCN(3, 4, 2, 2, act="gelu"),
-    "GCN, tanh": lambda: GCN(3, 4, 2, 2, act="tanh"), "GCN, sigmoid": lambda: GCN(3, 4, 2, 2, act="sigmoid"),
-    "GCN, SiLU": lambda: GCN(3, 4, 2, 2, act="silu"), "GCN, softplus": lambda: GCN(3, 4, 2, 2, act="softplus"),
-    "GCN, no self-loops": lambda: Steps(GCNConv(3, 4, add_self_loops=False), nn.ReLU(),
-                                        GCNConv(4, 2, add_self_loops=False)),
-    "SAGE": lambda: GraphSAGE(3, 4, 3, 2), "SAGE sum": lambda: GraphSAGE(3, 4, 2, 2, aggr="sum"),
+    "GCN": lambda: GCN(3, 4, 3, 2),
+    "GCN, BatchNorm, jk": lambda: GCN(3, 4, 2, 2, norm="batch_norm", jk="cat"),
+    "GCN, ELU": lambda: GCN(3, 4, 2, 2, act="elu"),
+    "GCN, GELU": lambda: GCN(3, 4, 2, 2, act="gelu"),
+    "GCN, tanh": lambda: GCN(3, 4, 2, 2, act="tanh"),
+    "GCN, sigmoid": lambda: GCN(3, 4, 2, 2, act="sigmoid"),
+    "GCN, SiLU": lambda: GCN(3, 4, 2, 2, act="silu"),
+    "GCN, softplus": lambda: GCN(3, 4, 2, 2, act="softplus"),
+    "GCN, no self-loops": lambda: Steps(
+        GCNConv(3, 4, add_self_loops=False), nn.ReLU(), GCNConv(4, 2, add_self_loops=False)
+    ),
+    "SAGE": lambda: GraphSAGE(3, 4, 3, 2),
+    "SAGE sum": lambda: GraphSAGE(3, 4, 2, 2, aggr="sum"),
     "SAGE without root": lambda: Steps(SAGEConv(3, 4, root_weight=False), nn.PReLU(), SAGEConv(4, 2)),
     "GraphConv": lambda: Steps(GraphConv(3, 4), nn.ReLU(), GraphConv(4, 2, aggr="mean")),
-    "GIN": lambda: GIN(3, 4, 2, 2), "GIN, BatchNorm": lambda: GIN(3, 4, 2, 2, norm="batch_norm"),
-    "GIN, eps": lambda: Steps(GINConv(MLP([3, 4, 4], norm="batch_norm"), train_eps=True, eps=0.37), nn.ELU(),
-                              GINConv(nn.Linear(4, 2), eps=-0.9)),
-    "SGC": lambda: Steps(SGConv(3, 2, K=3)), "SGC of one step": lambda: Steps(SGConv(3, 2, K=1)),
+    "GIN": lambda: GIN(3, 4, 2, 2),
+    "GIN, BatchNorm": lambda: GIN(3, 4, 2, 2, norm="batch_norm"),
+    "GIN, eps": lambda: Steps(
+        GINConv(MLP([3, 4, 4], norm="batch_norm"), train_eps=True, eps=0.37),
+        nn.ELU(),
+        GINConv(nn.Linear(4, 2), eps=-0.9),
+    ),
+    "SGC": lambda: Steps(SGConv(3, 2, K=3)),
+    "SGC of one step": lambda: Steps(SGConv(3, 2, K=1)),
     "APPNP": lambda: Steps(nn.Linear(3, 4), nn.Tanh(), APPNP(3, 0.2)),
     "a matrix after APPNP": lambda: Steps(APPNP(2, 0.1), nn.Linear(3, 2)),
-    "BatchNorm of features": lambda: Steps(BatchNorm(3), GCNConv(3, 2)), "residual": Residual,
+    "BatchNorm of features": lambda: Steps(BatchNorm(3), GCNConv(3, 2)),
+    "residual": Residual,
 }
 
 
@@ -207,8 +253,12 @@ def test_modules_run_within_their_error(name: str, precision: torch.dtype) -> No
                 raise
             continue
         assert network.precision == precision
-        finite += check_run(f"modules, as run in {str(precision)[6:]}", plain(network, GRAPH, x), network,
-                            lambda x, edges, model=model: model(x.to(precision), edges))
+        finite += check_run(
+            f"modules, as run in {str(precision)[6:]}",
+            plain(network, GRAPH, x),
+            network,
+            lambda x, edges, model=model: model(x.to(precision), edges),
+        )
     assert finite >= (4 if precision in (torch.float32, torch.float64) else 1)
 
 
@@ -219,8 +269,11 @@ def runs_of_float32() -> None:
 
 def test_roundings_that_are_not_counted_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundredth of one in the place of those of a layer and its sums."""
-    monkeypatch.setattr(certgcl.bounds.rounding.forward_error.Growth, "__call__",
-                        lambda self, counts: 0.01 * torch.full(counts.shape, torch.finfo(self.precision).eps))
+    monkeypatch.setattr(
+        certgcl.bounds.rounding.forward_error.Growth,
+        "__call__",
+        lambda self, counts: 0.01 * torch.full(counts.shape, torch.finfo(self.precision).eps),
+    )
     before = replace(LEDGER.tallies["modules, as run in float32"])
     with pytest.raises(AssertionError, match="to within"):
         runs_of_float32()

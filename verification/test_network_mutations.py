@@ -53,8 +53,11 @@ def caught(method: str, row: Row) -> bool:
 
 
 def spread_of_the_own_scale_is_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(NetworkRanges, "largest_product", lambda self, layer, cells, omega: torch.zeros_like(
-        self.interval_below(layer, cells, omega)))
+    patch.setattr(
+        NetworkRanges,
+        "largest_product",
+        lambda self, layer, cells, omega: torch.zeros_like(self.interval_below(layer, cells, omega)),
+    )
     at_the_node = neighbours.SharedFunctionals.at_the_node
 
     def wrong(self: neighbours.SharedFunctionals, *given: Any) -> tuple[Tensor, Tensor]:
@@ -153,8 +156,11 @@ def the_node_scales_as_the_layer_below(patch: pytest.MonkeyPatch) -> None:
 
 def the_node_counts_itself_once_too_often(patch: pytest.MonkeyPatch) -> None:
     at_the_node = neighbours.SharedFunctionals.at_the_node
-    patch.setattr(neighbours.SharedFunctionals, "at_the_node",
-                  lambda self, cells, sets, times: at_the_node(self, cells, sets, times + 1))
+    patch.setattr(
+        neighbours.SharedFunctionals,
+        "at_the_node",
+        lambda self, cells, sets, times: at_the_node(self, cells, sets, times + 1),
+    )
 
 
 def all_cells_of_a_node_have_the_range_of_one(patch: pytest.MonkeyPatch) -> None:
@@ -171,6 +177,8 @@ def all_cells_of_a_node_have_the_range_of_one(patch: pytest.MonkeyPatch) -> None
 
 
 WIDE = "degree, as for wide networks"
+
+
 def patterns_are_of_the_other_sign(patch: pytest.MonkeyPatch) -> None:
     def wrong(omega: Tensor, *given: Any) -> sign_patterns.SignPatterns:
         found = sign_patterns.dearest(-omega, *given)
@@ -220,8 +228,9 @@ MUTANTS: list[tuple[Mutation, str, Row]] = [
 ]
 
 
-@pytest.mark.parametrize(("mutation", "method", "row"), MUTANTS,
-                         ids=[f"{mutant[0].__name__}, {mutant[2].kind}" for mutant in MUTANTS])
+@pytest.mark.parametrize(
+    ("mutation", "method", "row"), MUTANTS, ids=[f"{mutant[0].__name__}, {mutant[2].kind}" for mutant in MUTANTS]
+)
 def test_a_wrong_bound_is_caught(mutation: Mutation, method: str, row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation(monkeypatch)
     assert caught(method, row)

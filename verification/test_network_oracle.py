@@ -60,15 +60,28 @@ def gin() -> tuple[nn.Module, list[PlainLayer], tuple[int, ...]]:
     mlp = nn.Sequential(nn.Linear(FEATURES, WIDTH), nn.ELU(0.5), nn.Linear(WIDTH, WIDTH))
     conv = GINConv(mlp, eps=0.7)
     first = (PlainTerm(0, linear(mlp[0]), "sum"), PlainTerm(0, 1.7 * linear(mlp[0])))
-    return conv, [PlainLayer(first, of(mlp[0].bias), PlainActivation("elu", 0.5)),
-                  PlainLayer((PlainTerm(1, linear(mlp[2])),), of(mlp[2].bias))], (2,)
+    return (
+        conv,
+        [
+            PlainLayer(first, of(mlp[0].bias), PlainActivation("elu", 0.5)),
+            PlainLayer((PlainTerm(1, linear(mlp[2])),), of(mlp[2].bias)),
+        ],
+        (2,),
+    )
 
 
 def sgc() -> tuple[nn.Module, list[PlainLayer], tuple[int, ...]]:
     conv = SGConv(FEATURES, WIDTH, K=3)
     steps = [PlainLayer((PlainTerm(number, np.ones(WIDTH), "symmetric"),), zeros()) for number in (1, 2)]
-    return conv, [PlainLayer((PlainTerm(0, linear(conv.lin), "symmetric"),), zeros()), steps[0],
-                  PlainLayer(steps[1].terms, of(conv.lin.bias))], (3,)
+    return (
+        conv,
+        [
+            PlainLayer((PlainTerm(0, linear(conv.lin), "symmetric"),), zeros()),
+            steps[0],
+            PlainLayer(steps[1].terms, of(conv.lin.bias)),
+        ],
+        (3,),
+    )
 
 
 class Appnp(nn.Module):
@@ -82,10 +95,15 @@ class Appnp(nn.Module):
 
 def appnp() -> tuple[nn.Module, list[PlainLayer], tuple[int, ...]]:
     model = Appnp()
-    steps = [PlainLayer((PlainTerm(number, np.full(WIDTH, 0.8), "symmetric"), PlainTerm(1, np.full(WIDTH, 0.2))),
-                        zeros()) for number in (1, 2, 3)]
-    return model, [PlainLayer((PlainTerm(0, linear(model.lin)),), of(model.lin.bias), PlainActivation("tanh")),
-                   *steps], (4,)
+    steps = [
+        PlainLayer((PlainTerm(number, np.full(WIDTH, 0.8), "symmetric"), PlainTerm(1, np.full(WIDTH, 0.2))), zeros())
+        for number in (1, 2, 3)
+    ]
+    return (
+        model,
+        [PlainLayer((PlainTerm(0, linear(model.lin)),), of(model.lin.bias), PlainActivation("tanh")), *steps],
+        (4,),
+    )
 
 
 def whole_gcn() -> tuple[nn.Module, list[PlainLayer], tuple[int, ...]]:
@@ -103,17 +121,27 @@ def whole_gcn() -> tuple[nn.Module, list[PlainLayer], tuple[int, ...]]:
         layers.append(PlainLayer((PlainTerm(len(layers), scale),), of(part.bias) - scale * of(part.running_mean), RELU))
         outputs.append(len(layers))
     blocks = np.split(linear(model.lin), 3)
-    layers.append(PlainLayer(tuple(PlainTerm(number, block) for number, block in zip(outputs, blocks, strict=True)),
-                             of(model.lin.bias)))
+    layers.append(
+        PlainLayer(
+            tuple(PlainTerm(number, block) for number, block in zip(outputs, blocks, strict=True)), of(model.lin.bias)
+        )
+    )
     return model, layers, (len(layers),)
 
 
 MODELS: dict[str, Callable[[], tuple[nn.Module, list[PlainLayer], tuple[int, ...]]]] = {
-    "GCNConv": gcn, "GCNConv, no self-loops": lambda: gcn(add_self_loops=False),
-    "GCNConv, improved": lambda: gcn(improved=True), "SAGEConv mean": lambda: sage("mean"),
-    "SAGEConv sum": lambda: sage("sum"), "SAGEConv without root": lambda: sage("mean", root=False),
-    "GraphConv add": lambda: graph_conv("add"), "GraphConv mean": lambda: graph_conv("mean"), "GINConv": gin,
-    "SGConv": sgc, "APPNP": appnp, "GCN with BatchNorm and jumping knowledge": whole_gcn,
+    "GCNConv": gcn,
+    "GCNConv, no self-loops": lambda: gcn(add_self_loops=False),
+    "GCNConv, improved": lambda: gcn(improved=True),
+    "SAGEConv mean": lambda: sage("mean"),
+    "SAGEConv sum": lambda: sage("sum"),
+    "SAGEConv without root": lambda: sage("mean", root=False),
+    "GraphConv add": lambda: graph_conv("add"),
+    "GraphConv mean": lambda: graph_conv("mean"),
+    "GINConv": gin,
+    "SGConv": sgc,
+    "APPNP": appnp,
+    "GCN with BatchNorm and jumping knowledge": whole_gcn,
 }
 
 
@@ -138,12 +166,19 @@ def test_the_oracle_is_the_module_on_every_admissible_graph(name: str) -> None:
             np.testing.assert_allclose(mine, of(model(x, edge_index, *weights)), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(("activation", "module"), [
-    (RELU, nn.ReLU()), (PlainActivation("two-piece linear", -0.3), nn.LeakyReLU(-0.3)),
-    (PlainActivation("elu", 1.8), nn.ELU(1.8)), (PlainActivation("tanh"), nn.Tanh()),
-    (PlainActivation("sigmoid"), nn.Sigmoid()), (PlainActivation("gelu"), nn.GELU()),
-    (PlainActivation("silu"), nn.SiLU()), (PlainActivation("softplus", 2.5), nn.Softplus(2.5)),
-])
+@pytest.mark.parametrize(
+    ("activation", "module"),
+    [
+        (RELU, nn.ReLU()),
+        (PlainActivation("two-piece linear", -0.3), nn.LeakyReLU(-0.3)),
+        (PlainActivation("elu", 1.8), nn.ELU(1.8)),
+        (PlainActivation("tanh"), nn.Tanh()),
+        (PlainActivation("sigmoid"), nn.Sigmoid()),
+        (PlainActivation("gelu"), nn.GELU()),
+        (PlainActivation("silu"), nn.SiLU()),
+        (PlainActivation("softplus", 2.5), nn.Softplus(2.5)),
+    ],
+)
 def test_activations_are_those_of_torch(activation: PlainActivation, module: nn.Module) -> None:
     p = np.linspace(-30, 30, 2001)
     np.testing.assert_allclose(activate(p, activation), of(module(torch.from_numpy(p))), rtol=1e-13, atol=1e-15)

@@ -35,14 +35,21 @@ REACH = settings(max_examples=3000, database=None, phases=[Phase.generate])
 methods = pytest.mark.parametrize("method", NETWORK_METHODS)
 
 
-def gaussian(kind: str, depth: int = 2, activation: PlainActivation | None = RELU, seed: int = 0, width: int = 3,
-             graph: nx.Graph | None = None) -> NetworkCase:
+def gaussian(
+    kind: str,
+    depth: int = 2,
+    activation: PlainActivation | None = RELU,
+    seed: int = 0,
+    width: int = 3,
+    graph: nx.Graph | None = None,
+) -> NetworkCase:
     graph = nx.lollipop_graph(4, 1) if graph is None else graph
     builder = Builder(np.random.default_rng(seed), activation, width, features=2, shift=0.15)
     return network_case(graph, kind, depth, builder).with_budget([-(-2 * d // 5) for _, d in graph.degree])
 
 
 # -- soundness -------------------------------------------------------------------------------------
+
 
 def audit(case: NetworkCase) -> None:
     minimum, clean = truth(case)
@@ -103,8 +110,19 @@ def test_no_method_is_below_intervals(case: NetworkCase) -> None:
         assert (certify_network(case, method).lower >= interval - network_tolerance(case)).all(), method
 
 
-@pytest.mark.parametrize("kind", ["GCN", "GCN, no self-loops", "SAGE mean", "SAGE sum", "GIN", "SGC",
-                                  "GCN + BatchNorm after activations", "GCN, jumping knowledge (cat)"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "GCN",
+        "GCN, no self-loops",
+        "SAGE mean",
+        "SAGE sum",
+        "GIN",
+        "SGC",
+        "GCN + BatchNorm after activations",
+        "GCN, jumping knowledge (cat)",
+    ],
+)
 def test_degree_is_about_as_tight_as_the_checker(kind: str) -> None:
     drop, plain = 0.0, 0.0
     for seed in range(4):
@@ -125,6 +143,7 @@ def test_degree_is_no_looser_than_the_prototypes_that_set_its_aims(row: str) -> 
 
 
 # -- invariance ------------------------------------------------------------------------------------
+
 
 @given(network_cases(), st.randoms(use_true_random=False))
 def test_names_of_nodes_do_not_matter(case: NetworkCase, random: Random) -> None:
@@ -152,6 +171,7 @@ def test_float32_is_sound_within_its_rounding(case: NetworkCase) -> None:
 
 
 # -- gradients -------------------------------------------------------------------------------------
+
 
 @methods
 @pytest.mark.parametrize("kind", KINDS)
@@ -189,13 +209,15 @@ def _check_gradients(case: NetworkCase, method: str) -> None:
 
     weights = torch.randn(case.nodes, generator=generator, dtype=torch.float64)
     gradients = torch.autograd.grad((weights * bound(tensors)).sum(), tensors, allow_unused=True)
-    exact = sum(float((gradient * way).sum()) for gradient, way in zip(gradients, towards, strict=True)
-                if gradient is not None)
+    exact = sum(
+        float((gradient * way).sum()) for gradient, way in zip(gradients, towards, strict=True) if gradient is not None
+    )
     quotients = [float((weights * (at(step) - at(-step))).sum()) / (2 * step) for step in (1e-4, 1e-5, 1e-6)]
     assert min(abs(quotient - exact) for quotient in quotients) <= 1e-5 * (1 + abs(exact)), (exact, quotients)
 
 
 # -- the strategies --------------------------------------------------------------------------------
+
 
 def _terms(case: NetworkCase) -> list[tuple[str, float]]:
     return [(term.mixing, term.loop) for layer in case.layers for term in layer.terms]
@@ -208,28 +230,37 @@ def _active(case: NetworkCase) -> set[str]:
 CORNERS: dict[str, Callable[[NetworkCase], bool]] = {
     **{kind: lambda c, kind=kind: c.kind == kind for kind in KINDS},
     **{f"loop {loop}": lambda c, loop=loop: ("symmetric", loop) in _terms(c) for loop in (0.0, 1.0, 2.0)},
-    **{name: lambda c, name=name: name in _active(c) for name in
-       ("two-piece linear", "elu", "tanh", "sigmoid", "gelu", "silu", "softplus")},
+    **{
+        name: lambda c, name=name: name in _active(c)
+        for name in ("two-piece linear", "elu", "tanh", "sigmoid", "gelu", "silu", "softplus")
+    },
     **{f"depth {hops}": lambda c, hops=hops: library_network(c).hops == hops for hops in (1, 2, 3, 4)},
     "no activation at all": lambda c: not _active(c),
     "different slopes in one layer": lambda c: any(
-        layer.activation is not None and np.ndim(layer.activation.parameter) == 1 and
-        len(set(layer.activation.parameter)) > 1 for layer in c.layers),
-    "a negative diagonal": lambda c: any(term.weight.ndim == 1 and (term.weight < 0).any()
-                                         for layer in c.layers for term in layer.terms),
+        layer.activation is not None
+        and np.ndim(layer.activation.parameter) == 1
+        and len(set(layer.activation.parameter)) > 1
+        for layer in c.layers
+    ),
+    "a negative diagonal": lambda c: any(
+        term.weight.ndim == 1 and (term.weight < 0).any() for layer in c.layers for term in layer.terms
+    ),
     "three convolutions in one network": lambda c: len({mix for mix in _terms(c) if mix[0] != "local"}) >= 3,
     "a skip from the features": lambda c: any(term.source == 0 for layer in c.layers[1:] for term in layer.terms),
     "several layers read out": lambda c: len(c.readout) >= 2,
-    "an isolated node with edges elsewhere": lambda c: c.graph.number_of_edges() > 0 and min(
-        d for _, d in c.graph.degree) == 0,
+    "an isolated node with edges elsewhere": lambda c: (
+        c.graph.number_of_edges() > 0 and min(d for _, d in c.graph.degree) == 0
+    ),
     "a hub": lambda c: max(d for _, d in c.graph.degree) >= 5,
     "a cycle": lambda c: all(d == 2 for _, d in c.graph.degree) and c.nodes >= 5,
     "a clique": lambda c: nx.density(c.graph) == 1,
     "every edge droppable": lambda c: c.graph.number_of_edges() > 2 and c.local is None and c.total is None,
     "a total budget alone": lambda c: c.local is None and c.total in (1, 2) and c.graph.number_of_edges() > 3,
     "no drops": lambda c: c.local == 0 and c.graph.number_of_edges() > 0,
-    "a mean over nothing": lambda c: ("mean", 0.0) in _terms(c) and any(
-        budget >= degree > 0 for budget, (_, degree) in zip(c.node_budgets(), c.graph.degree, strict=True)),
+    "a mean over nothing": lambda c: (
+        ("mean", 0.0) in _terms(c)
+        and any(budget >= degree > 0 for budget, (_, degree) in zip(c.node_budgets(), c.graph.degree, strict=True))
+    ),
     "a value that drops": lambda c: bool((truth(c)[1] - truth(c)[0]).max() > 0.1),
 }
 

@@ -11,14 +11,32 @@ from verification.oracle import admissible_drops, compactness_directions, enumer
 def scalar_case(graph: nx.Graph, x: list[float], **budget: int | list[int]) -> Case:
     """One channel everywhere, weights 1, no biases, ReLU; the value of node i is its embedding."""
     one = torch.ones(1, dtype=torch.float64)
-    return Case(graph, torch.tensor(x, dtype=torch.float64)[:, None], one[:, None], 0 * one, 0 * one, one[:, None],
-                0 * one, 0 * one, torch.ones(len(x), 1, dtype=torch.float64), **budget)
+    return Case(
+        graph,
+        torch.tensor(x, dtype=torch.float64)[:, None],
+        one[:, None],
+        0 * one,
+        0 * one,
+        one[:, None],
+        0 * one,
+        0 * one,
+        torch.ones(len(x), 1, dtype=torch.float64),
+        **budget,
+    )
 
 
-@pytest.mark.parametrize(("budget", "count"), [
-    ({}, 8), ({"local": 0}, 1), ({"total": 1}, 4), ({"total": 2}, 7), ({"local": 1}, 4), ({"local": [1, 1, 0]}, 2),
-    ({"local": 1, "total": 0}, 1),
-])
+@pytest.mark.parametrize(
+    ("budget", "count"),
+    [
+        ({}, 8),
+        ({"local": 0}, 1),
+        ({"total": 1}, 4),
+        ({"total": 2}, 7),
+        ({"local": 1}, 4),
+        ({"local": [1, 1, 0]}, 2),
+        ({"local": 1, "total": 0}, 1),
+    ],
+)
 def test_the_admissible_drops_of_a_triangle_can_be_counted(budget: dict[str, int], count: int) -> None:
     drops = list(admissible_drops(scalar_case(nx.complete_graph(3), [1, 1, 1], **budget)))
     assert len(drops) == len(set(drops)) == count

@@ -38,8 +38,9 @@ from verification.pooling_audit import (
 pools = pytest.mark.parametrize("pool", POOLS)
 
 # Without two edges every node has more than its clean value: that says nothing of fewer drops.
-TWO_EDGES_RAISE = network_case(nx.path_graph(4), "SAGE mean", 2, Builder(
-    np.random.default_rng(4), RELU, width=3, features=1)).with_budget(1, None)
+TWO_EDGES_RAISE = network_case(
+    nx.path_graph(4), "SAGE mean", 2, Builder(np.random.default_rng(4), RELU, width=3, features=1)
+).with_budget(1, None)
 
 
 @given(network_cases(max_depth=3), st.sampled_from(POOLS))
@@ -78,13 +79,16 @@ def test_float32_is_sound_within_its_rounding(case: NetworkCase, pool: Pool, enu
 @given(network_cases(max_depth=2), st.sampled_from(POOLS))
 def test_graphs_side_by_side_do_not_know_of_each_other(case: NetworkCase, pool: Pool) -> None:
     """Bounds of three graphs at once are those of each alone, whatever the others may lose."""
-    network, budget = library_network(case), certgcl.EdgeDropBudget(
-        case.local if isinstance(case.local, int) else None, case.total)
+    network, budget = (
+        library_network(case),
+        certgcl.EdgeDropBudget(case.local if isinstance(case.local, int) else None, case.total),
+    )
     graph = library_graph(case)
     empty = certgcl.Graph.from_edges(graph.x, graph.edge_index[:, :0])
     directions = torch.from_numpy(case.directions[:1])
-    together = certgcl.graph_bounds(network, [empty, graph, graph], budget, directions.expand(3, -1), pool=pool,
-                                    enumerate_up_to=0)
+    together = certgcl.graph_bounds(
+        network, [empty, graph, graph], budget, directions.expand(3, -1), pool=pool, enumerate_up_to=0
+    )
     alone = certgcl.graph_bounds(network, [graph], budget, directions, pool=pool, enumerate_up_to=0)
     close = 1e-9 * (1 + float(alone.lower.abs().max() + alone.nominal.abs().max())) + pooled_tolerance(case)
     assert float((together.lower[1:] - alone.lower).abs().max()) <= close
@@ -94,8 +98,9 @@ def test_graphs_side_by_side_do_not_know_of_each_other(case: NetworkCase, pool: 
 @pytest.mark.parametrize("local", [None, 1])
 @pytest.mark.parametrize("kind", AIMS)
 @pytest.mark.parametrize("limit", ["MOST_SINGLE_ROWS", "MOST_PAIR_ROWS"])
-def test_the_same_where_edges_are_too_many_to_try_them_all(kind: str, local: int | None, limit: str,
-                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_where_edges_are_too_many_to_try_them_all(
+    kind: str, local: int | None, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(f"certgcl.certify.pooling.question.{limit}", 0)
     for seed in range(4):
         case = tree_case(kind, seed, total=3).with_budget(local, 3)
@@ -119,14 +124,18 @@ def test_any_multipliers_give_a_bound(kind: str, monkeypatch: pytest.MonkeyPatch
     random = np.random.default_rng(0)
 
     def arbitrary(shared: SharedDrops, known: NodeValues, time_limit: float | None) -> Multipliers:
-        return Multipliers(random.normal(size=len(shared.node)), random.exponential(size=len(shared.most)),
-                           random.exponential(size=len(shared.batch)) * (random.random(len(shared.batch)) < 0.3))
+        return Multipliers(
+            random.normal(size=len(shared.node)),
+            random.exponential(size=len(shared.most)),
+            random.exponential(size=len(shared.batch)) * (random.random(len(shared.batch)) < 0.3),
+        )
 
     found = {}
     by = SharedDrops.by
     monkeypatch.setattr("certgcl.certify.pooling.shared_drops.best_multipliers", arbitrary)
-    monkeypatch.setattr(SharedDrops, "by", lambda self, known, each: found.setdefault(
-        len(found), by(self, known, each)))
+    monkeypatch.setattr(
+        SharedDrops, "by", lambda self, known, each: found.setdefault(len(found), by(self, known, each))
+    )
     for seed in range(6):
         found.clear()
         case = tree_case(kind, seed).with_budget(1 if seed % 2 else None, 2)
@@ -148,8 +157,9 @@ def test_the_bound_of_a_loss_is_the_minimum_with_one_edge_in_all(kind: str, pool
 
 
 @pytest.mark.parametrize("kind", AIMS)
-def test_the_bound_of_a_loss_without_runs_for_each_edge_is_no_higher(kind: str,
-                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bound_of_a_loss_without_runs_for_each_edge_is_no_higher(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("certgcl.certify.pooling.problem.MOST_ROWS", 0)
     for seed in range(6):
         case = tree_case(kind, seed).with_budget(1 if seed % 2 else None, 1 + seed % 3)
@@ -190,17 +200,24 @@ def the_loss_forgets_nodes_far_away(patch: pytest.MonkeyPatch) -> None:
     an_edge_forgets_the_nodes_far_away(patch)
 
 
-@pytest.mark.parametrize("mutation", [several_edges_take_what_they_take_alone, the_largest_score_is_left_out,
-                                      the_loss_forgets_nodes_far_away])
-def test_wrong_bounds_of_a_loss_are_caught(mutation: Callable[[pytest.MonkeyPatch], None],
-                                           monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "mutation",
+    [several_edges_take_what_they_take_alone, the_largest_score_is_left_out, the_loss_forgets_nodes_far_away],
+)
+def test_wrong_bounds_of_a_loss_are_caught(
+    mutation: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     mutation(monkeypatch)
-    assert any(trained_with(case, "sum") > pooled_values(case, "sum").min() + pooled_tolerance(case)
-               for seed in range(20) for kind in ("GCN", "SAGE sum", "SAGE mean")
-               for case in [tree_case(kind, seed)])
+    assert any(
+        trained_with(case, "sum") > pooled_values(case, "sum").min() + pooled_tolerance(case)
+        for seed in range(20)
+        for kind in ("GCN", "SAGE sum", "SAGE mean")
+        for case in [tree_case(kind, seed)]
+    )
 
 
 # -- mutants ---------------------------------------------------------------------------------------
+
 
 def an_edge_counts_for_one_node(patch: pytest.MonkeyPatch) -> None:
     def once(self: SharedDrops, a: Array) -> Array:
@@ -213,8 +230,11 @@ def an_edge_counts_for_one_node(patch: pytest.MonkeyPatch) -> None:
 
 def an_edge_forgets_the_nodes_far_away(patch: pytest.MonkeyPatch) -> None:
     of = Reach.of.__func__  # type: ignore[attr-defined]
-    patch.setattr(field.Reach, "of", classmethod(lambda cls, network: replace(
-        of(cls, network), counts=of(cls, network).counts - 1)))
+    patch.setattr(
+        field.Reach,
+        "of",
+        classmethod(lambda cls, network: replace(of(cls, network), counts=of(cls, network).counts - 1)),
+    )
 
 
 def a_graph_may_lose_one_edge_less(patch: pytest.MonkeyPatch) -> None:
@@ -236,11 +256,19 @@ def two_edges_are_never_tried(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DropSets, "pairs", lambda self: [])
 
 
-@pytest.mark.parametrize("mutation", [two_edges_are_never_tried, an_edge_counts_for_one_node,
-                                      an_edge_forgets_the_nodes_far_away,
-                                      a_graph_may_lose_one_edge_less, several_edges_take_nothing])
-def test_wrong_bounds_are_caught(mutation: Callable[[pytest.MonkeyPatch], None],
-                                 monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        two_edges_are_never_tried,
+        an_edge_counts_for_one_node,
+        an_edge_forgets_the_nodes_far_away,
+        a_graph_may_lose_one_edge_less,
+        several_edges_take_nothing,
+    ],
+)
+def test_wrong_bounds_are_caught(
+    mutation: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     mutation(monkeypatch)
     for seed in range(20):
         for kind in ("GCN", "SAGE sum", "SAGE mean"):

@@ -23,9 +23,14 @@ from verification.strategies import cases, gaussian_case, smooth_cases
 RULES: list[tuple[Rule, ...]] = [("adaptive", "flat", "parallel"), ("adaptive",), ("flat",), ("parallel",)]
 CHEAP = Degree(preactivations="interval", slopes=("adaptive",))
 
-methods = st.builds(Degree, preactivations=st.sampled_from(["functional", "interval"]), slopes=st.sampled_from(RULES),
-                    lines=st.sampled_from(["by-count", "mixed", "shared"]), resolution=st.sampled_from([1, 2, 3, 6]),
-                    patterns=st.sampled_from([None, 1, 2, 8]))
+methods = st.builds(
+    Degree,
+    preactivations=st.sampled_from(["functional", "interval"]),
+    slopes=st.sampled_from(RULES),
+    lines=st.sampled_from(["by-count", "mixed", "shared"]),
+    resolution=st.sampled_from([1, 2, 3, 6]),
+    patterns=st.sampled_from([None, 1, 2, 8]),
+)
 FEW = 2  # edges, up to which mixed lines go by count on these small graphs
 
 
@@ -50,8 +55,15 @@ def untied_cases(draw: st.DrawFn) -> Case:
 
 def assert_equal(case: Case, method: Degree) -> None:
     width = case.w1.shape[1]
-    plain = degree_reference(case, method.rules(width), method.resolution, method.preactivations,
-                             method.line_sharing(width), FEW, method.sign_patterns(width))
+    plain = degree_reference(
+        case,
+        method.rules(width),
+        method.resolution,
+        method.preactivations,
+        method.line_sharing(width),
+        FEW,
+        method.sign_patterns(width),
+    )
     for kernels in (nullcontext, compiled.switched_off):
         with kernels():
             fast = certify(case, method).lower

@@ -52,8 +52,9 @@ CASE_CORNERS: dict[str, Callable[[Case], bool]] = {
     "a mixed budget": lambda c: isinstance(c.local, list) and 0 in c.local and max(c.local) >= 2,
     "a global budget alone": lambda c: c.local is None and c.total == 1 and c.graph.number_of_edges() > 2,
     "both budgets": lambda c: isinstance(c.local, list) and c.total == 2 and sum(c.local) > 4,
-    "a budget that isolates a node": lambda c: any(q >= d > 1 for q, d in zip(c.node_budgets(), _degrees(c),
-                                                                             strict=True)),
+    "a budget that isolates a node": lambda c: any(
+        q >= d > 1 for q, d in zip(c.node_budgets(), _degrees(c), strict=True)
+    ),
     "zero weights": lambda c: not c.w1.any() and c.w2.any(),
     "zero biases": lambda c: not c.b1.any() and not c.b2.any() and bool(c.w1.any()),
     "zero features at a node": lambda c: bool((c.x == 0).all(dim=1).any()) and bool(c.x.any()),
@@ -79,8 +80,12 @@ def test_a_graph_shrinks_to_the_edges_that_matter() -> None:
 
 
 def test_a_case_shrinks_to_small_numbers() -> None:
-    case = find(cases(), lambda c: float((c.x @ c.w1).abs().max()) > 1 and c.graph.number_of_edges() >= 1,
-                settings=THOROUGH, random=Random(1))
+    case = find(
+        cases(),
+        lambda c: float((c.x @ c.w1).abs().max()) > 1 and c.graph.number_of_edges() >= 1,
+        settings=THOROUGH,
+        random=Random(1),
+    )
     assert case.graph.number_of_edges() == 1
     assert case.w1.shape == (1, 1)
     assert not case.w2.any()

@@ -26,8 +26,12 @@ SLOPES = (0.0, 0.25, -0.3, 1.0, 1.7)
 
 def certify(case: Case, method: str = "degree", views: str = "both") -> certgcl.Certificate:
     return certgcl.node_compactness(
-        weights(case), certgcl.Graph.from_networkx(case.graph, case.x),
-        certgcl.EdgeDropBudget(case.local, case.total), method=method, views=views)
+        weights(case),
+        certgcl.Graph.from_networkx(case.graph, case.x),
+        certgcl.EdgeDropBudget(case.local, case.total),
+        method=method,
+        views=views,
+    )
 
 
 def with_any_direction(case: Case) -> Case:
@@ -40,7 +44,8 @@ def audit(case: Case, method: str) -> None:
     certificate, truth = certify(case, method), enumerated_minimum_over_pairs(case)
     wrong = LEDGER.enter(certificate.method, case, certificate.lower, truth, certificate.nominal)
     assert not len(wrong), (
-        f"{method} certifies {certificate.lower[wrong].tolist()} where {truth[wrong].tolist()} is reached")
+        f"{method} certifies {certificate.lower[wrong].tolist()} where {truth[wrong].tolist()} is reached"
+    )
 
 
 @given(cases())
@@ -118,6 +123,7 @@ def no_product_across(patch: pytest.MonkeyPatch) -> None:
 
 def norms_at_their_largest(patch: pytest.MonkeyPatch) -> None:
     """``z / ‖z‖`` divided by the largest norm on either side of zero."""
+
     def unit_span(box: Span, norm: torch.Tensor) -> Span:
         longest = box.largest().norm(dim=1, keepdim=True).clamp(min=embedding_ranges.SMALLEST_NORM)
         return Span(box.low / longest, box.high / longest)
@@ -128,13 +134,17 @@ def norms_at_their_largest(patch: pytest.MonkeyPatch) -> None:
 def lines_through_the_middle(patch: pytest.MonkeyPatch) -> None:
     """The right slope without its constant."""
     original = second_view.line_below
-    patch.setattr(second_view, "line_below", lambda *given: original(*given)._replace(
-        constant=torch.zeros_like(original(*given).constant)))
+    patch.setattr(
+        second_view,
+        "line_below",
+        lambda *given: original(*given)._replace(constant=torch.zeros_like(original(*given).constant)),
+    )
 
 
 MUTANTS = {
-    "half the turns": _turns(lambda views: replace(views, turns=_halved(views.turns),
-                                                   turns_on_axis=_halved(views.turns_on_axis))),
+    "half the turns": _turns(
+        lambda views: replace(views, turns=_halved(views.turns), turns_on_axis=_halved(views.turns_on_axis))
+    ),
     "half the turns along the axis": _turns(lambda views: replace(views, turns_on_axis=_halved(views.turns_on_axis))),
     "no turn of one's own": no_turn_of_ones_own,
     "no product across": no_product_across,

@@ -66,8 +66,11 @@ class FoundDrops:
         """
         position, run = self._position(node), self._run
         if not float(self.values[position]) < below:
-            raise InputError(f"node {node} with the value {float(self.values[position]):g}",
-                             f"a witness that it falls below {below:g} needs one that does", "Ask for another node")
+            raise InputError(
+                f"node {node} with the value {float(self.values[position]):g}",
+                f"a witness that it falls below {below:g} needs one that does",
+                "Ask for another node",
+            )
         graph, (one, other) = run.graph, self.witnesses[position]
         slots = torch.searchsorted(graph.row * graph.num_nodes + graph.col, one * graph.num_nodes + other)
         value = _value(run, node, self._directions[position])
@@ -80,17 +83,27 @@ class FoundDrops:
         return int(place[0])
 
     def __str__(self) -> str:
-        found = [f"drops found at {int((self.values < self.clean).sum())} of {len(self.nodes)} nodes (not certified)",
-                 f"  run       {self.ran}, of which the search knew the {self.knowledge}",
-                 f"  clean     mean {float(self.clean.mean()):.4g}",
-                 f"  found     mean {float(self.values.mean()):.4g}, min {float(self.values.min()):.4g}",
-                 f"  negative  {int((self.values < 0).sum())} of {len(self.nodes)}"]
+        found = [
+            f"drops found at {int((self.values < self.clean).sum())} of {len(self.nodes)} nodes (not certified)",
+            f"  run       {self.ran}, of which the search knew the {self.knowledge}",
+            f"  clean     mean {float(self.clean.mean()):.4g}",
+            f"  found     mean {float(self.values.mean()):.4g}, min {float(self.values.min()):.4g}",
+            f"  negative  {int((self.values < 0).sum())} of {len(self.nodes)}",
+        ]
         missing = int((~self.searched).sum())
         return "\n".join(found + ([f"  no time, or too large, for {missing} nodes"] if missing else []))
 
 
-def search_drops(model: AnyModel, graph: GraphLike, budgets: BudgetLike, nodes: NodesLike = None,
-                 *, directions: Any = None, seconds: float = 60.0, seed: int = 0) -> FoundDrops:
+def search_drops(
+    model: AnyModel,
+    graph: GraphLike,
+    budgets: BudgetLike,
+    nodes: NodesLike = None,
+    *,
+    directions: Any = None,
+    seconds: float = 60.0,
+    seed: int = 0,
+) -> FoundDrops:
     """Look for admissible edge drops that lower ``w_i · z_i``: an attack, for any model.
 
     Nothing is certified: the worst case is at most the value found, and may be lower. Where certgcl can read the model,
@@ -114,8 +127,13 @@ def search_drops(model: AnyModel, graph: GraphLike, budgets: BudgetLike, nodes: 
         print(found, found.witness(0))
     """
     graph, chance = Graph.of(graph), checked_seed(seed)
-    end = time.monotonic() + real(seconds, "seconds", lambda given: given >= 0, "it is a number of seconds, 0 or more",
-                                  "Leave it out for a minute")
+    end = time.monotonic() + real(
+        seconds,
+        "seconds",
+        lambda given: given >= 0,
+        "it is a number of seconds, 0 or more",
+        "Leave it out for a minute",
+    )
     drops, anchors = Changes.of(budgets).drops_alone("search_drops").on(graph), check_anchors(nodes, graph)
     run = ModelRun.of(model, graph)
     embeddings = run.checked()
@@ -136,19 +154,21 @@ def search_drops(model: AnyModel, graph: GraphLike, budgets: BudgetLike, nodes: 
         if value < float(clean[position]):
             values[position], witnesses[position] = value, graph.edge_index[:, slots]
     searched = torch.tensor([position in found for position in range(len(anchors))], device=anchors.device)
-    return FoundDrops(anchors, clean, values, tuple(witnesses), searched, knowledge, str(run), _run=run,
-                      _directions=wanted)
+    return FoundDrops(
+        anchors, clean, values, tuple(witnesses), searched, knowledge, str(run), _run=run, _directions=wanted
+    )
 
 
-def _by_network(space: SearchSpace, anchors: Tensor, directions: Tensor, end: float,
-                seed: int) -> dict[int, list[int]]:
+def _by_network(space: SearchSpace, anchors: Tensor, directions: Tensor, end: float, seed: int) -> dict[int, list[int]]:
     """The slots of the drops found, by the positions of the nodes."""
     found: dict[int, list[int]] = {}
     for start in range(0, len(anchors), TOGETHER):
         if time.monotonic() >= end:
             break
-        here = {position: space.field(int(anchors[position])) for position in range(
-            start, min(start + TOGETHER, len(anchors)))}
+        here = {
+            position: space.field(int(anchors[position]))
+            for position in range(start, min(start + TOGETHER, len(anchors)))
+        }
         fields = {position: field for position, field in here.items() if field is not None}
         dropped = Search(seed=seed)(space, list(fields.values()), directions[list(fields)], end)
         for (position, each), places in zip(fields.items(), dropped, strict=True):
@@ -156,8 +176,9 @@ def _by_network(space: SearchSpace, anchors: Tensor, directions: Tensor, end: fl
     return found
 
 
-def _by_values(run: ModelRun, drops: AdmissibleDrops, anchors: Tensor, directions: Tensor, end: float,
-               seed: int) -> dict[int, list[int]]:
+def _by_values(
+    run: ModelRun, drops: AdmissibleDrops, anchors: Tensor, directions: Tensor, end: float, seed: int
+) -> dict[int, list[int]]:
     """The same by calls of the model alone; every node has an equal share of the time that is left."""
     found: dict[int, list[int]] = {}
     for position, anchor in enumerate(anchors.tolist()):
@@ -185,7 +206,9 @@ def directions_of(given: Any, embeddings: Tensor) -> Tensor:
     found = numbers(given, "directions", "they must be numbers", "Pass a tensor or an array", error=DirectionError)
     found = found.to(embeddings)
     if found.shape != embeddings.shape or not torch.isfinite(found).all():
-        raise DirectionError(f"directions of shape {tuple(found.shape)}",
-                             f"they must be finite, one of {embeddings.shape[1]} entries for each of "
-                             f"{len(embeddings)} nodes", "Give every node its direction")
+        raise DirectionError(
+            f"directions of shape {tuple(found.shape)}",
+            f"they must be finite, one of {embeddings.shape[1]} entries for each of {len(embeddings)} nodes",
+            "Give every node its direction",
+        )
     return found

@@ -67,11 +67,13 @@ class FieldBatch:
     members: tuple[Field, ...]
 
     @classmethod
-    def of(cls, space: SearchSpace, fields: Sequence[Field], directions: Tensor,
-           places: int | None = None) -> "FieldBatch":
+    def of(
+        cls, space: SearchSpace, fields: Sequence[Field], directions: Tensor, places: int | None = None
+    ) -> "FieldBatch":
         places = places or 1 + max(field.slots.numel() for field in fields)
-        node, distance, count = (torch.cat([getattr(field, name) for field in fields])
-                                 for name in ("nodes", "distance", "degree"))
+        node, distance, count = (
+            torch.cat([getattr(field, name) for field in fields]) for name in ("nodes", "distance", "degree")
+        )
         order = torch.argsort(distance, stable=True)
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order), device=order.device)
@@ -91,16 +93,27 @@ class FieldBatch:
         def with_nothing(values: Tensor, nothing: int) -> Tensor:
             return torch.cat([values, values.new_tensor([nothing])])
 
-        return cls(space, node, with_nothing(distance, OUTSIDE), with_nothing(count, SPARE),
-                   with_nothing(space.drops.local[node], 0), torch.stack(ends), directions, row, col, edge,
-                   tuple(fields))
+        return cls(
+            space,
+            node,
+            with_nothing(distance, OUTSIDE),
+            with_nothing(count, SPARE),
+            with_nothing(space.drops.local[node], 0),
+            torch.stack(ends),
+            directions,
+            row,
+            col,
+            edge,
+            tuple(fields),
+        )
 
     def at(self, places: Tensor) -> "FieldBatch":
         """Some of the fields."""
         if len(places) == len(self.members):
             return self
-        return FieldBatch.of(self.space, [self.members[place] for place in places.tolist()], self.direction[places],
-                             self.ends.shape[1])
+        return FieldBatch.of(
+            self.space, [self.members[place] for place in places.tolist()], self.direction[places], self.ends.shape[1]
+        )
 
     def single(self) -> "FieldBatch":
         """The same in float32."""
@@ -137,8 +150,14 @@ class FieldBatch:
 
     @cached_property
     def aggregations(self) -> list[Aggregation]:
-        return list(dict.fromkeys(term.aggregation for layer in self.space.network.layers for term in layer.terms
-                                  if term.aggregation.mixes))
+        return list(
+            dict.fromkeys(
+                term.aggregation
+                for layer in self.space.network.layers
+                for term in layer.terms
+                if term.aggregation.mixes
+            )
+        )
 
     def lost(self, dropped: Tensor) -> Tensor:
         """How many edges every node loses, ``(B, E)`` to ``(U + 1,)``; shares of edges count as such."""
@@ -168,8 +187,9 @@ class FieldBatch:
                 if term.aggregation.mixes:
                     scale, start = scales[term.aggregation], self.start[: rows + 1]
                     col = self.col[: int(start[-1])]
-                    sums = weighted_sums(table, self.node[col] if term.source == 0 else col, start,
-                                         weights[term.aggregation][: len(col)])
+                    sums = weighted_sums(
+                        table, self.node[col] if term.source == 0 else col, start, weights[term.aggregation][: len(col)]
+                    )
                     values = scale.own[:rows, None] * values + scale.out[:rows, None] * sums
                 # Few rows are left once neighbours are added up, so that W comes after; features had theirs before.
                 p = p + (values if term.source == 0 else term.project(values))

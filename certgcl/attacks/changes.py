@@ -75,7 +75,7 @@ def all_pairs(batch: FieldBatch, dropped: Tensor) -> Tensor:
     sign = torch.where(dropped[field, pairs], -1, 1)  # (B, C, 2)
     ends = batch.ends[field, pairs]  # (B, C, 2, 2)
     more = sign[..., None].expand_as(ends)
-    met = (ends[:, :, 0, :, None] == ends[:, :, 1, None, :])  # (B, C, 2, 2): whether ends are the same node
+    met = ends[:, :, 0, :, None] == ends[:, :, 1, None, :]  # (B, C, 2, 2): whether ends are the same node
     other = torch.stack([met.any(dim=3) * sign[..., 1:], met.any(dim=2) * sign[..., :1]], dim=2)
     left, total = room(batch, dropped)
     fits = (more + other <= left[ends]).flatten(2).all(dim=2) & (sign.sum(dim=2) <= total)
@@ -90,7 +90,8 @@ def apart_from_better(batch: FieldBatch, dropped: Tensor, changes: Tensor, order
     field = batch.fields[:, None, None]
     ends = batch.ends[field, changes].flatten(2)
     first = torch.full_like(batch.count, order.shape[1]).scatter_reduce(
-        0, ends.flatten(), order[..., None].expand_as(ends).flatten(), "amin")
+        0, ends.flatten(), order[..., None].expand_as(ends).flatten(), "amin"
+    )
     first[-1] = order.shape[1]
     apart = (order[..., None] <= first[ends]).all(dim=2)
     more = torch.where(changes == batch.nothing, 0, 1 - 2 * dropped[field, changes].long()).sum(dim=2).clamp(min=0)

@@ -52,8 +52,9 @@ class Search:
     seed: int = 0
 
     @torch.no_grad()
-    def __call__(self, space: SearchSpace, fields: Sequence[Field], directions: Tensor,
-                 end: float = float("inf")) -> list[Tensor]:
+    def __call__(
+        self, space: SearchSpace, fields: Sequence[Field], directions: Tensor, end: float = float("inf")
+    ) -> list[Tensor]:
         """The positions of the dropped edges in each field.
 
         Args:
@@ -124,6 +125,7 @@ class Search:
 
 def _batches(fields: Sequence[Field]) -> Iterator[list[int]]:
     """Fields of similar size together."""
+
     def size(place: int) -> int:
         return len(fields[place].row) + len(fields[place].slots)
 

@@ -59,17 +59,26 @@ class FoundChanges:
         return self.dropped[int(place[0])], self.added[int(place[0])]
 
     def __str__(self) -> str:
-        found = [f"changes found at {int((self.values < self.clean).sum())} of {len(self.nodes)} nodes (not certified)",
-                 f"  clean     mean {float(self.clean.mean()):.4g}",
-                 f"  found     mean {float(self.values.mean()):.4g}, min {float(self.values.min()):.4g}",
-                 f"  negative  {int((self.values < 0).sum())} of {len(self.nodes)}",
-                 f"  exact     {int(self.exact.sum())} of {len(self.nodes)}"]
+        found = [
+            f"changes found at {int((self.values < self.clean).sum())} of {len(self.nodes)} nodes (not certified)",
+            f"  clean     mean {float(self.clean.mean()):.4g}",
+            f"  found     mean {float(self.values.mean()):.4g}, min {float(self.values.min()):.4g}",
+            f"  negative  {int((self.values < 0).sum())} of {len(self.nodes)}",
+            f"  exact     {int(self.exact.sum())} of {len(self.nodes)}",
+        ]
         missing = int((~self.searched).sum())
         return "\n".join(found + ([f"  no time for {missing} nodes"] if missing else []))
 
 
-def search_changes(model: ModelLike, graph: GraphLike, budgets: BudgetLike, nodes: NodesLike = None, *,
-                   directions: Any = None, seconds: float = 60.0) -> FoundChanges:
+def search_changes(
+    model: ModelLike,
+    graph: GraphLike,
+    budgets: BudgetLike,
+    nodes: NodesLike = None,
+    *,
+    directions: Any = None,
+    seconds: float = 60.0,
+) -> FoundChanges:
     """Look for admissible drops and additions of edges that lower ``w_i · z_i``: an attack on a model that can be read.
 
     Nothing is certified but by exhaustion, where few changes are admissible. Values are those of the model's weights in
@@ -87,12 +96,18 @@ def search_changes(model: ModelLike, graph: GraphLike, budgets: BudgetLike, node
         dropped, added = found.witness(0)
     """
     graph = Graph.of(graph)
-    end = time.monotonic() + real(seconds, "seconds", lambda given: given >= 0, "it is a number of seconds, 0 or more",
-                                  "Leave it out for a minute")
+    end = time.monotonic() + real(
+        seconds,
+        "seconds",
+        lambda given: given >= 0,
+        "it is a number of seconds, 0 or more",
+        "Leave it out for a minute",
+    )
     changes, anchors = Changes.of(budgets).on(graph), check_anchors(nodes, graph)
     if changes.features is not None:
-        raise BudgetError("search_changes with features that change", "it knows changes of edges",
-                          "Leave the features out")
+        raise BudgetError(
+            "search_changes with features that change", "it knows changes of edges", "Leave the features out"
+        )
     network = read_network(model, graph).copied().to(torch.float64)
     with torch.no_grad():
         embeddings = network.embed(graph)
@@ -125,8 +140,12 @@ class _EdgeSearch:
 
     def __init__(self, network: GraphNetwork, graph: Graph, changes: AdmissibleChanges) -> None:
         self.network, self.graph, self.changes = network, graph, changes
-        self.features = {term: features_times(graph, term.weight) for layer in network.layers for term in layer.terms
-                         if term.source == 0}
+        self.features = {
+            term: features_times(graph, term.weight)
+            for layer in network.layers
+            for term in layer.terms
+            if term.source == 0
+        }
         once = graph.row < graph.col
         self.edges = {(u, v) for u, v in graph.edge_index[:, once].T.tolist()}
         self.droppable = {(u, v) for u, v in graph.edge_index[:, once & changes.drops.droppable].T.tolist()}
@@ -134,14 +153,19 @@ class _EdgeSearch:
     def allowed(self, lost: list[Pair], gained: list[Pair]) -> bool:
         """Whether all budgets are kept."""
         drops, added = self.changes.drops, self.changes.additions
-        ends = [torch.bincount(torch.tensor(pairs, dtype=torch.long).flatten(), minlength=self.graph.num_nodes)
-                for pairs in (lost, gained)]
+        ends = [
+            torch.bincount(torch.tensor(pairs, dtype=torch.long).flatten(), minlength=self.graph.num_nodes)
+            for pairs in (lost, gained)
+        ]
         if len(lost) > drops.total or bool((ends[0] > drops.local.cpu()).any()):
             return False
         if added is None:
             return not gained
-        return len(gained) <= added.total and len(lost) + len(gained) <= added.both_total and not bool((
-            (ends[1] > added.local.cpu()) | (ends[0] + ends[1] > added.both.cpu())).any())
+        return (
+            len(gained) <= added.total
+            and len(lost) + len(gained) <= added.both_total
+            and not bool(((ends[1] > added.local.cpu()) | (ends[0] + ends[1] > added.both.cpu())).any())
+        )
 
     def candidates(self, nodes: Tensor) -> list[Pair]:
         """Pairs that may become edges with an end among some nodes, as far as there are not too many."""
@@ -151,10 +175,16 @@ class _EdgeSearch:
         found: set[Pair] = set()
         open_ends = (added.local > 0).nonzero()[:, 0]
         for node in nodes[added.local[nodes] > 0].tolist():
-            others = open_ends if added.candidates is None else added.candidates.col[
-                added.candidates.rowptr[node] : added.candidates.rowptr[node + 1]]
-            found |= {(min(node, other), max(node, other)) for other in others[added.local[others] > 0].tolist()
-                      if other != node}
+            others = (
+                open_ends
+                if added.candidates is None
+                else added.candidates.col[added.candidates.rowptr[node] : added.candidates.rowptr[node + 1]]
+            )
+            found |= {
+                (min(node, other), max(node, other))
+                for other in others[added.local[others] > 0].tolist()
+                if other != node
+            }
             if len(found) > MOST_PAIRS:
                 break
         return sorted(found - self.edges)
@@ -168,11 +198,16 @@ class _EdgeSearch:
         most_lost = min(len(self.droppable), self.changes.drops.total)
         most_gained = 0 if added is None else min(len(pairs), added.total)
         number = sum(math.comb(len(self.droppable), k) for k in range(most_lost + 1)) * sum(
-            math.comb(len(pairs), k) for k in range(most_gained + 1))
+            math.comb(len(pairs), k) for k in range(most_gained + 1)
+        )
         if number > FEW_CHANGES:
             return None
-        return [(lost, gained) for lost in _subsets(sorted(self.droppable), most_lost)
-                for gained in _subsets(pairs, most_gained) if self.allowed(lost, gained)]
+        return [
+            (lost, gained)
+            for lost in _subsets(sorted(self.droppable), most_lost)
+            for gained in _subsets(pairs, most_gained)
+            if self.allowed(lost, gained)
+        ]
 
     @torch.no_grad()
     def embeddings(self, lost: list[Pair], gained: list[Pair]) -> Tensor:
@@ -202,26 +237,34 @@ class _EdgeSearch:
         lost: list[Pair] = []
         gained: list[Pair] = []
         lowest = self.value(anchor, direction, lost, gained)
-        near = torch.cat([torch.tensor([anchor], device=self.graph.col.device), self.graph.col[
-            self.graph.rowptr[anchor] : self.graph.rowptr[anchor + 1]]])
+        near = torch.cat(
+            [
+                torch.tensor([anchor], device=self.graph.col.device),
+                self.graph.col[self.graph.rowptr[anchor] : self.graph.rowptr[anchor + 1]],
+            ]
+        )
         pairs = self.candidates(near)
         while time.monotonic() < end:
-            steps = [(value, a, b) for a, b in self._promising(anchor, direction, lost, gained, pairs)
-                     if (value := self.value(anchor, direction, a, b)) < lowest]
+            steps = [
+                (value, a, b)
+                for a, b in self._promising(anchor, direction, lost, gained, pairs)
+                if (value := self.value(anchor, direction, a, b)) < lowest
+            ]
             if not steps:
                 return lost, gained
             lowest, lost, gained = min(steps)
         return lost, gained
 
-    def _promising(self, anchor: int, direction: Tensor, lost: list[Pair], gained: list[Pair],
-                   pairs: list[Pair]) -> Iterator[Change]:
+    def _promising(
+        self, anchor: int, direction: Tensor, lost: list[Pair], gained: list[Pair], pairs: list[Pair]
+    ) -> Iterator[Change]:
         """The admissible changes by one more edge that lower the value most, to first order."""
         present = sorted(self.edges - set(lost) | set(gained))
         absent = [pair for pair in pairs if pair not in set(gained)]
         every = _edges(present + absent, self.graph)
         weight = (torch.arange(len(every), device=every.device) < len(present)).double().requires_grad_()
         value = self._relaxed(every, weight)[anchor] @ direction
-        gradient, = torch.autograd.grad(value, weight)
+        (gradient,) = torch.autograd.grad(value, weight)
         gain = torch.where(weight.detach() > 0, gradient, -gradient)
         taken = 0
         for place in gain.argsort(descending=True).tolist():
@@ -240,14 +283,16 @@ class _EdgeSearch:
         row, col = torch.cat([pairs, pairs.flip(1)]).T
         both = torch.cat([weight, weight])
         count = torch.zeros(self.graph.num_nodes, 1, dtype=weight.dtype, device=weight.device).index_add(
-            0, row, both[:, None])
+            0, row, both[:, None]
+        )
         outputs: list[Tensor] = []
         for layer in self.network.layers:
             p = layer.bias.expand(self.graph.num_nodes, -1)
             for term in layer.terms:
                 v = self.features[term] if term.source == 0 else term.project(outputs[term.source - 1])
-                own, out, into = (scale(count) for scale in (
-                    term.aggregation.own, term.aggregation.out, term.aggregation.into))
+                own, out, into = (
+                    scale(count) for scale in (term.aggregation.own, term.aggregation.out, term.aggregation.into)
+                )
                 p = p + own * v
                 if term.aggregation.mixes:
                     p = p + out * torch.zeros_like(v).index_add(0, row, both[:, None] * (into * v)[col])

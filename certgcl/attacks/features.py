@@ -58,8 +58,18 @@ class FeatureField:
         entries = graph.features.entries(nodes)
         x = torch.zeros(len(nodes), graph.num_features, dtype=torch.float64, device=nodes.device)
         x[entries.owner, entries.column] = entries.value
-        return cls(network, nodes, graph.degree[nodes].double(), place[graph.row[slots]], place[graph.col[slots]], x,
-                   allowed.off[nodes], allowed.on[nodes], allowed.radius[nodes], allowed)
+        return cls(
+            network,
+            nodes,
+            graph.degree[nodes].double(),
+            place[graph.row[slots]],
+            place[graph.col[slots]],
+            x,
+            allowed.off[nodes],
+            allowed.on[nodes],
+            allowed.radius[nodes],
+            allowed,
+        )
 
     def embeddings(self, x: Tensor) -> Tensor:
         """Of the anchor with features ``(S, n, F)``, ``(S, width)``."""
@@ -71,8 +81,10 @@ class FeatureField:
                 if not term.aggregation.mixes:
                     p = p + v
                     continue
-                own, out, into = (scale(self.degree)[:, None] for scale in (
-                    term.aggregation.own, term.aggregation.out, term.aggregation.into))
+                own, out, into = (
+                    scale(self.degree)[:, None]
+                    for scale in (term.aggregation.own, term.aggregation.out, term.aggregation.into)
+                )
                 p = p + own * v + out * torch.zeros_like(v).index_add(1, self.row, (into * v)[:, self.col])
             outputs.append(layer.activate(p))
         return torch.cat([outputs[number][:, 0] for number in self.network.readout], dim=1)
@@ -93,7 +105,7 @@ class FeatureField:
         for _ in range(ROUNDS):
             with torch.enable_grad():
                 given = here.detach().clone().requires_grad_()
-                gradient, = torch.autograd.grad(self.values(given[None], direction)[0], given)
+                (gradient,) = torch.autograd.grad(self.values(given[None], direction)[0], given)
             after = self._worst(gradient)
             value = float(self.values(after[None], direction)[0])
             if value < best:
@@ -113,8 +125,10 @@ class FeatureField:
             chosen = whole.topk(min(self.allowed.columns, len(whole))).indices
             return self.x.index_fill(1, chosen[whole[chosen] > 0], 0.0)
         after, limit = self.x.clone(), self.allowed.total
-        off, on = _ranked(torch.where(self.x != 0, falls, 0.0), self.off), _ranked(
-            torch.where(self.x == 0, -gradient, 0.0), self.on)
+        off, on = (
+            _ranked(torch.where(self.x != 0, falls, 0.0), self.off),
+            _ranked(torch.where(self.x == 0, -gradient, 0.0), self.on),
+        )
         both = torch.cat([off.flatten(), on.flatten()])
         chosen = both.topk(min(limit, len(both))).indices
         chosen = chosen[both[chosen] > 0]
@@ -138,7 +152,8 @@ class FeatureField:
         choices = [(_choices(one, off), _choices(self.x.shape[1] - one, on)) for one, off, on in each]
         unlimited = prod(off * on for off, on in choices)
         entries = sum(one if off else 0 for one, off in zip(ones.tolist(), self.off.tolist(), strict=True)) + sum(
-            self.x.shape[1] - one if on else 0 for one, on in zip(ones.tolist(), self.on.tolist(), strict=True))
+            self.x.shape[1] - one if on else 0 for one, on in zip(ones.tolist(), self.on.tolist(), strict=True)
+        )
         return min(unlimited, sum(comb(entries, size) for size in range(min(entries, self.allowed.total) + 1)))
 
     def least(self, direction: Tensor) -> tuple[float, Tensor]:

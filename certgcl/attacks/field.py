@@ -88,9 +88,13 @@ class SearchSpace:
     @cached_property
     def tables(self) -> dict[tuple[int, int], Tensor]:
         """``X W`` of every term that takes the features, by the numbers of its layer and of the term there."""
-        return {(number, place): features_times(self.graph, term.weight)
-                for number, layer in enumerate(self.network.layers, 1) if self.reach.outputs[number] >= 0
-                for place, term in enumerate(layer.terms) if term.source == 0}
+        return {
+            (number, place): features_times(self.graph, term.weight)
+            for number, layer in enumerate(self.network.layers, 1)
+            if self.reach.outputs[number] >= 0
+            for place, term in enumerate(layer.terms)
+            if term.source == 0
+        }
 
     @cached_property
     def single(self) -> "SearchSpace":
@@ -132,8 +136,16 @@ class SearchSpace:
         messages = _slots(graph, nodes[distance[nodes] <= reach.messages])
         edge = torch.full_like(graph.col, len(slots))
         edge[slots] = edge[graph.reverse[slots]] = torch.arange(len(slots), device=slots.device)
-        return Field(nodes, distance[nodes], graph.degree[nodes], place[ends], slots, place[graph.row[messages]],
-                     place[graph.col[messages]], edge[messages])
+        return Field(
+            nodes,
+            distance[nodes],
+            graph.degree[nodes],
+            place[ends],
+            slots,
+            place[graph.row[messages]],
+            place[graph.col[messages]],
+            edge[messages],
+        )
 
     def _enough(self, slots: Tensor, distance: Tensor) -> Tensor:
         """Slots of counted nodes without those that the node has enough like of; ends that can lose more go first."""

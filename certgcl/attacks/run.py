@@ -29,8 +29,9 @@ class ModelRun:
 
     @classmethod
     def of(cls, model: Any, graph: Graph) -> "ModelRun":
-        inner = model if isinstance(model, nn.Module) or not hasattr(model, "fitted_encoder") else (
-            model.fitted_encoder())
+        inner = (
+            model if isinstance(model, nn.Module) or not hasattr(model, "fitted_encoder") else (model.fitted_encoder())
+        )
         if isinstance(inner, GraphNetwork):
             inner = inner.to(torch.float64)
         elif not callable(inner):
@@ -38,8 +39,11 @@ class ModelRun:
         return cls(inner, graph)
 
     def __str__(self) -> str:
-        name = type(self.model).__name__ if isinstance(self.model, nn.Module) else (
-            getattr(self.model, "__name__", type(self.model).__name__))
+        name = (
+            type(self.model).__name__
+            if isinstance(self.model, nn.Module)
+            else (getattr(self.model, "__name__", type(self.model).__name__))
+        )
         return f"{name} in {str(torch.float64 if isinstance(self.model, GraphNetwork) else self._x.dtype)[6:]}"
 
     @cached_property
@@ -66,12 +70,18 @@ class ModelRun:
                     torch.manual_seed(seed)
                 output = self.model(self._x.clone(), view.edge_index)
         except Exception as error:
-            raise EncoderError(f"{self} failed on a view ({view}) with {type(error).__name__}: {error}", RULE,
-                               "Look for what it does with the edges") from error
+            raise EncoderError(
+                f"{self} failed on a view ({view}) with {type(error).__name__}: {error}",
+                RULE,
+                "Look for what it does with the edges",
+            ) from error
         if not isinstance(output, Tensor) or output.dim() != 2 or len(output) != view.num_nodes:
             shape = f" of shape {tuple(output.shape)}" if isinstance(output, Tensor) else ""
-            raise EncoderError(f"a {type(output).__name__}{shape} as output on a view ({view})", RULE,
-                               "Wrap it in a module that returns the embeddings alone")
+            raise EncoderError(
+                f"a {type(output).__name__}{shape} as output on a view ({view})",
+                RULE,
+                "Wrap it in a module that returns the embeddings alone",
+            )
         return output.double()
 
     def without(self, dropped: Tensor) -> Graph:
@@ -88,6 +98,9 @@ class ModelRun:
         if not torch.isfinite(clean).all():
             raise EncoderError(f"embeddings of {self} that are not finite", RULE, "Look for a diverged training run")
         if not torch.allclose(clean, again, rtol=1e-3, atol=1e-6):
-            raise EncoderError(f"{self} with other embeddings each time it is called", "drops can be compared only if "
-                               "nothing else changes", "Call model.eval() first")
+            raise EncoderError(
+                f"{self} with other embeddings each time it is called",
+                "drops can be compared only if nothing else changes",
+                "Call model.eval() first",
+            )
         return clean

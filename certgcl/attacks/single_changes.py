@@ -108,8 +108,15 @@ class ChangedValues:
         key = torch.cat(keys)
         return CaseNodes.of(key[key % ends.nodes < self.batch.rows[layer]], self.batch)
 
-    def _layer(self, layer: int, rows: list[CaseNodes], found: list[Tensor], ends: CaseNodes,
-               scales: dict[Aggregation, Scales], changed: Tensor) -> Tensor:
+    def _layer(
+        self,
+        layer: int,
+        rows: list[CaseNodes],
+        found: list[Tensor],
+        ends: CaseNodes,
+        scales: dict[Aggregation, Scales],
+        changed: Tensor,
+    ) -> Tensor:
         """The output of a layer at these rows."""
         batch, here = self.batch, rows[layer]
         case, node = here.case, here.node
@@ -144,8 +151,10 @@ class ChangedValues:
                 into = torch.where(giver_changed, after.into[giver_place], before.into[giver])
                 index = batch.node[giver] if source == 0 else taken(given, giver)
                 sums = weighted_sums(table, index, start, into * present)
-                own_scale, out = (torch.where(own_changed, new[own_place], old[node])[:, None]
-                                  for new, old in ((after.own, before.own), (after.out, before.out)))
+                own_scale, out = (
+                    torch.where(own_changed, new[own_place], old[node])[:, None]
+                    for new, old in ((after.own, before.own), (after.out, before.out))
+                )
                 values = own_scale * values + out * sums
             p = p + (values if source == 0 else term.project(values))
         return part.activate(p)

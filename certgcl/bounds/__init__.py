@@ -41,8 +41,11 @@ def get_method(method: "str | BoundMethod", **limits: Any) -> BoundMethod:
 def _named(method: "str | BoundMethod") -> BoundMethod:
     if not isinstance(method, str):
         if not isinstance(method, BoundMethod):
-            raise MethodError(f"method {shown(method)}", "a method is a name or an instance of "
-                              "certgcl.bounds.BoundMethod", f"Names are {', '.join(METHODS)}")
+            raise MethodError(
+                f"method {shown(method)}",
+                "a method is a name or an instance of certgcl.bounds.BoundMethod",
+                f"Names are {', '.join(METHODS)}",
+            )
         flag(method.certified, "certified", MethodError)
         return method
     known = METHODS | SEARCHES
@@ -51,5 +54,17 @@ def _named(method: "str | BoundMethod") -> BoundMethod:
     return known[method]
 
 
-__all__ = ["METHODS", "SEARCHES", "BoundMethod", "BoundResult", "BranchAndBound", "Crown", "Degree", "DropProblem",
-           "Interval", "Paper", "Released", "get_method"]
+__all__ = [
+    "METHODS",
+    "SEARCHES",
+    "BoundMethod",
+    "BoundResult",
+    "BranchAndBound",
+    "Crown",
+    "Degree",
+    "DropProblem",
+    "Interval",
+    "Paper",
+    "Released",
+    "get_method",
+]

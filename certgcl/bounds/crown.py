@@ -100,8 +100,9 @@ class BoxMinimum(MinimumOverFunctionals):
 
     def _row_sum(self, block: Block, terms: RowTerms) -> Tensor:
         """The least ``Â_jj C_jj + Σ_k Â_jk C_jk + e_j`` over the box, ``(R, I, M)``."""
-        entry = Scale(*((bound[block.slots] * block.valid)[..., None, None] for bound in
-                        (self.inner.lower, self.inner.upper)))
+        entry = Scale(
+            *((bound[block.slots] * block.valid)[..., None, None] for bound in (self.inner.lower, self.inner.upper))
+        )
         leaves = entry.least(terms.leaves[..., 0, :]).sum(dim=1)
         own = Scale(*(bound[block.rows, None, None] for bound in (self.inner.own_lower, self.inner.own_upper)))
         return own.least(terms.own[..., 0, :]) + leaves + terms.constant[..., 0, :]

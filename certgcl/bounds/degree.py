@@ -83,11 +83,17 @@ class Degree(BoundMethod):
             object.__setattr__(self, "slopes", check_slopes(self.slopes))
         if self.lines is not None:
             choice(self.lines, "lines", get_args(LineSharing), MethodError)
-        object.__setattr__(self, "resolution", whole(self.resolution, "resolution", 1, "it is an integer of at least 1",
-                                                     "Try 6", error=MethodError))
+        object.__setattr__(
+            self,
+            "resolution",
+            whole(self.resolution, "resolution", 1, "it is an integer of at least 1", "Try 6", error=MethodError),
+        )
         if self.hubs is not None:
-            object.__setattr__(self, "hubs", whole(self.hubs, "hubs", 1, "it is a degree of at least 1, or None",
-                                                   "Try 256", error=MethodError))
+            object.__setattr__(
+                self,
+                "hubs",
+                whole(self.hubs, "hubs", 1, "it is a degree of at least 1, or None", "Try 256", error=MethodError),
+            )
         if self.patterns is not None:
             rule = f"it is a power of two up to {MOST_PATTERNS}, or None"
             patterns = whole(self.patterns, "patterns", 1, rule, "Try 4", most=MOST_PATTERNS, error=MethodError)
@@ -102,8 +108,14 @@ class Degree(BoundMethod):
     def _settings(self, network: GraphNetwork) -> Settings:
         """For a network of any depth, by its widest hidden layer."""
         width = max(map(network.width_of, range(1, len(network.layers) + 1)))
-        return Settings(self.rules(width), self.line_sharing(width), self.resolution, self.hubs,
-                        self.preactivations == "functional", self.sign_patterns(width))
+        return Settings(
+            self.rules(width),
+            self.line_sharing(width),
+            self.resolution,
+            self.hubs,
+            self.preactivations == "functional",
+            self.sign_patterns(width),
+        )
 
     def sign_patterns(self, hidden_channels: int) -> Patterns:
         """How many sign patterns are tried at this width."""
@@ -127,8 +139,13 @@ class Degree(BoundMethod):
         return None
 
     def line_choices(self, hidden_channels: int) -> LineChoices:
-        return LineChoices(self.rules(hidden_channels), self.line_sharing(hidden_channels), self.resolution,
-                           *self.sign_patterns(hidden_channels), self.preactivations == "functional")
+        return LineChoices(
+            self.rules(hidden_channels),
+            self.line_sharing(hidden_channels),
+            self.resolution,
+            *self.sign_patterns(hidden_channels),
+            self.preactivations == "functional",
+        )
 
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)
@@ -147,8 +164,9 @@ class Degree(BoundMethod):
                 return found
             return refine_layer2(minimum, layer1, plan, rules, found, values_for_channels(self, network, problem))
 
-        bound = bound_output(minimum, layer1, plan, rules, layer2(), problem.at_anchors(directions),
-                             self.sign_patterns(width))
+        bound = bound_output(
+            minimum, layer1, plan, rules, layer2(), problem.at_anchors(directions), self.sign_patterns(width)
+        )
         if problem.drops.total == 1:
             least, places = least_over_single_drops(weights, problem, directions)
             bound = bound.index_copy(0, places, least)
@@ -183,8 +201,9 @@ def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> 
 
     def bounds(block: Block) -> Tensor:
         leaves, own = both_signs(block.target)[:, :, None, None], both_signs(block.own)[:, None, None]
-        bound = best(case_minima(block, terms.least, own, gain=terms.gain)[0]
-                     for terms in ways_to_bound(block, leaves))[:, 0].flatten(0, 1)
+        bound = best(
+            case_minima(block, terms.least, own, gain=terms.gain)[0] for terms in ways_to_bound(block, leaves)
+        )[:, 0].flatten(0, 1)
         lower, negative_upper = bound.chunk(2, dim=1)
         return torch.cat([weights.b1 + lower, weights.b1 - negative_upper], dim=1)
 
@@ -207,7 +226,7 @@ def layer2_by_degree(layer1: Layer1, plan: DropPlan) -> tuple[Tensor, Tensor]:
     parts = []
     for block in partition.blocks:
         own = values.take(layer1.place[hop.own[block.rows], : block.cases.most])[:, None]
-        bound, = case_minima(block, terms_of(block)[:, :, None, None], own)
+        (bound,) = case_minima(block, terms_of(block)[:, :, None, None], own)
         parts.append(bound[:, 0].flatten(0, 1))
     lower, negative_upper = take(torch.cat(parts), partition.place[plan.flat.row, plan.flat.case]).chunk(2, dim=1)
     return b2 + lower, b2 - negative_upper
@@ -279,9 +298,11 @@ class DegreeMinimum(MinimumOverFunctionals):
         """``F_i`` in every case of every anchor, ``(F, M)``."""
         partition = self.plan.rows(functionals.width)
         elements = partition.elements(functionals.width)
-        phi = (values.flatten(0, 1) for number, (block, pairs) in enumerate(
-               zip(partition.blocks, partition.pairs, strict=True))
-               for values in recomputed(partial(_pair_minima, functionals, number, block, pairs), elements))
+        phi = (
+            values.flatten(0, 1)
+            for number, (block, pairs) in enumerate(zip(partition.blocks, partition.pairs, strict=True))
+            for values in recomputed(partial(_pair_minima, functionals, number, block, pairs), elements)
+        )
         # A last row of zeros serves where a block is padded.
         nothing = self.plan.hood.outer.low.new_zeros(0, functionals.rules * functionals.number)
         table, _ = joined(chain(phi, [nothing] if not partition.total else []), partition.total + 1)
@@ -292,8 +313,9 @@ class DegreeMinimum(MinimumOverFunctionals):
         rules, number = functionals.rules, functionals.number
         partition, flat = self.plan.anchors(rules * number), self.plan.flat
         terms = [functionals.anchor_terms(rule) for rule in range(rules)]
-        own, own_squared = (torch.cat(parts, dim=1) for parts in
-                            ([term.constant for term in terms], [term.own for term in terms]))
+        own, own_squared = (
+            torch.cat(parts, dim=1) for parts in ([term.constant for term in terms], [term.own for term in terms])
+        )
         of_own, of_own_squared = Table(own), Table(own_squared)
         parts = []
         for block in partition.blocks:
@@ -304,8 +326,10 @@ class DegreeMinimum(MinimumOverFunctionals):
                 place = block.slots.new_zeros(*block.slots.shape, cases)
             here = flat.place[block.rows, :cases]
             own_terms = of_own.take(here)[:, None], of_own_squared.take(here)[:, None]
-            bound = best(case_minima(block, terms.least, *own_terms, gain=terms.gain)[0]
-                         for terms in _ways_of_pairs(block, phi.take(place)[:, :, None], rules * number))
+            bound = best(
+                case_minima(block, terms.least, *own_terms, gain=terms.gain)[0]
+                for terms in _ways_of_pairs(block, phi.take(place)[:, :, None], rules * number)
+            )
             parts.append(most(bound[:, 0].unflatten(2, (rules, number)), dim=2).flatten(0, 1))
         return take(torch.cat(parts), partition.place[flat.row, flat.case])
 
@@ -363,8 +387,9 @@ class RowTable:
         tau = self.pairs.tau[case].at(slice(None), columns, None, None)
         here = slice(columns.start - self.start, columns.stop - self.start)
         product = self.scale.times(tau)
-        value = best([self.interval, *(line[:, here] + product.least(c_back[:, here])
-                                       for line, c_back in self.lines)])  # the best rule for every neighbour and count
+        value = best(
+            [self.interval, *(line[:, here] + product.least(c_back[:, here]) for line, c_back in self.lines)]
+        )  # the best rule for every neighbour and count
         if self.patterned:  # and for every pattern
             by_pattern = best(line[:, here] + product.least(c_back[:, here]) for line, c_back in self.patterned)
             value = best([value, least(by_pattern.unflatten(-1, (self.functionals.number, -1)), dim=-1)])

@@ -44,8 +44,9 @@ def _products_on_box(weights: GCNWeights, projected: Tensor, hood: Neighbourhood
         return layer1_on_box(weights, projected, hood).products()
     low = high = torch.zeros((), dtype=projected.dtype, device=projected.device)
     for part in torch.arange(projected.shape[1], device=projected.device).split(CHANNELS):
-        some = replace(weights, w1=weights.w1[:, part], b1=weights.b1[part], slope1=weights.slope1[part],
-                       w2=weights.w2[part])
+        some = replace(
+            weights, w1=weights.w1[:, part], b1=weights.b1[part], slope1=weights.slope1[part], w2=weights.w2[part]
+        )
         lower, upper = layer1_on_box(some, projected[:, part], hood).products()
         low, high = low + lower, high + upper
     return low, high

@@ -30,8 +30,9 @@ def default_limit(device: torch.device) -> int:
     free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else free_memory().bytes
     sharing = os.environ.get("LOCAL_WORLD_SIZE", "1")
     if not sharing.isdecimal() or not int(sharing):
-        raise InputError(f"LOCAL_WORLD_SIZE={sharing!r} in the environment", "torchrun counts its processes there",
-                         "Unset it")
+        raise InputError(
+            f"LOCAL_WORLD_SIZE={sharing!r} in the environment", "torchrun counts its processes there", "Unset it"
+        )
     return int(SHARE_OF_FREE * free) // int(sharing)
 
 
@@ -82,8 +83,14 @@ def settings_of(method: BoundMethod, network: GraphNetwork) -> Settings:
     """As far as memory depends on them."""
     hidden, _ = _widths(network)
     lines: LineSharing = "shared" if method.line_resolution(hidden) == 1 else "by-count"
-    return Settings(tuple(method.rules(hidden)) or ("adaptive",), lines, method.resolution, None, functional=True,
-                    patterns=Patterns(method.functionals(hidden)))
+    return Settings(
+        tuple(method.rules(hidden)) or ("adaptive",),
+        lines,
+        method.resolution,
+        None,
+        functional=True,
+        patterns=Patterns(method.functionals(hidden)),
+    )
 
 
 def _widths(network: GraphNetwork) -> tuple[int, int]:
@@ -91,8 +98,9 @@ def _widths(network: GraphNetwork) -> tuple[int, int]:
     return max((layer.width for layer in network.layers[:-1]), default=network.features), network.width
 
 
-def parts_that_fit(method: BoundMethod, network: GraphNetwork, problem: DropProblem, directions: int,
-                   limit: int) -> list[Tensor]:
+def parts_that_fit(
+    method: BoundMethod, network: GraphNetwork, problem: DropProblem, directions: int, limit: int
+) -> list[Tensor]:
     """The places of the anchors in the problem, in parts whose estimates stay below the limit, or of one anchor.
 
     Neighbours come to the same part, as far as that goes: parts repeat the work on what they share.

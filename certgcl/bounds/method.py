@@ -111,8 +111,11 @@ class BoundMethod(ABC):
     def limited(self, **limits: object) -> Self:
         """The same method with limits of a search."""
         listed = ", ".join(f"{name}={shown(limit)}" for name, limit in limits.items())
-        raise MethodError(f"{listed} with method {self.name!r}", "only a search can be cut short",
-                          "Use optimized or exact, or leave it out")
+        raise MethodError(
+            f"{listed} with method {self.name!r}",
+            "only a search can be cut short",
+            "Use optimized or exact, or leave it out",
+        )
 
     def with_share_of_time(self, share: float) -> Self:
         """The same method with a share of its time limit, if it has one."""

@@ -45,33 +45,58 @@ class DropProblem:
 
     def __post_init__(self) -> None:
         if not isinstance(self.graph, Graph) or not isinstance(self.changes, (AdmissibleChanges, AdmissibleDrops)):
-            raise MethodError(f"a problem of graph {shown(self.graph)} and changes {shown(self.changes)}",
-                              "it has a certgcl.Graph and what a budget allows on it",
-                              "Pass certgcl.Graph.of(graph) and Changes(...).on(graph)")
+            raise MethodError(
+                f"a problem of graph {shown(self.graph)} and changes {shown(self.changes)}",
+                "it has a certgcl.Graph and what a budget allows on it",
+                "Pass certgcl.Graph.of(graph) and Changes(...).on(graph)",
+            )
         object.__setattr__(self, "changes", AdmissibleChanges.of(self.changes).private())
         nodes, slots = self.graph.num_nodes, self.graph.col.numel()
         if (self.drops.local.numel(), self.drops.droppable.numel()) != (nodes, slots):
-            raise MethodError(f"drops for {self.drops.local.numel()} nodes with a {self.graph!r}",
-                              "they must be those of this graph", "Pass Changes(...).on(graph)")
+            raise MethodError(
+                f"drops for {self.drops.local.numel()} nodes with a {self.graph!r}",
+                "they must be those of this graph",
+                "Pass Changes(...).on(graph)",
+            )
         added = self.changes.additions
         if added is not None and added.local.numel() != nodes:
-            raise MethodError(f"additions for {added.local.numel()} nodes with a {self.graph!r}",
-                              "they must be those of this graph", "Pass Changes(...).on(graph)")
+            raise MethodError(
+                f"additions for {added.local.numel()} nodes with a {self.graph!r}",
+                "they must be those of this graph",
+                "Pass Changes(...).on(graph)",
+            )
         anchors = self.anchors
-        if not isinstance(anchors, Tensor) or anchors.is_nested or anchors.is_meta or anchors.layout != (
-                torch.strided) or anchors.dim() != 1 or anchors.dtype != torch.long or not anchors.numel() or (
-                int(anchors.min()) < 0 or int(anchors.max()) >= nodes):
-            raise MethodError(f"anchors {shown(anchors)}", f"they are a tensor of node numbers from 0 to {nodes - 1}",
-                              "Pass torch.tensor([...]) of at least one")
+        if (
+            not isinstance(anchors, Tensor)
+            or anchors.is_nested
+            or anchors.is_meta
+            or anchors.layout != (torch.strided)
+            or anchors.dim() != 1
+            or anchors.dtype != torch.long
+            or not anchors.numel()
+            or (int(anchors.min()) < 0 or int(anchors.max()) >= nodes)
+        ):
+            raise MethodError(
+                f"anchors {shown(anchors)}",
+                f"they are a tensor of node numbers from 0 to {nodes - 1}",
+                "Pass torch.tensor([...]) of at least one",
+            )
         if self.memory_limit is not None:
-            whole(self.memory_limit, "memory_limit", 1, "it is a positive number of bytes", "Leave it out",
-                  error=MethodError)
+            whole(
+                self.memory_limit,
+                "memory_limit",
+                1,
+                "it is a positive number of bytes",
+                "Leave it out",
+                error=MethodError,
+            )
         for name, copy in (("graph", self.graph.private()), ("anchors", self.anchors.clone())):
             object.__setattr__(self, name, copy)
 
     @classmethod
-    def on(cls, graph: Graph, changes: AdmissibleChanges, anchors: Tensor,
-           memory_limit: int | None = None) -> "DropProblem":
+    def on(
+        cls, graph: Graph, changes: AdmissibleChanges, anchors: Tensor, memory_limit: int | None = None
+    ) -> "DropProblem":
         """The last problem on this graph, with all that was built for it, if this is the same one; else a new one. It
         is small, so that its limit does not matter."""
         graph, changes = graph.private(), AdmissibleChanges.of(changes)
@@ -118,8 +143,7 @@ class DropProblem:
             self.neighbourhoods[dtype] = Neighbourhood.around(self.graph, self.drops, self.anchors, dtype)
         return self.neighbourhoods[dtype]
 
-    def plan(self, dtype: torch.dtype, resolution: int, lines: LineSharing,
-                    hubs: int | None = None) -> DropPlan:
+    def plan(self, dtype: torch.dtype, resolution: int, lines: LineSharing, hubs: int | None = None) -> DropPlan:
         key = dtype, resolution, lines, hubs
         if key not in self._plans:
             self._plans[key] = DropPlan(self.neighbourhood(dtype), resolution, lines, hubs)
@@ -131,8 +155,14 @@ class DropProblem:
         return self.graph.project(weights.w1, nodes)
 
 
-def check_call(network: GraphNetwork, problem: DropProblem, directions: Tensor, *, everywhere: bool = False,
-               drops_only: bool = False) -> None:
+def check_call(
+    network: GraphNetwork,
+    problem: DropProblem,
+    directions: Tensor,
+    *,
+    everywhere: bool = False,
+    drops_only: bool = False,
+) -> None:
     """Refuse what a method cannot be called with: network, problem and directions that do not fit each other.
 
     Args:
@@ -140,29 +170,55 @@ def check_call(network: GraphNetwork, problem: DropProblem, directions: Tensor, 
         drops_only: whether the method knows no change but edges that are dropped.
     """
     if not isinstance(network, GraphNetwork) or network.dtype not in (torch.float32, torch.float64):
-        raise MethodError(f"network {shown(network)}", "a method is called with a GraphNetwork in float32 or float64",
-                          "Use certgcl.read_network(model, graph).to(torch.float64)")
+        raise MethodError(
+            f"network {shown(network)}",
+            "a method is called with a GraphNetwork in float32 or float64",
+            "Use certgcl.read_network(model, graph).to(torch.float64)",
+        )
     if not isinstance(problem, DropProblem):
-        raise MethodError(f"problem {shown(problem)}", "a method is called with a DropProblem",
-                          "Use certgcl.node_compactness, or make one of graph, drops and anchors")
+        raise MethodError(
+            f"problem {shown(problem)}",
+            "a method is called with a DropProblem",
+            "Use certgcl.node_compactness, or make one of graph, drops and anchors",
+        )
     if drops_only and not problem.changes.drops_only:
-        raise MethodError(f"a problem of {shown(problem.changes)}", "this method knows no change but edges that are "
-                          "dropped", "Use 'degree', the default")
+        raise MethodError(
+            f"a problem of {shown(problem.changes)}",
+            "this method knows no change but edges that are dropped",
+            "Use 'degree', the default",
+        )
     nodes, width = problem.graph.num_nodes, network.width
     if network.features != problem.graph.num_features:
-        raise MethodError(f"a network for {network.features} features with a graph of {problem.graph.num_features}",
-                          "both must belong together", "Pass the graph that the model was made for")
+        raise MethodError(
+            f"a network for {network.features} features with a graph of {problem.graph.num_features}",
+            "both must belong together",
+            "Pass the graph that the model was made for",
+        )
     dense = isinstance(directions, Tensor) and not directions.is_nested and directions.layout == torch.strided
     least, most = nodes if everywhere else int(problem.anchors.max()) + 1, nodes
     if problem.only_anchors:
         least = most = problem.anchors.numel()
-    if not dense or directions.dim() != 3 or not least <= directions.shape[0] <= most or (
-            directions.shape[2] != width) or not directions.numel() or (
-            directions.dtype, directions.device) != (network.dtype, network.device):
-        raise DirectionError(f"directions {shown(directions)}", f"a method takes ({nodes}, C, {width}) directions in "
-                             "the dtype and on the device of the network", "Use certgcl.linear_bounds, or convert them")
+    if (
+        not dense
+        or directions.dim() != 3
+        or not least <= directions.shape[0] <= most
+        or (directions.shape[2] != width)
+        or not directions.numel()
+        or (directions.dtype, directions.device) != (network.dtype, network.device)
+    ):
+        raise DirectionError(
+            f"directions {shown(directions)}",
+            f"a method takes ({nodes}, C, {width}) directions in the dtype and on the device of the network",
+            "Use certgcl.linear_bounds, or convert them",
+        )
 
 
 def check_width(hidden_channels: int) -> int:
-    return whole(hidden_channels, "hidden_channels", 1, "it is the width of the first layer", "Pass a positive int",
-                 error=MethodError)
+    return whole(
+        hidden_channels,
+        "hidden_channels",
+        1,
+        "it is the width of the first layer",
+        "Pass a positive int",
+        error=MethodError,
+    )

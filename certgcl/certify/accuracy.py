@@ -34,22 +34,48 @@ _REQUIRED: Any = type("Required", (), {"__repr__": lambda self: "required"})()
 
 
 @overload
-def certified_accuracy(model: ModelLike, graph: GraphLike, y: Any, budgets: BudgetLike, *, classifier: Any = None,
-                       nodes: NodesLike = None, method: str | BoundMethod = "degree", search: bool = True,
-                       reading: Reading = "traced") -> CertifiedAccuracy: ...
+def certified_accuracy(
+    model: ModelLike,
+    graph: GraphLike,
+    y: Any,
+    budgets: BudgetLike,
+    *,
+    classifier: Any = None,
+    nodes: NodesLike = None,
+    method: str | BoundMethod = "degree",
+    search: bool = True,
+    reading: Reading = "traced",
+) -> CertifiedAccuracy: ...
 
 
 @overload
-def certified_accuracy(model: ModelLike, classifier: Any, graph: GraphLike, y: Any, budgets: BudgetLike, *,
-                       nodes: NodesLike = None, method: str | BoundMethod = "degree", search: bool = True,
-                       reading: Reading = "traced") -> CertifiedAccuracy: ...
+def certified_accuracy(
+    model: ModelLike,
+    classifier: Any,
+    graph: GraphLike,
+    y: Any,
+    budgets: BudgetLike,
+    *,
+    nodes: NodesLike = None,
+    method: str | BoundMethod = "degree",
+    search: bool = True,
+    reading: Reading = "traced",
+) -> CertifiedAccuracy: ...
 
 
 @told_when_out_of_memory()
-def certified_accuracy(model: ModelLike, *question: Any, classifier: Any = None, graph: GraphLike = _REQUIRED,
-                       y: Any = _REQUIRED, budgets: BudgetLike = _REQUIRED, nodes: NodesLike = None,
-                       method: str | BoundMethod = "degree", search: bool = True,
-                       reading: Reading = "traced") -> CertifiedAccuracy:
+def certified_accuracy(
+    model: ModelLike,
+    *question: Any,
+    classifier: Any = None,
+    graph: GraphLike = _REQUIRED,
+    y: Any = _REQUIRED,
+    budgets: BudgetLike = _REQUIRED,
+    nodes: NodesLike = None,
+    method: str | BoundMethod = "degree",
+    search: bool = True,
+    reading: Reading = "traced",
+) -> CertifiedAccuracy:
     """How much of the accuracy of a classifier no admissible drop can take away.
 
     ``certified_accuracy(model, graph, y, budgets)`` for a model that ends in class scores, or in their softmax or
@@ -87,24 +113,48 @@ def certified_accuracy(model: ModelLike, *question: Any, classifier: Any = None,
 
 
 @overload
-def certified_accuracy_curve(model: ModelLike, graph: GraphLike, y: Any, budgets: Sequence[int | float], *,
-                             classifier: Any = None, nodes: NodesLike = None, method: str | BoundMethod = "degree",
-                             search: bool = True,
-                             reading: Reading = "traced") -> dict[int | float, CertifiedAccuracy]: ...
+def certified_accuracy_curve(
+    model: ModelLike,
+    graph: GraphLike,
+    y: Any,
+    budgets: Sequence[int | float],
+    *,
+    classifier: Any = None,
+    nodes: NodesLike = None,
+    method: str | BoundMethod = "degree",
+    search: bool = True,
+    reading: Reading = "traced",
+) -> dict[int | float, CertifiedAccuracy]: ...
 
 
 @overload
-def certified_accuracy_curve(model: ModelLike, classifier: Any, graph: GraphLike, y: Any,
-                             budgets: Sequence[int | float], *, nodes: NodesLike = None,
-                             method: str | BoundMethod = "degree", search: bool = True,
-                             reading: Reading = "traced") -> dict[int | float, CertifiedAccuracy]: ...
+def certified_accuracy_curve(
+    model: ModelLike,
+    classifier: Any,
+    graph: GraphLike,
+    y: Any,
+    budgets: Sequence[int | float],
+    *,
+    nodes: NodesLike = None,
+    method: str | BoundMethod = "degree",
+    search: bool = True,
+    reading: Reading = "traced",
+) -> dict[int | float, CertifiedAccuracy]: ...
 
 
 @told_when_out_of_memory()
-def certified_accuracy_curve(model: ModelLike, *question: Any, classifier: Any = None, graph: GraphLike = _REQUIRED,
-                             y: Any = _REQUIRED, budgets: Sequence[int | float] = _REQUIRED, nodes: NodesLike = None,
-                             method: str | BoundMethod = "degree", search: bool = True,
-                             reading: Reading = "traced") -> dict[int | float, CertifiedAccuracy]:
+def certified_accuracy_curve(
+    model: ModelLike,
+    *question: Any,
+    classifier: Any = None,
+    graph: GraphLike = _REQUIRED,
+    y: Any = _REQUIRED,
+    budgets: Sequence[int | float] = _REQUIRED,
+    nodes: NodesLike = None,
+    method: str | BoundMethod = "degree",
+    search: bool = True,
+    reading: Reading = "traced",
+) -> dict[int | float, CertifiedAccuracy]:
     """:func:`certified_accuracy` under each of several budgets: drop rates, or numbers of edges at each node.
 
     Example::
@@ -114,15 +164,21 @@ def certified_accuracy_curve(model: ModelLike, *question: Any, classifier: Any =
             print(rate, accuracy.lower, accuracy.upper)
     """
     asked = _by_name(question, classifier=classifier, graph=graph, y=y, budgets=budgets)
-    rates = items(asked.pop("budgets"), "budgets", "they are a list of drop rates or numbers of edges",
-                  "Try (0.1, 0.2)")
+    rates = items(
+        asked.pop("budgets"), "budgets", "they are a list of drop rates or numbers of edges", "Try (0.1, 0.2)"
+    )
     for budget in rates:
         if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer, np.floating)):
-            raise InputError(f"budget {shown(budget)}", "a curve is over drop rates or numbers of edges",
-                             "Use certified_accuracy for other budgets")
+            raise InputError(
+                f"budget {shown(budget)}",
+                "a curve is over drop rates or numbers of edges",
+                "Use certified_accuracy for other budgets",
+            )
     asked["graph"] = Graph.of(asked["graph"])
-    return {budget: _accuracy(model, **asked, budgets=budget, nodes=nodes, method=method, search=search,
-                              reading=reading) for budget in rates}
+    return {
+        budget: _accuracy(model, **asked, budgets=budget, nodes=nodes, method=method, search=search, reading=reading)
+        for budget in rates
+    }
 
 
 def _by_name(question: tuple[Any, ...], **named: Any) -> dict[str, Any]:
@@ -131,8 +187,11 @@ def _by_name(question: tuple[Any, ...], **named: Any) -> dict[str, Any]:
     names = [name for name, value in named.items() if value is _REQUIRED]
     if len(question) == len(names) + 1 and named["classifier"] is None:
         if question[0] is None:
-            raise ClassifierError("None as classifier", "its linear scores are not known",
-                                  "Leave it out for a model that ends in class scores")
+            raise ClassifierError(
+                "None as classifier",
+                "its linear scores are not known",
+                "Leave it out for a model that ends in class scores",
+            )
         names = ["classifier", *names]
     if len(question) != len(names):
         raise TypeError("the arguments are (model, graph, y, budgets) or (model, classifier, graph, y, budgets)")
@@ -140,17 +199,28 @@ def _by_name(question: tuple[Any, ...], **named: Any) -> dict[str, Any]:
 
 
 @undisturbed()
-def _accuracy(model: ModelLike, graph: GraphLike, y: Any, budgets: BudgetLike, classifier: Any = None,
-              nodes: NodesLike = None, method: str | BoundMethod = "degree", search: bool = True,
-              reading: Reading = "traced") -> CertifiedAccuracy:
+def _accuracy(
+    model: ModelLike,
+    graph: GraphLike,
+    y: Any,
+    budgets: BudgetLike,
+    classifier: Any = None,
+    nodes: NodesLike = None,
+    method: str | BoundMethod = "degree",
+    search: bool = True,
+    reading: Reading = "traced",
+) -> CertifiedAccuracy:
     """:func:`certified_accuracy` with all arguments in their places."""
     graph, search = Graph.of(graph).private(), flag(search, "search")
     network, softmax = _network(model, graph, classifier, reading, budgets)
     exact, changes, anchors = network.to(torch.float64), Changes.of(budgets).on(graph), check_anchors(nodes, graph)
     with torch.no_grad():
         embeddings = exact.embed(graph)
-    linear = class_scores(network.width, network.precision, softmax) if classifier is None else (
-        read_classifier(classifier, embeddings, network.precision))
+    linear = (
+        class_scores(network.width, network.precision, softmax)
+        if classifier is None
+        else (read_classifier(classifier, embeddings, network.precision))
+    )
     labels = _places(y, linear, anchors, graph)[anchors]
     predicted = linear.predict(embeddings)
     directions, offsets = linear.differences(predicted)
@@ -170,25 +240,41 @@ def _accuracy(model: ModelLike, graph: GraphLike, y: Any, budgets: BudgetLike, c
         reached = _lowest(exact, graph, changes, here, embeddings[here], directions[open_ones, rivals])
         wrong = linear.margins(reached, labels[open_ones]) < -slack[open_ones]
         broken[open_ones] = wrong.any(dim=1) & (linear.predict(reached) != labels[open_ones])
-    return CertifiedAccuracy(anchors, correct, correct & stays, broken, stays,
-                             [linear.labels[place] for place in labels.tolist()],
-                             [linear.labels[place] for place in predicted.tolist()])
+    return CertifiedAccuracy(
+        anchors,
+        correct,
+        correct & stays,
+        broken,
+        stays,
+        [linear.labels[place] for place in labels.tolist()],
+        [linear.labels[place] for place in predicted.tolist()],
+    )
 
 
-def _network(model: ModelLike, graph: Graph, classifier: Any, reading: Reading,
-             budgets: BudgetLike) -> tuple[GraphNetwork, bool]:
+def _network(
+    model: ModelLike, graph: Graph, classifier: Any, reading: Reading, budgets: BudgetLike
+) -> tuple[GraphNetwork, bool]:
     """What is bounded, and whether a softmax follows it."""
     if classifier is not None:
         return read_network(model, graph, reading, budgets=budgets), False
     if not isinstance(model, (nn.Module, GraphNetwork)) and hasattr(model, "fitted_encoder"):
-        raise InputError(f"a {type(model).__name__} without a classifier", "it gives embeddings, not class scores",
-                         "Pass classifier=, fitted on its embeddings")
+        raise InputError(
+            f"a {type(model).__name__} without a classifier",
+            "it gives embeddings, not class scores",
+            "Pass classifier=, fitted on its embeddings",
+        )
     return read_scores(model, graph, reading, budgets=budgets)
 
 
 @torch.no_grad()
-def _lowest(network: GraphNetwork, graph: Graph, changes: AdmissibleChanges, anchors: Tensor, embeddings: Tensor,
-            directions: Tensor) -> Tensor:
+def _lowest(
+    network: GraphNetwork,
+    graph: Graph,
+    changes: AdmissibleChanges,
+    anchors: Tensor,
+    embeddings: Tensor,
+    directions: Tensor,
+) -> Tensor:
     """Embeddings of the anchors at which a search over admissible changes ends, with a low ``w · z``; ``(A, d)``.
 
     The given ``embeddings``, which no drop leads to, where a node is too large to be searched.
@@ -211,17 +297,29 @@ def _places(y: Any, linear: LinearClassifier, anchors: Tensor, graph: Graph) -> 
     try:
         labels = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(f"labels of type {type(y).__name__} ({error})", _RULE.format(graph.num_nodes),
-                         "Pass data.y") from error
+        raise InputError(
+            f"labels of type {type(y).__name__} ({error})", _RULE.format(graph.num_nodes), "Pass data.y"
+        ) from error
     flags = all(isinstance(label, bool) for label in linear.labels)  # True is no name of class 1
-    if labels.shape != (graph.num_nodes,) or labels.dtype.kind not in "iubUTO" or (
-            labels.dtype.kind == "b" and not flags):
-        raise InputError(f"labels of shape {tuple(labels.shape)} and dtype {labels.dtype}",
-                         _RULE.format(graph.num_nodes), "Pass data.y")
-    places = [linear.place.get(label) if isinstance(label, (int, str)) and isinstance(label, bool) == flags else None
-              for label in labels.tolist()]
+    if (
+        labels.shape != (graph.num_nodes,)
+        or labels.dtype.kind not in "iubUTO"
+        or (labels.dtype.kind == "b" and not flags)
+    ):
+        raise InputError(
+            f"labels of shape {tuple(labels.shape)} and dtype {labels.dtype}",
+            _RULE.format(graph.num_nodes),
+            "Pass data.y",
+        )
+    places = [
+        linear.place.get(label) if isinstance(label, (int, str)) and isinstance(label, bool) == flags else None
+        for label in labels.tolist()
+    ]
     for anchor in anchors.tolist():
         if places[anchor] is None:
-            raise InputError(f"label {labels[anchor]!s} of node {anchor}", f"the classifier knows {linear.labels}",
-                             "Fit it on nodes of every class, or leave such nodes out of nodes=")
+            raise InputError(
+                f"label {labels[anchor]!s} of node {anchor}",
+                f"the classifier knows {linear.labels}",
+                "Fit it on nodes of every class, or leave such nodes out of nodes=",
+            )
     return torch.tensor([place or 0 for place in places], device=anchors.device)

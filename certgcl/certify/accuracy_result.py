@@ -42,16 +42,30 @@ class CertifiedAccuracy:
         for name in ("nodes", *_MASKS):
             value = getattr(self, name)
             kinds = INTEGERS if name == "nodes" else {torch.bool}
-            if not isinstance(value, Tensor) or value.is_nested or value.is_meta or value.layout != torch.strided or (
-                    value.dim() != 1 or value.dtype not in kinds or value.shape != self.nodes.shape):
-                raise InputError(f"{name} {shown(value)}", "there are node numbers, and masks of their length",
-                                 "Use certgcl.certified_accuracy")
+            if (
+                not isinstance(value, Tensor)
+                or value.is_nested
+                or value.is_meta
+                or value.layout != torch.strided
+                or (value.dim() != 1 or value.dtype not in kinds or value.shape != self.nodes.shape)
+            ):
+                raise InputError(
+                    f"{name} {shown(value)}",
+                    "there are node numbers, and masks of their length",
+                    "Use certgcl.certified_accuracy",
+                )
         for name in ("labels", "predicted"):
             value = getattr(self, name)
-            if not isinstance(value, list) or len(value) != len(self.nodes) or not all(
-                    isinstance(label, (int, float, str)) for label in value):
-                raise InputError(f"{name} {shown(value)}", "they are a list with a class for each node",
-                                 "Use certgcl.certified_accuracy")
+            if (
+                not isinstance(value, list)
+                or len(value) != len(self.nodes)
+                or not all(isinstance(label, (int, float, str)) for label in value)
+            ):
+                raise InputError(
+                    f"{name} {shown(value)}",
+                    "they are a list with a class for each node",
+                    "Use certgcl.certified_accuracy",
+                )
 
     @property
     def clean(self) -> float:
@@ -82,14 +96,21 @@ class CertifiedAccuracy:
     def _at(self, places: list[int]) -> "CertifiedAccuracy":
         chosen = torch.tensor(places, device=self.nodes.device)
         masks = {name: getattr(self, name)[chosen] for name in _MASKS}
-        return CertifiedAccuracy(nodes=self.nodes[chosen], **masks,
-                                 labels=[self.labels[place] for place in places],
-                                 predicted=[self.predicted[place] for place in places])
+        return CertifiedAccuracy(
+            nodes=self.nodes[chosen],
+            **masks,
+            labels=[self.labels[place] for place in places],
+            predicted=[self.predicted[place] for place in places],
+        )
 
     def to_dict(self) -> dict[str, list[Any]]:
         """One list per column, one row per node."""
-        return {"node": self.nodes.tolist(), "label": list(self.labels), "predicted": list(self.predicted),
-                **{name: getattr(self, name).tolist() for name in _MASKS}}
+        return {
+            "node": self.nodes.tolist(),
+            "label": list(self.labels),
+            "predicted": list(self.predicted),
+            **{name: getattr(self, name).tolist() for name in _MASKS},
+        }
 
     def to_frame(self) -> "pd.DataFrame":
         """The same as a pandas frame (needs pandas)."""
@@ -101,14 +122,21 @@ class CertifiedAccuracy:
         """A line per true class: its nodes, accuracy, stable predictions, certified accuracy and its upper end."""
         rows: list[tuple[str, ...]] = [("class", "nodes", "accuracy", "stable", "certified", "at most")]
         for label, part in [*self.by_class.items(), ("all", self)]:
-            rows.append((str(label), str(len(part.nodes)),
-                         *map(percent, (part.clean, part.stable_share, part.lower, part.upper))))
+            rows.append(
+                (
+                    str(label),
+                    str(len(part.nodes)),
+                    *map(percent, (part.clean, part.stable_share, part.lower, part.upper)),
+                )
+            )
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows)
 
     def __str__(self) -> str:
-        return (f"accuracy {percent(self.clean)}, certified {percent(self.lower)}, at most {percent(self.upper)} "
-                f"({len(self.nodes)} nodes)")
+        return (
+            f"accuracy {percent(self.clean)}, certified {percent(self.lower)}, at most {percent(self.upper)} "
+            f"({len(self.nodes)} nodes)"
+        )
 
 
 def _share(mask: Tensor) -> float:

@@ -75,14 +75,21 @@ class AuditReport:
         """The numbers, as JSON can hold them."""
         searched = self.gap[self.searched]
         return {
-            "method": self.certificate.method, "certified": self.certificate.certified, "ran": self.ran,
-            "nodes": len(self.lowest), "views_sampled": self.sampled, "views_searched": len(searched),
-            "violations": len(self.violations), "violated_nodes": self.violations.tolist(),
-            "smallest_slack": float(self.slack.min()), "largest_allowance": float(self.allowance.max()),
+            "method": self.certificate.method,
+            "certified": self.certificate.certified,
+            "ran": self.ran,
+            "nodes": len(self.lowest),
+            "views_sampled": self.sampled,
+            "views_searched": len(searched),
+            "violations": len(self.violations),
+            "violated_nodes": self.violations.tolist(),
+            "smallest_slack": float(self.slack.min()),
+            "largest_allowance": float(self.allowance.max()),
             "mean_gap": float(self.gap.mean()),
             "mean_gap_searched": float(searched.mean()) if len(searched) else None,
             "mean_drop_searched": float((self.certificate.nominal - self.lowest)[self.searched].clamp(min=0).mean())
-            if len(searched) else None,
+            if len(searched)
+            else None,
         }
 
     def __str__(self) -> str:
@@ -96,16 +103,28 @@ class AuditReport:
             f"  mean gap        {found['mean_gap']:.4g}  (lowest value found - bound)",
         ]
         if len(self.searched):
-            lines.append(f"  where searched  {found['mean_gap_searched']:.4g}  (the lowest value found there is "
-                         f"{found['mean_drop_searched']:.4g} below the clean one)")
+            lines.append(
+                f"  where searched  {found['mean_gap_searched']:.4g}  (the lowest value found there is "
+                f"{found['mean_drop_searched']:.4g} below the clean one)"
+            )
         return "\n".join(lines)
 
 
 @undisturbed()
 @told_when_out_of_memory()
-def audit(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *, method: str | BoundMethod = "degree",
-          nodes: Tensor | Sequence[int] | None = None, samples: int = 200, searches: int = 16, seed: int = 0,
-          reading: Reading = "traced", progress: Callable[[int, int], object] | None = None) -> AuditReport:
+def audit(
+    model: ModelLike,
+    graph: GraphLike,
+    budgets: BudgetLike,
+    *,
+    method: str | BoundMethod = "degree",
+    nodes: Tensor | Sequence[int] | None = None,
+    samples: int = 200,
+    searches: int = 16,
+    seed: int = 0,
+    reading: Reading = "traced",
+    progress: Callable[[int, int], object] | None = None,
+) -> AuditReport:
     """Certify nodes, then look for views that break the certificate.
 
     Every other sampled view drops as much as fits everywhere, the others exactly the budget of one anchor around it;
@@ -176,8 +195,12 @@ class _Views:
         everywhere = EdgeDropper(self.graph, DROP_PROBABILITY, self.drops)
         for number in range(samples):
             view = everywhere.sample(self.generator) if number % 2 == 0 else self._around_one_anchor()
-            yield view if self.features is None else view.with_features(
-                random_features(self.graph, self.features, self.generator)), None
+            yield (
+                view
+                if self.features is None
+                else view.with_features(random_features(self.graph, self.features, self.generator)),
+                None,
+            )
         found = 0
         for position in self._shuffled(len(self.certificate.nodes)).tolist():
             if found == searches:
@@ -203,7 +226,7 @@ class _Views:
         if field is None:
             return None
         direction = self.certificate.directions[position]
-        dropped, = Search(restarts=0)(self.space, [field], direction[None])
+        (dropped,) = Search(restarts=0)(self.space, [field], direction[None])
         view = without(self.graph, self.space.edges(field, dropped))
         if self.features is None:
             return view

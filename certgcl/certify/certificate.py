@@ -171,12 +171,15 @@ class Certificate:
     def _place(self, node: Any) -> int:
         """Where a node that has a witness stands, by number or name."""
         if self.names is not None and not is_whole(node):
-            node, = self.names.find([node])
+            (node,) = self.names.find([node])
         node = whole(node, "node", 0, "it is the number of a node", "Pass an int", error=CertificateError)
         place = (self.nodes == node).nonzero()[:, 0]
         if self.witnesses is None or not len(place):
-            raise CertificateError(f"a witness of node {node}", "this certificate has none",
-                                   "Certify the node with method='optimized' or 'exact'")
+            raise CertificateError(
+                f"a witness of node {node}",
+                "this certificate has none",
+                "Certify the node with method='optimized' or 'exact'",
+            )
         return int(place[0])
 
     def named_witness(self, node: Any) -> list[tuple[Any, Any]]:
@@ -213,8 +216,10 @@ class Certificate:
         if self.lower.dim() == 1:
             return pd.DataFrame(columns)
         count = self.lower.shape[1]
-        flat = {name: [value for row in column for value in (row if isinstance(row, list) else [row] * count)]
-                for name, column in columns.items()}
+        flat = {
+            name: [value for row in column for value in (row if isinstance(row, list) else [row] * count)]
+            for name, column in columns.items()
+        }
         who = {name: flat.pop(name) for name in ("node", "name") if name in flat}
         return pd.DataFrame(who | {"direction": list(range(count)) * len(self.nodes)} | flat)
 
@@ -225,8 +230,9 @@ class Certificate:
         Parts of different questions, by what they are about, and parts that cannot be certificates are refused.
         """
         if not isinstance(parts, (list, tuple)) or not parts or not all(isinstance(part, cls) for part in parts):
-            raise CertificateError(f"parts={shown(parts)}", "they are a list of certificates, at least one",
-                                   "Pass [first, second]")
+            raise CertificateError(
+                f"parts={shown(parts)}", "they are a list of certificates, at least one", "Pass [first, second]"
+            )
         first = parts[0]
         for part in parts:
             _check_same_question(first, part)
@@ -242,8 +248,11 @@ class Certificate:
         joined = replace(first, **{"upper": None, "witnesses": None, "changed": None} | together)
         distinct, count = torch.unique(joined.nodes, return_counts=True)
         if len(distinct) != len(joined.nodes):
-            raise CertificateError(f"node {int(distinct[count > 1][0])} in {int(count.max())} certificates",
-                                   "every anchor is bounded once", "Leave one out")
+            raise CertificateError(
+                f"node {int(distinct[count > 1][0])} in {int(count.max())} certificates",
+                "every anchor is bounded once",
+                "Leave one out",
+            )
         return joined
 
     def at(self, positions: Tensor) -> "Certificate":
@@ -270,8 +279,11 @@ class Certificate:
             raise CertificateError(f"positions {shown(positions)}", rule, "Pass a tensor of at least one")
         given = given.long()
         if int(given.min()) < 0 or int(given.max()) >= count or len(given.unique()) < len(given):
-            raise CertificateError(f"positions from {int(given.min())} to {int(given.max())}, {len(given)} of them",
-                                   rule, "Leave out those that are no anchors, or come twice")
+            raise CertificateError(
+                f"positions from {int(given.min())} to {int(given.max())}, {len(given)} of them",
+                rule,
+                "Leave out those that are no anchors, or come twice",
+            )
         return given
 
     def save(self, path: str | Path, notes: Mapping[str, Any] | None = None) -> Path:
@@ -299,8 +311,15 @@ class Certificate:
         check_certificate(certificate, f"{path} with ")
         return certificate, notes
 
-    def verify(self, model: "ModelLike", graph: "GraphLike", *, nodes: "Tensor | Sequence[Any] | None" = None,
-               view: "GraphLike | None" = None, directions: Tensor | None = None) -> "Verification":
+    def verify(
+        self,
+        model: "ModelLike",
+        graph: "GraphLike",
+        *,
+        nodes: "Tensor | Sequence[Any] | None" = None,
+        view: "GraphLike | None" = None,
+        directions: Tensor | None = None,
+    ) -> "Verification":
         """Whether this is a certificate of that model and graph, and its clean values, directions, budgets and
         witnesses are right. The bound itself is not proved again.
 
@@ -319,8 +338,14 @@ class Certificate:
 
         return verify(self, model, graph, nodes=nodes, view=view, directions=directions)
 
-    def collective(self, model: "ModelLike", graph: "GraphLike", others: "Sequence[Certificate]" = (), *,
-                   time_limit: float | None = None) -> "CollectiveCertificate":
+    def collective(
+        self,
+        model: "ModelLike",
+        graph: "GraphLike",
+        others: "Sequence[Certificate]" = (),
+        *,
+        time_limit: float | None = None,
+    ) -> "CollectiveCertificate":
         """At least how many nodes stay positive at once under any *one* admissible drop; see
         :func:`certgcl.collective_certificate`.
 
@@ -337,8 +362,11 @@ class Certificate:
         from certgcl.certify.collective import collective_certificate
 
         if not isinstance(others, (list, tuple)):
-            raise CertificateError(f"others={shown(others)}", "they are a list of certificates with other totals",
-                                   "Pass [first, second], or leave it out")
+            raise CertificateError(
+                f"others={shown(others)}",
+                "they are a list of certificates with other totals",
+                "Pass [first, second], or leave it out",
+            )
         return collective_certificate([self, *others], model, graph, time_limit=time_limit)
 
     def __str__(self) -> str:
@@ -361,15 +389,25 @@ class Certificate:
             *([] if self.features is None else [("", self.features.words())]),
             *([] if self.additions is None else [("", self.additions.words())]),
             *(self._positive_rows() if self.certified else []),
-            *([] if self.upper is None else [
-                ("searched", f"{int(self.exact[asked].sum())} exact, {int(self.negative[asked].sum())} known to fall "
-                             "below zero")]),
+            *(
+                []
+                if self.upper is None
+                else [
+                    (
+                        "searched",
+                        f"{int(self.exact[asked].sum())} exact, {int(self.negative[asked].sum())} known to fall "
+                        "below zero",
+                    )
+                ]
+            ),
             *self.measures.rows(),
             ("nominal", f"mean {float(self.nominal[asked].double().mean()):.4g}"),
             *([] if self.upper is None else [("upper", f"mean {float(self.upper[asked].double().mean()):.4g}")]),
-            ("lower" if self.certified else "score",
-             f"mean {float(shown.mean()):.4g}, min {float(shown.min()):.4g}, median {float(shown.median()):.4g}, "
-             f"max {float(shown.max()):.4g}"),
+            (
+                "lower" if self.certified else "score",
+                f"mean {float(shown.mean()):.4g}, min {float(shown.min()):.4g}, median {float(shown.median()):.4g}, "
+                f"max {float(shown.max()):.4g}",
+            ),
         ]
         return f"{what} at {len(self.nodes)} of {len(self.local_budget)} nodes, method {self.method}", rows
 
@@ -389,16 +427,26 @@ def _check_same_question(first: Certificate, part: Certificate) -> None:
     """Refuse a part that is about something else than the first."""
     for name in _FOR_ALL:
         if getattr(part, name) != getattr(first, name):
-            raise CertificateError(f"certificates with {name} {getattr(first, name)!r} and {getattr(part, name)!r}",
-                                   _ONE_QUESTION, "Certify all alike")
+            raise CertificateError(
+                f"certificates with {name} {getattr(first, name)!r} and {getattr(part, name)!r}",
+                _ONE_QUESTION,
+                "Certify all alike",
+            )
     if part.proof is not first.proof and (first.proof is None or not first.proof.same(part.proof)):
-        raise CertificateError("certificates with and without a proof, or with different ones", _ONE_QUESTION,
-                               "Certify all with proof=True, or none")
+        raise CertificateError(
+            "certificates with and without a proof, or with different ones",
+            _ONE_QUESTION,
+            "Certify all with proof=True, or none",
+        )
     different = differences(first.evidence.parts, part.evidence.parts)
     if different:
-        raise CertificateError(f"certificates that differ in {', '.join(different)}", _ONE_QUESTION,
-                               "Certify all alike")
-    if (any(not torch.equal(getattr(part, name), getattr(first, name)) for name in ("local_budget", "requested_budget"))
-            or part.directions.shape[1:] != first.directions.shape[1:]):
-        raise CertificateError("certificates with different local budgets or directions", _ONE_QUESTION,
-                               "Certify all alike")
+        raise CertificateError(
+            f"certificates that differ in {', '.join(different)}", _ONE_QUESTION, "Certify all alike"
+        )
+    if (
+        any(not torch.equal(getattr(part, name), getattr(first, name)) for name in ("local_budget", "requested_budget"))
+        or part.directions.shape[1:] != first.directions.shape[1:]
+    ):
+        raise CertificateError(
+            "certificates with different local budgets or directions", _ONE_QUESTION, "Certify all alike"
+        )

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from certgcl.certify.certificate import Certificate
 
 PRECISIONS = ("float16", "bfloat16", "float32", "float64")
-UNPROVED = {name for method in METHODS.values() if not method.certified
-             for name in (method.name, type(method).__name__)}
+UNPROVED = {
+    name for method in METHODS.values() if not method.certified for name in (method.name, type(method).__name__)
+}
 _CROSSED = "no bound exceeds a value it should bound"
 Fault = tuple[str, str]  # what was found, and the rule it breaks
 
@@ -41,8 +42,10 @@ def _form(certificate: "Certificate") -> Iterator[Fault]:
     """Types and shapes."""
     shape, precision = certificate.directions.shape[:-1], certificate.evidence.dtype.shown
     if certificate.directions.dim() not in (2, 3) or not certificate.directions.numel():
-        yield (f"directions of shape {tuple(certificate.directions.shape)}",
-               "there is at least one node, with one direction or several")
+        yield (
+            f"directions of shape {tuple(certificate.directions.shape)}",
+            "there is at least one node, with one direction or several",
+        )
     values = {name: getattr(certificate, name) for name in ("lower", "nominal", "rounding", "run_error", "upper")}
     for name, tensor in values.items():
         if tensor is not None and tensor.shape != shape:
@@ -65,17 +68,27 @@ def _form(certificate: "Certificate") -> Iterator[Fault]:
     changed = certificate.changed
     if (changed is not None) != (certificate.features is not None and certificate.witnesses is not None):
         yield "changed features without a budget, or witnesses without them", "a witness has both where both may change"
-    elif changed is not None and (len(changed) != shape[0] or any(
-            entries.nodes.shape != entries.columns.shape or entries.nodes.shape != entries.values.shape or
-            entries.nodes.dim() != 1 or entries.nodes.dtype != torch.int64 or entries.columns.dtype != torch.int64 or
-            entries.values.dtype != torch.float64 for entries in changed)):
+    elif changed is not None and (
+        len(changed) != shape[0]
+        or any(
+            entries.nodes.shape != entries.columns.shape
+            or entries.nodes.shape != entries.values.shape
+            or entries.nodes.dim() != 1
+            or entries.nodes.dtype != torch.int64
+            or entries.columns.dtype != torch.int64
+            or entries.values.dtype != torch.float64
+            for entries in changed
+        )
+    ):
         yield "changed features of other shapes or types", f"there is a list of entries for each of {shape[0]} anchors"
     if (certificate.upper is None) != (certificate.witnesses is None):
         yield "upper values or witnesses alone", "an upper value is one that a witness reaches"
     norms = certificate.norms
     if norms is not None and (norms.shape != shape[:1] or dtype_name(norms.dtype) != precision):
-        yield (f"norms of shape {tuple(norms.shape)} and dtype {dtype_name(norms.dtype)}",
-               f"there is one for each of {shape[0]} nodes, in the precision of the computation, {precision}")
+        yield (
+            f"norms of shape {tuple(norms.shape)} and dtype {dtype_name(norms.dtype)}",
+            f"there is one for each of {shape[0]} nodes, in the precision of the computation, {precision}",
+        )
 
 
 def _words(certificate: "Certificate") -> Iterator[Fault]:
@@ -110,8 +123,11 @@ def _budgets(certificate: "Certificate") -> Iterator[Fault]:
     wrong = (local < 0) | (local > certificate.requested_budget) | (local > total)
     if bool(wrong.any()):
         node = int(wrong.nonzero()[0, 0])
-        yield (f"a budget of {int(local[node])} edges at node {node}, where {int(certificate.requested_budget[node])} "
-               f"were asked for, and {total} in all", "a budget is not negative, nor above what was asked for")
+        yield (
+            f"a budget of {int(local[node])} edges at node {node}, where {int(certificate.requested_budget[node])} "
+            f"were asked for, and {total} in all",
+            "a budget is not negative, nor above what was asked for",
+        )
 
 
 def _features(certificate: "Certificate") -> Iterator[Fault]:
@@ -125,10 +141,16 @@ def _features(certificate: "Certificate") -> Iterator[Fault]:
             yield f"features.{name} of shape {tuple(part.shape)} and dtype {part.dtype}", "there is one for every node"
         elif not bool(((part >= 0) & part.isfinite()).all()):
             yield f"features.{name} with a negative or infinite value", "a budget is finite and not negative"
-    if features.kind not in KINDS or type(features.columns) is not int or type(features.total) is not int or (
-            min(features.columns, features.total) < 0):
-        yield (f"features {features.kind!r} with {features.columns!r} columns and a total of {features.total!r}",
-               f"the kind is one of {', '.join(KINDS)}, with numbers of columns and features")
+    if (
+        features.kind not in KINDS
+        or type(features.columns) is not int
+        or type(features.total) is not int
+        or (min(features.columns, features.total) < 0)
+    ):
+        yield (
+            f"features {features.kind!r} with {features.columns!r} columns and a total of {features.total!r}",
+            f"the kind is one of {', '.join(KINDS)}, with numbers of columns and features",
+        )
 
 
 def _additions(certificate: "Certificate") -> Iterator[Fault]:
@@ -151,22 +173,33 @@ def _additions(certificate: "Certificate") -> Iterator[Fault]:
 
 def _values(certificate: "Certificate") -> Iterator[Fault]:
     nodes, lower, nominal, upper = certificate.nodes, certificate.lower, certificate.nominal, certificate.upper
-    for name, values in (("lower", lower), ("nominal", nominal), ("upper", upper),
-                         ("directions", certificate.directions)):
+    for name, values in (
+        ("lower", lower),
+        ("nominal", nominal),
+        ("upper", upper),
+        ("directions", certificate.directions),
+    ):
         if values is not None:
             yield from _where(~torch.isfinite(values), nodes, f"a {name} that is not finite", "values are finite")
     for name in ("rounding", "run_error"):  # one that is infinite claims nothing
-        yield from _where(~(getattr(certificate, name) >= 0), nodes, f"a {name} that is negative or not a number",
-                          "an error is not negative")
+        yield from _where(
+            ~(getattr(certificate, name) >= 0),
+            nodes,
+            f"a {name} that is negative or not a number",
+            "an error is not negative",
+        )
     if certificate.norms is not None:
-        yield from _where(~(certificate.norms >= 0), nodes, "a norm that is negative or not a number",
-                          "a norm is not negative")
+        yield from _where(
+            ~(certificate.norms >= 0), nodes, "a norm that is negative or not a number", "a norm is not negative"
+        )
     if certificate.certified:
-        yield from _where(lower > nominal + certificate.rounding, nodes, "a lower bound above the clean value",
-                          _CROSSED)
+        yield from _where(
+            lower > nominal + certificate.rounding, nodes, "a lower bound above the clean value", _CROSSED
+        )
         if upper is not None:
-            yield from _where(lower > upper + certificate.rounding, nodes, "a lower bound above its upper value",
-                              _CROSSED)
+            yield from _where(
+                lower > upper + certificate.rounding, nodes, "a lower bound above its upper value", _CROSSED
+            )
 
 
 def _where(wrong: Tensor, nodes: Tensor, found: str, rule: str) -> Iterator[Fault]:
@@ -180,8 +213,9 @@ def _witnesses(certificate: "Certificate") -> Iterator[Fault]:
     witnesses, nodes, n = certificate.witnesses, certificate.nodes, len(certificate.local_budget)
     if witnesses is None:
         return
-    if len(witnesses) != len(nodes) or any(witness.dim() != 2 or len(witness) != 2 or witness.dtype != torch.int64
-                                           for witness in witnesses):
+    if len(witnesses) != len(nodes) or any(
+        witness.dim() != 2 or len(witness) != 2 or witness.dtype != torch.int64 for witness in witnesses
+    ):
         yield f"{len(witnesses)} witnesses", f"there are pairs of nodes (int64) for each of {len(nodes)} anchors"
         return
     sizes = nodes.new_tensor([witness.shape[1] for witness in witnesses])
@@ -198,8 +232,14 @@ def _witnesses(certificate: "Certificate") -> Iterator[Fault]:
     ends, lost = torch.unique(torch.stack([place.repeat(2), edges.flatten()]), dim=1, return_counts=True)
     over = lost > certificate.local_budget[ends[1]]
     if bool(over.any()):
-        yield (f"a witness of node {int(nodes[ends[0][over][0]])} that drops {int(lost[over][0])} edges at node "
-               f"{int(ends[1][over][0])}", "a witness is within the budget of every node")
-    yield from _where(sizes > certificate.total_budget, nodes, "a witness beyond the total budget",
-                      f"it drops at most {certificate.total_budget} edges")
-
+        yield (
+            f"a witness of node {int(nodes[ends[0][over][0]])} that drops {int(lost[over][0])} edges at node "
+            f"{int(ends[1][over][0])}",
+            "a witness is within the budget of every node",
+        )
+    yield from _where(
+        sizes > certificate.total_budget,
+        nodes,
+        "a witness beyond the total budget",
+        f"it drops at most {certificate.total_budget} edges",
+    )

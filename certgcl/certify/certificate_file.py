@@ -46,14 +46,19 @@ def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> N
     tensors = {name: getattr(certificate, name).detach().cpu() for name in _ARRAYS}
     if certificate.upper is not None and certificate.witnesses is not None:
         sizes = torch.tensor([witness.shape[1] for witness in certificate.witnesses])
-        tensors |= {"upper": certificate.upper.detach().cpu(), "witness_sizes": sizes,
-                    "witness_edges": torch.cat(certificate.witnesses, dim=1).cpu()}
+        tensors |= {
+            "upper": certificate.upper.detach().cpu(),
+            "witness_sizes": sizes,
+            "witness_edges": torch.cat(certificate.witnesses, dim=1).cpu(),
+        }
     if certificate.norms is not None:
         tensors[_NORMS] = certificate.norms.detach().cpu()
     if certificate.changed is not None:
         sizes = torch.tensor([len(entries) for entries in certificate.changed])
-        tensors |= {name: torch.cat([getattr(entries, name.removeprefix("changed_")) for entries in
-                                     certificate.changed]).cpu() for name in _CHANGED[:3]} | {_CHANGED[3]: sizes}
+        tensors |= {
+            name: torch.cat([getattr(entries, name.removeprefix("changed_")) for entries in certificate.changed]).cpu()
+            for name in _CHANGED[:3]
+        } | {_CHANGED[3]: sizes}
     features, added = certificate.features, certificate.additions
     if features is not None:
         tensors |= {name: getattr(features, name.removeprefix("features_")).cpu() for name in _FEATURES}
@@ -62,8 +67,12 @@ def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> N
         if added.candidates is not None:
             tensors |= dict(zip(_CANDIDATES, (part.cpu() for part in added.candidates), strict=True))
     meta: dict[str, Any] = {name: getattr(certificate, name) for name in _WORDS} | {
-        "format": FORMAT, "certified": certificate.certified, "total_budget": certificate.total_budget,
-        "evidence": certificate.evidence.to_dict(), "notes": as_json(notes)}
+        "format": FORMAT,
+        "certified": certificate.certified,
+        "total_budget": certificate.total_budget,
+        "evidence": certificate.evidence.to_dict(),
+        "notes": as_json(notes),
+    }
     if features is not None:  # files of features that stay have no such entry
         meta["features"] = {"kind": features.kind, "columns": features.columns, "total": features.total}
     if certificate.proof is not None:
@@ -84,8 +93,9 @@ def as_json(notes: Mapping[str, Any]) -> Any:
     try:
         return json.loads(json.dumps(dict(notes), allow_nan=False).encode())
     except (TypeError, ValueError, RecursionError) as reason:
-        raise CertificateError(f"notes={shown(notes)} ({reason})", "notes are what JSON can hold",
-                               "Use text, numbers, lists and dicts") from reason
+        raise CertificateError(
+            f"notes={shown(notes)} ({reason})", "notes are what JSON can hold", "Use text, numbers, lists and dicts"
+        ) from reason
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -95,15 +105,17 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         CertificateError: it is not what :func:`write` wrote.
     """
     with refusing(path, CertificateError, _RULE, _REMEDY):
-        meta, arrays = load_arrays(path, _READ, _ARRAYS, (
-            *_BRACKET, _NORMS, *_FEATURES, *_CHANGED, *_ADDED, *_CANDIDATES, *_PROOF))
+        meta, arrays = load_arrays(
+            path, _READ, _ARRAYS, (*_BRACKET, _NORMS, *_FEATURES, *_CHANGED, *_ADDED, *_CANDIDATES, *_PROOF)
+        )
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if 0 < sum(name in tensors for name in _BRACKET) < len(_BRACKET):
             raise ValueError("no whole brackets")
         if sum(name in tensors for name in _FEATURES) != (len(_FEATURES) if "features" in meta else 0):
             raise ValueError("no whole feature budget")
         if sum(name in tensors for name in _ADDED) != (len(_ADDED) if "additions" in meta else 0) or sum(
-                name in tensors for name in _CANDIDATES) not in (0, len(_CANDIDATES) if "additions" in meta else 0):
+            name in tensors for name in _CANDIDATES
+        ) not in (0, len(_CANDIDATES) if "additions" in meta else 0):
             raise ValueError("no whole budget of added edges")
         if sum(name in tensors for name in _CHANGED) not in (0, len(_CHANGED)):
             raise ValueError("no whole list of changed features")
@@ -114,19 +126,41 @@ def _fields(meta: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, An
     edges, sizes = (tensors.pop(name, None) for name in _BRACKET[1:])
     witnesses = None if edges is None or sizes is None else edges.split(sizes.tolist(), dim=1)
     entries = [tensors.pop(name) for name in _CHANGED if name in tensors]
-    changed = None if not entries else tuple(ChangedEntries(*each) for each in zip(
-        *(part.split(entries[3].tolist()) for part in entries[:3]), strict=True))
+    changed = (
+        None
+        if not entries
+        else tuple(
+            ChangedEntries(*each)
+            for each in zip(*(part.split(entries[3].tolist()) for part in entries[:3]), strict=True)
+        )
+    )
     parts: dict[str, Any] = {name.removeprefix("features_"): tensors.pop(name) for name in _FEATURES if name in tensors}
     features = AdmissibleFeatures(**meta["features"], **parts) if parts else None
     given = [tensors.pop(name) for name in _ADDED if name in tensors]
     listed = [tensors.pop(name) for name in _CANDIDATES if name in tensors]
-    added = None if not given else AdmissibleAdditions(
-        local=given[0], addable_degree=given[1], both=given[2], candidates=Candidates(*listed) if listed else None,
-        total=meta["additions"]["total"], both_total=meta["additions"]["both_total"])
+    added = (
+        None
+        if not given
+        else AdmissibleAdditions(
+            local=given[0],
+            addable_degree=given[1],
+            both=given[2],
+            candidates=Candidates(*listed) if listed else None,
+            total=meta["additions"]["total"],
+            both_total=meta["additions"]["both_total"],
+        )
+    )
     words: dict[str, Any] = {name: meta[name] for name in (*_WORDS, "certified", "total_budget")}
     proof, trace = meta.get("proof"), {name: tensors.pop(name) for name in _PROOF if name in tensors}
     names = None if meta.get("names") is None else NodeNames(tuple(meta["names"]))
-    return {**tensors, **words, "witnesses": witnesses, "names": names, "features": features, "changed": changed,
-            "additions": added,
-            "proof": None if proof is None and not trace else ProofTrace.from_file(proof, trace),
-            "evidence": Evidence.from_dict(meta["evidence"])}
+    return {
+        **tensors,
+        **words,
+        "witnesses": witnesses,
+        "names": names,
+        "features": features,
+        "changed": changed,
+        "additions": added,
+        "proof": None if proof is None and not trace else ProofTrace.from_file(proof, trace),
+        "evidence": Evidence.from_dict(meta["evidence"]),
+    }

@@ -76,29 +76,48 @@ class Question:
 
     @classmethod
     @undisturbed()
-    def compactness(cls, model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
-                    method: str | BoundMethod, view: GraphLike | None, dtype: torch.dtype,
-                    views: Views = "one", proof: bool = False, reading: Reading = "traced") -> "Question":
+    def compactness(
+        cls,
+        model: ModelLike,
+        graph: GraphLike,
+        budgets: BudgetLike,
+        *,
+        method: str | BoundMethod,
+        view: GraphLike | None,
+        dtype: torch.dtype,
+        views: Views = "one",
+        proof: bool = False,
+        reading: Reading = "traced",
+    ) -> "Question":
         """What :func:`certgcl.node_compactness` asks."""
         bound = get_method(method)
         _check_views(views, view, bound)
         graph = Graph.of(graph).private()
         other = graph if view is None else graph.view(view).private()
         encoder = read_network(model, graph, reading, budgets=budgets).copied()
-        return cls(encoder, precision_of(dtype), graph, Changes.of(budgets).on(graph), bound, other, views=views,
-                   proof=proof)
+        return cls(
+            encoder, precision_of(dtype), graph, Changes.of(budgets).on(graph), bound, other, views=views, proof=proof
+        )
 
     @classmethod
     @undisturbed()
-    def linear(cls, model: ModelLike, graph: GraphLike, budgets: BudgetLike, directions: Tensor, *,
-               method: str | BoundMethod, dtype: torch.dtype, proof: bool = False,
-               reading: Reading = "traced") -> "Question":
+    def linear(
+        cls,
+        model: ModelLike,
+        graph: GraphLike,
+        budgets: BudgetLike,
+        directions: Tensor,
+        *,
+        method: str | BoundMethod,
+        dtype: torch.dtype,
+        proof: bool = False,
+        reading: Reading = "traced",
+    ) -> "Question":
         """What :func:`certgcl.linear_bounds` asks."""
         graph = Graph.of(graph).private()
         encoder = read_network(model, graph, reading, budgets=budgets).copied()
         given = check_directions(directions, graph, encoder.to(precision_of(dtype)))
-        return cls(encoder, dtype, graph, Changes.of(budgets).on(graph), get_method(method), graph, given,
-                   proof=proof)
+        return cls(encoder, dtype, graph, Changes.of(budgets).on(graph), get_method(method), graph, given, proof=proof)
 
     @cached_property
     def network(self) -> GraphNetwork:
@@ -154,11 +173,15 @@ class Question:
         """The same, answered to the last bit alike by every process; see :mod:`certgcl.runtime.reproducible`."""
         device = self.graph.col.device
         if device.type != "cpu":
-            raise InputError(f"reproducible=True for a graph on {device}", "sums on other devices have no fixed order",
-                             "Move it with graph.to('cpu')")
+            raise InputError(
+                f"reproducible=True for a graph on {device}",
+                "sums on other devices have no fixed order",
+                "Move it with graph.to('cpu')",
+            )
         given = None if self.given is None else packed(self.given)
-        return replace(self, encoder=self.encoder.mapped(packed), bound=self.bound.reproducible(), given=given,
-                       reproducible=True)
+        return replace(
+            self, encoder=self.encoder.mapped(packed), bound=self.bound.reproducible(), given=given, reproducible=True
+        )
 
     def in_its_time(self, share: float) -> "Question":
         """The same with a share of the time that a search has for all anchors; its evidence is that of the whole."""
@@ -178,14 +201,19 @@ class Question:
     def for_workers(self) -> "Question":
         """The same, to be sent to other processes: what all anchors share is computed before, and goes along."""
         sent = replace(self, bound=self.bound.for_worker())
-        vars(sent).update({name: getattr(self, name) for name in (
-            "evidence", "embeddings", *(() if self.given is not None else ("compactness_directions",)))})
+        vars(sent).update(
+            {
+                name: getattr(self, name)
+                for name in ("evidence", "embeddings", *(() if self.given is not None else ("compactness_directions",)))
+            }
+        )
         return sent
 
     def __getstate__(self) -> dict[str, Any]:
         computed = ("evidence", "embeddings", "compactness_directions")
         return {each.name: getattr(self, each.name) for each in fields(self) if each.init} | {
-            name: vars(self)[name] for name in computed if name in vars(self)}
+            name: vars(self)[name] for name in computed if name in vars(self)
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -194,8 +222,9 @@ class Question:
         vars(self)["features"] = self._features()
 
     @undisturbed()
-    def certify(self, anchors: Tensor, memory_limit: int | None = None,
-                progress: Callable[[int, int], object] | None = None) -> Certificate:
+    def certify(
+        self, anchors: Tensor, memory_limit: int | None = None, progress: Callable[[int, int], object] | None = None
+    ) -> Certificate:
         """The bounds at some anchors, in as many parts as the memory limit (in bytes) asks for.
 
         Args:
@@ -203,8 +232,11 @@ class Question:
         """
         check_arithmetic(self.dtype)
         if self.features != self._features():
-            raise GraphError("features that were written to while they were certified",
-                             "all parts of a certificate are about the same features", "Pass a copy of them")
+            raise GraphError(
+                "features that were written to while they were certified",
+                "all parts of a certificate are about the same features",
+                "Pass a copy of them",
+            )
         if self.reproducible:
             with one_thread():
                 return self._certify_in_fixed_parts(anchors, None if memory_limit is None else _limit(memory_limit))
@@ -220,8 +252,9 @@ class Question:
         problem.release()
         certificates, done = [], 0
         for places in parts:
-            certificates.append(self._certify(DropProblem(self.graph, self.changes, anchors[places], limit), second,
-                                              evidence))
+            certificates.append(
+                self._certify(DropProblem(self.graph, self.changes, anchors[places], limit), second, evidence)
+            )
             done += len(places)
             LOG.debug("%d of %d nodes certified", done, len(anchors))
             if progress is not None:
@@ -244,9 +277,11 @@ class Question:
         for part in map(problem, parts):
             needed = estimated_bytes(self.bound, self.network, part, number)
             if memory_limit is not None and needed > memory_limit:
-                raise OutOfMemoryError(f"{len(part.anchors)} nodes that take about {gigabytes(needed)}",
-                                       f"memory_limit={memory_limit} is less, and cannot change the parts of a "
-                                       "reproducible result", "Pass more shards=, or a larger limit")
+                raise OutOfMemoryError(
+                    f"{len(part.anchors)} nodes that take about {gigabytes(needed)}",
+                    f"memory_limit={memory_limit} is less, and cannot change the parts of a reproducible result",
+                    "Pass more shards=, or a larger limit",
+                )
             certificates.append(self._certify(part, second, evidence))
         return Certificate.joined(certificates).at(torch.argsort(torch.cat(parts)))
 
@@ -268,25 +303,42 @@ class Question:
         nominal = (chosen @ clean[..., None])[..., 0]
         norms = torch.linalg.vector_norm(clean, dim=1, dtype=torch.float64).to(self.dtype)
         # Where sizes overflow, an error may be infinity times zero: nothing is known of it.
-        rounding, run_error = (torch.nan_to_num(error, nan=torch.inf, posinf=torch.inf)
-                               for error in (rounding, run_error))
+        rounding, run_error = (
+            torch.nan_to_num(error, nan=torch.inf, posinf=torch.inf) for error in (rounding, run_error)
+        )
         lower, upper = found.lower, found.upper
         _check(lower, nominal, rounding, anchors, bound)
         if self.given is None or self.given.dim() == 2:
             lower, nominal, rounding, run_error, chosen = (
-                values[:, 0] for values in (lower, nominal, rounding, run_error, chosen))
+                values[:, 0] for values in (lower, nominal, rounding, run_error, chosen)
+            )
             upper = None if upper is None else upper[:, 0]
         drops, features = self.changes.drops, self.changes.features
         # Copies of what the problem keeps: a certificate is the user's own, to write to as well.
         return Certificate(
-            nodes=anchors.clone(), lower=lower, nominal=nominal, rounding=rounding, run_error=run_error, method=name,
-            certified=bound.certified, local_budget=drops.local.clone(),
-            requested_budget=drops.requested.clone(), total_budget=drops.total, directions=chosen,
-            precision=self.precision, reading=self.encoder.reading, evidence=evidence, upper=upper,
-            witnesses=found.witnesses, names=self.graph.names, norms=norms,
-            features=None if features is None else features.private(), changed=found.changed,
+            nodes=anchors.clone(),
+            lower=lower,
+            nominal=nominal,
+            rounding=rounding,
+            run_error=run_error,
+            method=name,
+            certified=bound.certified,
+            local_budget=drops.local.clone(),
+            requested_budget=drops.requested.clone(),
+            total_budget=drops.total,
+            directions=chosen,
+            precision=self.precision,
+            reading=self.encoder.reading,
+            evidence=evidence,
+            upper=upper,
+            witnesses=found.witnesses,
+            names=self.graph.names,
+            norms=norms,
+            features=None if features is None else features.private(),
+            changed=found.changed,
             additions=None if self.changes.additions is None else self.changes.additions.private(),
-            proof=self.trace if self.proof else None)
+            proof=self.trace if self.proof else None,
+        )
 
     def _slack(self, problem: DropProblem) -> tuple[Tensor, Tensor]:
         """How far rounding can have put the bounds above the truth, and how far a run of the model can fall below it:
@@ -303,8 +355,11 @@ def _check(lower: Tensor, nominal: Tensor, rounding: Tensor, anchors: Tensor, bo
     check_finite(anchors, lower, nominal)
     crossed = (lower > nominal + rounding).any(dim=1) & bound.certified
     if bool(crossed.any()):
-        raise BoundError(f"a lower bound above the clean value at node {int(anchors[crossed][0])}",
-                         "no bound exceeds a value it should bound", "Please report this graph and encoder")
+        raise BoundError(
+            f"a lower bound above the clean value at node {int(anchors[crossed][0])}",
+            "no bound exceeds a value it should bound",
+            "Please report this graph and encoder",
+        )
 
 
 # -- arguments -------------------------------------------------------------------------------------
@@ -315,25 +370,34 @@ def _check_views(views: Views, view: GraphLike | None, bound: BoundMethod) -> No
     if views == "one":
         return
     if view is not None:
-        raise InputError("views='both' beside view=", "with both views free there is no fixed second one",
-                         "Leave one out")
+        raise InputError(
+            "views='both' beside view=", "with both views free there is no fixed second one", "Leave one out"
+        )
     if not bound.second_view:
-        raise MethodError(f"views='both' with method {bound.name!r}", "only closed-form bounds know a second view",
-                          "Use 'degree', 'degree-fast', 'degree-cheap', 'crown' or 'interval'")
+        raise MethodError(
+            f"views='both' with method {bound.name!r}",
+            "only closed-form bounds know a second view",
+            "Use 'degree', 'degree-fast', 'degree-cheap', 'crown' or 'interval'",
+        )
 
 
 def precision_of(dtype: torch.dtype) -> torch.dtype:
     """The dtype of a computation, if it is one that bounds are computed in."""
     if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
-        raise InputError(f"dtype={shown(dtype)}", "bounds are computed in torch.float32 or torch.float64",
-                         "Leave it out for float64")
+        raise InputError(
+            f"dtype={shown(dtype)}", "bounds are computed in torch.float32 or torch.float64", "Leave it out for float64"
+        )
     return dtype
 
 
 def _limit(memory_limit: int) -> int:
-    limit = real(memory_limit, "memory_limit", lambda given: 0 < given < float("inf"),
-                 "it is a positive number of bytes",
-                 "Try 4 * 1024**3, or leave it out for three quarters of what is free")
+    limit = real(
+        memory_limit,
+        "memory_limit",
+        lambda given: 0 < given < float("inf"),
+        "it is a positive number of bytes",
+        "Try 4 * 1024**3, or leave it out for three quarters of what is free",
+    )
     return max(1, int(min(limit, LARGEST // 2)))
 
 
@@ -342,19 +406,30 @@ def check_anchors(nodes: NodesLike, graph: Graph) -> Tensor:
     device = graph.col.device
     if nodes is None:
         return torch.arange(graph.num_nodes, device=device)
-    anchors = numbers(graph.numbers_of(nodes), "nodes", "they must be node numbers, names or a mask over all nodes",
-                      "Leave out for all", device=device)
+    anchors = numbers(
+        graph.numbers_of(nodes),
+        "nodes",
+        "they must be node numbers, names or a mask over all nodes",
+        "Leave out for all",
+        device=device,
+    )
     if anchors.dtype == torch.bool and anchors.shape == (graph.num_nodes,):
         anchors = anchors.nonzero()[:, 0]
     if anchors.dim() != 1 or anchors.dtype not in INTEGERS or not anchors.numel():
-        raise InputError(f"nodes of dtype {anchors.dtype} and shape {tuple(anchors.shape)}",
-                         "they must be a non-empty list of node numbers or a mask over all nodes", "Leave out for all")
+        raise InputError(
+            f"nodes of dtype {anchors.dtype} and shape {tuple(anchors.shape)}",
+            "they must be a non-empty list of node numbers or a mask over all nodes",
+            "Leave out for all",
+        )
     anchors = anchors.long()
     if int(anchors.min()) < 0 or int(anchors.max()) >= graph.num_nodes:
         outside = anchors[(anchors < 0) | (anchors >= graph.num_nodes)]
         raise InputError(f"node {int(outside[0])}", f"nodes are numbered 0 to {graph.num_nodes - 1}", "Fix the list")
     distinct, count = torch.unique(anchors, return_counts=True)
     if distinct.numel() != anchors.numel():
-        raise InputError(f"node {int(distinct[count > 1][0])} listed {int(count[count > 1][0])} times",
-                         "every anchor is bounded once", "Use torch.unique")
+        raise InputError(
+            f"node {int(distinct[count > 1][0])} listed {int(count[count > 1][0])} times",
+            "every anchor is bounded once",
+            "Use torch.unique",
+        )
     return anchors.clone()  # the caller's own may change

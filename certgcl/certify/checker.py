@@ -18,8 +18,15 @@ from certgcl.graphs.graph import Graph
 NAME = "bounds"
 
 
-def prove(certificate: Path, weights: Path, graph: Graph, *, view: Graph | None = None, nodes: list[int] | None = None,
-          branches: int = 64) -> Check:
+def prove(
+    certificate: Path,
+    weights: Path,
+    graph: Graph,
+    *,
+    view: Graph | None = None,
+    nodes: list[int] | None = None,
+    branches: int = 64,
+) -> Check:
     """Prove the bounds of a certificate again, in another process that imports neither torch nor certgcl.
 
     Args:
@@ -29,14 +36,26 @@ def prove(certificate: Path, weights: Path, graph: Graph, *, view: Graph | None 
     """
     root = Path(certgcl.__file__).parents[1]
     if not (root / "verification" / "checker" / "__main__.py").is_file():
-        raise CertificateError("no verification/checker next to the library", "the checker is a program of its own, "
-                               "which comes with the repository",
-                               "Clone it, and run python -m verification.checker there")
+        raise CertificateError(
+            "no verification/checker next to the library",
+            "the checker is a program of its own, which comes with the repository",
+            "Clone it, and run python -m verification.checker there",
+        )
     Certificate.load(certificate)  # a file that is none gets its own words
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "verification.checker", str(certificate.absolute()), "--weights",
-                   str(weights.absolute()), "--graph", _plain(graph, Path(folder, "graph.npz")), "--branches",
-                   str(branches), "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "verification.checker",
+            str(certificate.absolute()),
+            "--weights",
+            str(weights.absolute()),
+            "--graph",
+            _plain(graph, Path(folder, "graph.npz")),
+            "--branches",
+            str(branches),
+            "--json",
+        ]
         command += [] if view is None else ["--view", _plain(view, Path(folder, "view.npz"))]
         command += [] if nodes is None else ["--nodes", ",".join(map(str, nodes))]
         ended = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
@@ -54,6 +73,9 @@ def prove(certificate: Path, weights: Path, graph: Graph, *, view: Graph | None 
 def _plain(graph: Graph, path: Path) -> str:
     """A graph as two arrays."""
     x = graph.x.detach().cpu()
-    np.savez(path, x=(x if x.layout == torch.strided else x.to_dense()).to(torch.float64).numpy(),
-             edge_index=graph.edge_index.cpu().numpy())
+    np.savez(
+        path,
+        x=(x if x.layout == torch.strided else x.to_dense()).to(torch.float64).numpy(),
+        edge_index=graph.edge_index.cpu().numpy(),
+    )
     return str(path)

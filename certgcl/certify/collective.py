@@ -56,19 +56,22 @@ class CollectiveCertificate:
 
     def __str__(self) -> str:
         number = len(self.nodes)
-        return "\n".join([
-            f"collective certificate of {number} of {len(self.local_budget)} nodes",
-            f"  budget    local {spread(self.local_budget)}, total {self.total_budget} edges, one set for all nodes",
-            f"  positive  {self.lower} of {number} ({percent(self.share)}) proved to stay above zero at once",
-            f"            {self.alone} of {number} ({percent(self.alone / number)}) one by one",
-        ])
+        return "\n".join(
+            [
+                f"collective certificate of {number} of {len(self.local_budget)} nodes",
+                f"  budget    local {spread(self.local_budget)}, total {self.total_budget} edges; one set for all",
+                f"  positive  {self.lower} of {number} ({percent(self.share)}) proved to stay above zero at once",
+                f"            {self.alone} of {number} ({percent(self.alone / number)}) one by one",
+            ]
+        )
 
     __repr__ = __str__
 
 
 @told_when_out_of_memory()
-def collective_certificate(certificates: Sequence[Certificate], model: ModelLike, graph: GraphLike, *,
-                           time_limit: float | None = None) -> CollectiveCertificate:
+def collective_certificate(
+    certificates: Sequence[Certificate], model: ModelLike, graph: GraphLike, *, time_limit: float | None = None
+) -> CollectiveCertificate:
     """At least how many nodes stay positive at once under any *one* drop of at most Q edges.
 
     A node that is proved to be positive with r edges in all can only be lost by r + 1 edges in its receptive field.
@@ -93,27 +96,46 @@ def collective_certificate(certificates: Sequence[Certificate], model: ModelLike
         print(certgcl.collective_certificate(certificates, encoder, data))
     """
     parts = _checked(certificates)
-    limit = None if time_limit is None else real(
-        time_limit, "time_limit", lambda given: 0 < given < float("inf"), "it is a positive number of seconds",
-        "Leave it out for none")
+    limit = (
+        None
+        if time_limit is None
+        else real(
+            time_limit,
+            "time_limit",
+            lambda given: 0 < given < float("inf"),
+            "it is a positive number of seconds",
+            "Leave it out for none",
+        )
+    )
     graph = Graph.of(graph).private()
     network = read_network(model, graph)
     last = max(parts, key=lambda part: part.total_budget)
     here = {"weights": weights_part(network), "edges": edges_part(graph), "features": features_part(graph)}
     different = differences({name: last.evidence.parts[name] for name in here}, here)
     if different:
-        raise CertificateError(f"certificates that differ from model and graph in {', '.join(different)}",
-                               "both are those that were certified", "Pass the same model and graph")
+        raise CertificateError(
+            f"certificates that differ from model and graph in {', '.join(different)}",
+            "both are those that were certified",
+            "Pass the same model and graph",
+        )
     drops = EdgeDropBudget(last.requested_budget, last.total_budget).on(graph)
     if not torch.equal(drops.local.cpu(), last.local_budget.cpu()):
-        raise CertificateError("certificates whose budgets are not those of this graph",
-                               "tightening what was asked for gives the same", _REMEDY)
+        raise CertificateError(
+            "certificates whose budgets are not those of this graph",
+            "tightening what was asked for gives the same",
+            _REMEDY,
+        )
     nodes, largest = last.nodes, _largest_totals(parts, last.nodes)
     fragile = (largest >= 0) & (largest < last.total_budget)
     lost = _problem(touched_edges(network, graph, nodes[fragile]), largest[fragile], graph, drops).most_lost(limit)
-    return CollectiveCertificate(nodes.clone(), int((largest >= 0).sum()) - lost,
-                                 int((largest >= last.total_budget).sum()), largest, last.local_budget.clone(),
-                                 last.total_budget)
+    return CollectiveCertificate(
+        nodes.clone(),
+        int((largest >= 0).sum()) - lost,
+        int((largest >= last.total_budget).sum()),
+        largest,
+        last.local_budget.clone(),
+        last.total_budget,
+    )
 
 
 def _problem(fields: Any, largest: Tensor, graph: Graph, drops: AdmissibleDrops) -> CollectiveProblem:
@@ -138,31 +160,44 @@ def _largest_totals(parts: tuple[Certificate, ...], nodes: Tensor) -> Tensor:
 
 def _checked(certificates: Any) -> tuple[Certificate, ...]:
     """Certificates that are proofs, and about one question but for the totals."""
-    if not isinstance(certificates, (list, tuple)) or not certificates or not all(
-            isinstance(part, Certificate) for part in certificates):
-        raise CertificateError(f"certificates={shown(certificates)}", "they are a list of certificates, at least one",
-                               _REMEDY)
+    if (
+        not isinstance(certificates, (list, tuple))
+        or not certificates
+        or not all(isinstance(part, Certificate) for part in certificates)
+    ):
+        raise CertificateError(
+            f"certificates={shown(certificates)}", "they are a list of certificates, at least one", _REMEDY
+        )
     first = certificates[0]
     for part in certificates:
         check_certificate(part)
         if not part.certified:
-            raise CertificateError(f"a certificate by method {part.method!r}", "that method proves nothing",
-                                   "Use 'degree', the default")
+            raise CertificateError(
+                f"a certificate by method {part.method!r}", "that method proves nothing", "Use 'degree', the default"
+            )
         if part.features is not None:
-            raise CertificateError(f"a certificate of {part.features.words()}", "one change to all nodes is one of "
-                                   "edges that are dropped", "Certify without features")
+            raise CertificateError(
+                f"a certificate of {part.features.words()}",
+                "one change to all nodes is one of edges that are dropped",
+                "Certify without features",
+            )
         if part.additions is not None:
-            raise CertificateError(f"a certificate of edges that are {part.additions.words()}",
-                                   "one change to all nodes is one of edges that are dropped",
-                                   "Certify without additions")
+            raise CertificateError(
+                f"a certificate of edges that are {part.additions.words()}",
+                "one change to all nodes is one of edges that are dropped",
+                "Certify without additions",
+            )
         if part.evidence.direction_source == "both views":
-            raise CertificateError("a certificate with both views free",
-                                   "the second view changes everywhere, not only in a node's receptive field",
-                                   "Leave out views='both'")
+            raise CertificateError(
+                "a certificate with both views free",
+                "the second view changes everywhere, not only in a node's receptive field",
+                "Leave out views='both'",
+            )
         different = differences(*({name: each.evidence.parts[name] for name in _QUESTION} for each in (first, part)))
         for name in ("requested_budget", "nodes"):
-            one, other = (getattr(each, name).sort().values if name == "nodes" else getattr(each, name)
-                          for each in (first, part))
+            one, other = (
+                getattr(each, name).sort().values if name == "nodes" else getattr(each, name) for each in (first, part)
+            )
             different += [] if torch.equal(one.cpu(), other.cpu()) else [name]
         if different:
             raise CertificateError(f"certificates that differ in {', '.join(different)}", _ONE_QUESTION, _REMEDY)

@@ -53,8 +53,10 @@ class CollectiveProblem:
         whole numbers, without an error.
         """
         most = len(of_nodes)
-        u, mu, theta = (np.rint(np.clip(np.nan_to_num(part), 0, largest) * ONE).astype(np.int64)
-                        for part, largest in ((of_nodes, 1), (of_ends, most), (of_total, most)))
+        u, mu, theta = (
+            np.rint(np.clip(np.nan_to_num(part), 0, largest) * ONE).astype(np.int64)
+            for part, largest in ((of_nodes, 1), (of_ends, most), (of_total, most))
+        )
         score = self.fields.T @ u
         excess = score - theta - mu[self.ends].sum(axis=0)
         parts = (ONE - self.needed * u, excess)
@@ -65,12 +67,18 @@ class CollectiveProblem:
     def _solved(self, time_limit: float | None) -> tuple[np.ndarray, float, np.ndarray] | None:
         """The multipliers of the program's rows; None where it is not solved."""
         count, edges = self.fields.shape
-        limits = sp.csr_matrix((np.ones(2 * edges), (self.ends.ravel(), np.tile(np.arange(edges), 2))),
-                               shape=(len(self.local), edges))
+        limits = sp.csr_matrix(
+            (np.ones(2 * edges), (self.ends.ravel(), np.tile(np.arange(edges), 2))), shape=(len(self.local), edges)
+        )
         binding = np.flatnonzero((np.diff(limits.indptr) > self.local) & (self.local < self.total))
-        rows = sp.vstack([sp.hstack([-self.fields.astype(float), sp.diags(self.needed.astype(float))]),
-                          sp.hstack([sp.csr_matrix(np.ones((1, edges))), sp.csr_matrix((1, count))]),
-                          sp.hstack([limits[binding], sp.csr_matrix((len(binding), count))])], format="csr")
+        rows = sp.vstack(
+            [
+                sp.hstack([-self.fields.astype(float), sp.diags(self.needed.astype(float))]),
+                sp.hstack([sp.csr_matrix(np.ones((1, edges))), sp.csr_matrix((1, count))]),
+                sp.hstack([limits[binding], sp.csr_matrix((len(binding), count))]),
+            ],
+            format="csr",
+        )
         right = np.concatenate([np.zeros(count), [self.total], self.local[binding]])
         wanted = np.concatenate([np.zeros(edges), -np.ones(count)])
         options = {} if time_limit is None else {"time_limit": time_limit}
@@ -79,5 +87,5 @@ class CollectiveProblem:
             return None
         prices = -found.ineqlin.marginals
         of_ends = np.zeros(len(self.local))
-        of_ends[binding] = prices[count + 1:]
+        of_ends[binding] = prices[count + 1 :]
         return prices[:count], float(prices[count]), of_ends

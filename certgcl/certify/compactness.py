@@ -22,12 +22,24 @@ __all__ = ["compactness_directions", "linear_bounds", "node_compactness"]
 
 
 @told_when_out_of_memory()
-def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
-                     method: str | BoundMethod = "degree", view: GraphLike | None = None, views: Views = "one",
-                     nodes: NodesLike = None, dtype: torch.dtype = torch.float64,
-                     time_limit: float | None = None, branch_limit: int | None = None,
-                     tolerance: float | None = None, memory_limit: int | None = None,
-                     reading: Reading = "traced", proof: bool = False, progress: bool = False) -> Certificate:
+def node_compactness(
+    model: ModelLike,
+    graph: GraphLike,
+    budgets: BudgetLike,
+    *,
+    method: str | BoundMethod = "degree",
+    view: GraphLike | None = None,
+    views: Views = "one",
+    nodes: NodesLike = None,
+    dtype: torch.dtype = torch.float64,
+    time_limit: float | None = None,
+    branch_limit: int | None = None,
+    tolerance: float | None = None,
+    memory_limit: int | None = None,
+    reading: Reading = "traced",
+    proof: bool = False,
+    progress: bool = False,
+) -> Certificate:
     """Certified lower bounds of node compactness: ``W^CL_i · z_i(S) >= lower_i`` for every admissible drop set S.
 
     A bound above the certificate's ``rounding`` proves: in every view of ``graph`` that the budget allows, the node is
@@ -70,16 +82,35 @@ def node_compactness(model: ModelLike, graph: GraphLike, budgets: BudgetLike, *,
         bound = get_method(method, time_limit=time_limit, branch_limit=branch_limit, tolerance=tolerance)
         if isinstance(bound, BranchAndBound) and bound.progress is None and progress:
             bound = replace(bound, progress=bar)
-        question = Question.compactness(model, graph, budgets, method=bound, view=view, dtype=dtype, views=views,
-                                        proof=flag(proof, "proof"), reading=reading)
+        question = Question.compactness(
+            model,
+            graph,
+            budgets,
+            method=bound,
+            view=view,
+            dtype=dtype,
+            views=views,
+            proof=flag(proof, "proof"),
+            reading=reading,
+        )
         return _answered(question, nodes, memory_limit, bar)
 
 
 @told_when_out_of_memory()
-def linear_bounds(model: ModelLike, graph: GraphLike, budgets: BudgetLike, directions: Tensor, *,
-                  method: str | BoundMethod = "degree", nodes: NodesLike = None,
-                  dtype: torch.dtype = torch.float64, memory_limit: int | None = None,
-                  reading: Reading = "traced", proof: bool = False, progress: bool = False) -> Certificate:
+def linear_bounds(
+    model: ModelLike,
+    graph: GraphLike,
+    budgets: BudgetLike,
+    directions: Tensor,
+    *,
+    method: str | BoundMethod = "degree",
+    nodes: NodesLike = None,
+    dtype: torch.dtype = torch.float64,
+    memory_limit: int | None = None,
+    reading: Reading = "traced",
+    proof: bool = False,
+    progress: bool = False,
+) -> Certificate:
     """Certified lower bounds of ``w · z_i(S)`` for directions of your own, over every admissible drop set S.
 
     With a model that ends in class scores, ``w = e_y - e_c`` for each other class c bounds the margins of a
@@ -91,8 +122,9 @@ def linear_bounds(model: ModelLike, graph: GraphLike, budgets: BudgetLike, direc
             :func:`node_compactness`.
     """
     with _Progress(flag(progress, "progress")) as bar:
-        question = Question.linear(model, graph, budgets, directions, method=method, dtype=dtype,
-                                   proof=flag(proof, "proof"), reading=reading)
+        question = Question.linear(
+            model, graph, budgets, directions, method=method, dtype=dtype, proof=flag(proof, "proof"), reading=reading
+        )
         return _answered(question, nodes, memory_limit, bar)
 
 

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 DirectionSource = Literal["graph", "view", "both views", "given"]
 _DIRECTIONS: dict[DirectionSource, str] = {
-    "graph": "compactness, the graph itself as view", "both views": "compactness, any admissible second view",
-    "view": "compactness, a view with ", "given": "given, of shape ",
+    "graph": "compactness, the graph itself as view",
+    "both views": "compactness, any admissible second view",
+    "view": "compactness, a view with ",
+    "given": "given, of shape ",
 }
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAMED_BY_DIGEST = ("weights", "edges", "features", "budget")
@@ -43,7 +45,8 @@ class Fact:
 
     def __post_init__(self) -> None:
         if not isinstance(self.shown, str) or not (
-                self.sha256 is None or (isinstance(self.sha256, str) and _SHA256.fullmatch(self.sha256))):
+            self.sha256 is None or (isinstance(self.sha256, str) and _SHA256.fullmatch(self.sha256))
+        ):
             raise ValueError(f"a part {self.shown!r} with the SHA-256 {self.sha256!r}")
 
     @property
@@ -84,9 +87,16 @@ class Evidence:
     @classmethod
     def of(cls, question: "Question") -> "Evidence":
         """Of a question, at this moment."""
-        return cls(weights_part(question.encoder), edges_part(question.graph), features_part(question.graph),
-                   budget_part(question.changes), _directions(question), Fact(settings(question.bound)),
-                   Fact(dtype_name(question.dtype)), Fact(__version__))
+        return cls(
+            weights_part(question.encoder),
+            edges_part(question.graph),
+            features_part(question.graph),
+            budget_part(question.changes),
+            _directions(question),
+            Fact(settings(question.bound)),
+            Fact(dtype_name(question.dtype)),
+            Fact(__version__),
+        )
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "Evidence":
@@ -123,8 +133,13 @@ class Evidence:
 def weights_part(network: GraphNetwork) -> Fact:
     """By the structure, and the tensors' values: -0.0, which a slope may be read as, is 0.0."""
     structure = json.dumps([network.structure(), network.readout, dtype_name(network.precision)], sort_keys=True)
-    return Fact(str(network), _both(hashlib.sha256(structure.encode()).hexdigest(), digest(
-        *(tensor.detach() + 0 for _, tensor in network.named_tensors()))))
+    return Fact(
+        str(network),
+        _both(
+            hashlib.sha256(structure.encode()).hexdigest(),
+            digest(*(tensor.detach() + 0 for _, tensor in network.named_tensors())),
+        ),
+    )
 
 
 def edges_part(graph: Graph) -> Fact:
@@ -151,8 +166,10 @@ def budget_part(changes: AdmissibleChanges) -> Fact:
     if features is None:
         return Fact(words, found)
     numbers = torch.tensor([features.columns, features.total])
-    there = hashlib.sha256(features.kind.encode()).hexdigest(), digest(features.off, features.on, features.radius,
-                                                                       numbers)
+    there = (
+        hashlib.sha256(features.kind.encode()).hexdigest(),
+        digest(features.off, features.on, features.radius, numbers),
+    )
     return Fact(f"{words}; {features.words()}", _both(found, _both(*there)))
 
 

@@ -61,20 +61,38 @@ class HaloQuestion(Question):
 
     @classmethod
     @undisturbed()
-    def about(cls, model: ModelLike, stored: StoredGraph, budgets: BudgetLike, *, method: str | BoundMethod,
-              dtype: torch.dtype, reading: Reading) -> "HaloQuestion":
+    def about(
+        cls,
+        model: ModelLike,
+        stored: StoredGraph,
+        budgets: BudgetLike,
+        *,
+        method: str | BoundMethod,
+        dtype: torch.dtype,
+        reading: Reading,
+    ) -> "HaloQuestion":
         if stored.num_nodes < 2:
             raise InputError(f"a {stored!r}", "node compactness compares a node with others", "Give a larger graph")
         budget = Changes.of(budgets).drops_alone("a graph on disk")
         encoder = read_network(model, stored.halo(torch.zeros(1, dtype=torch.long), 1).graph, reading).copied()
         changes = AdmissibleChanges(drops_on_disk(budget, stored))
-        return cls(encoder, precision_of(dtype), stored.mapped, changes, get_method(method), stored.mapped,
-                   stored=stored, budget=budget)
+        return cls(
+            encoder,
+            precision_of(dtype),
+            stored.mapped,
+            changes,
+            get_method(method),
+            stored.mapped,
+            stored=stored,
+            budget=budget,
+        )
 
     def with_totals(self, executor: Executor) -> "HaloQuestion":
         """The same with the sums over all nodes, some thousand at a time: what is exchanged is two vectors for each."""
-        parts = [(start, min(start + NODES_AT_A_TIME, self.stored.num_nodes))
-                 for start in range(0, self.stored.num_nodes, NODES_AT_A_TIME)]
+        parts = [
+            (start, min(start + NODES_AT_A_TIME, self.stored.num_nodes))
+            for start in range(0, self.stored.num_nodes, NODES_AT_A_TIME)
+        ]
         found = all_answers(executor, _unit_totals, self.for_workers(), parts)
         units, errors = (torch.stack([one[place] for one in found]).sum(dim=0) for place in (0, 1))
         return self._like(replace(self, totals=UnitTotals(units, errors)))
@@ -104,8 +122,9 @@ class HaloQuestion(Question):
         return PART
 
     @undisturbed()
-    def certify(self, anchors: Tensor, memory_limit: int | None = None,
-                progress: Callable[[int, int], object] | None = None) -> Certificate:
+    def certify(
+        self, anchors: Tensor, memory_limit: int | None = None, progress: Callable[[int, int], object] | None = None
+    ) -> Certificate:
         limit = PART if self.reproducible else memory_limit or default_limit(anchors.device)
         waiting, certificates = [anchors], []
         while waiting:
@@ -131,8 +150,9 @@ class HaloQuestion(Question):
         assert self.totals is not None
         graph, nodes = halo.graph.owned(), self.stored.num_nodes
         drops = EdgeDropBudget(self.budget.at(halo.nodes, halo.degree), self.budget.total).on(graph)
-        question = Question(self.encoder, self.dtype, graph, AdmissibleChanges(drops), self.bound, graph,
-                            reproducible=self.reproducible)
+        question = Question(
+            self.encoder, self.dtype, graph, AdmissibleChanges(drops), self.bound, graph, reproducible=self.reproducible
+        )
         with one_thread():
             embeddings, error = embeddings_with_error(self.encoder, graph)
         unit = _units(embeddings[halo.anchors])
@@ -140,8 +160,12 @@ class HaloQuestion(Question):
         values, errors = torch.zeros_like(embeddings), torch.zeros_like(error)
         values[halo.anchors] = unit - (self.totals.units - unit) / (nodes - 1)
         errors[halo.anchors] = own
-        vars(question).update(evidence=self.evidence, compactness_directions=CompactnessDirections(
-            embeddings, values, errors, shared_error(self.totals.errors, nodes)))
+        vars(question).update(
+            evidence=self.evidence,
+            compactness_directions=CompactnessDirections(
+                embeddings, values, errors, shared_error(self.totals.errors, nodes)
+            ),
+        )
         if len(anchors) > 1 and question.estimated_bytes(halo.anchors) > limit:
             return None
         return halo, question
@@ -151,8 +175,14 @@ class HaloQuestion(Question):
         until then stands there what all of them are within."""
         total = self.stored.num_edges if self.budget.total is None else min(self.budget.total, self.stored.num_edges)
         witnesses, most = certificate.witnesses, anchors.new_full((1,), total).expand(self.stored.num_nodes)
-        return replace(certificate, nodes=anchors, total_budget=total, local_budget=most, requested_budget=most,
-                       witnesses=None if witnesses is None else tuple(halo.nodes[witness] for witness in witnesses))
+        return replace(
+            certificate,
+            nodes=anchors,
+            total_budget=total,
+            local_budget=most,
+            requested_budget=most,
+            witnesses=None if witnesses is None else tuple(halo.nodes[witness] for witness in witnesses),
+        )
 
 
 def _units(embeddings: Tensor) -> Tensor:

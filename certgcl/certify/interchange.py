@@ -43,9 +43,17 @@ class ExportedProblem(NamedTuple):
     edges: torch.Tensor
 
 
-def export_problem(model: ModelLike, graph: GraphLike, budgets: BudgetLike, node: Any, folder: str | Path, *,
-                   direction: torch.Tensor | None = None, at_least: float = 0.0,
-                   precision: str = "float32") -> ExportedProblem:
+def export_problem(
+    model: ModelLike,
+    graph: GraphLike,
+    budgets: BudgetLike,
+    node: Any,
+    folder: str | Path,
+    *,
+    direction: torch.Tensor | None = None,
+    at_least: float = 0.0,
+    precision: str = "float32",
+) -> ExportedProblem:
     """Write the question whether ``w · z`` of a node stays above a number, for other verifiers (needs onnx).
 
     ``node-N.onnx`` computes ``Y = w · z`` from the edges ``X``; ``node-N.vnnlib`` asks for an admissible X with ``Y <=
@@ -68,19 +76,33 @@ def export_problem(model: ModelLike, graph: GraphLike, budgets: BudgetLike, node
     choice(precision, "precision", ("float32", "float64"))
     question = Question.compactness(model, graph, budgets, method="degree", view=None, dtype=torch.float64)
     if not question.changes.drops_only:
-        raise InputError("other changes than dropped edges", "an exported problem is about edges that are dropped",
-                         "Leave the other parts of the changes out")
+        raise InputError(
+            "other changes than dropped edges",
+            "an exported problem is about edges that are dropped",
+            "Leave the other parts of the changes out",
+        )
     anchor = int(question.anchors([node])[0])
     at_least = real(at_least, "at_least", math.isfinite, "it is a finite number", "Leave it out for 0")
-    w = question.directions[anchor, 0] if direction is None else numbers(
-        direction, "direction", "it is a vector of numbers", "Leave it out for that of compactness").double()
+    w = (
+        question.directions[anchor, 0]
+        if direction is None
+        else numbers(
+            direction, "direction", "it is a vector of numbers", "Leave it out for that of compactness"
+        ).double()
+    )
     if w.shape != (question.network.width,) or not bool(w.isfinite().all()):
-        raise InputError(f"direction of shape {tuple(w.shape)}",
-                         f"it has a finite number for each of {question.network.width} outputs", "Leave it out")
+        raise InputError(
+            f"direction of shape {tuple(w.shape)}",
+            f"it has a finite number for each of {question.network.width} outputs",
+            "Leave it out",
+        )
     field = _Field(question, anchor)
     if not field.edges.numel():
-        raise InputError(f"node {anchor}, which no admissible drop can change", "a problem has at least one input",
-                         "Ask about another node, or with a larger budget")
+        raise InputError(
+            f"node {anchor}, which no admissible drop can change",
+            "a problem has at least one input",
+            "Ask about another node, or with a larger budget",
+        )
     folder.mkdir(parents=True, exist_ok=True)
     files = folder / f"node-{anchor}.onnx", folder / f"node-{anchor}.vnnlib"
     with needing("interchange", "exporting a problem"):
@@ -131,8 +153,11 @@ class _Writer:
         self.question, self.field, self.dtype = question, field, dtype
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
-        kept = self.op("Gather", self.op("Concat", "X", self.constant(np.ones(1)), axis=0),
-                       self.constant(field.variable.numpy(), np.int64))
+        kept = self.op(
+            "Gather",
+            self.op("Concat", "X", self.constant(np.ones(1)), axis=0),
+            self.constant(field.variable.numpy(), np.int64),
+        )
         self.left = self.op("MatMul", self.constant(field.sums(torch.arange(len(field.row)))), kept)
         inside = (field.col >= 0).nonzero()[:, 0]
         self.inside = self.constant(field.col[inside].numpy(), np.int64)
@@ -169,8 +194,12 @@ class _Writer:
         self.nodes.append(self.onnx.helper.make_node("Reshape", [product, shape], ["Y"]))
         helper, kind = self.onnx.helper, self.onnx.helper.np_dtype_to_tensor_dtype(self.dtype)
         graph = helper.make_graph(
-            self.nodes, f"node_{anchor}", [helper.make_tensor_value_info("X", kind, [self.field.edges.shape[1]])],
-            [helper.make_tensor_value_info("Y", kind, [1])], self.constants)
+            self.nodes,
+            f"node_{anchor}",
+            [helper.make_tensor_value_info("X", kind, [self.field.edges.shape[1]])],
+            [helper.make_tensor_value_info("Y", kind, [1])],
+            self.constants,
+        )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
         self.onnx.checker.check_model(model)
         return model
@@ -181,8 +210,9 @@ class _Writer:
             x = self.question.graph.x[self.field.nodes]
             values = self.constant(term.project((x if x.layout == torch.strided else x.to_dense()).double()).numpy())
         else:
-            values = self.op("Mul" if weight.dim() == 1 else "MatMul", outputs[term.source - 1],
-                             self.constant(weight.numpy()))
+            values = self.op(
+                "Mul" if weight.dim() == 1 else "MatMul", outputs[term.source - 1], self.constant(weight.numpy())
+            )
         return self.mixed(term.aggregation, values) if term.aggregation.mixes else values
 
     def mixed(self, aggregation: Aggregation, values: str) -> str:
@@ -191,8 +221,9 @@ class _Writer:
         loop = aggregation.loop if isinstance(aggregation, SymmetricNorm) else 0.0
         kind, other = ("Add", loop) if loop else ("Max", 1.0)
         count = self.op(kind, self.left, self.constant(other))
-        scale = self.column(self.op("Reciprocal", self.op("Sqrt", count) if isinstance(
-            aggregation, SymmetricNorm) else count))
+        scale = self.column(
+            self.op("Reciprocal", self.op("Sqrt", count) if isinstance(aggregation, SymmetricNorm) else count)
+        )
         counted = isinstance(aggregation, SymmetricNorm)
         sent = self.op("Gather", self.op("Mul", values, scale) if counted else values, self.inside, axis=0)
         total = self.op("MatMul", self.sums, self.op("Mul", sent, self.kept))
@@ -225,17 +256,25 @@ class _Writer:
                 return self.op("Where", self.op("Greater", scaled, self.constant(activation.threshold)), p, bent)
         if activation.name in _SIMPLE:
             return self.op(_SIMPLE[activation.name], p)
-        raise EncoderError(f"activation {activation.name!r}", "a problem is written with ONNX's own operators",
-                           "Use one of certgcl's activations")
+        raise EncoderError(
+            f"activation {activation.name!r}",
+            "a problem is written with ONNX's own operators",
+            "Use one of certgcl's activations",
+        )
 
 
 def _query(question: Question, field: _Field, anchor: int, at_least: float, precision: str) -> str:
     """VNN-LIB 2.0: is there an admissible X with Y at most this?"""
     drops, number = question.changes.drops, field.edges.shape[1]
-    lines = ["(vnnlib-version <2.0>)", f"; w . z of node {anchor}; X is 1 where an edge is kept, 0 where it is dropped",
-             *(f"; X[{place}]: edge {a}-{b}" for place, (a, b) in enumerate(field.edges.T.tolist())),
-             "(declare-network N", f"  (declare-input X {precision} [{number}])",
-             f"  (declare-output Y {precision} [1])", ")"]
+    lines = [
+        "(vnnlib-version <2.0>)",
+        f"; w . z of node {anchor}; X is 1 where an edge is kept, 0 where it is dropped",
+        *(f"; X[{place}]: edge {a}-{b}" for place, (a, b) in enumerate(field.edges.T.tolist())),
+        "(declare-network N",
+        f"  (declare-input X {precision} [{number}])",
+        f"  (declare-output Y {precision} [1])",
+        ")",
+    ]
     lines += [f"(assert (and (>= X[{place}] 0.0) (<= X[{place}] 1.0)))" for place in range(number)]
     for node in torch.unique(field.edges).tolist():
         places = (field.edges == node).any(dim=0).nonzero()[:, 0].tolist()

@@ -38,8 +38,12 @@ class Measures:
         lower, nominal = (float(value.mean()) for value in values)
         norm = 0.0 if certificate.norms is None else float(certificate.norms.double().mean())
         known = 0 < norm < math.inf
-        return cls(certificate.share_positive, kept_share(*values),
-                   lower / norm if known else None, nominal / norm if known else None)
+        return cls(
+            certificate.share_positive,
+            kept_share(*values),
+            lower / norm if known else None,
+            nominal / norm if known else None,
+        )
 
     def to_dict(self) -> dict[str, float | None]:
         return asdict(self)
@@ -48,8 +52,13 @@ class Measures:
         """What is known beyond the share proved, by name, as :class:`~certgcl.Certificate` prints it."""
         rows = [] if self.kept is None else [("kept", f"{percent(self.kept)} of the clean value")]
         if self.over_norm is not None:
-            rows.append(("per norm", f"{self.over_norm:.4g}, clean {self.nominal_over_norm:.4g}: means over the mean "
-                                     "norm of the embeddings"))
+            rows.append(
+                (
+                    "per norm",
+                    f"{self.over_norm:.4g}, clean {self.nominal_over_norm:.4g}: means over the mean "
+                    "norm of the embeddings",
+                )
+            )
         return rows
 
 

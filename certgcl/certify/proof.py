@@ -54,8 +54,13 @@ class ProofTrace:
         sizes = torch.where(by_count, cases.number, 1)[nodes]
         rank = torch.arange(cases.most, device=nodes.device)
         starts = cases.first[nodes][rank < sizes[:, None]]
-        return cls(chosen.rules, chosen.output, chosen.rows, chosen.functional,
-                   *(part.to("cpu", torch.int32) for part in (nodes, sizes, starts)))
+        return cls(
+            chosen.rules,
+            chosen.output,
+            chosen.rows,
+            chosen.functional,
+            *(part.to("cpu", torch.int32) for part in (nodes, sizes, starts)),
+        )
 
     @property
     def words(self) -> dict[str, Any]:
@@ -75,25 +80,47 @@ class ProofTrace:
     def from_file(cls, words: Any, tensors: dict[str, Tensor]) -> "ProofTrace":
         """From what ``words`` and ``tensors`` were; anything else raises ``ValueError``, ``TypeError`` or
         ``KeyError``."""
-        trace = cls(tuple(words["rules"]), words["output"], words["rows"], words["functional"],
-                    *(tensors[name] for name in ARRAYS))
+        trace = cls(
+            tuple(words["rules"]),
+            words["output"],
+            words["rows"],
+            words["functional"],
+            *(tensors[name] for name in ARRAYS),
+        )
         whole = all(part.dim() == 1 and not part.is_floating_point() for part in trace.tensors.values())
-        if (set(words) != set(_WORDS) or not whole or len(trace.nodes) != len(trace.sizes)
-                or int(trace.sizes.sum()) != len(trace.starts) or not all(isinstance(rule, str) for rule in trace.rules)
-                or type(trace.functional) is not bool or any(type(n) is not int for n in (trace.output, trace.rows))):
+        if (
+            set(words) != set(_WORDS)
+            or not whole
+            or len(trace.nodes) != len(trace.sizes)
+            or int(trace.sizes.sum()) != len(trace.starts)
+            or not all(isinstance(rule, str) for rule in trace.rules)
+            or type(trace.functional) is not bool
+            or any(type(n) is not int for n in (trace.output, trace.rows))
+        ):
             raise ValueError("a proof whose parts do not belong together")
         return trace
 
     def same(self, other: "ProofTrace | None") -> bool:
         """Whether both have the same choices."""
-        return other is not None and self.words == other.words and all(
-            torch.equal(tensor, other.tensors[name]) for name, tensor in self.tensors.items())
+        return (
+            other is not None
+            and self.words == other.words
+            and all(torch.equal(tensor, other.tensors[name]) for name, tensor in self.tensors.items())
+        )
 
 
 def check_provable(bound: BoundMethod, changes: AdmissibleChanges, views: str) -> None:
     """Refuse a trace for bounds that the checker does not know."""
     if views == "both" or not bound.certified or not changes.drops_only:
-        found = "views='both'" if views == "both" else f"method {bound.name!r}" if not bound.certified else (
-            "other changes than dropped edges")
-        raise InputError(f"proof=True with {found}", "the checker proves bounds over dropped edges, with a fixed "
-                         "second view", "Leave proof out, or use 'degree' with a fixed view")
+        found = (
+            "views='both'"
+            if views == "both"
+            else f"method {bound.name!r}"
+            if not bound.certified
+            else ("other changes than dropped edges")
+        )
+        raise InputError(
+            f"proof=True with {found}",
+            "the checker proves bounds over dropped edges, with a fixed second view",
+            "Leave proof out, or use 'degree' with a fixed view",
+        )

@@ -38,14 +38,16 @@ def touched_edges(network: GraphNetwork, graph: Graph, nodes: Tensor) -> sp.csr_
         return sp.csr_matrix((len(anchors), len(edges)), dtype=np.int64)
     ones = np.ones(len(row), dtype=np.int64)
     adjacency = sp.csr_matrix((ones, (row, col)), shape=(n, n))
-    near = sp.csr_matrix((np.ones(len(anchors), dtype=np.int64), (np.arange(len(anchors)), anchors)),
-                         shape=(len(anchors), n))
+    near = sp.csr_matrix(
+        (np.ones(len(anchors), dtype=np.int64), (np.arange(len(anchors)), anchors)), shape=(len(anchors), n)
+    )
     for _ in range(reach):
         _check_size(near, degree)
         near = _binary(near + near @ adjacency)
     _check_size(near, degree)
-    ends = sp.csr_matrix((ones, (np.concatenate([row[slots], col[slots]]), np.concatenate([edges, edges]))),
-                         shape=(n, len(edges)))
+    ends = sp.csr_matrix(
+        (ones, (np.concatenate([row[slots], col[slots]]), np.concatenate([edges, edges]))), shape=(n, len(edges))
+    )
     return _binary(near @ ends)
 
 
@@ -53,8 +55,11 @@ def _check_size(near: sp.csr_matrix, degree: np.ndarray) -> None:
     """Refuse a product that memory may not hold."""
     entries = int(degree[near.indices].sum())
     if entries > MOST_ENTRIES:
-        raise OutOfMemoryError(f"{near.shape[0]} nodes with {entries} edges in their receptive fields",
-                               f"no more than {MOST_ENTRIES} are held at a time", "Ask about fewer nodes")
+        raise OutOfMemoryError(
+            f"{near.shape[0]} nodes with {entries} edges in their receptive fields",
+            f"no more than {MOST_ENTRIES} are held at a time",
+            "Ask about fewer nodes",
+        )
 
 
 def _binary(matrix: sp.csr_matrix) -> sp.csr_matrix:

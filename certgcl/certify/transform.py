@@ -39,8 +39,11 @@ class AttachCompactness(BaseTransform):  # type: ignore[misc]  # PyG is untyped
 
     def forward(self, data: Data) -> Data:
         if not isinstance(data, Data):
-            raise GraphError(f"data={shown(data)}", "the bounds are attached to a PyG Data",
-                             "Use certgcl.node_compactness for graphs of other kinds")
+            raise GraphError(
+                f"data={shown(data)}",
+                "the bounds are attached to a PyG Data",
+                "Use certgcl.node_compactness for graphs of other kinds",
+            )
         certificate: Certificate = node_compactness(self.model, data, self.budgets, **self.settings)
         nodes, count = certificate.nodes, len(certificate.local_budget)
 

@@ -60,22 +60,31 @@ class Verification:
 
     def to_dict(self) -> dict[str, Any]:
         """The same, as JSON can hold it."""
-        return {"ok": self.ok,
-                "checks": [{"name": check.name, "ok": check.ok, "detail": check.detail} for check in self.checks]}
+        return {
+            "ok": self.ok,
+            "checks": [{"name": check.name, "ok": check.ok, "detail": check.detail} for check in self.checks],
+        }
 
     def __str__(self) -> str:
         wrong = sum(check.ok is False for check in self.checks)
         passed, width = sum(check.ok is True for check in self.checks), max(len(check.name) for check in self.checks)
         words = {True: "ok", False: "WRONG", None: "-"}
         head = f"verified: {passed} checks passed" if self.ok else f"NOT verified: {wrong} checks failed"
-        return "\n".join([head, *(f"  {words[check.ok]:<5}  {check.name:<{width}}  {check.detail}"
-                                  for check in self.checks)])
+        return "\n".join(
+            [head, *(f"  {words[check.ok]:<5}  {check.name:<{width}}  {check.detail}" for check in self.checks)]
+        )
 
 
 @torch.no_grad()
-def verify(certificate: Certificate, model: ModelLike, graph: GraphLike, *,
-           nodes: Tensor | Sequence[Any] | None = None, view: GraphLike | None = None,
-           directions: Tensor | None = None) -> Verification:
+def verify(
+    certificate: Certificate,
+    model: ModelLike,
+    graph: GraphLike,
+    *,
+    nodes: Tensor | Sequence[Any] | None = None,
+    view: GraphLike | None = None,
+    directions: Tensor | None = None,
+) -> Verification:
     """What :meth:`certgcl.Certificate.verify` asks.
 
     Values are computed again in float64 with code of its own for the witnesses, and compared up to ``rounding``.
@@ -87,16 +96,31 @@ def verify(certificate: Certificate, model: ModelLike, graph: GraphLike, *,
     sound = _sound(certificate)
     if not sound.ok:
         return Verification((sound,))
-    same = [same_part("weights", certificate.evidence.weights, weights_part(network)),
-            same_part("edges", certificate.evidence.edges, edges_part(graph)),
-            same_part("features", certificate.evidence.features, features_part(graph))]
+    same = [
+        same_part("weights", certificate.evidence.weights, weights_part(network)),
+        same_part("edges", certificate.evidence.edges, edges_part(graph)),
+        same_part("features", certificate.evidence.features, features_part(graph)),
+    ]
     network = network.to(torch.float64, torch.device("cpu"))
-    given = None if directions is None else given_part(
-        check_directions(directions, graph, network).to(certificate.directions.dtype))
+    given = (
+        None
+        if directions is None
+        else given_part(check_directions(directions, graph, network).to(certificate.directions.dtype))
+    )
     against = _Against(certificate, _chosen(certificate, graph.numbers_of(nodes)), network, graph, other, given)
-    return Verification((sound, *same, *against.checks(), Check(
-        "bounds", None, "lower, rounding and run_error are not proved again, nor is how the model was read "
-                        f"({certificate.reading})")))
+    return Verification(
+        (
+            sound,
+            *same,
+            *against.checks(),
+            Check(
+                "bounds",
+                None,
+                "lower, rounding and run_error are not proved again, nor is how the model was read "
+                f"({certificate.reading})",
+            ),
+        )
+    )
 
 
 def _sound(certificate: Certificate) -> Check:
@@ -120,19 +144,26 @@ def _chosen(certificate: Certificate, nodes: Tensor | Sequence[int] | None) -> C
         return certificate
     wanted = numbers(nodes, "nodes", "they are node numbers", "Leave out for all").cpu()
     if wanted.dim() != 1 or not len(wanted) or wanted.dtype not in (torch.int64, torch.int32):
-        raise InputError(f"nodes of dtype {wanted.dtype} and shape {tuple(wanted.shape)}",
-                         "they are a list of node numbers, one at least", "Leave out for all")
+        raise InputError(
+            f"nodes of dtype {wanted.dtype} and shape {tuple(wanted.shape)}",
+            "they are a list of node numbers, one at least",
+            "Leave out for all",
+        )
     outside = wanted[~torch.isin(wanted, certificate.nodes)]
     if len(outside):
-        raise InputError(f"node {int(outside[0])}", "only nodes of the certificate can be verified",
-                         "Leave out for all")
+        raise InputError(
+            f"node {int(outside[0])}", "only nodes of the certificate can be verified", "Leave out for all"
+        )
     ordered, order = certificate.nodes.sort()
     return certificate.at(order[torch.searchsorted(ordered, wanted.unique().long())])
 
 
 def _on_cpu(certificate: Certificate) -> Certificate:
-    moved: dict[str, Any] = {field.name: value.detach().cpu() for field in fields(certificate)
-                             if isinstance(value := getattr(certificate, field.name), Tensor)}
+    moved: dict[str, Any] = {
+        field.name: value.detach().cpu()
+        for field in fields(certificate)
+        if isinstance(value := getattr(certificate, field.name), Tensor)
+    }
     if certificate.witnesses is not None:
         moved["witnesses"] = tuple(witness.cpu() for witness in certificate.witnesses)
     if certificate.changed is not None:
@@ -168,11 +199,17 @@ class _Against:
         if len(certificate.local_budget) != graph.num_nodes:
             misfit = f"the certificate is of a graph with {len(certificate.local_budget)} nodes, not {graph.num_nodes}"
         elif certificate.directions.shape[-1] != self.network.width:
-            misfit = (f"the certificate is of a model with {certificate.directions.shape[-1]} outputs, not "
-                      f"{self.network.width}")
+            misfit = (
+                f"the certificate is of a model with {certificate.directions.shape[-1]} outputs, not "
+                f"{self.network.width}"
+            )
         steps: dict[str, Callable[[], Check]] = {
-            "budgets": self._budgets, "directions": self._directions, "clean values": self._clean,
-            "norms": self._norms, "witnesses": self._witnesses}
+            "budgets": self._budgets,
+            "directions": self._directions,
+            "clean values": self._clean,
+            "norms": self._norms,
+            "witnesses": self._witnesses,
+        }
         for name, step in steps.items():
             yield Check(name, False, misfit) if misfit else step()
 
@@ -238,8 +275,9 @@ class _Against:
         if chosen.upper is None or chosen.witnesses is None:
             return Check(name, None, "none: this method searches for none")
         evaluation, values = DropEvaluation.of(self.network, self.graph), []
-        for place, (node, witness, direction) in enumerate(zip(chosen.nodes.tolist(), chosen.witnesses,
-                                                               chosen.directions, strict=True)):
+        for place, (node, witness, direction) in enumerate(
+            zip(chosen.nodes.tolist(), chosen.witnesses, chosen.directions, strict=True)
+        ):
             fault = self._fault(place)
             if fault is not None:
                 return Check(name, False, f"at node {node}: {fault}")
@@ -262,8 +300,11 @@ class _Against:
         wrong = ~(gap <= self.chosen.rounding.double())
         if bool(wrong.any()):
             there, here = float(expected[wrong][0]), float(values[wrong][0])
-            return Check(name, False, f"{there:.6g} in the certificate, {here:.6g} computed again, at "
-                                      f"{_nodes(self.chosen, wrong)}")
+            return Check(
+                name,
+                False,
+                f"{there:.6g} in the certificate, {here:.6g} computed again, at {_nodes(self.chosen, wrong)}",
+            )
         return Check(name, True, f"{len(values)} computed again, to {float(gap.max()):.1g}")
 
 

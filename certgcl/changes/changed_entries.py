@@ -62,8 +62,12 @@ class ChangedEntries:
 
     def fault(self, graph: Graph, allowed: AdmissibleFeatures) -> str | None:
         """What a budget does not allow of it; None where it allows all."""
-        if len(self) and (int(self.nodes.min()) < 0 or int(self.nodes.max()) >= graph.num_nodes or
-                          int(self.columns.min()) < 0 or int(self.columns.max()) >= graph.num_features):
+        if len(self) and (
+            int(self.nodes.min()) < 0
+            or int(self.nodes.max()) >= graph.num_nodes
+            or int(self.columns.min()) < 0
+            or int(self.columns.max()) >= graph.num_features
+        ):
             return "a feature that the graph does not have"
         if len(torch.unique(self.nodes * graph.num_features + self.columns)) < len(self):
             return "a feature that is changed twice"

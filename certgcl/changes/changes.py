@@ -39,8 +39,11 @@ class AdmissibleChanges:
 
     def __post_init__(self) -> None:
         if self.features is not None and self.additions is not None:
-            raise BudgetError("features and new edges that change together", "a bound knows the one or the other, next "
-                              "to edges that are dropped", "Leave one of them out")
+            raise BudgetError(
+                "features and new edges that change together",
+                "a bound knows the one or the other, next to edges that are dropped",
+                "Leave one of them out",
+            )
 
     @classmethod
     def of(cls, changes: "AdmissibleChanges | AdmissibleDrops") -> "AdmissibleChanges":
@@ -67,14 +70,19 @@ class AdmissibleChanges:
 
     def same(self, other: "AdmissibleChanges") -> bool:
         """Whether both allow the same, on the same graph."""
-        return self is other or (self.drops.same(other.drops) and (
-            other.features is None if self.features is None else self.features.same(other.features)) and (
-            other.additions is None if self.additions is None else self.additions.same(other.additions)))
+        return self is other or (
+            self.drops.same(other.drops)
+            and (other.features is None if self.features is None else self.features.same(other.features))
+            and (other.additions is None if self.additions is None else self.additions.same(other.additions))
+        )
 
     def to(self, device: torch.device) -> "AdmissibleChanges":
-        return replace(self, drops=self.drops.to(device),
-                       features=None if self.features is None else self.features.to(device),
-                       additions=None if self.additions is None else self.additions.to(device))
+        return replace(
+            self,
+            drops=self.drops.to(device),
+            features=None if self.features is None else self.features.to(device),
+            additions=None if self.additions is None else self.additions.to(device),
+        )
 
 
 class Changes:
@@ -96,25 +104,38 @@ class Changes:
         Changes(flips=EdgeFlipBudget(local=1, total=3))     # one edge lost or gained at any node, three in all
     """
 
-    def __init__(self, drops: DropsLike | None = None, features: FeatureBudget | None = None,
-                 additions: AdditionsLike | None = None, flips: FlipsLike | None = None) -> None:
+    def __init__(
+        self,
+        drops: DropsLike | None = None,
+        features: FeatureBudget | None = None,
+        additions: AdditionsLike | None = None,
+        flips: FlipsLike | None = None,
+    ) -> None:
         for name, part in (("drops", drops), ("additions", additions), ("flips", flips)):
             if isinstance(part, Changes):
-                raise BudgetError(f"{name}={shown(part)}", "each part of a change has a budget of its own kind",
-                                  "Pass the changes themselves")
+                raise BudgetError(
+                    f"{name}={shown(part)}",
+                    "each part of a change has a budget of its own kind",
+                    "Pass the changes themselves",
+                )
         if features is not None and not isinstance(features, FeatureBudget):
-            raise BudgetError(f"features={shown(features)}", "it is a FeatureBudget",
-                              "Pass FeatureBudget(masked=2), or leave it out")
+            raise BudgetError(
+                f"features={shown(features)}", "it is a FeatureBudget", "Pass FeatureBudget(masked=2), or leave it out"
+            )
         if flips is not None and not (drops is None and additions is None):
-            raise BudgetError("flips with drops or additions", "a budget of flips is for dropped and added edges "
-                              "together", "Pass flips alone, or drops and additions")
+            raise BudgetError(
+                "flips with drops or additions",
+                "a budget of flips is for dropped and added edges together",
+                "Pass flips alone, or drops and additions",
+            )
         self._drops = EdgeDropBudget(local=0) if drops is None else EdgeDropBudget.of(drops)
         self._features = features
         self._additions = None if additions is None else EdgeAddBudget.of(additions)
         self._flips = None if flips is None else EdgeFlipBudget.of(flips)
         if features is not None and (additions is not None or flips is not None):
-            raise BudgetError(f"{self!r}", "features and new edges are not bounded together yet",
-                              "Leave one of them out")
+            raise BudgetError(
+                f"{self!r}", "features and new edges are not bounded together yet", "Leave one of them out"
+            )
 
     @property
     def drops(self) -> EdgeDropBudget:
@@ -159,8 +180,11 @@ class Changes:
             what: that knows them alone, as the subject of a message.
         """
         if self._features is not None or self._additions is not None or self._flips is not None:
-            raise BudgetError(f"{what} under {self!r}", "it knows no change but edges that are dropped",
-                              f"Leave the {'additions' if self._features is None else 'features'} out")
+            raise BudgetError(
+                f"{what} under {self!r}",
+                "it knows no change but edges that are dropped",
+                f"Leave the {'additions' if self._features is None else 'features'} out",
+            )
         return self._drops
 
     def __repr__(self) -> str:

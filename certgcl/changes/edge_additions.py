@@ -58,8 +58,10 @@ class AdmissibleAdditions:
     def words(self) -> str:
         """In a line of a summary."""
         among = "any pairs" if self.candidates is None else f"{len(self.candidates.col) // 2} pairs"
-        return (f"added: local {spread(self.local)}, total {self.total} edges among {among}; both: local "
-                f"{spread(self.both)}, total {self.both_total}")
+        return (
+            f"added: local {spread(self.local)}, total {self.total} edges among {among}; both: local "
+            f"{spread(self.both)}, total {self.both_total}"
+        )
 
     def tensors(self) -> tuple[Tensor, ...]:
         """All that it says, for a digest."""
@@ -70,8 +72,9 @@ class AdmissibleAdditions:
     def budgets(self, lost: Tensor, total: int, drops: EdgeDropBudget) -> dict[str, Any]:
         """What allows the same next to drops of at most ``lost`` at every node and so many in all, as the arguments of
         :class:`~certgcl.changes.changes.Changes`."""
-        listed: CandidatesLike = "all" if self.candidates is None else torch.stack(
-            [self.candidates.row, self.candidates.col])
+        listed: CandidatesLike = (
+            "all" if self.candidates is None else torch.stack([self.candidates.row, self.candidates.col])
+        )
         if torch.equal(self.both, lost + self.local) and self.both_total == total + self.total:
             return {"drops": drops, "additions": EdgeAddBudget(self.local, self.total, listed)}
         return {"flips": EdgeFlipBudget(self.both, self.both_total, listed)}
@@ -85,14 +88,21 @@ class AdmissibleAdditions:
         listed: CandidatesLike = "all"
         if self.candidates is not None:
             rowptr, nodes = self.candidates.rowptr, graph.num_nodes
-            if rowptr.shape != (nodes + 1,) or int(rowptr[0]) != 0 or int(rowptr[-1]) != len(self.candidates.col) or (
-                    bool((rowptr.diff() < 0).any())):
+            if (
+                rowptr.shape != (nodes + 1,)
+                or int(rowptr[0]) != 0
+                or int(rowptr[-1]) != len(self.candidates.col)
+                or (bool((rowptr.diff() < 0).any()))
+            ):
                 raise BudgetError(f"candidates for {len(rowptr) - 1} nodes", f"the graph has {nodes}", "Certify again")
             listed = torch.stack([self.candidates.row, self.candidates.col])
         found = EdgeAddBudget(self.local, self.total, listed).on(graph)
         most = drops.local + found.local
-        return replace(found, both=self.both.minimum(most).maximum(drops.local.maximum(found.local)),
-                       both_total=min(self.both_total, drops.total + found.total))
+        return replace(
+            found,
+            both=self.both.minimum(most).maximum(drops.local.maximum(found.local)),
+            both_total=min(self.both_total, drops.total + found.total),
+        )
 
     def private(self) -> "AdmissibleAdditions":
         """A copy that no one else holds; this itself, if it is one."""
@@ -108,19 +118,33 @@ class AdmissibleAdditions:
     def _mapped(self, change: Callable[[Tensor], Tensor]) -> "AdmissibleAdditions":
         listed = self.candidates
         listed = listed and Candidates(change(listed.rowptr), change(listed.col))
-        return replace(self, local=change(self.local), candidates=listed, addable_degree=change(self.addable_degree),
-                       both=change(self.both))
+        return replace(
+            self,
+            local=change(self.local),
+            candidates=listed,
+            addable_degree=change(self.addable_degree),
+            both=change(self.both),
+        )
 
     def same(self, other: "AdmissibleAdditions | None") -> bool:
         """Whether both allow the same, on the same graph."""
         if other is None or (self.total, self.both_total) != (other.total, other.both_total):
             return False
         mine, theirs = self.candidates, other.candidates
-        if (mine is None) != (theirs is None) or not all(torch.equal(one, two) for one, two in (
-                (self.local, other.local), (self.addable_degree, other.addable_degree), (self.both, other.both))):
+        if (mine is None) != (theirs is None) or not all(
+            torch.equal(one, two)
+            for one, two in (
+                (self.local, other.local),
+                (self.addable_degree, other.addable_degree),
+                (self.both, other.both),
+            )
+        ):
             return False
-        return mine is None or theirs is None or (
-            torch.equal(mine.rowptr, theirs.rowptr) and torch.equal(mine.col, theirs.col))
+        return (
+            mine is None
+            or theirs is None
+            or (torch.equal(mine.rowptr, theirs.rowptr) and torch.equal(mine.col, theirs.col))
+        )
 
 
 class _Pairs:
@@ -140,8 +164,13 @@ class _Pairs:
         if pairs.numel() == 0:
             pairs = pairs.new_zeros(2, 0, dtype=torch.long)
         listed = not isinstance(candidates, Tensor)  # a list has one pair a row; a tensor is an edge_index
-        if pairs.dim() != 2 or pairs.dtype not in (torch.int64, torch.int32) or pairs.is_meta or (
-                pairs.layout != torch.strided) or (pairs.numel() and pairs.shape[listed] != 2):
+        if (
+            pairs.dim() != 2
+            or pairs.dtype not in (torch.int64, torch.int32)
+            or pairs.is_meta
+            or (pairs.layout != torch.strided)
+            or (pairs.numel() and pairs.shape[listed] != 2)
+        ):
             raise BudgetError(f"candidates={shown(candidates)}", rule, "Pass a list of pairs, or a (2, k) edge_index")
         self._given = (pairs.T if listed and pairs.numel() else pairs).long().clone()
 
@@ -162,12 +191,16 @@ class _Pairs:
         pairs: Tensor = self._given.to(graph.col.device)
         outside = pairs[(pairs < 0) | (pairs >= graph.num_nodes)]
         if outside.numel():
-            raise BudgetError(f"a candidate with node {int(outside[0])}", f"nodes are numbers from 0 to "
-                              f"{graph.num_nodes - 1}", "Use the numbers of the graph's nodes")
+            raise BudgetError(
+                f"a candidate with node {int(outside[0])}",
+                f"nodes are numbers from 0 to {graph.num_nodes - 1}",
+                "Use the numbers of the graph's nodes",
+            )
         loop = (pairs[0] == pairs[1]).nonzero()[:, 0]
         if loop.numel():
-            raise BudgetError(f"a candidate from node {int(pairs[0, loop[0]])} to itself", "an edge joins two nodes",
-                              "Leave it out")
+            raise BudgetError(
+                f"a candidate from node {int(pairs[0, loop[0]])} to itself", "an edge joins two nodes", "Leave it out"
+            )
         return pairs
 
     def __repr__(self) -> str:
@@ -191,8 +224,12 @@ class EdgeAddBudget:
         EdgeAddBudget(total=2, candidates="two-hop")        # two in all, between nodes with a common neighbour
     """
 
-    def __init__(self, local: int | Sequence[int] | Tensor | None = None, total: int | None = None,
-                 candidates: CandidatesLike = "all") -> None:
+    def __init__(
+        self,
+        local: int | Sequence[int] | Tensor | None = None,
+        total: int | None = None,
+        candidates: CandidatesLike = "all",
+    ) -> None:
         self._local, self._total = None if local is None else counts(local, "local"), whole_budget(total)
         self._pairs = _Pairs(candidates)
 
@@ -236,8 +273,12 @@ class EdgeFlipBudget:
         candidates: the pairs that may become edges, as of :class:`EdgeAddBudget`.
     """
 
-    def __init__(self, local: int | Sequence[int] | Tensor | None = None, total: int | None = None,
-                 candidates: CandidatesLike = "all") -> None:
+    def __init__(
+        self,
+        local: int | Sequence[int] | Tensor | None = None,
+        total: int | None = None,
+        candidates: CandidatesLike = "all",
+    ) -> None:
         self._local, self._total = None if local is None else counts(local, "local"), whole_budget(total)
         self._pairs, self._candidates = _Pairs(candidates), candidates
 
@@ -281,8 +322,9 @@ LARGEST_TOTAL = 1 << 62
 def whole_budget(total: Any) -> int | None:
     found = None if total is None else counts(total, "total")
     if found is not None and found.dim() != 0:
-        raise BudgetError(f"total={shown(total)}", "it is one integer for the whole graph",
-                          "Use local= for a budget per node")
+        raise BudgetError(
+            f"total={shown(total)}", "it is one integer for the whole graph", "Use local= for a budget per node"
+        )
     return None if found is None else int(found)
 
 
@@ -301,8 +343,11 @@ def _two_hops(graph: Graph) -> Tensor:
     each = graph.degree[graph.col]
     walks = int(each.sum())
     if walks > MOST_TWO_HOP:
-        raise BudgetError(f"{walks} walks of two steps", f"two-hop candidates are listed up to {MOST_TWO_HOP}",
-                          'Use "all", which lists none, or a list of your own')
+        raise BudgetError(
+            f"{walks} walks of two steps",
+            f"two-hop candidates are listed up to {MOST_TWO_HOP}",
+            'Use "all", which lists none, or a list of your own',
+        )
     walk = torch.repeat_interleave(torch.arange(len(each), device=each.device), each)
     rank = torch.arange(len(walk), device=each.device) - torch.repeat_interleave(each.cumsum(0) - each, each)
     return torch.stack([graph.row[walk], graph.col[graph.rowptr[graph.col[walk]] + rank]])

@@ -53,19 +53,32 @@ class AdmissibleDrops:
         """A copy that no one else holds; this itself, if it is one."""
         if PRIVATE in vars(self):
             return self
-        copy = replace(self, local=self.local.clone(), requested=self.requested.clone(),
-                       droppable=self.droppable.clone(), droppable_degree=self.droppable_degree.clone())
+        copy = replace(
+            self,
+            local=self.local.clone(),
+            requested=self.requested.clone(),
+            droppable=self.droppable.clone(),
+            droppable_degree=self.droppable_degree.clone(),
+        )
         vars(copy)[PRIVATE] = True
         return copy
 
     def to(self, device: torch.device) -> "AdmissibleDrops":
-        return replace(self, **{name: getattr(self, name).to(device) for name in
-                                ("local", "requested", "droppable", "droppable_degree")})
+        return replace(
+            self,
+            **{
+                name: getattr(self, name).to(device) for name in ("local", "requested", "droppable", "droppable_degree")
+            },
+        )
 
     def same(self, other: "AdmissibleDrops") -> bool:
         """Whether both allow the same, on the same graph."""
-        return self is other or (self.total == other.total and all(
-            torch.equal(getattr(self, name), getattr(other, name)) for name in ("local", "requested", "droppable")))
+        return self is other or (
+            self.total == other.total
+            and all(
+                torch.equal(getattr(self, name), getattr(other, name)) for name in ("local", "requested", "droppable")
+            )
+        )
 
 
 class EdgeDropBudget:
@@ -87,8 +100,9 @@ class EdgeDropBudget:
         self._local: Tensor | DropRate | DropProbabilities | None = None if local is None else counts(local, "local")
         whole = None if total is None else counts(total, "total")
         if whole is not None and whole.dim() != 0:
-            raise BudgetError(f"total={shown(total)}", "it is one integer for the whole graph",
-                              "Use local= for a budget per node")
+            raise BudgetError(
+                f"total={shown(total)}", "it is one integer for the whole graph", "Use local= for a budget per node"
+            )
         self._total = None if whole is None else int(whole)
 
     @property
@@ -97,8 +111,14 @@ class EdgeDropBudget:
         return self._total
 
     @classmethod
-    def from_drop_rate(cls, rate: float, rule: Rule | None = None, coverage: float | None = None,
-                       jointly: bool = False, total: int | None = None) -> "EdgeDropBudget":
+    def from_drop_rate(
+        cls,
+        rate: float,
+        rule: Rule | None = None,
+        coverage: float | None = None,
+        jointly: bool = False,
+        total: int | None = None,
+    ) -> "EdgeDropBudget":
         """A budget for views that drop every edge independently with probability ``rate``.
 
         ``"expected"`` (the default) is the paper's rule ``q_i = min(d_i - 1, round(rate d_i))``: the mean number of
@@ -112,9 +132,15 @@ class EdgeDropBudget:
         return cls._by_rule(DropRate(rate, *_rule(rule, coverage, jointly), jointly), total)
 
     @classmethod
-    def from_drop_probabilities(cls, edge_index: Tensor, probability: Tensor, rule: Rule | None = None,
-                                coverage: float | None = None, jointly: bool = False,
-                                total: int | None = None) -> "EdgeDropBudget":
+    def from_drop_probabilities(
+        cls,
+        edge_index: Tensor,
+        probability: Tensor,
+        rule: Rule | None = None,
+        coverage: float | None = None,
+        jointly: bool = False,
+        total: int | None = None,
+    ) -> "EdgeDropBudget":
         """The same for views that drop edge e with its own probability, as GCA's do.
 
         Args:
@@ -165,8 +191,11 @@ class EdgeDropBudget:
             return (local.expand(len(nodes)) if local.dim() == 0 else local[nodes]).minimum(degree)
         if isinstance(local, DropRate) and not local.jointly:
             return local.of_degrees(degree).minimum(degree)
-        raise BudgetError(f"{self!r} on a graph that is not in memory", "it depends on all edges at once",
-                          "Pass the budgets themselves: EdgeDropBudget(local=[...])")
+        raise BudgetError(
+            f"{self!r} on a graph that is not in memory",
+            "it depends on all edges at once",
+            "Pass the budgets themselves: EdgeDropBudget(local=[...])",
+        )
 
     def _requested(self, graph: Graph) -> Tensor:
         if self._local is None or isinstance(self._local, Tensor):
@@ -204,8 +233,11 @@ class DropRate:
 
     def __post_init__(self) -> None:
         if not _is_share(self.rate):
-            raise BudgetError(f"drop rate {shown(self.rate)}", "a rate lies strictly between 0 and 1",
-                              "Use EdgeDropBudget(local=...) for counts")
+            raise BudgetError(
+                f"drop rate {shown(self.rate)}",
+                "a rate lies strictly between 0 and 1",
+                "Use EdgeDropBudget(local=...) for counts",
+            )
 
     def on(self, graph: Graph) -> Tensor:
         return self.of_degrees(graph.degree)
@@ -230,16 +262,25 @@ class DropProbabilities:
     def __post_init__(self) -> None:
         for name, value in (("edge_index", self.edge_index), ("probability", self.probability)):
             if not isinstance(value, Tensor):
-                raise BudgetError(f"{name} of type {type(value).__name__}", "it must be a torch.Tensor",
-                                  "Convert with torch.as_tensor")
+                raise BudgetError(
+                    f"{name} of type {type(value).__name__}",
+                    "it must be a torch.Tensor",
+                    "Convert with torch.as_tensor",
+                )
             dense(value, name, BudgetError)
         if not self.probability.dtype.is_floating_point:
-            raise BudgetError(f"probabilities of dtype {self.probability.dtype}", "they are floating-point numbers",
-                              "Convert with probability.float()")
+            raise BudgetError(
+                f"probabilities of dtype {self.probability.dtype}",
+                "they are floating-point numbers",
+                "Convert with probability.float()",
+            )
         if self.edge_index.dim() != 2 or self.probability.shape != self.edge_index.shape[1:]:
-            raise BudgetError(f"probabilities of shape {tuple(self.probability.shape)} for an edge_index of shape "
-                              f"{tuple(self.edge_index.shape)}", "there must be one per column of edge_index",
-                              "Repeat the value for both directions")
+            raise BudgetError(
+                f"probabilities of shape {tuple(self.probability.shape)} for an edge_index of shape "
+                f"{tuple(self.edge_index.shape)}",
+                "there must be one per column of edge_index",
+                "Repeat the value for both directions",
+            )
         given = self.probability.double()
         outside = given[~((given >= 0) & (given <= 1))]
         if outside.numel():
@@ -261,17 +302,22 @@ class DropProbabilities:
         edge_index = check_edge_index(self.edge_index, n).to(graph.col.device)
         key, order = torch.sort(edge_index[0] * n + edge_index[1])
         if not torch.equal(key, graph.row * n + graph.col):
-            raise BudgetError(f"probabilities for {key.numel()} directed edges that are not the {graph.col.numel()} of "
-                              "the graph", "edge_index must list exactly the graph's edges",
-                              "Pass the graph's own edge_index")
+            raise BudgetError(
+                f"probabilities for {key.numel()} directed edges that are not the {graph.col.numel()} of the graph",
+                "edge_index must list exactly the graph's edges",
+                "Pass the graph's own edge_index",
+            )
         probability = self.probability.to(graph.col.device, torch.float64)[order]
         unequal = (probability != probability[graph.reverse]).nonzero()[:, 0]
         if unequal.numel():
             slot = int(unequal[0])
             one, other = float(probability[slot]), float(probability[graph.reverse[slot]])
-            raise BudgetError(f"edge ({int(graph.row[slot])}, {int(graph.col[slot])}) with probability {one:g} and its "
-                              f"reverse with {other:g}", "an undirected edge is dropped as a whole",
-                              "Average the two directions")
+            raise BudgetError(
+                f"edge ({int(graph.row[slot])}, {int(graph.col[slot])}) with probability {one:g} and its "
+                f"reverse with {other:g}",
+                "an undirected edge is dropped as a whole",
+                "Average the two directions",
+            )
         return probability
 
     def __repr__(self) -> str:
@@ -293,8 +339,11 @@ def _rule(rule: Rule | None, coverage: float | None, jointly: bool) -> tuple[Rul
     chosen: Rule = rule or ("expected" if coverage is None and not jointly else "coverage")
     if chosen == "expected" and (coverage is not None or jointly):
         found = "jointly=True" if coverage is None else f"coverage={shown(coverage)}"
-        raise BudgetError(f"{found} with rule='expected'", "the expected number of drops covers no stated share of the "
-                          "views", "Use rule='coverage'")
+        raise BudgetError(
+            f"{found} with rule='expected'",
+            "the expected number of drops covers no stated share of the views",
+            "Use rule='coverage'",
+        )
     level = 0.99 if coverage is None else coverage
     if not _is_share(level):
         raise BudgetError(f"coverage={shown(coverage)}", "a coverage lies strictly between 0 and 1", "Try 0.99")
@@ -306,8 +355,11 @@ def local_budgets(local: Tensor | None, graph: Graph, unlimited: Tensor) -> Tens
     if local is None:
         return unlimited
     if local.dim() == 1 and local.numel() != graph.num_nodes:
-        raise BudgetError(f"{local.numel()} local budgets for {graph.num_nodes} nodes", "there must be one per node",
-                          "Pass one integer for all, or one per node")
+        raise BudgetError(
+            f"{local.numel()} local budgets for {graph.num_nodes} nodes",
+            "there must be one per node",
+            "Pass one integer for all, or one per node",
+        )
     return local.to(unlimited.device).expand(graph.num_nodes)
 
 
@@ -326,6 +378,9 @@ def counts(value: Any, name: str) -> Tensor:
         raise BudgetError(f"{name} with {found}", "budgets must be integers", way_out)
     counts = counts.long()  # an unsigned number beyond all counts turns negative
     if counts.numel() and int(counts.min()) < 0:
-        raise BudgetError(f"{name} with the value {int(counts.min())}", "budgets must not be negative",
-                          "Use 0 to forbid drops, None for no limit")
+        raise BudgetError(
+            f"{name} with the value {int(counts.min())}",
+            "budgets must not be negative",
+            "Use 0 to forbid drops, None for no limit",
+        )
     return counts.clone()  # the caller's own may change

@@ -27,8 +27,16 @@ class DropEvaluation:
 
     @classmethod
     def of(cls, network: GraphNetwork, graph: Graph) -> "DropEvaluation":
-        return cls(network, graph, {term: features_times(graph, term.weight) for layer in network.layers
-                                    for term in layer.terms if term.source == 0})
+        return cls(
+            network,
+            graph,
+            {
+                term: features_times(graph, term.weight)
+                for layer in network.layers
+                for term in layer.terms
+                if term.source == 0
+            },
+        )
 
     def embedding(self, node: int, dropped: Tensor, changed: ChangedEntries | None = None) -> Tensor:
         """``z`` of a node without the edges ``dropped``, ``(2, k)``, each listed once, and with changed features;
@@ -46,8 +54,11 @@ class DropEvaluation:
         absent = ~torch.isin(gone, graph.row[at_ends] * n + graph.col[at_ends])
         if bool(absent.any()):
             one, other = both[:, absent][:, 0].tolist()
-            raise GraphError(f"a dropped edge ({one}, {other}) that the graph does not have",
-                             "only edges of the graph can be dropped", "Pass the graph that they are from")
+            raise GraphError(
+                f"a dropped edge ({one}, {other}) that the graph does not have",
+                "only edges of the graph can be dropped",
+                "Pass the graph that they are from",
+            )
         near = graph.col.new_tensor([node])
         for _ in range(self.network.hops):
             near = torch.cat([near, graph.col[self._kept(near, gone)]]).unique()
@@ -63,8 +74,10 @@ class DropEvaluation:
     def with_features(self, changed: ChangedEntries) -> "DropEvaluation":
         """The same with some entries of the features as given."""
         step = changed.values - changed.before(self.graph)
-        return replace(self, projected={term: _moved(term, table, changed, step.to(table))
-                                        for term, table in self.projected.items()})
+        return replace(
+            self,
+            projected={term: _moved(term, table, changed, step.to(table)) for term, table in self.projected.items()},
+        )
 
     def _outputs(self, nodes: Tensor, degree: Tensor, row: Tensor, col: Tensor) -> list[Tensor]:
         """Of all layers at some nodes, of so many neighbours each, and with these edges among them."""
@@ -73,8 +86,9 @@ class DropEvaluation:
             p = layer.bias.expand(len(nodes), -1)
             for term in layer.terms:
                 v = self.projected[term][nodes] if term.source == 0 else term.project(outputs[term.source - 1])
-                own, out, into = (scale(count) for scale in (
-                    term.aggregation.own, term.aggregation.out, term.aggregation.into))
+                own, out, into = (
+                    scale(count) for scale in (term.aggregation.own, term.aggregation.out, term.aggregation.into)
+                )
                 p = p + own * v + out * torch.zeros_like(v).index_add(0, row, (into * v)[col])
             outputs.append(layer.activate(p))
         return outputs

@@ -43,8 +43,9 @@ class AdmissibleFeatures:
     total: int
 
     @classmethod
-    def tightened(cls, graph: Graph, kind: Kind, off: Tensor, on: Tensor, radius: Tensor, columns: int,
-                  total: int) -> "AdmissibleFeatures":
+    def tightened(
+        cls, graph: Graph, kind: Kind, off: Tensor, on: Tensor, radius: Tensor, columns: int, total: int
+    ) -> "AdmissibleFeatures":
         """With every number lowered to what can really be used. No admissible change is lost.
 
         Raises:
@@ -53,8 +54,11 @@ class AdmissibleFeatures:
         entries = graph.features.entries()
         if kind == "bits" and not bool((entries.value == 1).all()):
             odd = entries.value[entries.value != 1]
-            raise BudgetError(f"bits turned off or on in features with a value of {float(odd[0]):g}",
-                              "only features that are all 0 or 1 have bits", "Use masked= or box=")
+            raise BudgetError(
+                f"bits turned off or on in features with a value of {float(odd[0]):g}",
+                "only features that are all 0 or 1 have bits",
+                "Use masked= or box=",
+            )
         filled = entries.start.diff()
         if kind == "columns":
             columns = min(columns, len(entries.column.unique()))
@@ -108,9 +112,11 @@ class AdmissibleFeatures:
 
     def same(self, other: "AdmissibleFeatures | None") -> bool:
         """Whether both allow the same, on the same graph."""
-        return self is other or (other is not None and (self.kind, self.columns, self.total) == (
-            other.kind, other.columns, other.total) and all(
-            torch.equal(getattr(self, name), getattr(other, name)) for name in _TENSORS))
+        return self is other or (
+            other is not None
+            and (self.kind, self.columns, self.total) == (other.kind, other.columns, other.total)
+            and all(torch.equal(getattr(self, name), getattr(other, name)) for name in _TENSORS)
+        )
 
     def to(self, device: torch.device) -> "AdmissibleFeatures":
         return replace(self, **{name: getattr(self, name).to(device) for name in _TENSORS})
@@ -135,46 +141,77 @@ class FeatureBudget:
         FeatureBudget.from_mask_rate(0.3, coverage=0.99)    # columns, as 99 % of sampled views mask them
     """
 
-    def __init__(self, masked: int | Sequence[int] | Tensor | None = None,
-                 turned_off: int | Sequence[int] | Tensor | None = None,
-                 turned_on: int | Sequence[int] | Tensor | None = None,
-                 box: float | Sequence[float] | Tensor | None = None, columns: int | None = None,
-                 total: int | None = None) -> None:
-        given: dict[Kind, bool] = {"masked": masked is not None, "bits": not (turned_off is None and turned_on is None),
-                                   "box": box is not None, "columns": columns is not None}
+    def __init__(
+        self,
+        masked: int | Sequence[int] | Tensor | None = None,
+        turned_off: int | Sequence[int] | Tensor | None = None,
+        turned_on: int | Sequence[int] | Tensor | None = None,
+        box: float | Sequence[float] | Tensor | None = None,
+        columns: int | None = None,
+        total: int | None = None,
+    ) -> None:
+        given: dict[Kind, bool] = {
+            "masked": masked is not None,
+            "bits": not (turned_off is None and turned_on is None),
+            "box": box is not None,
+            "columns": columns is not None,
+        }
         kinds = [kind for kind, there in given.items() if there]
         if len(kinds) != 1:
-            raise BudgetError(f"a budget of {' and '.join(kinds) or 'no feature'}",
-                              "features are masked, their bits are turned, they stay in a box, or columns are masked",
-                              "Pass one of masked=, turned_off= and turned_on=, box= and columns=")
+            raise BudgetError(
+                f"a budget of {' and '.join(kinds) or 'no feature'}",
+                "features are masked, their bits are turned, they stay in a box, or columns are masked",
+                "Pass one of masked=, turned_off= and turned_on=, box= and columns=",
+            )
         self._kind: Kind = kinds[0]
         self._off = _counts(turned_off if masked is None else masked, "turned_off" if masked is None else "masked")
         self._on = _counts(turned_on, "turned_on")
         self._radius = _radii(box)
-        self._columns: int | MaskedColumns = 0 if columns is None else whole(
-            columns, "columns", 0, "it is a number of columns", "Pass an int", error=BudgetError)
+        self._columns: int | MaskedColumns = (
+            0
+            if columns is None
+            else whole(columns, "columns", 0, "it is a number of columns", "Pass an int", error=BudgetError)
+        )
         if total is not None and self._kind in ("box", "columns"):
-            raise BudgetError(f"total={shown(total)} with {self._kind}=", "a total counts single features that are "
-                              "masked or turned", "Leave it out")
-        self._total = None if total is None else whole(total, "total", 0, "it is a number of features in the whole "
-                                                       "graph", "Pass an int", error=BudgetError)
+            raise BudgetError(
+                f"total={shown(total)} with {self._kind}=",
+                "a total counts single features that are masked or turned",
+                "Leave it out",
+            )
+        self._total = (
+            None
+            if total is None
+            else whole(
+                total, "total", 0, "it is a number of features in the whole graph", "Pass an int", error=BudgetError
+            )
+        )
 
     @classmethod
     def from_mask_rate(cls, rate: float, coverage: float = 0.99) -> "FeatureBudget":
         """For views that mask every column independently with probability ``rate``: as many columns as a sampled view
         masks at most, with probability ``coverage``."""
-        rate = real(rate, "rate", lambda given: 0 < given < 1, "a rate lies strictly between 0 and 1",
-                    "Use FeatureBudget(columns=...) for a number", error=BudgetError)
+        rate = real(
+            rate,
+            "rate",
+            lambda given: 0 < given < 1,
+            "a rate lies strictly between 0 and 1",
+            "Use FeatureBudget(columns=...) for a number",
+            error=BudgetError,
+        )
         return cls._by_rule(MaskedColumns(rate, _coverage(coverage)))
 
     @classmethod
     def from_mask_probabilities(cls, probability: Tensor, coverage: float = 0.99) -> "FeatureBudget":
         """The same for views that mask column f with its own probability, as GCA's do: one value per column."""
-        given = numbers(probability, "probability", "it is one probability per column", "Pass a tensor",
-                        error=BudgetError)
+        given = numbers(
+            probability, "probability", "it is one probability per column", "Pass a tensor", error=BudgetError
+        )
         if given.dim() != 1 or not given.dtype.is_floating_point:
-            raise BudgetError(f"probability {shown(given)}", "it is one floating-point number per column",
-                              "Pass a tensor of as many as there are features")
+            raise BudgetError(
+                f"probability {shown(given)}",
+                "it is one floating-point number per column",
+                "Pass a tensor of as many as there are features",
+            )
         outside = given[~((given >= 0) & (given <= 1))]
         if outside.numel():
             raise BudgetError(f"mask probability {float(outside[0]):g}", "probabilities lie in [0, 1]", "Clamp them")
@@ -195,10 +232,18 @@ class FeatureBudget:
         return AdmissibleFeatures.tightened(graph, self._kind, off, on, radius, columns, total)
 
     def __repr__(self) -> str:
-        named: dict[str, Any] = {"masked" if self._kind == "masked" else "turned_off": self._off, "turned_on": self._on,
-                                 "box": self._radius, "columns": self._columns, "total": self._total}
-        listed = [f"{name}={_short(value)}" for name, value in named.items()
-                  if value is not None and not (isinstance(value, (int, Tensor)) and name in _UNNAMED[self._kind])]
+        named: dict[str, Any] = {
+            "masked" if self._kind == "masked" else "turned_off": self._off,
+            "turned_on": self._on,
+            "box": self._radius,
+            "columns": self._columns,
+            "total": self._total,
+        }
+        listed = [
+            f"{name}={_short(value)}"
+            for name, value in named.items()
+            if value is not None and not (isinstance(value, (int, Tensor)) and name in _UNNAMED[self._kind])
+        ]
         return f"FeatureBudget({', '.join(listed)})"
 
     def _repr_html_(self) -> str:
@@ -206,8 +251,11 @@ class FeatureBudget:
 
 
 _UNNAMED: dict[Kind, tuple[str, ...]] = {
-    "masked": ("turned_on", "box", "columns"), "bits": ("box", "columns"),
-    "box": ("masked", "turned_off", "turned_on", "columns"), "columns": ("masked", "turned_off", "turned_on", "box")}
+    "masked": ("turned_on", "box", "columns"),
+    "bits": ("box", "columns"),
+    "box": ("masked", "turned_off", "turned_on", "columns"),
+    "columns": ("masked", "turned_off", "turned_on", "box"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,10 +274,16 @@ class MaskedColumns:
         if isinstance(self.rate, float):
             return int(binomial_quantile(filled.new_tensor([len(filled)]), self.rate, self.coverage))
         if len(self.rate) != graph.num_features:
-            raise BudgetError(f"{len(self.rate)} probabilities for {graph.num_features} features",
-                              "there is one per column", "Pass those of this graph")
-        return int(poisson_binomial_quantiles(filled.new_tensor([0, len(filled)]), self.rate.to(filled.device)[filled],
-                                              self.coverage))
+            raise BudgetError(
+                f"{len(self.rate)} probabilities for {graph.num_features} features",
+                "there is one per column",
+                "Pass those of this graph",
+            )
+        return int(
+            poisson_binomial_quantiles(
+                filled.new_tensor([0, len(filled)]), self.rate.to(filled.device)[filled], self.coverage
+            )
+        )
 
     def __repr__(self) -> str:
         rate = f"rate {self.rate:g}" if isinstance(self.rate, float) else "a rate for each"
@@ -237,8 +291,14 @@ class MaskedColumns:
 
 
 def _coverage(coverage: float) -> float:
-    return real(coverage, "coverage", lambda given: 0 < given < 1, "a probability strictly between 0 and 1", "Try 0.99",
-                error=BudgetError)
+    return real(
+        coverage,
+        "coverage",
+        lambda given: 0 < given < 1,
+        "a probability strictly between 0 and 1",
+        "Try 0.99",
+        error=BudgetError,
+    )
 
 
 def _counts(value: Any, name: str) -> Tensor:
@@ -264,8 +324,11 @@ def _radii(value: Any) -> Tensor:
 
 def _per_node(given: Tensor, graph: Graph) -> Tensor:
     if given.dim() == 1 and given.numel() != graph.num_nodes:
-        raise BudgetError(f"{given.numel()} feature budgets for {graph.num_nodes} nodes", "there must be one per node",
-                          "Pass one number for all, or one per node")
+        raise BudgetError(
+            f"{given.numel()} feature budgets for {graph.num_nodes} nodes",
+            "there must be one per node",
+            "Pass one number for all, or one per node",
+        )
     return given.to(graph.col.device).expand(graph.num_nodes)
 
 

@@ -29,16 +29,20 @@ def random_features(graph: Graph, allowed: AdmissibleFeatures, generator: torch.
     return after if graph.x.layout == torch.strided else after.to_sparse_csr()
 
 
-def columns_inside(graph: Graph, allowed: AdmissibleFeatures, masked: Tensor, generator: torch.Generator | None
-                   ) -> Tensor:
+def columns_inside(
+    graph: Graph, allowed: AdmissibleFeatures, masked: Tensor, generator: torch.Generator | None
+) -> Tensor:
     """Of columns that are drawn to be masked at all nodes, as many as a budget allows, ``(F,)``.
 
     Of shared columns a random choice; else one column after the other in random order, each that no node has too many
     of by then.
     """
     if allowed.kind == "box":
-        raise BudgetError("masked columns with a budget of box=", "a mask leaves the box",
-                          "Use FeatureBudget(columns=...) or from_mask_rate(...), or mask_rates=(0, 0)")
+        raise BudgetError(
+            "masked columns with a budget of box=",
+            "a mask leaves the box",
+            "Use FeatureBudget(columns=...) or from_mask_rate(...), or mask_rates=(0, 0)",
+        )
     entries = graph.features.entries()
     filled = torch.zeros_like(masked)
     filled[entries.column] = True

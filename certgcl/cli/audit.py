@@ -45,10 +45,21 @@ def audit(
     dataset: DatasetOption = None,
     weights: WeightsOption = None,
     total: TotalOption = None,
-    method: Annotated[str, typer.Option(callback=check_method, help="The bound: degree, degree-fast, degree-cheap, "
-                                        "crown, interval. paper and released show what a violation is.")] = "degree",
-    nodes: Annotated[str | None, typer.Option(help="The nodes to check: 0:1000, or a file of numbers (.npy or text); "
-                                              f"at most {MOST_NODES:,} drawn at random by default.")] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            callback=check_method,
+            help="The bound: degree, degree-fast, degree-cheap, "
+            "crown, interval. paper and released show what a violation is.",
+        ),
+    ] = "degree",
+    nodes: Annotated[
+        str | None,
+        typer.Option(
+            help="The nodes to check: 0:1000, or a file of numbers (.npy or text); "
+            f"at most {MOST_NODES:,} drawn at random by default."
+        ),
+    ] = None,
     samples: Annotated[int, typer.Option(min=0, help="How many random views.")] = 200,
     searches: Annotated[int, typer.Option(min=0, help="For how many nodes to search the worst drops.")] = 16,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="Of the nodes, the views and the search.")] = 0,
@@ -76,8 +87,14 @@ def audit(
         with Bar("auditing", words="certifying") as bar:
             loaded = moved(Graph.of(source.load(data_root)), device)
             report = audits.audit(
-                _model(run, encoder, device), loaded, drops, method=method, samples=samples, searches=searches,
-                seed=seed, nodes=_drawn(loaded, seed) if chosen is None else chosen,
+                _model(run, encoder, device),
+                loaded,
+                drops,
+                method=method,
+                samples=samples,
+                searches=searches,
+                seed=seed,
+                nodes=_drawn(loaded, seed) if chosen is None else chosen,
                 progress=lambda done, whole: bar.show(done, whole, f"{done:,}/{whole:,} views"),
             )
         show(as_json, report.to_dict(), str(report))
@@ -93,8 +110,11 @@ def _model(run: Path | None, encoder: Path, device: str | None) -> ModelLike:
     method = ContrastiveMethod.load(method_of(run))
     here, there = weights_part(network), weights_part(method.network())
     if here.identity != there.identity:
-        raise CheckpointError(f"{run} with other weights in {ENCODER} ({here.shown}) than in {METHOD} ({there.shown})",
-                              "both files hold the trained encoder", "Bring both back from one copy of the run")
+        raise CheckpointError(
+            f"{run} with other weights in {ENCODER} ({here.shown}) than in {METHOD} ({there.shown})",
+            "both files hold the trained encoder",
+            "Bring both back from one copy of the run",
+        )
     method.encoder_ = moved(method.fitted_encoder(), device)
     return method
 

@@ -56,43 +56,81 @@ def certify(
     graph: GraphOption = None,
     dataset: DatasetOption = None,
     weights: WeightsOption = None,
-    out: Annotated[Path | None, typer.Option(file_okay=False, help="The folder of the shards; made if needed. With "
-                                             "--run, certificates/METHOD-BUDGET in the run by default.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            file_okay=False,
+            help="The folder of the shards; made if needed. With "
+            "--run, certificates/METHOD-BUDGET in the run by default.",
+        ),
+    ] = None,
     total: TotalOption = None,
     added: AddedOption = None,
     flipped: FlippedOption = None,
     masked: MaskedOption = None,
     columns: ColumnsOption = None,
     box: BoxOption = None,
-    method: Annotated[str, typer.Option(callback=check_method_or_search, help="degree, degree-fast, degree-cheap, "
-                                        "crown, interval; optimized and exact search, and give brackets; paper and "
-                                        "released are not bounds.")] = "degree",
-    time_limit: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Of a search, for all nodes "
-                                                     "together.")] = None,
-    branch_limit: Annotated[int | None, typer.Option(min=0, help="Of a search, for each node; 128 for "
-                                                     "optimized.")] = None,
-    view: Annotated[Path | None, typer.Option(exists=True, help="The fixed second view: a graph with the same nodes; "
-                                              "the graph itself by default.")] = None,
-    nodes: Annotated[str | None, typer.Option(help="The nodes to certify: 0:1000, or a file of numbers (.npy or text); "
-                                              "all by default.")] = None,
-    shards: Annotated[int | None, typer.Option(min=1, help="The number of shards; about 2,000 nodes in each by "
-                                               "default.")] = None,
-    shard: Annotated[str | None, typer.Option("--shard", metavar="K/N", help="Do only the shards i with i % N == K, "
-                                              "K counted from 0; torchrun's RANK/WORLD_SIZE by default.")] = None,
-    order: Annotated[Literal["near", "given"], typer.Option(help="Bring neighbours to the same shard, or keep the "
-                                                            "nodes as given.")] = "near",
+    method: Annotated[
+        str,
+        typer.Option(
+            callback=check_method_or_search,
+            help="degree, degree-fast, degree-cheap, "
+            "crown, interval; optimized and exact search, and give brackets; paper and "
+            "released are not bounds.",
+        ),
+    ] = "degree",
+    time_limit: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Of a search, for all nodes together.")
+    ] = None,
+    branch_limit: Annotated[
+        int | None, typer.Option(min=0, help="Of a search, for each node; 128 for optimized.")
+    ] = None,
+    view: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, help="The fixed second view: a graph with the same nodes; the graph itself by default."
+        ),
+    ] = None,
+    nodes: Annotated[
+        str | None,
+        typer.Option(help="The nodes to certify: 0:1000, or a file of numbers (.npy or text); all by default."),
+    ] = None,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="The number of shards; about 2,000 nodes in each by default.")
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            "--shard",
+            metavar="K/N",
+            help="Do only the shards i with i % N == K, K counted from 0; torchrun's RANK/WORLD_SIZE by default.",
+        ),
+    ] = None,
+    order: Annotated[
+        Literal["near", "given"], typer.Option(help="Bring neighbours to the same shard, or keep the nodes as given.")
+    ] = "near",
     pool: PoolOption = None,
     dtype: Annotated[Literal["float64", "float32"], typer.Option(help="The precision of the computation.")] = "float64",
-    memory_limit: Annotated[float | None, typer.Option(min=0.01, metavar="GB", help="About how much memory to use; "
-                                                       "three quarters of what is free by default.")] = None,
-    reproducible: Annotated[bool | None, typer.Option(
-        "--reproducible/--not-reproducible", help="Every shard by itself and by one thread: its file is the same to "
-        "the last bit whichever process writes it. By default as the folder was made, else not.")] = None,
+    memory_limit: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01, metavar="GB", help="About how much memory to use; three quarters of what is free by default."
+        ),
+    ] = None,
+    reproducible: Annotated[
+        bool | None,
+        typer.Option(
+            "--reproducible/--not-reproducible",
+            help="Every shard by itself and by one thread: its file is the same to "
+            "the last bit whichever process writes it. By default as the folder was made, else not.",
+        ),
+    ] = None,
     executor: ExecutorOption = "here",
     workers: WorkersOption = None,
     address: AddressOption = None,
     proof: Annotated[bool, typer.Option("--proof", help="Keep how lines were chosen, for certgcl verify --proof.")] = (
-        False),
+        False
+    ),
     device: DeviceOption = None,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
@@ -127,27 +165,61 @@ def certify(
     place = read_executor(executor, workers, address)
     if run is None and out is None:
         raise typer.BadParameter("pass a folder", param_hint="--out")
-    out = out or Path(str(run), CERTIFICATES, f"{method}-{budget}" + words(
-        added=added, flipped=flipped, masked=masked, columns=columns, box=box))
+    out = out or Path(
+        str(run),
+        CERTIFICATES,
+        f"{method}-{budget}" + words(added=added, flipped=flipped, masked=masked, columns=columns, box=box),
+    )
     start = time.monotonic()
     with outcome(as_json, f"Finished shards are kept in {out}; run the same command again to go on"):
         encoder, source = choose_encoder(run, weights, dataset, graph, data_root, several=True)
         if source.several:
-            nodes_alone = {"--view": view, "--nodes": nodes, "--shards": shards, "--shard": shard, "--branch-limit":
-                           branch_limit, "--memory-limit": memory_limit, "--reproducible": reproducible}
-            certify_graphs(pooling_model(run, encoder, pool, device), source.load_several(data_root), changes, out,
-                           method=method, dtype=getattr(torch, dtype), time_limit=time_limit, device=device,
-                           as_json=as_json, nodes_alone=nodes_alone)
+            nodes_alone = {
+                "--view": view,
+                "--nodes": nodes,
+                "--shards": shards,
+                "--shard": shard,
+                "--branch-limit": branch_limit,
+                "--memory-limit": memory_limit,
+                "--reproducible": reproducible,
+            }
+            certify_graphs(
+                pooling_model(run, encoder, pool, device),
+                source.load_several(data_root),
+                changes,
+                out,
+                method=method,
+                dtype=getattr(torch, dtype),
+                time_limit=time_limit,
+                device=device,
+                as_json=as_json,
+                nodes_alone=nodes_alone,
+            )
             return
         # Workers that torchrun starts share a terminal: one of them shows how far it is.
         with ShardBar(shown=shard is not None or worker is None or worker[0] == 0) as bar:
-            bound = get_method(method, time_limit=time_limit, branch_limit=branch_limit,
-                               progress=bar.searched if method in SEARCHES else None)
+            bound = get_method(
+                method,
+                time_limit=time_limit,
+                branch_limit=branch_limit,
+                progress=bar.searched if method in SEARCHES else None,
+            )
             done = certify_shards(
-                moved(GraphNetwork.load(encoder), device), moved(source.load(data_root), device), changes, out,
-                method=bound, view=None if view is None else moved(load_graph(view), device), nodes=chosen,
-                dtype=getattr(torch, dtype), shards=shards, order=order, worker=worker,
-                reproducible=reproducible, executor=place, proof=proof, progress=bar,
+                moved(GraphNetwork.load(encoder), device),
+                moved(source.load(data_root), device),
+                changes,
+                out,
+                method=bound,
+                view=None if view is None else moved(load_graph(view), device),
+                nodes=chosen,
+                dtype=getattr(torch, dtype),
+                shards=shards,
+                order=order,
+                worker=worker,
+                reproducible=reproducible,
+                executor=place,
+                proof=proof,
+                progress=bar,
                 memory_limit=None if memory_limit is None else bytes_of(memory_limit),
             )
         alone = worker is None or worker[1] == 1
@@ -157,15 +229,21 @@ def certify(
 
 def bytes_of(gigabytes: float) -> int:
     if not gigabytes < MOST_MEMORY:
-        raise typer.BadParameter(f"{gigabytes} is not a number of gigabytes below {MOST_MEMORY:g}",
-                                 param_hint="--memory-limit")
+        raise typer.BadParameter(
+            f"{gigabytes} is not a number of gigabytes below {MOST_MEMORY:g}", param_hint="--memory-limit"
+        )
     return int(gigabytes * 1024**3)
 
 
 def _result(run: ShardRun, certificate: Certificate | None, seconds: float) -> dict[str, Any]:
     return {
-        "out": str(run.folder), "fingerprint": run.manifest.fingerprint, "shards": run.manifest.shards,
-        "computed": run.computed, "kept": run.kept, "missing": run.missing, "seconds": round(seconds, 3),
+        "out": str(run.folder),
+        "fingerprint": run.manifest.fingerprint,
+        "shards": run.manifest.shards,
+        "computed": run.computed,
+        "kept": run.kept,
+        "missing": run.missing,
+        "seconds": round(seconds, 3),
         "certificate": None if certificate is None else summary(run.folder, certificate),
     }
 
@@ -175,18 +253,34 @@ def summary(folder: Path, certificate: Certificate | GraphCertificate) -> dict[s
     if isinstance(certificate, GraphCertificate):
         return {"path": str(folder / MERGED)} | certificate.summary()
     lower, measures = certificate.lower.double(), certificate.measures
-    bracket = {} if certificate.upper is None else {
-        "upper_mean": float(certificate.upper.double().mean()), "exact": int(certificate.exact.sum()),
-        "negative": int(certificate.negative.sum())}
+    bracket = (
+        {}
+        if certificate.upper is None
+        else {
+            "upper_mean": float(certificate.upper.double().mean()),
+            "exact": int(certificate.exact.sum()),
+            "negative": int(certificate.negative.sum()),
+        }
+    )
     return {
-        "path": str(folder / MERGED), "method": certificate.method, "settings": certificate.evidence.method.shown,
-        "certified": certificate.certified, "precision": certificate.precision, "reading": certificate.reading,
-        "nodes": len(certificate.nodes), "positive": int(certificate.positive.sum()),
+        "path": str(folder / MERGED),
+        "method": certificate.method,
+        "settings": certificate.evidence.method.shown,
+        "certified": certificate.certified,
+        "precision": certificate.precision,
+        "reading": certificate.reading,
+        "nodes": len(certificate.nodes),
+        "positive": int(certificate.positive.sum()),
         "positive_in_exact_arithmetic": int(certificate.positive_in_exact_arithmetic.sum()),
-        "share_positive": measures.positive, "kept": measures.kept, "over_norm": measures.over_norm,
+        "share_positive": measures.positive,
+        "kept": measures.kept,
+        "over_norm": measures.over_norm,
         "nominal_over_norm": measures.nominal_over_norm,
-        "nominal_mean": float(certificate.nominal.double().mean()), "lower_mean": float(lower.mean()),
-        "lower_min": float(lower.min()), "lower_max": float(lower.max()), **bracket,
+        "nominal_mean": float(certificate.nominal.double().mean()),
+        "lower_mean": float(lower.mean()),
+        "lower_min": float(lower.min()),
+        "lower_max": float(lower.max()),
+        **bracket,
     }
 
 

@@ -10,20 +10,35 @@ from certgcl.changes.feature_changes import FeatureBudget
 from certgcl.cli.options import read_budget, read_drops
 from certgcl.errors import BudgetError
 
-AddedOption: TypeAlias = Annotated[int | None, typer.Option(
-    "--added", min=0, help="Edges that may be added at each node, between any two nodes.")]
-FlippedOption: TypeAlias = Annotated[int | None, typer.Option(
-    "--flipped", min=0, help="Edges that may be dropped or added at each node, together; with --budget 0.")]
-MaskedOption: TypeAlias = Annotated[int | None, typer.Option(
-    "--masked", min=0, help="Features of each node that may become 0.")]
-ColumnsOption: TypeAlias = Annotated[int | None, typer.Option(
-    "--columns", min=0, help="Columns of features that may become 0 at all nodes.")]
-BoxOption: TypeAlias = Annotated[float | None, typer.Option(
-    "--box", min=0, help="How far every feature may move, up or down.")]
+AddedOption: TypeAlias = Annotated[
+    int | None, typer.Option("--added", min=0, help="Edges that may be added at each node, between any two nodes.")
+]
+FlippedOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--flipped", min=0, help="Edges that may be dropped or added at each node, together; with --budget 0."
+    ),
+]
+MaskedOption: TypeAlias = Annotated[
+    int | None, typer.Option("--masked", min=0, help="Features of each node that may become 0.")
+]
+ColumnsOption: TypeAlias = Annotated[
+    int | None, typer.Option("--columns", min=0, help="Columns of features that may become 0 at all nodes.")
+]
+BoxOption: TypeAlias = Annotated[
+    float | None, typer.Option("--box", min=0, help="How far every feature may move, up or down.")
+]
 
 
-def read_changes(budget: str, total: int | None, added: int | None, flipped: int | None, masked: int | None,
-                 columns: int | None, box: float | None) -> Changes:
+def read_changes(
+    budget: str,
+    total: int | None,
+    added: int | None,
+    flipped: int | None,
+    masked: int | None,
+    columns: int | None,
+    box: float | None,
+) -> Changes:
     """The changes that the options name together; a total of flips is for both kinds of them."""
     drops = read_budget(budget, total)
     kinds = {"masked": masked, "columns": columns, "box": box}

@@ -54,8 +54,9 @@ def train_command(config: Mapping[str, Any], source: GraphSource, out: str) -> s
     return shlex.join([*words, "--out", out])
 
 
-def certify_command(certificate: Certificate, path: Path, run: Path | None, graph: Graph, budget: int | float | None,
-                    encoder: list[str]) -> str | None:
+def certify_command(
+    certificate: Certificate, path: Path, run: Path | None, graph: Graph, budget: int | float | None, encoder: list[str]
+) -> str | None:
     """``certgcl certify`` for a certificate of all nodes; None where its options cannot say it.
 
     Args:
@@ -64,14 +65,20 @@ def certify_command(certificate: Certificate, path: Path, run: Path | None, grap
         encoder: the options that name encoder and graph.
     """
     settings = certificate.evidence.special_settings
-    if (budget is None or settings is not None or certificate.features is not None
-            or certificate.method not in BOUNDS | SEARCHES or len(certificate.nodes) < graph.num_nodes):
+    if (
+        budget is None
+        or settings is not None
+        or certificate.features is not None
+        or certificate.method not in BOUNDS | SEARCHES
+        or len(certificate.nodes) < graph.num_nodes
+    ):
         return None
     total = ["--total", str(certificate.total_budget)] if certificate.total_budget < graph.num_edges else []
     usual = run is not None and path.parent in (run, run / CERTIFICATES / f"{certificate.method}-{budget}")
     out = [] if usual else ["--out", str(path.parent if path.name == MERGED else path.with_suffix(""))]
-    return shlex.join(["certgcl", "certify", *encoder, "--budget", str(budget), *total, "--method",
-                       certificate.method, *out])
+    return shlex.join(
+        ["certgcl", "certify", *encoder, "--budget", str(budget), *total, "--method", certificate.method, *out]
+    )
 
 
 def certify_lines(certificate: Certificate, path: Path, *, compactness: bool) -> str:
@@ -83,14 +90,16 @@ def certify_lines(certificate: Certificate, path: Path, *, compactness: bool) ->
     method, *both = certificate.method.split(", ")
     settings = certificate.evidence.special_settings
     old = ("" if settings is None else f"# the settings of the method were {settings}\n") + (
-        f"old = certgcl.Certificate.load({str(path)!r})\n"
-        "budget = old.changes\n")
+        f"old = certgcl.Certificate.load({str(path)!r})\nbudget = old.changes\n"
+    )
     if compactness or both:
         views = ", views='both'" if both else ""
         return f"{old}certgcl.node_compactness(model, graph, budget, method={method!r}, nodes=old.nodes{views})"
-    return (f"{old}directions = old.directions.new_zeros(len(old.local_budget), *old.directions.shape[1:])\n"
-            "directions[old.nodes] = old.directions\n"
-            f"certgcl.linear_bounds(model, graph, budget, directions, method={method!r}, nodes=old.nodes)")
+    return (
+        f"{old}directions = old.directions.new_zeros(len(old.local_budget), *old.directions.shape[1:])\n"
+        "directions[old.nodes] = old.directions\n"
+        f"certgcl.linear_bounds(model, graph, budget, directions, method={method!r}, nodes=old.nodes)"
+    )
 
 
 def report_command(run: Path | None, certificate: Path | None, weights: Path | None, source: GraphSource | None) -> str:

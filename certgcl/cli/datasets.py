@@ -36,10 +36,12 @@ def _row(info: DatasetInfo, root: Path | None) -> dict[str, Any]:
 
 
 def _text(rows: list[dict[str, Any]]) -> str:
-    shown = [{"dataset": row["name"]} | {name: "?" if row[name] is None else f"{row[name]:,}" for name in COUNTS}
-             | {"files": "embedded" if row["kind"] == "embedded" else "missing" if row["found"] is None else "found"}
-             for row in rows]
+    shown = [
+        {"dataset": row["name"]}
+        | {name: "?" if row[name] is None else f"{row[name]:,}" for name in COUNTS}
+        | {"files": "embedded" if row["kind"] == "embedded" else "missing" if row["found"] is None else "found"}
+        for row in rows
+    ]
     width = max(len(row["name"]) for row in rows)
     described = "\n".join(f"{row['name']:<{width}}  {row['description']}" for row in rows)
-    return (f"{aligned(shown)}\n\n{described}\n\n"
-            "Files that are missing are looked for with --data-root, or downloaded.")
+    return f"{aligned(shown)}\n\n{described}\n\nFiles that are missing are looked for with --data-root, or downloaded."

@@ -46,11 +46,26 @@ def demo(
         settings = preset.settings() | {"epochs": epochs, "seed": seed, "drop_rates": (DROP_RATE, DROP_RATE)}
         results = [
             Result.of("GRACE", GRACE(**settings), data),
-            Result.of("certified GRACE", GRACE(**settings, regularizer=CompactnessRegularizer(
-                kappa=preset.kappa, method="degree-fast", anchors=ANCHORS)), data),
+            Result.of(
+                "certified GRACE",
+                GRACE(
+                    **settings,
+                    regularizer=CompactnessRegularizer(kappa=preset.kappa, method="degree-fast", anchors=ANCHORS),
+                ),
+                data,
+            ),
         ]
-        show(as_json, {"graph": DATASET, "drop_rate": DROP_RATE, "epochs": epochs, "seed": seed,
-                       "results": [result.to_dict() for result in results]}, _text(results))
+        show(
+            as_json,
+            {
+                "graph": DATASET,
+                "drop_rate": DROP_RATE,
+                "epochs": epochs,
+                "seed": seed,
+                "results": [result.to_dict() for result in results],
+            },
+            _text(results),
+        )
 
 
 @dataclass(frozen=True)
@@ -75,17 +90,26 @@ class Result:
         return cls(name, evaluation, certificate, seconds)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "evaluation": self.evaluation.to_dict(), **self.certificate.measures.to_dict(),
-                "lower_mean": float(self.certificate.lower.mean()), "seconds": round(self.seconds, 3)}
+        return {
+            "name": self.name,
+            "evaluation": self.evaluation.to_dict(),
+            **self.certificate.measures.to_dict(),
+            "lower_mean": float(self.certificate.lower.mean()),
+            "seconds": round(self.seconds, 3),
+        }
 
 
 def _text(results: list[Result]) -> str:
-    rows = [{
-        "method": result.name,
-        "accuracy": f"{100 * result.evaluation.micro_mean:.1f} ± {100 * result.evaluation.micro_std:.1f} %",
-        "share proved": percent(measures.positive),
-        "kept": "–" if measures.kept is None else percent(measures.kept),
-        "per norm": "–" if measures.over_norm is None else f"{measures.over_norm:.3f}",
-        "time": f"{result.seconds:.0f} s",
-    } for result in results for measures in [result.certificate.measures]]
+    rows = [
+        {
+            "method": result.name,
+            "accuracy": f"{100 * result.evaluation.micro_mean:.1f} ± {100 * result.evaluation.micro_std:.1f} %",
+            "share proved": percent(measures.positive),
+            "kept": "–" if measures.kept is None else percent(measures.kept),
+            "per norm": "–" if measures.over_norm is None else f"{measures.over_norm:.3f}",
+            "time": f"{result.seconds:.0f} s",
+        }
+        for result in results
+        for measures in [result.certificate.measures]
+    ]
     return aligned(rows, f"{DATASET}: any drop of at most round({DROP_RATE} degree) edges at each node")

@@ -21,7 +21,9 @@ def describe(app: typer.Typer) -> dict[str, Any]:
     for command in app.registered_commands:
         assert command.callback is not None
         found[command.name or command.callback.__name__] = {
-            "help": inspect.getdoc(command.callback), "parameters": _parameters(command.callback)}
+            "help": inspect.getdoc(command.callback),
+            "parameters": _parameters(command.callback),
+        }
     for group in app.registered_groups:
         assert group.typer_instance is not None
         inner = group.typer_instance
@@ -31,8 +33,9 @@ def describe(app: typer.Typer) -> dict[str, Any]:
 
 def _parameters(callback: Any) -> list[dict[str, Any]]:
     hints = get_type_hints(callback, include_extras=True)
-    return [_parameter(name, hints[name], given.default) for name, given in
-            inspect.signature(callback).parameters.items()]
+    return [
+        _parameter(name, hints[name], given.default) for name, given in inspect.signature(callback).parameters.items()
+    ]
 
 
 def _parameter(name: str, hint: Any, default: Any) -> dict[str, Any]:
@@ -44,8 +47,11 @@ def _parameter(name: str, hint: Any, default: Any) -> dict[str, Any]:
         plain["default"] = str(default) if isinstance(default, Path) else default
     flags = [*([info.default] if isinstance(info.default, str) else []), *(info.param_decls or ())]
     usual = vars(typer.Option())
-    return plain | ({"flags": flags} if flags else {}) | {
-        key: getattr(info, key) for key in _ASKED if getattr(info, key) != usual[key]}
+    return (
+        plain
+        | ({"flags": flags} if flags else {})
+        | {key: getattr(info, key) for key in _ASKED if getattr(info, key) != usual[key]}
+    )
 
 
 def _word(kind: Any) -> str:

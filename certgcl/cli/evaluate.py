@@ -21,16 +21,27 @@ from certgcl.learning.methods import ContrastiveMethod
 
 
 def evaluate(
-    runs: Annotated[list[Path] | None, typer.Argument(
-        exists=True, file_okay=False, help="Folders of certgcl train; the values of several are put together.")] = None,
-    against: Annotated[list[Path] | None, typer.Option(
-        exists=True, file_okay=False, help="Runs to compare with, in the same order of seeds, as often as "
-                                           "needed.")] = None,
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            exists=True, file_okay=False, help="Folders of certgcl train; the values of several are put together."
+        ),
+    ] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(
+            exists=True, file_okay=False, help="Runs to compare with, in the same order of seeds, as often as needed."
+        ),
+    ] = None,
     embeddings: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="A row per node, .npy.")] = None,
     labels: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="A class per node, .npy.")] = None,
-    protocol: Annotated[str | None, typer.Option(
-        callback=lambda name: name and check_name(name, PROTOCOLS),
-        help=f"{', '.join(PROTOCOLS)}; that of the graph by default.")] = None,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            callback=lambda name: name and check_name(name, PROTOCOLS),
+            help=f"{', '.join(PROTOCOLS)}; that of the graph by default.",
+        ),
+    ] = None,
     seeds: Annotated[str, typer.Option(help="Of the random splits: how many (5), or which (0,1,2).")] = "5",
     device: DeviceOption = None,
     data_root: DataRootOption = None,
@@ -56,8 +67,9 @@ def evaluate(
     with outcome(as_json, "Nothing is lost; run the same command again"):
         with Bar("evaluating", words="splits") as bar:
             if embeddings is not None and labels is not None:
-                every = [evaluation.evaluate(_array(embeddings), _array(labels), protocol or "random-10-10-80",
-                                             seeds=chosen)]
+                every = [
+                    evaluation.evaluate(_array(embeddings), _array(labels), protocol or "random-10-10-80", seeds=chosen)
+                ]
             else:
                 folders = [*(runs or []), *(against or [])]
                 every = []
@@ -70,20 +82,26 @@ def evaluate(
         show(as_json, _result(found, other, test), "\n".join(str(part) for part in (found, other, test) if part))
 
 
-def _evaluated(run: Path, protocol: str | None, seeds: int | list[int], root: Path | None,
-               device: str | None) -> Evaluation:
+def _evaluated(
+    run: Path, protocol: str | None, seeds: int | list[int], root: Path | None, device: str | None
+) -> Evaluation:
     source, method = GraphSource.of_run(run), ContrastiveMethod.load(method_of(run))
     method.encoder_ = moved(method.fitted_encoder(), device)
     if source.several:
         graphs = source.load_several(root)
-        return evaluation.evaluate(method.transform(graphs), labels_of(graphs), protocol or source.protocol(graphs),
-                                   seeds=seeds)
+        return evaluation.evaluate(
+            method.transform(graphs), labels_of(graphs), protocol or source.protocol(graphs), seeds=seeds
+        )
     data = source.load(root)
     if data.y is None:
-        raise EvaluationError(f"{run} on a graph without labels", "an evaluation needs one class per node",
-                              "Put y into the file of the graph")
-    return evaluation.evaluate(method.transform(data), data.y, protocol or source.protocol(data), masks=data,
-                               seeds=seeds)
+        raise EvaluationError(
+            f"{run} on a graph without labels",
+            "an evaluation needs one class per node",
+            "Put y into the file of the graph",
+        )
+    return evaluation.evaluate(
+        method.transform(data), data.y, protocol or source.protocol(data), masks=data, seeds=seeds
+    )
 
 
 def _array(path: Path) -> np.ndarray:
@@ -92,6 +110,7 @@ def _array(path: Path) -> np.ndarray:
 
 
 def _result(found: Evaluation, other: Evaluation | None, test: PairedTest | None) -> dict[str, Any]:
-    finite = {} if test is None else {name: value if math.isfinite(value) else None
-                                      for name, value in asdict(test).items()}
+    finite = (
+        {} if test is None else {name: value if math.isfinite(value) else None for name, value in asdict(test).items()}
+    )
     return found.to_dict() | ({} if other is None else {"against": other.to_dict(), "test": finite})

@@ -26,15 +26,19 @@ GRAPHS = sorted(EMBEDDED)
 
 
 def explore(
-    graph: Annotated[str, typer.Argument(callback=lambda name: check_name(name, GRAPHS),
-                                         help=f"A bundled graph: {', '.join(GRAPHS)}.")] = "les-miserables",
+    graph: Annotated[
+        str,
+        typer.Argument(callback=lambda name: check_name(name, GRAPHS), help=f"A bundled graph: {', '.join(GRAPHS)}."),
+    ] = "les-miserables",
     budget: BudgetOption = "4",
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of the training.")] = 100,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="Of the training.")] = 0,
-    out: Annotated[Path | None, typer.Option(dir_okay=False, help="The page; report.html in a new temporary folder by "
-                                             "default.")] = None,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page, or only print where it "
-                                          "is.")] = True,
+    out: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="The page; report.html in a new temporary folder by default.")
+    ] = None,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page, or only print where it is.")
+    ] = True,
     as_json: JsonFlag = False,
 ) -> None:
     """Train GRACE on a small bundled graph, certify it, and open the report in the browser: less than a minute.
@@ -61,9 +65,15 @@ def explore(
         page = (out or Path(tempfile.mkdtemp(prefix="certgcl-"), "report.html")).resolve()
         write_page(page, text)
         opened = browser and webbrowser.open(page.as_uri())
-        show(as_json, {"out": str(page), "opened": opened, "certificate": (
-            subject.certificate.measures.to_dict() if subject.certificate else None)},
-            f"{subject.certificate}\nwritten to {page}")
+        show(
+            as_json,
+            {
+                "out": str(page),
+                "opened": opened,
+                "certificate": (subject.certificate.measures.to_dict() if subject.certificate else None),
+            },
+            f"{subject.certificate}\nwritten to {page}",
+        )
 
 
 def _trained(graph: str, budget: int | float, epochs: int, seed: int) -> "Subject":
@@ -77,5 +87,14 @@ def _trained(graph: str, budget: int | float, epochs: int, seed: int) -> "Subjec
     with Bar("certifying", words=f"{data.num_nodes:,} nodes"):
         certificate = node_compactness(method, data, budget)
     command = f"certgcl explore {graph} --budget {budget} --epochs {epochs} --seed {seed}"
-    return Subject(f"GRACE on {graph}", certificate, graph, data, method.network(), find_dataset(graph).protocol,
-                   method.history_, commands=[command], hints=[budget])
+    return Subject(
+        f"GRACE on {graph}",
+        certificate,
+        graph,
+        data,
+        method.network(),
+        find_dataset(graph).protocol,
+        method.history_,
+        commands=[command],
+        hints=[budget],
+    )

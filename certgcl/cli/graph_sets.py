@@ -20,8 +20,10 @@ from certgcl.learning.methods import GraphCL
 from certgcl.models.network import GraphNetwork
 from certgcl.models.pooled_network import Pool
 
-PoolOption: TypeAlias = Annotated[str | None, typer.Option(
-    help="For --weights on a set of graphs: mean, sum or max over the nodes of each. A run has its own.")]
+PoolOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="For --weights on a set of graphs: mean, sum or max over the nodes of each. A run has its own."),
+]
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,9 @@ def pooling_model(run: Path | None, encoder: Path, pool: str | None, device: str
         return PoolingModel(moved(GraphNetwork.load(encoder), device), GraphCL.load(method_of(run)).pool)
     found = next((known for known in get_args(Pool) if known == pool), None)
     if found is None:
-        raise typer.BadParameter(f"pass {', '.join(get_args(Pool))} with --weights on a set of graphs",
-                                 param_hint="--pool")
+        raise typer.BadParameter(
+            f"pass {', '.join(get_args(Pool))} with --weights on a set of graphs", param_hint="--pool"
+        )
     return PoolingModel(moved(GraphNetwork.load(encoder), device), found)
 
 
@@ -55,15 +58,29 @@ def refuse_options(given: Mapping[str, Any]) -> None:
             raise typer.BadParameter("it is about the nodes of one graph, and this is a set of graphs", param_hint=name)
 
 
-def certify_graphs(model: PoolingModel, graphs: list[Data], budget: BudgetLike, out: Path, *, method: str,
-                   dtype: torch.dtype, time_limit: float | None, device: str | None, as_json: bool,
-                   nodes_alone: Mapping[str, Any]) -> None:
+def certify_graphs(
+    model: PoolingModel,
+    graphs: list[Data],
+    budget: BudgetLike,
+    out: Path,
+    *,
+    method: str,
+    dtype: torch.dtype,
+    time_limit: float | None,
+    device: str | None,
+    as_json: bool,
+    nodes_alone: Mapping[str, Any],
+) -> None:
     """Certify all graphs of a set, and write the certificate to the folder."""
     refuse_options(nodes_alone)
     with Bar("certifying", words=f"{len(graphs):,} graphs"):
-        certificate = graph_compactness(model, [moved(graph, device) for graph in graphs], budget, method=method,
-                                        dtype=dtype, time_limit=time_limit)
+        certificate = graph_compactness(
+            model, [moved(graph, device) for graph in graphs], budget, method=method, dtype=dtype, time_limit=time_limit
+        )
     out.mkdir(parents=True, exist_ok=True)
     path = certificate.save(out / MERGED)
-    show(as_json, {"out": str(out), "certificate": {"path": str(path)} | certificate.summary()},
-         f"{certificate}\nwritten to {path}")
+    show(
+        as_json,
+        {"out": str(out), "certificate": {"path": str(path)} | certificate.summary()},
+        f"{certificate}\nwritten to {path}",
+    )

@@ -37,9 +37,13 @@ def build_method(name: str, preset: Preset | None, regularizer: str, given: Mapp
     plain = regularizer == NO_REGULARIZER
     allowed = own if plain else own + term
     for unknown in [setting for setting in given if setting not in allowed]:
-        raise InputError(f"setting {unknown!r}", f"{kind.__name__}{' without' if plain else ' with'} a regularizer has "
-                         f"{', '.join(allowed)}", "Fix the name, or choose another --regularizer")
+        raise InputError(
+            f"setting {unknown!r}",
+            f"{kind.__name__}{' without' if plain else ' with'} a regularizer has {', '.join(allowed)}",
+            "Fix the name, or choose another --regularizer",
+        )
     settings = (preset.settings() if preset else {}) | {setting: given[setting] for setting in own if setting in given}
     terms = (preset.regularizer_settings() if preset else {}) | {
-        setting: given[setting] for setting in term if setting in given}
+        setting: given[setting] for setting in term if setting in given
+    }
     return kind(**settings, regularizer=None if plain else CompactnessRegularizer(method=regularizer, **terms))

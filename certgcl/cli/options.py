@@ -28,26 +28,51 @@ MOST_NODES = 100_000_000  # in a range; graphs have fewer
 _GRAPH = "a folder with x.npy and edge_index.npy (features stay on disk), an .npz or a .pt file"
 
 JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-RunOption: TypeAlias = Annotated[Path | None, typer.Option(
-    "--run", exists=True, file_okay=False, help="A folder of certgcl train: its encoder on its graph.")]
+RunOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--run", exists=True, file_okay=False, help="A folder of certgcl train: its encoder on its graph."),
+]
 GraphOption: TypeAlias = Annotated[Path | None, typer.Option(exists=True, help=f"The graph: {_GRAPH}.")]
 DatasetOption: TypeAlias = Annotated[str | None, typer.Option(help="A graph by its name; certgcl datasets lists them.")]
-WeightsOption: TypeAlias = Annotated[Path | None, typer.Option(
-    exists=True, dir_okay=False, help="The encoder, as written by certgcl.read_network(model, graph).save(path).")]
-DataRootOption: TypeAlias = Annotated[Path | None, typer.Option(
-    file_okay=False, help="The folder with the raw files of datasets; by default that of CERTGCL_DATA.")]
-DeviceOption: TypeAlias = Annotated[str | None, typer.Option(
-    help="Where to compute: cpu, cuda, cuda:1; the CPU by default.")]
-BudgetOption: TypeAlias = Annotated[str, typer.Option(
-    help="Edges that may be dropped at each node (2), or a drop rate (0.4): round(0.4 degree), at most degree - 1.")]
-ExecutorOption: TypeAlias = Annotated[str, typer.Option(
-    "--executor", callback=lambda name: check_name(name, NAMES), help="Where the work is done: here, with all threads "
-    "of this process; in processes of this machine; or on a cluster of ray.")]
-WorkersOption: TypeAlias = Annotated[int | None, typer.Option(
-    "--workers", min=1, help="How many processes; one a core by default.")]
-AddressOption: TypeAlias = Annotated[str | None, typer.Option(
-    "--address", help="Of the cluster of Ray: auto, HOST:6379; by default that of RAY_ADDRESS, else the one that runs "
-    "on this machine, or is started there.")]
+WeightsOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        exists=True, dir_okay=False, help="The encoder, as written by certgcl.read_network(model, graph).save(path)."
+    ),
+]
+DataRootOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(file_okay=False, help="The folder with the raw files of datasets; by default that of CERTGCL_DATA."),
+]
+DeviceOption: TypeAlias = Annotated[
+    str | None, typer.Option(help="Where to compute: cpu, cuda, cuda:1; the CPU by default.")
+]
+BudgetOption: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="Edges that may be dropped at each node (2), or a drop rate (0.4): round(0.4 degree), at most degree - 1."
+    ),
+]
+ExecutorOption: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--executor",
+        callback=lambda name: check_name(name, NAMES),
+        help="Where the work is done: here, with all threads "
+        "of this process; in processes of this machine; or on a cluster of ray.",
+    ),
+]
+WorkersOption: TypeAlias = Annotated[
+    int | None, typer.Option("--workers", min=1, help="How many processes; one a core by default.")
+]
+AddressOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        help="Of the cluster of Ray: auto, HOST:6379; by default that of RAY_ADDRESS, else the one that runs "
+        "on this machine, or is started there.",
+    ),
+]
 TotalOption: TypeAlias = Annotated[int | None, typer.Option(min=0, help="Edges that may be dropped in all.")]
 
 
@@ -61,8 +86,15 @@ def choose_source(dataset: str | None, graph: Path | None, root: Path | None, *,
     return GraphSource(graph=str(graph.resolve()) if graph else None)
 
 
-def choose_encoder(run: Path | None, weights: Path | None, dataset: str | None, graph: Path | None,
-                   root: Path | None, *, several: bool = False) -> tuple[Path, GraphSource]:
+def choose_encoder(
+    run: Path | None,
+    weights: Path | None,
+    dataset: str | None,
+    graph: Path | None,
+    root: Path | None,
+    *,
+    several: bool = False,
+) -> tuple[Path, GraphSource]:
     """The weights and the graph of a run, or those that are given one by one."""
     if (run is None) == (weights is None):
         raise typer.BadParameter("pass one of the two", param_hint="--run, --weights")
@@ -112,8 +144,10 @@ def read_drops(text: str) -> int | float:
     except ValueError:
         rate = -1.0
     if not 0 < rate < 1:
-        raise typer.BadParameter(f"{shown(text)} is neither a number of edges (2) nor a drop rate between 0 and 1 "
-                                 "(0.4)", param_hint="--budget")
+        raise typer.BadParameter(
+            f"{shown(text)} is neither a number of edges (2) nor a drop rate between 0 and 1 (0.4)",
+            param_hint="--budget",
+        )
     return rate
 
 
@@ -129,13 +163,17 @@ def read_nodes(text: str | None) -> Tensor | None:
         return torch.arange(start, stop)
     path = Path(text)
     try:
-        numbers = mapped_array(path).copy() if path.suffix == ".npy" else np.array(
-            [int(word) for word in path.read_text().split()], dtype=np.int64)
+        numbers = (
+            mapped_array(path).copy()
+            if path.suffix == ".npy"
+            else np.array([int(word) for word in path.read_text().split()], dtype=np.int64)
+        )
         return torch.from_numpy(numbers)
     except (OSError, ValueError, TypeError, OverflowError) as error:
-        raise typer.BadParameter(f"{shown(text)} is neither a range 0:1000 nor a file of node numbers "
-                                 f"({first_line(error)})",
-                                 param_hint="--nodes") from error
+        raise typer.BadParameter(
+            f"{shown(text)} is neither a range 0:1000 nor a file of node numbers ({first_line(error)})",
+            param_hint="--nodes",
+        ) from error
 
 
 def read_worker(text: str | None, environment: Mapping[str, str] = os.environ) -> tuple[int, int] | None:
@@ -147,8 +185,9 @@ def read_worker(text: str | None, environment: Mapping[str, str] = os.environ) -
         return None
     share = re.fullmatch(rf"({NUMBER})/({NUMBER})", found)
     if share is None or int(share[1]) >= int(share[2]):
-        raise typer.BadParameter(f"{shown(found)} is not k/n with k from 0 to n - 1",
-                                 param_hint="--shard" if text else "RANK and WORLD_SIZE")
+        raise typer.BadParameter(
+            f"{shown(found)} is not k/n with k from 0 to n - 1", param_hint="--shard" if text else "RANK and WORLD_SIZE"
+        )
     return int(share[1]), int(share[2])
 
 
@@ -165,8 +204,9 @@ def read_seeds(text: str) -> int | list[int]:
     if span and 0 <= int(span[2]) - int(span[1]) < MOST_SEEDS:
         return list(range(int(span[1]), int(span[2]) + 1))
     if not re.fullmatch(rf"{NUMBER}(,{NUMBER})*", text) or ("," not in text and int(text) > MOST_SEEDS):
-        raise typer.BadParameter(f"{shown(text)} is neither a number of seeds (5) nor a list of them (0,1,2 or 0..9)",
-                                 param_hint="--seeds")
+        raise typer.BadParameter(
+            f"{shown(text)} is neither a number of seeds (5) nor a list of them (0,1,2 or 0..9)", param_hint="--seeds"
+        )
     seeds = [int(seed) for seed in text.split(",")]
     return seeds if "," in text else seeds[0]
 

@@ -31,8 +31,11 @@ class ShardBar(Bar):
         self.show(progress.nodes_done, progress.nodes, describe(progress, now - self._start))
 
     def searched(self, finished: int, nodes: int) -> None:
-        self.show(self._last.nodes_done + finished, self._last.nodes,
-                  f"{describe(self._last, 0.0)}, {finished:,} of {nodes:,} in this shard closed")
+        self.show(
+            self._last.nodes_done + finished,
+            self._last.nodes,
+            f"{describe(self._last, 0.0)}, {finished:,} of {nodes:,} in this shard closed",
+        )
 
 
 class TrainingBar(Bar):

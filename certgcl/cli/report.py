@@ -21,16 +21,34 @@ if TYPE_CHECKING:
 
 
 def report(
-    subjects: Annotated[list[Path], typer.Argument(
-        exists=True, metavar="RUN...", help="A folder of certgcl train or of certgcl certify, or the file of a "
-                                            "certificate; several are compared on one page.")],
-    out: Annotated[Path | None, typer.Option(dir_okay=False, help="The page; report.html in the folder, or beside the "
-                                             "certificate, by default; comparison.html here for several.")] = None,
+    subjects: Annotated[
+        list[Path],
+        typer.Argument(
+            exists=True,
+            metavar="RUN...",
+            help="A folder of certgcl train or of certgcl certify, or the file of a "
+            "certificate; several are compared on one page.",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False,
+            help="The page; report.html in the folder, or beside the "
+            "certificate, by default; comparison.html here for several.",
+        ),
+    ] = None,
     dataset: DatasetOption = None,
     graph: GraphOption = None,
     weights: WeightsOption = None,
-    sample: Annotated[int, typer.Option(min=0, help="At how many random nodes to compute the budget curve and "
-                                        "certified accuracy; 0 to compute nothing that the files do not say.")] = 200,
+    sample: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="At how many random nodes to compute the budget curve and "
+            "certified accuracy; 0 to compute nothing that the files do not say.",
+        ),
+    ] = 200,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -74,8 +92,11 @@ def report(
         write_page(page, text)
         if comparison is None:
             certificate = about[0].certificate
-            show(as_json, _result(page, every[0].certificate, certificate, content[0]),
-                 _text(page, certificate, content[0]))
+            show(
+                as_json,
+                _result(page, every[0].certificate, certificate, content[0]),
+                _text(page, certificate, content[0]),
+            )
         else:
             show(as_json, _compared(page, comparison), _compared_text(page, comparison))
 
@@ -99,14 +120,28 @@ def _text(page: Path, certificate: Certificate | None, content: "Report") -> str
 
 
 def _compared(page: Path, comparison: "Comparison") -> dict[str, Any]:
-    return {"out": str(page), "runs": [asdict(run) for run in comparison.runs],
-            "differences": [asdict(each) for each in comparison.differences], "warnings": comparison.warnings}
+    return {
+        "out": str(page),
+        "runs": [asdict(run) for run in comparison.runs],
+        "differences": [asdict(each) for each in comparison.differences],
+        "warnings": comparison.warnings,
+    }
 
 
 def _compared_text(page: Path, comparison: "Comparison") -> str:
-    rows = [{"run": run.name, "proved": percent(run.proved), "kept": "–" if run.kept is None else percent(run.kept),
-             "per norm": "–" if run.over_norm is None else f"{run.over_norm:.4g}", "half lost at": run.half_rate,
-             "Micro-F1": "–" if run.evaluated is None else percent(run.evaluated)} for run in comparison.runs]
-    tests = [f"{each.run} - {each.against}, {each.measure}: {each.difference:+.4g}, p = {each.p:.3g}, "
-             f"{each.pairs} pairs" for each in comparison.differences]
+    rows = [
+        {
+            "run": run.name,
+            "proved": percent(run.proved),
+            "kept": "–" if run.kept is None else percent(run.kept),
+            "per norm": "–" if run.over_norm is None else f"{run.over_norm:.4g}",
+            "half lost at": run.half_rate,
+            "Micro-F1": "–" if run.evaluated is None else percent(run.evaluated),
+        }
+        for run in comparison.runs
+    ]
+    tests = [
+        f"{each.run} - {each.against}, {each.measure}: {each.difference:+.4g}, p = {each.p:.3g}, {each.pairs} pairs"
+        for each in comparison.differences
+    ]
     return "\n".join([*comparison.warnings, aligned(rows), *tests, f"written to {page}"])

@@ -44,10 +44,16 @@ class Found:
         if (path / MERGED).exists():
             return cls(page, path / MERGED, _run_around(path / MERGED))
         if (path / MANIFEST).exists():
-            raise ReportError(f"{path} with shards that are not merged", "a report is about one certificate",
-                              f"Run `certgcl merge {path}` first")
-        raise ReportError(f"{path} with neither {CONFIG} nor {MERGED}", "a report is about a run or a certificate",
-                          "Name a folder of certgcl train or certgcl certify, or a file of Certificate.save")
+            raise ReportError(
+                f"{path} with shards that are not merged",
+                "a report is about one certificate",
+                f"Run `certgcl merge {path}` first",
+            )
+        raise ReportError(
+            f"{path} with neither {CONFIG} nor {MERGED}",
+            "a report is about a run or a certificate",
+            "Name a folder of certgcl train or certgcl certify, or a file of Certificate.save",
+        )
 
     @property
     def name(self) -> str:
@@ -73,8 +79,11 @@ def _certificate_in(run: Path) -> Path | None:
         return run / MERGED
     others = sorted((run / CERTIFICATES).glob(f"*/{MERGED}"))
     if len(others) > 1:
-        raise ReportError(f"{run} with {len(others)} certificates", "a report is about one",
-                          f"Name one of {', '.join(str(path.parent) for path in others)}")
+        raise ReportError(
+            f"{run} with {len(others)} certificates",
+            "a report is about one",
+            f"Name one of {', '.join(str(path.parent) for path in others)}",
+        )
     return others[0] if others else None
 
 
@@ -89,15 +98,19 @@ def read_subject(found: Found, source: GraphSource | None, weights: Path | None,
     absent: dict[str, str] = {}
     of_run = source is None
     if found.run is not None and (found.run / SOURCE).exists() and GraphSource.of_run(found.run).several:
-        raise GraphError(f"{found.run}, a run on a set of graphs", "a page is about the nodes of one graph",
-                         "Use certgcl.GraphCertificate.load(path).to_frame()")
+        raise GraphError(
+            f"{found.run}, a run on a set of graphs",
+            "a page is about the nodes of one graph",
+            "Use certgcl.GraphCertificate.load(path).to_frame()",
+        )
     if found.certificate is not None:
         parts["certificate"], notes = Certificate.load_with_notes(found.certificate)
         parts["notes"] = notes | _shard_notes(found.certificate.parent)
     if found.run is not None:
         if found.certificate is None:
-            absent["certificate"] = ("The run has no certificate yet: "
-                                     f"certgcl certify --run {found.run} --budget 0.4 makes one.")
+            absent["certificate"] = (
+                f"The run has no certificate yet: certgcl certify --run {found.run} --budget 0.4 makes one."
+            )
         parts |= {"config": _config(found.run / CONFIG)} | _history(found.run)
         missing = [name for name in (SOURCE, ENCODER) if not (found.run / name).exists()]
         if missing:
@@ -163,8 +176,14 @@ def _commands(subject: Subject, found: Found, source: GraphSource | None, weight
         subject.check()
         if subject.graph is not None and source is not None and weights is not None and subject.is_compactness:
             rule = budget_rule(subject.certificate, subject.graph, subject.hints)
-            certify = certify_command(subject.certificate, found.certificate, found.run, subject.graph, rule,
-                                      encoder_words(found.run, weights, source))
+            certify = certify_command(
+                subject.certificate,
+                found.certificate,
+                found.run,
+                subject.graph,
+                rule,
+                encoder_words(found.run, weights, source),
+            )
         if certify is None and subject.embeddings is not None:
             lines = certify_lines(subject.certificate, found.certificate, compactness=subject.is_compactness)
         commands.append(certify)

@@ -26,28 +26,49 @@ from certgcl.learning.methods import METHODS
 PAIRS, FAST_PAIRS = 500, 100
 NODES, FAST_NODES = 4000, 256
 
-app = typer.Typer(name="reproduce", no_args_is_help=True, rich_markup_mode="markdown",
-                  help="Redraw the paper's experiments, for its score and for the certified bound.")
+app = typer.Typer(
+    name="reproduce",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Redraw the paper's experiments, for its score and for the certified bound.",
+)
 
 
 def add(experiment: Experiment) -> None:
     """The command of an experiment; all have the same options."""
 
     def command(
-        dataset: Annotated[list[str] | None, typer.Option(help="A graph by its name (certgcl datasets), as often as "
-                                                          "wanted; Cora by default.")] = None,
+        dataset: Annotated[
+            list[str] | None,
+            typer.Option(help="A graph by its name (certgcl datasets), as often as wanted; Cora by default."),
+        ] = None,
         methods: Annotated[str, typer.Option(help=f"Some of {','.join(METHODS)}.")] = ",".join(experiment.methods),
         seeds: Annotated[str, typer.Option(help="Of the trainings: how many (5), or which (0,1,2).")] = "1",
-        fast: Annotated[bool, typer.Option("--fast", help=f"The presets for two CPU cores, {FAST_PAIRS} pairs of views "
-                                           f"and {FAST_NODES} nodes.")] = False,
+        fast: Annotated[
+            bool,
+            typer.Option(
+                "--fast", help=f"The presets for two CPU cores, {FAST_PAIRS} pairs of views and {FAST_NODES} nodes."
+            ),
+        ] = False,
         epochs: Annotated[int | None, typer.Option(min=1, help="Of every training; the preset's by default.")] = None,
-        pairs: Annotated[int | None, typer.Option(min=2, help="Pairs of views that the InfoNCE of a node is averaged "
-                                                  f"over; {PAIRS} by default.")] = None,
-        nodes: Annotated[int | None, typer.Option(min=1, help="Nodes, drawn at random, whose compactness is bounded; "
-                                                  f"{NODES} by default.")] = None,
+        pairs: Annotated[
+            int | None,
+            typer.Option(
+                min=2, help=f"Pairs of views that the InfoNCE of a node is averaged over; {PAIRS} by default."
+            ),
+        ] = None,
+        nodes: Annotated[
+            int | None,
+            typer.Option(min=1, help=f"Nodes, drawn at random, whose compactness is bounded; {NODES} by default."),
+        ] = None,
         out: Annotated[Path, typer.Option(file_okay=False, help="The folder of CSV, PNG and SVG.")] = Path("reproduce"),
-        cache: Annotated[Path | None, typer.Option(file_okay=False, help="The folder of the trainings, shared by all "
-                                                   "experiments; cache in --out by default.")] = None,
+        cache: Annotated[
+            Path | None,
+            typer.Option(
+                file_okay=False,
+                help="The folder of the trainings, shared by all experiments; cache in --out by default.",
+            ),
+        ] = None,
         executor: ExecutorOption = "here",
         workers: WorkersOption = None,
         address: AddressOption = None,
@@ -64,10 +85,17 @@ def add(experiment: Experiment) -> None:
                 with Bar(experiment.name, words=graph) as bar:
                     words = Words(bar)
                     study = Study(
-                        dataset=graph, methods=names, fast=fast, epochs=epochs, data_root=data_root, say=words.say,
+                        dataset=graph,
+                        methods=names,
+                        fast=fast,
+                        epochs=epochs,
+                        data_root=data_root,
+                        say=words.say,
                         seeds=tuple(range(chosen)) if isinstance(chosen, int) else tuple(chosen),
-                        cache=cache or out / "cache", pairs=pairs or (FAST_PAIRS if fast else PAIRS),
-                        nodes=nodes or (FAST_NODES if fast else NODES))
+                        cache=cache or out / "cache",
+                        pairs=pairs or (FAST_PAIRS if fast else PAIRS),
+                        nodes=nodes or (FAST_NODES if fast else NODES),
+                    )
                     found.append(reproduce(experiment, study, out, place, words.count))
             show(as_json, {"results": [one.to_dict() for one in found]}, "\n\n".join(map(_text, found)))
 

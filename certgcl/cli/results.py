@@ -22,8 +22,11 @@ def outcome(as_json: bool, after_interrupt: str) -> Iterator[None]:
     except KeyboardInterrupt:
         _fail(as_json, INTERRUPTED, {"type": "KeyboardInterrupt", "found": "interrupted", "remedy": after_interrupt})
     except CertgclError as error:
-        _fail(as_json, FAILED, {"type": type(error).__name__, "found": error.found, "rule": error.rule,
-                                "remedy": error.remedy})
+        _fail(
+            as_json,
+            FAILED,
+            {"type": type(error).__name__, "found": error.found, "rule": error.rule, "remedy": error.remedy},
+        )
     except OSError as error:
         _fail(as_json, FAILED, {"type": type(error).__name__, "found": str(error)})
 

@@ -18,7 +18,12 @@ from certgcl.graphs.graph import Graph
 from certgcl.graphs.storage import load_data
 
 SOURCE, METHOD, ENCODER, RESULT, CERTIFICATES = (
-    "source.json", "method.pt", "encoder.npz", "result.json", "certificates")
+    "source.json",
+    "method.pt",
+    "encoder.npz",
+    "result.json",
+    "certificates",
+)
 _FORMAT = "certgcl-source-2"
 _GRAPH = ("edges", "features")
 _MASKS = ("train_mask", "val_mask", "test_mask")
@@ -43,8 +48,12 @@ class GraphSource:
 
     @classmethod
     def of_run(cls, run: Path) -> "GraphSource":
-        with refusing(_finished(run, SOURCE), CheckpointError, "it must say which graph the run is about",
-                      "Bring it back from a copy, or train again"):
+        with refusing(
+            _finished(run, SOURCE),
+            CheckpointError,
+            "it must say which graph the run is about",
+            "Bring it back from a copy, or train again",
+        ):
             content = read_sealed(run / SOURCE, _FORMAT)
             dataset, graph, sha256 = content["dataset"], content["graph"], content["sha256"]
             if (dataset is None) == (graph is None):
@@ -76,8 +85,11 @@ class GraphSource:
         Raises:
             CheckpointError: it is not the one that the run was trained on.
         """
-        data = load_single_graph(self.dataset, root or self.root) if self.dataset is not None else (
-            load_data(str(self.graph)))
+        data = (
+            load_single_graph(self.dataset, root or self.root)
+            if self.dataset is not None
+            else (load_data(str(self.graph)))
+        )
         self._check(data)
         return data
 
@@ -93,9 +105,11 @@ class GraphSource:
             found = _digests(data)
             changed = [part for part, noted in self.sha256.items() if found.get(part) != noted]
             if changed:
-                raise CheckpointError(f"{self.dataset or self.graph} with other {' and '.join(changed)}",
-                                      "a run goes with the graph that it was trained on",
-                                      "Name that graph with --graph, or the folder of its raw files with --data-root")
+                raise CheckpointError(
+                    f"{self.dataset or self.graph} with other {' and '.join(changed)}",
+                    "a run goes with the graph that it was trained on",
+                    "Name that graph with --graph, or the folder of its raw files with --data-root",
+                )
 
     def protocol(self, data: Data | list[Data]) -> str:
         """The evaluation that fits: that of the dataset, or by the masks that come with the graph."""
@@ -124,8 +138,11 @@ def _digests(data: Data | list[Data]) -> dict[str, str]:
     """What certificates and evaluations depend on."""
     if isinstance(data, list):
         several = GraphSet.of(data)
-        return {"edges": digest(several.sizes, several.union.rowptr, several.union.col),
-                "features": digest(several.union.x), "labels": digest(labels_of(data))}
+        return {
+            "edges": digest(several.sizes, several.union.rowptr, several.union.col),
+            "features": digest(several.union.x),
+            "labels": digest(labels_of(data)),
+        }
     graph = Graph.of(data)
     found = {"edges": digest(graph.rowptr, graph.col), "features": digest(*stored_parts(graph.x))}
     others = {"labels": data.y, **{name: data[name] for name in _MASKS if name in data}}
@@ -152,6 +169,9 @@ def method_of(run: Path) -> Path:
 
 def _finished(run: Path, name: str) -> Path:
     if not (run / name).exists():
-        raise CheckpointError(f"{run} without {name}", "a run has it once it is trained",
-                              "Finish it: the same certgcl train with --resume")
+        raise CheckpointError(
+            f"{run} without {name}",
+            "a run has it once it is trained",
+            "Finish it: the same certgcl train with --resume",
+        )
     return run / name

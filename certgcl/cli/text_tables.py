@@ -29,6 +29,8 @@ def _column(name: str, cells: list[str]) -> list[str]:
 def _bottom(columns: Sequence[list[str]]) -> list[list[str]]:
     """Columns of one height: shorter names begin further down."""
     upside_down = zip_longest(*(column[::-1] for column in columns))
-    padded = [[cell if cell is not None else " " * len(column[0]) for cell, column in zip(line, columns, strict=True)]
-              for line in upside_down]
+    padded = [
+        [cell if cell is not None else " " * len(column[0]) for cell, column in zip(line, columns, strict=True)]
+        for line in upside_down
+    ]
     return [list(column) for column in zip(*padded[::-1], strict=True)]

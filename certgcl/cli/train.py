@@ -48,38 +48,85 @@ from certgcl.learning.training.run_folder import check_folder
 def train(
     dataset: DatasetOption = None,
     graph: GraphOption = None,
-    method: Annotated[str, typer.Option(callback=lambda name: check_name(name, METHODS | GRAPH_METHODS),
-                                        help=f"{', '.join(METHODS)}; {', '.join(GRAPH_METHODS)} for sets of graphs, "
-                                             "such as MUTAG.")] = "grace",
-    preset: Annotated[str | None, typer.Option(help="The dataset whose settings to take: that of --dataset by default; "
-                                               "for one's own --graph, the defaults of the method.")] = None,
-    fast: Annotated[bool, typer.Option("--fast", help="The preset for two CPU cores: fewer epochs, sampled "
-                                       "anchors.")] = False,
-    tuned: Annotated[bool, typer.Option("--tuned", help="The preset for results: features masked, batches of "
-                                        "negatives, more epochs than --fast.")] = False,
-    regularizer: Annotated[str, typer.Option(
-        callback=lambda name: check_name(name, [NO_REGULARIZER, *BOUNDS]),
-        help="The compactness term in the loss: degree-fast, degree, degree-cheap, crown, interval; none for the plain "
-             "method; paper and released are no bounds, but can be trained with.")] = "degree-fast",
-    kappa: Annotated[float | None, typer.Option(min=0, max=1, help="Its share of the loss; the preset's by "
-                                                "default.")] = None,
-    anchors: Annotated[int | None, typer.Option(help="How many random nodes it bounds in a step, -1 for all; the "
-                                                "preset's by default.")] = None,
-    budget: Annotated[str | None, typer.Option(help="The drops it bounds: edges at each node (2) or a drop rate (0.4); "
-                                               "the larger of the two views' rates by default.")] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            callback=lambda name: check_name(name, METHODS | GRAPH_METHODS),
+            help=f"{', '.join(METHODS)}; {', '.join(GRAPH_METHODS)} for sets of graphs, such as MUTAG.",
+        ),
+    ] = "grace",
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="The dataset whose settings to take: that of --dataset by default; "
+            "for one's own --graph, the defaults of the method."
+        ),
+    ] = None,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="The preset for two CPU cores: fewer epochs, sampled anchors.")
+    ] = False,
+    tuned: Annotated[
+        bool,
+        typer.Option(
+            "--tuned", help="The preset for results: features masked, batches of negatives, more epochs than --fast."
+        ),
+    ] = False,
+    regularizer: Annotated[
+        str,
+        typer.Option(
+            callback=lambda name: check_name(name, [NO_REGULARIZER, *BOUNDS]),
+            help="The compactness term in the loss: degree-fast, degree, degree-cheap, crown, interval; none for the "
+            "plain method; paper and released are no bounds, but can be trained with.",
+        ),
+    ] = "degree-fast",
+    kappa: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Its share of the loss; the preset's by default.")
+    ] = None,
+    anchors: Annotated[
+        int | None, typer.Option(help="How many random nodes it bounds in a step, -1 for all; the preset's by default.")
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            help="The drops it bounds: edges at each node (2) or a drop rate (0.4); "
+            "the larger of the two views' rates by default."
+        ),
+    ] = None,
     epochs: Annotated[int | None, typer.Option(min=0, help="The preset's by default.")] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="Of the weights and the views.")] = 0,
-    seeds: Annotated[str | None, typer.Option(help="Several runs, each in its own folder: how many (5), or the seeds "
-                                              "themselves (0,3,7 or 0..9).")] = None,
-    changes: Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the "
-                       "method or of the regularizer, as often as needed: --set drop_rates=0.3,0.1.")] = None,
-    out: Annotated[Path | None, typer.Option(file_okay=False, help="The run folder; "
-                                             "runs/DATASET-METHOD-REGULARIZER-SEED by default. With --seeds, where "
-                                             "seed-0, seed-1, … are made.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder, if there is one; --epochs "
-                                         "may grow.")] = False,
-    certify: Annotated[bool, typer.Option("--certify", help="Certify all nodes afterwards, at the budget of the "
-                                          "regularizer, or the rate of the views.")] = False,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="Several runs, each in its own folder: how many (5), or the seeds themselves (0,3,7 or 0..9)."
+        ),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any other setting of the method or of the regularizer, as often as needed: --set drop_rates=0.3,0.1.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            file_okay=False,
+            help="The run folder; "
+            "runs/DATASET-METHOD-REGULARIZER-SEED by default. With --seeds, where "
+            "seed-0, seed-1, … are made.",
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in the folder, if there is one; --epochs may grow.")
+    ] = False,
+    certify: Annotated[
+        bool,
+        typer.Option(
+            "--certify",
+            help="Certify all nodes afterwards, at the budget of the regularizer, or the rate of the views.",
+        ),
+    ] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write the history for TensorBoard too.")] = False,
     executor: ExecutorOption = "here",
     workers: WorkersOption = None,
@@ -110,32 +157,58 @@ def train(
 
         certgcl train --dataset cycles-and-trees --method graphcl --epochs 10 --certify
     """
-    options = {"kappa": kappa, "anchors": anchors, "epochs": epochs, "budget": budget and read_drops(budget),
-               "device": device}
-    given = {"seed": seed} | read_settings(changes or []) | {
-        name: value for name, value in options.items() if value is not None}
+    options = {
+        "kappa": kappa,
+        "anchors": anchors,
+        "epochs": epochs,
+        "budget": budget and read_drops(budget),
+        "device": device,
+    }
+    given = (
+        {"seed": seed}
+        | read_settings(changes or [])
+        | {name: value for name, value in options.items() if value is not None}
+    )
     place = read_executor(executor, workers, address)
     with outcome(as_json, "The run is kept; go on with the same command and --resume"):
         source = choose_source(dataset, graph, data_root, several=method in GRAPH_METHODS)
         if method in GRAPH_METHODS and not source.several:
-            raise GraphError(f"{source} for {method}", "it is trained on a set of graphs",
-                             f"Name one with --dataset: {', '.join(GRAPH_SETS)}")
+            raise GraphError(
+                f"{source} for {method}",
+                "it is trained on a set of graphs",
+                f"Name one with --dataset: {', '.join(GRAPH_SETS)}",
+            )
         settings_of = preset or source.dataset
         settings = presets.get(method, settings_of, fast=fast, tuned=tuned) if settings_of else None
         chosen = [None] if seeds is None else _all_of(read_seeds(seeds))
-        estimators = [build_method(method, settings, regularizer, given | ({} if one is None else {"seed": one}))
-                      for one in chosen]
+        estimators = [
+            build_method(method, settings, regularizer, given | ({} if one is None else {"seed": one}))
+            for one in chosen
+        ]
         usable_device(estimators[0].device)  # before anything is written
-        asked = [_Asked(one, Path("runs", f"{source}-{method}-{regularizer}-{one.seed}") if out is None else (
-            out if seeds is None else out / f"seed-{one.seed}")) for one in estimators]
+        asked = [
+            _Asked(
+                one,
+                Path("runs", f"{source}-{method}-{regularizer}-{one.seed}")
+                if out is None
+                else (out if seeds is None else out / f"seed-{one.seed}"),
+            )
+            for one in estimators
+        ]
         alike = _Alike(source, source.load_several() if source.several else source.load(), resume, certify, tensorboard)
         runs = _all_runs(place, alike, asked)
         every = [run.evaluation for run in runs if run.evaluation is not None]
         pooled = Evaluation.pooled(every) if seeds is not None and every else None
-        result = runs[0].result if seeds is None else {
-            "runs": [run.result for run in runs], "evaluation": None if pooled is None else pooled.to_dict()}
-        show(as_json, result, "\n".join([*(run.text for run in runs), *([] if pooled is None else [
-            f"all seeds: {pooled}"])]))
+        result = (
+            runs[0].result
+            if seeds is None
+            else {"runs": [run.result for run in runs], "evaluation": None if pooled is None else pooled.to_dict()}
+        )
+        show(
+            as_json,
+            result,
+            "\n".join([*(run.text for run in runs), *([] if pooled is None else [f"all seeds: {pooled}"])]),
+        )
 
 
 @dataclass(frozen=True)
@@ -177,16 +250,21 @@ def _all_runs(executor: Executor, alike: _Alike, asked: list[_Asked]) -> list[_R
         check_folder(one.folder, alike.resume)
     # A worker that dies is followed by one that goes on from its checkpoint; it may have another current folder.
     with Bar("training", words="starting") as bar:
-        return all_answers(executor, _run, replace(alike, resume=True, bars=False), [
-            replace(one, folder=one.folder.resolve()) for one in asked],
-            progress=lambda done, whole: bar.show(done, whole, f"{done}/{whole} runs"))
+        return all_answers(
+            executor,
+            _run,
+            replace(alike, resume=True, bars=False),
+            [replace(one, folder=one.folder.resolve()) for one in asked],
+            progress=lambda done, whole: bar.show(done, whole, f"{done}/{whole} runs"),
+        )
 
 
 def _run(alike: _Alike, asked: _Asked) -> _Run:
     """One training, in its folder."""
     estimator, folder, source, data = asked.estimator, asked.folder, alike.source, alike.data
-    placed = [moved(each, estimator.device) for each in data] if isinstance(data, list) else moved(
-        data, estimator.device)
+    placed = (
+        [moved(each, estimator.device) for each in data] if isinstance(data, list) else moved(data, estimator.device)
+    )
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, "train", remedy="Wait until it is through, end it, or choose another --out"):
         with TrainingBar(shown=alike.bars) as bar:
@@ -208,8 +286,9 @@ def _all_of(seeds: int | list[int]) -> list[int]:
     return found
 
 
-def _certified(estimator: ContrastiveMethod, data: Data | list[Data], folder: Path,
-               shown: bool) -> Certificate | GraphCertificate:
+def _certified(
+    estimator: ContrastiveMethod, data: Data | list[Data], folder: Path, shown: bool
+) -> Certificate | GraphCertificate:
     term = estimator.regularizer
     budget = max(estimator.drop_rates) if term is None or term.budget is None else term.budget
     certificate: Certificate | GraphCertificate
@@ -233,25 +312,42 @@ def _evaluated(estimator: ContrastiveMethod, data: Data | list[Data], protocol: 
         return evaluate(estimator.transform(data), data.y, protocol, masks=data)
 
 
-def _result(estimator: ContrastiveMethod, source: GraphSource, folder: Path, evaluation: Evaluation | None,
-            certificate: Certificate | GraphCertificate | None) -> dict[str, Any]:
+def _result(
+    estimator: ContrastiveMethod,
+    source: GraphSource,
+    folder: Path,
+    evaluation: Evaluation | None,
+    certificate: Certificate | GraphCertificate | None,
+) -> dict[str, Any]:
     history, term = estimator.history_, estimator.regularizer
     assert history is not None
     return {
-        "out": str(folder), "graph": str(source), "method": type(estimator).__name__,
-        "regularizer": None if term is None else term.to_dict(), "seed": estimator.seed, "epochs": len(history),
-        "seconds": round(sum(history.column("seconds")), 3), "last": history.last if len(history) else None,
+        "out": str(folder),
+        "graph": str(source),
+        "method": type(estimator).__name__,
+        "regularizer": None if term is None else term.to_dict(),
+        "seed": estimator.seed,
+        "epochs": len(history),
+        "seconds": round(sum(history.column("seconds")), 3),
+        "last": history.last if len(history) else None,
         "evaluation": None if evaluation is None else evaluation.to_dict(),
         "certificate": None if certificate is None else summary(folder, certificate),
     }
 
 
-def _text(estimator: ContrastiveMethod, source: GraphSource, folder: Path, evaluation: Evaluation | None,
-          certificate: Certificate | GraphCertificate | None) -> str:
+def _text(
+    estimator: ContrastiveMethod,
+    source: GraphSource,
+    folder: Path,
+    evaluation: Evaluation | None,
+    certificate: Certificate | GraphCertificate | None,
+) -> str:
     history = estimator.history_
     assert history is not None
-    lines = [f"{type(estimator).__name__} on {source}: {len(history)} epochs in "
-             f"{sum(history.column('seconds')):.1f} s",
-             "no labels to evaluate with" if evaluation is None else str(evaluation),
-             *([] if certificate is None else [str(certificate)]), f"written to {folder}"]
+    lines = [
+        f"{type(estimator).__name__} on {source}: {len(history)} epochs in {sum(history.column('seconds')):.1f} s",
+        "no labels to evaluate with" if evaluation is None else str(evaluation),
+        *([] if certificate is None else [str(certificate)]),
+        f"written to {folder}",
+    ]
     return "\n".join(lines)

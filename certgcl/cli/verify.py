@@ -29,20 +29,34 @@ from certgcl.models.network import GraphNetwork
 
 
 def verify(
-    certificate: Annotated[Path, typer.Argument(
-        exists=True, help="The file of a certificate, or a folder of certgcl certify.")],
+    certificate: Annotated[
+        Path, typer.Argument(exists=True, help="The file of a certificate, or a folder of certgcl certify.")
+    ],
     run: RunOption = None,
     graph: GraphOption = None,
     dataset: DatasetOption = None,
     weights: WeightsOption = None,
-    view: Annotated[Path | None, typer.Option(exists=True, help="The fixed second view, for a certificate that was "
-                                              "made with one.")] = None,
-    nodes: Annotated[str | None, typer.Option(help="The nodes whose values to check: 0:1000, or a file of numbers "
-                                              "(.npy or text); all of the certificate by default.")] = None,
-    proof: Annotated[bool, typer.Option("--proof", help="Prove the bounds again by verification/checker, a program "
-                                        "that uses nothing of this library.")] = False,
-    branches: Annotated[int, typer.Option(min=0, help="Edges of each node to decide, kept or lost, where a bound is "
-                                          "not proved at once.")] = 64,
+    view: Annotated[
+        Path | None, typer.Option(exists=True, help="The fixed second view, for a certificate that was made with one.")
+    ] = None,
+    nodes: Annotated[
+        str | None,
+        typer.Option(
+            help="The nodes whose values to check: 0:1000, or a file of numbers "
+            "(.npy or text); all of the certificate by default."
+        ),
+    ] = None,
+    proof: Annotated[
+        bool,
+        typer.Option(
+            "--proof",
+            help="Prove the bounds again by verification/checker, a program that uses nothing of this library.",
+        ),
+    ] = False,
+    branches: Annotated[
+        int,
+        typer.Option(min=0, help="Edges of each node to decide, kept or lost, where a bound is not proved at once."),
+    ] = 64,
     pool: PoolOption = None,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
@@ -67,15 +81,26 @@ def verify(
         file = certificate / MERGED if certificate.is_dir() else certificate
         if source.several:
             refuse_options({"--view": view, "--nodes": nodes, "--proof": proof or None})
-            found = GraphCertificate.load(file).verify(pooling_model(run, encoder, pool, None),
-                                                       source.load_several(data_root))
+            found = GraphCertificate.load(file).verify(
+                pooling_model(run, encoder, pool, None), source.load_several(data_root)
+            )
         else:
             data, second = source.load(data_root), None if view is None else load_graph(view)
             found = Certificate.load(file).verify(GraphNetwork.load(encoder), data, nodes=chosen, view=second)
             if proof:
-                found = Verification((*found.checks, prove(
-                    file, encoder, Graph.of(data), view=second, branches=branches,
-                    nodes=None if chosen is None else torch.as_tensor(chosen).tolist())))
+                found = Verification(
+                    (
+                        *found.checks,
+                        prove(
+                            file,
+                            encoder,
+                            Graph.of(data),
+                            view=second,
+                            branches=branches,
+                            nodes=None if chosen is None else torch.as_tensor(chosen).tolist(),
+                        ),
+                    )
+                )
         show(as_json, found.to_dict(), str(found))
     if not found.ok:
         raise typer.Exit(FOUND)

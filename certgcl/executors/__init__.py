@@ -7,5 +7,16 @@ from certgcl.executors.local import LocalProcesses
 from certgcl.executors.ray_cluster import RayCluster
 from certgcl.executors.this_process import ThisProcess
 
-__all__ = ["NAMES", "Done", "Executor", "ExecutorLike", "LocalProcesses", "Needs", "Piece", "RayCluster", "ThisProcess",
-           "all_answers", "get_executor"]
+__all__ = [
+    "NAMES",
+    "Done",
+    "Executor",
+    "ExecutorLike",
+    "LocalProcesses",
+    "Needs",
+    "Piece",
+    "RayCluster",
+    "ThisProcess",
+    "all_answers",
+    "get_executor",
+]

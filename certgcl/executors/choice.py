@@ -24,14 +24,19 @@ def get_executor(executor: ExecutorLike, *, workers: int | None = None, address:
     """
     if executor is not None and not isinstance(executor, Executor):
         executor = choice(executor, "executor", NAMES)
-    settings: dict[str, Any] = {name: value for name, value in (("workers", workers), ("address", address))
-                                if value is not None}
+    settings: dict[str, Any] = {
+        name: value for name, value in (("workers", workers), ("address", address)) if value is not None
+    }
     kind, takes = {LocalProcesses.name: (LocalProcesses, "workers"), RayCluster.name: (RayCluster, "address")}.get(
-        executor if isinstance(executor, str) else "", (ThisProcess, ""))
+        executor if isinstance(executor, str) else "", (ThisProcess, "")
+    )
     for name in settings:
         if name != takes:
-            raise InputError(f"{name}={settings[name]!r} with executor={executor!r}",
-                             "workers are those of 'processes', an address is that of 'ray'", "Leave it out")
+            raise InputError(
+                f"{name}={settings[name]!r} with executor={executor!r}",
+                "workers are those of 'processes', an address is that of 'ray'",
+                "Leave it out",
+            )
     if isinstance(executor, Executor):
         return executor
     if kind is LocalProcesses:

@@ -10,8 +10,14 @@ from certgcl.executors.executor import Executor, Piece, Task
 MOST_ERRORS = 3  # in one message
 
 
-def all_answers(executor: Executor, task: Task, shared: Any, contents: Sequence[Any], *,
-                progress: Callable[[int, int], object] = lambda done, whole: None) -> list[Any]:
+def all_answers(
+    executor: Executor,
+    task: Task,
+    shared: Any,
+    contents: Sequence[Any],
+    *,
+    progress: Callable[[int, int], object] = lambda done, whole: None,
+) -> list[Any]:
     """The results in the order of the contents; their names in errors are what ``str`` makes of them.
 
     Args:
@@ -31,9 +37,12 @@ def all_answers(executor: Executor, task: Task, shared: Any, contents: Sequence[
                 failed[done.key] = done.error
             progress(len(found) + len(failed), len(contents))
     if failed:
-        shown = "; ".join(f"{contents[key]}: {type(failed[key]).__name__}: {failed[key]}"
-                          for key in sorted(failed)[:MOST_ERRORS])
-        raise WorkerError(f"{len(failed)} of {len(contents)} pieces of work that failed ({shown})",
-                          "every piece needs an answer", "Run the same again when the reason is gone: what is done is "
-                          "kept") from failed[min(failed)]
+        shown = "; ".join(
+            f"{contents[key]}: {type(failed[key]).__name__}: {failed[key]}" for key in sorted(failed)[:MOST_ERRORS]
+        )
+        raise WorkerError(
+            f"{len(failed)} of {len(contents)} pieces of work that failed ({shown})",
+            "every piece needs an answer",
+            "Run the same again when the reason is gone: what is done is kept",
+        ) from failed[min(failed)]
     return [found[place] for place in range(len(contents))]

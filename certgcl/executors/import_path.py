@@ -49,6 +49,9 @@ def importable() -> list[str]:
         current = Path.cwd().resolve()
     except FileNotFoundError:
         current = None
-    path = [entry for entry in sys.path
-            if isinstance(entry, str) and os.path.isabs(entry) and Path(entry).resolve() != current]
+    path = [
+        entry
+        for entry in sys.path
+        if isinstance(entry, str) and os.path.isabs(entry) and Path(entry).resolve() != current
+    ]
     return path if _HOME in path else [*path, _HOME]

@@ -41,10 +41,14 @@ class LocalProcesses(Executor):
 
     def __post_init__(self) -> None:
         if self.processes is not None:
-            object.__setattr__(self, "processes", whole(self.processes, "processes", 1, "it counts processes",
-                                                        "Leave it out for one a core"))
-        object.__setattr__(self, "retries", whole(self.retries, "retries", 0, "it counts further tries",
-                                                  "Leave it out for 3"))
+            object.__setattr__(
+                self,
+                "processes",
+                whole(self.processes, "processes", 1, "it counts processes", "Leave it out for one a core"),
+            )
+        object.__setattr__(
+            self, "retries", whole(self.retries, "retries", 0, "it counts further tries", "Leave it out for 3")
+        )
 
     @property
     def workers(self) -> int:
@@ -87,8 +91,12 @@ class LocalProcesses(Executor):
     def _answers(self, task: Task, parcel: Parcel, batch: Iterable[Piece]) -> Answers:
         with parallel_config(backend="loky", inner_max_num_threads=1):
             # Of one process joblib makes this one.
-            pool = Parallel(n_jobs=max(2, self.workers), return_as="generator_unordered", batch_size=1,
-                            pre_dispatch=2 * self.workers)
+            pool = Parallel(
+                n_jobs=max(2, self.workers),
+                return_as="generator_unordered",
+                batch_size=1,
+                pre_dispatch=2 * self.workers,
+            )
         return pool(delayed(attempt)(task, parcel, piece.key, piece.content, 1) for piece in batch)
 
 

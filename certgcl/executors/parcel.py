@@ -45,9 +45,11 @@ class Parcel:
         try:
             _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(content)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise WorkerError(f"work that cannot be sent to another process ({error})",
-                              "models and methods are classes of modules that can be imported",
-                              "Move them to a module, or use executor='here'") from error
+            raise WorkerError(
+                f"work that cannot be sent to another process ({error})",
+                "models and methods are classes of modules that can be imported",
+                "Move them to a module, or use executor='here'",
+            ) from error
         arrays = tuple(np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers)
         return cls(stream.getvalue(), arrays, _digest(stream.getvalue(), arrays))
 
@@ -60,6 +62,7 @@ class Parcel:
 
         ``numpy.save`` aligns them as torch aligns its own: the last digits of a product may depend on that.
         """
+
         def at(number: int, array: np.ndarray) -> np.ndarray:
             if array.nbytes < LARGE:
                 return array
@@ -77,8 +80,11 @@ class Parcel:
         if self.sha256 not in _opened:
             _opened.clear()
             if _digest(self.skeleton, self.arrays) != self.sha256:
-                raise WorkerError("a graph or weights that changed on their way to a worker",
-                                  "they have the SHA-256 that they were sent with", "Run the same again")
+                raise WorkerError(
+                    "a graph or weights that changed on their way to a worker",
+                    "they have the SHA-256 that they were sent with",
+                    "Run the same again",
+                )
             _opened[self.sha256] = pickle.loads(self.skeleton, buffers=self.arrays)
         return _opened[self.sha256]
 

@@ -43,8 +43,9 @@ class RayCluster(Executor):
         if self.address is not None and not (isinstance(self.address, str) and self.address):
             raise InputError(f"address={shown(self.address)}", "it is that of a cluster of Ray", "Try 'auto'")
         object.__setattr__(self, "cpus", whole(self.cpus, "cpus", 1, "it counts CPUs", "Leave it out for 1"))
-        object.__setattr__(self, "retries", whole(self.retries, "retries", 0, "it counts further tries",
-                                                  "Leave it out for 3"))
+        object.__setattr__(
+            self, "retries", whole(self.retries, "retries", 0, "it counts further tries", "Leave it out for 3")
+        )
 
     @property
     def workers(self) -> int:
@@ -53,8 +54,9 @@ class RayCluster(Executor):
     @property
     def memory(self) -> int:
         """By the machine that has the least for each of its workers."""
-        return int(min(self.cpus * have.get("memory", 0) / max(have.get("CPU", 0), self.cpus)
-                       for have in self._machines()))
+        return int(
+            min(self.cpus * have.get("memory", 0) / max(have.get("CPU", 0), self.cpus) for have in self._machines())
+        )
 
     def stream(self, task: Task, shared: Any, pieces: Iterable[Piece]) -> Answers:
         ray = self._connected()
@@ -65,8 +67,9 @@ class RayCluster(Executor):
         def submit(piece: Piece) -> None:
             tries[piece.key] = tries.get(piece.key, 0) + 1
             # Ray itself would try for ever what its memory monitor ends; so tries are counted here.
-            options = work.options(num_cpus=self.cpus, max_retries=0, name=f"certgcl {piece.key}",
-                                   memory=self._declared(piece.needs))
+            options = work.options(
+                num_cpus=self.cpus, max_retries=0, name=f"certgcl {piece.key}", memory=self._declared(piece.needs)
+            )
             under_way[options.remote(task, parcel, piece.key, piece.content, self.cpus)] = piece
 
         try:
@@ -85,8 +88,11 @@ class RayCluster(Executor):
                         if tries[piece.key] > self.retries or isinstance(error, ray.exceptions.RayTaskError):
                             done = died(piece.key, _first_line(error), tries[piece.key])
                         else:
-                            submit(_with_more_memory(piece) if isinstance(
-                                error, ray.exceptions.OutOfMemoryError) else piece)
+                            submit(
+                                _with_more_memory(piece)
+                                if isinstance(error, ray.exceptions.OutOfMemoryError)
+                                else piece
+                            )
                             continue
                     yield done
         finally:
@@ -101,11 +107,17 @@ class RayCluster(Executor):
         if not ray.is_initialized():
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             try:
-                ray.init(address=self.address, include_dashboard=None if self.address else False,
-                         logging_level=logging.WARNING)
+                ray.init(
+                    address=self.address,
+                    include_dashboard=None if self.address else False,
+                    logging_level=logging.WARNING,
+                )
             except (ConnectionError, ValueError, RuntimeError) as error:
-                raise InputError(f"address={self.address!r} ({_first_line(error)})",
-                                 "a cluster of Ray answers at it", "Start one with `ray start --head`") from error
+                raise InputError(
+                    f"address={self.address!r} ({_first_line(error)})",
+                    "a cluster of Ray answers at it",
+                    "Start one with `ray start --head`",
+                ) from error
         return ray
 
     def _machines(self) -> list[dict[str, float]]:

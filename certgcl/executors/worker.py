@@ -28,14 +28,22 @@ def attempt(task: Task, parcel: Parcel, key: Any, content: Any, cpus: int) -> Do
         return Done(key, error=error)
     except Exception as error:
         traceback.print_exc()
-        remedy = (f"Workers import nothing from the current folder: install what they need. {ALONE}"
-                  if isinstance(error, ImportError) else f"Look for its own message above. {ALONE}")
+        remedy = (
+            f"Workers import nothing from the current folder: install what they need. {ALONE}"
+            if isinstance(error, ImportError)
+            else f"Look for its own message above. {ALONE}"
+        )
         return Done(key, error=WorkerError(f"a worker with {type(error).__name__}: {error}", RULE, remedy))
 
 
 def died(key: Any, why: str, times: int) -> Done:
     """The answer to a piece whose workers ended without one, each time."""
     again = "" if times == 1 else f", {times} times"
-    return Done(key, error=WorkerError(
-        f"a worker that ended before it had an answer{again} ({why})", RULE,
-        f"If memory ran out: fewer workers, or smaller pieces (shards=, --shards). {ALONE}"))
+    return Done(
+        key,
+        error=WorkerError(
+            f"a worker that ended before it had an answer{again} ({why})",
+            RULE,
+            f"If memory ran out: fewer workers, or smaller pieces (shards=, --shards). {ALONE}",
+        ),
+    )

@@ -13,8 +13,10 @@ from certgcl.experiments import (
 from certgcl.experiments.experiment import Experiment, Outcome, reproduce
 from certgcl.experiments.runs import Study
 
-EXPERIMENTS: dict[str, Experiment] = {module.EXPERIMENT.name: module.EXPERIMENT for module in (
-    imbalance, compactness_curve, degree, kappa, infonce, augmentations, sensitivity, table)}
+EXPERIMENTS: dict[str, Experiment] = {
+    module.EXPERIMENT.name: module.EXPERIMENT
+    for module in (imbalance, compactness_curve, degree, kappa, infonce, augmentations, sensitivity, table)
+}
 """All of them by name, in the order of the paper."""
 
 __all__ = ["EXPERIMENTS", "Experiment", "Outcome", "Study", "reproduce"]

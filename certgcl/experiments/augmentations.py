@@ -16,8 +16,13 @@ PANELS = {"micro": "Micro-F1", "macro": "Macro-F1", **figures.SCORES}
 
 
 def recipes(study: Study) -> list[Recipe]:
-    return [Recipe(method, variant, seed, augmentation=augmentation) for method in study.methods
-            for seed in study.seeds for augmentation in AUGMENTATIONS for variant in DRAWN]
+    return [
+        Recipe(method, variant, seed, augmentation=augmentation)
+        for method in study.methods
+        for seed in study.seeds
+        for augmentation in AUGMENTATIONS
+        for variant in DRAWN
+    ]
 
 
 def measure(study: Study, recipe: Recipe) -> list[Row]:
@@ -40,11 +45,16 @@ def draw(rows: list[Row]) -> figures.Figure:
 def bar_panel(axes: figures.Axes, rows: list[Row], by: str, name: str) -> None:
     """Bars of one measurement for all variants: F1 as it is, scores over the norm."""
     normed = name in figures.SCORES
-    values = {group: {variant: over_norm(found, name) if normed else column(found, name)
-                      for (variant,), found in grouped(same, "variant").items()}
-              for (group,), same in grouped(rows, by).items()}
-    shown = {group: {variant: found for variant, found in variants.items() if found}
-             for group, variants in values.items()}
+    values = {
+        group: {
+            variant: over_norm(found, name) if normed else column(found, name)
+            for (variant,), found in grouped(same, "variant").items()
+        }
+        for (group,), same in grouped(rows, by).items()
+    }
+    shown = {
+        group: {variant: found for variant, found in variants.items() if found} for group, variants in values.items()
+    }
     figures.bars(axes, {group: variants for group, variants in shown.items() if variants})
     axes.set_ylabel("compactness / norm" if normed else PANELS[name])
     axes.tick_params(axis="x", labelrotation=30)
@@ -54,11 +64,20 @@ def bar_panel(axes: figures.Axes, rows: list[Row], by: str, name: str) -> None:
 def summary(rows: list[Row]) -> list[Row]:
     lines = []
     for (method, augmentation, variant), here in grouped(rows, "method", "augmentation", "variant").items():
-        lines.append({"method": method, "augmentation": augmentation, "variant": variant, "seeds": len(here)}
-                     | {name: spread(column(here, name))[0] for name in ("micro", "macro")}
-                     | {f"{words} / norm": spread(over_norm(here, name))[0] for name, words in figures.SHORT.items()})
+        lines.append(
+            {"method": method, "augmentation": augmentation, "variant": variant, "seeds": len(here)}
+            | {name: spread(column(here, name))[0] for name in ("micro", "macro")}
+            | {f"{words} / norm": spread(over_norm(here, name))[0] for name, words in figures.SHORT.items()}
+        )
     return lines
 
 
-EXPERIMENT = Experiment("augmentations", "Micro- and Macro-F1 under random, degree, eigenvector and PageRank edge "
-                        "drops, plain and with each regularizer.", ("gca",), recipes, measure, draw, summary)
+EXPERIMENT = Experiment(
+    "augmentations",
+    "Micro- and Macro-F1 under random, degree, eigenvector and PageRank edge drops, plain and with each regularizer.",
+    ("gca",),
+    recipes,
+    measure,
+    draw,
+    summary,
+)

@@ -47,12 +47,21 @@ def summary(rows: list[Row]) -> list[Row]:
     lines = []
     for (method, variant), here in grouped(rows, "method", "variant").items():
         last = [row for row in here if row["epoch"] == max(column(here, "epoch"))]
-        lines.append({"method": method, "variant": variant, "epochs": last[0]["epoch"]}
-                     | {words: spread(column(last, name))[0] for name, words in figures.SHORT.items()}
-                     | {f"{words} / norm": spread(over_norm(last, name))[0] for name, words in figures.SHORT.items()})
+        lines.append(
+            {"method": method, "variant": variant, "epochs": last[0]["epoch"]}
+            | {words: spread(column(last, name))[0] for name, words in figures.SHORT.items()}
+            | {f"{words} / norm": spread(over_norm(last, name))[0] for name, words in figures.SHORT.items()}
+        )
     return lines
 
 
-EXPERIMENT = Experiment("compactness-curve", "Mean node compactness over the epochs of a training, plain and with "
-                        "each regularizer, by the paper's score and by the certified bound.",
-                        ("grace",), recipes, measure, draw, summary)
+EXPERIMENT = Experiment(
+    "compactness-curve",
+    "Mean node compactness over the epochs of a training, plain and with "
+    "each regularizer, by the paper's score and by the certified bound.",
+    ("grace",),
+    recipes,
+    measure,
+    draw,
+    summary,
+)

@@ -16,8 +16,13 @@ def measure(study: Study, recipe: Recipe) -> list[Row]:
     """A row per sampled node."""
     run = study.trained(recipe)
     found = compactness(run)
-    columns = {"node": study.sample, "degree": study.graph.degree[study.sample], "clean": found.clean,
-               "paper_score": found.paper_score, "certified_bound": found.certified_bound}
+    columns = {
+        "node": study.sample,
+        "degree": study.graph.degree[study.sample],
+        "clean": found.clean,
+        "paper_score": found.paper_score,
+        "certified_bound": found.certified_bound,
+    }
     values = zip(*(column.tolist() for column in columns.values()), strict=True)
     return [labels(run) | dict(zip(columns, one, strict=True)) | {"norm": found.norm} for one in values]
 
@@ -27,8 +32,15 @@ def draw(rows: list[Row]) -> figures.Figure:
     figure, grid = figures.grid(len(methods), 2, f"{rows[0]['dataset']}: degree against compactness")
     for ((method,), here), panels in zip(methods.items(), grid, strict=True):
         for axes, (name, words) in zip(panels, figures.SCORES.items(), strict=True):
-            axes.scatter(column(here, "degree"), over_norm(here, name), s=5, alpha=0.4, linewidths=0,
-                         color=figures.SCORE_COLOURS[name], rasterized=True)
+            axes.scatter(
+                column(here, "degree"),
+                over_norm(here, name),
+                s=5,
+                alpha=0.4,
+                linewidths=0,
+                color=figures.SCORE_COLOURS[name],
+                rasterized=True,
+            )
             figures.degree_axis(axes)
             axes.set_title(words)
             axes.set(xlabel=f"degree ({method})", ylabel="compactness / norm")
@@ -41,11 +53,14 @@ def summary(rows: list[Row]) -> list[Row]:
     itself, which is an admissible view: there it is certainly no lower bound."""
     lines = []
     for (method,), here in grouped(rows, "method").items():
-        correlations = {f"degree ~ {words}": rank_correlation(column(here, "degree"), over_norm(here, name))
-                        for name, words in ({"clean": "clean value"} | figures.SHORT).items()}
+        correlations = {
+            f"degree ~ {words}": rank_correlation(column(here, "degree"), over_norm(here, name))
+            for name, words in ({"clean": "clean value"} | figures.SHORT).items()
+        }
         above = np.mean([row["paper_score"] > row["clean"] for row in here])
-        lines.append({"method": method, "nodes": len(here), **correlations,
-                      "paper's score > clean value": float(above)})
+        lines.append(
+            {"method": method, "nodes": len(here), **correlations, "paper's score > clean value": float(above)}
+        )
     return lines
 
 
@@ -56,5 +71,12 @@ def rank_correlation(first: list[float], second: list[float]) -> float:
     return float(spearmanr(first, second).statistic)
 
 
-EXPERIMENT = Experiment("degree", "Node degree against compactness, by the paper's score and by the certified bound.",
-                        ("grace", "gca"), recipes, measure, draw, summary)
+EXPERIMENT = Experiment(
+    "degree",
+    "Node degree against compactness, by the paper's score and by the certified bound.",
+    ("grace", "gca"),
+    recipes,
+    measure,
+    draw,
+    summary,
+)

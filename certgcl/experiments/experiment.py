@@ -45,12 +45,21 @@ class Outcome:
     summary: list[Row]
 
     def to_dict(self) -> dict[str, Any]:
-        return {"experiment": self.experiment, "dataset": self.dataset, "files": list(map(str, self.files)),
-                "summary": self.summary}
+        return {
+            "experiment": self.experiment,
+            "dataset": self.dataset,
+            "files": list(map(str, self.files)),
+            "summary": self.summary,
+        }
 
 
-def reproduce(experiment: Experiment, study: Study, out: Path, executor: Executor | None = None,
-              progress: Callable[[int, int], None] = lambda done, whole: None) -> Outcome:
+def reproduce(
+    experiment: Experiment,
+    study: Study,
+    out: Path,
+    executor: Executor | None = None,
+    progress: Callable[[int, int], None] = lambda done, whole: None,
+) -> Outcome:
     """Train what is missing, measure, and write ``EXPERIMENT-DATASET.csv``, ``.png`` and ``.svg`` to ``out``.
 
     Args:
@@ -59,8 +68,13 @@ def reproduce(experiment: Experiment, study: Study, out: Path, executor: Executo
     """
     with figures.styled():
         here = executor is None or isinstance(executor, ThisProcess)
-        found = all_answers(executor or ThisProcess(), _measured, (experiment, study if here else study.for_workers()),
-                            experiment.recipes(study), progress=progress)
+        found = all_answers(
+            executor or ThisProcess(),
+            _measured,
+            (experiment, study if here else study.for_workers()),
+            experiment.recipes(study),
+            progress=progress,
+        )
         rows = [row for some in found for row in some]
         out.mkdir(parents=True, exist_ok=True)
         stem = out / f"{experiment.name}-{study.dataset}"

@@ -13,18 +13,30 @@ from certgcl.runtime.optional_packages import needing
 Figure: TypeAlias = Any  # matplotlib's: its types are no more there than the extra that brings it
 Axes: TypeAlias = Any
 
-COLOURS = {"plain": "0.45", "released": "#d55e00", "clean": "#cc79a7", "certified": "#0072b2",
-           "supervised": "#009e73"}
-NAMES = {"plain": "plain", "released": "with the paper's score", "clean": "with clean compactness",
-         "certified": "with the certified bound", "supervised": "supervised"}
+COLOURS = {"plain": "0.45", "released": "#d55e00", "clean": "#cc79a7", "certified": "#0072b2", "supervised": "#009e73"}
+NAMES = {
+    "plain": "plain",
+    "released": "with the paper's score",
+    "clean": "with clean compactness",
+    "certified": "with the certified bound",
+    "supervised": "supervised",
+}
 SCORES = {"paper_score": "the paper's score (not a bound)", "certified_bound": "certified lower bound"}
 SHORT = {"paper_score": "paper's score", "certified_bound": "certified bound"}
 SCORE_COLOURS = {"paper_score": COLOURS["released"], "certified_bound": COLOURS["certified"]}
 BINS = 40  # at most: few values have fewer
 APART = 0.09  # of the range of all points: labels of nearer ones would overlap
 FAR = 4  # ranges of all other values: what starts farther away is left off the axis
-STYLE: Any = {"axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": "medium", "font.size": 9,
-         "legend.frameon": False, "legend.fontsize": "small", "svg.hashsalt": "certgcl", "savefig.dpi": 130}
+STYLE: Any = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": "medium",
+    "font.size": 9,
+    "legend.frameon": False,
+    "legend.fontsize": "small",
+    "svg.hashsalt": "certgcl",
+    "savefig.dpi": 130,
+}
 
 
 @contextmanager
@@ -70,10 +82,20 @@ def histogram(axes: Axes, values: Mapping[str, Sequence[float]], colours: Mappin
 def line(axes: Axes, groups: dict[float, list[Row]], name: str, variant: str, *, normed: bool = False) -> None:
     """The mean of a column over the rows at each place, with their standard deviation as bars."""
     at = list(groups)
-    means, deviations = zip(*(spread(over_norm(rows, name) if normed else column(rows, name))
-                              for rows in groups.values()), strict=True)
-    axes.errorbar(at, means, deviations if any(deviations) else None, marker="o", markersize=3, linewidth=1.2,
-                  capsize=2, color=COLOURS[variant], label=NAMES[variant])
+    means, deviations = zip(
+        *(spread(over_norm(rows, name) if normed else column(rows, name)) for rows in groups.values()), strict=True
+    )
+    axes.errorbar(
+        at,
+        means,
+        deviations if any(deviations) else None,
+        marker="o",
+        markersize=3,
+        linewidth=1.2,
+        capsize=2,
+        color=COLOURS[variant],
+        label=NAMES[variant],
+    )
 
 
 def bars(axes: Axes, groups: dict[str, dict[str, list[float]]]) -> None:
@@ -83,8 +105,14 @@ def bars(axes: Axes, groups: dict[str, dict[str, list[float]]]) -> None:
     for place, group in enumerate(groups.values()):
         for offset, (variant, values) in enumerate(group.items()):
             mean, deviation = spread(values)
-            axes.bar(place + (offset - (len(group) - 1) / 2) * width, mean, width, yerr=deviation or None, capsize=2,
-                     color=COLOURS[variant])
+            axes.bar(
+                place + (offset - (len(group) - 1) / 2) * width,
+                mean,
+                width,
+                yerr=deviation or None,
+                capsize=2,
+                color=COLOURS[variant],
+            )
     axes.set_xticks(range(len(groups)), list(groups))
     for variant in variants:
         axes.bar(0, 0, color=COLOURS[variant], label=NAMES[variant])
@@ -113,12 +141,20 @@ def without_start(axes: Axes, start: Sequence[float], later: Sequence[float]) ->
     if max(high, *start) - min(low, *start) <= FAR * (high - low):
         return
     axes.set_ylim(low - 0.25 * (high - low), high + 0.1 * (high - low))  # with room for the note
-    axes.text(0.98, 0.03, f"off the axis: epoch 0 at {spread(start)[0]:.2g}", transform=axes.transAxes, ha="right",
-              fontsize="small", color="0.35")
+    axes.text(
+        0.98,
+        0.03,
+        f"off the axis: epoch 0 at {spread(start)[0]:.2g}",
+        transform=axes.transAxes,
+        ha="right",
+        fontsize="small",
+        color="0.35",
+    )
 
 
-def label_points(axes: Axes, points: Sequence[tuple[float, float]], labels: Sequence[str],
-                 limits: Sequence[tuple[float, float]]) -> None:
+def label_points(
+    axes: Axes, points: Sequence[tuple[float, float]], labels: Sequence[str], limits: Sequence[tuple[float, float]]
+) -> None:
     """Labels beside points, but for those too near the one labelled before; the last is always labelled.
 
     Args:

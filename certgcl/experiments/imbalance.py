@@ -18,11 +18,21 @@ def measure(study: Study, recipe: Recipe) -> list[Row]:
     """A row per node; the two scores at the sampled ones only."""
     run = study.trained(recipe)
     loss, found = node_infonce(run)[0].tolist(), compactness(run)
-    scores = {node: (float(paper), float(bound)) for node, paper, bound in zip(
-        study.sample.tolist(), found.paper_score, found.certified_bound, strict=True)}
-    return [labels(run) | {"node": node, "infonce": value, "paper_score": scores.get(node, (None, None))[0],
-                           "certified_bound": scores.get(node, (None, None))[1], "norm": found.norm}
-            for node, value in enumerate(loss)]
+    scores = {
+        node: (float(paper), float(bound))
+        for node, paper, bound in zip(study.sample.tolist(), found.paper_score, found.certified_bound, strict=True)
+    }
+    return [
+        labels(run)
+        | {
+            "node": node,
+            "infonce": value,
+            "paper_score": scores.get(node, (None, None))[0],
+            "certified_bound": scores.get(node, (None, None))[1],
+            "norm": found.norm,
+        }
+        for node, value in enumerate(loss)
+    ]
 
 
 def draw(rows: list[Row]) -> figures.Figure:
@@ -43,11 +53,27 @@ def summary(rows: list[Row]) -> list[Row]:
     lines = []
     for (method,), here in grouped(rows, "method").items():
         low, first, median, third, high = np.quantile(column(here, "infonce"), (0, 0.25, 0.5, 0.75, 1)).tolist()
-        lines.append({"method": method, "least": low, "first quartile": first, "median": median,
-                      "third quartile": third, "largest": high, "std": spread(column(here, "infonce"))[1]})
+        lines.append(
+            {
+                "method": method,
+                "least": low,
+                "first quartile": first,
+                "median": median,
+                "third quartile": third,
+                "largest": high,
+                "std": spread(column(here, "infonce"))[1],
+            }
+        )
     return lines
 
 
-EXPERIMENT = Experiment("imbalance", "A histogram of the InfoNCE loss of the nodes, averaged over sampled pairs of "
-                        "views, with its quartiles, and those of both compactness scores.",
-                        ("grace",), recipes, measure, draw, summary)
+EXPERIMENT = Experiment(
+    "imbalance",
+    "A histogram of the InfoNCE loss of the nodes, averaged over sampled pairs of "
+    "views, with its quartiles, and those of both compactness scores.",
+    ("grace",),
+    recipes,
+    measure,
+    draw,
+    summary,
+)

@@ -39,11 +39,27 @@ def summary(rows: list[Row]) -> list[Row]:
         values = column(here, "infonce")
         first, median, third = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
         mean, deviation = spread(values)
-        lines.append({"method": method, "variant": variant, "mean": mean, "std": deviation, "first quartile": first,
-                      "median": median, "third quartile": third})
+        lines.append(
+            {
+                "method": method,
+                "variant": variant,
+                "mean": mean,
+                "std": deviation,
+                "first quartile": first,
+                "median": median,
+                "third quartile": third,
+            }
+        )
     return lines
 
 
-EXPERIMENT = Experiment("infonce", "Histograms of the InfoNCE loss of the nodes with and without a regularizer: the "
-                        "paper's, clean compactness and the certified one.",
-                        ("grace",), recipes, measure, draw, summary)
+EXPERIMENT = Experiment(
+    "infonce",
+    "Histograms of the InfoNCE loss of the nodes with and without a regularizer: the "
+    "paper's, clean compactness and the certified one.",
+    ("grace",),
+    recipes,
+    measure,
+    draw,
+    summary,
+)

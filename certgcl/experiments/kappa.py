@@ -12,9 +12,15 @@ KAPPAS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)  # those that the paper searched
 
 
 def recipes(study: Study) -> list[Recipe]:
-    return [recipe for method in study.methods for seed in study.seeds for recipe in (
-        Recipe(method, "plain", seed),
-        *(Recipe(method, variant, seed, kappa) for kappa in KAPPAS for variant in DRAWN[1:]))]
+    return [
+        recipe
+        for method in study.methods
+        for seed in study.seeds
+        for recipe in (
+            Recipe(method, "plain", seed),
+            *(Recipe(method, variant, seed, kappa) for kappa in KAPPAS for variant in DRAWN[1:]),
+        )
+    ]
 
 
 def measure(study: Study, recipe: Recipe) -> list[Row]:
@@ -43,8 +49,10 @@ def draw(rows: list[Row]) -> figures.Figure:
 
 def _draw_trade(axes: figures.Axes, rows: list[Row]) -> None:
     """Micro-F1 against the certified bound, a point for each κ."""
-    means = {key: (spread(over_norm(same, "certified_bound"))[0], spread(column(same, "micro"))[0])
-             for key, same in grouped(rows, "variant", "kappa").items()}
+    means = {
+        key: (spread(over_norm(same, "certified_bound"))[0], spread(column(same, "micro"))[0])
+        for key, same in grouped(rows, "variant", "kappa").items()
+    }
     limits = [(min(values), max(values)) for values in zip(*means.values(), strict=True)]
     for variant in dict.fromkeys(variant for variant, _ in means):
         here = {f"{kappa:g}": point for (one, kappa), point in means.items() if one == variant}
@@ -57,11 +65,21 @@ def _draw_trade(axes: figures.Axes, rows: list[Row]) -> None:
 def summary(rows: list[Row]) -> list[Row]:
     lines = []
     for (method, variant, kappa), here in grouped(rows, "method", "variant", "kappa").items():
-        lines.append({"method": method, "variant": variant, "kappa": kappa, "seeds": len(here)}
-                     | {name: spread(column(here, name))[0] for name in ("micro", "macro")}
-                     | {f"{words} / norm": spread(over_norm(here, name))[0] for name, words in figures.SHORT.items()})
+        lines.append(
+            {"method": method, "variant": variant, "kappa": kappa, "seeds": len(here)}
+            | {name: spread(column(here, name))[0] for name in ("micro", "macro")}
+            | {f"{words} / norm": spread(over_norm(here, name))[0] for name, words in figures.SHORT.items()}
+        )
     return lines
 
 
-EXPERIMENT = Experiment("kappa", "Micro-F1 and compactness over the mean norm against κ, for the paper's regularizer, "
-                        "clean compactness and the certified one.", ("grace", "gca"), recipes, measure, draw, summary)
+EXPERIMENT = Experiment(
+    "kappa",
+    "Micro-F1 and compactness over the mean norm against κ, for the paper's regularizer, "
+    "clean compactness and the certified one.",
+    ("grace", "gca"),
+    recipes,
+    measure,
+    draw,
+    summary,
+)

@@ -69,10 +69,14 @@ class Compactness:
     def mean(self) -> Row:
         """In a few numbers. ``paper_above_clean`` is the share of nodes where the paper's score exceeds the value on
         the graph itself, which is an admissible view: there it is certainly no lower bound."""
-        return {"clean": float(self.clean.mean()), "paper_score": float(self.paper_score.mean()),
-                "certified_bound": float(self.certified_bound.mean()), "norm": self.norm,
-                "share_certified": self.share_certified,
-                "paper_above_clean": float((self.paper_score > self.clean).double().mean())}
+        return {
+            "clean": float(self.clean.mean()),
+            "paper_score": float(self.paper_score.mean()),
+            "certified_bound": float(self.certified_bound.mean()),
+            "norm": self.norm,
+            "share_certified": self.share_certified,
+            "paper_above_clean": float((self.paper_score > self.clean).double().mean()),
+        }
 
 
 def compactness(run: TrainedRun, epoch: int | None = None) -> Compactness:

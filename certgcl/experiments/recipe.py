@@ -35,8 +35,11 @@ class Recipe:
         settings: dict[str, Any] = preset.settings() | ({} if epochs is None else {"epochs": epochs})
         if self.augmentation is not None:
             if kind not in (GRACE, GCA):
-                raise InputError(f"augmentations of {self.method}", "GRACE and GCA differ in nothing else, others do",
-                                 "Use grace or gca")
+                raise InputError(
+                    f"augmentations of {self.method}",
+                    "GRACE and GCA differ in nothing else, others do",
+                    "Use grace or gca",
+                )
             random = self.augmentation == "random"
             kind, settings = (GRACE, settings) if random else (GCA, settings | {"centrality": self.augmentation})
         term = regularizer(self.variant, preset, **({} if self.kappa is None else {"kappa": self.kappa}))

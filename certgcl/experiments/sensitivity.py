@@ -20,10 +20,20 @@ def measure(study: Study, recipe: Recipe) -> list[Row]:
     """A row per sampled node."""
     run = study.trained(recipe)
     found, error = compactness(run), node_infonce(run)[1][study.sample]
-    values = zip(study.sample.tolist(), found.paper_score.tolist(), found.certified_bound.tolist(), error.tolist(),
-                 strict=True)
-    return [labels(run) | {"node": node, "paper_score": paper, "certified_bound": bound, "standard_error": deviation,
-                           "norm": found.norm} for node, paper, bound, deviation in values]
+    values = zip(
+        study.sample.tolist(), found.paper_score.tolist(), found.certified_bound.tolist(), error.tolist(), strict=True
+    )
+    return [
+        labels(run)
+        | {
+            "node": node,
+            "paper_score": paper,
+            "certified_bound": bound,
+            "standard_error": deviation,
+            "norm": found.norm,
+        }
+        for node, paper, bound, deviation in values
+    ]
 
 
 def binned(rows: list[Row], name: str) -> list[tuple[float, float]]:
@@ -36,12 +46,20 @@ def binned(rows: list[Row], name: str) -> list[tuple[float, float]]:
 
 def draw(rows: list[Row]) -> figures.Figure:
     methods = grouped(rows, "method")
-    figure, grid = figures.grid(len(methods), 2, f"{rows[0]['dataset']}: compactness against the standard error of "
-                                "InfoNCE")
+    figure, grid = figures.grid(
+        len(methods), 2, f"{rows[0]['dataset']}: compactness against the standard error of InfoNCE"
+    )
     for ((method,), here), panels in zip(methods.items(), grid, strict=True):
         for axes, (name, words) in zip(panels, figures.SCORES.items(), strict=True):
-            axes.scatter(over_norm(here, name), column(here, "standard_error"), s=4, alpha=0.25, linewidths=0,
-                         color=figures.SCORE_COLOURS[name], rasterized=True)
+            axes.scatter(
+                over_norm(here, name),
+                column(here, "standard_error"),
+                s=4,
+                alpha=0.25,
+                linewidths=0,
+                color=figures.SCORE_COLOURS[name],
+                rasterized=True,
+            )
             axes.plot(*zip(*binned(here, name), strict=True), "o-", color="0.2", markersize=4)
             axes.set_title(words)
             axes.set(xlabel=f"compactness / norm ({method})", ylabel="standard error of InfoNCE")
@@ -57,12 +75,21 @@ def summary(rows: list[Row]) -> list[Row]:
         line: Row = {"method": method, "nodes": len(here)}
         for name, words in figures.SHORT.items():
             groups = binned(here, name)
-            line |= {f"{words} ~ error": rank_correlation(over_norm(here, name), error),
-                     f"error, lowest / highest tenth by {words}": groups[0][1] / groups[-1][1]}
+            line |= {
+                f"{words} ~ error": rank_correlation(over_norm(here, name), error),
+                f"error, lowest / highest tenth by {words}": groups[0][1] / groups[-1][1],
+            }
         lines.append(line)
     return lines
 
 
-EXPERIMENT = Experiment("sensitivity", "Compactness (nodes in ten groups) against the standard error of InfoNCE over "
-                        "sampled pairs of views, by the paper's score and by the certified bound.",
-                        ("grace",), recipes, measure, draw, summary)
+EXPERIMENT = Experiment(
+    "sensitivity",
+    "Compactness (nodes in ten groups) against the standard error of InfoNCE over "
+    "sampled pairs of views, by the paper's score and by the certified bound.",
+    ("grace",),
+    recipes,
+    measure,
+    draw,
+    summary,
+)

@@ -53,14 +53,17 @@ def supervised_f1(study: Study, name: str, seed: int) -> Row:
     path = study.cache / f"{study.dataset}-{name}-supervised-{seed}-{epochs}-epochs.json"
     question = {"settings": asdict(baseline), "patience": PATIENCE, "splits": SPLITS}
     if path.exists():
-        with refusing(path, CheckpointError, f"it must be a whole file in the format {_FORMAT}",
-                      "Delete it: it is made again"):
+        with refusing(
+            path, CheckpointError, f"it must be a whole file in the format {_FORMAT}", "Delete it: it is made again"
+        ):
             kept = read_sealed(path, _FORMAT)
             if kept["question"] == question:
                 return {str(column): float(value) for column, value in kept["found"].items()}
     y = study.data.y.numpy()
-    scores = [f1(y[test], _predicted(study, baseline, seed, epochs, train, validation)[test])
-              for train, validation, test in _splits(study)]
+    scores = [
+        f1(y[test], _predicted(study, baseline, seed, epochs, train, validation)[test])
+        for train, validation, test in _splits(study)
+    ]
     micro, macro = np.mean(scores, axis=0).tolist()
     found: Row = {"micro": micro, "macro": macro}
     study.cache.mkdir(parents=True, exist_ok=True)
@@ -74,8 +77,9 @@ def _splits(study: Study) -> list[tuple[np.ndarray, ...]]:
     return random_splits(study.graph.num_nodes, tuple(range(SPLITS)))
 
 
-def _predicted(study: Study, baseline: Baseline, seed: int, epochs: int, train: np.ndarray,
-               validation: np.ndarray) -> np.ndarray:
+def _predicted(
+    study: Study, baseline: Baseline, seed: int, epochs: int, train: np.ndarray, validation: np.ndarray
+) -> np.ndarray:
     """The classes by the model of the epoch with the best validation accuracy, and the least loss among equals."""
     y, edges, features = study.data.y, study.data.edge_index, Features(study.data.x)
     x = features.x if features.sparse is None else features.sparse
@@ -99,8 +103,9 @@ def _predicted(study: Study, baseline: Baseline, seed: int, epochs: int, train: 
         return _scores(model, x, edges).argmax(dim=1).numpy()
 
 
-def _step(model: BasicGNN, optimizer: torch.optim.Optimizer, x: Tensor, edges: Tensor, y: Tensor,
-          train: np.ndarray) -> None:
+def _step(
+    model: BasicGNN, optimizer: torch.optim.Optimizer, x: Tensor, edges: Tensor, y: Tensor, train: np.ndarray
+) -> None:
     model.train()
     optimizer.zero_grad()
     x = dropped_out(x, model.dropout.p)  # of the features too, as in both papers

@@ -21,8 +21,10 @@ def recipes(study: Study) -> list[Recipe]:
 def measure(study: Study, recipe: Recipe) -> list[Row]:
     if recipe.variant == "supervised":
         study.say(str(recipe))
-        return [{"dataset": study.dataset, "method": recipe.method, "variant": recipe.variant, "seed": recipe.seed}
-                | supervised_f1(study, recipe.method, recipe.seed)]
+        return [
+            {"dataset": study.dataset, "method": recipe.method, "variant": recipe.variant, "seed": recipe.seed}
+            | supervised_f1(study, recipe.method, recipe.seed)
+        ]
     run = study.trained(recipe)
     return [labels(run) | f1(run) | compactness(run).mean()]
 
@@ -52,8 +54,9 @@ def summary(rows: list[Row]) -> list[Row]:
 
 
 def _against_plain(rows: list[Row], here: list[Row]) -> float | None:
-    plain = {row["seed"]: row["micro"] for row in rows
-             if (row["method"], row["variant"]) == (here[0]["method"], "plain")}
+    plain = {
+        row["seed"]: row["micro"] for row in rows if (row["method"], row["variant"]) == (here[0]["method"], "plain")
+    }
     pairs = [(row["micro"], plain[row["seed"]]) for row in here if row["seed"] in plain]
     if here[0]["variant"] == "plain" or len(pairs) < 2:
         return None
@@ -61,6 +64,13 @@ def _against_plain(rows: list[Row], here: list[Row]) -> float | None:
     return compare(first, second).p
 
 
-EXPERIMENT = Experiment("table", "Micro- and Macro-F1 of the methods, plain and with each regularizer, beside "
-                        "supervised GCN and GAT, under the protocol of the graph.",
-                        tuple(METHODS), recipes, measure, draw, summary)
+EXPERIMENT = Experiment(
+    "table",
+    "Micro- and Macro-F1 of the methods, plain and with each regularizer, beside "
+    "supervised GCN and GAT, under the protocol of the graph.",
+    tuple(METHODS),
+    recipes,
+    measure,
+    draw,
+    summary,
+)

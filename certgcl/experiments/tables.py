@@ -15,8 +15,10 @@ DIGITS = 6
 
 def rounded(rows: Iterable[Row]) -> list[Row]:
     """Six digits, more than any measurement has: the figure then shows exactly what the file holds."""
-    return [{name: float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value for name, value in row.items()}
-            for row in rows]
+    return [
+        {name: float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value for name, value in row.items()}
+        for row in rows
+    ]
 
 
 def write_csv(path: Path, rows: Sequence[Row]) -> Path:

@@ -122,8 +122,11 @@ def save_arrays(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, np.nda
     try:
         members: dict[str, Any] = {"meta": np.array(json.dumps(meta, allow_nan=False)), **arrays}
     except (TypeError, ValueError) as reason:
-        raise InputError(f"notes that are not JSON ({reason})", "they are written with the arrays",
-                         "Use finite numbers, strings, lists and dicts") from reason
+        raise InputError(
+            f"notes that are not JSON ({reason})",
+            "they are written with the arrays",
+            "Use finite numbers, strings, lists and dicts",
+        ) from reason
     # A large file that packs well would look like a bomb when it is read.
     save = np.savez_compressed if sum(array.nbytes for array in members.values()) <= USUAL else np.savez
 
@@ -134,8 +137,13 @@ def save_arrays(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, np.nda
     write_atomically(path, write)
 
 
-def load_arrays(path: Path, formats: str | tuple[str, ...], names: tuple[str, ...], optional: tuple[str, ...] = (),
-                limit: int | None = None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def load_arrays(
+    path: Path,
+    formats: str | tuple[str, ...],
+    names: tuple[str, ...],
+    optional: tuple[str, ...] = (),
+    limit: int | None = None,
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What :func:`save_arrays` wrote, if its meta has one of the formats; see :func:`refusing` for what is raised.
 
     Args:
@@ -148,8 +156,14 @@ def load_arrays(path: Path, formats: str | tuple[str, ...], names: tuple[str, ..
     return meta, arrays
 
 
-def read_members(path: Path, names: tuple[str, ...], optional: tuple[str, ...] = (), *, limit: int | None = None,
-                 sealed: bool = False) -> dict[str, np.ndarray]:
+def read_members(
+    path: Path,
+    names: tuple[str, ...],
+    optional: tuple[str, ...] = (),
+    *,
+    limit: int | None = None,
+    sealed: bool = False,
+) -> dict[str, np.ndarray]:
     """Arrays of an ``.npz`` file; each is read to its end before it is looked at, so that its checksum is compared.
 
     Args:
@@ -204,6 +218,17 @@ def refusing(path: Path, error: type[CertgclError], rule: str, remedy: str) -> I
         yield
     except FileSizeError:
         raise
-    except (KeyError, ValueError, TypeError, AttributeError, IndexError, EOFError, RuntimeError, OverflowError,
-            MemoryError, tokenize.TokenError, SyntaxError) as reason:
+    except (
+        KeyError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        IndexError,
+        EOFError,
+        RuntimeError,
+        OverflowError,
+        MemoryError,
+        tokenize.TokenError,
+        SyntaxError,
+    ) as reason:
         raise error(f"{path} ({reason})", rule, remedy) from reason

@@ -36,13 +36,18 @@ class Lock:
     def check(self) -> None:
         """Refuse to go on in a process that was forked off from the one that holds the lock."""
         if os.getpid() != self.process:
-            raise LockedError(f"{self.path.parent} in process {os.getpid()}, forked off from process {self.process}, "
-                              "which writes there", _RULE, "Let the parent go on, and write elsewhere in the child")
+            raise LockedError(
+                f"{self.path.parent} in process {os.getpid()}, forked off from process {self.process}, "
+                "which writes there",
+                _RULE,
+                "Let the parent go on, and write elsewhere in the child",
+            )
 
 
 @contextmanager
-def locked(folder: Path, name: str, *, what: str = "", remedy: str = "Wait until it is through, or end it",
-           needed: bool = True) -> Iterator[Lock]:
+def locked(
+    folder: Path, name: str, *, what: str = "", remedy: str = "Wait until it is through, or end it", needed: bool = True
+) -> Iterator[Lock]:
     """Hold the lock ``name`` of a folder; nobody is waited for.
 
     Args:
@@ -60,8 +65,9 @@ def locked(folder: Path, name: str, *, what: str = "", remedy: str = "Wait until
         if reason.errno not in _WITHOUT_LOCKS:
             raise
         if needed:
-            raise LockedError(f"{folder} on a file system without locks ({reason})", _RULE,
-                              "Keep it on a disk of this machine") from reason
+            raise LockedError(
+                f"{folder} on a file system without locks ({reason})", _RULE, "Keep it on a disk of this machine"
+            ) from reason
         yield Lock(path, None)
         return
     if descriptor is None:
@@ -123,8 +129,12 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 def _note_holder(descriptor: int) -> None:
-    note = {"process": os.getpid(), "thread": threading.current_thread().name, "host": socket.gethostname(),
-            "since": datetime.now(UTC).isoformat(timespec="seconds")}
+    note = {
+        "process": os.getpid(),
+        "thread": threading.current_thread().name,
+        "host": socket.gethostname(),
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
     os.ftruncate(descriptor, 0)
     os.write(descriptor, json.dumps(note).encode())
 

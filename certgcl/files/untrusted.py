@@ -62,10 +62,13 @@ def check_size(path: Path, declared: int, size: int, limit: int | None = None) -
     """
     allowed = size_limit(size, limit)
     if declared > allowed:
-        raise FileSizeError(f"{path} of {size:,} bytes, which declares {declared:,}",
-                            f"it may take {allowed:,}: {RATIO} times its size, or {USUAL:,}, and half of the free "
-                            "memory at the most" if limit is None else f"it may take {allowed:,}, as asked for",
-                            "If you trust it, pass a higher limit= to the function that reads it")
+        raise FileSizeError(
+            f"{path} of {size:,} bytes, which declares {declared:,}",
+            f"it may take {allowed:,}: {RATIO} times its size, or {USUAL:,}, and half of the free memory at the most"
+            if limit is None
+            else f"it may take {allowed:,}, as asked for",
+            "If you trust it, pass a higher limit= to the function that reads it",
+        )
 
 
 # -- archives --------------------------------------------------------------------------------------

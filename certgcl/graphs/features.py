@@ -45,8 +45,9 @@ class SparseForm:
         """Whether the features are, bit by bit, what they were when this was made."""
         if self.imprint is not None:
             return self.imprint.is_of(x)
-        return all(torch.equal(mine, theirs) for mine, theirs in zip(stored_parts(self.csr), stored_parts(x),
-                                                                     strict=True))
+        return all(
+            torch.equal(mine, theirs) for mine, theirs in zip(stored_parts(self.csr), stored_parts(x), strict=True)
+        )
 
     def matrix(self, dtype: torch.dtype) -> ConstantMatrix:
         if dtype not in self._matrices:
@@ -114,8 +115,9 @@ class Features:
         """The number of features of some nodes that are not zero, ``(nodes,)``; stored zeros may count."""
         if self.sparse is not None:
             return self.sparse.crow_indices().diff()[nodes]
-        return torch.cat([torch.count_nonzero(self.x[nodes[part]], dim=1)
-                          for part in row_ranges(nodes.numel(), self.x.shape[1])])
+        return torch.cat(
+            [torch.count_nonzero(self.x[nodes[part]], dim=1) for part in row_ranges(nodes.numel(), self.x.shape[1])]
+        )
 
     def entries(self, nodes: Tensor | None = None) -> FeatureEntries:
         """Those that are not zero, of some nodes or all; stored zeros are left out."""
@@ -137,6 +139,7 @@ class Features:
 
         Dense features are taken a piece at a time, so that a memory-mapped ``x`` is never in memory as a whole.
         """
+
         def times_weight(x: Tensor) -> Tensor:
             x = x.to(weight.dtype)
             x = x.contiguous() if x.layout == torch.strided else x  # another layout may be summed in another order

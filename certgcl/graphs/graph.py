@@ -53,12 +53,18 @@ class Graph:
         check_rows(self.x, self.rowptr, self.col)
         x, start, slots = check_features(self.x), self.rowptr.cpu(), self.col.numel()
         if int(start[0]) or int(start[-1]) != slots or bool((start.diff() < 0).any()):
-            raise GraphError(f"rowptr {shown(self.rowptr)} for {slots} slots", "it must grow from 0 to the number of "
-                             "slots", "Build graphs with Graph.of or Graph.from_edges")
+            raise GraphError(
+                f"rowptr {shown(self.rowptr)} for {slots} slots",
+                "it must grow from 0 to the number of slots",
+                "Build graphs with Graph.of or Graph.from_edges",
+            )
         again = Graph.from_edges(x, self.edge_index)
         if not torch.equal(again.col, self.col):
-            raise GraphError("neighbours out of order", "those of a node are in increasing order",
-                             "Build graphs with Graph.of or Graph.from_edges")
+            raise GraphError(
+                "neighbours out of order",
+                "those of a node are in increasing order",
+                "Build graphs with Graph.of or Graph.from_edges",
+            )
         object.__setattr__(self, "x", x)
         object.__setattr__(self, "names", NodeNames.of(self.names, self.num_nodes))
 
@@ -137,12 +143,18 @@ class Graph:
         if not is_networkx(graph):
             raise GraphError(f"a {type(graph).__name__} as graph", "it must be a networkx graph", "Use Graph.of")
         if graph.is_directed() or graph.is_multigraph():
-            raise GraphError(f"a networkx {type(graph).__name__}", "the graph must be simple and undirected",
-                             f"Convert it with networkx.Graph(graph); {CLEAN}")
+            raise GraphError(
+                f"a networkx {type(graph).__name__}",
+                "the graph must be simple and undirected",
+                f"Convert it with networkx.Graph(graph); {CLEAN}",
+            )
         loops = [u for u, v in graph.edges if u == v]
         if loops:
-            raise GraphError(f"{len(loops)} self-loop(s), the first at networkx node {loops[0]!r}",
-                             "the graph must have none, the GCN adds its own", CLEAN)
+            raise GraphError(
+                f"{len(loops)} self-loop(s), the first at networkx node {loops[0]!r}",
+                "the graph must have none, the GCN adds its own",
+                CLEAN,
+            )
         features, edges, names = networkx_parts(graph, x)
         return cls.from_edges(features, torch.cat([edges, edges.flip(0)], dim=1), names)
 
@@ -182,8 +194,11 @@ class Graph:
         if named is None or (self.names is None and not any(isinstance(node, str) for node in named)):
             return nodes
         if self.names is None:
-            raise GraphError(f"nodes {shown(nodes)}", f"nodes of this graph have no names but 0…{self.num_nodes - 1}",
-                             "Build it from networkx, from a frame of features, or with Graph.from_edges(..., names=)")
+            raise GraphError(
+                f"nodes {shown(nodes)}",
+                f"nodes of this graph have no names but 0…{self.num_nodes - 1}",
+                "Build it from networkx, from a frame of features, or with Graph.from_edges(..., names=)",
+            )
         return self.names.find(named)
 
     @cached_property
@@ -213,8 +228,11 @@ class Graph:
         """Whether nodes are joined, pair by pair."""
         i, j = self.checked_nodes(i, "i"), self.checked_nodes(j, "j")
         if i.shape != j.shape and 0 not in (i.dim(), j.dim()):
-            raise GraphError(f"nodes of shapes {tuple(i.shape)} and {tuple(j.shape)}", "they are compared pair by pair",
-                             "Pass as many of the one as of the other, or one for all")
+            raise GraphError(
+                f"nodes of shapes {tuple(i.shape)} and {tuple(j.shape)}",
+                "they are compared pair by pair",
+                "Pass as many of the one as of the other, or one for all",
+            )
         if not self.col.numel():
             return torch.zeros_like(i + j, dtype=torch.bool)
         slots, wanted = self.row * self.num_nodes + self.col, i * self.num_nodes + j
@@ -222,24 +240,43 @@ class Graph:
 
     def checked_nodes(self, nodes: Any, name: str) -> Tensor:
         """Node numbers as int64, each of them that of a node."""
-        if not isinstance(nodes, Tensor) or nodes.is_nested or nodes.is_meta or nodes.layout != torch.strided or (
-                nodes.dtype not in INTEGERS):
+        if (
+            not isinstance(nodes, Tensor)
+            or nodes.is_nested
+            or nodes.is_meta
+            or nodes.layout != torch.strided
+            or (nodes.dtype not in INTEGERS)
+        ):
             raise GraphError(f"{name} {shown(nodes)}", "it is a tensor of node numbers", "Pass torch.tensor([...])")
         nodes = nodes.long()
         if nodes.numel() and (int(nodes.min()) < 0 or int(nodes.max()) >= self.num_nodes):
-            raise GraphError(f"{name} with nodes from {int(nodes.min())} to {int(nodes.max())}",
-                             f"nodes are numbered 0 to {self.num_nodes - 1}", "Leave the others out")
+            raise GraphError(
+                f"{name} with nodes from {int(nodes.min())} to {int(nodes.max())}",
+                f"nodes are numbered 0 to {self.num_nodes - 1}",
+                "Leave the others out",
+            )
         return nodes
 
     def _matrix(self, values: Any, name: str, rows: int) -> None:
         """Refuse what cannot be multiplied: torch knows sparse products in float32 and float64 alone."""
-        if not isinstance(values, Tensor) or values.is_nested or values.is_meta or values.layout != torch.strided or (
-                values.dim() != 2 or values.shape[0] != rows or values.dtype not in (torch.float32, torch.float64)):
-            raise GraphError(f"{name} {shown(values)}", f"it is a dense matrix of {rows} rows in float32 or float64",
-                             "Convert it, for example with .to(torch.float32)")
+        if (
+            not isinstance(values, Tensor)
+            or values.is_nested
+            or values.is_meta
+            or values.layout != torch.strided
+            or (values.dim() != 2 or values.shape[0] != rows or values.dtype not in (torch.float32, torch.float64))
+        ):
+            raise GraphError(
+                f"{name} {shown(values)}",
+                f"it is a dense matrix of {rows} rows in float32 or float64",
+                "Convert it, for example with .to(torch.float32)",
+            )
         if values.device != self.col.device:
-            raise GraphError(f"{name} on {values.device} for a graph on {self.col.device}",
-                             "both must be on one device", f"Move it with .to({str(self.col.device)!r})")
+            raise GraphError(
+                f"{name} on {values.device} for a graph on {self.col.device}",
+                "both must be on one device",
+                f"Move it with .to({str(self.col.device)!r})",
+            )
 
     @property
     def edge_index(self) -> Tensor:
@@ -324,9 +361,13 @@ class Graph:
 
     def _is_of(self, graph: "Graph") -> bool:
         """Whether this private copy says what ``graph`` says now."""
-        return (torch.equal(self.rowptr, graph.rowptr) and torch.equal(self.col, graph.col)
-                and len(graph.x) == self.num_nodes and vars(self)[PRIVATE] == stamp(graph.x)
-                and graph.features.unchanged())
+        return (
+            torch.equal(self.rowptr, graph.rowptr)
+            and torch.equal(self.col, graph.col)
+            and len(graph.x) == self.num_nodes
+            and vars(self)[PRIVATE] == stamp(graph.x)
+            and graph.features.unchanged()
+        )
 
     def with_edges(self, rowptr: Tensor, col: Tensor) -> "Graph":
         """The same nodes and features with other edges, which are trusted: the way views are made."""
@@ -346,23 +387,35 @@ class Graph:
         """The same edges with other features."""
         x = check_features(x)
         if x.shape[0] != self.num_nodes:
-            raise GraphError(f"features of shape {tuple(x.shape)} for {self.num_nodes} nodes",
-                             "x needs one row per node", "Pass a row for every node")
+            raise GraphError(
+                f"features of shape {tuple(x.shape)} for {self.num_nodes} nodes",
+                "x needs one row per node",
+                "Pass a row for every node",
+            )
         if x.device != self.col.device:
-            raise GraphError(f"features on {x.device} for a graph on {self.col.device}", "both must be on one device",
-                             f"Move them with x.to({str(self.col.device)!r})")
+            raise GraphError(
+                f"features on {x.device} for a graph on {self.col.device}",
+                "both must be on one device",
+                f"Move them with x.to({str(self.col.device)!r})",
+            )
         return Graph.trusted(x, self.rowptr, self.col, self.names)
 
     def view(self, source: "GraphLike | Tensor") -> "Graph":
         """A validated graph with the same nodes and features; an ``edge_index`` alone gets the features of this one."""
         view = Graph.from_edges(self.x, source, self.names) if isinstance(source, Tensor) else Graph.of(source)
         if view.num_nodes != self.num_nodes or view.num_features != self.num_features:
-            raise GraphError(f"a view with {view.num_nodes} nodes and {view.num_features} features for a graph with "
-                             f"{self.num_nodes} and {self.num_features}", "both views have the same nodes and features",
-                             "Drop edges, or set features to zero; keep the shape of x")
+            raise GraphError(
+                f"a view with {view.num_nodes} nodes and {view.num_features} features for a graph with "
+                f"{self.num_nodes} and {self.num_features}",
+                "both views have the same nodes and features",
+                "Drop edges, or set features to zero; keep the shape of x",
+            )
         if view.x.device != self.x.device:
-            raise GraphError(f"a view on {view.x.device} for a graph on {self.x.device}", "both must be on one device",
-                             f"Move it with view.to({str(self.x.device)!r})")
+            raise GraphError(
+                f"a view on {view.x.device} for a graph on {self.x.device}",
+                "both must be on one device",
+                f"Move it with view.to({str(self.x.device)!r})",
+            )
         return view
 
     def __repr__(self) -> str:
@@ -370,9 +423,15 @@ class Graph:
 
     def _repr_html_(self) -> str:
         named = [] if self.names is None else [("names", ", ".join(map(shown, self.names.all[:3])) + ", …")]
-        return html_table("Graph", [
-            ("nodes", f"{self.num_nodes:,}"), ("edges", f"{self.num_edges:,}"),
-            ("features", f"{self.num_features:,} per node, {str(self.x.dtype).removeprefix('torch.')}"), *named])
+        return html_table(
+            "Graph",
+            [
+                ("nodes", f"{self.num_nodes:,}"),
+                ("edges", f"{self.num_edges:,}"),
+                ("features", f"{self.num_features:,} per node, {str(self.x.dtype).removeprefix('torch.')}"),
+                *named,
+            ],
+        )
 
 
 def _row_pointer(row: Tensor, n: int) -> Tensor:

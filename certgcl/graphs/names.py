@@ -34,16 +34,20 @@ class NodeNames:
         if given is None or given._are_numbers():
             return None
         if len(given.all) != num_nodes:
-            raise GraphError(f"{len(given.all)} names for {num_nodes} nodes", "there is one name for each node",
-                             "Name all nodes in the order of the rows of x")
+            raise GraphError(
+                f"{len(given.all)} names for {num_nodes} nodes",
+                "there is one name for each node",
+                "Name all nodes in the order of the rows of x",
+            )
         return given
 
     def __post_init__(self) -> None:
         try:
             hash(self.all)
         except TypeError as error:
-            raise GraphError(f"names {shown(self.all)} ({error})", "a name can be looked up, as text and numbers can",
-                             "Use strings") from error
+            raise GraphError(
+                f"names {shown(self.all)} ({error})", "a name can be looked up, as text and numbers can", "Use strings"
+            ) from error
         if len(self.numbers) != len(self.all):
             seen: set[Hashable] = set()
             twice = next(name for name in self.all if name in seen or seen.add(name))  # type: ignore[func-returns-value]
@@ -72,10 +76,16 @@ class NodeNames:
         try:
             return self.numbers[name]
         except (KeyError, TypeError):
-            near = difflib.get_close_matches(str(name) if isinstance(name, Hashable) else "", map(
-                str, self.all[:_MOST_COMPARED]), n=3)
-            raise GraphError(f"node {shown(name)}", "no node has this name", f"Nearest are {', '.join(near)}" if near
-                             else f"Names are such as {', '.join(map(shown, self.all[:3]))}") from None
+            near = difflib.get_close_matches(
+                str(name) if isinstance(name, Hashable) else "", map(str, self.all[:_MOST_COMPARED]), n=3
+            )
+            raise GraphError(
+                f"node {shown(name)}",
+                "no node has this name",
+                f"Nearest are {', '.join(near)}"
+                if near
+                else f"Names are such as {', '.join(map(shown, self.all[:3]))}",
+            ) from None
 
     def __repr__(self) -> str:
         return f"NodeNames({shown(list(self.all))})"

@@ -32,8 +32,9 @@ def csr_rows(matrix: Tensor, rows: Tensor) -> Tensor:
 def csr_transposed(matrix: Tensor) -> Tensor:
     """The transpose of a CSR matrix, as CSR: the compressed columns of the one are the compressed rows of the other."""
     columns = matrix.to_sparse_csc()
-    return csr_matrix(columns.ccol_indices(), columns.row_indices(), columns.values(),
-                      (matrix.shape[1], matrix.shape[0]))
+    return csr_matrix(
+        columns.ccol_indices(), columns.row_indices(), columns.values(), (matrix.shape[1], matrix.shape[0])
+    )
 
 
 @dataclass(frozen=True, eq=False)

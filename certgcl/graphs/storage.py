@@ -24,11 +24,15 @@ from certgcl.graphs.names import NodeNames
 
 SEAL = "graph.json"
 _FORMAT = "certgcl-graph-2"
-_FORMATS = ("a graph is a folder with x.npy, edge_index.npy and graph.json, an .npz file with these arrays, or a .pt "
-            "file with a PyG Data or a dict of these tensors")
+_FORMATS = (
+    "a graph is a folder with x.npy, edge_index.npy and graph.json, an .npz file with these arrays, or a .pt "
+    "file with a PyG Data or a dict of these tensors"
+)
 _WRITE = "Write one with certgcl.save_graph(folder, graph)"
-_RESEAL = ("Write it again with certgcl.save_graph(folder, graph); if you put the arrays there yourself, or mean to "
-           "keep the change, note their checksums with certgcl.seal_graph(folder)")
+_RESEAL = (
+    "Write it again with certgcl.save_graph(folder, graph); if you put the arrays there yourself, or mean to "
+    "keep the change, note their checksums with certgcl.seal_graph(folder)"
+)
 _PARTS = ("x", "edge_index", "y", "edge_weight", "names")  # weights to be refused, not overlooked
 
 
@@ -47,11 +51,17 @@ def save_graph(folder: str | Path, graph: GraphLike) -> Path:
     graph = Graph.of(graph)
     named = NodeNames.of(names, graph.num_nodes) or graph.names
     if graph.x.layout != torch.strided:
-        raise GraphError("sparse features", "a folder holds a dense x",
-                         "Use graph.with_features(graph.x.to_dense()) if that fits on the disk")
+        raise GraphError(
+            "sparse features",
+            "a folder holds a dense x",
+            "Use graph.with_features(graph.x.to_dense()) if that fits on the disk",
+        )
     if graph.x.dtype not in (torch.float16, torch.float32, torch.float64):
-        raise GraphError(f"features of dtype {graph.x.dtype}", "a folder holds float16, float32 or float64",
-                         "Convert with graph.to(dtype=torch.float32)")
+        raise GraphError(
+            f"features of dtype {graph.x.dtype}",
+            "a folder holds float16, float32 or float64",
+            "Convert with graph.to(dtype=torch.float32)",
+        )
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, "graph"):
         for name in (SEAL, "y.npy", "names.npy"):
@@ -156,8 +166,12 @@ def load_data(path: str | Path, *, check: bool = True, limit: int | None = None)
 def _folder(folder: Path, check: bool) -> dict[str, Any]:
     """The arrays of a folder; which there are, is said by its ``graph.json`` alone."""
     if not (folder / SEAL).is_file():
-        raise GraphError(f"{folder} without {SEAL}", "a folder holds the checksums of its arrays: this one was not "
-                         "finished, or is of another version of certgcl", _RESEAL)
+        raise GraphError(
+            f"{folder} without {SEAL}",
+            "a folder holds the checksums of its arrays: this one was not "
+            "finished, or is of another version of certgcl",
+            _RESEAL,
+        )
     with refusing(folder / SEAL, GraphError, f"it must be a whole file in the format {_FORMAT}", _RESEAL):
         noted = dict(read_sealed(folder / SEAL, _FORMAT)["files"])
         if not set(noted) <= {f"{name}.npy" for name in _PARTS}:

@@ -76,8 +76,11 @@ class StoredGraph:
         folder = checked_path(folder, "folder", GraphError)
         graph = Graph.of(graph)
         if graph.x.layout != torch.strided or graph.x.dtype not in (torch.float16, torch.float32, torch.float64):
-            raise GraphError(f"features {graph.x.layout}, {graph.x.dtype}",
-                             "a folder holds a dense x in float16, float32 or float64", "Convert it")
+            raise GraphError(
+                f"features {graph.x.layout}, {graph.x.dtype}",
+                "a folder holds a dense x in float16, float32 or float64",
+                "Convert it",
+            )
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder, "rows"):
             (folder / SEAL).unlink(missing_ok=True)
@@ -130,9 +133,11 @@ class StoredGraph:
         for hop in range(hops + 1):  # the last round is the edges of the nodes that are farthest
             needed = self._bytes(inner)
             if limit is not None and needed > limit:
-                raise OutOfMemoryError(f"a halo of {hop} hops around {len(anchors)} nodes that takes about "
-                                       f"{gigabytes(needed)}", f"it may take {gigabytes(limit)}",
-                                       "Pass a larger memory_limit=; hubs in the halo are what costs")
+                raise OutOfMemoryError(
+                    f"a halo of {hop} hops around {len(anchors)} nodes that takes about {gigabytes(needed)}",
+                    f"it may take {gigabytes(limit)}",
+                    "Pass a larger memory_limit=; hubs in the halo are what costs",
+                )
             ends = self.mapped.col[slots_of_rows(self.mapped.rowptr, inner)]
             if hop < hops:
                 inner = torch.cat([inner, ends]).unique()
@@ -150,8 +155,9 @@ class StoredGraph:
         """
         anchors = self.mapped.checked_nodes(anchors, "anchors")
         if anchors.dim() != 1 or not anchors.numel():
-            raise GraphError(f"anchors of shape {tuple(anchors.shape)}", "they are a list of node numbers",
-                             "Pass a vector")
+            raise GraphError(
+                f"anchors of shape {tuple(anchors.shape)}", "they are a list of node numbers", "Pass a vector"
+            )
         hops = whole(hops, "hops", 0, "it counts hops", "A network of K layers sees K", error=GraphError)
         if limit is not None:
             limit = whole(limit, "limit", 1, "it is a number of bytes", "Leave it out for none", error=GraphError)
@@ -173,8 +179,10 @@ class StoredGraph:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Opened again where it is needed: by checksums, unless it is the very file that was opened before."""
         folder = Path(state["folder"])
-        same = all((folder / f"{name}.npy").exists() and _identity(folder / f"{name}.npy") == tuple(noted)
-                   for name, noted in state["identity"].items())
+        same = all(
+            (folder / f"{name}.npy").exists() and _identity(folder / f"{name}.npy") == tuple(noted)
+            for name, noted in state["identity"].items()
+        )
         vars(self).update(vars(StoredGraph.open(folder, check=not same)))
 
     def __repr__(self) -> str:

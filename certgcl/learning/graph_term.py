@@ -18,28 +18,42 @@ if TYPE_CHECKING:
     from certgcl.learning.regularizer import CompactnessRegularizer
 
 
-def graph_term(regularizer: "CompactnessRegularizer", network: GraphNetwork, problem: PooledProblem,
-               embeddings: tuple[Tensor, Tensor], pool: Pool, generator: torch.Generator | None) -> Tensor:
+def graph_term(
+    regularizer: "CompactnessRegularizer",
+    network: GraphNetwork,
+    problem: PooledProblem,
+    embeddings: tuple[Tensor, Tensor],
+    pool: Pool,
+    generator: torch.Generator | None,
+) -> Tensor:
     """The term of a regularizer, from the pooled embeddings of two views, ``(G, d)`` both."""
     method = get_method(regularizer.method)
     if not method.certified:
-        raise MethodError(f"method {method.name!r} for whole graphs", "it is a score of single nodes, and no bound",
-                          "Use 'degree-fast', the default")
+        raise MethodError(
+            f"method {method.name!r} for whole graphs",
+            "it is a score of single nodes, and no bound",
+            "Use 'degree-fast', the default",
+        )
     z1, z2 = embeddings
     directions = torch.stack([compactness_directions(z2), compactness_directions(z1)], dim=1)  # (G, 2, d)
     count = len(problem.graphs)
     if 0 < regularizer.anchors < count:
-        chosen = torch.randperm(count, device=z1.device, generator=generator)[:regularizer.anchors].sort().values
+        chosen = torch.randperm(count, device=z1.device, generator=generator)[: regularizer.anchors].sort().values
         places = chosen.tolist()
         some = problem.graphs.at(places)
         problem, directions = PooledProblem(some, problem.drops.at(some, places)), directions[chosen]
     graphs = problem.graphs
-    return regularizer.scored(problem.lower(method, network, pool, directions), z1, z2, lambda: (
-        directions * pooled_rows(network.embed(graphs.union), graphs.batch, pool).unsqueeze(1)).sum(dim=-1))
+    return regularizer.scored(
+        problem.lower(method, network, pool, directions),
+        z1,
+        z2,
+        lambda: (directions * pooled_rows(network.embed(graphs.union), graphs.batch, pool).unsqueeze(1)).sum(dim=-1),
+    )
 
 
-def pooled_views(network: GraphNetwork, graphs: GraphSet, views: tuple[GraphsLike, GraphsLike],
-                 pool: Pool) -> tuple[Tensor, Tensor]:
+def pooled_views(
+    network: GraphNetwork, graphs: GraphSet, views: tuple[GraphsLike, GraphsLike], pool: Pool
+) -> tuple[Tensor, Tensor]:
     """The pooled embeddings of two views of graphs, which must have the graphs' nodes."""
     choice(pool, "pool", get_args(Pool))
     if len(graphs) < 2:
@@ -47,8 +61,11 @@ def pooled_views(network: GraphNetwork, graphs: GraphSet, views: tuple[GraphsLik
     found = []
     for view in map(GraphSet.of, views):
         if not torch.equal(view.sizes, graphs.sizes) or view.union.num_features != graphs.union.num_features:
-            raise GraphError(f"a view of {len(view)} graphs with {view.union.num_nodes} nodes for {len(graphs)} graphs "
-                             f"with {graphs.union.num_nodes}", "a view of a graph has its nodes and features",
-                             "Pass the views in the order of the graphs")
+            raise GraphError(
+                f"a view of {len(view)} graphs with {view.union.num_nodes} nodes for {len(graphs)} graphs "
+                f"with {graphs.union.num_nodes}",
+                "a view of a graph has its nodes and features",
+                "Pass the views in the order of the graphs",
+            )
         found.append(pooled_rows(network.embed(view.union.to(dtype=network.dtype)), graphs.batch, pool))
     return found[0], found[1]

@@ -19,58 +19,68 @@ METHODS = ("grace", "gca", "progcl", "costa")
 GRAPH_METHODS = ("graphcl",)  # for sets of graphs
 
 WIDTHS = {  # h, p
-    "grace":  ((128, 128), (256, 256), (256, 256), (256, 256), (256, 256), (128, 128), (256, 64), (256, 256)),
-    "gca":    ((128, 128), (256, 256), (256, 256), (256, 256), (256, 256), (128, 128), (256, 64), (256, 256)),
+    "grace": ((128, 128), (256, 256), (256, 256), (256, 256), (256, 256), (128, 128), (256, 64), (256, 256)),
+    "gca": ((128, 128), (256, 256), (256, 256), (256, 256), (256, 256), (128, 128), (256, 64), (256, 256)),
     "progcl": ((128, 128), (256, 256), (256, 256), (256, 256), (256, 256), (128, 128), (128, 128), (256, 256)),
-    "costa":  ((128, 128), (256, 256), (256, 256), (256, 256), (256, 256), (128, 128), (256, 64), (256, 256)),
+    "costa": ((128, 128), (256, 256), (256, 256), (256, 256), (256, 256), (128, 128), (256, 64), (256, 256)),
 }
 ACTIVATIONS = {
-    "grace":  ("relu", "prelu", "relu", "relu", "relu", "relu", "relu", "prelu"),
-    "gca":    ("relu", "prelu", "relu", "prelu", "prelu", "prelu", "relu", "prelu"),
+    "grace": ("relu", "prelu", "relu", "relu", "relu", "relu", "relu", "prelu"),
+    "gca": ("relu", "prelu", "relu", "prelu", "prelu", "prelu", "relu", "prelu"),
     "progcl": ("relu", "prelu", "prelu", "prelu", "prelu", "prelu", "prelu", "prelu"),
-    "costa":  ("relu", "relu", "relu", "relu", "relu", "relu", "relu", "relu"),
+    "costa": ("relu", "relu", "relu", "relu", "relu", "relu", "relu", "relu"),
 }
 LEARNING_RATES = {
-    "grace":  (5e-4, 1e-3, 1e-3, 1e-3, 1e-3, 1e-2, 5e-4, 1e-2),
-    "gca":    (5e-4, 1e-3, 1e-2, 1e-3, 1e-3, 1e-2, 5e-4, 1e-2),
+    "grace": (5e-4, 1e-3, 1e-3, 1e-3, 1e-3, 1e-2, 5e-4, 1e-2),
+    "gca": (5e-4, 1e-3, 1e-2, 1e-3, 1e-3, 1e-2, 5e-4, 1e-2),
     "progcl": (5e-4, 1e-2, 1e-3, 1e-3, 1e-3, 1e-2, 1e-2, 1e-2),
-    "costa":  (1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3),
+    "costa": (1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3),
 }
 WEIGHT_DECAY = {"grace": 1e-5, "gca": 1e-5, "progcl": 1e-5, "costa": 0.0}
 DROP_RATES = {  # p_e1, p_e2
-    "grace":  ((.4, .3), (.3, .1), (.4, .1), (.4, .1), (.4, .3), (.6, .4), (.5, .3), (.2, .3)),
-    "gca":    ((.3, .1), (.2, .2), (.4, .1), (.3, .1), (.3, .1), (.6, .3), (.3, .5), (.2, .3)),
-    "progcl": ((.3, .1), (.4, .3), (.4, .1), (.4, .1), (.4, .2), (.6, .3), (.6, .3), (.2, .3)),
-    "costa":  ((.2, .4), (.3, .1), (.4, .1), (.4, .1), (.4, .2), (.6, .3), (.3, .5), (.2, .3)),
+    "grace": ((0.4, 0.3), (0.3, 0.1), (0.4, 0.1), (0.4, 0.1), (0.4, 0.3), (0.6, 0.4), (0.5, 0.3), (0.2, 0.3)),
+    "gca": ((0.3, 0.1), (0.2, 0.2), (0.4, 0.1), (0.3, 0.1), (0.3, 0.1), (0.6, 0.3), (0.3, 0.5), (0.2, 0.3)),
+    "progcl": ((0.3, 0.1), (0.4, 0.3), (0.4, 0.1), (0.4, 0.1), (0.4, 0.2), (0.6, 0.3), (0.6, 0.3), (0.2, 0.3)),
+    "costa": ((0.2, 0.4), (0.3, 0.1), (0.4, 0.1), (0.4, 0.1), (0.4, 0.2), (0.6, 0.3), (0.3, 0.5), (0.2, 0.3)),
 }
 TEMPERATURE_KAPPA = {  # τ, κ
-    "grace":  ((.7, .4), (.9, .5), (.5, .1), (.3, .1), (.5, .3), (.3, .1), (.2, .4), (.3, .05)),
-    "gca":    ((.6, .3), (.7, .5), (.3, .1), (.2, .5), (.3, .3), (.2, .2), (.6, .2), (.3, .1)),
-    "progcl": ((.4, .4), (.5, .2), (.5, .3), (.3, .5), (.3, .2), (.3, .2), (.2, .3), (.4, .1)),
-    "costa":  ((.4, .1), (.3, .05), (.4, .3), (.2, .1), (.05, .4), (.1, .1), (.2, .3), (.4, .3)),
+    "grace": ((0.7, 0.4), (0.9, 0.5), (0.5, 0.1), (0.3, 0.1), (0.5, 0.3), (0.3, 0.1), (0.2, 0.4), (0.3, 0.05)),
+    "gca": ((0.6, 0.3), (0.7, 0.5), (0.3, 0.1), (0.2, 0.5), (0.3, 0.3), (0.2, 0.2), (0.6, 0.2), (0.3, 0.1)),
+    "progcl": ((0.4, 0.4), (0.5, 0.2), (0.5, 0.3), (0.3, 0.5), (0.3, 0.2), (0.3, 0.2), (0.2, 0.3), (0.4, 0.1)),
+    "costa": ((0.4, 0.1), (0.3, 0.05), (0.4, 0.3), (0.2, 0.1), (0.05, 0.4), (0.1, 0.1), (0.2, 0.3), (0.4, 0.3)),
 }
-UNMASKED = (0., 0.)
+UNMASKED = (0.0, 0.0)
 ANCHORS_EPOCHS = {  # anchors of a step, -1 for all; epochs
-    "grace":  ((-1, 200), (-1, 200), (256, 2500), (512, 1000), (-1, 1000), (512, 2500), (512, 1000), (512, 4000)),
-    "gca":    ((-1, 700), (-1, 1000), (256, 2500), (1024, 2500), (1024, 1500), (256, 2500), (1024, 2500), (1024, 3500)),
+    "grace": ((-1, 200), (-1, 200), (256, 2500), (512, 1000), (-1, 1000), (512, 2500), (512, 1000), (512, 4000)),
+    "gca": ((-1, 700), (-1, 1000), (256, 2500), (1024, 2500), (1024, 1500), (256, 2500), (1024, 2500), (1024, 3500)),
     "progcl": ((-1, 1000), (-1, 700), (256, 2000), (512, 2000), (1024, 1500), (256, 3000), (1024, 2500), (256, 3000)),
-    "costa":  ((-1, 600), (-1, 1500), (512, 2000), (1024, 2500), (1024, 2500), (256, 2500), (512, 3500), (256, 3000)),
+    "costa": ((-1, 600), (-1, 1500), (512, 2000), (1024, 2500), (1024, 2500), (256, 2500), (512, 3500), (256, 3000)),
 }
 
 RELEASED = "released configuration"
 SOURCES = {
-    "hidden": RELEASED, "projection": RELEASED, "activation": RELEASED, "learning_rate": RELEASED,
+    "hidden": RELEASED,
+    "projection": RELEASED,
+    "activation": RELEASED,
+    "learning_rate": RELEASED,
     "weight_decay": RELEASED,
-    "drop_rates": "paper, table of drop rates", "mask_rates": "paper: the certificate speaks of edges alone",
-    "temperature": "paper, table of temperature and kappa", "kappa": "paper, table of temperature and kappa",
-    "anchors": "paper, table of anchors and epochs", "epochs": "paper, table of anchors and epochs",
-    "every": "paper: in every epoch", "budget": "the drop rate of the views, as in the paper",
-    "batch": "paper: all nodes are negatives", "protocol": "paper, evaluation",
+    "drop_rates": "paper, table of drop rates",
+    "mask_rates": "paper: the certificate speaks of edges alone",
+    "temperature": "paper, table of temperature and kappa",
+    "kappa": "paper, table of temperature and kappa",
+    "anchors": "paper, table of anchors and epochs",
+    "epochs": "paper, table of anchors and epochs",
+    "every": "paper: in every epoch",
+    "budget": "the drop rate of the views, as in the paper",
+    "batch": "paper: all nodes are negatives",
+    "protocol": "paper, evaluation",
 }
 OTHER_SOURCES = {
     ("grace", "Photo"): {"epochs": "misprint in the paper; certgcl's choice, the 1000 of the released configuration"},
-    ("costa", "Cora"): dict.fromkeys(("hidden", "projection"), "certgcl's choice, as the other methods on Cora; "
-                                                               "COSTA's released configuration has 256"),
+    ("costa", "Cora"): dict.fromkeys(
+        ("hidden", "projection"),
+        "certgcl's choice, as the other methods on Cora; COSTA's released configuration has 256",
+    ),
 }
 OWN_CHOICE = "certgcl's choice"
 
@@ -85,9 +95,9 @@ FAST_WIDTH = 128  # of the embeddings, at most
 FAST_BATCH = 2048  # nodes that InfoNCE compares in a step, on graphs with twice as many or more
 TUNED_BY = "certgcl: settings under which plain GRACE is strong"
 TUNED_SETTINGS: dict[str, dict[str, Any]] = {
-    "Cora": {"drop_rates": (.3, .4), "mask_rates": (.3, .4), "temperature": .4, "epochs": 400, "batch": 1024},
-    "CiteSeer": {"drop_rates": (.3, .3), "mask_rates": (.3, .3), "temperature": .4, "epochs": 100, "batch": 1024},
-    "Photo": {"mask_rates": (.1, .1), "learning_rate": 1e-3, "epochs": 100, "batch": 1024, "every": 4},
+    "Cora": {"drop_rates": (0.3, 0.4), "mask_rates": (0.3, 0.4), "temperature": 0.4, "epochs": 400, "batch": 1024},
+    "CiteSeer": {"drop_rates": (0.3, 0.3), "mask_rates": (0.3, 0.3), "temperature": 0.4, "epochs": 100, "batch": 1024},
+    "Photo": {"mask_rates": (0.1, 0.1), "learning_rate": 1e-3, "epochs": 100, "batch": 1024, "every": 4},
 }
 """What differs from the paper's settings, for all methods alike."""
 LARGE = 20_000  # nodes of a set of graphs, whose epochs have many steps
@@ -136,9 +146,21 @@ class Preset:
 
     def settings(self) -> dict[str, Any]:
         """Keyword arguments of the estimator."""
-        return {name: getattr(self, name) for name in (
-            "hidden", "projection", "activation", "learning_rate", "weight_decay", "drop_rates", "mask_rates",
-            "temperature", "epochs", "batch")}
+        return {
+            name: getattr(self, name)
+            for name in (
+                "hidden",
+                "projection",
+                "activation",
+                "learning_rate",
+                "weight_decay",
+                "drop_rates",
+                "mask_rates",
+                "temperature",
+                "epochs",
+                "batch",
+            )
+        }
 
     def regularizer_settings(self) -> dict[str, Any]:
         """Keyword arguments of the regularizer."""
@@ -159,22 +181,28 @@ def get(method: str, dataset: str, *, fast: bool = False, tuned: bool = False) -
         raise InputError("fast=True with tuned=True", "a preset is short or strong", "Choose one of them")
     known = METHODS if several is None else GRAPH_METHODS
     if name not in (*METHODS, *GRAPH_METHODS) or (several is not None and name not in known):
-        raise InputError(f"method {shown(method)}", f"presets are for {', '.join(METHODS)}, and of sets of graphs for "
-                         f"{', '.join(GRAPH_METHODS)}", "Pick one")
+        raise InputError(
+            f"method {shown(method)}",
+            f"presets are for {', '.join(METHODS)}, and of sets of graphs for {', '.join(GRAPH_METHODS)}",
+            "Pick one",
+        )
     if several is not None:
         return _of_graphs(name, several)
     if name not in METHODS:
-        raise InputError(f"method {shown(method)} on {shown(dataset)}", "it is trained on a set of graphs",
-                         "Name one, such as MUTAG")
+        raise InputError(
+            f"method {shown(method)} on {shown(dataset)}", "it is trained on a set of graphs", "Name one, such as MUTAG"
+        )
     info = find_dataset(dataset)
     if info.kind == "embedded":
         return _embedded(name, info)
     preset = _from_tables(name, info)
     if tuned:
-        changed = {setting: value for setting, value in TUNED_SETTINGS.get(info.name, {}).items()
-                   if (name, setting) != ("costa", "batch")}  # COSTA mixes all nodes
-        return replace(_faster(preset, info), **changed,
-                       sources={**preset.sources, **dict.fromkeys(changed, TUNED_BY)})
+        changed = {
+            setting: value
+            for setting, value in TUNED_SETTINGS.get(info.name, {}).items()
+            if (name, setting) != ("costa", "batch")
+        }  # COSTA mixes all nodes
+        return replace(_faster(preset, info), **changed, sources={**preset.sources, **dict.fromkeys(changed, TUNED_BY)})
     return _faster(preset, info) if fast else preset
 
 
@@ -183,33 +211,88 @@ def _from_tables(method: str, info: DatasetInfo) -> Preset:
     hidden, projection = WIDTHS[method][column]
     temperature, kappa = TEMPERATURE_KAPPA[method][column]
     anchors, epochs = ANCHORS_EPOCHS[method][column]
-    return Preset(method, info.name, hidden, projection, ACTIVATIONS[method][column], LEARNING_RATES[method][column],
-                  WEIGHT_DECAY[method], DROP_RATES[method][column], UNMASKED, temperature, kappa, anchors, 1, None,
-                  epochs, None, info.protocol, {**SOURCES, **OTHER_SOURCES.get((method, info.name), {})})
+    return Preset(
+        method,
+        info.name,
+        hidden,
+        projection,
+        ACTIVATIONS[method][column],
+        LEARNING_RATES[method][column],
+        WEIGHT_DECAY[method],
+        DROP_RATES[method][column],
+        UNMASKED,
+        temperature,
+        kappa,
+        anchors,
+        1,
+        None,
+        epochs,
+        None,
+        info.protocol,
+        {**SOURCES, **OTHER_SOURCES.get((method, info.name), {})},
+    )
 
 
 def _embedded(method: str, info: DatasetInfo) -> Preset:
     small = info.nodes <= SMALL
     hidden = 16 if small else 32
-    return Preset(method, info.name, hidden, hidden, "relu", 5e-3, WEIGHT_DECAY[method], (.3, .3), UNMASKED, .5, .4,
-                  -1 if small else 128, 1, None, 100, None, info.protocol, dict.fromkeys(SOURCES, OWN_CHOICE))
+    return Preset(
+        method,
+        info.name,
+        hidden,
+        hidden,
+        "relu",
+        5e-3,
+        WEIGHT_DECAY[method],
+        (0.3, 0.3),
+        UNMASKED,
+        0.5,
+        0.4,
+        -1 if small else 128,
+        1,
+        None,
+        100,
+        None,
+        info.protocol,
+        dict.fromkeys(SOURCES, OWN_CHOICE),
+    )
 
 
 def _of_graphs(method: str, info: GraphSetInfo) -> Preset:
     """For two CPU cores from the start: ``fast`` and ``tuned`` change nothing."""
     epochs = 10 if info.nodes > LARGE else 40
-    return Preset(method, info.name, 32, 32, "relu", 1e-3, 1e-5, (.2, .2), UNMASKED, .2, .4, 32, 1, None, epochs, 128,
-                  "ten-folds", dict.fromkeys(SOURCES, OWN_CHOICE))
+    return Preset(
+        method,
+        info.name,
+        32,
+        32,
+        "relu",
+        1e-3,
+        1e-5,
+        (0.2, 0.2),
+        UNMASKED,
+        0.2,
+        0.4,
+        32,
+        1,
+        None,
+        epochs,
+        128,
+        "ten-folds",
+        dict.fromkeys(SOURCES, OWN_CHOICE),
+    )
 
 
 def _faster(preset: Preset, info: DatasetInfo) -> Preset:
     dense = info.edges is None or info.edges > DENSE * info.nodes
     anchors = DENSE_ANCHORS if dense else FAST_ANCHORS
     fast: dict[str, Any] = {
-        "hidden": min(preset.hidden, FAST_WIDTH), "projection": min(preset.projection, FAST_WIDTH),
+        "hidden": min(preset.hidden, FAST_WIDTH),
+        "projection": min(preset.projection, FAST_WIDTH),
         "epochs": min(preset.epochs, FAST_EPOCHS.get(preset.dataset, FAST_EPOCHS_ELSEWHERE)),
         "anchors": anchors if preset.anchors == -1 else min(preset.anchors, anchors),
-        "every": DENSE_EVERY if dense else 1, "budget": ONE_EDGE,
+        "every": DENSE_EVERY if dense else 1,
+        "budget": ONE_EDGE,
         "batch": FAST_BATCH if info.nodes >= 2 * FAST_BATCH and preset.method != "costa" else None,
     }
     changed = {name: value for name, value in fast.items() if value != getattr(preset, name)}

@@ -92,8 +92,13 @@ class CompactnessRegularizer:
         choice(self.objective, "objective", get_args(Objective))
         if isinstance(self.budget, Ramp):
             for rate in (self.budget.first, self.budget.last):
-                real(rate, "budget", lambda rate: 0 <= rate < 1, "a ramp of the budget is one of drop rates, from 0 to "
-                     "below 1", "Try Ramp(0.4, length=100)")
+                real(
+                    rate,
+                    "budget",
+                    lambda rate: 0 <= rate < 1,
+                    "a ramp of the budget is one of drop rates, from 0 to below 1",
+                    "Try Ramp(0.4, length=100)",
+                )
         elif self.budget is not None:
             fixed = self.budget if isinstance(self.budget, Changes) else EdgeDropBudget.of(self.budget)
             if not isinstance(self.budget, (int, float)):
@@ -104,9 +109,17 @@ class CompactnessRegularizer:
         anchors = whole(self.anchors, "anchors", -1, "it is a number of nodes, or -1 for all", "Try 256")
         if anchors == 0:
             raise InputError("anchors=0", "it is a number of nodes, or -1 for all", "Try 256")
-        scale = None if self.scale is None else real(
-            self.scale, "scale", lambda scale: 0 < scale <= LARGEST_SCALE,
-            f"it must be positive, at most {LARGEST_SCALE:g}", "Try 2.5, or None for no scaling")
+        scale = (
+            None
+            if self.scale is None
+            else real(
+                self.scale,
+                "scale",
+                lambda scale: 0 < scale <= LARGEST_SCALE,
+                f"it must be positive, at most {LARGEST_SCALE:g}",
+                "Try 2.5, or None for no scaling",
+            )
+        )
         every = whole(self.every, "every", 1, "it is a number of epochs, at least 1", "Try 1")
         kappa = self.kappa if isinstance(self.kappa, Ramp) else float(self.kappa)
         for name, value in (("kappa", kappa), ("anchors", anchors), ("scale", scale), ("every", every)):
@@ -119,8 +132,11 @@ class CompactnessRegularizer:
         It is the control of certified training: what it gains as well is not due to the worst case.
         """
         if "budget" in settings:
-            raise InputError(f"clean compactness with budget={shown(settings['budget'])}", "its budget is 0",
-                             "Use CompactnessRegularizer(budget=...)")
+            raise InputError(
+                f"clean compactness with budget={shown(settings['budget'])}",
+                "its budget is 0",
+                "Use CompactnessRegularizer(budget=...)",
+            )
         return cls(**settings, budget=0)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -137,9 +153,14 @@ class CompactnessRegularizer:
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as JSON can hold them; a bound or budget that is neither name nor number becomes text."""
-        return {name: value if value is None or isinstance(value, (int, float, str)) else
-                {"ramp": asdict(value)} if isinstance(value, Ramp) else repr(value)
-                for name, value in self.get_params().items()}
+        return {
+            name: value
+            if value is None or isinstance(value, (int, float, str))
+            else {"ramp": asdict(value)}
+            if isinstance(value, Ramp)
+            else repr(value)
+            for name, value in self.get_params().items()
+        }
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> "CompactnessRegularizer":
@@ -148,8 +169,9 @@ class CompactnessRegularizer:
         rule, remedy = f"settings are a dict with some of {', '.join(known)}", "Pass what to_dict gives"
         if not isinstance(settings, Mapping) or not all(isinstance(name, str) and name in known for name in settings):
             raise InputError(f"settings={shown(settings)}", rule, remedy)
-        given: dict[str, Any] = {name: _ramp(value) if isinstance(value, Mapping) else value
-                                 for name, value in settings.items()}
+        given: dict[str, Any] = {
+            name: _ramp(value) if isinstance(value, Mapping) else value for name, value in settings.items()
+        }
         return cls(**given)
 
     def at(self, epoch: int) -> "CompactnessRegularizer":
@@ -177,9 +199,16 @@ class CompactnessRegularizer:
         return value_at(self.kappa, self.epoch)
 
     @told_when_out_of_memory(LESS_AT_A_TIME)
-    def __call__(self, encoder: ModelLike, graph: GraphLike, view1: ViewLike, view2: ViewLike, *,
-                 embeddings: tuple[Tensor, Tensor] | None = None,
-                 generator: torch.Generator | None = None) -> Tensor:
+    def __call__(
+        self,
+        encoder: ModelLike,
+        graph: GraphLike,
+        view1: ViewLike,
+        view2: ViewLike,
+        *,
+        embeddings: tuple[Tensor, Tensor] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
         """The term, differentiable in the encoder.
 
         Args:
@@ -194,8 +223,15 @@ class CompactnessRegularizer:
         with undisturbed(gradients=torch.is_grad_enabled()):
             return self._term(encoder, graph, view1, view2, embeddings, generator)
 
-    def _term(self, encoder: ModelLike, graph: GraphLike, view1: ViewLike, view2: ViewLike,
-              embeddings: tuple[Tensor, Tensor] | None, generator: torch.Generator | None) -> Tensor:
+    def _term(
+        self,
+        encoder: ModelLike,
+        graph: GraphLike,
+        view1: ViewLike,
+        view2: ViewLike,
+        embeddings: tuple[Tensor, Tensor] | None,
+        generator: torch.Generator | None,
+    ) -> Tensor:
         graph = Graph.of(graph).private()
         views = graph.view(view1), graph.view(view2)
         network = _network(encoder, graph)
@@ -206,12 +242,24 @@ class CompactnessRegularizer:
         directions = torch.stack([compactness_directions(z2), compactness_directions(z1)], dim=1)  # (N, 2, d2)
         problem = self._problem_on(graph, generator)
         lower = method(network, problem, directions)
-        return self.scored(lower, z1, z2, lambda: (
-            directions[problem.anchors] * network.embed(graph)[problem.anchors].unsqueeze(1)).sum(dim=-1))
+        return self.scored(
+            lower,
+            z1,
+            z2,
+            lambda: (directions[problem.anchors] * network.embed(graph)[problem.anchors].unsqueeze(1)).sum(dim=-1),
+        )
 
     @told_when_out_of_memory(LESS_AT_A_TIME)
-    def of_graphs(self, encoder: ModelLike, graphs: GraphsLike, view1: GraphsLike, view2: GraphsLike, *, pool: Pool,
-                  generator: torch.Generator | None = None) -> Tensor:
+    def of_graphs(
+        self,
+        encoder: ModelLike,
+        graphs: GraphsLike,
+        view1: GraphsLike,
+        view2: GraphsLike,
+        *,
+        pool: Pool,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
         """The term of whole graphs, differentiable in the encoder of their nodes: the score of a graph is a lower bound
         of ``w · pool_i z_i``, over all drops that the budget admits in that graph.
 
@@ -240,18 +288,26 @@ class CompactnessRegularizer:
         norms = torch.stack([z.detach().norm(dim=1).mean() for z in (z1, z2)]).clamp(min=1e-12)
         factor = torch.ones_like(norms) if self.scale is None else self.scale / norms
         self._step.score = float((lower.detach() * factor).mean())
-        self._step.term = term = bound_loss(lower, factor) if self.objective == "bound" else kept_loss(
-            lower, nominal(), norms, factor)
+        self._step.term = term = (
+            bound_loss(lower, factor) if self.objective == "bound" else kept_loss(lower, nominal(), norms, factor)
+        )
         return term
 
     def combine(self, infonce: Tensor) -> Tensor:
         """``(1 - κ) InfoNCE + κ`` times the term of the last call, which is then forgotten."""
         term = self._step.term
         if term is None:
-            raise InputError("combine before a call", "there is no term to combine with",
-                             "Call the regularizer with encoder, graph and views first")
-        if not isinstance(infonce, Tensor) or infonce.is_nested or infonce.numel() != 1 or (
-                infonce.dtype not in FLOATS or infonce.is_meta or infonce.layout != torch.strided):
+            raise InputError(
+                "combine before a call",
+                "there is no term to combine with",
+                "Call the regularizer with encoder, graph and views first",
+            )
+        if (
+            not isinstance(infonce, Tensor)
+            or infonce.is_nested
+            or infonce.numel() != 1
+            or (infonce.dtype not in FLOATS or infonce.is_meta or infonce.layout != torch.strided)
+        ):
             raise InputError(f"infonce={shown(infonce)}", "it is the loss, a tensor of one number", "Pass its mean")
         self._step.term = None
         return (1 - self.share) * infonce + self.share * term
@@ -288,8 +344,11 @@ class CompactnessRegularizer:
             rate = self._rate()
             return Changes(drops=rate if rate else 0)
         if self.budget is None:
-            raise InputError("budget None", "a regularizer of one's own loop needs to know what may change",
-                             "Pass budget=0.4 for a drop rate, an int, an EdgeDropBudget or Changes")
+            raise InputError(
+                "budget None",
+                "a regularizer of one's own loop needs to know what may change",
+                "Pass budget=0.4 for a drop rate, an int, an EdgeDropBudget or Changes",
+            )
         return Changes.of(self.budget)
 
 
@@ -297,10 +356,14 @@ def _ramp(settings: Mapping[str, Any]) -> Ramp:
     """A ramp from its settings under the name ``ramp``."""
     ramp = settings.get("ramp")
     names = [setting.name for setting in fields(Ramp)]
-    if not isinstance(ramp, Mapping) or "last" not in ramp or not all(
-            isinstance(name, str) and name in names for name in ramp):
-        raise InputError(f"a schedule {shown(settings)}", f"it is a dict of ramp with {', '.join(names)}",
-                         "Pass what to_dict gives")
+    if (
+        not isinstance(ramp, Mapping)
+        or "last" not in ramp
+        or not all(isinstance(name, str) and name in names for name in ramp)
+    ):
+        raise InputError(
+            f"a schedule {shown(settings)}", f"it is a dict of ramp with {', '.join(names)}", "Pass what to_dict gives"
+        )
     return Ramp(**ramp)
 
 
@@ -308,9 +371,19 @@ def _pair(embeddings: Any, network: GraphNetwork) -> tuple[Tensor, Tensor]:
     """The embeddings of two views, as the encoder gives them."""
     rule, remedy = "they are those of both views, as the encoder gives them", "Leave them out to have them computed"
     given = items(embeddings, "embeddings", rule, remedy)
-    if len(given) != 2 or not all(isinstance(z, Tensor) and not z.is_nested and z.dtype in FLOATS and
-                                  z.device == network.device and z.layout == torch.strided and z.dim() == 2
-                                  for z in given) or given[0].shape != given[1].shape:
+    if (
+        len(given) != 2
+        or not all(
+            isinstance(z, Tensor)
+            and not z.is_nested
+            and z.dtype in FLOATS
+            and z.device == network.device
+            and z.layout == torch.strided
+            and z.dim() == 2
+            for z in given
+        )
+        or given[0].shape != given[1].shape
+    ):
         raise InputError(f"embeddings={shown(embeddings)}", rule, remedy)
     return given[0].to(network.dtype), given[1].to(network.dtype)  # autocast may have made them of half precision
 

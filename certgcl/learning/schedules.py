@@ -21,11 +21,21 @@ class Ramp:
 
     def __post_init__(self) -> None:
         for name in ("first", "last"):
-            object.__setattr__(self, name, real(getattr(self, name), name, lambda value: abs(value) <= FURTHEST,
-                                                "a ramp leads from one finite number to another", "Pass two numbers"))
+            object.__setattr__(
+                self,
+                name,
+                real(
+                    getattr(self, name),
+                    name,
+                    lambda value: abs(value) <= FURTHEST,
+                    "a ramp leads from one finite number to another",
+                    "Pass two numbers",
+                ),
+            )
         for name in ("start", "length"):
-            object.__setattr__(self, name, whole(getattr(self, name), name, 0, "epochs of a ramp are counted from 0",
-                                                 "Pass an int"))
+            object.__setattr__(
+                self, name, whole(getattr(self, name), name, 0, "epochs of a ramp are counted from 0", "Pass an int")
+            )
 
     def at(self, epoch: int) -> float:
         epoch = check_epoch(epoch)

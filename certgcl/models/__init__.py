@@ -7,6 +7,22 @@ from certgcl.models.network import GraphNetwork, Layer, Term
 from certgcl.models.registry import ACTIVATIONS, register_activation
 from certgcl.models.two_piece import TwoPieceLinear
 
-__all__ = ["ACTIVATIONS", "AGGREGATIONS", "Activation", "Aggregation", "Diffusion", "GraphNetwork", "Layer", "Lines",
-           "Local", "Mean", "SlopeRule", "Sum", "SymmetricNorm", "Term", "TwoPieceLinear", "gcn_network",
-           "register_activation"]
+__all__ = [
+    "ACTIVATIONS",
+    "AGGREGATIONS",
+    "Activation",
+    "Aggregation",
+    "Diffusion",
+    "GraphNetwork",
+    "Layer",
+    "Lines",
+    "Local",
+    "Mean",
+    "SlopeRule",
+    "Sum",
+    "SymmetricNorm",
+    "Term",
+    "TwoPieceLinear",
+    "gcn_network",
+    "register_activation",
+]

@@ -70,8 +70,14 @@ class SymmetricNorm(Aggregation):
     loop: float = 1.0
 
     def __post_init__(self) -> None:
-        real(self.loop, "loop", lambda loop: 0 <= loop < math.inf, "it is the weight of a self-loop, 0 or more",
-             "Leave it out for 1", error=EncoderError)
+        real(
+            self.loop,
+            "loop",
+            lambda loop: 0 <= loop < math.inf,
+            "it is the weight of a self-loop, 0 or more",
+            "Leave it out for 1",
+            error=EncoderError,
+        )
 
     def own(self, n: Tensor) -> Tensor:
         return _inverse(n + self.loop) * self.loop
@@ -123,8 +129,7 @@ class Sum(Aggregation):
         return torch.ones_like(n)
 
 
-AGGREGATIONS: dict[str, type[Aggregation]] = {
-    kind.name: kind for kind in (Local, SymmetricNorm, Diffusion, Mean, Sum)}
+AGGREGATIONS: dict[str, type[Aggregation]] = {kind.name: kind for kind in (Local, SymmetricNorm, Diffusion, Mean, Sum)}
 """By the names that files know them by."""
 
 

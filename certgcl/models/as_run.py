@@ -58,11 +58,17 @@ class Runner:
                 x = self._x if view.x is self.graph.x else view.x.to(dtype=self.network.precision)
                 output = self.module(x.clone(), view.edge_index)
         except Exception as error:
-            raise EncoderError(f"{type(self.module).__name__}.forward failed on a view ({view}) with "
-                               f"{type(error).__name__}: {error}", rule, remedy) from error
+            raise EncoderError(
+                f"{type(self.module).__name__}.forward failed on a view ({view}) with {type(error).__name__}: {error}",
+                rule,
+                remedy,
+            ) from error
         shape = (view.num_nodes, self.network.width)
         if not isinstance(output, Tensor) or output.shape != shape:
-            found = f"a tensor of shape {tuple(output.shape)}" if isinstance(output, Tensor) else (
-                f"a {type(output).__name__}")
+            found = (
+                f"a tensor of shape {tuple(output.shape)}"
+                if isinstance(output, Tensor)
+                else (f"a {type(output).__name__}")
+            )
             raise EncoderError(f"{found} on a view ({view}), where {shape} was expected", rule, remedy)
         return output.double()

@@ -57,8 +57,9 @@ class Piece:
         met = (lower <= self.end) & (upper >= self.start)
         return lower.clamp(self.start, self.end), upper.clamp(self.start, self.end), met
 
-    def extremes(self, lower: Tensor, upper: Tensor, low_slope: Tensor, up_slope: Tensor, near: Tensor
-                 ) -> tuple[Tensor, Tensor]:
+    def extremes(
+        self, lower: Tensor, upper: Tensor, low_slope: Tensor, up_slope: Tensor, near: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """At most ``min f(p) - a_lo p``, at least ``max f(p) - a_up p`` over the part of [l, u] in the piece; infinite
         where there is none. ``near`` is where to look for the root first."""
         a, b, met = self.within(lower, upper)
@@ -90,15 +91,20 @@ class Piece:
             search = met & (at_a < 0) & (at_b > 0) & (residual(x, slope).abs() > enough)
             if bool(search.any()):
                 low, high, wanted = a[search], b[search], slope[search]
-                found = increasing_root(lambda p: residual(p, wanted), low.clamp(-self.reach, self.reach),
-                                        high.clamp(-self.reach, self.reach), enough)
+                found = increasing_root(
+                    lambda p: residual(p, wanted),
+                    low.clamp(-self.reach, self.reach),
+                    high.clamp(-self.reach, self.reach),
+                    enough,
+                )
                 x[search] = clamped(found, low, high)
         rest = residual(x, slope)
         return x, torch.maximum(rest * (x - a), rest * (x - b)).clamp(min=0)
 
     @torch.no_grad()
-    def tangent_points(self, lower: Tensor, upper: Tensor, at_lower: Tensor, at_upper: Tensor
-                       ) -> tuple[Tensor, Tensor, Tensor]:
+    def tangent_points(
+        self, lower: Tensor, upper: Tensor, at_lower: Tensor, at_upper: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """The first and the last point in the part [A, B] of [l, u] at which a tangent has both ends of f on its far
         side, and where there are such points. At them, unless they are A or B, it goes through one of the ends."""
         sign = 1 if self.convex else -1

@@ -37,9 +37,20 @@ def _values(value: Tensor | float, term: Term, name: str) -> Tensor:
     """One for all channels, or one for each, as a tensor like the weight."""
     width = term.outputs
     if not isinstance(value, Tensor):
-        return term.weight.new_tensor(real(value, name, math.isfinite, "it is a finite number, or a tensor",
-                                           f"Give a tensor of shape ({width},)", error=EncoderError))
+        return term.weight.new_tensor(
+            real(
+                value,
+                name,
+                math.isfinite,
+                "it is a finite number, or a tensor",
+                f"Give a tensor of shape ({width},)",
+                error=EncoderError,
+            )
+        )
     if value.is_nested or value.layout != torch.strided or value.shape not in ((), (width,)):
-        raise EncoderError(f"{name} {described(value)}", f"it is one value for all channels or one for each of {width}",
-                           f"Give a tensor of shape ({width},)")
+        raise EncoderError(
+            f"{name} {described(value)}",
+            f"it is one value for all channels or one for each of {width}",
+            f"Give a tensor of shape ({width},)",
+        )
     return value

@@ -36,16 +36,33 @@ class Term:
     aggregation: Aggregation = field(default_factory=Local)
 
     def __post_init__(self) -> None:
-        whole(self.source, "source", 0, "it is the number of a layer", "Number the features 0 and the layers from 1",
-              error=EncoderError)
+        whole(
+            self.source,
+            "source",
+            0,
+            "it is the number of a layer",
+            "Number the features 0 and the layers from 1",
+            error=EncoderError,
+        )
         weight = self.weight
-        if not isinstance(weight, Tensor) or weight.is_nested or weight.is_meta or weight.layout != torch.strided or (
-                weight.dim() not in (1, 2) or weight.dtype not in FLOATS or not weight.numel()):
-            raise EncoderError(f"weight {shown(weight)}", "it is a floating-point matrix (inputs, outputs), or a "
-                               "vector for a diagonal one", "Give conv.lin.weight.T")
+        if (
+            not isinstance(weight, Tensor)
+            or weight.is_nested
+            or weight.is_meta
+            or weight.layout != torch.strided
+            or (weight.dim() not in (1, 2) or weight.dtype not in FLOATS or not weight.numel())
+        ):
+            raise EncoderError(
+                f"weight {shown(weight)}",
+                "it is a floating-point matrix (inputs, outputs), or a vector for a diagonal one",
+                "Give conv.lin.weight.T",
+            )
         if not isinstance(self.aggregation, Aggregation):
-            raise EncoderError(f"aggregation {shown(self.aggregation)}", "it is one of certgcl.models.aggregations",
-                               "Leave it out for a layer of each node alone")
+            raise EncoderError(
+                f"aggregation {shown(self.aggregation)}",
+                "it is one of certgcl.models.aggregations",
+                "Leave it out for a layer of each node alone",
+            )
 
     @property
     def inputs(self) -> int:
@@ -86,24 +103,38 @@ class Layer:
     name: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.terms, tuple) or not self.terms or not all(
-                isinstance(term, Term) for term in self.terms):
-            raise EncoderError(f"terms {shown(self.terms)}", "a layer is a sum of one or more, in a tuple",
-                               "Add a Term")
+        if (
+            not isinstance(self.terms, tuple)
+            or not self.terms
+            or not all(isinstance(term, Term) for term in self.terms)
+        ):
+            raise EncoderError(
+                f"terms {shown(self.terms)}", "a layer is a sum of one or more, in a tuple", "Add a Term"
+            )
         bias, activation = self.bias, self.activation
         if not isinstance(bias, Tensor) or bias.is_nested or bias.is_meta or bias.layout != torch.strided:
             raise EncoderError(f"bias {shown(bias)}", "it is a vector, a value for each channel", "Give zeros for none")
         if not isinstance(self.name, str) or not (activation is None or isinstance(activation, Activation)):
-            raise EncoderError(f"activation {shown(activation)} of layer {shown(self.name)}",
-                               "it is one of certgcl.models, and a name is text", "Leave it out for none")
+            raise EncoderError(
+                f"activation {shown(activation)} of layer {shown(self.name)}",
+                "it is one of certgcl.models, and a name is text",
+                "Leave it out for none",
+            )
         widths = {term.outputs for term in self.terms} | {self.bias.numel()}
         if len(widths) > 1 or self.bias.dim() != 1:
-            raise EncoderError(f"layer {self.name!r} with terms of {sorted(widths)} outputs and a bias of shape "
-                               f"{tuple(self.bias.shape)}", "all have the same channels", "Look at the weights' shapes")
+            raise EncoderError(
+                f"layer {self.name!r} with terms of {sorted(widths)} outputs and a bias of shape "
+                f"{tuple(self.bias.shape)}",
+                "all have the same channels",
+                "Look at the weights' shapes",
+            )
         for name, tensor in ({} if activation is None else activation.tensors()).items():
             if tensor.shape not in ((), bias.shape):
-                raise EncoderError(f"{name} of shape {tuple(tensor.shape)} in the activation of layer {self.name!r}",
-                                   f"it is one value for all channels or one for each of {self.width}", "Spread it")
+                raise EncoderError(
+                    f"{name} of shape {tuple(tensor.shape)} in the activation of layer {self.name!r}",
+                    f"it is one value for all channels or one for each of {self.width}",
+                    "Spread it",
+                )
 
     @property
     def width(self) -> int:
@@ -152,36 +183,58 @@ class GraphNetwork:
 
     def __post_init__(self) -> None:
         if not isinstance(self.reading, str) or self.reading not in READINGS:
-            raise EncoderError(f"reading={shown(self.reading)}", f"it is one of {', '.join(READINGS)}",
-                               "Leave it out for a network of your own")
-        if not isinstance(self.layers, tuple) or not self.layers or not all(
-                isinstance(layer, Layer) for layer in self.layers):
+            raise EncoderError(
+                f"reading={shown(self.reading)}",
+                f"it is one of {', '.join(READINGS)}",
+                "Leave it out for a network of your own",
+            )
+        if (
+            not isinstance(self.layers, tuple)
+            or not self.layers
+            or not all(isinstance(layer, Layer) for layer in self.layers)
+        ):
             raise EncoderError(f"layers {shown(self.layers)}", "there is at least one, in a tuple", "Add a Layer")
         if not isinstance(self.readout, tuple) or not all(map(is_whole, self.readout)):
-            raise EncoderError(f"readout {shown(self.readout)}", "it is a tuple of the numbers of layers",
-                               "Leave it out for the last one")
+            raise EncoderError(
+                f"readout {shown(self.readout)}",
+                "it is a tuple of the numbers of layers",
+                "Leave it out for the last one",
+            )
         if self.precision is not None and not any(self.precision is dtype for dtype in FLOATS):
-            raise EncoderError(f"precision {shown(self.precision)}", "it is a floating-point dtype of torch",
-                               "Leave it out for that of the tensors")
+            raise EncoderError(
+                f"precision {shown(self.precision)}",
+                "it is a floating-point dtype of torch",
+                "Leave it out for that of the tensors",
+            )
         object.__setattr__(self, "readout", self.readout or (len(self.layers),))
         object.__setattr__(self, "precision", self.precision or self.dtype)
         first = self.layers[0].terms[0].weight
         for number, layer in enumerate(self.layers, 1):
             for term in layer.terms:
                 if not 0 <= term.source < number:
-                    raise EncoderError(f"layer {number} of layer {term.source}", "a layer takes those before it",
-                                       "Number the features 0 and the layers from 1")
+                    raise EncoderError(
+                        f"layer {number} of layer {term.source}",
+                        "a layer takes those before it",
+                        "Number the features 0 and the layers from 1",
+                    )
                 if term.inputs != self.width_of(term.source):
-                    raise EncoderError(f"layer {number} with a weight for {term.inputs} inputs, of layer {term.source} "
-                                       f"with {self.width_of(term.source)}", "a weight takes what its source gives",
-                                       "Look at the weights' shapes")
+                    raise EncoderError(
+                        f"layer {number} with a weight for {term.inputs} inputs, of layer {term.source} "
+                        f"with {self.width_of(term.source)}",
+                        "a weight takes what its source gives",
+                        "Look at the weights' shapes",
+                    )
         if not all(1 <= number <= len(self.layers) for number in self.readout):
-            raise EncoderError(f"readout {self.readout}", f"layers are numbered 1 to {len(self.layers)}",
-                               "Name layers of the network")
+            raise EncoderError(
+                f"readout {self.readout}", f"layers are numbered 1 to {len(self.layers)}", "Name layers of the network"
+            )
         for name, tensor in self.named_tensors():
             if tensor.dtype != first.dtype or tensor.device != first.device:
-                raise EncoderError(f"{name} in {tensor.dtype} on {tensor.device} and others in {first.dtype} on "
-                                   f"{first.device}", "all weights have one dtype and device", "Convert them")
+                raise EncoderError(
+                    f"{name} in {tensor.dtype} on {tensor.device} and others in {first.dtype} on {first.device}",
+                    "all weights have one dtype and device",
+                    "Convert them",
+                )
 
     # -- what it is --------------------------------------------------------------------------------
 
@@ -230,10 +283,18 @@ class GraphNetwork:
 
     def structure(self) -> list[dict[str, Any]]:
         """All that is no tensor, as JSON can hold it; equal for equal networks."""
-        return [{"terms": [{"source": term.source, "aggregation": term.aggregation.name,
-                            **vars(term.aggregation)} for term in layer.terms],
-                 "activation": None if layer.activation is None else
-                 {"name": layer.activation.name, **layer.activation.settings()}} for layer in self.layers]
+        return [
+            {
+                "terms": [
+                    {"source": term.source, "aggregation": term.aggregation.name, **vars(term.aggregation)}
+                    for term in layer.terms
+                ],
+                "activation": None
+                if layer.activation is None
+                else {"name": layer.activation.name, **layer.activation.settings()},
+            }
+            for layer in self.layers
+        ]
 
     def __str__(self) -> str:
         """``16 -> 32 -> 32 -> 8 channels, float32: 2 x symmetric, two-piece linear; symmetric``."""
@@ -257,11 +318,19 @@ class GraphNetwork:
                 changed[id(tensor)] = change(tensor)
             return changed[id(tensor)]
 
-        layers = tuple(replace(
-            layer, terms=tuple(replace(term, weight=once(term.weight)) for term in layer.terms),
-            bias=once(layer.bias), activation=None if layer.activation is None else layer.activation.with_tensors(
-                {name: once(tensor) for name, tensor in layer.activation.tensors().items()}))
-            for layer in self.layers)
+        layers = tuple(
+            replace(
+                layer,
+                terms=tuple(replace(term, weight=once(term.weight)) for term in layer.terms),
+                bias=once(layer.bias),
+                activation=None
+                if layer.activation is None
+                else layer.activation.with_tensors(
+                    {name: once(tensor) for name, tensor in layer.activation.tensors().items()}
+                ),
+            )
+            for layer in self.layers
+        )
         return replace(self, layers=layers)
 
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> "GraphNetwork":
@@ -308,13 +377,21 @@ class GraphNetwork:
         """``p`` and ``h = σ(p)`` of one layer after the other, at all nodes."""
         graph = Graph.of(graph)
         if graph.num_features != self.features:
-            raise EncoderError(f"{graph.num_features} features per node", f"the first layer takes {self.features}",
-                               "Pass the graph the model was made for")
+            raise EncoderError(
+                f"{graph.num_features} features per node",
+                f"the first layer takes {self.features}",
+                "Pass the graph the model was made for",
+            )
         mixing = Mixing(graph, self.dtype)
         outputs: list[Tensor] = []
         for layer in self.layers:
-            parts = [mixing(term.aggregation, features_times(graph, term.weight) if term.source == 0 else
-                            term.project(outputs[term.source - 1])) for term in layer.terms]
+            parts = [
+                mixing(
+                    term.aggregation,
+                    features_times(graph, term.weight) if term.source == 0 else term.project(outputs[term.source - 1]),
+                )
+                for term in layer.terms
+            ]
             if torch.is_grad_enabled():
                 p = sum(parts, layer.bias)
             else:  # in place: new memory would cost as much as the sums
@@ -368,8 +445,12 @@ def two_layer_gcn(network: GraphNetwork) -> tuple[Term, Layer, Term, Layer] | No
         return None
     for number, layer in enumerate(network.layers):
         term = layer.terms[0]
-        if len(layer.terms) != 1 or term.source != number or term.weight.dim() != 2 or not (
-                isinstance(term.aggregation, SymmetricNorm) and term.aggregation.loop == 1):
+        if (
+            len(layer.terms) != 1
+            or term.source != number
+            or term.weight.dim() != 2
+            or not (isinstance(term.aggregation, SymmetricNorm) and term.aggregation.loop == 1)
+        ):
             return None
         if not (layer.activation is None or isinstance(layer.activation, TwoPieceLinear)):
             return None

@@ -31,8 +31,13 @@ class Head:
     roundings: int
 
     def to(self, dtype: torch.dtype) -> "Head":
-        return replace(self, weight=self.weight.to(dtype), bias=self.bias.to(dtype), size=self.size.to(dtype),
-                       bias_size=self.bias_size.to(dtype))
+        return replace(
+            self,
+            weight=self.weight.to(dtype),
+            bias=self.bias.to(dtype),
+            size=self.size.to(dtype),
+            bias_size=self.bias_size.to(dtype),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +57,14 @@ class PooledNetwork:
 
     def copied(self) -> "PooledNetwork":
         """A copy, which does not change when the model is trained on."""
-        head = None if self.head is None else replace(
-            self.head, **{name: getattr(self.head, name).detach().clone() for name in ("weight", "bias", "size",
-                                                                                       "bias_size")})
+        head = (
+            None
+            if self.head is None
+            else replace(
+                self.head,
+                **{name: getattr(self.head, name).detach().clone() for name in ("weight", "bias", "size", "bias_size")},
+            )
+        )
         return PooledNetwork(self.network.copied(), self.pool, head)
 
     def embed(self, graph: Graph, batch: Tensor) -> Tensor:

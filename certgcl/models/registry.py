@@ -17,7 +17,8 @@ from certgcl.models.smooth import ELU, GELU, Sigmoid, SiLU, Smooth, Softplus, Ta
 from certgcl.models.two_piece import TwoPieceLinear
 
 ACTIVATIONS: dict[str, Callable[..., Activation]] = {
-    kind.name: kind for kind in (TwoPieceLinear, ELU, Tanh, Sigmoid, GELU, SiLU, Softplus)}
+    kind.name: kind for kind in (TwoPieceLinear, ELU, Tanh, Sigmoid, GELU, SiLU, Softplus)
+}
 """What makes an activation of its settings and tensors, by its name."""
 
 OWN: dict[Any, Activation] = {}
@@ -53,8 +54,16 @@ class OwnActivation(Smooth):
         return self
 
 
-def register_activation(name: str, function: Function, derivative: Function, *, turns: Sequence[float] = (),
-                        convex_first: bool, gain: float, stands_for: Sequence[Any] = ()) -> Activation:
+def register_activation(
+    name: str,
+    function: Function,
+    derivative: Function,
+    *,
+    turns: Sequence[float] = (),
+    convex_first: bool,
+    gain: float,
+    stands_for: Sequence[Any] = (),
+) -> Activation:
     """Make an activation of your own known: to bounds, to the reader of models, and to files.
 
     What you state is taken as it is, but for a look at many points, which refuses what is plainly wrong: bounds are as
@@ -81,18 +90,32 @@ def register_activation(name: str, function: Function, derivative: Function, *, 
     if not isinstance(name, str) or not name or name in ACTIVATIONS:
         raise EncoderError(f"name {shown(name)}", "it is a string that no other activation has", "Choose another name")
     rule = "they are finite numbers in rising order"
-    ends = [-math.inf, *(real(turn, "turns", math.isfinite, rule, "Sort them", error=EncoderError)
-                         for turn in items(turns, "turns", rule, "Sort them", error=EncoderError)), math.inf]
+    ends = [
+        -math.inf,
+        *(
+            real(turn, "turns", math.isfinite, rule, "Sort them", error=EncoderError)
+            for turn in items(turns, "turns", rule, "Sort them", error=EncoderError)
+        ),
+        math.inf,
+    ]
     if not all(low < high for low, high in pairwise(ends)):
         raise EncoderError(f"turns {shown(turns)}", rule, "Sort them")
     rule = "they are functions, and classes of modules"
     others = items(stands_for, "stands_for", rule, "Leave it out for none", error=EncoderError)
     if not all(isinstance(other, Hashable) and callable(other) for other in others):
         raise EncoderError(f"stands_for {shown(stands_for)}", rule, "Leave it out for none")
-    gain = real(gain, "gain", lambda given: 0 < given < math.inf, "it is a finite number above zero",
-                "Give the largest |derivative|", error=EncoderError)
-    parts = tuple(Piece(function, derivative, convex_first == (number % 2 == 0), low, high)
-                  for number, (low, high) in enumerate(pairwise(ends)))
+    gain = real(
+        gain,
+        "gain",
+        lambda given: 0 < given < math.inf,
+        "it is a finite number above zero",
+        "Give the largest |derivative|",
+        error=EncoderError,
+    )
+    parts = tuple(
+        Piece(function, derivative, convex_first == (number % 2 == 0), low, high)
+        for number, (low, high) in enumerate(pairwise(ends))
+    )
     for part in parts:
         _look_at(part, name, gain)
     activation = OwnActivation(name, function, parts, gain)
@@ -104,8 +127,9 @@ def register_activation(name: str, function: Function, derivative: Function, *, 
 def _look_at(piece: Piece, name: str, gain: float) -> None:
     """Refuse a piece whose derivative is not that of the function, not monotone, or beyond the gain."""
     width = 1e-5
-    p = torch.linspace(max(piece.start, -piece.reach) + width, min(piece.end, piece.reach) - width, 4001,
-                       dtype=torch.float64)
+    p = torch.linspace(
+        max(piece.start, -piece.reach) + width, min(piece.end, piece.reach) - width, 4001, dtype=torch.float64
+    )
     if piece.end - piece.start <= 4 * width:
         return
     slope, rises = piece.derivative(p), 1 if piece.convex else -1
@@ -114,8 +138,10 @@ def _look_at(piece: Piece, name: str, gain: float) -> None:
     if slope.shape != p.shape or not bool(((slope - quotient).abs() <= 1e-4 * gain).all()):
         raise EncoderError(where, "the derivative is that of the function", REMEDY)
     ends = torch.tensor([end for end in (piece.start, piece.end) if math.isfinite(end)], dtype=torch.float64)
-    if any(not bool(((piece.derivative(ends + by) - piece.derivative(ends)).abs() <= 1e-3 * gain).all())
-           for by in (-width, width)):
+    if any(
+        not bool(((piece.derivative(ends + by) - piece.derivative(ends)).abs() <= 1e-3 * gain).all())
+        for by in (-width, width)
+    ):
         raise EncoderError(where, "the derivative does not jump at the ends", REMEDY)
     if not bool((rises * slope.diff() >= -1e-12 * gain).all()):
         raise EncoderError(where, f"the derivative {'rises' if piece.convex else 'falls'} there, as stated", REMEDY)

@@ -53,29 +53,34 @@ class Smooth(Activation):
             below, above, near = chord, chord, (middle, middle)
         else:
             targets = (middle, middle) if rule == "adaptive" else (lower, upper)
-            (below, first), (above, second) = (self._tangent(lower, upper, chord, target, convex)
-                                               for target, convex in zip(targets, (True, False), strict=True))
+            (below, first), (above, second) = (
+                self._tangent(lower, upper, chord, target, convex)
+                for target, convex in zip(targets, (True, False), strict=True)
+            )
             near = (first, second)
         least, most = self._intercepts(lower, upper, below, above, near)
         return Lines(below, least, above, most)
 
-    def _intercepts(self, lower: Tensor, upper: Tensor, below: Tensor, above: Tensor, near: tuple[Tensor, Tensor]
-                    ) -> tuple[Tensor, Tensor]:
+    def _intercepts(
+        self, lower: Tensor, upper: Tensor, below: Tensor, above: Tensor, near: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor]:
         parts = [piece.extremes(lower, upper, below, above, near[0 if piece.convex else 1]) for piece in self.pieces]
         least, most = parts[0]
         for smaller, larger in parts[1:]:
             least, most = torch.minimum(least, smaller), torch.maximum(most, larger)
         return least, most
 
-    def _tangent(self, lower: Tensor, upper: Tensor, chord: Tensor, target: Tensor, convex: bool
-                 ) -> tuple[Tensor, Tensor]:
+    def _tangent(
+        self, lower: Tensor, upper: Tensor, chord: Tensor, target: Tensor, convex: bool
+    ) -> tuple[Tensor, Tensor]:
         """A slope for one of the lines, and where its tangent touches."""
         slope, touch, known = chord, target, torch.zeros_like(target, dtype=torch.bool)
         for piece in self.pieces:
             if piece.convex != convex:
                 continue
-            first, last, found = piece.tangent_points(lower.detach(), upper.detach(), self(lower.detach()),
-                                                      self(upper.detach()))
+            first, last, found = piece.tangent_points(
+                lower.detach(), upper.detach(), self(lower.detach()), self(upper.detach())
+            )
             inner = torch.where((first <= target) & (target <= last), target, clamped(target.detach(), first, last))
             # A tangent through an end has the least (or largest) slope of all chords from there: as a function of
             # the end it changes as the chord to a fixed point does.
@@ -143,8 +148,10 @@ class ELU(Smooth):
 
         if self.alpha == 1:
             return (Piece(self, exponential, True, root=root),)
-        return (Piece(self, exponential, True, end=0.0, root=root),
-                Piece(self, torch.ones_like, self.alpha < 1, start=0.0))
+        return (
+            Piece(self, exponential, True, end=0.0, root=root),
+            Piece(self, torch.ones_like, self.alpha < 1, start=0.0),
+        )
 
 
 @dataclass(frozen=True)
@@ -167,8 +174,10 @@ class Tanh(Smooth):
         def derivative(p: Tensor) -> Tensor:
             return 4 * torch.sigmoid(2 * p) * torch.sigmoid(-2 * p)  # keeps its digits where tanh is almost one
 
-        return (Piece(self, derivative, True, end=0.0, root=lambda a: -_sech_root(a)),
-                Piece(self, derivative, False, start=0.0, root=_sech_root))
+        return (
+            Piece(self, derivative, True, end=0.0, root=lambda a: -_sech_root(a)),
+            Piece(self, derivative, False, start=0.0, root=_sech_root),
+        )
 
 
 @dataclass(frozen=True)
@@ -191,8 +200,10 @@ class Sigmoid(Smooth):
         def derivative(p: Tensor) -> Tensor:
             return torch.sigmoid(p) * torch.sigmoid(-p)
 
-        return (Piece(self, derivative, True, end=0.0, root=lambda a: -2 * _sech_root(4 * a)),
-                Piece(self, derivative, False, start=0.0, root=lambda a: 2 * _sech_root(4 * a)))
+        return (
+            Piece(self, derivative, True, end=0.0, root=lambda a: -2 * _sech_root(4 * a)),
+            Piece(self, derivative, False, start=0.0, root=lambda a: 2 * _sech_root(4 * a)),
+        )
 
 
 def _sech_root(a: Tensor) -> Tensor:
@@ -255,9 +266,11 @@ class SiLU(Smooth):
 
 def _bowl(activation: Smooth, derivative: Function, bend: float, reach: float) -> tuple[Piece, ...]:
     """Convex between ``±bend`` and concave outside."""
-    return (Piece(activation, derivative, False, end=-bend, reach=reach),
-            Piece(activation, derivative, True, start=-bend, end=bend, reach=reach),
-            Piece(activation, derivative, False, start=bend, reach=reach))
+    return (
+        Piece(activation, derivative, False, end=-bend, reach=reach),
+        Piece(activation, derivative, True, start=-bend, end=bend, reach=reach),
+        Piece(activation, derivative, False, start=bend, reach=reach),
+    )
 
 
 @dataclass(frozen=True)
@@ -296,6 +309,13 @@ class Softplus(Smooth):
         def root(a: Tensor) -> Tensor:
             return torch.logit(a.clamp(0, 1)) / self.beta
 
-        return (Piece(lambda p: functional.softplus(p.clamp(max=edge), self.beta, 2 * self.threshold),
-                      lambda p: torch.sigmoid(self.beta * p), True, end=edge, root=root),
-                Piece(lambda p: p, torch.ones_like, False, start=edge))
+        return (
+            Piece(
+                lambda p: functional.softplus(p.clamp(max=edge), self.beta, 2 * self.threshold),
+                lambda p: torch.sigmoid(self.beta * p),
+                True,
+                end=edge,
+                root=root,
+            ),
+            Piece(lambda p: p, torch.ones_like, False, start=edge),
+        )

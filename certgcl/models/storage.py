@@ -26,18 +26,28 @@ def save_network(network: GraphNetwork, path: str | Path) -> Path:
     """Write a network to one ``.npz`` file (no pickle inside); returns its path."""
     path = checked_path(path, error=EncoderError)
     if network.dtype not in (torch.float16, torch.float32, torch.float64):
-        raise EncoderError(f"weights of dtype {network.dtype}", "a file holds float16, float32 or float64",
-                           "Convert with network.to(torch.float32)")
-    save_arrays(path, {"format": FORMAT, **meta_of(network)},
-                {name: tensor.detach().cpu().numpy() for name, tensor in network.named_tensors()})
+        raise EncoderError(
+            f"weights of dtype {network.dtype}",
+            "a file holds float16, float32 or float64",
+            "Convert with network.to(torch.float32)",
+        )
+    save_arrays(
+        path,
+        {"format": FORMAT, **meta_of(network)},
+        {name: tensor.detach().cpu().numpy() for name, tensor in network.named_tensors()},
+    )
     return path
 
 
 def load_network(path: str | Path) -> GraphNetwork:
     """Read a network written by :func:`save_network`; a file that holds none raises ``EncoderError``."""
     path = checked_path(path, error=EncoderError)
-    with refusing(path, EncoderError, f"it must be a whole file in the format {FORMAT}",
-                  "Write one with certgcl.read_network(model, graph).save(path)"):
+    with refusing(
+        path,
+        EncoderError,
+        f"it must be a whole file in the format {FORMAT}",
+        "Write one with certgcl.read_network(model, graph).save(path)",
+    ):
         meta, _ = load_arrays(path, FORMAT, ())
         meta, arrays = load_arrays(path, FORMAT, tuple(map(str, meta["tensors"])))
         return network_from(meta, {name: _tensor(array) for name, array in arrays.items()})
@@ -45,9 +55,14 @@ def load_network(path: str | Path) -> GraphNetwork:
 
 def meta_of(network: GraphNetwork) -> dict[str, Any]:
     """All that is no tensor, and the tensors' names."""
-    return {"structure": network.structure(), "names": [layer.name for layer in network.layers],
-            "readout": list(network.readout), "precision": str(network.precision).removeprefix("torch."),
-            "reading": network.reading, "tensors": [name for name, _ in network.named_tensors()]}
+    return {
+        "structure": network.structure(),
+        "names": [layer.name for layer in network.layers],
+        "readout": list(network.readout),
+        "precision": str(network.precision).removeprefix("torch."),
+        "reading": network.reading,
+        "tensors": [name for name, _ in network.named_tensors()],
+    }
 
 
 def network_from(meta: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GraphNetwork:
@@ -55,15 +70,22 @@ def network_from(meta: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Grap
     ``EncoderError``."""
     layers = []
     for number, (layer, name) in enumerate(zip(meta["structure"], meta["names"], strict=True), 1):
-        here = {key.removeprefix(f"layer{number}."): tensor for key, tensor in tensors.items()
-                if key.startswith(f"layer{number}.")}
-        terms = tuple(Term(term["source"], here[f"term{place}"], AGGREGATIONS[term["aggregation"]](
-            **_settings(term, "source", "aggregation"))) for place, term in enumerate(layer["terms"]))
+        here = {
+            key.removeprefix(f"layer{number}."): tensor
+            for key, tensor in tensors.items()
+            if key.startswith(f"layer{number}.")
+        }
+        terms = tuple(
+            Term(
+                term["source"],
+                here[f"term{place}"],
+                AGGREGATIONS[term["aggregation"]](**_settings(term, "source", "aggregation")),
+            )
+            for place, term in enumerate(layer["terms"])
+        )
         layers.append(Layer(terms, here["bias"], _activation(layer["activation"], here), name))
-    network = GraphNetwork(tuple(layers), tuple(meta["readout"]), _PRECISIONS[meta["precision"]],
-                           meta["reading"])
-    if meta_of(network) != {name: meta[name] for name in meta_of(network)} or (
-            set(tensors) != set(meta["tensors"])):
+    network = GraphNetwork(tuple(layers), tuple(meta["readout"]), _PRECISIONS[meta["precision"]], meta["reading"])
+    if meta_of(network) != {name: meta[name] for name in meta_of(network)} or (set(tensors) != set(meta["tensors"])):
         raise ValueError("parts that do not belong together")
     return network
 

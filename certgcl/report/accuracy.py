@@ -43,14 +43,28 @@ def accuracy(subject: Subject, sample: int, progress: Progress) -> Accuracy | Mi
         if len(seen):
             found = certified_accuracy(weights, probe, graph, labels, subject.budget, nodes=seen, method=method)
             correct, certified, broken = (int(mask.sum()) for mask in (found.correct, found.certified, found.broken))
-        evaluated = evaluate(embeddings, labels, subject.protocol, masks=subject.data,
-                             seeds=SEEDS)
+        evaluated = evaluate(embeddings, labels, subject.protocol, masks=subject.data, seeds=SEEDS)
     except InputError as error:
         return Missing(f"Not computed: {error.found}, but {error.rule}.")
     count = len(nodes)
-    return Accuracy(method, subject.protocol, len(train), count, len(test), correct / count, certified / count,
-                    (correct - broken) / count, certified, correct - certified - broken, broken, count - correct,
-                    count - len(seen), list(evaluated.micro), evaluated.micro_mean, evaluated.micro_std)
+    return Accuracy(
+        method,
+        subject.protocol,
+        len(train),
+        count,
+        len(test),
+        correct / count,
+        certified / count,
+        (correct - broken) / count,
+        certified,
+        correct - certified - broken,
+        broken,
+        count - correct,
+        count - len(seen),
+        list(evaluated.micro),
+        evaluated.micro_mean,
+        evaluated.micro_std,
+    )
 
 
 def _probe(z: np.ndarray, y: np.ndarray, train: np.ndarray, validation: np.ndarray) -> object:

@@ -93,32 +93,55 @@ def compare_reports(subjects: Sequence[Subject], reports: Sequence[Report]) -> C
     """
     for subject, report in zip(subjects, reports, strict=True):
         if isinstance(report.summary, Missing):
-            raise ReportError(f"{subject.name} without a certificate", "runs are compared by their certificates",
-                              "Certify it first: certgcl certify --run RUN --budget 0.4")
+            raise ReportError(
+                f"{subject.name} without a certificate",
+                "runs are compared by their certificates",
+                "Certify it first: certgcl certify --run RUN --budget 0.4",
+            )
     names = _distinct([report.name for report in reports])
     nodes = [] if _differ(subjects, "edges") else _nodes(reports)
     values: dict[str, list[Any]] = {}
     if nodes:
-        values = {"node": [row.node for row in nodes], "name": [row.name for row in nodes],
-                  "degree": [row.degree for row in nodes]}
+        values = {
+            "node": [row.node for row in nodes],
+            "name": [row.name for row in nodes],
+            "degree": [row.degree for row in nodes],
+        }
         for place, name in enumerate(names):
-            values |= {f"{name}: bound over norm": [row.over_norm[place] for row in nodes],
-                       f"{name}: sign": [row.sign[place] for row in nodes]}
+            values |= {
+                f"{name}: bound over norm": [row.over_norm[place] for row in nodes],
+                f"{name}: sign": [row.sign[place] for row in nodes],
+            }
     rows = sorted(nodes, key=lambda row: (-abs(row.difference), row.node))[:MOST_ROWS]
     runs = [_run(name, report) for name, report in zip(names, reports, strict=True)]
-    return Comparison(" against ".join(names), reports[0].graph, runs, _differences(names, reports, nodes),
-                      _warnings(subjects), values, rows, [report.curve for report in reports])
+    return Comparison(
+        " against ".join(names),
+        reports[0].graph,
+        runs,
+        _differences(names, reports, nodes),
+        _warnings(subjects),
+        values,
+        rows,
+        [report.curve for report in reports],
+    )
 
 
 def _run(name: str, report: Report) -> ComparedRun:
     summary, curve, accuracy = report.summary, report.curve, report.accuracy
     assert isinstance(summary, Summary)
-    half = ("–", "–") if isinstance(curve, Missing) else (
-        first_budget(curve.half_rate, curve.by_rate), first_budget(curve.half_count, curve.by_count))
-    known = (None, None, None) if isinstance(accuracy, Missing) else (
-        accuracy.evaluated_mean, accuracy.evaluated_std, accuracy.lower)
-    return ComparedRun(name, summary.method, summary.statement.budget, summary.share, summary.kept, summary.over_norm,
-                       *half, *known)
+    half = (
+        ("–", "–")
+        if isinstance(curve, Missing)
+        else (first_budget(curve.half_rate, curve.by_rate), first_budget(curve.half_count, curve.by_count))
+    )
+    known = (
+        (None, None, None)
+        if isinstance(accuracy, Missing)
+        else (accuracy.evaluated_mean, accuracy.evaluated_std, accuracy.lower)
+    )
+    return ComparedRun(
+        name, summary.method, summary.statement.budget, summary.share, summary.kept, summary.over_norm, *half, *known
+    )
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
@@ -128,10 +151,12 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 def _warnings(subjects: Sequence[Subject]) -> list[str]:
     """What the certificates do not share, part by part."""
-    parts = {"edges": "The graphs differ: nodes are not compared one by one.",
-             "features": "The features of the graphs differ.",
-             "budget": "The budgets differ: a smaller one alone proves more.",
-             "method": "The methods differ: a tighter one alone proves more."}
+    parts = {
+        "edges": "The graphs differ: nodes are not compared one by one.",
+        "features": "The features of the graphs differ.",
+        "budget": "The budgets differ: a smaller one alone proves more.",
+        "method": "The methods differ: a tighter one alone proves more.",
+    }
     return [words for part, words in parts.items() if _differ(subjects, part)]
 
 
@@ -153,11 +178,16 @@ def _nodes(reports: Sequence[Report]) -> list[ComparedNode]:
     first = tables[0]
     places = [{node: place for place, node in enumerate(table.node)} for table in tables]
     shared = [node for node in first.node if all(node in there for there in places)]
-    return [ComparedNode(
-        node, None if first.name is None else first.name[places[0][node]],
-        None if first.degree is None else first.degree[places[0][node]],
-        [table.lower[there[node]] / norm for table, there, norm in zip(tables, places, norms, strict=True)],
-        [table.sign[there[node]] for table, there in zip(tables, places, strict=True)]) for node in shared]
+    return [
+        ComparedNode(
+            node,
+            None if first.name is None else first.name[places[0][node]],
+            None if first.degree is None else first.degree[places[0][node]],
+            [table.lower[there[node]] / norm for table, there, norm in zip(tables, places, norms, strict=True)],
+            [table.sign[there[node]] for table, there in zip(tables, places, strict=True)],
+        )
+        for node in shared
+    ]
 
 
 def _differences(names: Sequence[str], reports: Sequence[Report], nodes: Sequence[ComparedNode]) -> list[Difference]:
@@ -170,6 +200,15 @@ def _differences(names: Sequence[str], reports: Sequence[Report], nodes: Sequenc
         for measure, (values, others) in pairs.items():
             if len(values) == len(others) >= 2:
                 test = compare(values, others)
-                found.append(Difference(names[place], names[0], measure, test.difference,
-                                        test.t if math.isfinite(test.t) else None, test.p, test.n))
+                found.append(
+                    Difference(
+                        names[place],
+                        names[0],
+                        measure,
+                        test.difference,
+                        test.t if math.isfinite(test.t) else None,
+                        test.p,
+                        test.n,
+                    )
+                )
     return found

@@ -34,9 +34,9 @@ class Step:
 @dataclass(frozen=True, eq=False)
 class Curves:
     """Args:
-        nodes: in their order, ``(n,)``.
-        drawn: those of them that stand for all, ``(n,)``; the others are there for their own sake.
-        of: how many they stand for.
+    nodes: in their order, ``(n,)``.
+    drawn: those of them that stand for all, ``(n,)``; the others are there for their own sake.
+    of: how many they stand for.
     """
 
     method: str
@@ -54,23 +54,30 @@ class Curves:
 
     def raised(self, known: Certificate, drops: AdmissibleDrops) -> "Curves":
         """With bounds of the same nodes under ``drops``: they hold under every budget that allows no more."""
-        by_rate, by_count = ([
-            replace(step, bounds=higher_of(step.bounds, known))
-            if bool((step.drops.local <= drops.local).all()) and step.drops.total <= drops.total else step
-            for step in steps] for steps in (self.by_rate, self.by_count))
+        by_rate, by_count = (
+            [
+                replace(step, bounds=higher_of(step.bounds, known))
+                if bool((step.drops.local <= drops.local).all()) and step.drops.total <= drops.total
+                else step
+                for step in steps
+            ]
+            for steps in (self.by_rate, self.by_count)
+        )
         return replace(self, by_rate=by_rate, by_count=by_count)
 
     def lower(self, node: int) -> tuple[list[float], list[float]]:
         """The bounds of a node along both curves."""
         place = int(torch.searchsorted(self.nodes, node))
-        by_rate, by_count = ([float(step.bounds.lower[place]) for step in steps]
-                             for steps in (self.by_rate, self.by_count))
+        by_rate, by_count = (
+            [float(step.bounds.lower[place]) for step in steps] for steps in (self.by_rate, self.by_count)
+        )
         return by_rate, by_count
 
     def summary(self) -> BudgetCurve:
         by_rate, by_count = ([self._point(step) for step in steps] for steps in (self.by_rate, self.by_count))
-        return BudgetCurve(self.method, int(self.drawn.sum()), self.of, by_rate, by_count, half_lost(by_rate),
-                           half_lost(by_count))
+        return BudgetCurve(
+            self.method, int(self.drawn.sum()), self.of, by_rate, by_count, half_lost(by_rate), half_lost(by_count)
+        )
 
     def _point(self, step: Step) -> BudgetPoint:
         bounds = step.bounds.at(self.drawn)
@@ -104,8 +111,14 @@ def curves_of(subject: Subject, sample: int, progress: Progress) -> Curves:
         progress(len(steps), len(_RATES) + len(counts), f"budget curve, {budget:g}")
         bounds = deciding(subject.bounds(budget, method, nodes))
         steps.append(Step(budget, EdgeDropBudget.of(budget).on(graph), bounds))
-    return Curves(method, nodes, torch.isin(nodes, chosen), len(everyone), _monotone(steps[:len(_RATES)]),
-                  _monotone(steps[len(_RATES):]))
+    return Curves(
+        method,
+        nodes,
+        torch.isin(nodes, chosen),
+        len(everyone),
+        _monotone(steps[: len(_RATES)]),
+        _monotone(steps[len(_RATES) :]),
+    )
 
 
 def _monotone(steps: list[Step]) -> list[Step]:
@@ -119,6 +132,8 @@ def _monotone(steps: list[Step]) -> list[Step]:
 def higher_of(one: Certificate, other: Certificate) -> Certificate:
     """Of two certificates of the same values, the one that says more, node by node; both must hold."""
     better = other.lower - other.rounding - other.run_error > one.lower - one.rounding - one.run_error
-    merged: dict[str, Any] = {name: torch.where(better, getattr(other, name), getattr(one, name))
-                              for name in ("lower", "rounding", "run_error")}
+    merged: dict[str, Any] = {
+        name: torch.where(better, getattr(other, name), getattr(one, name))
+        for name in ("lower", "rounding", "run_error")
+    }
     return replace(one, **merged)

@@ -13,8 +13,9 @@ WORTH = 0.02  # the share of that effect that each must add, the first one apart
 _CANDIDATES = 24  # edges of a large witness that are tried again and again: those that do most alone
 
 
-def few_edges(evaluation: DropEvaluation, node: int, direction: Tensor, nominal: float, witness: Tensor
-              ) -> list[EdgeEffect]:
+def few_edges(
+    evaluation: DropEvaluation, node: int, direction: Tensor, nominal: float, witness: Tensor
+) -> list[EdgeEffect]:
     """Edges of a witness, the one that lowers ``w · z`` most first, then that which does so without it, and so on.
 
     Each value is that of the network on the graph without this edge and those before it. All of these drops are

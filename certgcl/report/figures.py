@@ -16,8 +16,13 @@ _MOST_POINTS, _MOST_RANKS = 1500, 400  # dots of a scatter plot, and steps of a 
 _LEAST_BINS, _MOST_BINS = 8, 40
 _WIDE_DEGREES = 40  # from this largest degree on, degrees are drawn on a logarithmic axis
 _PERCENT = PercentFormatter(decimals=0, symbol=" %")
-_NAMES = {"loss": "loss", "infonce": "InfoNCE", "pot": "compactness term", "compactness": "mean compactness score",
-          "kappa": "κ, share of the term"}
+_NAMES = {
+    "loss": "loss",
+    "infonce": "InfoNCE",
+    "pot": "compactness term",
+    "compactness": "mean compactness score",
+    "kappa": "κ, share of the term",
+}
 
 
 def draw_all(report: Report) -> dict[str, list[str]]:
@@ -37,8 +42,9 @@ def draw_all(report: Report) -> dict[str, list[str]]:
         if isinstance(report.fragile, Fragile):
             drawn["fragile"] = [neighbourhood.draw(drawing) for drawing in report.fragile.drawings]
         if isinstance(report.training, Training):
-            drawn["training"] = [training(name, values) for name, values in report.training.metrics.items()
-                                 if len(set(values)) > 1]
+            drawn["training"] = [
+                training(name, values) for name, values in report.training.metrics.items() if len(set(values)) > 1
+            ]
     return drawn
 
 
@@ -52,15 +58,18 @@ def histogram(values: NodeTable) -> str:
     axes.hist(values.nominal, edges, histtype="step", color=Svg.MUTED, linewidth=1.1, label="clean value")
     if upper:
         axes.hist(upper, edges, histtype="step", color=Svg.SECOND, linewidth=1.3, label="reached by a drop")
-    axes.hist(values.lower, edges, histtype="stepfilled", color=Svg.MAIN, alpha=0.75,
-              label=_bound(values))
+    axes.hist(values.lower, edges, histtype="stepfilled", color=Svg.MAIN, alpha=0.75, label=_bound(values))
     _zero(axes, vertical=True)
     axes.set(xlabel="value", ylabel="nodes")
     axes.grid(visible=False, axis="x")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     _legend(axes)
-    return to_svg(sheet, "histogram", f"Histogram of the {_bound(values)}s of {len(values.node)} nodes, from "
-                  f"{min(values.lower):.3g} to {max(values.lower):.3g}")
+    return to_svg(
+        sheet,
+        "histogram",
+        f"Histogram of the {_bound(values)}s of {len(values.node)} nodes, from "
+        f"{min(values.lower):.3g} to {max(values.lower):.3g}",
+    )
 
 
 def ranked(values: NodeTable) -> str:
@@ -91,14 +100,29 @@ def by_degree(values: NodeTable, degrees: Degrees) -> str:
     axes = sheet.add_subplot()
     degree, lower = np.array(values.degree), np.array(values.lower)
     chosen = np.random.default_rng(0).permutation(len(lower))[:_MOST_POINTS]
-    axes.plot(degree[chosen], lower[chosen], "o", color=Svg.MAIN, alpha=0.35, markersize=2.6, markeredgewidth=0,
-              label="node")
+    axes.plot(
+        degree[chosen], lower[chosen], "o", color=Svg.MAIN, alpha=0.35, markersize=2.6, markeredgewidth=0, label="node"
+    )
     groups = degrees.groups
     middle = [np.sqrt(group.low * group.high) if group.low else group.high / 2 for group in groups]
-    axes.fill_between(middle, [group.lower_quartile for group in groups], [group.upper_quartile for group in groups],
-                      color=Svg.SECOND, alpha=0.3, linewidth=0, label="quartiles")
-    axes.plot(middle, [group.lower_median for group in groups], "o-", color=Svg.SECOND, linewidth=1.4, markersize=3,
-              label="median")
+    axes.fill_between(
+        middle,
+        [group.lower_quartile for group in groups],
+        [group.upper_quartile for group in groups],
+        color=Svg.SECOND,
+        alpha=0.3,
+        linewidth=0,
+        label="quartiles",
+    )
+    axes.plot(
+        middle,
+        [group.lower_median for group in groups],
+        "o-",
+        color=Svg.SECOND,
+        linewidth=1.4,
+        markersize=3,
+        label="median",
+    )
     _zero(axes)
     if groups[-1].high > _WIDE_DEGREES:
         axes.set_xscale("symlog", linthresh=1)
@@ -108,8 +132,9 @@ def by_degree(values: NodeTable, degrees: Degrees) -> str:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set(xlabel="degree", ylabel=_bound(values))
     _legend(axes)
-    return to_svg(sheet, "degrees",
-                  f"{_bound(values).capitalize()} against degree, from {groups[0].low} to {groups[-1].high}")
+    return to_svg(
+        sheet, "degrees", f"{_bound(values).capitalize()} against degree, from {groups[0].low} to {groups[-1].high}"
+    )
 
 
 def budget_curve(points: Sequence[BudgetPoint], label: str, name: str) -> str:
@@ -117,8 +142,15 @@ def budget_curve(points: Sequence[BudgetPoint], label: str, name: str) -> str:
     sheet = figure()
     axes = sheet.add_subplot()
     budgets = [point.budget for point in points]
-    axes.plot(budgets, [100 * point.proved for point in points], "o-", color=Svg.MAIN, linewidth=1.6, markersize=3.5,
-              label="nodes proved")
+    axes.plot(
+        budgets,
+        [100 * point.proved for point in points],
+        "o-",
+        color=Svg.MAIN,
+        linewidth=1.6,
+        markersize=3.5,
+        label="nodes proved",
+    )
     kept = [100 * point.kept for point in points if point.kept is not None]
     if len(kept) == len(points):
         axes.plot(budgets, kept, "s--", color=Svg.SECOND, linewidth=1.2, markersize=3, label="clean value kept")
@@ -126,8 +158,12 @@ def budget_curve(points: Sequence[BudgetPoint], label: str, name: str) -> str:
     axes.yaxis.set_major_formatter(_PERCENT)
     axes.set_xticks(budgets)
     _legend(axes)
-    return to_svg(sheet, name, f"Share of nodes proved against {label}: " + ", ".join(
-        f"{point.budget:g}: {100 * point.proved:.0f} %" for point in points))
+    return to_svg(
+        sheet,
+        name,
+        f"Share of nodes proved against {label}: "
+        + ", ".join(f"{point.budget:g}: {100 * point.proved:.0f} %" for point in points),
+    )
 
 
 def compared_curves(comparison: Comparison) -> list[str]:
@@ -136,17 +172,27 @@ def compared_curves(comparison: Comparison) -> list[str]:
     if len(curves) < len(comparison.runs):
         return []
     with settings():
-        return [_together(comparison, [curve.by_rate for curve in curves], "drop rate", "curves-rate"),
-                _together(comparison, [curve.by_count for curve in curves], "edges at each node (q)", "curves-count")]
+        return [
+            _together(comparison, [curve.by_rate for curve in curves], "drop rate", "curves-rate"),
+            _together(comparison, [curve.by_count for curve in curves], "edges at each node (q)", "curves-count"),
+        ]
 
 
 def _together(comparison: Comparison, curves: Sequence[Sequence[BudgetPoint]], label: str, name: str) -> str:
     sheet = figure()
     axes = sheet.add_subplot()
-    for run, points, colour, mark in zip(comparison.runs, curves, cycle((Svg.MAIN, Svg.SECOND, Svg.GOOD, Svg.BAD)),
-                                         cycle("osv^D"), strict=False):
-        axes.plot([point.budget for point in points], [100 * point.proved for point in points], f"{mark}-",
-                  color=colour, linewidth=1.5, markersize=3.5, label=run.name)
+    for run, points, colour, mark in zip(
+        comparison.runs, curves, cycle((Svg.MAIN, Svg.SECOND, Svg.GOOD, Svg.BAD)), cycle("osv^D"), strict=False
+    ):
+        axes.plot(
+            [point.budget for point in points],
+            [100 * point.proved for point in points],
+            f"{mark}-",
+            color=colour,
+            linewidth=1.5,
+            markersize=3.5,
+            label=run.name,
+        )
     axes.set(ylim=(-3, 104), xlabel=label, ylabel="nodes proved")
     axes.yaxis.set_major_formatter(_PERCENT)
     sheet.legend(loc="outside upper left", ncols=1 if len(curves) < 4 else 2, handlelength=1.4)
@@ -158,8 +204,12 @@ def accuracy(found: Accuracy) -> str:
     sheet = figure(height=1.25)
     axes = sheet.add_subplot()
     start = 0.0
-    for label, count, colour in (("certified", found.certified, Svg.GOOD), ("unknown", found.unknown, Svg.TINT),
-                                 ("known to change", found.broken, Svg.BAD), ("wrong", found.wrong, Svg.FAINT)):
+    for label, count, colour in (
+        ("certified", found.certified, Svg.GOOD),
+        ("unknown", found.unknown, Svg.TINT),
+        ("known to change", found.broken, Svg.BAD),
+        ("wrong", found.wrong, Svg.FAINT),
+    ):
         share = 100 * count / found.nodes
         axes.barh([0], [share], left=start, height=0.6, color=colour, label=label)
         start += share
@@ -168,8 +218,12 @@ def accuracy(found: Accuracy) -> str:
     axes.grid(visible=False)
     axes.xaxis.set_major_formatter(_PERCENT)
     sheet.legend(loc="outside upper left", ncols=4, handlelength=0.8, handletextpad=0.5, columnspacing=1)
-    return to_svg(sheet, "accuracy", f"Of {found.nodes} predictions {found.certified} are certified, {found.unknown} "
-                  f"unknown, {found.broken} known to change, {found.wrong} wrong")
+    return to_svg(
+        sheet,
+        "accuracy",
+        f"Of {found.nodes} predictions {found.certified} are certified, {found.unknown} "
+        f"unknown, {found.broken} known to change, {found.wrong} wrong",
+    )
 
 
 def training(name: str, values: Sequence[float | None]) -> str:
@@ -201,5 +255,13 @@ def _zero(axes: Axes, *, vertical: bool = False) -> None:
 
 
 def _legend(axes: Axes) -> None:
-    axes.legend(markerscale=1.5, loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.2, handlelength=1.2,
-                handletextpad=0.5, columnspacing=0.9)
+    axes.legend(
+        markerscale=1.5,
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=4,
+        borderaxespad=0.2,
+        handlelength=1.2,
+        handletextpad=0.5,
+        columnspacing=0.9,
+    )

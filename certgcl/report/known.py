@@ -39,8 +39,9 @@ class Known:
     @classmethod
     def of(cls, worst: Certificate) -> "Known":
         """What a certificate says by itself."""
-        wide: dict[str, Any] = {name: getattr(worst, name).double() for name in (
-            "lower", "nominal", "rounding", "run_error", "directions")}
+        wide: dict[str, Any] = {
+            name: getattr(worst, name).double() for name in ("lower", "nominal", "rounding", "run_error", "directions")
+        }
         wide["upper"] = None if worst.upper is None else worst.upper.double()
         return cls(replace(worst, **wide), torch.full((len(worst.nodes),), worst.witnesses is not None), {})
 
@@ -75,8 +76,12 @@ class Known:
             merged["lower"] = merged["lower"].minimum(own.upper.maximum(own.lower))
         return replace(self, certificate=replace(own, **merged))
 
-    def lowered(self, witnesses: Mapping[int, Tensor], values: Mapping[int, float],
-                changed: Mapping[int, ChangedEntries] | None = None) -> "Known":
+    def lowered(
+        self,
+        witnesses: Mapping[int, Tensor],
+        values: Mapping[int, float],
+        changed: Mapping[int, ChangedEntries] | None = None,
+    ) -> "Known":
         """With drops, and changed features, that reach a value, by position, where it is below what is known by more
         than rounding; those places are searched."""
         own, searched = self.certificate, self.searched.clone()
@@ -90,8 +95,13 @@ class Known:
                 upper[place], found[place] = values[place], witness
                 if features is not None:
                     features[place] = none if changed is None else changed[place]
-        return replace(self, searched=searched, certificate=replace(
-            own, upper=upper, witnesses=tuple(found), changed=None if features is None else tuple(features)))
+        return replace(
+            self,
+            searched=searched,
+            certificate=replace(
+                own, upper=upper, witnesses=tuple(found), changed=None if features is None else tuple(features)
+            ),
+        )
 
 
 def all_known(subject: Subject, curves: Curves | None) -> Known | None:
@@ -125,9 +135,11 @@ def _closer(subject: Subject, known: Known) -> Known:
     assert found.upper is not None
     assert found.witnesses is not None
     places = positions(own, nodes).tolist()
-    known = known.lowered(dict(zip(places, found.witnesses, strict=True)),
-                          dict(zip(places, found.upper.tolist(), strict=True)),
-                          None if found.changed is None else dict(zip(places, found.changed, strict=True)))
+    known = known.lowered(
+        dict(zip(places, found.witnesses, strict=True)),
+        dict(zip(places, found.upper.tolist(), strict=True)),
+        None if found.changed is None else dict(zip(places, found.changed, strict=True)),
+    )
     return known.raised(nodes, found.lower, found.rounding) if subject.bounds_can_be_raised else known
 
 
@@ -145,8 +157,13 @@ def _searched(subject: Subject, known: Known, nodes: Tensor) -> Known:
     dropped = Search()(space, list(around.values()), own.directions[list(around)])
     evaluation = DropEvaluation.of(subject.encoder, graph)
     witnesses = {place: space.edges(around[place], edges) for place, edges in zip(around, dropped, strict=True)}
-    return known.lowered(witnesses, {place: float(evaluation.embedding(int(own.nodes[place]), witness)
-                                                  @ own.directions[place]) for place, witness in witnesses.items()})
+    return known.lowered(
+        witnesses,
+        {
+            place: float(evaluation.embedding(int(own.nodes[place]), witness) @ own.directions[place])
+            for place, witness in witnesses.items()
+        },
+    )
 
 
 @torch.no_grad()
@@ -157,9 +174,13 @@ def _with_few_edges(subject: Subject, known: Known, nodes: Tensor) -> Known:
     own, evaluation = known.certificate, DropEvaluation.of(subject.encoder, subject.graph)
     assert own.witnesses is not None
     places = {place: int(own.nodes[place]) for place in positions(own, nodes).tolist() if bool(known.searched[place])}
-    effects = {node: few_edges(evaluation, node, own.directions[place], float(own.nominal[place]),
-                               own.witnesses[place]) for place, node in places.items()}
+    effects = {
+        node: few_edges(evaluation, node, own.directions[place], float(own.nominal[place]), own.witnesses[place])
+        for place, node in places.items()
+    }
     found = {place: effects[node] for place, node in places.items() if effects[node]}
-    known = known.lowered({place: torch.tensor([effect.edge for effect in few]).T for place, few in found.items()},
-                          {place: few[-1].value for place, few in found.items()})
+    known = known.lowered(
+        {place: torch.tensor([effect.edge for effect in few]).T for place, few in found.items()},
+        {place: few[-1].value for place, few in found.items()},
+    )
     return replace(known, effects=effects)

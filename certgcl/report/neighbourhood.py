@@ -26,14 +26,26 @@ def drawing_of(row: FragileNode, graph: Graph, labels: Tensor | None) -> NodePic
     parents, hidden = _shown(graph, anchor, witness)
     angles = _angles(parents, anchor)
     hops = _hops(parents, anchor)
-    places = [PicturePlace(node, hops[node], round(_RADIUS[hops[node]] * math.cos(angle), 4),
-                    round(_RADIUS[hops[node]] * math.sin(angle), 4), None if labels is None else int(labels[node]))
-              for node, angle in angles.items()]
-    edges = [(node, other) for node in sorted(angles) for other in neighbours(graph, node)
-             if node < other and other in angles]
+    places = [
+        PicturePlace(
+            node,
+            hops[node],
+            round(_RADIUS[hops[node]] * math.cos(angle), 4),
+            round(_RADIUS[hops[node]] * math.sin(angle), 4),
+            None if labels is None else int(labels[node]),
+        )
+        for node, angle in angles.items()
+    ]
+    edges = [
+        (node, other)
+        for node in sorted(angles)
+        for other in neighbours(graph, node)
+        if node < other and other in angles
+    ]
     reached = row.effects[-1].value if row.effects else row.upper
-    return NodePicture(anchor, row.nominal, row.lower, reached, row.upper, len(row.witness), places, edges, witness,
-                       hidden)
+    return NodePicture(
+        anchor, row.nominal, row.lower, reached, row.upper, len(row.witness), places, edges, witness, hidden
+    )
 
 
 def edges_of(witness: Tensor) -> list[Edge]:
@@ -42,7 +54,7 @@ def edges_of(witness: Tensor) -> list[Edge]:
 
 
 def neighbours(graph: Graph, node: int) -> list[int]:
-    return graph.col[graph.rowptr[node]:graph.rowptr[node + 1]].tolist()
+    return graph.col[graph.rowptr[node] : graph.rowptr[node + 1]].tolist()
 
 
 def _shown(graph: Graph, anchor: int, witness: list[Edge]) -> tuple[dict[int, int], int]:
@@ -53,8 +65,9 @@ def _shown(graph: Graph, anchor: int, witness: list[Edge]) -> tuple[dict[int, in
     ends = {end for edge in witness for end in edge}
     wanted = ends | {far[end] for end in ends if end in far}
     parents = dict.fromkeys(_first(near, wanted, MOST_NEAR), anchor)
-    parents |= {node: far[node] for node in _first([node for node in sorted(far) if far[node] in parents], ends,
-                                                   MOST_FAR)}
+    parents |= {
+        node: far[node] for node in _first([node for node in sorted(far) if far[node] in parents], ends, MOST_FAR)
+    }
     hidden = len(near) + len(far) - len(parents)
     for one, other in witness:
         for end, towards in ((one, other), (other, one)):
@@ -65,7 +78,7 @@ def _shown(graph: Graph, anchor: int, witness: list[Edge]) -> tuple[dict[int, in
 
 def _first(nodes: list[int], wanted: set[int], most: int) -> list[int]:
     """At most so many nodes in their order; those that are wanted are always among them."""
-    kept = sorted(nodes, key=lambda node: node not in wanted)[:max(most, len(wanted.intersection(nodes)))]
+    kept = sorted(nodes, key=lambda node: node not in wanted)[: max(most, len(wanted.intersection(nodes)))]
     return sorted(kept)
 
 
@@ -119,11 +132,15 @@ def draw(drawing: NodePicture) -> str:
     axes.set(xlim=(middle[0] - reach, middle[0] + reach), ylim=(middle[1] - reach, middle[1] + reach))
     kept = [edge for edge in drawing.edges if edge not in drawing.witness]
     for edges, colour, width, dashes in (
-            ([edge for edge in kept if drawing.node not in edge], Svg.FAINT, 0.7, None),
-            ([edge for edge in kept if drawing.node in edge], Svg.MUTED, 1.0, None),
-            (drawing.witness, Svg.BAD, 2.0 if len(drawing.witness) <= _MOST_BOLD else 1.2, (2.2, 1.4))):
-        axes.add_collection(LineCollection([(at[i], at[j]) for i, j in edges], colors=colour, linewidths=width,
-                                           linestyles=[(0, dashes)]))
+        ([edge for edge in kept if drawing.node not in edge], Svg.FAINT, 0.7, None),
+        ([edge for edge in kept if drawing.node in edge], Svg.MUTED, 1.0, None),
+        (drawing.witness, Svg.BAD, 2.0 if len(drawing.witness) <= _MOST_BOLD else 1.2, (2.2, 1.4)),
+    ):
+        axes.add_collection(
+            LineCollection(
+                [(at[i], at[j]) for i, j in edges], colors=colour, linewidths=width, linestyles=[(0, dashes)]
+            )
+        )
     _draw_nodes(axes, drawing)
     return to_svg(sheet, f"neighbourhood-{drawing.node}", _described(drawing))
 
@@ -141,13 +158,29 @@ def _draw_nodes(axes: Axes, drawing: NodePicture) -> None:
         fills.append(Svg.MAIN if place.hops == 0 else Svg.TINT if alike else Svg.PAPER)
         rims.append(Svg.BAD if place.node in ends and place.hops else Svg.MUTED)
         if named:
-            axes.text(place.x, place.y, str(place.node), ha="center", va="center_baseline", zorder=4,
-                      fontsize=type_size / max(1.0, room / 1.2), color=Svg.INK if place.hops else Svg.PAPER)
-    axes.scatter([place.x for place in drawing.places], [place.y for place in drawing.places], s=sizes, c=fills,
-                 edgecolors=rims, linewidths=0.9, zorder=3)
+            axes.text(
+                place.x,
+                place.y,
+                str(place.node),
+                ha="center",
+                va="center_baseline",
+                zorder=4,
+                fontsize=type_size / max(1.0, room / 1.2),
+                color=Svg.INK if place.hops else Svg.PAPER,
+            )
+    axes.scatter(
+        [place.x for place in drawing.places],
+        [place.y for place in drawing.places],
+        s=sizes,
+        c=fills,
+        edgecolors=rims,
+        linewidths=0.9,
+        zorder=3,
+    )
 
 
 def _described(drawing: NodePicture) -> str:
-    return (f"Node {drawing.node}, {len(drawing.places) - 1} nodes around it and {len(drawing.edges)} edges, "
-            f"{len(drawing.witness)} of them dropped by the witness")
-
+    return (
+        f"Node {drawing.node}, {len(drawing.places) - 1} nodes around it and {len(drawing.edges)} edges, "
+        f"{len(drawing.witness)} of them dropped by the witness"
+    )

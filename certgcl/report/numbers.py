@@ -67,14 +67,18 @@ def gather(subject: Subject, *, sample: int = 200, progress: Progress = lambda *
         own = known.certificate
         curves = curves.raised(own.at(positions(own, curves.nodes)), subject.budget.on(subject.graph))
     return Report(
-        subject.name, _graph(subject),
+        subject.name,
+        _graph(subject),
         no_certificate if known is None else _summary(subject, known),
         no_certificate if known is None else _values(subject, known),
         no_certificate if known is None else _degrees(subject, known),
-        absent or Missing(_NO_ENCODER) if curves is None else curves.summary(), accuracy,
+        absent or Missing(_NO_ENCODER) if curves is None else curves.summary(),
+        accuracy,
         no_certificate if known is None else absent or _explorer(subject, known, curves),
         no_certificate if known is None else _fragile(subject, known, absent),
-        _training(subject), _origin(subject))
+        _training(subject),
+        _origin(subject),
+    )
 
 
 def why_not(subject: Subject, sample: int) -> Missing | None:
@@ -90,8 +94,9 @@ def _graph(subject: Subject) -> str:
     graph = subject.graph
     if graph is None:
         return subject.absent.get("data", _NO_GRAPH)
-    words = (f"{subject.graph_name}: {graph.num_nodes:,} nodes, {graph.num_edges:,} edges, "
-             f"{graph.num_features:,} features")
+    words = (
+        f"{subject.graph_name}: {graph.num_nodes:,} nodes, {graph.num_edges:,} edges, {graph.num_features:,} features"
+    )
     return words if subject.labels is None else f"{words}, {len(subject.labels.unique())} classes"
 
 
@@ -101,22 +106,50 @@ def _summary(subject: Subject, known: Known) -> Summary:
     assert subject.certificate is not None
     assert worst is not None
     return Summary(
-        statement(subject, subject.certificate), own.method, own.certified, len(own.nodes), len(local),
-        int(own.positive.sum()), int(worst.positive.sum()), measures.positive, measures.kept, measures.over_norm,
-        measures.nominal_over_norm, searched, int(own.negative.sum()) if searched else None,
+        statement(subject, subject.certificate),
+        own.method,
+        own.certified,
+        len(own.nodes),
+        len(local),
+        int(own.positive.sum()),
+        int(worst.positive.sum()),
+        measures.positive,
+        measures.kept,
+        measures.over_norm,
+        measures.nominal_over_norm,
+        searched,
+        int(own.negative.sum()) if searched else None,
         int((own.exact & known.searched).sum()) if searched else None,
-        None if own.norms is None else float(own.norms.double().mean()), float(own.nominal.double().mean()),
-        float(lower.mean()), float(lower.min()), float(lower.median()), float(lower.max()), int(local.min()),
-        float(local.double().mean()), int(local.max()), own.total_budget)
+        None if own.norms is None else float(own.norms.double().mean()),
+        float(own.nominal.double().mean()),
+        float(lower.mean()),
+        float(lower.min()),
+        float(lower.median()),
+        float(lower.max()),
+        int(local.min()),
+        float(local.double().mean()),
+        int(local.max()),
+        own.total_budget,
+    )
 
 
 def _values(subject: Subject, known: Known) -> NodeTable:
     shown = known.at(drawn(torch.arange(len(known.searched)), MOST_VALUES))
     own, nodes = shown.certificate, shown.certificate.nodes
     names = None if subject.names is None else [subject.names[node] for node in nodes.tolist()]
-    return NodeTable(len(known.searched), own.certified, nodes.tolist(), names, _at(subject.labels, nodes),
-                     _at(subject.degree, nodes), own.local_budget[nodes].tolist(), own.nominal.tolist(),
-                     own.lower.tolist(), [shown.upper(place) for place in range(len(nodes))], shown.signs)
+    return NodeTable(
+        len(known.searched),
+        own.certified,
+        nodes.tolist(),
+        names,
+        _at(subject.labels, nodes),
+        _at(subject.degree, nodes),
+        own.local_budget[nodes].tolist(),
+        own.nominal.tolist(),
+        own.lower.tolist(),
+        [shown.upper(place) for place in range(len(nodes))],
+        shown.signs,
+    )
 
 
 def _at(values: Tensor | None, nodes: Tensor) -> list[int] | None:
@@ -139,8 +172,17 @@ def _degrees(subject: Subject, known: Known) -> Degrees | Missing:
     for number in np.unique(group):
         inside = group == number
         first, median, third = map(float, np.quantile(lower[inside], (0.25, 0.5, 0.75)))
-        groups.append(DegreeGroup(int(degree[inside].min()), int(degree[inside].max()), int(inside.sum()), first,
-                                  median, third, float(positive[inside].mean())))
+        groups.append(
+            DegreeGroup(
+                int(degree[inside].min()),
+                int(degree[inside].max()),
+                int(inside.sum()),
+                first,
+                median,
+                third,
+                float(positive[inside].mean()),
+            )
+        )
     return Degrees(groups)
 
 
@@ -154,10 +196,14 @@ def _explorer(subject: Subject, known: Known, curves: Curves | None) -> Explorer
         witness = known.certificate.witnesses[place].shape[1] if known.certificate.witnesses else 0
         details.append(NodeDetail(node, *curves.lower(node), known.effects.get(node, []), witness))
     small = graph.num_edges <= MOST_EDGES
-    return Explorer([step.budget for step in curves.by_rate], [step.budget for step in curves.by_count], details,
-                    edges_of(graph.edge_index[:, graph.row < graph.col]) if small else None,
-                    subject.names if small else None,
-                    None if subject.labels is None or not small else subject.labels.tolist())
+    return Explorer(
+        [step.budget for step in curves.by_rate],
+        [step.budget for step in curves.by_count],
+        details,
+        edges_of(graph.edge_index[:, graph.row < graph.col]) if small else None,
+        subject.names if small else None,
+        None if subject.labels is None or not small else subject.labels.tolist(),
+    )
 
 
 def _fragile(subject: Subject, known: Known, absent: Missing | None) -> Fragile:
@@ -166,8 +212,9 @@ def _fragile(subject: Subject, known: Known, absent: Missing | None) -> Fragile:
     drawings: list[NodePicture] = []
     reason = "" if absent is None else absent.reason
     if subject.graph is not None:
-        drawings = [drawing_of(row, subject.graph, subject.labels)
-                    for row in rows[:DRAWINGS] if row.witness is not None]
+        drawings = [
+            drawing_of(row, subject.graph, subject.labels) for row in rows[:DRAWINGS] if row.witness is not None
+        ]
     if not drawings and bool(known.searched.any()):
         reason = subject.absent.get("data", _NO_GRAPH)
     there = subject.certificate is not None and subject.certificate.witnesses is not None
@@ -179,11 +226,22 @@ def _rows(subject: Subject, shown: Known) -> list[FragileNode]:
     degree, label = _at(subject.degree, own.nodes), _at(subject.labels, own.nodes)
     for place, (node, sign) in enumerate(zip(own.nodes.tolist(), shown.signs, strict=True)):
         witness = edges_of(own.witness(node)) if bool(shown.searched[place]) else None
-        rows.append(FragileNode(node, None if subject.names is None else subject.names[node],
-                                None if degree is None else degree[place], int(own.local_budget[node]),
-                                None if label is None else label[place], float(own.nominal[place]),
-                                float(own.lower[place]), shown.upper(place), sign, witness,
-                                shown.effects.get(node, []), [] if witness is None else changed_words(own, node)))
+        rows.append(
+            FragileNode(
+                node,
+                None if subject.names is None else subject.names[node],
+                None if degree is None else degree[place],
+                int(own.local_budget[node]),
+                None if label is None else label[place],
+                float(own.nominal[place]),
+                float(own.lower[place]),
+                shown.upper(place),
+                sign,
+                witness,
+                shown.effects.get(node, []),
+                [] if witness is None else changed_words(own, node),
+            )
+        )
     return rows
 
 
@@ -191,8 +249,9 @@ def changed_words(certificate: Certificate, node: int) -> list[str]:
     """The first features that a witness changes, and how many more."""
     entries = certificate.changed_features(node)
     listed = zip(entries.nodes.tolist(), entries.columns.tolist(), entries.values.tolist(), strict=True)
-    words = [f"feature {column} of node {owner} is {value:.3g}"
-             for owner, column, value in islice(listed, MOST_FEATURES)]
+    words = [
+        f"feature {column} of node {owner} is {value:.3g}" for owner, column, value in islice(listed, MOST_FEATURES)
+    ]
     return words + ([f"{len(entries) - len(words)} more"] if len(entries) > len(words) else [])
 
 
@@ -211,6 +270,12 @@ def _origin(subject: Subject) -> Origin:
     settings = {name.removeprefix("settings."): str(value) for name, value in leaves(dict(asked))}
     versions = config.get("versions") or subject.notes.get("versions") or {}
     seed = settings.get("seed", "")
-    return Origin(list(subject.commands), subject.lines, {name: str(version) for name, version in versions.items()} or {
-        "certgcl (this page)": __version__}, settings, int(seed) if seed.isdecimal() else None, config.get("started"),
-        subject.notes.get("fingerprint"))
+    return Origin(
+        list(subject.commands),
+        subject.lines,
+        {name: str(version) for name, version in versions.items()} or {"certgcl (this page)": __version__},
+        settings,
+        int(seed) if seed.isdecimal() else None,
+        config.get("started"),
+        subject.notes.get("fingerprint"),
+    )

@@ -26,13 +26,19 @@ def render_comparison(comparison: Comparison) -> str:
 def _filled(template: str, report: Report | Comparison, figures: dict[str, list[str]], **others: object) -> str:
     # White space around blocks stays: what an {% if %} adds to a sentence must not run into the word before it.
     environment = Environment(loader=PackageLoader("certgcl.report"), autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {"number": number, "percent": percent, "drop": drop, "moment": moment,
-                            "first_budget": first_budget}
+    environment.filters |= {
+        "number": number,
+        "percent": percent,
+        "drop": drop,
+        "moment": moment,
+        "first_budget": first_budget,
+    }
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}  # columns stay in their order
     environment.tests["missing"] = lambda section: isinstance(section, Missing)
     drawn = {name: [Markup(svg) for svg in svgs] for name, svgs in figures.items()}
-    return environment.get_template(template).render(report=report, numbers=report.to_dict(), figures=drawn,
-                                                     version=__version__, **others)
+    return environment.get_template(template).render(
+        report=report, numbers=report.to_dict(), figures=drawn, version=__version__, **others
+    )
 
 
 def _untold(report: Report) -> set[str]:

@@ -21,7 +21,7 @@ _METHODS = {
     "crown": "linear bounds on the box of all entries of the normalised adjacency matrix",
     "interval": "interval arithmetic on the box of all entries of the normalised adjacency matrix",
     "optimized": "degree-exact linear bounds, tightened by a short branch and bound, with drops that reach the upper "
-                 "value",
+    "value",
     "exact": "branch and bound to the end: where a bracket is closed, the bound is the minimum itself",
     "paper": "Theorem 2 of the paper as printed, which is not a bound",
     "released": "the score of the paper's released code, which is not a bound",
@@ -42,8 +42,10 @@ def _holds(subject: Subject, certificate: Certificate) -> str:
     number = f"{bounded:,} of {everyone:,} nodes" if bounded < everyone else f"the {everyone:,} nodes"
     if not certificate.certified:
         return f"Nothing is proved. The scores at {number} estimate {value} in the worst view, and can lie above it."
-    return (f"For each of {number} it is proved: whatever admissible edges are dropped, {value} does not fall below "
-            "its lower bound. Features and weights stay as they are, and no edges are added.")
+    return (
+        f"For each of {number} it is proved: whatever admissible edges are dropped, {value} does not fall below "
+        "its lower bound. Features and weights stay as they are, and no edges are added."
+    )
 
 
 def _method(certificate: Certificate) -> str:

@@ -104,8 +104,12 @@ class Subject:
     def bounds_can_be_raised(self) -> bool:
         """Whether bounds with the second view fixed, in one direction a node, are bounds of what was certified."""
         certificate = self.certificate
-        return certificate is not None and certificate.certified and certificate.directions.dim() == 2 and (
-            certificate.evidence.direction_source != "both views")
+        return (
+            certificate is not None
+            and certificate.certified
+            and certificate.directions.dim() == 2
+            and (certificate.evidence.direction_source != "both views")
+        )
 
     def bounds(self, budget: DropsLike, method: str, nodes: Tensor, about: Certificate | None = None) -> Certificate:
         """Other bounds, under any budget of drops and the same changes of features, in the directions of the
@@ -133,15 +137,21 @@ class Subject:
         if self.certificate is None:
             return
         if self.certificate.additions is not None:
-            raise ReportError("a certificate of edges that may be added", "a report knows edges that are dropped, and "
-                              "features", "Print the certificate, which says what was proved")
+            raise ReportError(
+                "a certificate of edges that may be added",
+                "a report knows edges that are dropped, and features",
+                "Print the certificate, which says what was proved",
+            )
         here = {} if self.graph is None else {"edges": edges_part(self.graph), "features": features_part(self.graph)}
         if self.weights is not None:
             here["weights"] = weights_part(self.weights)
         different = differences({name: self.certificate.evidence.parts[name] for name in here}, here)
         if different:
-            raise ReportError(f"a certificate that was made with other {' and '.join(different)}",
-                              "certificate, encoder and graph must belong together", _SAME)
+            raise ReportError(
+                f"a certificate that was made with other {' and '.join(different)}",
+                "certificate, encoder and graph must belong together",
+                _SAME,
+            )
 
 
 def bound_method(certificate: Certificate | None) -> str:
@@ -158,6 +168,8 @@ def deciding(certificate: Certificate) -> Certificate:
     above = (certificate.lower - certificate.rounding - certificate.run_error).masked_fill(silent, torch.inf)
     least = above.argmin(dim=1)
     rows = torch.arange(len(least))
-    chosen: dict[str, Any] = {name: getattr(certificate, name)[rows, least]
-                              for name in ("lower", "nominal", "rounding", "run_error", "directions")}
+    chosen: dict[str, Any] = {
+        name: getattr(certificate, name)[rows, least]
+        for name in ("lower", "nominal", "rounding", "run_error", "directions")
+    }
     return replace(certificate, **chosen, upper=None, witnesses=None)

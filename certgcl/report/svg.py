@@ -12,11 +12,25 @@ from matplotlib.figure import Figure
 _NAMESPACE = "http://www.w3.org/2000/svg"
 _LINK = "{http://www.w3.org/1999/xlink}href"
 _SETTINGS: dict[Any, Any] = {
-    "svg.fonttype": "none", "svg.hashsalt": "certgcl", "font.size": 9, "axes.titlesize": 9, "axes.labelsize": 9,
-    "xtick.labelsize": 8.5, "ytick.labelsize": 8.5, "legend.fontsize": 8.5, "legend.frameon": False,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True,
-    "grid.linewidth": 0.5, "axes.linewidth": 0.6, "xtick.major.width": 0.6, "ytick.major.width": 0.6,
-    "xtick.minor.width": 0.4, "ytick.minor.width": 0.4,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "certgcl",
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.linewidth": 0.5,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
 }
 
 
@@ -42,10 +56,19 @@ def settings() -> Iterator[None]:
     """matplotlib as every figure of a report wants it, whatever the user has set."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_SETTINGS | {
-            "text.color": Svg.INK, "axes.labelcolor": Svg.INK, "axes.edgecolor": Svg.MUTED, "grid.color": Svg.FAINT,
-            "xtick.color": Svg.MUTED, "ytick.color": Svg.MUTED, "xtick.labelcolor": Svg.INK,
-            "ytick.labelcolor": Svg.INK})
+        matplotlib.rcParams.update(
+            _SETTINGS
+            | {
+                "text.color": Svg.INK,
+                "axes.labelcolor": Svg.INK,
+                "axes.edgecolor": Svg.MUTED,
+                "grid.color": Svg.FAINT,
+                "xtick.color": Svg.MUTED,
+                "ytick.color": Svg.MUTED,
+                "xtick.labelcolor": Svg.INK,
+                "ytick.labelcolor": Svg.INK,
+            }
+        )
         yield
 
 

@@ -34,20 +34,26 @@ def check_arithmetic(dtype: torch.dtype) -> None:
     precisions = _precisions() if dtype == torch.float32 else []
     reduced = [name for name, precision in precisions if precision not in ("highest", "ieee", "none")]
     if reduced:
-        raise InputError(f"dtype=torch.float32 with {' and '.join(reduced)} below full precision",
-                         "products may then be made in tf32 or bfloat16, with errors far above those of float32",
-                         "Call torch.set_float32_matmul_precision('highest'), or leave dtype out for float64")
+        raise InputError(
+            f"dtype=torch.float32 with {' and '.join(reduced)} below full precision",
+            "products may then be made in tf32 or bfloat16, with errors far above those of float32",
+            "Call torch.set_float32_matmul_precision('highest'), or leave dtype out for float64",
+        )
     smallest = torch.full((1,), torch.finfo(dtype).tiny, dtype=dtype)
     if float(smallest / 2) == 0:
-        raise InputError("a processor that is set to flush subnormal numbers to zero",
-                         "rounding slack counts on gradual underflow",
-                         "Call torch.set_flush_denormal(False); a library compiled with -ffast-math may have set it")
+        raise InputError(
+            "a processor that is set to flush subnormal numbers to zero",
+            "rounding slack counts on gradual underflow",
+            "Call torch.set_flush_denormal(False); a library compiled with -ffast-math may have set it",
+        )
 
 
 def _precisions() -> list[tuple[str, str]]:
     """Of products of float32, by every switch that torch has for them; older versions have one for all."""
-    switches = {f"torch.backends.{name}.matmul.fp32_precision": getattr(getattr(torch.backends, name), "matmul", None)
-                for name in ("mkldnn", "cuda")}
+    switches = {
+        f"torch.backends.{name}.matmul.fp32_precision": getattr(getattr(torch.backends, name), "matmul", None)
+        for name in ("mkldnn", "cuda")
+    }
     if all(hasattr(switch, "fp32_precision") for switch in switches.values()):
         return [(name, switch.fp32_precision) for name, switch in switches.items() if switch is not None]
     return [("torch.get_float32_matmul_precision()", torch.get_float32_matmul_precision())]

@@ -36,8 +36,11 @@ class Imprint:
         words, rest = _memory(tensor)
         if len(self.places) and int(self.places[-1]) >= len(words):
             return False
-        return (int(torch.count_nonzero(words)) == len(self.places) and torch.equal(words[self.places], self.words)
-                and torch.equal(rest, self.rest))
+        return (
+            int(torch.count_nonzero(words)) == len(self.places)
+            and torch.equal(words[self.places], self.words)
+            and torch.equal(rest, self.rest)
+        )
 
 
 def _memory(tensor: Tensor) -> tuple[Tensor, Tensor]:

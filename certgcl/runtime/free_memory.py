@@ -44,8 +44,9 @@ def _of_group(groups: Path = _GROUPS, mine: Path = Path("/proc/self/cgroup")) ->
             if controllers == "":
                 found += _along(groups, path, "memory.max", "memory.current", "inactive_file")
             elif "memory" in controllers.split(","):
-                found += _along(groups / "memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes",
-                                "total_inactive_file")
+                found += _along(
+                    groups / "memory", path, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+                )
     return found
 
 

@@ -18,5 +18,8 @@ def needing(extra: str, what: str) -> Iterator[None]:
     try:
         yield
     except ImportError as reason:
-        raise InputError(f"{what} without a package it needs ({reason})", f"it comes with the extra {extra}",
-                         f"Run `pip install \"certgcl[{extra}]\"`") from reason
+        raise InputError(
+            f"{what} without a package it needs ({reason})",
+            f"it comes with the extra {extra}",
+            f'Run `pip install "certgcl[{extra}]"`',
+        ) from reason

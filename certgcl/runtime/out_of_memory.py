@@ -17,13 +17,18 @@ import torch
 from certgcl.errors import CertgclError, OutOfMemoryError
 from certgcl.runtime.free_memory import free_memory, gigabytes
 
-SMALLER_PARTS = ("Pass a smaller memory_limit= (--memory-limit), which bounds nodes in smaller parts, or fewer nodes=; "
-                 "certify_shards keeps what is finished, method='degree-cheap' and dtype=torch.float32 take less")
+SMALLER_PARTS = (
+    "Pass a smaller memory_limit= (--memory-limit), which bounds nodes in smaller parts, or fewer nodes=; "
+    "certify_shards keeps what is finished, method='degree-cheap' and dtype=torch.float32 take less"
+)
 LESS_AT_A_TIME = "Train with a smaller batch=, fewer anchors= of the regularizer, or a smaller hidden="
 SMALLER = "Free memory, or take a smaller graph"
 
-_SIGNS = re.compile(r"can't allocate memory|cannot allocate memory|not enough memory: you tried to allocate|"
-                    r"out of memory|std::bad_alloc|_STATUS_ALLOC_FAILED|failed to map segment", re.IGNORECASE)
+_SIGNS = re.compile(
+    r"can't allocate memory|cannot allocate memory|not enough memory: you tried to allocate|"
+    r"out of memory|std::bad_alloc|_STATUS_ALLOC_FAILED|failed to map segment",
+    re.IGNORECASE,
+)
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -52,13 +57,16 @@ def out_of_memory(what: str, remedy: str = SMALLER_PARTS, memory_limit: Any = No
         if not is_out_of_memory(error):
             raise
         traceback.clear_frames(error.__traceback__)
-        raise OutOfMemoryError(f"{what} without enough memory ({_reason(error)})", _limit(memory_limit),
-                               remedy) from error
+        raise OutOfMemoryError(
+            f"{what} without enough memory ({_reason(error)})", _limit(memory_limit), remedy
+        ) from error
 
 
-def told_when_out_of_memory(remedy: str = SMALLER_PARTS) -> Callable[
-        [Callable[Parameters, Result]], Callable[Parameters, Result]]:
+def told_when_out_of_memory(
+    remedy: str = SMALLER_PARTS,
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
     """The same around a function, by its name and with its ``memory_limit``."""
+
     def around(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         @wraps(function)
         def told(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:

@@ -20,8 +20,13 @@ class Bar:
     def __init__(self, title: str, shown: bool = True, words: str = "reading") -> None:
         console = Console(stderr=True)
         self._console, self._terminal = console, console.is_terminal
-        self._bar = Progress(TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}"),
-                             console=console, transient=True)
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[words]}"),
+            console=console,
+            transient=True,
+        )
         self._task = self._bar.add_task(title, total=None, words=words)
         self._timer = Timer(_APPEARS_AFTER, self._bar.start)
         self._timer.daemon = True
@@ -35,8 +40,9 @@ class Bar:
                 self._timer.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._shown:
             COMPILATION.show_no_more_by(self._say)
         self._timer.cancel()

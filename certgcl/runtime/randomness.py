@@ -13,10 +13,29 @@ from torch.nn import functional, init
 from torch.overrides import TorchFunctionMode
 
 # What takes generator=. The functions of torch.nn.init come here whole, as modes do not look inside.
-_DRAWING: frozenset[Callable[..., Any]] = frozenset({
-    Tensor.uniform_, Tensor.normal_, Tensor.bernoulli_, Tensor.random_, torch.rand, torch.randn, torch.randint,
-    torch.randperm, torch.bernoulli, torch.multinomial, torch.normal, init.uniform_, init.normal_, init.trunc_normal_,
-    init.xavier_uniform_, init.xavier_normal_, init.kaiming_uniform_, init.kaiming_normal_, init.orthogonal_})
+_DRAWING: frozenset[Callable[..., Any]] = frozenset(
+    {
+        Tensor.uniform_,
+        Tensor.normal_,
+        Tensor.bernoulli_,
+        Tensor.random_,
+        torch.rand,
+        torch.randn,
+        torch.randint,
+        torch.randperm,
+        torch.bernoulli,
+        torch.multinomial,
+        torch.normal,
+        init.uniform_,
+        init.normal_,
+        init.trunc_normal_,
+        init.xavier_uniform_,
+        init.xavier_normal_,
+        init.kaiming_uniform_,
+        init.kaiming_normal_,
+        init.orthogonal_,
+    }
+)
 
 
 def generator_on(device: torch.device | str, seed: int) -> torch.Generator:
@@ -31,8 +50,9 @@ class PrivateRandomness(TorchFunctionMode):
         super().__init__()
         self._generator = generator
 
-    def __torch_function__(self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (),
-                           kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self, function: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         kwargs = kwargs or {}
         if function is functional.dropout:
             return _dropout(self._generator, *args, **kwargs)
@@ -41,8 +61,9 @@ class PrivateRandomness(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
-def _dropout(generator: torch.Generator, input: Tensor, p: float = 0.5, training: bool = True,
-             inplace: bool = False) -> Tensor:
+def _dropout(
+    generator: torch.Generator, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
     """``torch.nn.functional.dropout`` from a generator, with the factors that it draws itself."""
     if not training or p == 0:
         return input

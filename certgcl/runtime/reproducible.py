@@ -22,8 +22,14 @@ from certgcl.bounds import compiled
 PART = 1 << 32  # bytes that a part of the anchors may be estimated to take
 _CPU = Path("/proc/cpuinfo")
 _FACTS = ("model name", "cpu family", "model", "stepping", "cache size")  # of it there
-_VARIABLES = ("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE", "NUMBA_CPU_NAME",
-              "NUMBA_CPU_FEATURES")
+_VARIABLES = (
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "ATEN_CPU_CAPABILITY",
+    "OPENBLAS_CORETYPE",
+    "NUMBA_CPU_NAME",
+    "NUMBA_CPU_FEATURES",
+)
 
 
 @contextmanager
@@ -45,11 +51,21 @@ def arithmetic() -> str:
     """What decides the last digits of one thread."""
     kernels = f"numba {version('numba')}" if compiled.usable(torch.device("cpu")) else "no kernels"
     subnormal = torch.tensor([1e-310], dtype=torch.float64)
-    settings = [f"float32 products {torch.get_float32_matmul_precision()}",
-                *([] if bool(subnormal + subnormal > 0) else ["subnormals are zero"]),
-                *(f"{name}={os.environ[name]}" for name in _VARIABLES if os.environ.get(name))]
-    return ", ".join([f"one thread, parts of up to {PART >> 30} GB", f"torch {torch.__version__}",
-                      torch.backends.cpu.get_cpu_capability(), kernels, _processor(), *settings])
+    settings = [
+        f"float32 products {torch.get_float32_matmul_precision()}",
+        *([] if bool(subnormal + subnormal > 0) else ["subnormals are zero"]),
+        *(f"{name}={os.environ[name]}" for name in _VARIABLES if os.environ.get(name)),
+    ]
+    return ", ".join(
+        [
+            f"one thread, parts of up to {PART >> 30} GB",
+            f"torch {torch.__version__}",
+            torch.backends.cpu.get_cpu_capability(),
+            kernels,
+            _processor(),
+            *settings,
+        ]
+    )
 
 
 def _processor() -> str:

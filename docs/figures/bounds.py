@@ -27,13 +27,19 @@ def main(folder: Path | None = None) -> None:
     figure, axes = plt.subplots(figsize=(8, 4.2), layout="constrained")
     axes.axhline(0, color=INK, linewidth=0.8)
     axes.plot(share, degree.nominal[order], color=INK, linewidth=2, label="value on the clean graph")
-    axes.plot(share, report.lowest[order], ".", color="#a0a0a0", markersize=2.5,
-              label=f"lowest of {VIEWS} random views")
+    axes.plot(
+        share, report.lowest[order], ".", color="#a0a0a0", markersize=2.5, label=f"lowest of {VIEWS} random views"
+    )
     for name, colour in (("degree", BLUE), ("crown", ORANGE)):
-        axes.plot(share, bounds[name].lower[order], ".", color=colour, markersize=2.5,
-                  label=f"{name}: {100 * bounds[name].share_positive:.0f} % of nodes proved > 0")
-    axes.set(xlim=(0, 100), ylabel="node compactness",
-             xlabel="nodes of the digits graph, by their clean value (%)")
+        axes.plot(
+            share,
+            bounds[name].lower[order],
+            ".",
+            color=colour,
+            markersize=2.5,
+            label=f"{name}: {100 * bounds[name].share_positive:.0f} % of nodes proved > 0",
+        )
+    axes.set(xlim=(0, 100), ylabel="node compactness", xlabel="nodes of the digits graph, by their clean value (%)")
     axes.legend(frameon=False, loc="upper left", markerscale=3)
     save(figure, "bounds", folder)
 

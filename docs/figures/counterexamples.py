@@ -26,8 +26,9 @@ def draw_graph(axes: Axes, case: Case) -> None:
     droppable = {edge for drops in admissible_drops(case) for edge in drops}
     for u, v in case.edges:
         gone = (u, v) in droppable
-        axes.plot([u, v], [0, 0], color=RED if gone else INK, linestyle=(0, (3, 2)) if gone else "-", linewidth=2,
-                  zorder=1)
+        axes.plot(
+            [u, v], [0, 0], color=RED if gone else INK, linestyle=(0, (3, 2)) if gone else "-", linewidth=2, zorder=1
+        )
         if gone:
             axes.text((u + v) / 2, -0.13, "may go", ha="center", va="top", color=RED, fontsize=9)
     for node, budget in enumerate(case.node_budgets()):
@@ -45,17 +46,31 @@ def draw_values(axes: Axes, case: Case, formula: str) -> None:
         wrong = bool(claimed[node] > truth[node] + 1e-9)
         if wrong:
             axes.plot([node, node], [truth[node], claimed[node]], color=RED, linewidth=1.2, linestyle=":", zorder=1)
-            axes.text(node + 0.1, float(claimed[node]), f"{float(claimed[node]):.3f}", color=RED, va="center",
-                      fontsize=9)
+            axes.text(
+                node + 0.1, float(claimed[node]), f"{float(claimed[node]):.3f}", color=RED, va="center", fontsize=9
+            )
             axes.text(node + 0.1, float(truth[node]), f"{float(truth[node]):.3f}", va="center", fontsize=9)
         first = node == 0
         axes.plot(node, truth[node], "o", color=INK, markersize=10, label="least value reached" if first else None)
         axes.plot(node, degree[node], "o", color=BLUE, markersize=4, label="degree: at least" if first else None)
-        axes.plot(node, claimed[node], "v", color=RED, markersize=7, markerfacecolor="none", markeredgewidth=1.6,
-                  label=f"{formula}: “at least”" if first else None)
+        axes.plot(
+            node,
+            claimed[node],
+            "v",
+            color=RED,
+            markersize=7,
+            markerfacecolor="none",
+            markeredgewidth=1.6,
+            label=f"{formula}: “at least”" if first else None,
+        )
     top = float(claimed.maximum(truth).max())
-    axes.set(xlim=(-0.5, case.nodes - 0.5), ylim=(-0.08 * top, 1.12 * top), xticks=range(case.nodes), xlabel="node",
-             ylabel="node compactness")
+    axes.set(
+        xlim=(-0.5, case.nodes - 0.5),
+        ylim=(-0.08 * top, 1.12 * top),
+        xticks=range(case.nodes),
+        xlabel="node",
+        ylabel="node compactness",
+    )
     axes.legend(frameon=False, loc="upper right", fontsize=9)
 
 

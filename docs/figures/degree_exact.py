@@ -75,12 +75,23 @@ def draw_rows(axes: Axes) -> None:
         axes.text(0.76, -height, f"{total(terms):+.2f}", ha="right", va="center", color=colour, weight="bold")
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.axhline(-2.5, color=INK, linewidth=0.8, linestyle=":")
-    axes.set(yticks=[-height for height in range(len(rows))], yticklabels=list(rows), xlim=(-0.36, 0.78),
-             xlabel="terms of the row of j, and their sum")
+    axes.set(
+        yticks=[-height for height in range(len(rows))],
+        yticklabels=list(rows),
+        xlim=(-0.36, 0.78),
+        xlabel="terms of the row of j, and their sum",
+    )
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    axes.text(0.76, -3.45, "a, b and c gone and d scaled up as if two were: no such graph", ha="right", va="center",
-              color=RED, fontsize=9)
+    axes.text(
+        0.76,
+        -3.45,
+        "a, b and c gone and d scaled up as if two were: no such graph",
+        ha="right",
+        va="center",
+        color=RED,
+        fontsize=9,
+    )
     axes.set_ylim(-3.7, 0.5)
 
 

@@ -8,8 +8,15 @@ from matplotlib.figure import Figure
 INK = "#7f7f7f"
 BLUE, ORANGE, RED = "#3c93c8", "#d98200", "#d9534f"
 SETTINGS = {
-    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": INK, "axes.labelcolor": INK,
-    "axes.titlecolor": INK, "text.color": INK, "xtick.color": INK, "ytick.color": INK, "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "font.size": 10,
     "svg.hashsalt": "certgcl",
 }
 plt.rcParams.update(SETTINGS)

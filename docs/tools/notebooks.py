@@ -78,5 +78,11 @@ def _words(text: str, number: int) -> dict[str, Any]:
 
 
 def _code(code: str, number: int, ran: int) -> dict[str, Any]:
-    return {"cell_type": "code", "id": f"cell-{number}", "metadata": {}, "execution_count": ran, "outputs": [],
-            "source": code.rstrip("\n").splitlines(keepends=True)}
+    return {
+        "cell_type": "code",
+        "id": f"cell-{number}",
+        "metadata": {},
+        "execution_count": ran,
+        "outputs": [],
+        "source": code.rstrip("\n").splitlines(keepends=True),
+    }

@@ -33,15 +33,23 @@ class Wide(nn.Module):
         return self.inner(x, edge_index)
 
 
-MODELS = [(lambda: made(GCN), "network"), (lambda: made(GraphSAGE, num_layers=3), "network"),
-          (lambda: made(GIN), "network"), (toy_network, "network"), (lambda: made(GAT), "values"),
-          (lambda: made(GCN, norm="layer_norm"), "values"), (lambda: made(GCN).forward, "values"), (Wide, "values")]
+MODELS = [
+    (lambda: made(GCN), "network"),
+    (lambda: made(GraphSAGE, num_layers=3), "network"),
+    (lambda: made(GIN), "network"),
+    (toy_network, "network"),
+    (lambda: made(GAT), "values"),
+    (lambda: made(GCN, norm="layer_norm"), "values"),
+    (lambda: made(GCN).forward, "values"),
+    (Wide, "values"),
+]
 
 
 @pytest.mark.parametrize("budget", [EdgeDropBudget(local=1), EdgeDropBudget(local=2, total=3)])
 @pytest.mark.parametrize(("make", "knowledge"), MODELS)
-def test_found_drops_are_admissible_and_their_values_those_of_the_model(make: Any, knowledge: str,
-                                                                        budget: EdgeDropBudget) -> None:
+def test_found_drops_are_admissible_and_their_values_those_of_the_model(
+    make: Any, knowledge: str, budget: EdgeDropBudget
+) -> None:
     model, drops, directions = make(), budget.on(GRAPH), random_tensor(7, 3, seed=2)
     found = search_drops(model, GRAPH, budget, directions=directions)
     assert found.knowledge == knowledge
@@ -51,12 +59,16 @@ def test_found_drops_are_admissible_and_their_values_those_of_the_model(make: An
     def values(view: Any) -> Tensor:
         dtype = torch.float32 if isinstance(model, Wide) else torch.float64
         with torch.no_grad():
-            z = model.embed(view) if knowledge == "network" and not isinstance(model, nn.Module) else (
-                model(view.x.to(dtype), view.edge_index))
+            z = (
+                model.embed(view)
+                if knowledge == "network" and not isinstance(model, nn.Module)
+                else (model(view.x.to(dtype), view.edge_index))
+            )
         return (z.double() * directions).sum(dim=1)
 
-    minimum = torch.stack([values(without(GRAPH, each))
-                           for each in admissible_sets(GRAPH, drops.local, drops.total)]).amin(dim=0)
+    minimum = torch.stack(
+        [values(without(GRAPH, each)) for each in admissible_sets(GRAPH, drops.local, drops.total)]
+    ).amin(dim=0)
     for node in range(7):
         edges = tuple((min(edge), max(edge)) for edge in found.witness(node).T.tolist())
         assert bool((drops_at(edges, 7) <= drops.local).all())
@@ -97,8 +109,10 @@ def test_a_minimal_witness_is_part_of_the_whole_and_needs_all_its_edges() -> Non
     found = search_drops(model, GRAPH, 2)
     node = int(found.nodes[(found.clean - found.values).argmax()])
     below = float((found.clean + found.values)[node]) / 2
-    part, whole = ({frozenset(edge) for edge in witness.T.tolist()}
-                   for witness in (found.minimal_witness(node, below), found.witness(node)))
+    part, whole = (
+        {frozenset(edge) for edge in witness.T.tolist()}
+        for witness in (found.minimal_witness(node, below), found.witness(node))
+    )
     assert part <= whole
     assert part
     with pytest.raises(InputError, match="falls below"):

@@ -23,11 +23,22 @@ from certgcl.models.network import GraphNetwork, Layer, Term
 from certgcl.models.two_piece import TwoPieceLinear
 from tests.toys import admissible_sets, random_graph, random_tensor, toy_graph, without
 
-BUDGETS = [EdgeDropBudget(local=1), EdgeDropBudget(local=2), EdgeDropBudget(total=2), EdgeDropBudget(local=2, total=4),
-           EdgeDropBudget(local=[k % 4 for k in range(14)])]
+BUDGETS = [
+    EdgeDropBudget(local=1),
+    EdgeDropBudget(local=2),
+    EdgeDropBudget(total=2),
+    EdgeDropBudget(local=2, total=4),
+    EdgeDropBudget(local=[k % 4 for k in range(14)]),
+]
 KINDS = [SymmetricNorm(), SymmetricNorm(0.0), SymmetricNorm(2.0), Mean(), Sum()]
-GRAPH = toy_graph(nx.disjoint_union(nx.empty_graph(1), nx.compose(  # a node alone, a hub and much between
-    nx.gnp_random_graph(13, 0.15, seed=2), nx.star_graph(6))))
+GRAPH = toy_graph(
+    nx.disjoint_union(
+        nx.empty_graph(1),
+        nx.compose(  # a node alone, a hub and much between
+            nx.gnp_random_graph(13, 0.15, seed=2), nx.star_graph(6)
+        ),
+    )
+)
 
 kinds = pytest.mark.parametrize("kind", KINDS, ids=str)
 budgets = pytest.mark.parametrize("budget", BUDGETS, ids=str)
@@ -46,8 +57,9 @@ def network_of(kind: Aggregation, depth: int, seed: int = 0, root: bool = False,
     return GraphNetwork(tuple(layers), tuple(range(1, depth + 1)) if root else ())
 
 
-def space_of(graph: Graph, budget: BudgetLike = 2, kind: Aggregation | None = None, depth: int = 2,
-             **settings: bool) -> SearchSpace:
+def space_of(
+    graph: Graph, budget: BudgetLike = 2, kind: Aggregation | None = None, depth: int = 2, **settings: bool
+) -> SearchSpace:
     network = network_of(kind or SymmetricNorm(), depth, **settings)
     return SearchSpace(network, graph, EdgeDropBudget.of(budget).on(graph))
 
@@ -77,8 +89,11 @@ def random_drops(batch: FieldBatch, seed: int) -> Tensor:
 
 def is_admissible(batch: FieldBatch, dropped: Tensor) -> bool:
     """Drops within all budgets, and none of the padding among them."""
-    return bool((batch.lost(dropped) <= batch.budget).all() and not dropped[:, -1].any()
-                and (dropped.sum(dim=1) <= batch.space.drops.total).all())
+    return bool(
+        (batch.lost(dropped) <= batch.budget).all()
+        and not dropped[:, -1].any()
+        and (dropped.sum(dim=1) <= batch.space.drops.total).all()
+    )
 
 
 def changed(dropped: Tensor, changes: Tensor) -> Tensor:
@@ -99,8 +114,9 @@ def test_reach_says_how_far_each_part_matters() -> None:
     assert Reach.of(network_of(Sum(), 1)) == Reach((1, 0), 0, 0)
     assert Reach.of(network_of(Local(), 2)) == Reach((0, 0, 0), -1, -1)
     unused = network_of(SymmetricNorm(), 2)
-    unused = GraphNetwork((*unused.layers, Layer((Term(2, torch.eye(3, dtype=torch.float64)),), unused.layers[1].bias)),
-                          readout=(1,))
+    unused = GraphNetwork(
+        (*unused.layers, Layer((Term(2, torch.eye(3, dtype=torch.float64)),), unused.layers[1].bias)), readout=(1,)
+    )
     assert Reach.of(unused) == Reach((1, 0, -1, -1), 0, 1)
 
 
@@ -168,8 +184,10 @@ def test_values_side_by_side_are_those_of_each_field(kind: Aggregation, depth: i
     for seed in range(3):
         dropped = random_drops(batch, seed)
         assert is_admissible(batch, dropped)
-        expected = [value_at(batch.space, field, mask.nonzero()[:, 0], direction)
-                    for field, mask, direction in zip(batch.members, dropped, batch.direction, strict=True)]
+        expected = [
+            value_at(batch.space, field, mask.nonzero()[:, 0], direction)
+            for field, mask, direction in zip(batch.members, dropped, batch.direction, strict=True)
+        ]
         torch.testing.assert_close(batch.values(dropped), torch.tensor(expected, dtype=torch.float64))
         some = torch.tensor([11, 0, 4])
         torch.testing.assert_close(batch.at(some).values(dropped[some]), batch.values(dropped)[some])
@@ -237,8 +255,11 @@ def test_slopes_of_the_relaxation_are_derivatives(kind: Aggregation) -> None:
 def test_scales_stay_finite_where_hardly_a_neighbour_is_left(kind: Aggregation) -> None:
     count = torch.tensor([0.0, 1e-12, 0.5, 1.0, 2.0], dtype=torch.float64)
     scales = Scales.of(kind, count)
-    for relaxed, exact in ((scales.own, kind.own(count)), (scales.out, kind.out(count)),
-                           (scales.into, kind.into(count))):
+    for relaxed, exact in (
+        (scales.own, kind.own(count)),
+        (scales.out, kind.out(count)),
+        (scales.into, kind.into(count)),
+    ):
         assert (relaxed.abs() <= 1.5).all()
         torch.testing.assert_close(relaxed[3:], exact[3:])
 
@@ -291,8 +312,9 @@ def test_budgets_are_filled_with_the_best_first(budget: EdgeDropBudget) -> None:
 
     assert not fits(found).any()
     best = torch.where(fits(dropped), gains, torch.inf).argmin(dim=1)
-    assert torch.equal(found.gather(1, best[:, None])[:, 0], fits(dropped).any(dim=1) | dropped.gather(
-        1, best[:, None])[:, 0])
+    assert torch.equal(
+        found.gather(1, best[:, None])[:, 0], fits(dropped).any(dim=1) | dropped.gather(1, best[:, None])[:, 0]
+    )
 
 
 # -- the search ------------------------------------------------------------------------------------
@@ -325,7 +347,7 @@ def test_the_search_is_admissible_never_below_the_minimum_and_mostly_there(kind:
 def test_nothing_to_search_or_to_drop_is_nothing_found() -> None:
     space = space_of(GRAPH)
     assert Search()(space, [], torch.empty(0, 3, dtype=torch.float64)) == []
-    alone, = Search()(space, [field_of(space, 0)], torch.ones(1, 3, dtype=torch.float64))
+    (alone,) = Search()(space, [field_of(space, 0)], torch.ones(1, 3, dtype=torch.float64))
     assert alone.numel() == 0
     kept = space_of(GRAPH, 0)
     assert all(found.numel() == 0 for found in searched(kept, Search(), random_tensor(14, 3, seed=0)))
@@ -354,8 +376,9 @@ def test_more_restarts_are_never_worse_and_improved_drops_neither() -> None:
     space, directions, values = space_of(graph, 2), random_tensor(12, 3, seed=3), []
     for restarts in (0, 1, 3):
         found = searched(space, Search(0, restarts, tried=(4,)), directions)
-        values.append([value_at(space, field_of(space, anchor), each, directions[anchor])
-                       for anchor, each in enumerate(found)])
+        values.append(
+            [value_at(space, field_of(space, anchor), each, directions[anchor]) for anchor, each in enumerate(found)]
+        )
     fewer, more = torch.tensor(values[:-1]), torch.tensor(values[1:])
     assert (more <= fewer + 1e-12).all()
     assert (more < fewer - 1e-9).any()
@@ -364,7 +387,8 @@ def test_more_restarts_are_never_worse_and_improved_drops_neither() -> None:
         start = torch.arange(1)
         better = Search().improved(space, field, directions[anchor], start)
         assert value_at(space, field, better, directions[anchor]) <= (
-            value_at(space, field, start, directions[anchor]) + 1e-12)
+            value_at(space, field, start, directions[anchor]) + 1e-12
+        )
 
 
 def test_a_search_ends_when_its_time_is_over() -> None:

@@ -9,8 +9,13 @@ from certgcl import Changes, EdgeAddBudget, EdgeFlipBudget
 from certgcl.attacks import edge_changes
 from tests.toys import random_graph, toy_graph, toy_network
 
-CHANGES = [Changes(additions=1), Changes(drops=1, additions=EdgeAddBudget(2, 3)), Changes(flips=EdgeFlipBudget(1, 2)),
-           Changes(drops=2), Changes(additions=EdgeAddBudget(candidates=[(0, 5), (1, 6), (2, 7)]))]
+CHANGES = [
+    Changes(additions=1),
+    Changes(drops=1, additions=EdgeAddBudget(2, 3)),
+    Changes(flips=EdgeFlipBudget(1, 2)),
+    Changes(drops=2),
+    Changes(additions=EdgeAddBudget(candidates=[(0, 5), (1, 6), (2, 7)])),
+]
 
 
 @pytest.mark.parametrize("changes", CHANGES, ids=repr)

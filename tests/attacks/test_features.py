@@ -12,9 +12,13 @@ from certgcl.changes.random_features import random_features
 from certgcl.graphs.graph import Graph
 from tests.toys import random_graph, random_tensor, toy_network
 
-BUDGETS = {"masks": FeatureBudget(masked=1), "masks with a total": FeatureBudget(masked=2, total=2),
-           "bits": FeatureBudget(turned_off=1, turned_on=1, total=3), "columns": FeatureBudget(columns=1),
-           "a box": FeatureBudget(box=0.1)}
+BUDGETS = {
+    "masks": FeatureBudget(masked=1),
+    "masks with a total": FeatureBudget(masked=2, total=2),
+    "bits": FeatureBudget(turned_off=1, turned_on=1, total=3),
+    "columns": FeatureBudget(columns=1),
+    "a box": FeatureBudget(box=0.1),
+}
 budgets = pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
 
 

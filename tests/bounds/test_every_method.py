@@ -32,16 +32,25 @@ from tests.toys import (
 )
 
 CERTIFIED = [name for name, method in METHODS.items() if method.certified]
-BUDGETS = {"mixed": EdgeDropBudget(local=[k % 4 for k in range(12)]), "total": EdgeDropBudget(total=2),
-           "none": EdgeDropBudget()}
+BUDGETS = {
+    "mixed": EdgeDropBudget(local=[k % 4 for k in range(12)]),
+    "total": EdgeDropBudget(total=2),
+    "none": EdgeDropBudget(),
+}
 VARIANTS = {"shared lines": Degree(lines="shared"), "hubs": Degree(hubs=2), "no patterns": Degree(patterns=1)}
 every_method = pytest.mark.parametrize("method", [*METHODS, *VARIANTS.values()], ids=[*METHODS, *VARIANTS])
 every_certified = pytest.mark.parametrize("method", [*CERTIFIED, *VARIANTS.values()], ids=[*CERTIFIED, *VARIANTS])
 every_budget = pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
 
 
-def values_of(method: str | BoundMethod, weights: GraphNetwork, graph: Graph, budget: EdgeDropBudget,
-              directions: Tensor, anchors: list[int] | None = None) -> Tensor:
+def values_of(
+    method: str | BoundMethod,
+    weights: GraphNetwork,
+    graph: Graph,
+    budget: EdgeDropBudget,
+    directions: Tensor,
+    anchors: list[int] | None = None,
+) -> Tensor:
     return get_method(method)(weights, drop_problem(graph, budget, anchors), directions)
 
 
@@ -70,25 +79,40 @@ def test_a_method_is_found_by_its_name_or_is_given(method: BoundMethod) -> None:
     assert get_method(method.name) is METHODS[method.name]
 
 
-@pytest.mark.parametrize(("method", "message"), [
-    ("alpha-crown", "method 'alpha-crown'.*interval, crown, degree"),
-    ("Degree", "method 'Degree'"),
-    (None, "method None.*Names are interval"),
-    (3, "method 3"),
-    (len, "method <built-in"),
-])
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ("alpha-crown", "method 'alpha-crown'.*interval, crown, degree"),
+        ("Degree", "method 'Degree'"),
+        (None, "method None.*Names are interval"),
+        (3, "method 3"),
+        (len, "method <built-in"),
+    ],
+)
 def test_an_unknown_method_is_refused(method: Any, message: str) -> None:
     with pytest.raises(MethodError, match=message):
         get_method(method)
 
 
-@pytest.mark.parametrize(("method", "settings"), [
-    (Crown, {"slopes": ("steep",)}), (Crown, {"slopes": ()}),
-    (Degree, {"slopes": ("steep",)}), (Degree, {"slopes": ()}), (Degree, {"resolution": 0}),
-    (Degree, {"resolution": 1.5}), (Degree, {"preactivations": "exact"}), (Degree, {"lines": "none"}),
-    (Degree, {"hubs": 0}), (Degree, {"hubs": 2.5}), (Degree, {"patterns": 0}), (Degree, {"patterns": 3}),
-    (Degree, {"patterns": 2.0}), (Degree, {"patterns": 1 << 11}),
-])
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        (Crown, {"slopes": ("steep",)}),
+        (Crown, {"slopes": ()}),
+        (Degree, {"slopes": ("steep",)}),
+        (Degree, {"slopes": ()}),
+        (Degree, {"resolution": 0}),
+        (Degree, {"resolution": 1.5}),
+        (Degree, {"preactivations": "exact"}),
+        (Degree, {"lines": "none"}),
+        (Degree, {"hubs": 0}),
+        (Degree, {"hubs": 2.5}),
+        (Degree, {"patterns": 0}),
+        (Degree, {"patterns": 3}),
+        (Degree, {"patterns": 2.0}),
+        (Degree, {"patterns": 1 << 11}),
+    ],
+)
 def test_an_unknown_setting_is_refused(method: Any, settings: dict[str, Any]) -> None:
     with pytest.raises(MethodError, match=next(iter(settings))):
         method(**settings)
@@ -107,8 +131,9 @@ def test_dense_and_sparse_features_give_the_same(method: str | BoundMethod) -> N
     dense = sparse.with_features(sparse.x.to_dense())
     weights, directions = toy_network(), random_tensor(12, 2, 3, seed=9)
     for anchors in (None, [7, 2]):
-        one, other = (values_of(method, weights, graph, BUDGETS["mixed"], directions, anchors)
-                      for graph in (sparse, dense))
+        one, other = (
+            values_of(method, weights, graph, BUDGETS["mixed"], directions, anchors) for graph in (sparse, dense)
+        )
         assert_same(one, other)
 
 
@@ -170,8 +195,12 @@ def test_size_of_the_blocks_does_not_matter(monkeypatch: pytest.MonkeyPatch, met
 def test_whether_lines_are_shared_matters_where_there_are_several_cases_only(preactivations: Any) -> None:
     graph, weights, directions = random_graph(), toy_network(), random_tensor(12, 2, 3, seed=9)
     for resolution in (1, 6):
-        by_count, shared = (values_of(Degree(preactivations, lines=lines, resolution=resolution), weights, graph,
-                                      BUDGETS["mixed"], directions) for lines in ("by-count", "shared"))
+        by_count, shared = (
+            values_of(
+                Degree(preactivations, lines=lines, resolution=resolution), weights, graph, BUDGETS["mixed"], directions
+            )
+            for lines in ("by-count", "shared")
+        )
         assert torch.allclose(by_count, shared, rtol=1e-11, atol=1e-11) == (resolution == 1)
 
 
@@ -198,8 +227,9 @@ def test_without_edges_the_bound_is_the_value(method: str | BoundMethod) -> None
     graph, weights = toy_graph(nx.empty_graph(4)), toy_network()
     directions = random_tensor(4, 2, 3, seed=9)
     assert_same(values_of(method, weights, graph, EdgeDropBudget(), directions), nominal(weights, graph, directions))
-    assert_same(values_of(method, weights, graph, EdgeDropBudget(), directions, [2]),
-                nominal(weights, graph, directions)[[2]])
+    assert_same(
+        values_of(method, weights, graph, EdgeDropBudget(), directions, [2]), nominal(weights, graph, directions)[[2]]
+    )
 
 
 @every_method
@@ -215,8 +245,7 @@ def test_an_isolated_node_keeps_its_value(method: str | BoundMethod) -> None:
 def test_without_activations_a_single_edge_is_bounded_exactly(method: str | BoundMethod) -> None:
     graph, directions = toy_graph(nx.path_graph(2)), random_tensor(2, 1, 3, seed=1)
     linear = gcn_network((random_tensor(3, 4, seed=1), 0.0, 1.0), (random_tensor(4, 3, seed=2), 0.0, 1.0))
-    least = torch.minimum(nominal(linear, graph, directions),
-                          nominal(linear, without(graph, ((0, 1),)), directions))
+    least = torch.minimum(nominal(linear, graph, directions), nominal(linear, without(graph, ((0, 1),)), directions))
     bound = values_of(method, linear, graph, EdgeDropBudget(), directions)
     if method in ("degree", *VARIANTS.values()):
         assert_same(bound, least)
@@ -226,20 +255,35 @@ def test_without_activations_a_single_edge_is_bounded_exactly(method: str | Boun
 
 # -- what is proved --------------------------------------------------------------------------------
 
-SETTINGS = [Interval(), Crown(), Crown(slopes=("flat",)), Degree(), Degree(preactivations="interval"),
-            Degree(slopes=("parallel",)), Degree(resolution=1), Degree(resolution=2), *VARIANTS.values(),
-            Degree(lines="shared", resolution=2), Degree(preactivations="interval", lines="shared"),
-            Degree(lines="shared", resolution=1, hubs=1)]
+SETTINGS = [
+    Interval(),
+    Crown(),
+    Crown(slopes=("flat",)),
+    Degree(),
+    Degree(preactivations="interval"),
+    Degree(slopes=("parallel",)),
+    Degree(resolution=1),
+    Degree(resolution=2),
+    *VARIANTS.values(),
+    Degree(lines="shared", resolution=2),
+    Degree(preactivations="interval", lines="shared"),
+    Degree(lines="shared", resolution=1, hubs=1),
+]
 
 
-@pytest.mark.parametrize("budget", [EdgeDropBudget(), EdgeDropBudget(local=[1, 3, 2, 0, 2, 1]),
-                                    EdgeDropBudget(total=2)], ids=repr)
+@pytest.mark.parametrize(
+    "budget", [EdgeDropBudget(), EdgeDropBudget(local=[1, 3, 2, 0, 2, 1]), EdgeDropBudget(total=2)], ids=repr
+)
 def test_bounds_hold_in_every_admissible_view(budget: EdgeDropBudget) -> None:
     graph = random_graph(nodes=6, density=0.55, seed=6)
     weights, directions = toy_network(), random_tensor(6, 4, 3, seed=9)
     drops = budget.on(graph)
-    least = torch.stack([nominal(weights, without(graph, dropped), directions)
-                         for dropped in admissible_sets(graph, drops.local, drops.total)]).amin(dim=0)
+    least = torch.stack(
+        [
+            nominal(weights, without(graph, dropped), directions)
+            for dropped in admissible_sets(graph, drops.local, drops.total)
+        ]
+    ).amin(dim=0)
     for method in SETTINGS:
         assert (values_of(method, weights, graph, budget, directions) <= least + 1e-12).all(), method
 
@@ -266,8 +310,10 @@ def test_fewer_hubs_are_never_worse(budget: EdgeDropBudget) -> None:
 @pytest.mark.parametrize(("hidden", "slopes"), [(64, ("parallel", "flat", "adaptive")), (65, ("adaptive",))])
 def test_slopes_depend_on_the_width_unless_they_are_given(hidden: int, slopes: Any) -> None:
     graph, weights, directions = random_graph(), toy_network(hidden=hidden), random_tensor(12, 2, 3, seed=9)
-    default, *given = (values_of(Degree(slopes=rules), weights, graph, BUDGETS["mixed"], directions)
-                       for rules in (None, slopes, ("flat",)))
+    default, *given = (
+        values_of(Degree(slopes=rules), weights, graph, BUDGETS["mixed"], directions)
+        for rules in (None, slopes, ("flat",))
+    )
     assert_same(default, given[0])
     assert not torch.allclose(default, given[1])
 
@@ -275,16 +321,20 @@ def test_slopes_depend_on_the_width_unless_they_are_given(hidden: int, slopes: A
 # -- gradients -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", [*METHODS, *VARIANTS.values(), Degree(resolution=2),
-                                    Degree(lines="shared", resolution=2)],
-                         ids=[*METHODS, *VARIANTS, "groups", "shared lines, groups"])
+@pytest.mark.parametrize(
+    "method",
+    [*METHODS, *VARIANTS.values(), Degree(resolution=2), Degree(lines="shared", resolution=2)],
+    ids=[*METHODS, *VARIANTS, "groups", "shared lines, groups"],
+)
 def test_gradients_are_those_of_finite_differences(method: str | BoundMethod) -> None:
     graph = toy_graph(nx.Graph([(0, 1), (0, 2), (1, 2), (2, 3), (3, 4), (1, 4)]))
     problem = drop_problem(graph, EdgeDropBudget(local=[2, 1, 2, 1, 2]), [0, 2, 3, 4])
     weights = toy_network(outputs=2, seed=3)
     # A slope of zero is a tie: below it an activation has a valley. So is a slope of one.
-    inputs = [torch.where(tensor == 0, 0.2, tensor).requires_grad_()
-              for tensor in (*tensors_of(weights), random_tensor(5, 2, 2, seed=4))]
+    inputs = [
+        torch.where(tensor == 0, 0.2, tensor).requires_grad_()
+        for tensor in (*tensors_of(weights), random_tensor(5, 2, 2, seed=4))
+    ]
 
     def bound(*tensors: Tensor) -> Tensor:
         return get_method(method)(like(weights, *tensors[:6]), problem, tensors[6])
@@ -305,15 +355,16 @@ def test_gradients_are_finite_at_ties(method: str | BoundMethod, source: nx.Grap
     bound = values_of(method, weights, graph, EdgeDropBudget(), directions)
     assert_same(bound, torch.zeros_like(bound))
     for _, tensor in weights.named_tensors():
-        gradient, = torch.autograd.grad(bound.sum(), tensor, retain_graph=True)
+        (gradient,) = torch.autograd.grad(bound.sum(), tensor, retain_graph=True)
         assert torch.isfinite(gradient).all()
 
 
 # -- the printed formulas --------------------------------------------------------------------------
 
 
-def printed(formula: str, weights: GCNWeights, graph: Graph, rate: float, direction: Tensor,
-            view: Graph) -> list[float]:
+def printed(
+    formula: str, weights: GCNWeights, graph: Graph, rate: float, direction: Tensor, view: Graph
+) -> list[float]:
     """``paper`` and ``released`` entry by entry, for one direction per node; needs slopes of at most 1."""
     n, nodes = graph.num_nodes, range(graph.num_nodes)
     adjacent = torch.eye(n, dtype=torch.bool)
@@ -345,8 +396,9 @@ def printed(formula: str, weights: GCNWeights, graph: Graph, rate: float, direct
     slopes1: list[list[float]] = []
     constants1, constants2 = [], []
     for i in nodes:
-        lines2 = [line(float(direction[i, m]), *box(v, weights.b2, i, m), float(weights.slope2[m]))
-                  for m in range(v.shape[1])]
+        lines2 = [
+            line(float(direction[i, m]), *box(v, weights.b2, i, m), float(weights.slope2[m])) for m in range(v.shape[1])
+        ]
         constants2.append(sum(a * float(weights.b2[m]) + c for m, (a, c) in enumerate(lines2)))
         omega = [sum(float(weights.w2[m, c]) * a for c, (a, _) in enumerate(lines2)) for m in range(y.shape[1])]
         lines1 = [line(omega[m], *box(y, weights.b1, i, m), float(weights.slope1[m])) for m in range(y.shape[1])]
@@ -372,8 +424,10 @@ def test_printed_formulas_are_computed_as_printed(formula: str, kind: type[Paper
     graph = random_graph(nodes=7, density=0.7, seed=seed)
     view = without(graph, ((0, int(graph.col[0])),))
     weights = toy_network(seed=seed)
-    weights = like(weights, *(tensor.clamp(max=1) if name.endswith("slope") else tensor
-                              for name, tensor in weights.named_tensors()))
+    weights = like(
+        weights,
+        *(tensor.clamp(max=1) if name.endswith("slope") else tensor for name, tensor in weights.named_tensors()),
+    )
     directions = random_tensor(7, 2, 3, seed=9)
     budget = EdgeDropBudget.from_drop_rate(0.4)
     assert torch.equal(budget.on(graph).local, budget._requested(graph))  # nothing to tighten here
@@ -387,8 +441,13 @@ def test_printed_formulas_are_computed_as_printed(formula: str, kind: type[Paper
 @pytest.mark.parametrize("kind", [Paper, Released])
 def test_a_view_has_the_nodes_of_its_graph(kind: type[Paper | Released]) -> None:
     with pytest.raises(GraphError, match="a view with 5 nodes of a graph with 12"):
-        values_of(kind(at=random_graph(nodes=5)), toy_network(), random_graph(), BUDGETS["total"],
-                  torch.ones(12, 1, 3, dtype=torch.float64))
+        values_of(
+            kind(at=random_graph(nodes=5)),
+            toy_network(),
+            random_graph(),
+            BUDGETS["total"],
+            torch.ones(12, 1, 3, dtype=torch.float64),
+        )
 
 
 # -- size ------------------------------------------------------------------------------------------
@@ -426,8 +485,9 @@ def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @every_method
-def test_nothing_is_as_large_as_the_square_of_the_nodes(monkeypatch: pytest.MonkeyPatch,
-                                                        method: str | BoundMethod) -> None:
+def test_nothing_is_as_large_as_the_square_of_the_nodes(
+    monkeypatch: pytest.MonkeyPatch, method: str | BoundMethod
+) -> None:
     # A block fills what it is allowed, whatever the graph. Of the rest some hundred values a node are to be expected,
     # where a square matrix has two thousand.
     small_tables(monkeypatch)

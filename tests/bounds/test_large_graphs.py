@@ -16,11 +16,21 @@ METHODS = [Degree(), Degree(lines="shared", resolution=1), Degree(hubs=3), Degre
 
 @pytest.fixture
 def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((layer1, "MAX_WHOLE"), (interval, "MAX_WHOLE"), (row_plan, "SMALL_BLOCK"),
-                         (limits, "MAX_STORED"), (backward, "MAX_PAIR_VALUES")):
+    for module, name in (
+        (layer1, "MAX_WHOLE"),
+        (interval, "MAX_WHOLE"),
+        (row_plan, "SMALL_BLOCK"),
+        (limits, "MAX_STORED"),
+        (backward, "MAX_PAIR_VALUES"),
+    ):
         monkeypatch.setattr(module, name, 0)
-    for module, name in ((backward, "MIN_CHANNELS"), (backward, "CHANNELS"), (backward, "GRAIN"),
-                         (interval, "CHANNELS"), (rowwise, "MAX_ELEMENTS")):
+    for module, name in (
+        (backward, "MIN_CHANNELS"),
+        (backward, "CHANNELS"),
+        (backward, "GRAIN"),
+        (interval, "CHANNELS"),
+        (rowwise, "MAX_ELEMENTS"),
+    ):
         monkeypatch.setattr(module, name, 2)
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", 64)
 

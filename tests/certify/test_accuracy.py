@@ -21,11 +21,14 @@ def setting() -> tuple[GCNEncoder, Graph]:
     return GCNEncoder(3, 8, 4).double(), random_graph(nodes=6, density=0.4, seed=4)
 
 
-def robust(encoder: GCNEncoder, graph: Graph, vectors: torch.Tensor, intercepts: torch.Tensor, y: torch.Tensor,
-           budget: int) -> torch.Tensor:
+def robust(
+    encoder: GCNEncoder, graph: Graph, vectors: torch.Tensor, intercepts: torch.Tensor, y: torch.Tensor, budget: int
+) -> torch.Tensor:
     """The nodes whose prediction is right in every admissible view."""
-    right = [((encoder(graph.x, view.edge_index) @ vectors.T + intercepts).argmax(dim=1) == y)
-             for view in (without(graph, dropped) for dropped in admissible_sets(graph, torch.full((6,), budget)))]
+    right = [
+        ((encoder(graph.x, view.edge_index) @ vectors.T + intercepts).argmax(dim=1) == y)
+        for view in (without(graph, dropped) for dropped in admissible_sets(graph, torch.full((6,), budget)))
+    ]
     return torch.stack(right).all(dim=0)
 
 
@@ -68,15 +71,22 @@ def test_only_the_nodes_asked_for_count(setting) -> None:
 
 def test_a_method_that_proves_nothing_certifies_nothing(setting) -> None:
     encoder, graph = setting
-    found = certified_accuracy(encoder, torch.tensor([[1.0] * 4, [-1.0] * 4]), graph, torch.zeros(6, dtype=torch.long),
-                               1, method="released")
+    found = certified_accuracy(
+        encoder, torch.tensor([[1.0] * 4, [-1.0] * 4]), graph, torch.zeros(6, dtype=torch.long), 1, method="released"
+    )
     assert found.lower == 0
 
 
-@pytest.mark.parametrize(("classifier", "y"), [
-    (torch.rand(3, 5), torch.zeros(6, dtype=torch.long)), (torch.rand(1, 4), torch.zeros(6, dtype=torch.long)),
-    (torch.rand(3, 4), torch.zeros(5, dtype=torch.long)), (torch.rand(3, 4), torch.zeros(6)),
-    (torch.rand(3, 4), torch.full((6,), 3))])
+@pytest.mark.parametrize(
+    ("classifier", "y"),
+    [
+        (torch.rand(3, 5), torch.zeros(6, dtype=torch.long)),
+        (torch.rand(1, 4), torch.zeros(6, dtype=torch.long)),
+        (torch.rand(3, 4), torch.zeros(5, dtype=torch.long)),
+        (torch.rand(3, 4), torch.zeros(6)),
+        (torch.rand(3, 4), torch.full((6,), 3)),
+    ],
+)
 def test_what_does_not_fit_is_refused(setting, classifier: torch.Tensor, y: torch.Tensor) -> None:
     with pytest.raises(InputError):
         certified_accuracy(*setting[:1], classifier, setting[1], y, 1)
@@ -117,8 +127,12 @@ class Functional(Classifier):
 def predictions(model: nn.Module, graph: Graph, budget: int) -> torch.Tensor:
     """Of the model itself, in every admissible view."""
     x = graph.x.to(next(model.parameters()).dtype)
-    return torch.stack([model(x, view.edge_index).argmax(dim=1) for view in (
-        without(graph, dropped) for dropped in admissible_sets(graph, torch.full((6,), budget)))])
+    return torch.stack(
+        [
+            model(x, view.edge_index).argmax(dim=1)
+            for view in (without(graph, dropped) for dropped in admissible_sets(graph, torch.full((6,), budget)))
+        ]
+    )
 
 
 @pytest.mark.parametrize("last", [nn.Identity(), nn.LogSoftmax(dim=-1), nn.Softmax(dim=1), None])
@@ -162,8 +176,12 @@ def test_a_softmax_counts_as_class_scores_alone_and_only_at_the_end(setting) -> 
     with pytest.raises(EncoderError, match="certified_accuracy takes it"):
         node_compactness(Classifier(nn.LogSoftmax(dim=1)), graph, 1)
     y = torch.zeros(6, dtype=torch.long)
-    for last in (nn.Sequential(nn.Softmax(dim=1), nn.Linear(3, 2)), nn.Softmax(dim=0), nn.Softmax(),
-                 nn.Sequential(nn.Softmax(dim=1), nn.ReLU())):
+    for last in (
+        nn.Sequential(nn.Softmax(dim=1), nn.Linear(3, 2)),
+        nn.Softmax(dim=0),
+        nn.Softmax(),
+        nn.Sequential(nn.Softmax(dim=1), nn.ReLU()),
+    ):
         with pytest.raises(EncoderError, match="softmax"):
             certified_accuracy(Classifier(last), graph, y, 1)
 
@@ -199,7 +217,12 @@ def test_classes_have_accuracies_of_their_own(setting) -> None:
     assert sum(part.lower * len(part.nodes) for part in found.by_class.values()) == pytest.approx(4 * found.lower)
     lines = found.class_table().splitlines()
     assert [line.split()[:2] for line in lines] == [
-        ["class", "nodes"], ["0", "1"], ["1", "2"], ["2", "1"], ["all", "4"]]
+        ["class", "nodes"],
+        ["0", "1"],
+        ["1", "2"],
+        ["2", "1"],
+        ["all", "4"],
+    ]
     assert len({len(line) for line in lines}) == 1
     frame = found.to_frame()
     assert frame["label"].tolist() == [0, 1, 1, 2]

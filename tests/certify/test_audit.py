@@ -56,8 +56,9 @@ def test_a_small_lie_is_caught_by_the_search() -> None:
     """On small graphs the bound is nearly the minimum, which the search finds and random views do not."""
     graph = toy_graph(nx.random_regular_graph(4, 12, seed=0))
     lie = Raised(share=0.5)
-    sampled, searched = (audit(WEIGHTS, graph, 2, method=lie, samples=samples, searches=12 - samples)
-                         for samples in (12, 0))
+    sampled, searched = (
+        audit(WEIGHTS, graph, 2, method=lie, samples=samples, searches=12 - samples) for samples in (12, 0)
+    )
     assert len(searched.violations) > len(sampled.violations)
 
 
@@ -65,8 +66,9 @@ def test_lowest_is_the_value_of_some_admissible_view() -> None:
     graph = random_graph(nodes=7, density=0.4)
     report = audit(WEIGHTS, graph, 1, samples=20, searches=7)
     directions = report.certificate.directions
-    values = torch.stack([(WEIGHTS.embed(without(graph, dropped)) * directions).sum(dim=1)
-                          for dropped in admissible_sets(graph, 1)])
+    values = torch.stack(
+        [(WEIGHTS.embed(without(graph, dropped)) * directions).sum(dim=1) for dropped in admissible_sets(graph, 1)]
+    )
     distance = (values - report.lowest).abs().amin(dim=0)
     assert float(distance.max()) < 1e-12
     assert bool((report.lowest <= report.certificate.nominal).all())
@@ -217,8 +219,10 @@ def test_the_graph_as_it_is_is_a_view_as_well() -> None:
 
 
 @pytest.mark.usefixtures("_believing")
-@pytest.mark.parametrize(("model", "words"), [
-    (FailsWithFewEdges(), "FailsWithFewEdges.forward failed on a view"), (OtherShapeWithFewEdges(), r"\(12, 1\)")])
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [(FailsWithFewEdges(), "FailsWithFewEdges.forward failed on a view"), (OtherShapeWithFewEdges(), r"\(12, 1\)")],
+)
 def test_a_model_that_gives_no_embeddings_on_a_view_is_named(model: Net, words: str) -> None:
     with pytest.raises(EncoderError, match=words):
         audit(model, RING, 2, samples=20, searches=0)

@@ -23,8 +23,15 @@ BY_HAND = certificate_by_hand()
 
 
 def computed(*shape: int, method: str = "degree", dtype: torch.dtype = torch.float64) -> Certificate:
-    return linear_bounds(toy_network(), random_graph(), EdgeDropBudget(local=2), random_tensor(12, *shape, 3, seed=9),
-                         method=method, nodes=[5, 2, 7], dtype=dtype)
+    return linear_bounds(
+        toy_network(),
+        random_graph(),
+        EdgeDropBudget(local=2),
+        random_tensor(12, *shape, 3, seed=9),
+        method=method,
+        nodes=[5, 2, 7],
+        dtype=dtype,
+    )
 
 
 # -- what it says ----------------------------------------------------------------------------------
@@ -65,10 +72,17 @@ def test_a_bound_that_is_not_a_number_is_not_positive() -> None:
     assert not replace(BY_HAND, run_error=torch.full((3,), torch.nan)).positive.any()
 
 
-@pytest.mark.parametrize(("lower", "upper", "nominal", "exact"), [
-    (-0.4, 0.5, 1e9, False), (-0.4, 0.5, 0.6, False), (0.5, 0.5, 1e9, True), (1e9, 1e9 + 0.5, 1e9 + 1, True),
-    (-1e-10, 1e-10, 1.0, False), (0.0, 0.0, 1.0, True),
-])
+@pytest.mark.parametrize(
+    ("lower", "upper", "nominal", "exact"),
+    [
+        (-0.4, 0.5, 1e9, False),
+        (-0.4, 0.5, 0.6, False),
+        (0.5, 0.5, 1e9, True),
+        (1e9, 1e9 + 0.5, 1e9 + 1, True),
+        (-1e-10, 1e-10, 1.0, False),
+        (0.0, 0.0, 1.0, True),
+    ],
+)
 def test_exact_scales_with_the_bracket(lower: float, upper: float, nominal: float, exact: bool) -> None:
     values = {"lower": lower, "upper": upper, "nominal": nominal, "rounding": 0.0}
     bracket = replace(BY_HAND, **{name: torch.full((3,), value, dtype=torch.float64) for name, value in values.items()})
@@ -96,7 +110,8 @@ def test_str_says_what_holds_in_which_arithmetic() -> None:
     assert "  model     float32, read from its program" in str(coarse)
     assert str(coarse).splitlines()[3:5] == [
         "  positive  0 of 3 (0.0 %) proved to stay above zero, as run in float32",
-        "            1 of 3 in exact arithmetic, which is not what holds as run in float32"]
+        "            1 of 3 in exact arithmetic, which is not what holds as run in float32",
+    ]
 
 
 @pytest.mark.parametrize("precision", ["float16", "bfloat16"])
@@ -108,8 +123,10 @@ def test_of_a_model_in_half_precision_the_exact_statement_never_stands_alone(pre
 
 
 def test_str_shows_settings_that_no_name_stands_for() -> None:
-    usual, special = (linear_bounds(toy_network(), random_graph(), 2, random_tensor(12, 3, seed=9), method=method)
-                      for method in (Degree(), Degree(hubs=1)))
+    usual, special = (
+        linear_bounds(toy_network(), random_graph(), 2, random_tensor(12, 3, seed=9), method=method)
+        for method in (Degree(), Degree(hubs=1))
+    )
     assert usual.method == special.method == "degree"
     assert "settings" not in str(usual)
     assert f"  settings  {Degree(hubs=1)!r}" in str(special)
@@ -117,8 +134,16 @@ def test_str_shows_settings_that_no_name_stands_for() -> None:
 
 def test_a_share_of_nearly_all_is_not_printed_as_all() -> None:
     n = 2708
-    many = replace(BY_HAND, nodes=torch.arange(n), lower=torch.ones(n), nominal=torch.ones(n), rounding=torch.zeros(n),
-                   run_error=torch.zeros(n), local_budget=torch.ones(n).long(), directions=torch.ones(n, 2))
+    many = replace(
+        BY_HAND,
+        nodes=torch.arange(n),
+        lower=torch.ones(n),
+        nominal=torch.ones(n),
+        rounding=torch.zeros(n),
+        run_error=torch.zeros(n),
+        local_budget=torch.ones(n).long(),
+        directions=torch.ones(n, 2),
+    )
     assert "2708 of 2708 (100.0 %)" in str(many)
     many.lower[5] = -1.0
     assert "2707 of 2708 (> 99.9 %)" in str(many)
@@ -140,8 +165,13 @@ def test_str_of_a_score_never_calls_it_a_bound() -> None:
 
 def test_to_dict_has_a_list_per_column() -> None:
     assert BY_HAND.to_dict() == {
-        "node": [3, 0, 4], "budget": [1, 2, 3], "nominal": [0.75, -0.5, 0.25], "lower": BY_HAND.lower.tolist(),
-        "rounding": BY_HAND.rounding.tolist(), "run_error": [0.0, 0.0, 0.0], "positive": [True, False, False],
+        "node": [3, 0, 4],
+        "budget": [1, 2, 3],
+        "nominal": [0.75, -0.5, 0.25],
+        "lower": BY_HAND.lower.tolist(),
+        "rounding": BY_HAND.rounding.tolist(),
+        "run_error": [0.0, 0.0, 0.0],
+        "positive": [True, False, False],
         "positive_in_exact_arithmetic": [True, False, False],
     }
     assert json.loads(json.dumps(BY_HAND.to_dict())) == BY_HAND.to_dict()
@@ -151,8 +181,16 @@ def test_to_frame_has_a_row_per_anchor() -> None:
     pytest.importorskip("pandas")
     certificate = computed()
     frame = certificate.to_frame()
-    assert list(frame.columns) == ["node", "budget", "nominal", "lower", "rounding", "run_error", "positive",
-                                   "positive_in_exact_arithmetic"]
+    assert list(frame.columns) == [
+        "node",
+        "budget",
+        "nominal",
+        "lower",
+        "rounding",
+        "run_error",
+        "positive",
+        "positive_in_exact_arithmetic",
+    ]
     assert frame["node"].tolist() == [5, 2, 7]
     assert frame["lower"].tolist() == certificate.lower.tolist()
 
@@ -209,26 +247,43 @@ def test_parts_can_be_joined(shape: tuple[int, ...]) -> None:
     assert torch.equal(Certificate.joined([whole]).lower, whole.lower)
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"method": "crown"}, "method 'degree' and 'crown'"), ({"certified": False}, "certified True and False"),
-    ({"total_budget": 5}, "total_budget 4 and 5"), ({"local_budget": torch.zeros(5)}, "different local budgets"),
-    ({"requested_budget": torch.full((5,), 4)}, "different local budgets"),
-    ({"precision": "float16"}, "precision 'float32' and 'float16'"), ({"reading": "probed"}, "reading 'given' and"),
-    *(({"evidence": replace(BY_HAND.evidence, **{name: Fact("other", 64 * "d")})}, rf"differ in {name} \(.* other here")
-      for name in ("weights", "edges", "features", "budget")),
-    ({"evidence": replace(BY_HAND.evidence, method=Fact("Degree(hubs=1)"))}, r"differ in method \("),
-    ({"evidence": replace(BY_HAND.evidence, certgcl=Fact("0"))}, r"differ in certgcl \("),
-    ({"directions": torch.ones(3, 3)}, "local budgets or directions"), ({}, "node 0 in 2 certificates"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "crown"}, "method 'degree' and 'crown'"),
+        ({"certified": False}, "certified True and False"),
+        ({"total_budget": 5}, "total_budget 4 and 5"),
+        ({"local_budget": torch.zeros(5)}, "different local budgets"),
+        ({"requested_budget": torch.full((5,), 4)}, "different local budgets"),
+        ({"precision": "float16"}, "precision 'float32' and 'float16'"),
+        ({"reading": "probed"}, "reading 'given' and"),
+        *(
+            (
+                {"evidence": replace(BY_HAND.evidence, **{name: Fact("other", 64 * "d")})},
+                rf"differ in {name} \(.* other here",
+            )
+            for name in ("weights", "edges", "features", "budget")
+        ),
+        ({"evidence": replace(BY_HAND.evidence, method=Fact("Degree(hubs=1)"))}, r"differ in method \("),
+        ({"evidence": replace(BY_HAND.evidence, certgcl=Fact("0"))}, r"differ in certgcl \("),
+        ({"directions": torch.ones(3, 3)}, "local budgets or directions"),
+        ({}, "node 0 in 2 certificates"),
+    ],
+)
 def test_parts_of_different_questions_are_not_joined(change: dict[str, object], message: str) -> None:
     with pytest.raises(CertificateError, match=message):
         Certificate.joined([BY_HAND, replace(BY_HAND, **change)])
 
 
 def test_a_damaged_part_is_not_joined() -> None:
-    other = replace(BY_HAND, nodes=torch.tensor([1, 2]), **{
-        name: getattr(BY_HAND, name)[:2] for name in ("lower", "nominal", "rounding", "run_error", "directions",
-                                                      "norms")})
+    other = replace(
+        BY_HAND,
+        nodes=torch.tensor([1, 2]),
+        **{
+            name: getattr(BY_HAND, name)[:2]
+            for name in ("lower", "nominal", "rounding", "run_error", "directions", "norms")
+        },
+    )
     assert len(Certificate.joined([BY_HAND, other]).nodes) == 5
     with pytest.raises(CertificateError, match=r"a lower bound above the clean value at node 1"):
         Certificate.joined([BY_HAND, replace(other, lower=other.lower + 100)])
@@ -255,9 +310,18 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.Monke
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("certificate", [
-    computed(), computed(4), computed(1), computed(method="paper"), computed(dtype=torch.float32), BY_HAND,
-], ids=["(A,)", "(A, 4)", "(A, 1)", "paper", "float32", "by hand"])
+@pytest.mark.parametrize(
+    "certificate",
+    [
+        computed(),
+        computed(4),
+        computed(1),
+        computed(method="paper"),
+        computed(dtype=torch.float32),
+        BY_HAND,
+    ],
+    ids=["(A,)", "(A, 4)", "(A, 1)", "paper", "float32", "by hand"],
+)
 def test_a_file_gives_back_what_was_saved(certificate: Certificate, tmp_path: Path) -> None:
     path = certificate.save(tmp_path / "some certificate")
     assert path == tmp_path / "some certificate"
@@ -283,11 +347,19 @@ def test_no_pickle_is_needed(tmp_path: Path) -> None:
         assert not any(file[name].dtype.hasobject for name in file.files)
 
 
-@pytest.mark.parametrize("damage", [
-    lambda raw: b"", lambda raw: b"PK\x03\x04", lambda raw: raw[: len(raw) // 2], lambda raw: raw[:-1],
-    lambda raw: raw[:100] + bytes([raw[100] ^ 0xFF]) + raw[101:], lambda raw: b"some text",
-    lambda raw: pickle.dumps({"lower": 1.0}),
-], ids=["empty", "a zip's head", "half", "a byte less", "a byte changed", "text", "pickle"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda raw: b"",
+        lambda raw: b"PK\x03\x04",
+        lambda raw: raw[: len(raw) // 2],
+        lambda raw: raw[:-1],
+        lambda raw: raw[:100] + bytes([raw[100] ^ 0xFF]) + raw[101:],
+        lambda raw: b"some text",
+        lambda raw: pickle.dumps({"lower": 1.0}),
+    ],
+    ids=["empty", "a zip's head", "half", "a byte less", "a byte changed", "text", "pickle"],
+)
 def test_a_damaged_file_is_refused(tmp_path: Path, damage: object) -> None:
     path = BY_HAND.save(tmp_path / "c.npz")
     path.write_bytes(damage(path.read_bytes()))

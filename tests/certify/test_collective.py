@@ -20,9 +20,13 @@ GRAPH, NETWORK = random_graph(12, 0.2, seed=3), toy_network(seed=3)
 
 def asked(totals: range = range(4), **changed: Any) -> list[certgcl.Certificate]:
     given = {"model": NETWORK, "graph": GRAPH, **changed}
-    return [certgcl.node_compactness(budgets=EdgeDropBudget(given.get("local", 2), total),
-                                     **{name: value for name, value in given.items() if name != "local"})
-            for total in totals]
+    return [
+        certgcl.node_compactness(
+            budgets=EdgeDropBudget(given.get("local", 2), total),
+            **{name: value for name, value in given.items() if name != "local"},
+        )
+        for total in totals
+    ]
 
 
 def together(certificates: Any) -> certgcl.CollectiveCertificate:
@@ -38,8 +42,9 @@ def test_fields_are_the_edges_near_a_node(layer: str, hops: int) -> None:
     found = touched_edges(network, graph, torch.arange(9)).toarray()
     for node in range(9):
         near = nx.single_source_shortest_path_length(path, node, hops)
-        assert found[node].tolist() == [int(int(graph.row[slot]) in near or int(graph.col[slot]) in near)
-                                        for slot in edges_of(graph)]
+        assert found[node].tolist() == [
+            int(int(graph.row[slot]) in near or int(graph.col[slot]) in near) for slot in edges_of(graph)
+        ]
 
 
 def test_one_certificate_counts_nodes_one_by_one() -> None:
@@ -71,17 +76,23 @@ def test_a_node_with_several_directions_is_positive_where_all_are() -> None:
     assert found.alone == int(certificates[-1].positive.all(dim=1).sum())
 
 
-@pytest.mark.parametrize(("other", "words"), [
-    (lambda: asked(range(1), local=1)[0], "requested_budget"),
-    (lambda: asked(range(1), nodes=[0, 1])[0], "nodes"),
-    (lambda: asked(range(1), model=toy_network(seed=4))[0], "weights"),
-    (lambda: asked(range(1), graph=random_graph(12, 0.2, seed=4))[0], "edges"),
-    (lambda: certgcl.linear_bounds(NETWORK, GRAPH, EdgeDropBudget(2, 0), torch.ones(12, NETWORK.width)), "directions"),
-    (lambda: asked(range(1), method="paper")[0], "proves nothing"),
-    (lambda: asked(range(1), views="both")[0], "both views"),
-    (lambda: replace(asked(range(1))[0], lower=torch.full((12,), torch.nan, dtype=torch.float64)), "not finite"),
-    (lambda: None, "list of certificates"),
-])
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (lambda: asked(range(1), local=1)[0], "requested_budget"),
+        (lambda: asked(range(1), nodes=[0, 1])[0], "nodes"),
+        (lambda: asked(range(1), model=toy_network(seed=4))[0], "weights"),
+        (lambda: asked(range(1), graph=random_graph(12, 0.2, seed=4))[0], "edges"),
+        (
+            lambda: certgcl.linear_bounds(NETWORK, GRAPH, EdgeDropBudget(2, 0), torch.ones(12, NETWORK.width)),
+            "directions",
+        ),
+        (lambda: asked(range(1), method="paper")[0], "proves nothing"),
+        (lambda: asked(range(1), views="both")[0], "both views"),
+        (lambda: replace(asked(range(1))[0], lower=torch.full((12,), torch.nan, dtype=torch.float64)), "not finite"),
+        (lambda: None, "list of certificates"),
+    ],
+)
 def test_certificates_of_different_questions_are_refused(other: Any, words: str) -> None:
     with pytest.raises(CertificateError, match=words):
         together([*asked(range(1, 2)), other()])

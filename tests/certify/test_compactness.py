@@ -214,37 +214,43 @@ def test_one_node_is_enough_for_a_linear_bound(encoder: GCNEncoder) -> None:
 # -- bad input -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("directions", "message"), [
-    (torch.ones(5, 3), r"shape \(5, 3\).*\(6, 3\) or \(6, C, 3\)"),
-    (torch.ones(6, 2), r"shape \(6, 2\)"),
-    (torch.ones(6, 2, 4), r"shape \(6, 2, 4\)"),
-    (torch.ones(6, 0, 3), r"shape \(6, 0, 3\)"),
-    (torch.ones(3), r"shape \(3,\)"),
-    (torch.ones(6, 1, 1, 3), r"shape \(6, 1, 1, 3\)"),
-    (torch.tensor([[1.0] * 3] * 4 + [[torch.nan] * 3] * 2), "NaN or infinite direction at node 4"),
-    (torch.full((6, 2, 3), torch.inf), "NaN or infinite direction at node 0"),
-    (torch.ones(6, 3, dtype=torch.complex64), "dtype torch.complex64"),
-    ("up", "directions='up'"),
-    (None, "directions=None"),
-])
+@pytest.mark.parametrize(
+    ("directions", "message"),
+    [
+        (torch.ones(5, 3), r"shape \(5, 3\).*\(6, 3\) or \(6, C, 3\)"),
+        (torch.ones(6, 2), r"shape \(6, 2\)"),
+        (torch.ones(6, 2, 4), r"shape \(6, 2, 4\)"),
+        (torch.ones(6, 0, 3), r"shape \(6, 0, 3\)"),
+        (torch.ones(3), r"shape \(3,\)"),
+        (torch.ones(6, 1, 1, 3), r"shape \(6, 1, 1, 3\)"),
+        (torch.tensor([[1.0] * 3] * 4 + [[torch.nan] * 3] * 2), "NaN or infinite direction at node 4"),
+        (torch.full((6, 2, 3), torch.inf), "NaN or infinite direction at node 0"),
+        (torch.ones(6, 3, dtype=torch.complex64), "dtype torch.complex64"),
+        ("up", "directions='up'"),
+        (None, "directions=None"),
+    ],
+)
 def test_directions_must_fit(encoder: GCNEncoder, graph: Graph, directions: Any, message: str) -> None:
     with pytest.raises(DirectionError, match=message):
         linear_bounds(encoder, graph, 1, directions)
 
 
-@pytest.mark.parametrize(("nodes", "message"), [
-    ([], r"shape \(0,\).*non-empty"),
-    ([0, 6], "node 6.*0 to 5"),
-    ([-1], "node -1.*0 to 5"),
-    ([2, 1, 2], "node 2 listed 2 times"),
-    ([0.5], "dtype torch.float32"),
-    ([1j], "dtype torch.complex64"),
-    ([True, False], r"dtype torch.bool and shape \(2,\)"),
-    (torch.zeros(6, dtype=torch.bool), r"shape \(0,\)"),
-    (3, r"shape \(\)"),
-    ([[0, 1]], r"shape \(1, 2\)"),
-    ("all", "nodes='all'"),
-])
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([], r"shape \(0,\).*non-empty"),
+        ([0, 6], "node 6.*0 to 5"),
+        ([-1], "node -1.*0 to 5"),
+        ([2, 1, 2], "node 2 listed 2 times"),
+        ([0.5], "dtype torch.float32"),
+        ([1j], "dtype torch.complex64"),
+        ([True, False], r"dtype torch.bool and shape \(2,\)"),
+        (torch.zeros(6, dtype=torch.bool), r"shape \(0,\)"),
+        (3, r"shape \(\)"),
+        ([[0, 1]], r"shape \(1, 2\)"),
+        ("all", "nodes='all'"),
+    ],
+)
 def test_anchors_must_be_nodes(encoder: GCNEncoder, graph: Graph, nodes: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         node_compactness(encoder, graph, 1, nodes=nodes)
@@ -267,8 +273,10 @@ def test_views_have_the_same_nodes_and_features(encoder: GCNEncoder, graph: Grap
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_bound_that_overflows_is_never_returned(graph: Graph, method: str) -> None:
-    huge = gcn_network((torch.full((5, 4), 1e200, dtype=torch.float64), 0.0, 0.5),
-                       (torch.full((4, 3), 1e200, dtype=torch.float64), 0.0, 0.5))
+    huge = gcn_network(
+        (torch.full((5, 4), 1e200, dtype=torch.float64), 0.0, 0.5),
+        (torch.full((4, 3), 1e200, dtype=torch.float64), 0.0, 0.5),
+    )
     with pytest.raises(BoundError, match="non-finite value at node 0"):
         linear_bounds(huge, graph, 1, torch.ones(6, 3), method=method)
     with pytest.raises(BoundError, match="non-finite value at node 0"):
@@ -306,8 +314,9 @@ def test_a_bound_above_the_clean_value_is_never_returned(encoder: GCNEncoder, gr
 
 @pytest.mark.parametrize("certified", [True, False])
 @pytest.mark.parametrize("excess", [torch.nan, -torch.inf, torch.inf])
-def test_a_bound_that_is_not_finite_is_never_returned(encoder: GCNEncoder, graph: Graph, excess: float,
-                                                      certified: bool) -> None:
+def test_a_bound_that_is_not_finite_is_never_returned(
+    encoder: GCNEncoder, graph: Graph, excess: float, certified: bool
+) -> None:
     with pytest.raises(BoundError, match="non-finite value at node 3"):
         node_compactness(encoder, graph, 1, method=CleanValuePlus(excess, certified), nodes=[3, 4])
 
@@ -326,11 +335,13 @@ def test_weights_must_fit_the_features() -> None:
 
 
 @pytest.mark.parametrize("method", ["degree", "exact"])
-def test_a_bar_counts_the_nodes(method: str, monkeypatch: pytest.MonkeyPatch,
-                                capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_bar_counts_the_nodes(
+    method: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     shown: list[tuple[int, int]] = []
-    monkeypatch.setattr("certgcl.runtime.progress_bar.Bar.show", lambda bar, done, whole, words: shown.append(
-        (done, whole)))
+    monkeypatch.setattr(
+        "certgcl.runtime.progress_bar.Bar.show", lambda bar, done, whole, words: shown.append((done, whole))
+    )
     monkeypatch.setattr("certgcl.certify.certification.parts_that_fit", lambda *_: list(torch.arange(12).split(5)))
     graph, network = random_graph(), toy_network()
     found = certgcl.node_compactness(network, graph, 1, method=method, progress=True)

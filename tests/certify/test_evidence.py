@@ -22,16 +22,24 @@ def evidence(model: Any = WEIGHTS, graph: Any = GRAPH, budget: Any = 2, **settin
     return certgcl.node_compactness(model, graph, budget, **settings).evidence
 
 
-@pytest.mark.parametrize(("changes", "part"), [
-    ({"model": changed(WEIGHTS, b2=tensors_of(WEIGHTS)[4].nextafter(torch.tensor(9.0)))}, "weights"),
-    ({"model": run_in(WEIGHTS, torch.float32)}, "weights"),
-    ({"graph": GRAPH.with_features(GRAPH.x.nextafter(torch.tensor(9.0)))}, "features"),
-    ({"graph": without(GRAPH, (tuple(GRAPH.edge_index[:, 0].tolist()),))}, "edges"),
-    ({"budget": 1}, "budget"), ({"budget": EdgeDropBudget(2, total=3)}, "budget"),
-    ({"method": "crown"}, "method"), ({"method": Degree(hubs=1)}, "method"),
-    ({"method": "exact"}, "method"), ({"dtype": torch.float32}, "dtype"), ({"views": "both"}, "directions"),
-    ({"view": without(GRAPH, (tuple(GRAPH.edge_index[:, 0].tolist()),))}, "directions"),
-], ids=lambda value: value if isinstance(value, str) else next(iter(value)))
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"model": changed(WEIGHTS, b2=tensors_of(WEIGHTS)[4].nextafter(torch.tensor(9.0)))}, "weights"),
+        ({"model": run_in(WEIGHTS, torch.float32)}, "weights"),
+        ({"graph": GRAPH.with_features(GRAPH.x.nextafter(torch.tensor(9.0)))}, "features"),
+        ({"graph": without(GRAPH, (tuple(GRAPH.edge_index[:, 0].tolist()),))}, "edges"),
+        ({"budget": 1}, "budget"),
+        ({"budget": EdgeDropBudget(2, total=3)}, "budget"),
+        ({"method": "crown"}, "method"),
+        ({"method": Degree(hubs=1)}, "method"),
+        ({"method": "exact"}, "method"),
+        ({"dtype": torch.float32}, "dtype"),
+        ({"views": "both"}, "directions"),
+        ({"view": without(GRAPH, (tuple(GRAPH.edge_index[:, 0].tolist()),))}, "directions"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else next(iter(value)),
+)
 def test_another_question_has_other_evidence(changes: dict[str, Any], part: str) -> None:
     assert part in [words.split(" ")[0] for words in differences(evidence().parts, evidence(**changes).parts)]
     assert not differences(evidence().parts, evidence().parts)

@@ -33,8 +33,16 @@ def agree(found: Certificate, expected: Certificate) -> None:
         torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("budget", [1, 0.4, EdgeDropBudget(local=2, total=3), EdgeDropBudget(total=2),
-                                    EdgeDropBudget(local=[node % 3 for node in range(30)])])
+@pytest.mark.parametrize(
+    "budget",
+    [
+        1,
+        0.4,
+        EdgeDropBudget(local=2, total=3),
+        EdgeDropBudget(total=2),
+        EdgeDropBudget(local=[node % 3 for node in range(30)]),
+    ],
+)
 @pytest.mark.parametrize("method", ["degree", "crown"])
 def test_halos_give_the_certificate_of_the_whole_graph(budget: Any, method: str, tmp_path: Path) -> None:
     graph, network = random_graph(nodes=30, density=0.07), toy_network()
@@ -56,8 +64,9 @@ def test_the_halo_reaches_as_far_as_the_network(kind: Any, layers: int, tmp_path
 def test_a_halo_of_fewer_hops_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph, network, whole = random_graph(nodes=40, density=0.05), toy_network(), StoredGraph.halo
     expected = certgcl.node_compactness(network, graph, 1)
-    monkeypatch.setattr(StoredGraph, "halo", lambda self, anchors, hops, limit=None: whole(self, anchors, hops - 1,
-                                                                                           limit))
+    monkeypatch.setattr(
+        StoredGraph, "halo", lambda self, anchors, hops, limit=None: whole(self, anchors, hops - 1, limit)
+    )
     found = certified(network, StoredGraph.save(tmp_path / "rows", graph), 1, tmp_path / "out", shards=8)
     assert not torch.allclose(found.lower, expected.lower, rtol=1e-6)
 
@@ -72,14 +81,21 @@ def test_searches_have_witnesses_by_the_numbers_of_the_whole_graph(tmp_path: Pat
 
 
 @settings(max_examples=25)
-@given(seed=st.integers(0, 10**6), nodes=st.integers(2, 25), density=st.floats(0, 0.4),
-       total=st.none() | st.integers(0, 9), local=st.integers(0, 3) | st.floats(0.1, 0.9))
-def test_drops_on_disk_are_those_in_memory(seed: int, nodes: int, density: float, total: int | None, local: Any,
-                                           tmp_path_factory: pytest.TempPathFactory) -> None:
+@given(
+    seed=st.integers(0, 10**6),
+    nodes=st.integers(2, 25),
+    density=st.floats(0, 0.4),
+    total=st.none() | st.integers(0, 9),
+    local=st.integers(0, 3) | st.floats(0.1, 0.9),
+)
+def test_drops_on_disk_are_those_in_memory(
+    seed: int, nodes: int, density: float, total: int | None, local: Any, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     graph = random_graph(nodes=nodes, density=density, seed=seed)
     stored = StoredGraph.save(tmp_path_factory.mktemp("rows"), graph)
-    budget = EdgeDropBudget(local, total) if isinstance(local, int) else EdgeDropBudget.from_drop_rate(
-        local, total=total)
+    budget = (
+        EdgeDropBudget(local, total) if isinstance(local, int) else EdgeDropBudget.from_drop_rate(local, total=total)
+    )
     found, expected = drops_on_disk(budget, stored), budget.on(graph)
     assert found.same(expected)
     assert torch.equal(found.droppable_degree, expected.droppable_degree)
@@ -91,8 +107,9 @@ def ring(nodes: int, features: int) -> Graph:
     return Graph.cleaned((x, torch.stack([node, (node + 1) % nodes])))
 
 
-def test_a_graph_that_does_not_fit_the_limit_is_certified_within_it(tmp_path: Path,
-                                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_that_does_not_fit_the_limit_is_certified_within_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     graph, network = ring(8000, 3), toy_network()
     monkeypatch.setattr("certgcl.bounds.memory.BASE", 0)
     limit, loaded, halo = 60_000, [], StoredGraph.halo
@@ -105,8 +122,15 @@ def test_a_graph_that_does_not_fit_the_limit_is_certified_within_it(tmp_path: Pa
 
     monkeypatch.setattr(StoredGraph, "halo", noted)
     assert graph.x.numel() * 8 > 2 * limit
-    found = certified(network, StoredGraph.save(tmp_path / "rows", graph), 1, tmp_path / "out", nodes=range(600),
-                      method="degree-cheap", memory_limit=limit)
+    found = certified(
+        network,
+        StoredGraph.save(tmp_path / "rows", graph),
+        1,
+        tmp_path / "out",
+        nodes=range(600),
+        method="degree-cheap",
+        memory_limit=limit,
+    )
     agree(found, certgcl.node_compactness(network, graph, 1, nodes=range(600), method="degree-cheap"))
     assert 0 < max(loaded) < 600
 
@@ -127,5 +151,6 @@ def test_what_needs_the_whole_graph_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="view= with a graph on disk"):
         certgcl.certify_shards(network, stored, 1, tmp_path / "out", view=graph)
     with pytest.raises(BudgetError, match="on a graph that is not in memory"):
-        certgcl.certify_shards(network, stored, EdgeDropBudget.from_drop_rate(0.3, coverage=0.9, jointly=True),
-                               tmp_path / "out")
+        certgcl.certify_shards(
+            network, stored, EdgeDropBudget.from_drop_rate(0.3, coverage=0.9, jointly=True), tmp_path / "out"
+        )

@@ -21,17 +21,36 @@ from verification.network_audit import library_graph, library_network, truth
 from verification.network_case import PlainActivation
 from verification.networks import RELU, Builder, network_case
 
-KINDS = ["GCN", "GCN, no self-loops", "GCN, loop weight 2", "SAGE mean", "SAGE sum", "GIN", "SGC", "APPNP",
-         "GCN + BatchNorm after activations", "GCN + residual", "SAGE mean, jumping knowledge (cat)", "GCN + ELU head"]
-ACTIVATIONS = [RELU, PlainActivation("two-piece linear", -0.3), PlainActivation("elu", 0.4), PlainActivation("tanh"),
-               PlainActivation("sigmoid"), PlainActivation("gelu"), PlainActivation("silu"),
-               PlainActivation("softplus", 2.5)]
+KINDS = [
+    "GCN",
+    "GCN, no self-loops",
+    "GCN, loop weight 2",
+    "SAGE mean",
+    "SAGE sum",
+    "GIN",
+    "SGC",
+    "APPNP",
+    "GCN + BatchNorm after activations",
+    "GCN + residual",
+    "SAGE mean, jumping knowledge (cat)",
+    "GCN + ELU head",
+]
+ACTIVATIONS = [
+    RELU,
+    PlainActivation("two-piece linear", -0.3),
+    PlainActivation("elu", 0.4),
+    PlainActivation("tanh"),
+    PlainActivation("sigmoid"),
+    PlainActivation("gelu"),
+    PlainActivation("silu"),
+    PlainActivation("softplus", 2.5),
+]
 
 
 def admits(query: Any, x: np.ndarray) -> bool:
     """Whether the constraints on inputs hold, as the parser of the format reads them."""
     for assertion in query.assertions:
-        case, = assertion.expr.to_dnf()
+        (case,) = assertion.expr.to_dnf()
         for comparison in case:
             left, right = (side.to_linear_expr() for side in (comparison.lhs, comparison.rhs))
             terms = [(term.coeff, term.var, 1) for term in left.terms] + [(t.coeff, t.var, -1) for t in right.terms]
@@ -57,8 +76,15 @@ def assert_same_minimum(kind: str, activation: PlainActivation, folder: Path) ->
     case = network_case(graph, kind, 2, builder).with_budget([1, 2, 2, 1, 1], total=3)
     minimum, budget = truth(case)[0], certgcl.EdgeDropBudget(case.local, case.total)
     for node in (0, 3):
-        problem = certgcl.export_problem(library_network(case), library_graph(case), budget, node, folder,
-                                         direction=torch.from_numpy(case.directions[node]), precision="float64")
+        problem = certgcl.export_problem(
+            library_network(case),
+            library_graph(case),
+            budget,
+            node,
+            folder,
+            direction=torch.from_numpy(case.directions[node]),
+            precision="float64",
+        )
         assert enumerated(problem) == pytest.approx(float(minimum[node]), rel=1e-7, abs=1e-7)
 
 
@@ -76,7 +102,7 @@ def test_compactness_in_float32_runs_in_another_program(tmp_path: Path) -> None:
     graph, network = random_graph(nodes=12, density=0.2), toy_network()
     problem = certgcl.export_problem(network, graph, 1, node=3, folder=tmp_path, at_least=0.25)
     session = onnxruntime.InferenceSession(problem.network, providers=["CPUExecutionProvider"])
-    value, = session.run(None, {"X": np.ones(problem.edges.shape[1], dtype=np.float32)})
+    (value,) = session.run(None, {"X": np.ones(problem.edges.shape[1], dtype=np.float32)})
     clean = certgcl.node_compactness(network, graph, 1, nodes=[3]).nominal
     assert float(value[0]) == pytest.approx(float(clean[0]), rel=1e-4, abs=1e-5)
     assert problem.query.read_text().endswith("(assert (<= Y[0] 0.25))\n")
@@ -85,8 +111,12 @@ def test_compactness_in_float32_runs_in_another_program(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_is_refused(tmp_path: Path) -> None:
     graph, network = random_graph(nodes=12, density=0.2), toy_network()
-    for arguments in ({"node": 99}, {"node": 3, "direction": torch.ones(99)}, {"node": 3, "precision": "int8"},
-                      {"node": 3, "at_least": float("nan")}):
+    for arguments in (
+        {"node": 99},
+        {"node": 3, "direction": torch.ones(99)},
+        {"node": 3, "precision": "int8"},
+        {"node": 3, "at_least": float("nan")},
+    ):
         with pytest.raises(InputError):
             certgcl.export_problem(network, graph, 1, folder=tmp_path, **arguments)
     with pytest.raises(InputError, match="no admissible drop can change"):

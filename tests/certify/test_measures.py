@@ -31,8 +31,9 @@ def test_longer_embeddings_change_none_of_them() -> None:
 
 
 def test_a_clean_value_near_zero_decides_nothing() -> None:
-    by_hand = replace(certificate_by_hand(), lower=torch.tensor([0.5, 0.5, -0.5]),
-                      nominal=torch.tensor([1.0, 1.0, 1e-9]))
+    by_hand = replace(
+        certificate_by_hand(), lower=torch.tensor([0.5, 0.5, -0.5]), nominal=torch.tensor([1.0, 1.0, 1e-9])
+    )
     assert by_hand.measures.kept == pytest.approx(0.25)
 
 
@@ -56,8 +57,12 @@ def test_parts_and_files_keep_the_norms(tmp_path: Path) -> None:
 
 
 def test_a_file_of_the_format_before_is_read_without_norms(tmp_path: Path) -> None:
-    path = rewritten(CERTIFICATE.save(tmp_path / "c.npz"), honest=True, norms=None,
-                     meta=lambda content: content.update(format="certgcl-certificate-2"))
+    path = rewritten(
+        CERTIFICATE.save(tmp_path / "c.npz"),
+        honest=True,
+        norms=None,
+        meta=lambda content: content.update(format="certgcl-certificate-2"),
+    )
     old = Certificate.load(path)
     assert old.norms is None
     assert torch.equal(old.lower, CERTIFICATE.lower)
@@ -70,4 +75,5 @@ def test_norms_of_other_embeddings_are_found_out(tmp_path: Path) -> None:
     assert CERTIFICATE.norms is not None
     path = rewritten(CERTIFICATE.save(tmp_path / "c.npz"), honest=True, norms=1.01 * np.asarray(CERTIFICATE.norms))
     assert [check.name for check in Certificate.load(path).verify(NETWORK, GRAPH).checks if check.ok is False] == [
-        "norms"]
+        "norms"
+    ]

@@ -37,8 +37,9 @@ def test_no_admissible_view_is_below_the_certificate_and_it_can_be_verified(kind
     certificate = certgcl.node_compactness(model, GRAPH, 1)
     for dropped in admissible_sets(GRAPH, local=1, total=2):
         z = model(GRAPH.x, without(GRAPH, dropped).edge_index)
-        assert ((z * certificate.directions).sum(dim=1) >= certificate.lower - certificate.rounding
-                - certificate.run_error).all()
+        assert (
+            (z * certificate.directions).sum(dim=1) >= certificate.lower - certificate.rounding - certificate.run_error
+        ).all()
     loaded = certgcl.Certificate.load(certificate.save(tmp_path / "certificate.npz"))
     assert loaded.verify(model, GRAPH).ok
     assert not loaded.verify(model_of(kind, seed=1), GRAPH).ok

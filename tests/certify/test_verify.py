@@ -42,9 +42,18 @@ def test_a_certificate_of_this_model_and_graph_is_verified(method: str, dtype: t
     found = Certificate.load(certificate.save(tmp_path / "c.npz")).verify(WEIGHTS, GRAPH)
     assert found.ok, found
     checked = {check.name: check.ok for check in found.checks}
-    assert checked == {"fields": True, "weights": True, "edges": True, "features": True, "budgets": True,
-                       "directions": True, "clean values": True, "norms": True, "bounds": None,
-                       "witnesses": None if certificate.upper is None else True}
+    assert checked == {
+        "fields": True,
+        "weights": True,
+        "edges": True,
+        "features": True,
+        "budgets": True,
+        "directions": True,
+        "clean values": True,
+        "norms": True,
+        "bounds": None,
+        "witnesses": None if certificate.upper is None else True,
+    }
 
 
 def test_a_module_and_the_source_of_a_graph_will_do() -> None:
@@ -74,8 +83,11 @@ def test_directions_of_ones_own(shape: tuple[int, ...]) -> None:
     without_them = certificate.verify(WEIGHTS, GRAPH)
     assert without_them.ok
     assert {check.name: check.ok for check in without_them.checks}["directions"] is None
-    assert {check.ok for check in certificate.verify(WEIGHTS, GRAPH, directions=directions).checks
-            if check.name == "directions"} == {True}
+    assert {
+        check.ok
+        for check in certificate.verify(WEIGHTS, GRAPH, directions=directions).checks
+        if check.name == "directions"
+    } == {True}
     assert wrong(certificate.verify(WEIGHTS, GRAPH, directions=directions + 1e-9)) == ["directions"]
 
 
@@ -127,23 +139,36 @@ def swapped(name: str, value: Any) -> Certificate:
     return replace(certified(), **{name: value})
 
 
-@pytest.mark.parametrize(("change", "named"), [
-    ({"nominal": certified().nominal + 1}, ["clean values"]),
-    ({"nominal": certified().nominal + 3 * certified().rounding}, ["clean values"]),
-    ({"directions": certified().directions.flip(0)}, ["directions", "clean values", "witnesses"]),
-    ({"directions": 2 * certified().directions}, ["directions", "clean values", "witnesses"]),
-    ({"upper": certified().upper + 0.01}, ["witnesses"]),
-    ({"local_budget": 0 * certified().local_budget, "witnesses": tuple(torch.empty(2, 0).long() for _ in range(14)),
-      "upper": certified().nominal}, ["budgets"]),
-    ({"requested_budget": certified().requested_budget + 1}, ["budgets"]),
-    ({"total_budget": certified().total_budget - 1}, ["budgets"]),
-    ({"total_budget": certified().total_budget + 1}, ["budgets"]),
-    ({"local_budget": certified().requested_budget + 1, "requested_budget": certified().requested_budget + 1},
-     ["budgets"]),
-    ({"witnesses": tuple(torch.empty(2, 0).long() for _ in range(14))}, ["witnesses"]),
-    ({"lower": certified().lower + 100}, ["fields"]), ({"rounding": -certified().rounding}, ["fields"]),
-    ({"evidence": replace(certified().evidence, budget=certified().evidence.edges)}, ["budgets"]),
-], ids=lambda value: ", ".join(value))
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"nominal": certified().nominal + 1}, ["clean values"]),
+        ({"nominal": certified().nominal + 3 * certified().rounding}, ["clean values"]),
+        ({"directions": certified().directions.flip(0)}, ["directions", "clean values", "witnesses"]),
+        ({"directions": 2 * certified().directions}, ["directions", "clean values", "witnesses"]),
+        ({"upper": certified().upper + 0.01}, ["witnesses"]),
+        (
+            {
+                "local_budget": 0 * certified().local_budget,
+                "witnesses": tuple(torch.empty(2, 0).long() for _ in range(14)),
+                "upper": certified().nominal,
+            },
+            ["budgets"],
+        ),
+        ({"requested_budget": certified().requested_budget + 1}, ["budgets"]),
+        ({"total_budget": certified().total_budget - 1}, ["budgets"]),
+        ({"total_budget": certified().total_budget + 1}, ["budgets"]),
+        (
+            {"local_budget": certified().requested_budget + 1, "requested_budget": certified().requested_budget + 1},
+            ["budgets"],
+        ),
+        ({"witnesses": tuple(torch.empty(2, 0).long() for _ in range(14))}, ["witnesses"]),
+        ({"lower": certified().lower + 100}, ["fields"]),
+        ({"rounding": -certified().rounding}, ["fields"]),
+        ({"evidence": replace(certified().evidence, budget=certified().evidence.edges)}, ["budgets"]),
+    ],
+    ids=lambda value: ", ".join(value),
+)
 def test_a_changed_part_is_named(change: dict[str, Any], named: list[str]) -> None:
     assert wrong(certified().verify(WEIGHTS, GRAPH)) == []
     assert wrong(replace(certified(), **change).verify(WEIGHTS, GRAPH)) == named
@@ -178,8 +203,10 @@ def test_every_check_has_a_line() -> None:
     for verification in (good, bad):
         lines = str(verification).splitlines()[1:]
         assert [line.split()[0] for line in lines] == [
-            {True: "ok", False: "WRONG", None: "-"}[check.ok] for check in verification.checks]
-        assert all(check.name in line and check.detail in line
-                   for check, line in zip(verification.checks, lines, strict=True))
+            {True: "ok", False: "WRONG", None: "-"}[check.ok] for check in verification.checks
+        ]
+        assert all(
+            check.name in line and check.detail in line for check, line in zip(verification.checks, lines, strict=True)
+        )
         assert json.loads(json.dumps(verification.to_dict())) == verification.to_dict()
     assert "lower, rounding and run_error are not proved again" in str(good)

@@ -44,5 +44,8 @@ def test_every_call_takes_changes_where_it_takes_a_budget() -> None:
     assert torch.equal(plain.lower, changes.lower)
     assert plain.evidence.budget == changes.evidence.budget
     assert changes.verify(encoder, graph).ok
-    assert certgcl.CompactnessRegularizer(budget=certgcl.Changes(drops=1)).changes_on(graph).drops.same(
-        certgcl.EdgeDropBudget(local=1).on(graph))
+    assert (
+        certgcl.CompactnessRegularizer(budget=certgcl.Changes(drops=1))
+        .changes_on(graph)
+        .drops.same(certgcl.EdgeDropBudget(local=1).on(graph))
+    )

@@ -46,7 +46,13 @@ def test_two_hops_are_pairs_with_a_common_neighbour() -> None:
     added = EdgeAddBudget(candidates="two-hop").on(graph_of(graph))
     assert added.candidates is not None
     assert list(zip(added.candidates.row.tolist(), added.candidates.col.tolist(), strict=True)) == [
-        (0, 2), (1, 3), (2, 0), (2, 4), (3, 1), (4, 2)]
+        (0, 2),
+        (1, 3),
+        (2, 0),
+        (2, 4),
+        (3, 1),
+        (4, 2),
+    ]
 
 
 def test_all_pairs_are_not_listed() -> None:
@@ -64,25 +70,35 @@ def test_flips_are_drops_and_additions_with_one_budget() -> None:
     assert changes.additions.both_total == 3
 
 
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda graph: EdgeAddBudget(local=-1), "must not be negative"),
-    (lambda graph: EdgeAddBudget(total=[1, 2]), "one integer for the whole graph"),
-    (lambda graph: EdgeAddBudget(candidates="three-hop"), "two-hop"),
-    (lambda graph: EdgeAddBudget(candidates=[(0, 1, 2)]), "pairs of nodes"),
-    (lambda graph: EdgeAddBudget(candidates=object()), "pairs of nodes"),  # type: ignore[arg-type]
-    (lambda graph: EdgeAddBudget(candidates=[(0, 99)]).on(graph), "from 0 to 7"),
-    (lambda graph: EdgeAddBudget(candidates=[(1, 1)]).on(graph), "joins two nodes"),
-    (lambda graph: EdgeAddBudget(local=[1, 2]).on(graph), "one per node"),
-    (lambda graph: Changes(drops=1, flips=1), "flips with drops"),
-    (lambda graph: Changes(additions=1, features=certgcl.FeatureBudget(masked=1)), "together"),
-])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda graph: EdgeAddBudget(local=-1), "must not be negative"),
+        (lambda graph: EdgeAddBudget(total=[1, 2]), "one integer for the whole graph"),
+        (lambda graph: EdgeAddBudget(candidates="three-hop"), "two-hop"),
+        (lambda graph: EdgeAddBudget(candidates=[(0, 1, 2)]), "pairs of nodes"),
+        (lambda graph: EdgeAddBudget(candidates=object()), "pairs of nodes"),  # type: ignore[arg-type]
+        (lambda graph: EdgeAddBudget(candidates=[(0, 99)]).on(graph), "from 0 to 7"),
+        (lambda graph: EdgeAddBudget(candidates=[(1, 1)]).on(graph), "joins two nodes"),
+        (lambda graph: EdgeAddBudget(local=[1, 2]).on(graph), "one per node"),
+        (lambda graph: Changes(drops=1, flips=1), "flips with drops"),
+        (lambda graph: Changes(additions=1, features=certgcl.FeatureBudget(masked=1)), "together"),
+    ],
+)
 def test_bad_budgets_are_refused_in_words(make: Any, message: str) -> None:
     with pytest.raises(BudgetError, match=message):
         make(graph_of(nx.path_graph(8)))
 
 
-@pytest.mark.parametrize("changes", [Changes(drops=1, additions=1), Changes(flips=EdgeFlipBudget(1, 2)), Changes(
-    additions=EdgeAddBudget(2, 3, candidates=[(0, 5), (1, 7), (2, 6)]))], ids=repr)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        Changes(drops=1, additions=1),
+        Changes(flips=EdgeFlipBudget(1, 2)),
+        Changes(additions=EdgeAddBudget(2, 3, candidates=[(0, 5), (1, 7), (2, 6)])),
+    ],
+    ids=repr,
+)
 def test_a_certificate_keeps_what_could_be_added(changes: Changes, tmp_path: Path) -> None:
     graph, network = random_graph(), toy_network()
     certificate = certgcl.node_compactness(network, graph, changes)

@@ -59,8 +59,12 @@ def test_total_limits_every_node_too(graph: Graph) -> None:
 
 def test_a_graph_without_edges_has_nothing_to_drop() -> None:
     graph = toy_graph(nx.empty_graph(3))
-    for budget in (EdgeDropBudget(), EdgeDropBudget.of(2), EdgeDropBudget.of(0.4),
-                   EdgeDropBudget.from_drop_rate(0.4, coverage=0.9, jointly=True)):
+    for budget in (
+        EdgeDropBudget(),
+        EdgeDropBudget.of(2),
+        EdgeDropBudget.of(0.4),
+        EdgeDropBudget.from_drop_rate(0.4, coverage=0.9, jointly=True),
+    ):
         drops = budget.on(graph)
         assert (drops.local.tolist(), drops.total, drops.droppable.tolist()) == ([0, 0, 0], 0, [])
 
@@ -78,7 +82,8 @@ def test_a_budget_says_what_it_is() -> None:
     assert repr(EdgeDropBudget(local=2, total=5)) == "EdgeDropBudget(local=2, total=5)"
     assert repr(EdgeDropBudget(local=[1, 2, 3])) == "EdgeDropBudget(local=<3 values>, total=None)"
     assert "rate=0.4, rule='coverage', coverage=0.9, jointly=True" in repr(
-        EdgeDropBudget.from_drop_rate(0.4, coverage=0.9, jointly=True))
+        EdgeDropBudget.from_drop_rate(0.4, coverage=0.9, jointly=True)
+    )
 
 
 # -- tightening ------------------------------------------------------------------------------------
@@ -139,24 +144,28 @@ def raw(budget: EdgeDropBudget, graph: Graph) -> list[int]:
 def test_expected_rule_is_that_of_the_paper(rate: float) -> None:
     graph = toy_graph(CATERPILLAR)
     assert raw(EdgeDropBudget.from_drop_rate(rate), graph) == [
-        max(0, min(d - 1, round(rate * d))) for d in graph.degree.tolist()]
+        max(0, min(d - 1, round(rate * d))) for d in graph.degree.tolist()
+    ]
 
 
 @pytest.mark.parametrize("coverage", [0.5, 0.9, 0.99])
 @pytest.mark.parametrize("rate", [0.1, 0.4])
 def test_coverage_rule_is_the_binomial_quantile_at_each_node(rate: float, coverage: float) -> None:
     graph = toy_graph(CATERPILLAR)
-    for d, q in zip(graph.degree.tolist(), raw(EdgeDropBudget.from_drop_rate(rate, coverage=coverage), graph),
-                    strict=True):
+    for d, q in zip(
+        graph.degree.tolist(), raw(EdgeDropBudget.from_drop_rate(rate, coverage=coverage), graph), strict=True
+    ):
         assert binom.cdf(q, d, rate) >= coverage
         assert q == 0 or binom.cdf(q - 1, d, rate) < coverage
 
 
 def test_coverage_is_99_percent_unless_said_otherwise() -> None:
     graph = toy_graph(CATERPILLAR)
-    assert (raw(EdgeDropBudget.from_drop_rate(0.4, rule="coverage"), graph)
-            == raw(EdgeDropBudget.from_drop_rate(0.4, coverage=0.99), graph)
-            != raw(EdgeDropBudget.from_drop_rate(0.4, coverage=0.9), graph))
+    assert (
+        raw(EdgeDropBudget.from_drop_rate(0.4, rule="coverage"), graph)
+        == raw(EdgeDropBudget.from_drop_rate(0.4, coverage=0.99), graph)
+        != raw(EdgeDropBudget.from_drop_rate(0.4, coverage=0.9), graph)
+    )
 
 
 def probability_within(graph: Graph, rate: list[float], local: torch.Tensor) -> float:
@@ -188,8 +197,9 @@ def test_node_by_node_coverage_is_less_than_joint_coverage() -> None:
 
 def test_jointly_asks_for_coverage() -> None:
     graph = toy_graph(CATERPILLAR)
-    assert (raw(EdgeDropBudget.from_drop_rate(0.4, jointly=True), graph)
-            == raw(EdgeDropBudget.from_drop_rate(0.4, "coverage", 0.99, jointly=True), graph))
+    assert raw(EdgeDropBudget.from_drop_rate(0.4, jointly=True), graph) == raw(
+        EdgeDropBudget.from_drop_rate(0.4, "coverage", 0.99, jointly=True), graph
+    )
 
 
 # -- a probability for every edge ------------------------------------------------------------------
@@ -214,16 +224,19 @@ def test_probabilities_follow_their_edges_in_any_order() -> None:
     probability = edge_probabilities(graph)
     order = torch.randperm(graph.col.numel(), generator=torch.Generator().manual_seed(0))
     for settings in ({}, {"coverage": 0.9}):
-        sorted_, shuffled = (EdgeDropBudget.from_drop_probabilities(edges, p, **settings) for edges, p in (
-            (graph.edge_index, probability), (graph.edge_index[:, order], probability[order])))
+        sorted_, shuffled = (
+            EdgeDropBudget.from_drop_probabilities(edges, p, **settings)
+            for edges, p in ((graph.edge_index, probability), (graph.edge_index[:, order], probability[order]))
+        )
         assert raw(sorted_, graph) == raw(shuffled, graph)
 
 
 def test_expected_rule_sums_the_probabilities_of_a_node() -> None:
     graph = random_graph(seed=1)
     probability = edge_probabilities(graph)
-    expected = [max(0, min(int(d) - 1, round(float(probability[graph.row == i].sum()))))
-                for i, d in enumerate(graph.degree)]
+    expected = [
+        max(0, min(int(d) - 1, round(float(probability[graph.row == i].sum())))) for i, d in enumerate(graph.degree)
+    ]
     assert raw(EdgeDropBudget.from_drop_probabilities(graph.edge_index, probability), graph) == expected
 
 
@@ -239,20 +252,23 @@ def test_joint_coverage_holds_with_a_probability_for_every_edge(coverage: float)
 # -- bad input -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("value", "message"), [
-    (-1, "the value -1.*negative"),
-    ([1, -2, 0], "the value -2.*negative"),
-    (1.5, "the value 1.5.*integers"),
-    ([1, 2.5], "the value 2.5.*integers"),
-    (2.0, "the value 2.0.*integers"),
-    (float("nan"), "the value nan"),
-    (True, "=True"),
-    ([True, False], "dtype torch.bool"),
-    ("2", "='2'"),
-    (2j, "=2j"),
-    ([[1, 2]], r"shape \(1, 2\)"),
-    ([], "integers"),
-])
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (-1, "the value -1.*negative"),
+        ([1, -2, 0], "the value -2.*negative"),
+        (1.5, "the value 1.5.*integers"),
+        ([1, 2.5], "the value 2.5.*integers"),
+        (2.0, "the value 2.0.*integers"),
+        (float("nan"), "the value nan"),
+        (True, "=True"),
+        ([True, False], "dtype torch.bool"),
+        ("2", "='2'"),
+        (2j, "=2j"),
+        ([[1, 2]], r"shape \(1, 2\)"),
+        ([], "integers"),
+    ],
+)
 def test_a_budget_is_a_count(value: Any, message: str) -> None:
     with pytest.raises(BudgetError, match=f"^local.*{message}"):
         EdgeDropBudget(local=value)
@@ -294,12 +310,18 @@ def test_a_coverage_lies_between_0_and_1(coverage: Any) -> None:
         EdgeDropBudget.from_drop_rate(0.4, coverage=coverage)
 
 
-@pytest.mark.parametrize(("settings", "message"), [
-    ({"rule": "mean"}, "rule='mean'.*expected, coverage"),
-    ({"rule": ""}, "rule=''"), ({"rule": []}, r"rule=\[\]"), ({"jointly": 1}, "jointly=1"), ({"jointly": "no"}, "'no'"),
-    ({"rule": "expected", "coverage": 0.9}, "coverage=0.9 with rule='expected'"),
-    ({"rule": "expected", "jointly": True}, "jointly=True with rule='expected'"),
-])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rule": "mean"}, "rule='mean'.*expected, coverage"),
+        ({"rule": ""}, "rule=''"),
+        ({"rule": []}, r"rule=\[\]"),
+        ({"jointly": 1}, "jointly=1"),
+        ({"jointly": "no"}, "'no'"),
+        ({"rule": "expected", "coverage": 0.9}, "coverage=0.9 with rule='expected'"),
+        ({"rule": "expected", "jointly": True}, "jointly=True with rule='expected'"),
+    ],
+)
 def test_rules_and_settings_must_agree(graph: Graph, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(BudgetError, match=message):
         EdgeDropBudget.from_drop_rate(0.4, **settings)
@@ -307,13 +329,16 @@ def test_rules_and_settings_must_agree(graph: Graph, settings: dict[str, Any], m
         EdgeDropBudget.from_drop_probabilities(graph.edge_index, torch.full((10,), 0.4), **settings)
 
 
-@pytest.mark.parametrize(("probability", "message"), [
-    (torch.ones(3), r"shape \(3,\) for an edge_index of shape \(2, 10\)"),
-    (torch.full((10,), 1.5), "drop probability 1.5"),
-    (torch.full((10,), -0.5), "drop probability -0.5"),
-    (torch.full((10,), torch.nan), "drop probability nan"),
-    ([0.4] * 10, "probability of type list"),
-])
+@pytest.mark.parametrize(
+    ("probability", "message"),
+    [
+        (torch.ones(3), r"shape \(3,\) for an edge_index of shape \(2, 10\)"),
+        (torch.full((10,), 1.5), "drop probability 1.5"),
+        (torch.full((10,), -0.5), "drop probability -0.5"),
+        (torch.full((10,), torch.nan), "drop probability nan"),
+        ([0.4] * 10, "probability of type list"),
+    ],
+)
 def test_bad_probabilities_are_refused(graph: Graph, probability: Any, message: str) -> None:
     with pytest.raises(BudgetError, match=message):
         EdgeDropBudget.from_drop_probabilities(graph.edge_index, probability)
@@ -341,17 +366,53 @@ def test_probabilities_are_for_the_edges_of_the_graph(graph: Graph) -> None:
         outside.on(graph)
 
 
-@pytest.mark.parametrize("budget", [
-    True, np.True_, [True] * 6, "1", b"1", "111111", {0: 1}, None, -0.0, 0.0, 1.0, 2.0, float(np.nextafter(1, 2)),
-    float("nan"), np.float32("nan"), np.array(0.5), torch.tensor(2.0), np.array([1.0] * 6), 2**70,
-    np.array([2**64 - 1] * 6, dtype=np.uint64), torch.ones(6, dtype=torch.long, device="meta"),
-    torch.ones(6, dtype=torch.long).to_sparse(), [[1] * 6], (number for number in range(6))])
+@pytest.mark.parametrize(
+    "budget",
+    [
+        True,
+        np.True_,
+        [True] * 6,
+        "1",
+        b"1",
+        "111111",
+        {0: 1},
+        None,
+        -0.0,
+        0.0,
+        1.0,
+        2.0,
+        float(np.nextafter(1, 2)),
+        float("nan"),
+        np.float32("nan"),
+        np.array(0.5),
+        torch.tensor(2.0),
+        np.array([1.0] * 6),
+        2**70,
+        np.array([2**64 - 1] * 6, dtype=np.uint64),
+        torch.ones(6, dtype=torch.long, device="meta"),
+        torch.ones(6, dtype=torch.long).to_sparse(),
+        [[1] * 6],
+        (number for number in range(6)),
+    ],
+)
 def test_no_budget_is_read_as_something_else(budget: Any) -> None:
     with pytest.raises(BudgetError):
         EdgeDropBudget.of(budget) if budget is not None else EdgeDropBudget.from_drop_rate(budget)
 
 
-@pytest.mark.parametrize("budget", [1, np.int8(1), np.uint64(1), np.array(1), torch.tensor(1), [1] * 6, (1,) * 6,
-                                    np.ones(6, dtype=np.uint64), torch.ones(6, dtype=torch.uint8)])
+@pytest.mark.parametrize(
+    "budget",
+    [
+        1,
+        np.int8(1),
+        np.uint64(1),
+        np.array(1),
+        torch.tensor(1),
+        [1] * 6,
+        (1,) * 6,
+        np.ones(6, dtype=np.uint64),
+        torch.ones(6, dtype=torch.uint8),
+    ],
+)
 def test_counts_of_any_integer_type_are_counts(graph: Graph, budget: Any) -> None:
     assert EdgeDropBudget.of(budget).on(graph).same(EdgeDropBudget(local=1).on(graph))

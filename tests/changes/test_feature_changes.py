@@ -57,8 +57,12 @@ def test_a_mask_rate_is_covered_with_the_stated_probability() -> None:
 
 
 def test_a_budget_read_back_from_what_it_allows_allows_the_same() -> None:
-    for budget in (FeatureBudget(masked=1), FeatureBudget(turned_on=[1, 2, 0], total=2), FeatureBudget(box=0.5),
-                   FeatureBudget(columns=2)):
+    for budget in (
+        FeatureBudget(masked=1),
+        FeatureBudget(turned_on=[1, 2, 0], total=2),
+        FeatureBudget(box=0.5),
+        FeatureBudget(columns=2),
+    ):
         allowed = budget.on(BITS)
         assert allowed.same(allowed.budget().on(BITS))
 
@@ -74,8 +78,10 @@ REFUSED = {
     "a rate of one": ("rate", lambda: FeatureBudget.from_mask_rate(1.0)),
     "a coverage of one": ("coverage", lambda: FeatureBudget.from_mask_rate(0.3, coverage=1.0)),
     "one number too few": ("2 feature budgets", lambda: FeatureBudget(masked=[1, 1]).on(BITS)),
-    "probabilities of other features": ("3 probabilities", lambda: FeatureBudget.from_mask_probabilities(
-        torch.full((3,), 0.1)).on(BITS)),
+    "probabilities of other features": (
+        "3 probabilities",
+        lambda: FeatureBudget.from_mask_probabilities(torch.full((3,), 0.1)).on(BITS),
+    ),
     "bits of features that have none": ("value of 2", lambda: FeatureBudget(turned_off=1).on(graph_of([[2.0], [1.0]]))),
     "a number in the place of a budget": ("features=3", lambda: certgcl.Changes(features=3)),  # type: ignore[arg-type]
 }

@@ -38,8 +38,10 @@ def test_a_violation_is_told_from_a_failure() -> None:
 def test_options_reach_the_audit() -> None:
     found = json_of(*AUDIT, "--nodes", "3:9", "--total", "1", "--seed", "4", "--method", "crown", "--searches", "2")
     budget = certgcl.EdgeDropBudget(local=2, total=1)
-    assert found == audit(WEIGHTS, GRAPH, budget, nodes=range(3, 9), seed=4, method="crown", samples=10,
-                          searches=2).to_dict()
+    assert (
+        found
+        == audit(WEIGHTS, GRAPH, budget, nodes=range(3, 9), seed=4, method="crown", samples=10, searches=2).to_dict()
+    )
 
 
 @pytest.fixture
@@ -74,4 +76,5 @@ def test_wrong_usage_and_help() -> None:
     missing = run("audit", "--run", "graph", "--budget", "1")
     assert (missing.exit_code, "without encoder.npz" in missing.stderr) == (1, True)
     assert "certgcl audit --run runs/digits-grace-degree-fast-0 --budget 0.3" in plain(
-        run("audit", "--help", env={"COLUMNS": "200"}).stdout)
+        run("audit", "--help", env={"COLUMNS": "200"}).stdout
+    )

@@ -33,8 +33,21 @@ def test_weights_on_a_dataset(trained: str, tmp_path: Path) -> None:
 
 
 def test_a_search_writes_brackets_and_counts_those_that_are_exact(trained: str, tmp_path: Path) -> None:
-    settings = ("certify", "--run", trained, "--budget", "1", "--method", "exact", "--time-limit", "600",
-                "--nodes", "11:13", "--out", str(tmp_path / "out"))
+    settings = (
+        "certify",
+        "--run",
+        trained,
+        "--budget",
+        "1",
+        "--method",
+        "exact",
+        "--time-limit",
+        "600",
+        "--nodes",
+        "11:13",
+        "--out",
+        str(tmp_path / "out"),
+    )
     result = run(*settings)
     assert result.exit_code == 0, result.stderr
     assert "2 exact, 0 known to fall below zero" in result.stdout
@@ -48,14 +61,28 @@ def test_a_search_writes_brackets_and_counts_those_that_are_exact(trained: str, 
 
 
 def test_a_search_can_be_cut_short_by_branches(trained: str, tmp_path: Path) -> None:
-    found = json_of("certify", "--run", trained, "--budget", "1", "--method", "optimized", "--branch-limit", "0",
-                    "--nodes", "0:3", "--out", str(tmp_path / "out"))["certificate"]
+    found = json_of(
+        "certify",
+        "--run",
+        trained,
+        "--budget",
+        "1",
+        "--method",
+        "optimized",
+        "--branch-limit",
+        "0",
+        "--nodes",
+        "0:3",
+        "--out",
+        str(tmp_path / "out"),
+    )["certificate"]
     assert (found["method"], found["exact"]) == ("optimized", 0)
     assert found["lower_mean"] < found["upper_mean"] <= found["nominal_mean"] + 1e-12
 
 
-@pytest.mark.parametrize(("option", "shown"), [("--branch-limit", "branch_limit=3"),
-                                               ("--time-limit", "time_limit=3.0")])
+@pytest.mark.parametrize(
+    ("option", "shown"), [("--branch-limit", "branch_limit=3"), ("--time-limit", "time_limit=3.0")]
+)
 def test_only_a_search_can_be_cut_short(trained: str, tmp_path: Path, option: str, shown: str) -> None:
     result = run("certify", "--run", trained, "--budget", "1", option, "3", "--out", str(tmp_path / "out"))
     assert result.exit_code == 1
@@ -64,14 +91,19 @@ def test_only_a_search_can_be_cut_short(trained: str, tmp_path: Path, option: st
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (("--run", ".", "--budget", "1", "--method", "exact", "--time-limit", "-1"), "--time-limit"),
-    (("--run", ".", "--budget", "1", "--method", "best"), "'best' is not one of"),
-    (("--budget", "1"), "--out"), (("--budget", "1", "--out", "out"), "--run, --weights"),
-    (("--run", ".", "--budget", "1", "--dataset", "karate"), "a run has its own graph"),
-    (("--run", ".", "--weights", __file__, "--budget", "1"), "one of the two"),
-    (("--weights", __file__, "--budget", "1", "--out", "out"), "--dataset, --graph"), (("--run", "."), "--budget"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--run", ".", "--budget", "1", "--method", "exact", "--time-limit", "-1"), "--time-limit"),
+        (("--run", ".", "--budget", "1", "--method", "best"), "'best' is not one of"),
+        (("--budget", "1"), "--out"),
+        (("--budget", "1", "--out", "out"), "--run, --weights"),
+        (("--run", ".", "--budget", "1", "--dataset", "karate"), "a run has its own graph"),
+        (("--run", ".", "--weights", __file__, "--budget", "1"), "one of the two"),
+        (("--weights", __file__, "--budget", "1", "--out", "out"), "--dataset, --graph"),
+        (("--run", "."), "--budget"),
+    ],
+)
 def test_wrong_usage_ends_with_2(arguments: tuple[str, ...], message: str) -> None:
     result = run("certify", *arguments)
     assert result.exit_code == 2

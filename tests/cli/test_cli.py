@@ -53,9 +53,15 @@ def test_json_is_one_object() -> None:
     assert result.stdout.count("\n") == 1
     expected = certgcl.node_compactness(WEIGHTS, GRAPH, 2)
     summary = found.pop("certificate")
-    assert found == {"out": "out", "shards": 3, "computed": [0, 1, 2], "kept": [], "missing": [],
-                     "fingerprint": json.loads(Path("out/manifest.json").read_text())["fingerprint"],
-                     "seconds": found["seconds"]}
+    assert found == {
+        "out": "out",
+        "shards": 3,
+        "computed": [0, 1, 2],
+        "kept": [],
+        "missing": [],
+        "fingerprint": json.loads(Path("out/manifest.json").read_text())["fingerprint"],
+        "seconds": found["seconds"],
+    }
     assert summary["positive"] == int(expected.positive.sum())
     assert summary["nodes"] == 40
     assert summary["lower_min"] == pytest.approx(float(expected.lower.min()))
@@ -67,12 +73,32 @@ def test_options_reach_the_bounds() -> None:
     view = without(GRAPH, ((0, 36),))
     certgcl.save_graph("view", view)
     Path("nodes.txt").write_text("7 3\n12\n")
-    result = certify("--total", "3", "--method", "crown", "--view", "view", "--nodes", "nodes.txt", "--dtype",
-                     "float32", "--order", "given", budget="0.4")
+    result = certify(
+        "--total",
+        "3",
+        "--method",
+        "crown",
+        "--view",
+        "view",
+        "--nodes",
+        "nodes.txt",
+        "--dtype",
+        "float32",
+        "--order",
+        "given",
+        budget="0.4",
+    )
     assert result.exit_code == 0, result.stderr
     found = certgcl.Certificate.load("out/certificate.npz")
-    expected = certgcl.node_compactness(WEIGHTS, GRAPH, certgcl.EdgeDropBudget.from_drop_rate(0.4, total=3),
-                                        method="crown", view=view, nodes=[7, 3, 12], dtype=torch.float32)
+    expected = certgcl.node_compactness(
+        WEIGHTS,
+        GRAPH,
+        certgcl.EdgeDropBudget.from_drop_rate(0.4, total=3),
+        method="crown",
+        view=view,
+        nodes=[7, 3, 12],
+        dtype=torch.float32,
+    )
     assert found.nodes.tolist() == [7, 3, 12]
     assert found.total_budget == 3
     assert torch.equal(found.lower, expected.lower)
@@ -91,18 +117,36 @@ def test_nodes_may_be_a_range_or_an_array(nodes: str) -> None:
 def test_workers_share_a_folder(tmp_path: Path) -> None:
     """Two processes at once, one told by --shard, one by torchrun's variables."""
     environment = {**os.environ, "PYTHONPATH": str(Path(certgcl.__file__).parents[1])}
-    command = [sys.executable, "-m", "certgcl", "certify", "--graph", "graph", "--weights", "encoder.npz",
-               "--budget", "2", "--out", "out", "--shards", "5", "--json"]
-    workers = [subprocess.Popen([*command, *more], env={**environment, **extra}, stdout=subprocess.PIPE, text=True)
-               for more, extra in ((["--shard", "0/2"], {}), ([], {"RANK": "1", "WORLD_SIZE": "2"}))]
+    command = [
+        sys.executable,
+        "-m",
+        "certgcl",
+        "certify",
+        "--graph",
+        "graph",
+        "--weights",
+        "encoder.npz",
+        "--budget",
+        "2",
+        "--out",
+        "out",
+        "--shards",
+        "5",
+        "--json",
+    ]
+    workers = [
+        subprocess.Popen([*command, *more], env={**environment, **extra}, stdout=subprocess.PIPE, text=True)
+        for more, extra in ((["--shard", "0/2"], {}), ([], {"RANK": "1", "WORLD_SIZE": "2"}))
+    ]
     found = [json.loads(worker.communicate()[0]) for worker in workers]
     assert [worker.returncode for worker in workers] == [0, 0]
     assert [part["computed"] for part in found] == [[0, 2, 4], [1, 3]]
     assert [part["certificate"] for part in found] == [None, None]
     assert not Path("out/certificate.npz").exists()
     assert run("merge", "out").exit_code == 0
-    torch.testing.assert_close(certgcl.Certificate.load("out/certificate.npz").lower,
-                               certgcl.node_compactness(WEIGHTS, GRAPH, 2).lower)
+    torch.testing.assert_close(
+        certgcl.Certificate.load("out/certificate.npz").lower, certgcl.node_compactness(WEIGHTS, GRAPH, 2).lower
+    )
 
 
 def test_a_worker_says_what_is_left() -> None:
@@ -128,14 +172,25 @@ def test_torchrun_says_which_worker_this_is(monkeypatch: pytest.MonkeyPatch) -> 
 # -- how it ends -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (("--budget", "many"), "neither a number of edges"), (("--budget", "-1"), "neither a number of edges"),
-    (("--budget", "1.5"), "neither a number of edges"), (("--budget", "nan"), "neither a number of edges"),
-    (("--shard", "2/2"), "is not k/n with k from 0 to n - 1"), (("--shard", "1"), "is not k/n"),
-    (("--method", "magic"), "is not one of"), (("--nodes", "some"), "neither a range 0:1000 nor a file"),
-    (("--graph", "none"), "does not exist"), (("--dtype", "float16"), "float16"), (("--shards", "0"), "--shards"),
-    (("--total", "-1"), "--total"), (("--out", "encoder.npz"), "is a file"), (("--unknown",), "--unknown"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("--budget", "many"), "neither a number of edges"),
+        (("--budget", "-1"), "neither a number of edges"),
+        (("--budget", "1.5"), "neither a number of edges"),
+        (("--budget", "nan"), "neither a number of edges"),
+        (("--shard", "2/2"), "is not k/n with k from 0 to n - 1"),
+        (("--shard", "1"), "is not k/n"),
+        (("--method", "magic"), "is not one of"),
+        (("--nodes", "some"), "neither a range 0:1000 nor a file"),
+        (("--graph", "none"), "does not exist"),
+        (("--dtype", "float16"), "float16"),
+        (("--shards", "0"), "--shards"),
+        (("--total", "-1"), "--total"),
+        (("--out", "encoder.npz"), "is a file"),
+        (("--unknown",), "--unknown"),
+    ],
+)
 def test_wrong_usage_ends_with_2(change: tuple[str, ...], message: str) -> None:
     result = certify(*change)
     assert result.exit_code == 2
@@ -157,8 +212,9 @@ def test_an_error_ends_with_1_and_its_way_out(as_json: bool) -> None:
     assert certify("--shards", "2").exit_code == 0
     result = certify(*["--json"] * as_json, budget="1")
     assert result.exit_code == 1
-    assert result.stderr.startswith("ShardError\n  found:   out with the shards of another question, which differs in "
-                                    "budget (")
+    assert result.stderr.startswith(
+        "ShardError\n  found:   out with the shards of another question, which differs in budget ("
+    )
     assert "\n  rule:    a folder holds the answer to one question\n  remedy:  Choose another folder" in result.stderr
     assert "Traceback" not in result.output
     if as_json:

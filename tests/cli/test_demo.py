@@ -16,8 +16,7 @@ def test_both_trainings_are_in_a_table_as_wide_as_a_terminal() -> None:
     assert result.exit_code == 0
     title, *names, grace, certified = result.stdout.splitlines()
     assert title == "karate: any drop of at most round(0.3 degree) edges at each node"
-    assert " ".join(" ".join(names).split()) == (
-        "share method accuracy proved kept per norm time")
+    assert " ".join(" ".join(names).split()) == ("share method accuracy proved kept per norm time")
     for line, name in ((grace, "GRACE"), (certified, "certified GRACE")):
         assert re.fullmatch(name + r" +\d+\.\d ± \d+\.\d % +(?:[<>] )?\d+\.\d % +-?\d+\.\d % +-?\d\.\d{3} +\d+ s", line)
         assert len(line) <= 80

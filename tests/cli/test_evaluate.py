@@ -17,8 +17,19 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     for regularizer in ("none", "degree-fast"):
         found[regularizer] = [str(folder / f"{regularizer}-{seed}") for seed in (0, 1)]
         for seed, out in enumerate(found[regularizer]):
-            json_of("train", "--dataset", "karate", "--epochs", "3", "--regularizer", regularizer, "--seed", str(seed),
-                    "--out", out)
+            json_of(
+                "train",
+                "--dataset",
+                "karate",
+                "--epochs",
+                "3",
+                "--regularizer",
+                regularizer,
+                "--seed",
+                str(seed),
+                "--out",
+                out,
+            )
     return found
 
 
@@ -73,12 +84,18 @@ def test_a_graph_without_labels_or_a_run_that_is_not_one(tmp_path: Path) -> None
     assert (damaged.exit_code, "CheckpointError" in damaged.stderr) == (1, True)
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ((), "pass runs, or --embeddings with --labels"), (("--embeddings", __file__), "--labels"),
-    ((".", "--embeddings", __file__), "pass runs, or"), ((".", "--labels", __file__), "--labels"),
-    ((".", "--protocol", "best"), "'best' is not one of public"), ((".", "--seeds", "a"), "neither a number of seeds"),
-    (("no-such-run",), "does not exist"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "pass runs, or --embeddings with --labels"),
+        (("--embeddings", __file__), "--labels"),
+        ((".", "--embeddings", __file__), "pass runs, or"),
+        ((".", "--labels", __file__), "--labels"),
+        ((".", "--protocol", "best"), "'best' is not one of public"),
+        ((".", "--seeds", "a"), "neither a number of seeds"),
+        (("no-such-run",), "does not exist"),
+    ],
+)
 def test_wrong_usage_ends_with_2(arguments: tuple[str, ...], message: str) -> None:
     result = run("evaluate", *arguments)
     assert result.exit_code == 2

@@ -17,20 +17,100 @@ from tests.public.fuzz import odd_files
 from tests.toys import random_graph
 
 LINES = 200
-ODD = ("", "-1", "0", "1.5", "nan", "inf", "-inf", "1e400", "abc", "0.5", "5:2", "0:99", "99999999999999999999", "0/0",
-       "1/0", "None", "True", "[]", "{}", "a=b", "=", "seed=-1", "hidden=True", "hidden=[]", "drop_rates=0.3",
-       "kappa=nan", "device=cuda:99", "device=meta", "epochs=1e3", "batch=(", "activation=rrelu", "regularizer=1",
-       "caf\udce9", "ü" * 300, "9" * 5000, "x" * 5000, "--", "../..", "/dev/null")
+ODD = (
+    "",
+    "-1",
+    "0",
+    "1.5",
+    "nan",
+    "inf",
+    "-inf",
+    "1e400",
+    "abc",
+    "0.5",
+    "5:2",
+    "0:99",
+    "99999999999999999999",
+    "0/0",
+    "1/0",
+    "None",
+    "True",
+    "[]",
+    "{}",
+    "a=b",
+    "=",
+    "seed=-1",
+    "hidden=True",
+    "hidden=[]",
+    "drop_rates=0.3",
+    "kappa=nan",
+    "device=cuda:99",
+    "device=meta",
+    "epochs=1e3",
+    "batch=(",
+    "activation=rrelu",
+    "regularizer=1",
+    "caf\udce9",
+    "ü" * 300,
+    "9" * 5000,
+    "x" * 5000,
+    "--",
+    "../..",
+    "/dev/null",
+)
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "train": ("--dataset", "--graph", "--method", "--preset", "--regularizer", "--kappa", "--anchors", "--budget",
-              "--seed", "--seeds", "--device", "--set", "--out", "--data-root"),
+    "train": (
+        "--dataset",
+        "--graph",
+        "--method",
+        "--preset",
+        "--regularizer",
+        "--kappa",
+        "--anchors",
+        "--budget",
+        "--seed",
+        "--seeds",
+        "--device",
+        "--set",
+        "--out",
+        "--data-root",
+    ),
     "evaluate": ("", "--against", "--embeddings", "--labels", "--protocol", "--seeds", "--device", "--data-root"),
-    "certify": ("--budget", "--run", "--graph", "--dataset", "--weights", "--out", "--total", "--method",
-                "--time-limit", "--branch-limit", "--view", "--nodes", "--shards", "--shard", "--order",
-                "--dtype", "--memory-limit", "--device"),
+    "certify": (
+        "--budget",
+        "--run",
+        "--graph",
+        "--dataset",
+        "--weights",
+        "--out",
+        "--total",
+        "--method",
+        "--time-limit",
+        "--branch-limit",
+        "--view",
+        "--nodes",
+        "--shards",
+        "--shard",
+        "--order",
+        "--dtype",
+        "--memory-limit",
+        "--device",
+    ),
     "merge": ("",),
-    "audit": ("--budget", "--run", "--graph", "--dataset", "--weights", "--total", "--method", "--nodes", "--samples",
-              "--searches", "--seed", "--device"),
+    "audit": (
+        "--budget",
+        "--run",
+        "--graph",
+        "--dataset",
+        "--weights",
+        "--total",
+        "--method",
+        "--nodes",
+        "--samples",
+        "--searches",
+        "--seed",
+        "--device",
+    ),
     "verify": ("", "--run", "--graph", "--dataset", "--weights", "--nodes", "--data-root"),
     "report": ("", "--out", "--dataset", "--graph", "--weights", "--sample", "--data-root"),
     "datasets": ("--data-root",),
@@ -47,8 +127,19 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     graph = random_graph(nodes=24)
     method = certgcl.GRACE(hidden=4, epochs=1, seed=0)
     certgcl.save_graph(folder / "graph", graph)
-    result = run("train", "--graph", str(folder / "graph"), "--regularizer", "none", "--set", "hidden=4", "--epochs",
-                 "1", "--out", str(folder / "run"))
+    result = run(
+        "train",
+        "--graph",
+        str(folder / "graph"),
+        "--regularizer",
+        "none",
+        "--set",
+        "hidden=4",
+        "--epochs",
+        "1",
+        "--out",
+        str(folder / "run"),
+    )
     assert result.exit_code == 0, result.stderr
     encoder = method.fit(graph).fitted_encoder().network()
     encoder.save(folder / "weights.npz")
@@ -134,14 +225,38 @@ def test_every_command_is_tried() -> None:
     assert named | {"reproduce"} == set(COMMANDS)
 
 
-ODD_JSON = ("", "null", "[]", "3", "{}", '"text"', '{"format": []}', '{"format": null, "config": 3}', "NaN", "{" * 5000,
-            '{"dataset": 3}', '{"dataset": ["Cora"]}', '{"graph": 5}', '{"graph": null, "dataset": null}', "\ufeff{}",
-            '{"dataset": "karate", "root": 7}', '{"versions": 3, "parts": {}}', '{"parts": []}', '{"shards": 0}')
+ODD_JSON = (
+    "",
+    "null",
+    "[]",
+    "3",
+    "{}",
+    '"text"',
+    '{"format": []}',
+    '{"format": null, "config": 3}',
+    "NaN",
+    "{" * 5000,
+    '{"dataset": 3}',
+    '{"dataset": ["Cora"]}',
+    '{"graph": 5}',
+    '{"graph": null, "dataset": null}',
+    "\ufeff{}",
+    '{"dataset": "karate", "root": 7}',
+    '{"versions": 3, "parts": {}}',
+    '{"parts": []}',
+    '{"shards": 0}',
+)
 
 
-@pytest.mark.parametrize(("name", "commands"), [
-    ("source.json", ("report", "evaluate", "certify")), ("config.json", ("report",)), ("history.jsonl", ("report",)),
-    ("shards/manifest.json", ("report", "merge"))])
+@pytest.mark.parametrize(
+    ("name", "commands"),
+    [
+        ("source.json", ("report", "evaluate", "certify")),
+        ("config.json", ("report",)),
+        ("history.jsonl", ("report",)),
+        ("shards/manifest.json", ("report", "merge")),
+    ],
+)
 def test_odd_json_is_no_end_of_a_command(files: Path, tmp_path: Path, name: str, commands: tuple[str, ...]) -> None:
     """What commands, in turn, make of files that hold other JSON than they should."""
     shutil.copytree(files, tmp_path / "files")
@@ -150,10 +265,22 @@ def test_odd_json_is_no_end_of_a_command(files: Path, tmp_path: Path, name: str,
     failures = []
     for number, text in enumerate(texts):
         path.write_text(text + "\n")
-        for line in (["report", str(path.parent), "--sample", "0", "--out", str(tmp_path / "page.html")],
-                     ["merge", str(path.parent)], ["evaluate", str(path.parent), "--seeds", "1"],
-                     ["certify", "--run", str(path.parent), "--budget", "1", "--method", "interval", "--out",
-                      str(tmp_path / "out")]):
+        for line in (
+            ["report", str(path.parent), "--sample", "0", "--out", str(tmp_path / "page.html")],
+            ["merge", str(path.parent)],
+            ["evaluate", str(path.parent), "--seeds", "1"],
+            [
+                "certify",
+                "--run",
+                str(path.parent),
+                "--budget",
+                "1",
+                "--method",
+                "interval",
+                "--out",
+                str(tmp_path / "out"),
+            ],
+        ):
             problem = problem_of(run(*line)) if line[0] == commands[number % len(commands)] else None
             if problem is not None:
                 failures.append(f"{line[0]} with {text[:80]!r}: {problem}")
@@ -199,8 +326,11 @@ def _replaced(content: object, place: int, other: object) -> tuple[object, int]:
 def test_a_name_that_is_no_utf8_is_a_name(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     out = "caf\udce9"
-    for line in (["train", *valid("train", files), "--out", out, "--certify"],
-                 ["report", out, "--sample", "0"], ["certify", *valid("certify", files)[:-4], "--out", f"{out}-2"]):
+    for line in (
+        ["train", *valid("train", files), "--out", out, "--certify"],
+        ["report", out, "--sample", "0"],
+        ["certify", *valid("certify", files)[:-4], "--out", f"{out}-2"],
+    ):
         result = run(*line)
         assert result.exit_code == 0, result.stderr
     assert json.loads(Path(out, "result.json").read_text())["out"] == out

@@ -10,8 +10,19 @@ import torch
 import certgcl
 from tests.cli.running import json_of, run
 
-TRAIN = ("train", "--dataset", "cycles-and-trees", "--method", "graphcl", "--epochs", "1", "--anchors", "8", "--budget",
-         "1")
+TRAIN = (
+    "train",
+    "--dataset",
+    "cycles-and-trees",
+    "--method",
+    "graphcl",
+    "--epochs",
+    "1",
+    "--anchors",
+    "8",
+    "--budget",
+    "1",
+)
 OUT = Path("runs/cycles-and-trees-graphcl-degree-fast-0")
 
 
@@ -34,8 +45,15 @@ def _inside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run_folder_has_all_that_belongs_to_a_run() -> None:
     assert {path.name for path in OUT.iterdir()} >= {
-        "config.json", "history.jsonl", "checkpoint.pt", "source.json", "method.pt", "encoder.npz", "result.json",
-        "certificate.npz"}
+        "config.json",
+        "history.jsonl",
+        "checkpoint.pt",
+        "source.json",
+        "method.pt",
+        "encoder.npz",
+        "result.json",
+        "certificate.npz",
+    }
     graphs, method = certgcl.load_dataset("cycles-and-trees"), certgcl.GraphCL.load(OUT / "method.pt")
     found = json.loads((OUT / "result.json").read_text())
     labels = torch.cat([graph.y for graph in graphs])
@@ -78,9 +96,15 @@ def test_options_about_nodes_are_refused(option: tuple[str, str]) -> None:
     assert option[0] in result.stderr
 
 
-@pytest.mark.parametrize("words", [
-    ("train", "--dataset", "karate", "--method", "graphcl"), ("train", "--dataset", "cycles-and-trees"),
-    ("audit", "--run", str(OUT), "--budget", "1"), ("report", str(OUT))])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", "--dataset", "karate", "--method", "graphcl"),
+        ("train", "--dataset", "cycles-and-trees"),
+        ("audit", "--run", str(OUT), "--budget", "1"),
+        ("report", str(OUT)),
+    ],
+)
 def test_commands_for_one_graph_say_so(words: tuple[str, ...]) -> None:
     result = run(*words)
     assert result.exit_code in (1, 2)

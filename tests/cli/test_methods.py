@@ -11,8 +11,9 @@ from tests.cli.running import json_of
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_is_trained_evaluated_certified_and_audited(method: str, tmp_path: Path) -> None:
     out = str(tmp_path / method)
-    trained = json_of("train", "--dataset", "sbm", "--method", method, "--epochs", "20", "--anchors", "32",
-                      "--out", out)
+    trained = json_of(
+        "train", "--dataset", "sbm", "--method", method, "--epochs", "20", "--anchors", "32", "--out", out
+    )
     assert trained["epochs"] == 20
     evaluated = json_of("evaluate", out, "--seeds", "2")
     assert evaluated["micro"] == trained["evaluation"]["micro"][:2]

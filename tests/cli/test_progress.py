@@ -13,8 +13,9 @@ DONE = Progress(1200, 1200, {"loss": 3.0}, 120.0, 0.0)
 
 
 def test_an_epoch_is_told_by_its_metrics_and_the_time_left() -> None:
-    assert describe_epoch(HALF) == ("600/1,200 epochs, loss 3.142, infonce 12.5, compactness -0.25, kappa 0.4, "
-                                    "0:01:01 left")
+    assert describe_epoch(HALF) == (
+        "600/1,200 epochs, loss 3.142, infonce 12.5, compactness -0.25, kappa 0.4, 0:01:01 left"
+    )
     assert describe_epoch(DONE) == "1,200/1,200 epochs, loss 3"
 
 

@@ -22,8 +22,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     karate = certgcl.load_dataset("karate")
     torch.save(data_of(Graph.of(karate)), folder / "graph.pt")
-    json_of("train", "--graph", str(folder / "graph.pt"), "--epochs", "3", "--regularizer", "none", "--set", "hidden=4",
-            "--set", "drop_rates=0.4,0.2", "--certify", "--out", str(folder / "a <b>run</b>"))
+    json_of(
+        "train",
+        "--graph",
+        str(folder / "graph.pt"),
+        "--epochs",
+        "3",
+        "--regularizer",
+        "none",
+        "--set",
+        "hidden=4",
+        "--set",
+        "drop_rates=0.4,0.2",
+        "--certify",
+        "--out",
+        str(folder / "a <b>run</b>"),
+    )
     return folder
 
 
@@ -79,8 +93,9 @@ def test_the_commands_make_the_run_again(folder: Path) -> None:
     assert (several.exit_code, "with 2 certificates" in several.stderr) == (1, True)
 
 
-def test_a_certificate_in_a_run_is_made_again_by_its_own_commands(folder: Path,
-                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_certificate_in_a_run_is_made_again_by_its_own_commands(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = folder / "a <b>run</b>"
     inside = target / "certificates" / "optimized-2"
     json_of("certify", "--run", str(target), "--budget", "2", "--method", "optimized")
@@ -107,8 +122,11 @@ def test_a_certificate_that_no_command_makes_is_made_again_in_python(folder: Pat
     assert numbers["name"] == "some nodes"
     assert [shlex.split(command)[1] for command in numbers["origin"]["commands"]] == ["report"]
     *lines, last = numbers["origin"]["lines"].splitlines()
-    known = {"certgcl": certgcl, "model": certgcl.GraphNetwork.load(target / "encoder.npz"),
-             "graph": certgcl.load_dataset("karate")}
+    known = {
+        "certgcl": certgcl,
+        "model": certgcl.GraphNetwork.load(target / "encoder.npz"),
+        "graph": certgcl.load_dataset("karate"),
+    }
     exec("\n".join([*lines, f"new = {last}"]), known)
     old, new = known["old"], known["new"]
     assert old.nodes.tolist() == new.nodes.tolist() == list(range(3, 8))
@@ -120,8 +138,16 @@ def test_a_certificate_of_other_directions_is_not_taken_for_compactness(folder: 
     model, graph = certgcl.GraphNetwork.load(target / "encoder.npz"), certgcl.load_dataset("karate")
     directions = torch.ones(34, model.width, dtype=torch.float64)
     certgcl.linear_bounds(model, graph, 2, directions).save(margins)
-    json_of("report", str(margins), "--graph", str(folder / "graph.pt"), "--weights", str(target / "encoder.npz"),
-            "--sample", "0")
+    json_of(
+        "report",
+        str(margins),
+        "--graph",
+        str(folder / "graph.pt"),
+        "--weights",
+        str(target / "encoder.npz"),
+        "--sample",
+        "0",
+    )
     numbers = Page(margins.with_suffix(".html").read_text()).numbers
     assert [shlex.split(command)[1] for command in numbers["origin"]["commands"]] == ["report"]
     known = {"certgcl": certgcl, "model": model, "graph": graph}
@@ -137,8 +163,16 @@ def test_a_certificate_alone_and_with_its_graph(folder: Path, tmp_path: Path) ->
     assert result.exit_code == 0, result.stderr
     assert "without degrees: The graph is not at hand" in result.stdout
     assert result.stdout.endswith(f"written to {tmp_path / 'alone.html'}\n")
-    whole = json_of("report", str(alone), "--graph", str(folder / "graph.pt"), "--weights", str(target / "encoder.npz"),
-                    "--sample", "3")
+    whole = json_of(
+        "report",
+        str(alone),
+        "--graph",
+        str(folder / "graph.pt"),
+        "--weights",
+        str(target / "encoder.npz"),
+        "--sample",
+        "3",
+    )
     assert set(whole["missing"]) == {"training"}
 
 
@@ -168,9 +202,11 @@ def test_wrong_input_is_refused_by_name(folder: Path, tmp_path: Path, monkeypatc
     assert (both.exit_code, "pass one of the two" in plain(both.stderr)) == (2, True)
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.npz").write_text("no certificate")
-    for path, kind, words in ((tmp_path / "empty", "ReportError", "neither config.json nor certificate.npz"),
-                              (tmp_path / "text.npz", "CertificateError", "it must be a whole file"),
-                              (target / "encoder.npz", "CertificateError", "certgcl-certificate-4")):
+    for path, kind, words in (
+        (tmp_path / "empty", "ReportError", "neither config.json nor certificate.npz"),
+        (tmp_path / "text.npz", "CertificateError", "it must be a whole file"),
+        (target / "encoder.npz", "CertificateError", "certgcl-certificate-4"),
+    ):
         result = run("report", str(path), "--json")
         assert result.exit_code == 1
         assert kind in result.stderr

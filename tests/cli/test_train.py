@@ -24,8 +24,15 @@ def test_a_run_folder_has_all_that_belongs_to_a_run() -> None:
     result = run(*KARATE, "--certify")
     assert result.exit_code == 0, result.stderr
     assert {path.name for path in OUT.iterdir()} == {
-        "config.json", "history.jsonl", "checkpoint.pt", "source.json", "method.pt", "encoder.npz", "result.json",
-        "certificate.npz"}
+        "config.json",
+        "history.jsonl",
+        "checkpoint.pt",
+        "source.json",
+        "method.pt",
+        "encoder.npz",
+        "result.json",
+        "certificate.npz",
+    }
     data, method = certgcl.load_dataset("karate"), certgcl.GRACE.load(OUT / "method.pt")
     preset = certgcl.learning.presets.get("grace", "karate")
     assert {name: method.get_params()[name] for name in preset.settings()} == preset.settings() | {"epochs": 4}
@@ -50,12 +57,41 @@ def test_json_is_what_result_has() -> None:
 
 
 def test_settings_come_from_options() -> None:
-    found = json_of(*KARATE, "--method", "progcl", "--regularizer", "crown", "--kappa", "0.2", "--anchors", "5",
-                    "--budget", "2", "--seed", "3", "--out", "other", "--set", "drop_rates=0.2,0.1",
-                    "--set", "hidden=8", "--set", "variant=mix", "--set", "scale=None", "--set", "inside_budget=True")
+    found = json_of(
+        *KARATE,
+        "--method",
+        "progcl",
+        "--regularizer",
+        "crown",
+        "--kappa",
+        "0.2",
+        "--anchors",
+        "5",
+        "--budget",
+        "2",
+        "--seed",
+        "3",
+        "--out",
+        "other",
+        "--set",
+        "drop_rates=0.2,0.1",
+        "--set",
+        "hidden=8",
+        "--set",
+        "variant=mix",
+        "--set",
+        "scale=None",
+        "--set",
+        "inside_budget=True",
+    )
     method = certgcl.ProGCL.load("other/method.pt")
     assert (method.drop_rates, method.hidden, method.variant, method.seed, method.inside_budget) == (
-        (0.2, 0.1), 8, "mix", 3, True)
+        (0.2, 0.1),
+        8,
+        "mix",
+        3,
+        True,
+    )
     settings = {"kappa": 0.2, "method": "crown", "anchors": 5, "budget": 2, "scale": None}
     assert found["regularizer"] | settings == found["regularizer"]
     assert (found["method"], found["seed"], found["epochs"]) == ("ProGCL", 3, 4)
@@ -84,8 +120,17 @@ def test_a_graph_of_ones_own_with_its_labels_and_masks() -> None:
     unlabelled = json_of("train", "--graph", "mine", "--epochs", "2")
     assert (unlabelled["graph"], unlabelled["evaluation"]) == ("mine", None)
     third = torch.arange(data.num_nodes) % 3
-    torch.save(Data(x=data.x, edge_index=data.edge_index, y=data.y, train_mask=third == 0, val_mask=third == 1,
-                    test_mask=third == 2), "masked.pt")
+    torch.save(
+        Data(
+            x=data.x,
+            edge_index=data.edge_index,
+            y=data.y,
+            train_mask=third == 0,
+            val_mask=third == 1,
+            test_mask=third == 2,
+        ),
+        "masked.pt",
+    )
     assert json_of("train", "--graph", "masked.pt", "--epochs", "2")["evaluation"]["protocol"] == "public"
     assert "no labels to evaluate with" in run("train", "--graph", "mine", "--epochs", "1", "--out", "one").stdout
 
@@ -108,8 +153,10 @@ def test_ctrl_c_ends_with_130_and_resume_gives_the_same_result(monkeypatch: pyte
     json_of(*KARATE, "--resume")
     json_of(*KARATE, "--out", "whole")
     assert (OUT / "encoder.npz").stat().st_size == Path("whole/encoder.npz").stat().st_size
-    for ours, theirs in zip(*(certgcl.GraphNetwork.load(folder / "encoder.npz").named_tensors()
-                              for folder in (OUT, Path("whole"))), strict=True):
+    for ours, theirs in zip(
+        *(certgcl.GraphNetwork.load(folder / "encoder.npz").named_tensors() for folder in (OUT, Path("whole"))),
+        strict=True,
+    ):
         assert torch.equal(ours[1], theirs[1]), ours[0]
 
 
@@ -125,11 +172,18 @@ def test_a_run_goes_on_for_longer_but_not_with_other_settings() -> None:
 # -- wrong usage -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (("--method", "simclr"), "'simclr' is not one of grace"), (("--set", "hidden"), "is not name=value"),
-    (("--regularizer", "magic"), "'magic' is not one of none"), (("--budget", "some"), "neither a number of edges"),
-    (("--kappa", "2"), "--kappa"), (("--epochs", "-1"), "--epochs"), (("--graph", "."), "pass one of the two"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("--method", "simclr"), "'simclr' is not one of grace"),
+        (("--set", "hidden"), "is not name=value"),
+        (("--regularizer", "magic"), "'magic' is not one of none"),
+        (("--budget", "some"), "neither a number of edges"),
+        (("--kappa", "2"), "--kappa"),
+        (("--epochs", "-1"), "--epochs"),
+        (("--graph", "."), "pass one of the two"),
+    ],
+)
 def test_wrong_usage_ends_with_2(change: tuple[str, ...], message: str) -> None:
     result = run(*KARATE, *change)
     assert result.exit_code == 2
@@ -137,17 +191,20 @@ def test_wrong_usage_ends_with_2(change: tuple[str, ...], message: str) -> None:
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize(("change", "kind", "message"), [
-    (("--dataset", "kora"), "DatasetError", "Did you mean 'Cora'?"),
-    (("--set", "width=3"), "InputError", "setting 'width'"),
-    (("--set", "variant=mix"), "InputError", "setting 'variant'"),
-    (("--set", "method=crown"), "InputError", "setting 'method'"),
-    (("--set", "drop_rates=0.3"), "InputError", "there is one rate in [0, 1) for each of the two views"),
-    (("--set", "temperature=0"), "InputError", "temperature"),
-    (("--regularizer", "none", "--kappa", "0.1"), "InputError", "setting 'kappa'"),
-    (("--anchors", "0"), "InputError", "anchors=0"),
-    (("--preset", "Kora"), "DatasetError", "Kora"),
-])
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (("--dataset", "kora"), "DatasetError", "Did you mean 'Cora'?"),
+        (("--set", "width=3"), "InputError", "setting 'width'"),
+        (("--set", "variant=mix"), "InputError", "setting 'variant'"),
+        (("--set", "method=crown"), "InputError", "setting 'method'"),
+        (("--set", "drop_rates=0.3"), "InputError", "there is one rate in [0, 1) for each of the two views"),
+        (("--set", "temperature=0"), "InputError", "temperature"),
+        (("--regularizer", "none", "--kappa", "0.1"), "InputError", "setting 'kappa'"),
+        (("--anchors", "0"), "InputError", "anchors=0"),
+        (("--preset", "Kora"), "DatasetError", "Kora"),
+    ],
+)
 def test_bad_settings_end_with_1_before_anything_is_written(change: tuple[str, ...], kind: str, message: str) -> None:
     result = run(*KARATE, *change)
     assert result.exit_code == 1

@@ -32,8 +32,13 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def script(*words: str, before: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", before + SCRIPT, *words], capture_output=True, text=True, check=False,
-                          env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"})
+    return subprocess.run(
+        [sys.executable, "-c", before + SCRIPT, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"},
+    )
 
 
 COMMANDS = [[], *([name] for name in describe(app)), *(["reproduce", name] for name in EXPERIMENTS)]
@@ -53,8 +58,10 @@ def test_the_script_knows_the_commands_as_they_are() -> None:
 
 @pytest.mark.parametrize("words", COMMANDS, ids="-".join)
 def test_help_of_the_script_is_that_of_the_commands(words: list[str]) -> None:
-    light, whole = (CliRunner().invoke(each, [*words, "-h"], prog_name="certgcl", env={"COLUMNS": "100"})
-                    for each in (certgcl_command.described(), app))
+    light, whole = (
+        CliRunner().invoke(each, [*words, "-h"], prog_name="certgcl", env={"COLUMNS": "100"})
+        for each in (certgcl_command.described(), app)
+    )
     assert light.exit_code == 0
     assert light.stdout == whole.stdout
 
@@ -65,11 +72,17 @@ def test_the_script_answers_without_torch(words: tuple[str, ...], monkeypatch: p
     found = script(*words, before=LOADED)
     *answer, loaded = found.stdout.splitlines()
     assert loaded == "[]"
-    whole = subprocess.run([sys.executable, "-m", "certgcl", *words], capture_output=True, text=True, check=False,
-                           env={**os.environ, "PYTHONPATH": str(ROOT)})
+    whole = subprocess.run(
+        [sys.executable, "-m", "certgcl", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     assert found.returncode == whole.returncode
     assert [line for line in answer if "Usage" not in line] == [
-        line for line in whole.stdout.splitlines() if "Usage" not in line]
+        line for line in whole.stdout.splitlines() if "Usage" not in line
+    ]
     if words == ("--version",):
         assert answer == [__version__]
 
@@ -80,13 +93,29 @@ def test_an_h_that_is_a_value_is_no_question() -> None:
     assert "none.npz" in found.stderr or "none.npz" in found.stdout
 
 
-@pytest.mark.parametrize(("words", "found"), [
-    ("certgcl cert", ["certify"]), ("certgcl certify --time", ["--time-limit"]),
-    ("certgcl reproduce de", ["degree"]), ("certgcl certify --order ", ["near", "given"])])
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("certgcl cert", ["certify"]),
+        ("certgcl certify --time", ["--time-limit"]),
+        ("certgcl reproduce de", ["degree"]),
+        ("certgcl certify --order ", ["near", "given"]),
+    ],
+)
 def test_a_shell_completes_words_without_torch(words: str, found: list[str]) -> None:
-    done = subprocess.run([sys.executable, "-c", LOADED + SCRIPT], capture_output=True, text=True, check=False, env={
-        **os.environ, "PYTHONPATH": str(ROOT), "_CERTGCL_COMPLETE": "complete_bash", "COMP_WORDS": words,
-        "COMP_CWORD": str(len(words.split(" ")) - 1)})
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED + SCRIPT],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "_CERTGCL_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(len(words.split(" ")) - 1),
+        },
+    )
     *answers, loaded = done.stdout.splitlines()
     assert (answers, loaded) == (found, "[]")
 
@@ -106,9 +135,20 @@ def test_the_script_runs_the_commands() -> None:
     assert json.loads(found.stdout)["datasets"]
 
 
-@pytest.mark.parametrize("words", [
-    ["train"], ["train", "--dataset", "karate", "--colour", "red"], ["certify"], ["nowhere"], ["merge"], ["--colour"],
-    ["train", "--dataset", "karate", "--kappa", "2"], ["reproduce", "nowhere"], ["audit", "--budget", "-1"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train"],
+        ["train", "--dataset", "karate", "--colour", "red"],
+        ["certify"],
+        ["nowhere"],
+        ["merge"],
+        ["--colour"],
+        ["train", "--dataset", "karate", "--kappa", "2"],
+        ["reproduce", "nowhere"],
+        ["audit", "--budget", "-1"],
+    ],
+)
 def test_wrong_usage_is_json_too(words: list[str]) -> None:
     result = run(*words, "--json")
     assert result.exit_code == 2
@@ -129,7 +169,8 @@ def test_several_seeds_are_several_runs() -> None:
     alone = json_of(*TRAIN, "--seed", "3", "--out", "alone")
     assert alone["evaluation"] == found["runs"][1]["evaluation"]
     assert [one["out"] for one in json_of(*TRAIN, "--seeds", "2")["runs"]] == [
-        str(Path("runs", f"karate-grace-none-{seed}")) for seed in (0, 1)]
+        str(Path("runs", f"karate-grace-none-{seed}")) for seed in (0, 1)
+    ]
     again = run(*TRAIN, "--seeds", "0,3", "--out", "five", "--resume")
     assert again.exit_code == 0
     assert "all seeds: " in again.stdout
@@ -148,8 +189,13 @@ def test_a_device_is_named_by_an_option() -> None:
     json_of("evaluate", "run", *on_cpu)
     json_of("certify", "--run", "run", "--budget", "1", *on_cpu)
     json_of("audit", "--run", "run", "--budget", "1", "--samples", "2", "--searches", "1", *on_cpu)
-    for words in (TRAIN, ("evaluate", "run"), ("certify", "--run", "run", "--budget", "1"), ("demo",),
-                  ("audit", "--run", "run", "--budget", "1")):
+    for words in (
+        TRAIN,
+        ("evaluate", "run"),
+        ("certify", "--run", "run", "--budget", "1"),
+        ("demo",),
+        ("audit", "--run", "run", "--budget", "1"),
+    ):
         for device in ("cuda:99", "meta", "warp"):
             refused = run(*words, "--device", device)
             assert (refused.exit_code, "device=" in refused.stderr) == (1, True), words

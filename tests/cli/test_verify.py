@@ -31,8 +31,9 @@ def test_a_folder_or_a_file_is_verified() -> None:
     assert json_of(*VERIFY, "--nodes", "3:9")["ok"] is True
 
 
-@pytest.mark.parametrize(("changed", "named"), [
-    ({"--weights": "other.npz"}, "weights"), ({"--graph": "other"}, "edges")])
+@pytest.mark.parametrize(
+    ("changed", "named"), [({"--weights": "other.npz"}, "weights"), ({"--graph": "other"}, "edges")]
+)
 def test_another_model_or_graph_ends_with_3(changed: dict[str, str], named: str) -> None:
     options = {"--graph": "graph", "--weights": "encoder.npz"} | changed
     result = run("verify", "result", *(word for option in options.items() for word in option))
@@ -62,8 +63,20 @@ def test_a_second_view_is_an_option() -> None:
 
 
 def test_a_certificate_of_a_run() -> None:
-    json_of("train", "--dataset", "karate", "--epochs", "2", "--regularizer", "none", "--set", "hidden=4", "--certify",
-            "--out", "run")
+    json_of(
+        "train",
+        "--dataset",
+        "karate",
+        "--epochs",
+        "2",
+        "--regularizer",
+        "none",
+        "--set",
+        "hidden=4",
+        "--certify",
+        "--out",
+        "run",
+    )
     assert json_of("verify", "run", "--run", "run")["ok"] is True
     assert run("verify", "result", "--run", "run").exit_code == 3
 
@@ -77,7 +90,8 @@ def test_wrong_usage_and_help() -> None:
     assert (unknown.exit_code, "only nodes of the certificate" in unknown.stderr) == (1, True)
     assert run("verify", "graph", *VERIFY[2:]).exit_code == 1
     assert "certgcl verify result --graph cora --weights encoder.npz" in plain(
-        run("verify", "--help", env={"COLUMNS": "200"}).stdout)
+        run("verify", "--help", env={"COLUMNS": "200"}).stdout
+    )
 
 
 def test_bounds_are_proved_by_the_checker() -> None:

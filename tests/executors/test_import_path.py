@@ -41,8 +41,14 @@ def search(tmp_path: Path) -> Path:
 
 def python(*arguments: str, folder: Path, path: str = "", **environment: str) -> "subprocess.CompletedProcess[str]":
     surroundings = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return subprocess.run([sys.executable, *arguments], cwd=folder, text=True, capture_output=True, check=False,
-                          env=surroundings | {"PYTHONPATH": f"{HOME}{path}"} | environment)
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        check=False,
+        env=surroundings | {"PYTHONPATH": f"{HOME}{path}"} | environment,
+    )
 
 
 def test_a_script_without_a_guard_runs_once_and_its_workers_see_no_current_folder(search: Path, hostile: Path) -> None:
@@ -53,8 +59,10 @@ def test_a_script_without_a_guard_runs_once_and_its_workers_see_no_current_folde
 
 def test_a_path_that_names_the_current_folder_does_not_reach_workers(search: Path, hostile: Path) -> None:
     """Set late, as in a notebook or a shell: this process has imported what it needs."""
-    late = (f"import os, sys; sys.path[:0] = ['', '.', {str(hostile)!r}, {f'{hostile}/../hostile'!r}]; "
-            "os.environ['PYTHONPATH'] = '.' + os.pathsep + os.environ['PYTHONPATH']")
+    late = (
+        f"import os, sys; sys.path[:0] = ['', '.', {str(hostile)!r}, {f'{hostile}/../hostile'!r}]; "
+        "os.environ['PYTHONPATH'] = '.' + os.pathsep + os.environ['PYTHONPATH']"
+    )
     search.write_text(search.read_text().replace('print("once")', late))
     result = python(str(search), folder=hostile)
     assert (result.returncode, result.stdout) == (0, "True\n"), result.stderr
@@ -65,12 +73,26 @@ def test_a_path_that_names_the_current_folder_does_not_reach_workers(search: Pat
 def exact(search: Path) -> list[str]:
     """``certgcl certify`` with a search."""
     files = search.parents[1]
-    return ["certify", "--graph", str(files / "graph"), "--weights", str(files / "weights.npz"), "--budget", "1",
-            "--method", "exact", "--out", str(files / "out"), "--json"]
+    return [
+        "certify",
+        "--graph",
+        str(files / "graph"),
+        "--weights",
+        str(files / "weights.npz"),
+        "--budget",
+        "1",
+        "--method",
+        "exact",
+        "--out",
+        str(files / "out"),
+        "--json",
+    ]
 
 
-WITH_WORKERS = "import certgcl.bounds.exact.method as m; m.ANCHORS_PER_WORKER = 1; import torch; " \
-               "torch.set_num_threads(2); import sys; from certgcl.cli import main; sys.exit(main())"
+WITH_WORKERS = (
+    "import certgcl.bounds.exact.method as m; m.ANCHORS_PER_WORKER = 1; import torch; "
+    "torch.set_num_threads(2); import sys; from certgcl.cli import main; sys.exit(main())"
+)
 
 
 def test_the_command_imports_nothing_from_the_current_folder(exact: list[str], hostile: Path) -> None:
@@ -100,8 +122,11 @@ def test_what_can_be_imported_are_folders_elsewhere(tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "within").mkdir()
     (tmp_path / "link").symlink_to(tmp_path)
-    monkeypatch.setattr(sys, "path", ["", ".", "within", "..", str(tmp_path), str(tmp_path / "link"),
-                                      str(tmp_path / "within"), "/elsewhere", 7])
+    monkeypatch.setattr(
+        sys,
+        "path",
+        ["", ".", "within", "..", str(tmp_path), str(tmp_path / "link"), str(tmp_path / "within"), "/elsewhere", 7],
+    )
     assert importable() == [str(tmp_path / "within"), "/elsewhere", str(HOME)]
 
 
@@ -129,8 +154,10 @@ def test_path_and_variables_are_put_back_by_whoever_leaves_last(monkeypatch: pyt
     assert (os.environ["PYTHONPATH"], os.environ.get("PYTHONSAFEPATH")) == (".", None)
 
 
-CACHE = "from certgcl.bounds.compiled.kernels import row_lemma; import numba; " \
-        "print(numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES, row_lemma.minima.stats.cache_path)"
+CACHE = (
+    "from certgcl.bounds.compiled.kernels import row_lemma; import numba; "
+    "print(numba.config.CACHE_DIR, numba.config.CACHE_LOCATOR_CLASSES, row_lemma.minima.stats.cache_path)"
+)
 
 
 def test_kernels_are_not_taken_from_a_folder_that_the_current_one_names(tmp_path: Path) -> None:

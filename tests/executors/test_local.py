@@ -73,6 +73,7 @@ def test_no_more_than_a_few_pieces_are_taken_at_a_time() -> None:
 
 def test_ctrl_c_ends_what_is_under_way(tmp_path: Path) -> None:
     """Raised where the answers are waited for; workers that are busy are ended."""
+
     def interrupt() -> None:
         while not (tmp_path / "ended-0").exists():
             time.sleep(0.05)
@@ -81,30 +82,40 @@ def test_ctrl_c_ends_what_is_under_way(tmp_path: Path) -> None:
 
     thread, found, begun = threading.Thread(target=interrupt), [], time.monotonic()
     thread.start()
-    with pytest.raises(KeyboardInterrupt), closing(  # noqa: PT012
-            TWO.stream(tasks.notes_and_waits, tmp_path, (Piece(key, key) for key in range(4)))) as stream:
-        for done in stream:
-            found.append(done.key)
+    stream = TWO.stream(tasks.notes_and_waits, tmp_path, (Piece(key, key) for key in range(4)))
+    with pytest.raises(KeyboardInterrupt), closing(stream):
+        found.extend(done.key for done in stream)
     thread.join()
     assert found == [0]
     assert time.monotonic() - begun < 40
     assert not (tmp_path / "ended-1").exists()
 
 
-@pytest.mark.parametrize(("executor", "kind"), [(None, ThisProcess), ("here", ThisProcess), (TWO, LocalProcesses),
-                                                ("processes", LocalProcesses), ("ray", RayCluster)])
+@pytest.mark.parametrize(
+    ("executor", "kind"),
+    [
+        (None, ThisProcess),
+        ("here", ThisProcess),
+        (TWO, LocalProcesses),
+        ("processes", LocalProcesses),
+        ("ray", RayCluster),
+    ],
+)
 def test_executors_have_names(executor: Any, kind: type[Executor]) -> None:
     assert isinstance(get_executor(executor), kind)
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"executor": "dask"}, "executor='dask': it is one of here, processes, ray"),
-    ({"executor": 2}, "executor=2: it is one of here, processes, ray"),
-    ({"executor": "here", "workers": 2}, "workers=2 with executor='here'"),
-    ({"executor": "ray", "workers": 2}, "workers=2 with executor='ray'"),
-    ({"executor": "processes", "address": "auto"}, "address='auto' with executor='processes'"),
-    ({"executor": TWO, "workers": 2}, "workers=2 with executor=LocalProcesses"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"executor": "dask"}, "executor='dask': it is one of here, processes, ray"),
+        ({"executor": 2}, "executor=2: it is one of here, processes, ray"),
+        ({"executor": "here", "workers": 2}, "workers=2 with executor='here'"),
+        ({"executor": "ray", "workers": 2}, "workers=2 with executor='ray'"),
+        ({"executor": "processes", "address": "auto"}, "address='auto' with executor='processes'"),
+        ({"executor": TWO, "workers": 2}, "workers=2 with executor=LocalProcesses"),
+    ],
+)
 def test_settings_of_another_executor_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         get_executor(**arguments)

@@ -22,10 +22,16 @@ def _nothing_opened() -> None:
 
 
 VALUES: dict[str, Any] = {
-    "float64": torch.randn(3, 4, dtype=torch.float64), "bfloat16": torch.randn(5).to(torch.bfloat16),
-    "bool": torch.tensor([True, False]), "transposed": torch.randn(3, 4).T, "scalar": torch.tensor(2.5),
-    "empty": torch.empty(0, 3), "csr": torch.eye(3, dtype=torch.float64).to_sparse_csr(),
-    "numpy": np.arange(6).reshape(2, 3), "trained": torch.randn(2, requires_grad=True), "text": "text",
+    "float64": torch.randn(3, 4, dtype=torch.float64),
+    "bfloat16": torch.randn(5).to(torch.bfloat16),
+    "bool": torch.tensor([True, False]),
+    "transposed": torch.randn(3, 4).T,
+    "scalar": torch.tensor(2.5),
+    "empty": torch.empty(0, 3),
+    "csr": torch.eye(3, dtype=torch.float64).to_sparse_csr(),
+    "numpy": np.arange(6).reshape(2, 3),
+    "trained": torch.randn(2, requires_grad=True),
+    "text": "text",
 }
 
 
@@ -97,8 +103,11 @@ def test_what_cannot_be_pickled_is_refused() -> None:
 def test_a_question_is_answered_to_the_last_bit_alike_wherever_it_is_sent(given: bool, reproducible: bool) -> None:
     graph, network = random_graph(nodes=30, density=0.2), toy_network()
     directions = torch.randn(30, 3, dtype=torch.float64)
-    question = Question.linear(network, graph, 1, directions, method="degree", dtype=torch.float64) if given else (
-        Question.compactness(network, graph, 1, method="degree", view=None, dtype=torch.float64))
+    question = (
+        Question.linear(network, graph, 1, directions, method="degree", dtype=torch.float64)
+        if given
+        else (Question.compactness(network, graph, 1, method="degree", view=None, dtype=torch.float64))
+    )
     question = question.made_reproducible() if reproducible else question
     sent = Parcel.of(question.for_workers()).open()
     expected, found = (each.certify(torch.arange(30)) for each in (question, sent))

@@ -82,10 +82,9 @@ def test_ctrl_c_ends_what_is_under_way_and_no_more_was_taken(cluster: RayCluster
 
     thread, found = threading.Thread(target=interrupt), []
     thread.start()
-    with pytest.raises(KeyboardInterrupt), closing(  # noqa: PT012
-            cluster.stream(tasks.notes_and_waits, tmp_path, pieces())) as stream:
-        for done in stream:
-            found.append(done.key)
+    stream = cluster.stream(tasks.notes_and_waits, tmp_path, pieces())
+    with pytest.raises(KeyboardInterrupt), closing(stream):
+        found.extend(done.key for done in stream)
     thread.join()
     assert found == [0]
     assert len(taken) <= WAITING * 2 + 1
@@ -110,8 +109,9 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.npz")}
 
 
-def test_a_certificate_of_a_cluster_is_that_of_one_process_bit_for_bit(cluster: RayCluster, alone: Path,
-                                                                       tmp_path: Path) -> None:
+def test_a_certificate_of_a_cluster_is_that_of_one_process_bit_for_bit(
+    cluster: RayCluster, alone: Path, tmp_path: Path
+) -> None:
     run = certgcl.certify_shards(WEIGHTS, GRAPH, 1, tmp_path, executor=cluster, **SETTINGS)
     assert sorted(run.computed) == list(range(6))
     certgcl.merge_shards(tmp_path)
@@ -135,8 +135,9 @@ def test_a_worker_that_is_killed_makes_no_difference(cluster: RayCluster, alone:
     assert files(tmp_path) == files(alone)
 
 
-def test_an_interrupted_run_is_gone_on_with_by_another_executor(cluster: RayCluster, alone: Path,
-                                                                tmp_path: Path) -> None:
+def test_an_interrupted_run_is_gone_on_with_by_another_executor(
+    cluster: RayCluster, alone: Path, tmp_path: Path
+) -> None:
     def interrupt(progress: Any) -> None:
         if progress.shards_done == 3:
             raise KeyboardInterrupt
@@ -152,8 +153,17 @@ def test_an_interrupted_run_is_gone_on_with_by_another_executor(cluster: RayClus
 def test_a_shard_that_fails_for_good_is_named_and_all_others_are_kept(cluster: RayCluster, tmp_path: Path) -> None:
     nodes = torch.arange(30)
     with pytest.raises(ShardError, match=r"1 of 3 shards that failed \(1\).*shard 1: BoundError: node 15"):
-        certgcl.certify_shards(WEIGHTS, GRAPH, 1, tmp_path, executor=cluster, nodes=nodes, shards=3, order="given",
-                               method=tasks.FailsAtNode(node=15))
+        certgcl.certify_shards(
+            WEIGHTS,
+            GRAPH,
+            1,
+            tmp_path,
+            executor=cluster,
+            nodes=nodes,
+            shards=3,
+            order="given",
+            method=tasks.FailsAtNode(node=15),
+        )
     assert len(list(tmp_path.glob("shard-*"))) == 2
 
 
@@ -161,8 +171,10 @@ def test_a_search_on_a_cluster_is_that_of_one_process(cluster: RayCluster) -> No
     from certgcl.bounds import BranchAndBound
 
     graph = random_graph(nodes=12, density=0.4)
-    found, expected = (certgcl.node_compactness(WEIGHTS, graph, 1, method=BranchAndBound(workers=2, executor=place))
-                       for place in (cluster, "here"))
+    found, expected = (
+        certgcl.node_compactness(WEIGHTS, graph, 1, method=BranchAndBound(workers=2, executor=place))
+        for place in (cluster, "here")
+    )
     assert torch.equal(found.lower, expected.lower)
     assert found.exact.all()
 

@@ -25,13 +25,16 @@ def answer(task: Any, shared: Any) -> Done:
     return done
 
 
-@pytest.mark.parametrize(("error", "kind", "message"), [
-    (KeyError("what"), WorkerError, "a worker with KeyError: 'what'"),
-    (ImportError("no module"), WorkerError, "ImportError: no module.*nothing from the current folder"),
-    (MemoryError("too large"), OutOfMemoryError, "a worker without enough memory"),
-    (RuntimeError("can't allocate memory"), OutOfMemoryError, "a worker without enough memory"),
-    (BoundError("found", "rule", "remedy"), BoundError, r"found: rule\. remedy"),
-])
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (KeyError("what"), WorkerError, "a worker with KeyError: 'what'"),
+        (ImportError("no module"), WorkerError, "ImportError: no module.*nothing from the current folder"),
+        (MemoryError("too large"), OutOfMemoryError, "a worker without enough memory"),
+        (RuntimeError("can't allocate memory"), OutOfMemoryError, "a worker without enough memory"),
+        (BoundError("found", "rule", "remedy"), BoundError, r"found: rule\. remedy"),
+    ],
+)
 def test_errors_are_answers(error: Exception, kind: type[Exception], message: str) -> None:
     done = answer(raising, error)
     assert (done.key, done.result) == ("key", None)

@@ -31,8 +31,16 @@ pytest.importorskip("matplotlib", reason="figures need the extra plots")
 NODES, PAIRS = 20, 3
 SIZE = ("--dataset", "karate", "--epochs", "3", "--pairs", str(PAIRS), "--nodes", str(NODES), "--methods")
 METHODS = {"degree": "grace,gca", "augmentations": "gca"}
-ROWS = {"imbalance": 34, "compactness-curve": 4 * 4, "degree": 2 * NODES, "kappa": 1 + 3 * len(KAPPAS),
-        "infonce": 4 * 34, "augmentations": 4 * 4, "sensitivity": NODES, "table": 4 + 2}
+ROWS = {
+    "imbalance": 34,
+    "compactness-curve": 4 * 4,
+    "degree": 2 * NODES,
+    "kappa": 1 + 3 * len(KAPPAS),
+    "infonce": 4 * 34,
+    "augmentations": 4 * 4,
+    "sensitivity": NODES,
+    "table": 4 + 2,
+}
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +59,7 @@ def command(name: str, cache: Path, out: Path) -> tuple[str, ...]:
 
 def read(path: Path) -> list[Row]:
     """A CSV file with its numbers as numbers."""
+
     def value(text: str) -> Any:
         try:
             return float(text) if text else None
@@ -84,8 +93,9 @@ def done(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_experiment_leaves_a_table_and_a_figure_of_it(name: str, done: Callable[[str], Done],
-                                                            tmp_path: Path) -> None:
+def test_every_experiment_leaves_a_table_and_a_figure_of_it(
+    name: str, done: Callable[[str], Done], tmp_path: Path
+) -> None:
     found = done(name)
     (result,) = found.result
     assert (result["experiment"], result["dataset"]) == (name, "karate")
@@ -112,8 +122,10 @@ def test_the_same_command_again_trains_and_measures_nothing(cache: Path, tmp_pat
 def test_the_table_fits_a_terminal_and_a_deviation_stands_beside_its_mean(cache: Path, tmp_path: Path) -> None:
     result = run(*command("table", cache, tmp_path), "--seeds", "2", env={"COLUMNS": "40"})
     title, *lines, files = result.stdout.splitlines()
-    assert (title, files) == ("table on karate", f"written to table-karate.csv, table-karate.png, table-karate.svg in "
-                              f"{tmp_path}")
+    assert (title, files) == (
+        "table on karate",
+        f"written to table-karate.csv, table-karate.png, table-karate.svg in {tmp_path}",
+    )
     assert max(map(len, lines)) <= 80
     assert "…" not in result.stdout
     assert re.fullmatch(r"grace +plain +2 +\d+\.\d ± \d+\.\d +\d+\.\d ± \d+\.\d +– +\S+ +\S+", lines[3])
@@ -125,8 +137,12 @@ def test_experiments_share_their_trainings(study: Study) -> None:
     preset = study.preset("grace")
     own = study.trained(Recipe("grace", "certified", 0))
     assert study.trained(Recipe("grace", "certified", 0, kappa=preset.kappa)).folder == own.folder
-    others = [Recipe("grace", "certified", 1), Recipe("grace", "released", 0), Recipe("grace", "certified", 0, 0.1),
-              Recipe("gca", "certified", 0)]
+    others = [
+        Recipe("grace", "certified", 1),
+        Recipe("grace", "released", 0),
+        Recipe("grace", "certified", 0, 0.1),
+        Recipe("gca", "certified", 0),
+    ]
     assert len({own.folder, *(study.trained(recipe).folder for recipe in others)}) == 5
     degree = study.trained(Recipe("gca", "plain", 0, augmentation="degree"))
     assert degree.folder == study.trained(Recipe("gca", "plain", 0)).folder
@@ -224,8 +240,18 @@ def test_four_panels_are_two_and_two(name: str, done: Callable[[str], Done]) -> 
 
 
 def test_a_start_far_away_leaves_the_axis_to_the_rest_and_is_noted() -> None:
-    rows = [{"dataset": "toy", "method": "grace", "variant": "plain", "epoch": epoch, "paper_score": epoch / 10,
-             "certified_bound": -50.0 if epoch == 0 else epoch / 10, "norm": 1.0} for epoch in range(5)]
+    rows = [
+        {
+            "dataset": "toy",
+            "method": "grace",
+            "variant": "plain",
+            "epoch": epoch,
+            "paper_score": epoch / 10,
+            "certified_bound": -50.0 if epoch == 0 else epoch / 10,
+            "norm": 1.0,
+        }
+        for epoch in range(5)
+    ]
     with figures.styled():
         paper, certified, *_ = EXPERIMENTS["compactness-curve"].draw(rows).axes
     assert paper.get_ylim()[0] < 0 < paper.get_ylim()[1]
@@ -250,8 +276,11 @@ def test_only_labels_that_have_room_are_drawn() -> None:
 
 def test_infonce_is_shown_with_each_regularizer(done: Callable[[str], Done]) -> None:
     legends = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in done("infonce").figure.axes]
-    assert legends == [["plain", "with the paper's score"], ["plain", "with clean compactness"],
-                       ["plain", "with the certified bound"]]
+    assert legends == [
+        ["plain", "with the paper's score"],
+        ["plain", "with clean compactness"],
+        ["plain", "with the certified bound"],
+    ]
 
 
 def test_points_and_lines_are_the_numbers_of_the_file(done: Callable[[str], Done]) -> None:
@@ -281,7 +310,8 @@ def test_histograms_have_all_nodes_and_their_quartiles(done: Callable[[str], Don
 
 
 def test_without_matplotlib_the_extra_is_named_before_anything_is_trained(
-        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = run(*command("kappa", tmp_path / "cache", tmp_path))
     assert result.exit_code == 1

@@ -57,11 +57,20 @@ def test_of_two_first_files_one_stays(tmp_path: Path, links: bool, monkeypatch: 
 
 def test_only_what_nobody_writes_any_more_is_removed(tmp_path: Path) -> None:
     here, nobody = socket.gethostname().replace(".", "-"), 2**22 + 1  # above the largest process number
-    removed = [tmp_path / f".a.npz.{here}.{nobody}.0123abcd-0.tmp", tmp_path / f".a.npz.{here}.{os.getpid()}.0-0.tmp",
-               tmp_path / f".old.npz.elsewhere.{os.getpid()}.0123abcd-0.tmp",
-               tmp_path / f".a.npz.{here}.{nobody}.{atomic._TOKEN}-0.tmp", tmp_path / f".a.npz.{here}.{10**30}.0-0.tmp"]
-    kept = [tmp_path / f".a.npz.{here}.{os.getppid()}.0123abcd-0.tmp", tmp_path / f".a.npz.elsewhere.{nobody}.0-0.tmp",
-            tmp_path / f".a.npz.{here}.{os.getpid()}.{atomic._TOKEN}-0.tmp", tmp_path / ".mine.tmp", tmp_path / "a.npz"]
+    removed = [
+        tmp_path / f".a.npz.{here}.{nobody}.0123abcd-0.tmp",
+        tmp_path / f".a.npz.{here}.{os.getpid()}.0-0.tmp",
+        tmp_path / f".old.npz.elsewhere.{os.getpid()}.0123abcd-0.tmp",
+        tmp_path / f".a.npz.{here}.{nobody}.{atomic._TOKEN}-0.tmp",
+        tmp_path / f".a.npz.{here}.{10**30}.0-0.tmp",
+    ]
+    kept = [
+        tmp_path / f".a.npz.{here}.{os.getppid()}.0123abcd-0.tmp",
+        tmp_path / f".a.npz.elsewhere.{nobody}.0-0.tmp",
+        tmp_path / f".a.npz.{here}.{os.getpid()}.{atomic._TOKEN}-0.tmp",
+        tmp_path / ".mine.tmp",
+        tmp_path / "a.npz",
+    ]
     for path in removed + kept:
         path.touch()
     long_ago = time.time() - 100 * 3600
@@ -97,7 +106,7 @@ def test_any_changed_byte_is_refused(tmp_path: Path) -> None:
     save_arrays(path, {"format": "x-1"}, {"a": np.linspace(0, 1, 20)})
     whole = path.read_bytes()
     for place in range(len(whole)):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x41]) + whole[place + 1:])
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x41]) + whole[place + 1 :])
         with pytest.raises(CertgclError, match="checksum"), refusing(path, CertgclError, "rule", "remedy"):
             load_arrays(path, "x-1", ("a",))
 

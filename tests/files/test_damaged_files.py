@@ -38,8 +38,9 @@ def as_read(data: Data) -> dict[str, str]:
 
 
 def in_words(state: Any) -> dict[str, Any]:
-    return {name: digest(leaf) if isinstance(leaf, Tensor) else (type(leaf), repr(leaf))
-            for name, leaf in leaves(state)}
+    return {
+        name: digest(leaf) if isinstance(leaf, Tensor) else (type(leaf), repr(leaf)) for name, leaf in leaves(state)
+    }
 
 
 def folder_case(tmp_path: Path, name: str) -> Case:
@@ -70,7 +71,8 @@ def run_case(tmp_path: Path, name: str) -> Case:
     loads: dict[str, Callable[[], Any]] = {
         "history.jsonl": lambda: read_history(tmp_path).records,
         "config.json": lambda: read_config(tmp_path / "config.json"),
-        "checkpoint.pt": lambda: in_words(vars(Checkpoint.load(tmp_path / "checkpoint.pt")))}
+        "checkpoint.pt": lambda: in_words(vars(Checkpoint.load(tmp_path / "checkpoint.pt"))),
+    }
     return tmp_path / name, loads[name]
 
 
@@ -138,8 +140,16 @@ CASES: dict[str, Callable[[Path], Case]] = {
 }
 
 
-SEALED = {"graph/x.npy", "graph/edge_index.npy", "graph/y.npy", "checkpoint.pt", "method.pt", "encoder.npz",
-          "certificate.npz", "shard"}  # in whole: no byte of them may change
+SEALED = {
+    "graph/x.npy",
+    "graph/edge_index.npy",
+    "graph/y.npy",
+    "checkpoint.pt",
+    "method.pt",
+    "encoder.npz",
+    "certificate.npz",
+    "shard",
+}  # in whole: no byte of them may change
 
 
 @pytest.mark.parametrize("kind", CASES)

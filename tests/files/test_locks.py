@@ -38,8 +38,10 @@ train_in(Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
 
 def other_process(folder: Path, epochs: int, pause: float = 0.0) -> subprocess.Popen[bytes]:
     """A process that resumes the run in a folder."""
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(Path(__file__).parents[2]), str(folder), str(epochs),
-                             str(pause)], stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(Path(__file__).parents[2]), str(folder), str(epochs), str(pause)],
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -63,8 +65,10 @@ def attempt(folder: Path, results: Any) -> None:
 def test_the_second_is_told_who_holds_it_and_the_file_goes_with_the_lock(tmp_path: Path) -> None:
     with locked(tmp_path, "run"):
         assert [path.name for path in tmp_path.iterdir()] == [".run.lock"]
-        with pytest.raises(LockedError, match=r"which this process \(in thread MainThread, since 20.*\) is writing"), \
-                locked(tmp_path, "run"):
+        with (
+            pytest.raises(LockedError, match=r"which this process \(in thread MainThread, since 20.*\) is writing"),
+            locked(tmp_path, "run"),
+        ):
             pass
         with locked(tmp_path, "other"):
             pass

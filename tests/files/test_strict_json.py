@@ -10,10 +10,19 @@ from certgcl.files.atomic import refusing, save_sealed_json
 from certgcl.files.strict_json import parse_json, read_json, read_sealed
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ('{"a": NaN}', "NaN"), ('{"a": -Infinity}', "Infinity"), ('{"a": 1e999}', "1e999"), ('{"a": 1, "a": 2}', "twice"),
-    ('{"b": {"a": 1, "a": 1}}', "'a' twice"), ("{", "Expecting"), ("", "Expecting"), ('{"a": 1} x', "Extra data"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": NaN}', "NaN"),
+        ('{"a": -Infinity}', "Infinity"),
+        ('{"a": 1e999}', "1e999"),
+        ('{"a": 1, "a": 2}', "twice"),
+        ('{"b": {"a": 1, "a": 1}}', "'a' twice"),
+        ("{", "Expecting"),
+        ("", "Expecting"),
+        ('{"a": 1} x', "Extra data"),
+    ],
+)
 def test_what_says_two_things_or_no_number_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_json(text)
@@ -44,8 +53,10 @@ def test_an_object_comes_back_whatever_its_layout(tmp_path: Path) -> None:
     assert read_sealed(path, "x-1") == CONTENT
 
 
-@pytest.mark.parametrize("change", [
-    {"a": [1, 2.5, None, 1]}, {"a": [1.0, 2.5, None, True]}, {"c": 0.0}, {"b": {}}, {"d": None}, {"checksum": None}])
+@pytest.mark.parametrize(
+    "change",
+    [{"a": [1, 2.5, None, 1]}, {"a": [1.0, 2.5, None, True]}, {"c": 0.0}, {"b": {}}, {"d": None}, {"checksum": None}],
+)
 def test_any_other_content_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "f.json"
     save_sealed_json(path, CONTENT)

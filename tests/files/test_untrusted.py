@@ -31,8 +31,10 @@ def npy(shape: str, dtype: str = "<f8", content: bytes = b"") -> bytes:
 
 def bomb(path: Path, name: str, size: int = HALF, sealed: bool = False) -> Path:
     """An archive whose one member is that many zeros."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive, \
-            archive.open(name, "w", force_zip64=True) as member:
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+        archive.open(name, "w", force_zip64=True) as member,
+    ):
         for _ in range(size >> 24):
             member.write(bytes(1 << 24))
     if sealed:
@@ -112,11 +114,25 @@ def test_what_certgcl_writes_is_never_taken_for_a_bomb(tmp_path: Path, monkeypat
 # -- arrays ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", [
-    npy("(1000000000000,)"), npy("(10, 10)", content=bytes(799)), npy("(10, 10)", content=bytes(801)),
-    npy("(-1, -100)", content=bytes(800)), npy("(2,)", "|O", bytes(16)), npy("(1,)", "<M8[s]", bytes(8)), b"",
-    b"\x93NUMPY", npy("(1,)", "<f8, <f8", bytes(16)), npy("(((" * 1000), b"\x93NUMPY\x03\x00\x00\x00\x00\x00",
-    npy("(1.5,)"), npy("(9223372036854775807, 9223372036854775807)")], ids=range(13))
+@pytest.mark.parametrize(
+    "content",
+    [
+        npy("(1000000000000,)"),
+        npy("(10, 10)", content=bytes(799)),
+        npy("(10, 10)", content=bytes(801)),
+        npy("(-1, -100)", content=bytes(800)),
+        npy("(2,)", "|O", bytes(16)),
+        npy("(1,)", "<M8[s]", bytes(8)),
+        b"",
+        b"\x93NUMPY",
+        npy("(1,)", "<f8, <f8", bytes(16)),
+        npy("(((" * 1000),
+        b"\x93NUMPY\x03\x00\x00\x00\x00\x00",
+        npy("(1.5,)"),
+        npy("(9223372036854775807, 9223372036854775807)"),
+    ],
+    ids=range(13),
+)
 def test_an_array_fills_its_bytes_with_numbers(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.npy").write_bytes(content)
     np.save(tmp_path / "edge_index.npy", np.zeros((2, 0), np.int64))
@@ -127,8 +143,18 @@ def test_an_array_fills_its_bytes_with_numbers(content: bytes, tmp_path: Path) -
             certgcl.load_graph(path)
 
 
-@pytest.mark.parametrize("array", [np.arange(6).reshape(2, 3), np.asfortranarray(np.arange(6.0).reshape(2, 3)),
-                                   np.zeros((0, 4)), np.array(3.5), np.array("text"), np.ones(3, bool)], ids=str)
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6).reshape(2, 3),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.zeros((0, 4)),
+        np.array(3.5),
+        np.array("text"),
+        np.ones(3, bool),
+    ],
+    ids=str,
+)
 def test_arrays_come_back_and_can_be_written_to(array: np.ndarray, tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", array)
     found = array_in(bytearray((tmp_path / "a.npy").read_bytes()))

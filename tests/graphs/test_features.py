@@ -23,8 +23,9 @@ def test_the_gradient_of_a_sparse_product_is_that_of_the_dense_one(nodes: list[i
     expected = (x if index is None else x[index]) @ weight
     torch.testing.assert_close(found, expected)
     upstream = torch.randn_like(expected)
-    torch.testing.assert_close(torch.autograd.grad(found, weight, upstream), torch.autograd.grad(expected, weight,
-                                                                                                 upstream))
+    torch.testing.assert_close(
+        torch.autograd.grad(found, weight, upstream), torch.autograd.grad(expected, weight, upstream)
+    )
 
 
 def test_rows_and_transposes_of_a_sparse_matrix() -> None:

@@ -18,8 +18,11 @@ EDGES = torch.tensor([[2, 0, 1, 1], [1, 1, 2, 0]])
 
 
 def same(one: Graph, other: Graph) -> bool:
-    return (torch.equal(one.x.to_dense(), other.x.to_dense()) and torch.equal(one.rowptr, other.rowptr)
-            and torch.equal(one.col, other.col))
+    return (
+        torch.equal(one.x.to_dense(), other.x.to_dense())
+        and torch.equal(one.rowptr, other.rowptr)
+        and torch.equal(one.col, other.col)
+    )
 
 
 # -- sources ---------------------------------------------------------------------------------------
@@ -69,8 +72,9 @@ def test_a_graph_may_have_no_edges() -> None:
 
 
 def test_sparse_features_stay_sparse_and_lose_nothing() -> None:
-    twice = torch.sparse_coo_tensor(torch.tensor([[0, 0, 3], [1, 1, 0]]), torch.tensor([1.0, 2.0, 5.0]), (4, 2),
-                                    check_invariants=True)
+    twice = torch.sparse_coo_tensor(
+        torch.tensor([[0, 0, 3], [1, 1, 0]]), torch.tensor([1.0, 2.0, 5.0]), (4, 2), check_invariants=True
+    )
     graph = Graph.of((twice, EDGES))
     assert graph.x.layout == torch.sparse_csr
     assert torch.equal(graph.x.to_dense(), twice.to_dense())
@@ -256,14 +260,17 @@ def test_networkx_weights_are_refused(kind: type[nx.Graph], weight: Any) -> None
         Graph.cleaned(source)
 
 
-@pytest.mark.parametrize(("rows", "message"), [
-    (([1.0, 2.0], [1.0]), r"'x' of networkx node 'b' with shape \(1,\).*\(2,\)"),
-    (([1.0], "text"), "'x' of networkx node 'b' .*numbers"),
-    (([1.0], None), "'x' of networkx node 'b' .*numbers"),
-    (([1], [2]), "dtype torch.int64"),
-    ((1.0, 2.0), r"features of shape \(2,\)"),
-    (([], []), r"features of shape \(2, 0\)"),
-])
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (([1.0, 2.0], [1.0]), r"'x' of networkx node 'b' with shape \(1,\).*\(2,\)"),
+        (([1.0], "text"), "'x' of networkx node 'b' .*numbers"),
+        (([1.0], None), "'x' of networkx node 'b' .*numbers"),
+        (([1], [2]), "dtype torch.int64"),
+        ((1.0, 2.0), r"features of shape \(2,\)"),
+        (([], []), r"features of shape \(2, 0\)"),
+    ],
+)
 def test_networkx_attributes_must_form_a_matrix(rows: tuple[Any, Any], message: str) -> None:
     source = nx.Graph()
     for node, row in zip("ab", rows, strict=True):
@@ -274,13 +281,16 @@ def test_networkx_attributes_must_form_a_matrix(rows: tuple[Any, Any], message: 
         Graph.cleaned(source)
 
 
-@pytest.mark.parametrize(("x", "message"), [
-    ([[1.0, 2.0], [1.0]], "features of type list .*rows of one length"),
-    ([["a"], ["b"]], "features of type list"),
-    ("features", "features of type str"),
-    (np.array([["a"], ["b"]]), "features of type ndarray"),
-    (1.0, r"shape \(\) for 2 nodes"),
-])
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        ([[1.0, 2.0], [1.0]], "features of type list .*rows of one length"),
+        ([["a"], ["b"]], "features of type list"),
+        ("features", "features of type str"),
+        (np.array([["a"], ["b"]]), "features of type ndarray"),
+        (1.0, r"shape \(\) for 2 nodes"),
+    ],
+)
 def test_networkx_features_must_form_a_matrix(x: Any, message: str) -> None:
     with pytest.raises(GraphError, match=message):
         Graph.from_networkx(nx.path_graph(2), x=x)
@@ -291,8 +301,19 @@ def test_from_networkx_takes_networkx_only() -> None:
         Graph.from_networkx((X, EDGES))
 
 
-@pytest.mark.parametrize("case", ["NaN", "integer features", "index too large", "no nodes", "two devices",
-                                  "edge weights", "no features", "another type"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "NaN",
+        "integer features",
+        "index too large",
+        "no nodes",
+        "two devices",
+        "edge weights",
+        "no features",
+        "another type",
+    ],
+)
 def test_cleaned_mends_edges_only(case: str) -> None:
     source, message = BAD[case]
     with pytest.raises(GraphError, match=message):

@@ -48,9 +48,16 @@ def same(one: Graph, other: Graph) -> bool:
 
 def test_nodes_of_networkx_keep_their_names(named: Graph) -> None:
     assert named.names == NodeNames(tuple(PEOPLE))
-    for again in (named.to(dtype=torch.float32), named.private(), Graph.of(network_x()), Graph.cleaned(network_x()),
-                  named.with_edges(named.rowptr, named.col), named.with_features(named.x), named.view(named.edge_index),
-                  pickle.loads(pickle.dumps(named))):
+    for again in (
+        named.to(dtype=torch.float32),
+        named.private(),
+        Graph.of(network_x()),
+        Graph.cleaned(network_x()),
+        named.with_edges(named.rowptr, named.col),
+        named.with_features(named.x),
+        named.view(named.edge_index),
+        pickle.loads(pickle.dumps(named)),
+    ):
         assert again.names == named.names
 
 
@@ -64,7 +71,8 @@ def test_numbers_in_order_are_no_names() -> None:
     graph = nx.path_graph(5)
     assert Graph.from_networkx(graph, x=X).names is None
     assert Graph.from_networkx(nx.relabel_nodes(graph, {node: node + 1 for node in graph}), x=X).names == NodeNames(
-        (1, 2, 3, 4, 5))
+        (1, 2, 3, 4, 5)
+    )
 
 
 @pytest.mark.parametrize("order", [PEOPLE, PEOPLE[::-1]])
@@ -143,8 +151,12 @@ def test_adj_t_stands_for_edge_index(named: Graph) -> None:
 
 
 def test_nodes_are_asked_for_by_name(named: Graph, encoder: certgcl.GCNEncoder) -> None:
-    for names in (["Cosette", "Valjean"], ("Cosette", "Valjean"), np.array(["Cosette", "Valjean"]),
-                  pd.Index(["Cosette", "Valjean"])):
+    for names in (
+        ["Cosette", "Valjean"],
+        ("Cosette", "Valjean"),
+        np.array(["Cosette", "Valjean"]),
+        pd.Index(["Cosette", "Valjean"]),
+    ):
         found = certgcl.node_compactness(encoder, named, 1, nodes=names)
         assert found.nodes.tolist() == [2, 0]
     assert certgcl.linear_bounds(encoder, named, 1, torch.ones(5, 2), nodes=["Marius"]).nodes.tolist() == [3]

@@ -40,9 +40,14 @@ def test_labels_go_with_the_data(graph: Graph, tmp_path: Path) -> None:
     assert load_data(folder).y is None
 
 
-@pytest.mark.parametrize(("names", "kept"), [
-    (["Valjean", "Javert", "Cosette", "Marius", "Éponine", "Fantine"], None), ([60, 50, 40, 30, 20, 10], None),
-    ([(0, 0), (0, 1), "x", 7, 8, 9], ["(0, 0)", "(0, 1)", "x", "7", "8", "9"])])
+@pytest.mark.parametrize(
+    ("names", "kept"),
+    [
+        (["Valjean", "Javert", "Cosette", "Marius", "Éponine", "Fantine"], None),
+        ([60, 50, 40, 30, 20, 10], None),
+        ([(0, 0), (0, 1), "x", 7, 8, 9], ["(0, 0)", "(0, 1)", "x", "7", "8", "9"]),
+    ],
+)
 def test_names_go_with_the_graph(graph: Graph, tmp_path: Path, names: Any, kept: Any) -> None:
     named = Graph.from_edges(graph.x, graph.edge_index, names)
     loaded = load_graph(save_graph(tmp_path, named))
@@ -134,15 +139,18 @@ class Code:
         return exec, ("raise SystemExit('ran')",)
 
 
-@pytest.mark.parametrize(("name", "content", "message"), [
-    ("g.pt", Code(), r"g\.pt \(not tensors alone"),
-    ("g.pt", [1, 2], r"g\.pt with a list"),
-    ("g.pt", {"x": torch.ones(2, 1)}, r"g\.pt without edge_index"),
-    ("g.pt", b"text", r"g\.pt \(damaged: File is not a zip file"),
-    ("g.npz", b"text", r"g\.npz \(damaged: File is not a zip file"),
-    ("g.csv", b"1,2", r"g\.csv \(a name that ends in '\.csv'"),
-    ("g", b"", r"g \(no folder"),
-])
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("g.pt", Code(), r"g\.pt \(not tensors alone"),
+        ("g.pt", [1, 2], r"g\.pt with a list"),
+        ("g.pt", {"x": torch.ones(2, 1)}, r"g\.pt without edge_index"),
+        ("g.pt", b"text", r"g\.pt \(damaged: File is not a zip file"),
+        ("g.npz", b"text", r"g\.npz \(damaged: File is not a zip file"),
+        ("g.csv", b"1,2", r"g\.csv \(a name that ends in '\.csv'"),
+        ("g", b"", r"g \(no folder"),
+    ],
+)
 def test_other_files_are_refused(tmp_path: Path, name: str, content: Any, message: str) -> None:
     if isinstance(content, bytes):
         (tmp_path / name).write_bytes(content)
@@ -152,11 +160,17 @@ def test_other_files_are_refused(tmp_path: Path, name: str, content: Any, messag
         load_graph(tmp_path / name)
 
 
-@pytest.mark.parametrize(("x", "message"), [
-    (np.ones((6, 2), dtype=">f4"), "byte order"), (np.ones((6, 2), dtype=object), "Python objects"),
-    (np.ones((6, 2), dtype=np.int64), "dtype torch.int64"), (np.ones(6), r"shape \(6,\)"),
-    (np.full((6, 2), np.nan), "12 NaN"), (np.ones((4, 2)), "node index 4"),
-])
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (np.ones((6, 2), dtype=">f4"), "byte order"),
+        (np.ones((6, 2), dtype=object), "Python objects"),
+        (np.ones((6, 2), dtype=np.int64), "dtype torch.int64"),
+        (np.ones(6), r"shape \(6,\)"),
+        (np.full((6, 2), np.nan), "12 NaN"),
+        (np.ones((4, 2)), "node index 4"),
+    ],
+)
 def test_arrays_must_make_a_graph(graph: Graph, tmp_path: Path, x: np.ndarray, message: str) -> None:
     save_graph(tmp_path, graph)
     np.save(tmp_path / "x.npy", x)
@@ -211,8 +225,10 @@ def test_a_folder_of_ones_own_arrays_is_sealed_once(graph: Graph, tmp_path: Path
 @pytest.mark.parametrize("names", [["../x.npy"], ["/etc/passwd"], ["x.npy", "edge_index.npy", "z.npy"], "x.npy", [1]])
 def test_a_folder_names_its_own_arrays_alone(graph: Graph, tmp_path: Path, names: Any) -> None:
     save_graph(tmp_path, graph)
-    save_sealed_json(tmp_path / "graph.json", {
-        "format": "certgcl-graph-2", "files": dict.fromkeys(names, "0") if isinstance(names, list) else names})
+    save_sealed_json(
+        tmp_path / "graph.json",
+        {"format": "certgcl-graph-2", "files": dict.fromkeys(names, "0") if isinstance(names, list) else names},
+    )
     with pytest.raises(GraphError, match=r"graph\.json \("):
         load_graph(tmp_path)
 
@@ -238,8 +254,9 @@ def test_a_missing_file_is_missing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("nodes", [None, torch.tensor([4, 0, 5, 5])])
 @pytest.mark.parametrize("absolute", [True, False])
-def test_features_are_projected_in_pieces(either_graph: Graph, nodes: Any, absolute: bool,
-                                          monkeypatch: pytest.MonkeyPatch) -> None:
+def test_features_are_projected_in_pieces(
+    either_graph: Graph, nodes: Any, absolute: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     weight = torch.randn(5, 3, dtype=torch.float64)
     dense = either_graph.x.to_dense()
     rows = dense if nodes is None else dense[nodes]
@@ -307,8 +324,11 @@ def test_a_file_without_weights_is_refused(graph: Graph, tmp_path: Path) -> None
     other = certgcl.node_compactness(toy_network(features=5), graph, 1).save(tmp_path / "certificate.npz")
     (tmp_path / "model.pt").write_bytes(b"PK\x03\x04")
     one = np.array(0.0)
-    save_arrays(tmp_path / "old.npz", {"format": "certgcl-weights-2"}, {
-        "w1": np.ones((2, 3)), "b1": one, "slope1": one, "w2": np.ones((3, 2)), "b2": one, "slope2": one})
+    save_arrays(
+        tmp_path / "old.npz",
+        {"format": "certgcl-weights-2"},
+        {"w1": np.ones((2, 3)), "b1": one, "slope1": one, "w2": np.ones((3, 2)), "b2": one, "slope2": one},
+    )
     for path in (other, tmp_path / "model.pt", tmp_path / "old.npz"):
         with pytest.raises(EncoderError, match=rf"{path.name}.*certgcl-network-1.*read_network"):
             certgcl.GraphNetwork.load(path)

@@ -17,8 +17,12 @@ def with_bits() -> Graph:
     return graph.with_features((graph.x > 0).float())
 
 
-BUDGETS = {"columns": FeatureBudget(columns=2), "masks": FeatureBudget(masked=1),
-           "masks with a total": FeatureBudget(masked=2, total=9), "bits": FeatureBudget(turned_off=1, turned_on=1)}
+BUDGETS = {
+    "columns": FeatureBudget(columns=2),
+    "masks": FeatureBudget(masked=1),
+    "masks with a total": FeatureBudget(masked=2, total=9),
+    "bits": FeatureBudget(turned_off=1, turned_on=1),
+}
 
 
 @pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
@@ -49,8 +53,9 @@ def test_no_mask_is_inside_a_box() -> None:
 @pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
 def test_a_method_trains_with_views_and_bounds_of_one_budget(budget: FeatureBudget) -> None:
     regularizer = certgcl.CompactnessRegularizer(budget=Changes(drops=1, features=budget), method="degree-fast")
-    method = certgcl.GRACE(hidden=4, epochs=2, mask_rates=(0.5, 0.5), drop_rates=(0.3, 0.3), inside_budget=True,
-                           regularizer=regularizer)
+    method = certgcl.GRACE(
+        hidden=4, epochs=2, mask_rates=(0.5, 0.5), drop_rates=(0.3, 0.3), inside_budget=True, regularizer=regularizer
+    )
     method.fit(with_bits())
     found = certgcl.node_compactness(method, with_bits(), Changes(drops=1, features=budget))
     assert bool((found.lower <= found.nominal + found.rounding).all())

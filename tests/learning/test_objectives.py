@@ -22,7 +22,7 @@ def test_the_kept_share_is_that_of_the_certificate(setting) -> None:
     with torch.no_grad():
         directions = compactness_directions(encoder(graph.x, graph.edge_index))
         found = linear_bounds(encoder, graph, 2, directions, method="degree-fast")
-    share = (found.lower / found.nominal.clamp(min=1e-3 * encoder(graph.x, graph.edge_index).norm(dim=1).mean()))
+    share = found.lower / found.nominal.clamp(min=1e-3 * encoder(graph.x, graph.edge_index).norm(dim=1).mean())
     expected = torch.nn.functional.softplus(-found.nominal).mean() + (1 - share.clamp(-1, 1)).mean()
     term = CompactnessRegularizer(budget=2, scale=None, objective="kept")(encoder, graph, graph, graph)
     torch.testing.assert_close(term.detach(), expected.detach())
@@ -32,15 +32,21 @@ def test_the_kept_share_is_that_of_the_certificate(setting) -> None:
 
 def test_without_a_budget_both_objectives_are_clean_compactness(setting) -> None:
     encoder, graph = setting
-    terms = [CompactnessRegularizer(budget=0, objective=objective)(encoder, graph, graph, graph)
-             for objective in ("bound", "kept")]
+    terms = [
+        CompactnessRegularizer(budget=0, objective=objective)(encoder, graph, graph, graph)
+        for objective in ("bound", "kept")
+    ]
     torch.testing.assert_close(*terms)
 
 
 def test_a_batch_of_anchors_has_the_nominal_values_of_its_own_nodes(setting) -> None:
     encoder, graph = setting
-    terms = [CompactnessRegularizer(budget=0, objective=objective, anchors=3)(
-        encoder, graph, graph, graph, generator=torch.Generator().manual_seed(1)) for objective in ("bound", "kept")]
+    terms = [
+        CompactnessRegularizer(budget=0, objective=objective, anchors=3)(
+            encoder, graph, graph, graph, generator=torch.Generator().manual_seed(1)
+        )
+        for objective in ("bound", "kept")
+    ]
     torch.testing.assert_close(*terms)
 
 

@@ -32,8 +32,15 @@ def setting() -> tuple[GCNEncoder, Graph, Graph, Graph]:
     return encoder, graph, without(graph, tuple(edges[:3])), without(graph, tuple(edges[4:9]))
 
 
-def slow_term(encoder: GCNEncoder, graph: Graph, view1: Graph, view2: Graph, method: str, scale: float | None,
-              nodes: list[int] | None = None) -> Tensor:
+def slow_term(
+    encoder: GCNEncoder,
+    graph: Graph,
+    view1: Graph,
+    view2: Graph,
+    method: str,
+    scale: float | None,
+    nodes: list[int] | None = None,
+) -> Tensor:
     """The paper's loss: BCE of each direction's scores against 1, averaged."""
     z1, z2 = (encoder(view.x, view.edge_index) for view in (view1, view2))
     losses = []
@@ -90,9 +97,14 @@ def test_released_is_evaluated_at_each_view(setting) -> None:
     encoder, graph, view1, view2 = setting
     found = CompactnessRegularizer(method="released", budget=2, scale=None)(*setting)
     z1, z2 = (encoder(view.x, view.edge_index) for view in (view1, view2))
-    scores = torch.cat([linear_bounds(encoder, graph, 2, compactness_directions(fixed).detach(),
-                                      method=type(METHODS["released"])(at=view)).lower
-                        for view, fixed in ((view1, z2), (view2, z1))])
+    scores = torch.cat(
+        [
+            linear_bounds(
+                encoder, graph, 2, compactness_directions(fixed).detach(), method=type(METHODS["released"])(at=view)
+            ).lower
+            for view, fixed in ((view1, z2), (view2, z1))
+        ]
+    )
     torch.testing.assert_close(found.detach(), torch.nn.functional.softplus(-scores).mean())
 
 
@@ -105,8 +117,9 @@ def test_a_batch_of_anchors_is_bounded_in_its_full_neighbourhood(setting) -> Non
 
 
 def test_more_anchors_than_nodes_are_all_nodes(setting) -> None:
-    torch.testing.assert_close(CompactnessRegularizer(budget=1, anchors=99)(*setting),
-                               CompactnessRegularizer(budget=1)(*setting))
+    torch.testing.assert_close(
+        CompactnessRegularizer(budget=1, anchors=99)(*setting), CompactnessRegularizer(budget=1)(*setting)
+    )
 
 
 def test_scaling_makes_the_term_blind_to_the_size_of_the_embeddings(setting) -> None:
@@ -123,7 +136,8 @@ def test_combine_weighs_the_two_losses(setting) -> None:
     regularizer = CompactnessRegularizer(kappa=0.25, budget=1)
     term = regularizer(*setting)
     assert float(regularizer.combine(torch.tensor(2.0, dtype=torch.float64)).detach()) == pytest.approx(
-        0.75 * 2 + 0.25 * float(term.detach()))
+        0.75 * 2 + 0.25 * float(term.detach())
+    )
 
 
 def test_combine_needs_a_term_of_its_own(setting) -> None:
@@ -139,8 +153,9 @@ def test_kappa_and_budget_follow_their_ramps(setting) -> None:
     assert regularizer.at(5).share == pytest.approx(0.2)
     clean = regularizer.at(0)(*setting).detach()
     torch.testing.assert_close(clean, CompactnessRegularizer(budget=0, scale=None)(*setting).detach())
-    torch.testing.assert_close(regularizer.at(10)(*setting).detach(),
-                               CompactnessRegularizer(budget=0.5, scale=None)(*setting).detach())
+    torch.testing.assert_close(
+        regularizer.at(10)(*setting).detach(), CompactnessRegularizer(budget=0.5, scale=None)(*setting).detach()
+    )
 
 
 def test_the_term_is_due_in_every_so_manieth_epoch() -> None:
@@ -152,8 +167,9 @@ def test_embeddings_at_hand_change_nothing(setting) -> None:
     encoder, graph, *views = setting
     regularizer = CompactnessRegularizer(budget=2)
     z1, z2 = (encoder(view.x, view.edge_index) for view in views)
-    torch.testing.assert_close(regularizer(encoder, graph, *views, embeddings=(z1, z2)),
-                               regularizer(encoder, graph, *views))
+    torch.testing.assert_close(
+        regularizer(encoder, graph, *views, embeddings=(z1, z2)), regularizer(encoder, graph, *views)
+    )
 
 
 def test_any_readable_model_and_pyg_data_will_do() -> None:
@@ -169,8 +185,9 @@ def test_any_readable_model_and_pyg_data_will_do() -> None:
 
 
 def test_settings_survive_their_dictionary() -> None:
-    given = CompactnessRegularizer(kappa=Ramp(0.3, start=2), method="crown", anchors=7, budget=Ramp(0.4, length=3),
-                                   objective="kept")
+    given = CompactnessRegularizer(
+        kappa=Ramp(0.3, start=2), method="crown", anchors=7, budget=Ramp(0.4, length=3), objective="kept"
+    )
     assert CompactnessRegularizer.from_dict(given.to_dict()).to_dict() == given.to_dict()
 
 
@@ -181,8 +198,19 @@ def test_what_is_only_text_in_a_dictionary_is_refused() -> None:
         CompactnessRegularizer.from_dict(CompactnessRegularizer(budget=EdgeDropBudget(local=2, total=9)).to_dict())
 
 
-@pytest.mark.parametrize("settings", [{"kappa": 1.2}, {"kappa": Ramp(-0.1)}, {"anchors": 0}, {"scale": 0.0},
-                                      {"every": 0}, {"method": "best"}, {"budget": -1}, {"objective": "share"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"kappa": 1.2},
+        {"kappa": Ramp(-0.1)},
+        {"anchors": 0},
+        {"scale": 0.0},
+        {"every": 0},
+        {"method": "best"},
+        {"budget": -1},
+        {"objective": "share"},
+    ],
+)
 def test_settings_out_of_range_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(InputError):
         CompactnessRegularizer(**settings)
@@ -279,8 +307,9 @@ class Random(nn.Module):
         return self.second(nn.functional.dropout(hidden, 0.3, training=self.training), edge_index)
 
 
-@pytest.mark.parametrize("make", [Random, lambda: GCN(3, 8, 2, 4, dropout=0.5),
-                                  lambda: GCN(3, 8, 2, 4, dropout=0.5, norm="batch_norm")])
+@pytest.mark.parametrize(
+    "make", [Random, lambda: GCN(3, 8, 2, 4, dropout=0.5), lambda: GCN(3, 8, 2, 4, dropout=0.5, norm="batch_norm")]
+)
 def test_an_encoder_with_dropout_is_bounded_as_in_eval_mode(setting, make) -> None:
     encoder, views = make().double().train(), setting[1:]
     encoder.dropout.eval()  # a mode of its own stays
@@ -289,8 +318,9 @@ def test_an_encoder_with_dropout_is_bounded_as_in_eval_mode(setting, make) -> No
     gradients = torch.autograd.grad(term, list(encoder.parameters()), allow_unused=True)
     assert [module.training for module in encoder.modules()] == modes
     expected = regularizer(encoder.eval(), *views)
-    for found, wanted in zip(gradients, torch.autograd.grad(expected, list(encoder.parameters()), allow_unused=True),
-                             strict=True):
+    for found, wanted in zip(
+        gradients, torch.autograd.grad(expected, list(encoder.parameters()), allow_unused=True), strict=True
+    ):
         torch.testing.assert_close(found, wanted)
     torch.testing.assert_close(term, expected)
 

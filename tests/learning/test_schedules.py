@@ -32,9 +32,20 @@ def test_epochs_are_counted(settings: dict[str, int]) -> None:
         Ramp(0.4, **settings)
 
 
-@pytest.mark.parametrize("settings", [
-    {"last": float("nan")}, {"last": float("inf")}, {"last": True}, {"last": "0.4"}, {"last": None}, {"last": 1e308},
-    {"last": 0.4, "first": float("nan")}, {"last": 0.4, "start": 2.0}, {"last": 0.4, "length": "3"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"last": float("nan")},
+        {"last": float("inf")},
+        {"last": True},
+        {"last": "0.4"},
+        {"last": None},
+        {"last": 1e308},
+        {"last": 0.4, "first": float("nan")},
+        {"last": 0.4, "start": 2.0},
+        {"last": 0.4, "length": "3"},
+    ],
+)
 def test_a_ramp_leads_from_number_to_number(settings: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         Ramp(**settings)

@@ -22,8 +22,10 @@ def encoder_of(activation: str | nn.Module, out_activation: str | nn.Module | No
 
 
 def weights_of(encoder: GCNEncoder, slope1: torch.Tensor, slope2: torch.Tensor) -> GraphNetwork:
-    return gcn_network((encoder.conv1.lin.weight.T, encoder.conv1.bias, slope1.double().expand(4)),
-                       (encoder.conv2.lin.weight.T, encoder.conv2.bias, slope2.double().expand(3)))
+    return gcn_network(
+        (encoder.conv1.lin.weight.T, encoder.conv1.bias, slope1.double().expand(4)),
+        (encoder.conv2.lin.weight.T, encoder.conv2.bias, slope2.double().expand(3)),
+    )
 
 
 def assert_same(encoder: GCNEncoder, weights: GraphNetwork, graph: Graph) -> None:
@@ -40,8 +42,9 @@ def test_forward_is_the_formula_of_the_weights(activation: str, either_graph: Gr
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_nothing_need_follow_the_last_layer(activation: str, graph: Graph) -> None:
     encoder = encoder_of(activation, None)
-    assert_same(encoder, weights_of(encoder, torch.tensor(SLOPES[activation], dtype=torch.float64), torch.ones(1)),
-                graph)
+    assert_same(
+        encoder, weights_of(encoder, torch.tensor(SLOPES[activation], dtype=torch.float64), torch.ones(1)), graph
+    )
 
 
 def test_prelu_may_have_a_slope_per_channel(graph: Graph) -> None:
@@ -70,7 +73,8 @@ def test_embedding_has_the_gradients_of_the_encoder(graph: Graph) -> None:
 def test_weights_change_dtype_together() -> None:
     weights = weights_of(encoder_of("relu"), torch.zeros(1), torch.zeros(1)).to(torch.float32)
     assert [name for name, _ in weights.named_tensors()] == [
-        f"layer{number}.{part}" for number in (1, 2) for part in ("term0", "bias", "activation.slope")]
+        f"layer{number}.{part}" for number in (1, 2) for part in ("term0", "bias", "activation.slope")
+    ]
     assert {tensor.dtype for _, tensor in weights.named_tensors()} == {torch.float32}
 
 
@@ -83,8 +87,10 @@ def test_weights_know_their_activations() -> None:
 def test_weights_by_hand_may_have_one_number_for_all_channels(graph: Graph) -> None:
     w1, w2 = torch.randn(5, 4).double(), torch.randn(4, 3).double()
     short = gcn_network((w1, torch.tensor(0.5, dtype=torch.float64), 0), (w2, -0.25, 1.0))
-    spelled = gcn_network((w1, torch.full_like(w1[0], 0.5), torch.zeros_like(w1[0])),
-                          (w2, torch.full_like(w2[0], -0.25), torch.ones_like(w2[0])))
+    spelled = gcn_network(
+        (w1, torch.full_like(w1[0], 0.5), torch.zeros_like(w1[0])),
+        (w2, torch.full_like(w2[0], -0.25), torch.ones_like(w2[0])),
+    )
     for (name, one), (_, other) in zip(short.named_tensors(), spelled.named_tensors(), strict=True):
         assert one.dtype == other.dtype, name
         assert torch.equal(one.expand_as(other), other), name
@@ -150,18 +156,21 @@ def test_width_may_be_an_integer_of_numpy(graph: Graph) -> None:
 W1, W2 = torch.ones(5, 4), torch.ones(4, 3)
 
 
-@pytest.mark.parametrize(("tensors", "message"), [
-    ((W1.T, 0.0, 0.0, W2, 0.0, 0.0), "layer 2 with a weight for 4 inputs, of layer 1 with 5"),
-    ((W1, 0.0, 0.0, W2.tolist(), 0.0, 0.0), r"weight .*floating-point matrix.*lin\.weight\.T"),
-    ((W1, 0.0, 0.0, W2.long(), 0.0, 0.0), "weight .*torch.int64.*floating-point"),
-    ((W1, torch.zeros(3), 0.0, W2, 0.0, 0.0), r"bias of layer 1 .*\(3,\).*each of 4"),
-    ((W1, torch.zeros(1, 4), 0.0, W2, 0.0, 0.0), r"bias of layer 1 .*\(1, 4\)"),
-    ((W1, 0.0, torch.zeros(1), W2, 0.0, 0.0), r"slope of layer 1 .*\(1,\)"),
-    ((W1, 0.0, 0.0, W2, torch.zeros(4), 0.0), r"bias of layer 2 .*\(4,\).*each of 3"),
-    ((W1, 0.0, 0.0, W2, 0.0, None), "slope of layer 2=None"),
-    ((W1, torch.zeros(4).double(), 0.0, W2, 0.0, 0.0), r"layer1\.bias in torch.float64 .*float32.*one dtype"),
-    ((W1, 0.0, 0.0, W2.to("meta"), 0.0, 0.0), "weight .*meta"),
-])
+@pytest.mark.parametrize(
+    ("tensors", "message"),
+    [
+        ((W1.T, 0.0, 0.0, W2, 0.0, 0.0), "layer 2 with a weight for 4 inputs, of layer 1 with 5"),
+        ((W1, 0.0, 0.0, W2.tolist(), 0.0, 0.0), r"weight .*floating-point matrix.*lin\.weight\.T"),
+        ((W1, 0.0, 0.0, W2.long(), 0.0, 0.0), "weight .*torch.int64.*floating-point"),
+        ((W1, torch.zeros(3), 0.0, W2, 0.0, 0.0), r"bias of layer 1 .*\(3,\).*each of 4"),
+        ((W1, torch.zeros(1, 4), 0.0, W2, 0.0, 0.0), r"bias of layer 1 .*\(1, 4\)"),
+        ((W1, 0.0, torch.zeros(1), W2, 0.0, 0.0), r"slope of layer 1 .*\(1,\)"),
+        ((W1, 0.0, 0.0, W2, torch.zeros(4), 0.0), r"bias of layer 2 .*\(4,\).*each of 3"),
+        ((W1, 0.0, 0.0, W2, 0.0, None), "slope of layer 2=None"),
+        ((W1, torch.zeros(4).double(), 0.0, W2, 0.0, 0.0), r"layer1\.bias in torch.float64 .*float32.*one dtype"),
+        ((W1, 0.0, 0.0, W2.to("meta"), 0.0, 0.0), "weight .*meta"),
+    ],
+)
 def test_weights_must_fit_each_other(tensors: tuple[Any, ...], message: str) -> None:
     with pytest.raises(EncoderError, match=message):
         gcn_network(tensors[:3], tensors[3:])
@@ -173,10 +182,13 @@ def test_unknown_activation_is_refused(activation: object) -> None:
         GCNEncoder(5, 4, 3, activation)
 
 
-@pytest.mark.parametrize(("activations", "message"), [
-    ((nn.PReLU(4),), r"out_activation with 4 slopes.*nn\.PReLU\(3\)"),
-    ((nn.PReLU(3), None), r"^activation with 3 slopes.*nn\.PReLU\(4\)"),
-])
+@pytest.mark.parametrize(
+    ("activations", "message"),
+    [
+        ((nn.PReLU(4),), r"out_activation with 4 slopes.*nn\.PReLU\(3\)"),
+        ((nn.PReLU(3), None), r"^activation with 3 slopes.*nn\.PReLU\(4\)"),
+    ],
+)
 def test_prelu_must_have_as_many_slopes_as_channels(activations: tuple[nn.Module | None, ...], message: str) -> None:
     with pytest.raises(EncoderError, match=message):
         GCNEncoder(5, 4, 3, *activations)

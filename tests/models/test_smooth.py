@@ -15,17 +15,31 @@ from certgcl.models.smooth import ELU, GELU, Sigmoid, SiLU, Softplus, Tanh
 
 RULES = ("parallel", "adaptive", "flat")
 DTYPES = (torch.float64, torch.float32)
+
+
 def _mish_derivative(p: Tensor) -> Tensor:
     soft = torch.tanh(functional.softplus(p))
     return soft + p * torch.sigmoid(p) * (1 - soft * soft)
 
 
 KNOWN: dict[str, Activation] = {
-    "elu": ELU(), "elu 0.3": ELU(0.3), "elu 2": ELU(2.0), "tanh": Tanh(), "sigmoid": Sigmoid(), "gelu": GELU(),
-    "silu": SiLU(), "softplus": Softplus(), "softplus 3": Softplus(3.0, 5.0),
+    "elu": ELU(),
+    "elu 0.3": ELU(0.3),
+    "elu 2": ELU(2.0),
+    "tanh": Tanh(),
+    "sigmoid": Sigmoid(),
+    "gelu": GELU(),
+    "silu": SiLU(),
+    "softplus": Softplus(),
+    "softplus 3": Softplus(3.0, 5.0),
     "mish": register_activation(
-        "mish for these tests", functional.mish, _mish_derivative, gain=1.09,
-        turns=(-2.256376396360793, 1.4905711794854285), convex_first=False),
+        "mish for these tests",
+        functional.mish,
+        _mish_derivative,
+        gain=1.09,
+        turns=(-2.256376396360793, 1.4905711794854285),
+        convex_first=False,
+    ),
 }
 ULPS = 4  # of gain |p| + |σ(0)|: what evaluating σ and a line may be off by
 
@@ -55,8 +69,11 @@ def points(lower: Tensor, upper: Tensor, count: int = 101) -> Tensor:
 def gaps(sigma: Activation, lower: Tensor, upper: Tensor, lines: Lines, p: Tensor) -> tuple[Tensor, Tensor]:
     """How far σ lies above its lower line and below its upper one, in ulps of its size."""
     low_slope, least, up_slope, most = (part.double() for part in lines)
-    unit = torch.finfo(lower.dtype).eps * (
-        sigma.gain() * torch.maximum(lower.abs(), upper.abs()).double() + sigma.at_zero()) + 1e-300
+    unit = (
+        torch.finfo(lower.dtype).eps
+        * (sigma.gain() * torch.maximum(lower.abs(), upper.abs()).double() + sigma.at_zero())
+        + 1e-300
+    )
     value = sigma(p)
     return (value - (low_slope * p + least)) / unit, (up_slope * p + most - value) / unit
 
@@ -64,8 +81,9 @@ def gaps(sigma: Activation, lower: Tensor, upper: Tensor, lines: Lines, p: Tenso
 @activations
 @rules
 @dtypes
-def test_lines_enclose_the_activation_on_thousands_of_intervals(sigma: Activation, rule: str, dtype: torch.dtype
-                                                                ) -> None:
+def test_lines_enclose_the_activation_on_thousands_of_intervals(
+    sigma: Activation, rule: str, dtype: torch.dtype
+) -> None:
     lower, upper = intervals(dtype)
     lines = sigma.lines(lower, upper, rule)
     above, below = gaps(sigma, lower, upper, lines, points(lower, upper))
@@ -159,8 +177,13 @@ def test_huge_intervals_have_finite_sound_lines(sigma: Activation, rule: str, dt
     upper = torch.tensor([size, 0.0, -size / 2, size, size, size, size], dtype=dtype, requires_grad=True)
     lines = sigma.lines(lower, upper, rule)
     assert all(part.isfinite().all() for part in lines)
-    above, below = gaps(sigma, lower.detach(), upper.detach(), Lines(*(part.detach() for part in lines)),
-                        points(lower.detach(), upper.detach()))
+    above, below = gaps(
+        sigma,
+        lower.detach(),
+        upper.detach(),
+        Lines(*(part.detach() for part in lines)),
+        points(lower.detach(), upper.detach()),
+    )
     assert above.min() >= -ULPS
     assert below.min() >= -ULPS
     gradients = torch.autograd.grad(sum(part.sum() for part in (*lines, *sigma.interval(lower, upper))), (lower, upper))
@@ -198,10 +221,17 @@ def test_gain_and_value_at_zero_hold(sigma: Activation) -> None:
     assert abs(float(sigma(torch.zeros((), dtype=torch.float64)))) <= sigma.at_zero()
 
 
-@pytest.mark.parametrize(("sigma", "torch_activation"), [
-    (ELU(0.7), torch.nn.ELU(0.7)), (Tanh(), torch.nn.Tanh()), (Sigmoid(), torch.nn.Sigmoid()),
-    (GELU(), torch.nn.GELU()), (SiLU(), torch.nn.SiLU()), (Softplus(2.0), torch.nn.Softplus(2.0)),
-])
+@pytest.mark.parametrize(
+    ("sigma", "torch_activation"),
+    [
+        (ELU(0.7), torch.nn.ELU(0.7)),
+        (Tanh(), torch.nn.Tanh()),
+        (Sigmoid(), torch.nn.Sigmoid()),
+        (GELU(), torch.nn.GELU()),
+        (SiLU(), torch.nn.SiLU()),
+        (Softplus(2.0), torch.nn.Softplus(2.0)),
+    ],
+)
 def test_is_the_activation_of_torch(sigma: Activation, torch_activation: torch.nn.Module) -> None:
     p = torch.linspace(-30, 30, 1001, dtype=torch.float64)
     assert torch.equal(sigma(p), torch_activation(p))
@@ -240,26 +270,37 @@ def test_an_own_activation_is_known_by_what_stands_for_it() -> None:
     assert float(most) == pytest.approx(math.log(math.cosh(2.0)), abs=1e-6)
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    ({"derivative": torch.cos}, "that of the function"),
-    ({"convex_first": False}, "falls"),
-    ({"turns": ()}, "falls|rises"),
-    ({"gain": 0.5}, "at most the gain"),
-    ({"gain": math.inf}, "finite number"),
-    ({"turns": (1.0, 0.0)}, "rising order"),
-    ({"name": "tanh"}, "no other activation"),
-    ({"function": torch.abs, "derivative": torch.sign, "turns": (0.0,)}, "jump|that of"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"derivative": torch.cos}, "that of the function"),
+        ({"convex_first": False}, "falls"),
+        ({"turns": ()}, "falls|rises"),
+        ({"gain": 0.5}, "at most the gain"),
+        ({"gain": math.inf}, "finite number"),
+        ({"turns": (1.0, 0.0)}, "rising order"),
+        ({"name": "tanh"}, "no other activation"),
+        ({"function": torch.abs, "derivative": torch.sign, "turns": (0.0,)}, "jump|that of"),
+    ],
+)
 def test_wrong_statements_about_an_own_activation_are_refused(arguments: dict[str, object], words: str) -> None:
-    stated = {"name": "own tanh", "function": torch.tanh, "derivative": lambda p: 1 - torch.tanh(p) ** 2,
-              "turns": (0.0,), "convex_first": True, "gain": 1.0}
+    stated = {
+        "name": "own tanh",
+        "function": torch.tanh,
+        "derivative": lambda p: 1 - torch.tanh(p) ** 2,
+        "turns": (0.0,),
+        "convex_first": True,
+        "gain": 1.0,
+    }
     with pytest.raises(EncoderError, match=words):
         register_activation(**{**stated, **arguments})
     assert "own tanh" not in ACTIVATIONS
 
 
-@pytest.mark.parametrize(("kind", "parameters"), [(ELU, (0.0,)), (ELU, (-1.0,)), (ELU, (math.nan,)),
-                                                  (Softplus, (math.inf,)), (Softplus, (1.0, -3.0))])
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [(ELU, (0.0,)), (ELU, (-1.0,)), (ELU, (math.nan,)), (Softplus, (math.inf,)), (Softplus, (1.0, -3.0))],
+)
 def test_parameters_that_make_no_activation_are_refused(kind: type, parameters: tuple[float, ...]) -> None:
     with pytest.raises(EncoderError, match="above zero"):
         kind(*parameters)

@@ -39,10 +39,15 @@ def test_the_precision_of_the_model_is_not_that_of_the_tensors(tmp_path: Path) -
 
 
 CHANGES: dict[str, dict[str, Any]] = {
-    "structure": {"structure": []}, "names": {"names": ["one"]}, "no text": {"names": [1, 2]},
+    "structure": {"structure": []},
+    "names": {"names": ["one"]},
+    "no text": {"names": [1, 2]},
     "readout": {"readout": [3]},
-    "half": {"readout": [1.5]}, "precision": {"precision": "float8"}, "reading": {"reading": "proved"},
-    "tensors": {"tensors": ["layer1.term0"]}, "unknown": {"tensors": ["layer1.term0", "meta"]},
+    "half": {"readout": [1.5]},
+    "precision": {"precision": "float8"},
+    "reading": {"reading": "proved"},
+    "tensors": {"tensors": ["layer1.term0"]},
+    "unknown": {"tensors": ["layer1.term0", "meta"]},
 }
 
 
@@ -54,9 +59,18 @@ def test_what_is_wrong_with_a_description_is_refused(change: dict[str, Any], tmp
         GraphNetwork.load(tmp_path / "network.npz")
 
 
-@pytest.mark.parametrize(("place", "value"), [
-    ("aggregation", "median"), ("source", 1), ("source", True), ("loop", -1.0), ("loop", "1"),
-    ("loop", None), ("power", 2.0)])
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("aggregation", "median"),
+        ("source", 1),
+        ("source", True),
+        ("loop", -1.0),
+        ("loop", "1"),
+        ("loop", None),
+        ("power", 2.0),
+    ],
+)
 def test_what_is_wrong_with_a_term_is_refused(place: str, value: Any, tmp_path: Path) -> None:
     meta, arrays = parts(toy_network())
     meta["structure"][0]["terms"][0][place] = value
@@ -65,9 +79,16 @@ def test_what_is_wrong_with_a_term_is_refused(place: str, value: Any, tmp_path: 
         GraphNetwork.load(tmp_path / "network.npz")
 
 
-@pytest.mark.parametrize(("name", "array"), [
-    ("layer2.term0", np.ones((3, 4))), ("layer1.term0", np.ones((3, 4), dtype=int)), ("layer1.bias", np.ones(3)),
-    ("layer2.bias", np.ones(3, dtype=np.float32)), ("layer1.activation.slope", np.ones(2))])
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [
+        ("layer2.term0", np.ones((3, 4))),
+        ("layer1.term0", np.ones((3, 4), dtype=int)),
+        ("layer1.bias", np.ones(3)),
+        ("layer2.bias", np.ones(3, dtype=np.float32)),
+        ("layer1.activation.slope", np.ones(2)),
+    ],
+)
 def test_what_is_wrong_with_a_tensor_is_refused(name: str, array: np.ndarray, tmp_path: Path) -> None:
     meta, arrays = parts(toy_network())
     save_arrays(tmp_path / "network.npz", meta, arrays | {name: array})
@@ -96,8 +117,10 @@ def test_a_byte_that_changed_is_found(tmp_path: Path) -> None:
 def test_nothing_is_pickled(tmp_path: Path) -> None:
     path = toy_network().save(tmp_path / "network.npz")
     meta, _ = load_arrays(path, FORMAT, ())
-    assert meta["structure"][0] == {"terms": [{"source": 0, "aggregation": "symmetric", "loop": 1.0}],
-                                    "activation": {"name": "two-piece linear"}}
+    assert meta["structure"][0] == {
+        "terms": [{"source": 0, "aggregation": "symmetric", "loop": 1.0}],
+        "activation": {"name": "two-piece linear"},
+    }
     with np.load(path, allow_pickle=False) as content:
         assert all(content[name].dtype.kind in "fU" for name in content.files)
 

@@ -31,13 +31,21 @@ def gaps(slope: float, lower: float, upper: float, rule: str) -> tuple[torch.Ten
     """How far σ lies above its lower line and below its upper one."""
     p, lines = samples(lower, upper), lines_of(slope, lower, upper, rule)
     sigma = TwoPieceLinear(tensor(slope))(p)
-    return (sigma - (lines.lower_slope * p + lines.lower_intercept),
-            lines.upper_slope * p + lines.upper_intercept - sigma)
+    return (
+        sigma - (lines.lower_slope * p + lines.lower_intercept),
+        lines.upper_slope * p + lines.upper_intercept - sigma,
+    )
 
 
-@pytest.mark.parametrize(("slope", "torch_activation"), [
-    (0.0, torch.nn.ReLU()), (0.01, torch.nn.LeakyReLU()), (-0.3, torch.nn.LeakyReLU(-0.3)), (1.0, torch.nn.Identity()),
-])
+@pytest.mark.parametrize(
+    ("slope", "torch_activation"),
+    [
+        (0.0, torch.nn.ReLU()),
+        (0.01, torch.nn.LeakyReLU()),
+        (-0.3, torch.nn.LeakyReLU(-0.3)),
+        (1.0, torch.nn.Identity()),
+    ],
+)
 def test_is_the_activation_of_torch(slope: float, torch_activation: torch.nn.Module) -> None:
     p = samples(-3, 3)
     torch.testing.assert_close(TwoPieceLinear(tensor(slope))(p), torch_activation(p), rtol=0, atol=1e-15)
@@ -79,8 +87,9 @@ def test_lines_are_the_activation_where_its_sign_is_known(slope: float, lower: f
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("slope", SLOPES)
 @pytest.mark.parametrize(("lower", "upper"), UNSTABLE)
-def test_one_line_is_the_chord_and_the_other_goes_through_zero(slope: float, lower: float, upper: float,
-                                                               rule: str) -> None:
+def test_one_line_is_the_chord_and_the_other_goes_through_zero(
+    slope: float, lower: float, upper: float, rule: str
+) -> None:
     lines, sigma = lines_of(slope, lower, upper, rule), TwoPieceLinear(tensor(slope))
     low, up = lines[:2], lines[2:]
     chord, free = (up, low) if slope <= 1 else (low, up)
@@ -90,11 +99,17 @@ def test_one_line_is_the_chord_and_the_other_goes_through_zero(slope: float, low
     assert min(slope, 1.0) - 1e-12 <= free[0] <= max(slope, 1.0) + 1e-12
 
 
-@pytest.mark.parametrize(("lower", "upper", "rule", "expected"), [
-    (-1.0, 3.0, "parallel", 0.75), (-3.0, 1.0, "parallel", 0.25),
-    (-1.0, 3.0, "adaptive", 1.0), (-3.0, 1.0, "adaptive", 0.0),
-    (-1.0, 3.0, "flat", 0.0), (-3.0, 1.0, "flat", 0.0),
-])
+@pytest.mark.parametrize(
+    ("lower", "upper", "rule", "expected"),
+    [
+        (-1.0, 3.0, "parallel", 0.75),
+        (-3.0, 1.0, "parallel", 0.25),
+        (-1.0, 3.0, "adaptive", 1.0),
+        (-3.0, 1.0, "adaptive", 0.0),
+        (-1.0, 3.0, "flat", 0.0),
+        (-3.0, 1.0, "flat", 0.0),
+    ],
+)
 def test_rule_picks_the_lower_slope_of_a_relu(lower: float, upper: float, rule: str, expected: float) -> None:
     assert lines_of(0.0, lower, upper, rule).lower_slope == expected
 
@@ -116,8 +131,9 @@ def test_interval_is_exact(slope: float, lower: float, upper: float) -> None:
 def test_mixed_batch_gives_each_entry_its_own_lines() -> None:
     slope = torch.tensor(SLOPES, dtype=torch.float64)
     lower, upper = torch.tensor(INTERVALS, dtype=torch.float64).T
-    batch = TwoPieceLinear(slope).lines(lower[:, None].expand(-1, len(SLOPES)), upper[:, None].expand(-1, len(SLOPES)),
-                                        "adaptive")
+    batch = TwoPieceLinear(slope).lines(
+        lower[:, None].expand(-1, len(SLOPES)), upper[:, None].expand(-1, len(SLOPES)), "adaptive"
+    )
     for row, (low, up) in enumerate(INTERVALS):
         for channel, gamma in enumerate(SLOPES):
             assert [line[row, channel] for line in batch] == list(lines_of(gamma, low, up, "adaptive"))

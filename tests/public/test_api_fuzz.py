@@ -40,8 +40,14 @@ def test_every_public_name_is_called(elsewhere: Path) -> None:
     names = {target.name for target in public_calls(elsewhere / "world")}
     called = {part for name in names for part in name.replace(",", ".").split(".")}
     modules = {"bounds", "errors", "presets", "types", "__version__"}
-    results = {"CollectiveCertificate", "Evidence", "ExportedProblem", "FoundChanges", "FoundDrops",
-               "Verification"}  # which the library alone makes
+    results = {
+        "CollectiveCertificate",
+        "Evidence",
+        "ExportedProblem",
+        "FoundChanges",
+        "FoundDrops",
+        "Verification",
+    }  # which the library alone makes
     assert set(certgcl.__all__) - modules - results <= called
     assert set(bounds.__all__) - WITHOUT_ARGUMENTS <= called
 

@@ -106,8 +106,9 @@ def alike(shown: str, printed: str) -> bool:
     if NUMBER.sub("#", shown).split() != NUMBER.sub("#", printed).split():
         return False
     pairs = zip(NUMBER.findall(shown), NUMBER.findall(printed), strict=True)
-    return all(float(b.replace(",", "")) == pytest.approx(float(a.replace(",", "")), rel=0.2, abs=0.05)
-               for a, b in pairs)
+    return all(
+        float(b.replace(",", "")) == pytest.approx(float(a.replace(",", "")), rel=0.2, abs=0.05) for a, b in pairs
+    )
 
 
 # -- outputs ---------------------------------------------------------------------------------------
@@ -147,9 +148,14 @@ def printed_by_the_demo() -> str:
 def check_row_of_the_audit(row: str) -> None:
     name, cases, nodes, violations, drop = row.rsplit(maxsplit=4)
     bridge = (ROOT / "verification" / "test_against_lirpa.py").read_text(encoding="utf-8")
-    bounds = {*CERTIFIED, *SEARCHES, *(f"{bound}, both views" for bound in CERTIFIED),
-              *(f"{bound} (without kernels)" for bound in KERNELS),
-              *re.findall(r'"(LiRPA [\w-]+)"', bridge), MODULES}
+    bounds = {
+        *CERTIFIED,
+        *SEARCHES,
+        *(f"{bound}, both views" for bound in CERTIFIED),
+        *(f"{bound} (without kernels)" for bound in KERNELS),
+        *re.findall(r'"(LiRPA [\w-]+)"', bridge),
+        MODULES,
+    }
     assert name in bounds | {f"{score} (not a bound)" for score in UNCERTIFIED}
     assert int(nodes) > int(cases) > 0
     assert (int(violations) == 0) == (name in bounds), "what is violated is no bound"
@@ -159,8 +165,13 @@ def check_row_of_the_audit(row: str) -> None:
 def test_a_table_that_is_not_printed_is_noticed(tmp_path: Path) -> None:
     header = Ledger().lines()[0]
     compare(f"{header}\ndegree 800 3327 0 1.23\npaper (not a bound) 800 3327 491 0.79\n", tmp_path)
-    for wrong in (f"{header}\ndegrees 800 3327 0 1.23", f"{header}\ndegree 800 3327 1 1.23",
-                  "method violations\ndegree 800 3327 0 1.23", "digits: any drop of nothing", "missing.npz  a file"):
+    for wrong in (
+        f"{header}\ndegrees 800 3327 0 1.23",
+        f"{header}\ndegree 800 3327 1 1.23",
+        "method violations\ndegree 800 3327 0 1.23",
+        "digits: any drop of nothing",
+        "missing.npz  a file",
+    ):
         with pytest.raises(AssertionError):
             compare(wrong, tmp_path)
 
@@ -195,17 +206,32 @@ def small_citations() -> Any:
 
 
 @pytest.mark.parametrize(("path", "code"), public_examples().items(), ids=public_examples())
-def test_an_example_of_the_public_api_runs(path: str, code: str, tmp_path: Path,
-                                           monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_example_of_the_public_api_runs(
+    path: str, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = small_citations()
     encoder = certgcl.GCNEncoder(1433, 8, 4).eval()
     z = encoder(data.x, data.edge_index).detach()
     names = {name: getattr(certgcl, name) for name in certgcl.__all__} | {
-        "certgcl": certgcl, "LogisticRegression": LogisticRegression, "data": data, "y": data.y,
-        "train": data.train_mask, "test": data.test_mask, "graph": certgcl.Graph.of(data), "encoder": encoder,
-        "view1": data.edge_index, "view2": data.edge_index, "infonce": torch.zeros(()), "z": z, "embeddings": z,
+        "certgcl": certgcl,
+        "LogisticRegression": LogisticRegression,
+        "data": data,
+        "y": data.y,
+        "train": data.train_mask,
+        "test": data.test_mask,
+        "graph": certgcl.Graph.of(data),
+        "encoder": encoder,
+        "view1": data.edge_index,
+        "view2": data.edge_index,
+        "infonce": torch.zeros(()),
+        "z": z,
+        "embeddings": z,
         "probe": LogisticRegression().fit(z[data.train_mask], data.y[data.train_mask]),
-        "w1": torch.rand(1433, 8), "b1": torch.zeros(8), "w2": torch.rand(8, 4), "b2": torch.zeros(4)}
+        "w1": torch.rand(1433, 8),
+        "b1": torch.zeros(8),
+        "w2": torch.rand(8, 4),
+        "b2": torch.zeros(4),
+    }
     load = certgcl.load_dataset
     monkeypatch.setattr(certgcl, "load_dataset", lambda name: data if name in DATASETS else load(name))
     monkeypatch.chdir(tmp_path)
@@ -219,8 +245,13 @@ def test_every_example_uses_public_names_alone() -> None:
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 for code in examples(ast.get_docstring(node)):
                     seen += 1
-                    used = [part.attr for part in ast.walk(ast.parse(code)) if isinstance(part, ast.Attribute)
-                            and isinstance(part.value, ast.Name) and part.value.id == "certgcl"]
+                    used = [
+                        part.attr
+                        for part in ast.walk(ast.parse(code))
+                        if isinstance(part, ast.Attribute)
+                        and isinstance(part.value, ast.Name)
+                        and part.value.id == "certgcl"
+                    ]
                     assert set(used) <= set(certgcl.__all__), f"{module}: {code}"
     assert seen >= len(public_examples()) > 0
 
@@ -276,16 +307,24 @@ def is_cheap(command: str, arguments: list[str]) -> bool:
     large += [name for name, info in GRAPH_SETS.items() if info.folder]
     if command == "train":
         large.append("digits")
-    return command not in LONG and "ray" not in arguments and not any(
-        name in word for name in large for word in arguments)
+    return (
+        command not in LONG and "ray" not in arguments and not any(name in word for name in large for word in arguments)
+    )
 
 
 def test_a_command_that_does_not_exist_is_noticed() -> None:
     obey(["certgcl", "certify", "--run", "runs/Cora-grace-none-0", "--budget", "0.4"])
-    for wrong in (["certgcl", "certfy"], ["certgcl", "certify", "--budgets", "0.4"], ["make", "tests"],
-                  ["python", "-m", "benchmarks.nothing"], ["python", "-m", "benchmarks.tables", "--nothing"],
-                  ["python", "-m", "pytest", "tests/nothing.py"], ["pip", "install", "-e", ".[nothing]"],
-                  ["pip", "install", "nothing"], ["nothing"]):
+    for wrong in (
+        ["certgcl", "certfy"],
+        ["certgcl", "certify", "--budgets", "0.4"],
+        ["make", "tests"],
+        ["python", "-m", "benchmarks.nothing"],
+        ["python", "-m", "benchmarks.tables", "--nothing"],
+        ["python", "-m", "pytest", "tests/nothing.py"],
+        ["pip", "install", "-e", ".[nothing]"],
+        ["pip", "install", "nothing"],
+        ["nothing"],
+    ):
         with pytest.raises(Exception, match=r"certfy|budgets|tests|nothing"):
             obey(wrong)
 

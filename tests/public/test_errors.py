@@ -95,27 +95,43 @@ def with_dropout() -> nn.Module:
 
 Case = tuple[type[errors.CertgclError], str, Callable[[], Any]]
 CASES: dict[str, Case] = {
-    "directed edge": (errors.GraphError, r"1 edge\(s\) without their reverse, the first \(0, 4\).*cleaned",
-                      lambda: certify(graph=with_edges((0, 4)))),
+    "directed edge": (
+        errors.GraphError,
+        r"1 edge\(s\) without their reverse, the first \(0, 4\).*cleaned",
+        lambda: certify(graph=with_edges((0, 4))),
+    ),
     "networkx digraph": (errors.GraphError, "DiGraph.*cleaned", lambda: certify(graph=nx.DiGraph([(0, 1)]))),
-    "duplicate edge": (errors.GraphError, r"1 duplicate edge\(s\), the first \(1, 2\).*cleaned",
-                       lambda: certify(graph=with_edges((1, 2)))),
-    "self-loop": (errors.GraphError, r"1 self-loop\(s\), the first at node 3.*cleaned",
-                  lambda: certify(graph=with_edges((3, 3)))),
+    "duplicate edge": (
+        errors.GraphError,
+        r"1 duplicate edge\(s\), the first \(1, 2\).*cleaned",
+        lambda: certify(graph=with_edges((1, 2))),
+    ),
+    "self-loop": (
+        errors.GraphError,
+        r"1 self-loop\(s\), the first at node 3.*cleaned",
+        lambda: certify(graph=with_edges((3, 3))),
+    ),
     "index too large": (errors.GraphError, r"node index 5 .*0\.\.4", lambda: certify(graph=with_edges((0, 5), (5, 0)))),
     "negative index": (errors.GraphError, "node index -1", lambda: certify(graph=with_edges((0, -1), (-1, 0)))),
     "NaN feature": (errors.GraphError, "1 NaN or infinite feature", lambda: certify(graph=with_feature(torch.nan))),
     "infinite feature": (errors.GraphError, "1 NaN or infinite", lambda: certify(graph=with_feature(-torch.inf))),
-    "NaN weight": (errors.EncoderError, "1 NaN or infinite value.* in conv2.lin.weight",
-                   lambda: certify(model=with_weight(torch.nan))),
+    "NaN weight": (
+        errors.EncoderError,
+        "1 NaN or infinite value.* in conv2.lin.weight",
+        lambda: certify(model=with_weight(torch.nan)),
+    ),
     "infinite weight": (errors.EncoderError, "1 NaN or infinite value", lambda: certify(model=with_weight(torch.inf))),
-    "wrong width": (errors.EncoderError, "3 features per node.*takes 7",
-                    lambda: certify(model=GCNEncoder(7, 4, 2))),
+    "wrong width": (errors.EncoderError, "3 features per node.*takes 7", lambda: certify(model=GCNEncoder(7, 4, 2))),
     "wrong width of directions": (
-        errors.DirectionError, r"shape \(5, 3\).*\(5, 2\)",
-        lambda: certgcl.linear_bounds(GCNEncoder(3, 4, 2), (X, PATH), 1, torch.ones(5, 3))),
-    "integer features": (errors.GraphError, r"dtype torch.int64.*x\.float\(\)",
-                         lambda: certify(graph=(X.long(), PATH))),
+        errors.DirectionError,
+        r"shape \(5, 3\).*\(5, 2\)",
+        lambda: certgcl.linear_bounds(GCNEncoder(3, 4, 2), (X, PATH), 1, torch.ones(5, 3)),
+    ),
+    "integer features": (
+        errors.GraphError,
+        r"dtype torch.int64.*x\.float\(\)",
+        lambda: certify(graph=(X.long(), PATH)),
+    ),
     "boolean features": (errors.GraphError, "dtype torch.bool", lambda: certify(graph=(X > 0, PATH))),
     "negative budget": (errors.BudgetError, "value -2.*negative", lambda: certify(budgets=-2)),
     "negative total": (errors.BudgetError, "total.*-3", lambda: certify(budgets=EdgeDropBudget(total=-3))),
@@ -123,15 +139,30 @@ CASES: dict[str, Case] = {
     "fractional budgets": (errors.BudgetError, "value 1.5", lambda: certify(budgets=[1, 1.5, 0, 0, 0])),
     "budgets of wrong length": (errors.BudgetError, "3 local budgets for 5 nodes", lambda: certify(budgets=[1, 1, 1])),
     "unknown method": (errors.MethodError, "method 'best'.*degree", lambda: certify(method="best")),
-    "dropout in training mode": (errors.EncoderError, r"Dropout.*in training mode.*eval\(\)",
-                                 lambda: certify(model=with_dropout())),
-    "empty graph": (errors.GraphError, "0 nodes",
-                    lambda: certify(graph=Data(x=torch.empty(0, 3), edge_index=torch.empty(2, 0, dtype=torch.long)))),
-    "one node": (errors.GraphError, "a graph with 1 node.*two nodes or more",
-                 lambda: certify(graph=(X[:1], torch.empty(2, 0, dtype=torch.long)))),
-    "non-finite bound": (errors.BoundError, "non-finite value at node 0.*float64 reaches further",
-                         lambda: certify(graph=(X.double() * 1e60, PATH), model=gcn_network(
-                             (torch.ones(3, 4), 0.0, 0.0), (torch.ones(4, 2), 0.0, 1.0)), dtype=torch.float32)),
+    "dropout in training mode": (
+        errors.EncoderError,
+        r"Dropout.*in training mode.*eval\(\)",
+        lambda: certify(model=with_dropout()),
+    ),
+    "empty graph": (
+        errors.GraphError,
+        "0 nodes",
+        lambda: certify(graph=Data(x=torch.empty(0, 3), edge_index=torch.empty(2, 0, dtype=torch.long))),
+    ),
+    "one node": (
+        errors.GraphError,
+        "a graph with 1 node.*two nodes or more",
+        lambda: certify(graph=(X[:1], torch.empty(2, 0, dtype=torch.long))),
+    ),
+    "non-finite bound": (
+        errors.BoundError,
+        "non-finite value at node 0.*float64 reaches further",
+        lambda: certify(
+            graph=(X.double() * 1e60, PATH),
+            model=gcn_network((torch.ones(3, 4), 0.0, 0.0), (torch.ones(4, 2), 0.0, 1.0)),
+            dtype=torch.float32,
+        ),
+    ),
 }
 
 

@@ -27,8 +27,9 @@ LIGHTNING = pytest.param("lightning_loop", marks=pytest.mark.filterwarnings("def
 
 
 @pytest.mark.parametrize("name", [LIGHTNING if name == "lightning_loop" else name for name in FOUND])
-def test_an_example_runs(name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-                         tmp_path: Path) -> None:
+def test_an_example_runs(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     if name == "lightning_loop":
         pytest.importorskip("lightning", reason="the example is for those who use PyTorch Lightning")
     monkeypatch.chdir(tmp_path)

@@ -40,8 +40,22 @@ def test_an_activation_is_a_name_or_a_module(activation: Any) -> None:
             GCNEncoder(3, 4, 2, **settings)
 
 
-@pytest.mark.parametrize("bias", [True, float("nan"), float("inf"), 1j, "0", None, torch.ones(3), torch.ones(4).long(),
-                                  torch.ones(4, device="meta"), torch.ones(4).to_sparse(), np.ones(4)])
+@pytest.mark.parametrize(
+    "bias",
+    [
+        True,
+        float("nan"),
+        float("inf"),
+        1j,
+        "0",
+        None,
+        torch.ones(3),
+        torch.ones(4).long(),
+        torch.ones(4, device="meta"),
+        torch.ones(4).to_sparse(),
+        np.ones(4),
+    ],
+)
 def test_a_bias_is_a_finite_number_or_one_for_each_channel(bias: Any) -> None:
     with pytest.raises(EncoderError, match="bias"):
         gcn_network((W1, bias, 0.0), (W2, 0.0, 1.0))
@@ -61,15 +75,37 @@ def test_weights_meet_a_graph_with_their_features() -> None:
         weights.to(torch.long)
 
 
-@pytest.mark.parametrize("embeddings", [torch.ones(4), torch.ones(4, 2).long(), torch.ones(4, 2, device="meta"),
-                                        [[1.0], [2.0]], None])
+@pytest.mark.parametrize(
+    "embeddings", [torch.ones(4), torch.ones(4, 2).long(), torch.ones(4, 2, device="meta"), [[1.0], [2.0]], None]
+)
 def test_directions_come_from_a_matrix(embeddings: Any) -> None:
     with pytest.raises(DirectionError):
         certgcl.compactness_directions(embeddings)
 
 
-@pytest.mark.parametrize("seeds", [True, 0, -1, 2.0, "5", "01", [0, 0], [-1], [True], [0.0], [], {0: 1}, 2**70, None,
-                                   range(2**40), torch.tensor([0.0]), np.array([[0]]), (number for number in "01")])
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        True,
+        0,
+        -1,
+        2.0,
+        "5",
+        "01",
+        [0, 0],
+        [-1],
+        [True],
+        [0.0],
+        [],
+        {0: 1},
+        2**70,
+        None,
+        range(2**40),
+        torch.tensor([0.0]),
+        np.array([[0]]),
+        (number for number in "01"),
+    ],
+)
 def test_seeds_are_a_number_of_them_or_a_list(seeds: Any) -> None:
     with pytest.raises(EvaluationError, match="seeds"):
         certgcl.evaluate(EMBEDDINGS, LABELS, seeds=seeds)
@@ -116,18 +152,49 @@ def certificate() -> certgcl.Certificate:
     return certgcl.node_compactness(WEIGHTS, GRAPH, 1, method="optimized", branch_limit=2)
 
 
-@pytest.mark.parametrize("nodes", ["01", b"01", {0: 1}, {0, 1}, [True, False], [0.0], [[0]], [], 0, True, [8], [-1],
-                                   [0, 0], torch.ones(7, dtype=torch.bool), torch.zeros(8, dtype=torch.bool),
-                                   np.array([2**64 - 1], dtype=np.uint64), torch.tensor([0], device="meta")])
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "01",
+        b"01",
+        {0: 1},
+        {0, 1},
+        [True, False],
+        [0.0],
+        [[0]],
+        [],
+        0,
+        True,
+        [8],
+        [-1],
+        [0, 0],
+        torch.ones(7, dtype=torch.bool),
+        torch.zeros(8, dtype=torch.bool),
+        np.array([2**64 - 1], dtype=np.uint64),
+        torch.tensor([0], device="meta"),
+    ],
+)
 def test_nodes_are_distinct_numbers_or_a_mask(nodes: Any) -> None:
     with pytest.raises(InputError):
         certgcl.node_compactness(WEIGHTS, GRAPH, 1, method="interval", nodes=nodes)
 
 
-@pytest.mark.parametrize("settings", [
-    {"dtype": "float64"}, {"dtype": np.float64}, {"dtype": torch.float16}, {"views": None}, {"views": ["one"]},
-    {"memory_limit": True}, {"memory_limit": float("nan")}, {"memory_limit": "1GB"}, {"memory_limit": 0},
-    {"time_limit": True, "method": "exact"}, {"branch_limit": 1.0, "method": "exact"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"dtype": "float64"},
+        {"dtype": np.float64},
+        {"dtype": torch.float16},
+        {"views": None},
+        {"views": ["one"]},
+        {"memory_limit": True},
+        {"memory_limit": float("nan")},
+        {"memory_limit": "1GB"},
+        {"memory_limit": 0},
+        {"time_limit": True, "method": "exact"},
+        {"branch_limit": 1.0, "method": "exact"},
+    ],
+)
 def test_settings_of_a_question_are_what_they_say(settings: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(settings))):
         certgcl.node_compactness(WEIGHTS, GRAPH, 1, **settings)
@@ -140,8 +207,9 @@ def test_a_witness_is_that_of_an_anchor(certificate: certgcl.Certificate, node: 
         certificate.witness(node)
 
 
-@pytest.mark.parametrize("positions", [[-1], [8], [0, 0], [], [0.0], 0, "0", None, slice(2), torch.ones(7, dtype=bool),
-                                       [True]])
+@pytest.mark.parametrize(
+    "positions", [[-1], [8], [0, 0], [], [0.0], 0, "0", None, slice(2), torch.ones(7, dtype=bool), [True]]
+)
 def test_positions_are_places_of_anchors(certificate: certgcl.Certificate, positions: Any) -> None:
     with pytest.raises(CertificateError, match="positions"):
         certificate.at(positions)
@@ -160,10 +228,25 @@ def test_notes_are_what_json_can_hold(certificate: certgcl.Certificate, tmp_path
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("settings", [
-    {"shards": True}, {"shards": 2.0}, {"shards": 0}, {"only": "0"}, {"only": [True]}, {"only": [0, 0]},
-    {"only": {0: 1}}, {"worker": "01"}, {"worker": (0, 1, 2)}, {"worker": (False, True)}, {"worker": (0.0, 1)},
-    {"worker": (1, 1)}, {"order": ["near"]}, {"progress": 1}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"shards": True},
+        {"shards": 2.0},
+        {"shards": 0},
+        {"only": "0"},
+        {"only": [True]},
+        {"only": [0, 0]},
+        {"only": {0: 1}},
+        {"worker": "01"},
+        {"worker": (0, 1, 2)},
+        {"worker": (False, True)},
+        {"worker": (0.0, 1)},
+        {"worker": (1, 1)},
+        {"order": ["near"]},
+        {"progress": 1},
+    ],
+)
 def test_shards_are_counted(tmp_path: Path, settings: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         certgcl.certify_shards(WEIGHTS, GRAPH, 1, tmp_path / "out", **{"shards": 2, **settings})
@@ -178,27 +261,67 @@ def test_the_folder_of_shards_is_a_path(path: Any) -> None:
         certgcl.certify_shards(WEIGHTS, GRAPH, 1, path)
 
 
-@pytest.mark.parametrize("settings", [
-    {"kappa": True}, {"kappa": float("nan")}, {"kappa": float(np.nextafter(1, 2))}, {"kappa": "0.4"},
-    {"kappa": Ramp(1.5)}, {"anchors": 2.0}, {"anchors": True}, {"anchors": 0}, {"anchors": -2}, {"scale": True},
-    {"scale": float("inf")}, {"every": 0}, {"every": 1.0}, {"budget": Ramp(2.0)}, {"budget": Ramp(-0.1)},
-    {"budget": True}, {"budget": "0.4"}, {"method": None}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"kappa": True},
+        {"kappa": float("nan")},
+        {"kappa": float(np.nextafter(1, 2))},
+        {"kappa": "0.4"},
+        {"kappa": Ramp(1.5)},
+        {"anchors": 2.0},
+        {"anchors": True},
+        {"anchors": 0},
+        {"anchors": -2},
+        {"scale": True},
+        {"scale": float("inf")},
+        {"every": 0},
+        {"every": 1.0},
+        {"budget": Ramp(2.0)},
+        {"budget": Ramp(-0.1)},
+        {"budget": True},
+        {"budget": "0.4"},
+        {"method": None},
+    ],
+)
 def test_settings_of_a_regularizer_are_what_they_say(settings: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         certgcl.CompactnessRegularizer(**settings)
 
 
-@pytest.mark.parametrize("settings", [None, [], "kappa", {"kapa": 0.4}, {1: 2}, {"kappa": {}}, {"kappa": {"ramp": 1}},
-                                      {"kappa": {"ramp": {}}}, {"kappa": {"ramp": {"last": "a"}}}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        None,
+        [],
+        "kappa",
+        {"kapa": 0.4},
+        {1: 2},
+        {"kappa": {}},
+        {"kappa": {"ramp": 1}},
+        {"kappa": {"ramp": {}}},
+        {"kappa": {"ramp": {"last": "a"}}},
+    ],
+)
 def test_a_regularizer_is_made_of_its_settings(settings: Any) -> None:
     with pytest.raises(InputError):
         certgcl.CompactnessRegularizer.from_dict(settings)
 
 
-@pytest.mark.parametrize("settings", [
-    {"search": 1}, {"y": "01010101"}, {"y": [True, False] * 4}, {"y": torch.zeros(8)}, {"classifier": "svm"},
-    {"classifier": torch.full((2, 3), torch.nan)}, {"classifier": (torch.eye(3), torch.zeros(3), 1)},
-    {"classifier": torch.eye(3).bool()}, {"classifier": torch.eye(3, device="meta")}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"search": 1},
+        {"y": "01010101"},
+        {"y": [True, False] * 4},
+        {"y": torch.zeros(8)},
+        {"classifier": "svm"},
+        {"classifier": torch.full((2, 3), torch.nan)},
+        {"classifier": (torch.eye(3), torch.zeros(3), 1)},
+        {"classifier": torch.eye(3).bool()},
+        {"classifier": torch.eye(3, device="meta")},
+    ],
+)
 def test_an_accuracy_is_that_of_a_linear_classifier(settings: dict[str, Any]) -> None:
     asked = {"classifier": torch.eye(3), "y": torch.arange(8) % 3, "search": False, **settings}
     with pytest.raises(InputError):

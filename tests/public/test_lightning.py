@@ -11,8 +11,13 @@ from certgcl.errors import InputError
 from certgcl.lightning import CertifyCompactness
 from tests.toys import random_graph
 
-QUIET: dict[str, Any] = {"accelerator": "cpu", "logger": False, "enable_checkpointing": False,
-                         "enable_progress_bar": False, "enable_model_summary": False}
+QUIET: dict[str, Any] = {
+    "accelerator": "cpu",
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+}
 
 
 class Module(lightning.LightningModule):

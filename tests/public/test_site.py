@@ -26,8 +26,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The documentation as a site, built as ``make docs`` does."""
     pytest.importorskip("mkdocs", reason="the site is built with the extra 'docs'")
     folder = tmp_path_factory.mktemp("site")
-    built = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)], cwd=ROOT,
-                           env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False)
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert built.returncode == 0, built.stderr
     return folder
 
@@ -78,7 +84,8 @@ def test_the_search_works_from_a_folder(site: Path, browser: webdriver.Chrome) -
     browser.execute_script("document.getElementById('__search').click()")
     browser.find_element(By.CSS_SELECTOR, "input.md-search__input").send_keys("knapsack")
     found = WebDriverWait(browser, 30).until(
-        lambda _: browser.find_elements(By.CSS_SELECTOR, "a.md-search-result__link"))
+        lambda _: browser.find_elements(By.CSS_SELECTOR, "a.md-search-result__link")
+    )
     assert any("theory.html" in str(link.get_attribute("href")) for link in found)
 
 
@@ -101,5 +108,8 @@ def test_pages_to_work_through_are_notebooks_with_their_code_and_outputs(site: P
 def printed(page: Path) -> list[Block]:
     """The blocks of output right below one of code."""
     found = list(blocks(page))
-    return [block for before, block in pairwise(found)
-            if block.language == "text" and block.follows and before.language in ("python", "sh")]
+    return [
+        block
+        for before, block in pairwise(found)
+        if block.language == "text" and block.follows and before.language in ("python", "sh")
+    ]

@@ -35,8 +35,15 @@ def certificate() -> certgcl.Certificate:
 def file(certificate: certgcl.Certificate, tmp_path_factory: pytest.TempPathFactory) -> Path:
     graph = random_graph(24, 0.15)
     part = torch.arange(24) % 4
-    data = Data(x=graph.x, edge_index=graph.edge_index, y=torch.arange(24) % 3, train_mask=part < 2,
-                val_mask=part == 2, test_mask=part == 3, node_names=NAMES)
+    data = Data(
+        x=graph.x,
+        edge_index=graph.edge_index,
+        y=torch.arange(24) % 3,
+        train_mask=part < 2,
+        val_mask=part == 2,
+        test_mask=part == 3,
+        node_names=NAMES,
+    )
     history = History([{"epoch": k, "seconds": 0.5, "loss": 2.0 - k} for k in range(3)])
     path = tmp_path_factory.mktemp("browser") / "report.html"
     report = gather(Subject("toy <run>", certificate, "random", data, toy_network(), "public", history), sample=2)
@@ -58,13 +65,16 @@ def page(browser: webdriver.Chrome, file: Path) -> webdriver.Chrome:
 
 
 def resize(browser: webdriver.Chrome, width: int) -> None:
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-        "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600})
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600},
+    )
 
 
 def prefer(browser: webdriver.Chrome, scheme: str, media: str = "screen") -> None:
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
-        "media": media, "features": [{"name": "prefers-color-scheme", "value": scheme}]})
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"media": media, "features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    )
 
 
 def rows(page: webdriver.Chrome) -> list[list[str]]:
@@ -95,16 +105,16 @@ def background(page: webdriver.Chrome) -> str:
 def test_it_opens_without_errors_and_asks_for_nothing_else(page: webdriver.Chrome, file: Path) -> None:
     assert page.get_log("browser") == []
     messages = [json.loads(entry["message"])["message"] for entry in page.get_log("performance")]
-    asked = {message["params"]["request"]["url"] for message in messages
-             if message["method"] == "Network.requestWillBeSent"}
+    asked = {
+        message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"
+    }
     assert asked <= {file.as_uri(), "data:,"}
     assert page.title == "certgcl report: toy <run>"
     assert page.find_element(By.TAG_NAME, "h1").text == "toy <run>"
 
 
 def test_its_numbers_are_those_of_the_certificate(page: webdriver.Chrome, certificate: certgcl.Certificate) -> None:
-    numbers: dict[str, Any] = page.execute_script(
-        "return JSON.parse(document.getElementById('numbers').textContent)")
+    numbers: dict[str, Any] = page.execute_script("return JSON.parse(document.getElementById('numbers').textContent)")
     assert certificate.upper is not None
     assert numbers["values"]["node"] == certificate.nodes.tolist()
     assert numbers["values"]["lower"] == certificate.lower.tolist()
@@ -211,8 +221,10 @@ def test_no_card_stands_alone_on_a_phone(page: webdriver.Chrome) -> None:
 
 def test_the_header_of_the_table_is_on_every_printed_page(page: webdriver.Chrome) -> None:
     prefer(page, "light", media="print")
-    displayed = {selector: page.execute_script("return getComputedStyle(document.querySelector(arguments[0])).display",
-                                               selector) for selector in ("#nodes thead", "#nodes thead button")}
+    displayed = {
+        selector: page.execute_script("return getComputedStyle(document.querySelector(arguments[0])).display", selector)
+        for selector in ("#nodes thead", "#nodes thead button")
+    }
     assert displayed == {"#nodes thead": "table-header-group", "#nodes thead button": "contents"}
 
 
@@ -261,8 +273,10 @@ def test_the_edges_that_matter_are_ranked_and_drawn(page: webdriver.Chrome) -> N
     node = max(details, key=lambda node: len(details[node]["effects"]))
     ask(page, str(node))
     few = details[node]["effects"]
-    cells = [[cell.text for cell in row.find_elements(By.TAG_NAME, "td")]
-             for row in page.find_elements(By.CSS_SELECTOR, "#edges tbody tr")]
+    cells = [
+        [cell.text for cell in row.find_elements(By.TAG_NAME, "td")]
+        for row in page.find_elements(By.CSS_SELECTOR, "#edges tbody tr")
+    ]
     assert [int(row[0]) for row in cells] == list(range(1, len(few) + 1))
     assert [row[2] for row in cells] == [number(effect["value"]) for effect in few]
     drawn = {line.get_attribute("data-edge") for line in page.find_elements(By.CSS_SELECTOR, "#around .gone")}
@@ -274,8 +288,7 @@ def test_the_edges_that_matter_are_ranked_and_drawn(page: webdriver.Chrome) -> N
     ActionChains(page).move_to_element(row).perform()
     assert "marked" in str(page.find_element(By.CSS_SELECTOR, f"[data-edge='{edge}']").get_attribute("class"))
     page.find_element(By.CSS_SELECTOR, "#edges thead th:nth-child(3) button").click()  # values, the least first
-    shown = [row.find_element(By.TAG_NAME, "td").text
-             for row in page.find_elements(By.CSS_SELECTOR, "#edges tbody tr")]
+    shown = [row.find_element(By.TAG_NAME, "td").text for row in page.find_elements(By.CSS_SELECTOR, "#edges tbody tr")]
     assert shown == [str(rank) for rank in range(len(few), 0, -1)]
 
 
@@ -292,8 +305,11 @@ def test_one_walks_through_the_graph_by_clicks_and_keys(page: webdriver.Chrome) 
     page.execute_script("arguments[0].scrollIntoView({block: 'center'})", around[0])
     around[0].click()
     assert page.find_element(By.ID, "node-title").text == names[0]
-    back = next(spot for spot in page.find_elements(By.CSS_SELECTOR, "#around .spot")
-                if str(spot.get_attribute("aria-label"))== title)
+    back = next(
+        spot
+        for spot in page.find_elements(By.CSS_SELECTOR, "#around .spot")
+        if str(spot.get_attribute("aria-label")) == title
+    )
     back.send_keys(Keys.ENTER)
     assert page.find_element(By.ID, "node-title").text == title
     button = page.find_element(By.CSS_SELECTOR, "#nodes [data-node='5']")
@@ -306,10 +322,14 @@ def test_the_curves_of_a_node_are_those_of_the_numbers(page: webdriver.Chrome) -
     explorer = numbers_of(page)["explorer"]
     detail = explorer["details"][3]
     ask(page, str(detail["node"]))
-    for id, budgets, bounds in (("node-rates", explorer["rates"], detail["by_rate"]),
-                                ("node-counts", explorer["counts"], detail["by_count"])):
-        hints = [str(title.get_attribute("textContent"))
-                 for title in page.find_elements(By.CSS_SELECTOR, f"#{id} circle title")][1:]
+    for id, budgets, bounds in (
+        ("node-rates", explorer["rates"], detail["by_rate"]),
+        ("node-counts", explorer["counts"], detail["by_count"]),
+    ):
+        hints = [
+            str(title.get_attribute("textContent"))
+            for title in page.find_elements(By.CSS_SELECTOR, f"#{id} circle title")
+        ][1:]
         assert len(hints) == len(budgets)
         for hint, budget, bound in zip(hints, budgets, bounds, strict=True):
             assert hint.endswith(f" {budget:g}: at least {number(bound)}")
@@ -344,8 +364,9 @@ def test_runs_are_compared_on_one_page(browser: webdriver.Chrome, tmp_path: Path
     for seed in (0, 1):
         network = toy_network(seed=seed)
         certificate = certgcl.node_compactness(network, graph, 1)
-        subjects.append(Subject(f"seed {seed}", certificate, "random", Data(x=graph.x, edge_index=graph.edge_index),
-                                network))
+        subjects.append(
+            Subject(f"seed {seed}", certificate, "random", Data(x=graph.x, edge_index=graph.edge_index), network)
+        )
     comparison = compare_reports(subjects, [gather(subject, sample=5) for subject in subjects])
     path = tmp_path / "comparison.html"
     path.write_text(render_comparison(comparison), encoding="utf-8")
@@ -354,8 +375,9 @@ def test_runs_are_compared_on_one_page(browser: webdriver.Chrome, tmp_path: Path
     browser.get(path.as_uri())
     assert browser.find_element(By.TAG_NAME, "h1").text == "seed 0 against seed 1"
     browser.find_element(By.CSS_SELECTOR, "#compared thead th:nth-child(2) button").click()
-    names = [row.find_element(By.TAG_NAME, "td").text
-             for row in browser.find_elements(By.CSS_SELECTOR, "#compared tbody tr")]
+    names = [
+        row.find_element(By.TAG_NAME, "td").text for row in browser.find_elements(By.CSS_SELECTOR, "#compared tbody tr")
+    ]
     assert names == [run.name for run in sorted(comparison.runs, key=lambda run: run.proved)]
     sort(browser, "Node")
     assert [node_of(cells) for cells in rows(browser)] == list(range(24))

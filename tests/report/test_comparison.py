@@ -38,7 +38,10 @@ def test_every_run_keeps_its_own_numbers() -> None:
     for each, (_, report) in zip(found.runs, (run(0), run(1), run(2)), strict=True):
         assert isinstance(report.summary, Summary)
         assert (each.proved, each.kept, each.over_norm) == (
-            report.summary.share, report.summary.kept, report.summary.over_norm)
+            report.summary.share,
+            report.summary.kept,
+            report.summary.over_norm,
+        )
     assert found.warnings == []
 
 
@@ -71,8 +74,9 @@ def test_a_run_against_itself_differs_in_nothing() -> None:
 def test_longer_embeddings_win_nothing() -> None:
     subject, _ = run(0)
     assert subject.certificate is not None
-    values = {name: 10 * getattr(subject.certificate, name) for name in (
-        "lower", "nominal", "rounding", "run_error", "norms")}
+    values = {
+        name: 10 * getattr(subject.certificate, name) for name in ("lower", "nominal", "rounding", "run_error", "norms")
+    }
     longer = replace(subject, certificate=replace(subject.certificate, **values), weights=None)
     found = compared((replace(subject, weights=None), gather(replace(subject, weights=None))), (longer, gather(longer)))
     assert [each.difference for each in found.differences] == pytest.approx([0.0], abs=1e-12)
@@ -102,5 +106,12 @@ def test_the_page_is_one_file_with_all_numbers() -> None:
     assert page.numbers == json.loads(json.dumps(found.to_dict()))
     assert len(page.ids) == len(set(page.ids))
     assert "<title>certgcl report: run 0 against run 1</title>" in html
-    assert list(page.numbers["values"]) == ["node", "name", "degree", "run 0: bound over norm", "run 0: sign",
-                                            "run 1: bound over norm", "run 1: sign"]
+    assert list(page.numbers["values"]) == [
+        "node",
+        "name",
+        "degree",
+        "run 0: bound over norm",
+        "run 0: sign",
+        "run 1: bound over norm",
+        "run 1: sign",
+    ]

@@ -187,8 +187,12 @@ def test_a_node_is_the_same_in_every_table() -> None:
     assert isinstance(report.fragile, Fragile)
     assert isinstance(report.summary, Summary)
     assert isinstance(report.degrees, Degrees)
-    table = {node: (sign, lower, upper) for node, sign, lower, upper in zip(
-        report.values.node, report.values.sign, report.values.lower, report.values.upper, strict=True)}
+    table = {
+        node: (sign, lower, upper)
+        for node, sign, lower, upper in zip(
+            report.values.node, report.values.sign, report.values.lower, report.values.upper, strict=True
+        )
+    }
     assert {row.node: (row.sign, row.lower, row.upper) for row in report.fragile.rows} == table
     signs = report.values.sign
     assert (report.summary.proved, report.summary.breaks) == (signs.count(PROVED), signs.count(BREAKS))
@@ -197,7 +201,8 @@ def test_a_node_is_the_same_in_every_table() -> None:
     assert isinstance(report.explorer, Explorer)
     assert report.explorer.counts[0] == 1  # the budget of the certificate
     assert {detail.node: detail.by_count[0] for detail in report.explorer.details} == {
-        node: lower for node, (_, lower, _) in table.items()}
+        node: lower for node, (_, lower, _) in table.items()
+    }
     truth = certgcl.node_compactness(toy_network(), random_graph(20, 0.2), 1, method="exact")
     for node, (sign, lower, _) in table.items():
         assert lower <= float(truth.lower[node]) + 1e-9
@@ -296,12 +301,16 @@ def test_of_several_directions_the_one_that_decides_is_shown() -> None:
 # -- the words -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("budget", "words"), [
-    (1, "At most 1 edge at each node (in effect 0 to 1, 0.95 on average); any number in all."),
-    (4, "At most 4 edges at each node (in effect 0 to 4, 2.65 on average); any number in all."),
-    (0.4, "At most round(0.4 × degree) edges at each node, but never all of them (in effect 0 to "),
-    (EdgeDropBudget(1, total=3), "(in effect 0 to 1, 0.95 on average); 3 of 32 edges in all."),
-    (EdgeDropBudget(list(range(20))), "At most 0 to ")])
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        (1, "At most 1 edge at each node (in effect 0 to 1, 0.95 on average); any number in all."),
+        (4, "At most 4 edges at each node (in effect 0 to 4, 2.65 on average); any number in all."),
+        (0.4, "At most round(0.4 × degree) edges at each node, but never all of them (in effect 0 to "),
+        (EdgeDropBudget(1, total=3), "(in effect 0 to 1, 0.95 on average); 3 of 32 edges in all."),
+        (EdgeDropBudget(list(range(20))), "At most 0 to "),
+    ],
+)
 def test_the_budget_is_said_in_words(budget: Any, words: str) -> None:
     about = subject()
     assert about.graph is not None
@@ -341,7 +350,13 @@ def test_few_nodes_have_few_bins() -> None:
 def test_numbers_are_rounded_for_readers() -> None:
     assert [number(value) for value in (None, 0.5, -1.23456, 1234.5)] == ["–", "0.5000", "−1.235", "1234"]
     assert [percent(share) for share in (0, 0.0001, 0.5, 0.1234, 0.9999, 1)] == [
-        "0.0 %", "< 0.1 %", "50.0 %", "12.3 %", "> 99.9 %", "100.0 %"]
+        "0.0 %",
+        "< 0.1 %",
+        "50.0 %",
+        "12.3 %",
+        "> 99.9 %",
+        "100.0 %",
+    ]
 
 
 # -- the page --------------------------------------------------------------------------------------
@@ -351,8 +366,9 @@ def test_everything_is_escaped() -> None:
     evil = "<script>alert(1)</script>&'\"</style>"
     history = History([{"epoch": k, "seconds": 1.0, evil: float(k)} for k in range(3)])
     config = {"config": {"settings": {evil: evil}}, "versions": {evil: evil}, "started": evil}
-    about = subject(name=evil, graph_name=evil, history=history, config=config, commands=[evil],
-                    notes={"fingerprint": evil})
+    about = subject(
+        name=evil, graph_name=evil, history=history, config=config, commands=[evil], notes={"fingerprint": evil}
+    )
     html = render(gather(about, sample=0))
     assert "alert(1)</script>" not in html
     assert "</style>&" not in html
@@ -433,15 +449,27 @@ def test_no_two_numbers_of_a_caption_run_together() -> None:
 # -- parts that do not belong together -------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("others", "message"), [
-    ({"data": data_of(random_graph(12))}, r"other edges \(20 nodes, 32 edges there, 12 nodes, .* and features"),
-    ({"data": data_of(toy_graph(nx.path_graph(20)))}, r"other edges \(20 nodes, 32 edges there, 20 nodes, 19 edges"),
-    ({"data": data_of(random_graph(20, 0.2).with_features(random_graph(20, 0.2).x.nextafter(torch.tensor(9.0))))},
-     "other features:"),
-    ({"weights": toy_network(seed=7)}, "other weights:"),
-    ({"weights": toy_network(seed=7), "data": None}, "other weights:"),
-    ({"weights": toy_network(outputs=2)}, r"other weights \(3 -> 4 -> 3 channels"),
-])
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        ({"data": data_of(random_graph(12))}, r"other edges \(20 nodes, 32 edges there, 12 nodes, .* and features"),
+        (
+            {"data": data_of(toy_graph(nx.path_graph(20)))},
+            r"other edges \(20 nodes, 32 edges there, 20 nodes, 19 edges",
+        ),
+        (
+            {
+                "data": data_of(
+                    random_graph(20, 0.2).with_features(random_graph(20, 0.2).x.nextafter(torch.tensor(9.0)))
+                )
+            },
+            "other features:",
+        ),
+        ({"weights": toy_network(seed=7)}, "other weights:"),
+        ({"weights": toy_network(seed=7), "data": None}, "other weights:"),
+        ({"weights": toy_network(outputs=2)}, r"other weights \(3 -> 4 -> 3 channels"),
+    ],
+)
 def test_another_graph_or_encoder_is_refused(others: dict[str, Any], message: str) -> None:
     with pytest.raises(ReportError, match=message):
         gather(subject(**others), sample=0)

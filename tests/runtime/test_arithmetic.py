@@ -57,7 +57,9 @@ SETTINGS: dict[str, Setting] = {
     "autocast to float16": lambda: torch.autocast("cpu", dtype=torch.float16),
     "float16 by default": lambda: default_dtype(torch.float16),
     "float64 by default": lambda: default_dtype(torch.float64),
-    "inference": torch.inference_mode, "gradients": torch.enable_grad, "no gradients": torch.no_grad,
+    "inference": torch.inference_mode,
+    "gradients": torch.enable_grad,
+    "no gradients": torch.no_grad,
     "deterministic": deterministic,
 }
 
@@ -74,16 +76,23 @@ def assert_same(found: Certificate, expected: Certificate) -> None:
 
 
 def state() -> tuple[object, ...]:
-    return (torch.is_autocast_enabled("cpu"), torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
-            torch.get_default_dtype(), torch.get_num_threads(), torch.are_deterministic_algorithms_enabled(),
-            torch.get_float32_matmul_precision())
+    return (
+        torch.is_autocast_enabled("cpu"),
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.get_default_dtype(),
+        torch.get_num_threads(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_float32_matmul_precision(),
+    )
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("method", ["degree", "degree-fast", "crown", "interval"])
-def test_closed_forms_are_the_same_under_every_setting(setting: str, dtype: torch.dtype, method: str,
-                                                       graph: Graph) -> None:
+def test_closed_forms_are_the_same_under_every_setting(
+    setting: str, dtype: torch.dtype, method: str, graph: Graph
+) -> None:
     weights = run_in(toy_network(5), torch.float32)
     expected = node_compactness(weights, graph, 2, method=method, dtype=dtype)
     with SETTINGS[setting]():
@@ -98,12 +107,14 @@ def test_so_are_searches_both_views_audits_and_accuracies(setting: str, graph: G
     encoder, weights, labels = GCNEncoder(5, 4, 3).eval(), toy_network(5), torch.arange(30) % 3
 
     def ask() -> list[torch.Tensor]:
-        return [node_compactness(encoder, graph, 1).lower,
-                node_compactness(weights, graph, 1, method="optimized", nodes=range(4)).lower,
-                node_compactness(weights, graph, 1, views="both").lower,
-                linear_bounds(weights, graph, 1, torch.ones(30, 2, 3, dtype=torch.float64)).lower,
-                audit(weights, graph, 1, samples=4, searches=2).lowest,
-                certified_accuracy(weights, torch.eye(3, dtype=torch.float64), graph, labels, 1).certified]
+        return [
+            node_compactness(encoder, graph, 1).lower,
+            node_compactness(weights, graph, 1, method="optimized", nodes=range(4)).lower,
+            node_compactness(weights, graph, 1, views="both").lower,
+            linear_bounds(weights, graph, 1, torch.ones(30, 2, 3, dtype=torch.float64)).lower,
+            audit(weights, graph, 1, samples=4, searches=2).lowest,
+            certified_accuracy(weights, torch.eye(3, dtype=torch.float64), graph, labels, 1).certified,
+        ]
 
     expected = ask()
     with SETTINGS[setting]():

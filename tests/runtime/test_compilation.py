@@ -51,8 +51,9 @@ def test_what_takes_a_moment_is_not_spoken_of(hands: Hands, monkeypatch: pytest.
     assert hands.compilation._said is False
 
 
-def test_a_terminal_is_told_once(hands: Hands, monkeypatch: pytest.MonkeyPatch,
-                                 caplog: pytest.LogCaptureFixture) -> None:
+def test_a_terminal_is_told_once(
+    hands: Hands, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
     with caplog.at_level(logging.INFO, "certgcl"):
@@ -70,8 +71,9 @@ def test_a_file_is_not_written_to(hands: Hands, monkeypatch: pytest.MonkeyPatch)
     assert file.getvalue() == ""
 
 
-def test_a_bar_says_it_while_it_is_open(hands: Hands, monkeypatch: pytest.MonkeyPatch,
-                                        capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_bar_says_it_while_it_is_open(
+    hands: Hands, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("certgcl.runtime.progress_bar.COMPILATION", hands.compilation)
     with Bar("certifying"):
         hands.compile(2.0)

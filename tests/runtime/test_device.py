@@ -25,10 +25,15 @@ def test_another_one_is_refused_by_name(device: Any) -> None:
         certgcl.GRACE(hidden=2, epochs=1, device=device).fit(random_graph())
 
 
-@pytest.mark.parametrize("words", [
-    ["train", "--dataset", "digits", "--set", "device=cuda:99"], ["train", "--dataset", "digits", "--set", "device=7"],
-    ["train", "--dataset", "digits", "--set", "device=warp"],
-], ids=lambda words: words[-1])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["train", "--dataset", "digits", "--set", "device=cuda:99"],
+        ["train", "--dataset", "digits", "--set", "device=7"],
+        ["train", "--dataset", "digits", "--set", "device=warp"],
+    ],
+    ids=lambda words: words[-1],
+)
 def test_the_command_line_says_so_without_a_traceback(words: list[str], tmp_path: Any) -> None:
     result = run(*words, "--out", str(tmp_path / "run"))
     assert result.exit_code == 1
@@ -40,8 +45,19 @@ def test_the_command_line_says_so_without_a_traceback(words: list[str], tmp_path
 def test_a_memory_limit_that_is_none_is_wrong_usage(limit: str, tmp_path: Any) -> None:
     graph = certgcl.save_graph(tmp_path / "graph", random_graph())
     weights = certgcl.GCNEncoder(3, 4, 2).network().save(tmp_path / "weights.npz")
-    result = run("certify", "--graph", str(graph), "--weights", str(weights), "--budget", "1", "--out",
-                 str(tmp_path / "out"), "--memory-limit", limit)
+    result = run(
+        "certify",
+        "--graph",
+        str(graph),
+        "--weights",
+        str(weights),
+        "--budget",
+        "1",
+        "--out",
+        str(tmp_path / "out"),
+        "--memory-limit",
+        limit,
+    )
     assert result.exit_code == 2
     assert "--memory-limit" in result.stderr
 

@@ -20,10 +20,16 @@ def matrix(rows: int, columns: int, dtype: torch.dtype, seed: int) -> Tensor:
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
-@given(rows=st.integers(1, 9), columns=st.integers(1, 9), seed=st.integers(0, 99),
-       dtype=st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]), data=st.data())
-def test_an_imprint_is_of_the_same_bits_alone(rows: int, columns: int, seed: int, dtype: torch.dtype,
-                                              data: st.DataObject) -> None:
+@given(
+    rows=st.integers(1, 9),
+    columns=st.integers(1, 9),
+    seed=st.integers(0, 99),
+    dtype=st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]),
+    data=st.data(),
+)
+def test_an_imprint_is_of_the_same_bits_alone(
+    rows: int, columns: int, seed: int, dtype: torch.dtype, data: st.DataObject
+) -> None:
     x = matrix(rows, columns, dtype, seed)
     kept = imprint(x)
     assert kept.is_of(x)

@@ -15,10 +15,11 @@ GB = 1024**3
 @pytest.fixture
 def groups(tmp_path: Path) -> Path:
     """Version 2 and version 1 of control groups, a container in a job."""
-    for folder, files in {"job": {"memory.max": f"{8 * GB}", "memory.current": f"{5 * GB}"},
-                          "job/box": {"memory.max": "max", "memory.current": f"{GB}"},
-                          "memory/old": {"memory.limit_in_bytes": f"{4 * GB}", "memory.usage_in_bytes": f"{GB}"},
-                          }.items():
+    for folder, files in {
+        "job": {"memory.max": f"{8 * GB}", "memory.current": f"{5 * GB}"},
+        "job/box": {"memory.max": "max", "memory.current": f"{GB}"},
+        "memory/old": {"memory.limit_in_bytes": f"{4 * GB}", "memory.usage_in_bytes": f"{GB}"},
+    }.items():
         (tmp_path / folder).mkdir(parents=True)
         for name, text in files.items():
             (tmp_path / folder / name).write_text(text + "\n")
@@ -26,10 +27,16 @@ def groups(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("mine", "left"), [
-    ("0::/job/box\n", [5 * GB]), ("7:cpu:/\n4:memory:/old\n0::/\n", [3 * GB]), ("0::/\n", []), ("nonsense", []),
-    ("0::/job\n4:memory,cpu:/old\n", [5 * GB, 3 * GB]),
-])
+@pytest.mark.parametrize(
+    ("mine", "left"),
+    [
+        ("0::/job/box\n", [5 * GB]),
+        ("7:cpu:/\n4:memory:/old\n0::/\n", [3 * GB]),
+        ("0::/\n", []),
+        ("nonsense", []),
+        ("0::/job\n4:memory,cpu:/old\n", [5 * GB, 3 * GB]),
+    ],
+)
 def test_groups_leave_what_their_limits_say(groups: Path, mine: str, left: list[int]) -> None:
     """Pages of files count as free where the system can take them back."""
     (groups / "self").write_text(mine)
@@ -53,7 +60,7 @@ def test_a_limit_of_the_process_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     resource = pytest.importorskip("resource")
     held = psutil.Process().memory_info().vms
     monkeypatch.setattr(resource, "getrlimit", lambda _: (2 * held, -1))
-    room, = module._of_process()
+    (room,) = module._of_process()
     assert 0.5 * held < room.bytes < 1.5 * held
     assert "ulimit -v" in room.limit
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1, -1))

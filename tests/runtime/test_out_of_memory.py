@@ -23,8 +23,10 @@ from tests.cli.running import run
 from tests.toys import random_graph, random_tensor, toy_network
 
 GRAPH, WEIGHTS = random_graph(), toy_network()
-CPU = ("[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried to allocate "
-       "8000000000 bytes. Error code 12 (Cannot allocate memory)")
+CPU = (
+    "[enforce fail at alloc_cpu.cpp:127] . DefaultCPUAllocator: can't allocate memory: you tried to allocate "
+    "8000000000 bytes. Error code 12 (Cannot allocate memory)"
+)
 
 
 def numpys_own() -> BaseException:
@@ -34,17 +36,26 @@ def numpys_own() -> BaseException:
 
 
 OUT_OF_MEMORY: list[BaseException] = [
-    MemoryError(), numpys_own(), RuntimeError(CPU), torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"),
+    MemoryError(),
+    numpys_own(),
+    RuntimeError(CPU),
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"),
     RuntimeError("[enforce fail at x.cpp] DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes"),
-    RuntimeError("CUDA error: out of memory"), RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"),
-    RuntimeError("std::bad_alloc"), OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+    RuntimeError("CUDA error: out of memory"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling"),
+    RuntimeError("std::bad_alloc"),
+    OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
     ImportError("libx.so: failed to map segment from shared object: Cannot allocate memory"),
 ]
 OTHERS: list[BaseException] = [
-    RuntimeError("mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)"), RuntimeError("memory format"),
-    RuntimeError("Expected all tensors to be on the same device"), ValueError("out of memory"),
-    KeyError("out of memory"), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
-    ImportError("No module named 'memory'"), KeyboardInterrupt(),
+    RuntimeError("mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6)"),
+    RuntimeError("memory format"),
+    RuntimeError("Expected all tensors to be on the same device"),
+    ValueError("out of memory"),
+    KeyError("out of memory"),
+    OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+    ImportError("No module named 'memory'"),
+    KeyboardInterrupt(),
     BoundError("a bound", "CUDA out of memory", "none"),
 ]
 
@@ -70,8 +81,10 @@ def test_other_errors_stay_what_they_are(error: BaseException) -> None:
 def test_the_message_names_limit_and_way_out() -> None:
     with pytest.raises(OutOfMemoryError) as caught, out_of_memory("node_compactness", memory_limit=7):
         raise RuntimeError(CPU)
-    assert caught.value.found == ("node_compactness without enough memory (DefaultCPUAllocator: can't allocate memory: "
-                                  "you tried to allocate 8000000000 bytes. Error code 12 (Cannot allocate memory))")
+    assert caught.value.found == (
+        "node_compactness without enough memory (DefaultCPUAllocator: can't allocate memory: "
+        "you tried to allocate 8000000000 bytes. Error code 12 (Cannot allocate memory))"
+    )
     assert caught.value.rule.endswith("memory_limit=7 is no more than an estimate")
     for way in ("memory_limit=", "nodes=", "certify_shards", "degree-cheap", "float32"):
         assert way in caught.value.remedy
@@ -112,18 +125,28 @@ def fails(*_: Any, **__: Any) -> None:
 DIRECTIONS = random_tensor(12, 3, seed=0)
 LABELS = torch.arange(12) % 2
 ENTRIES: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "node_compactness": ("certgcl.certify.certification.DropProblem.on",
-                         lambda _: certgcl.node_compactness(WEIGHTS, GRAPH, 1)),
-    "linear_bounds": ("certgcl.certify.certification.DropProblem.on",
-                      lambda _: certgcl.linear_bounds(WEIGHTS, GRAPH, 1, DIRECTIONS)),
-    "certified_accuracy": ("certgcl.models.network.GraphNetwork.embed", lambda _: certgcl.certified_accuracy(
-        WEIGHTS, DIRECTIONS[:2], GRAPH, LABELS, 1)),
-    "certify_shards": ("certgcl.certify.certification.DropProblem.on",
-                       lambda folder: certgcl.certify_shards(WEIGHTS, GRAPH, 1, folder)),
+    "node_compactness": (
+        "certgcl.certify.certification.DropProblem.on",
+        lambda _: certgcl.node_compactness(WEIGHTS, GRAPH, 1),
+    ),
+    "linear_bounds": (
+        "certgcl.certify.certification.DropProblem.on",
+        lambda _: certgcl.linear_bounds(WEIGHTS, GRAPH, 1, DIRECTIONS),
+    ),
+    "certified_accuracy": (
+        "certgcl.models.network.GraphNetwork.embed",
+        lambda _: certgcl.certified_accuracy(WEIGHTS, DIRECTIONS[:2], GRAPH, LABELS, 1),
+    ),
+    "certify_shards": (
+        "certgcl.certify.certification.DropProblem.on",
+        lambda folder: certgcl.certify_shards(WEIGHTS, GRAPH, 1, folder),
+    ),
     "audit": ("certgcl.certify.audit.EdgeDropper", lambda _: audit.audit(WEIGHTS, GRAPH, 1)),
     "fit": ("certgcl.learning.methods.base.train", lambda _: certgcl.GRACE(hidden=4, epochs=1).fit(GRAPH)),
-    "evaluate": ("certgcl.learning.evaluation.protocols._probe", lambda _: certgcl.evaluate(
-        random_tensor(20, 3, seed=0), torch.arange(20) % 2)),
+    "evaluate": (
+        "certgcl.learning.evaluation.protocols._probe",
+        lambda _: certgcl.evaluate(random_tensor(20, 3, seed=0), torch.arange(20) % 2),
+    ),
 }
 
 
@@ -138,8 +161,20 @@ def test_every_public_entry_says_it(entry: str, tmp_path: Path, monkeypatch: pyt
 def test_the_command_line_says_it_without_a_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("certgcl.certify.certification.DropProblem.on", fails)
     graph, weights = certgcl.save_graph(tmp_path / "graph", GRAPH), WEIGHTS.save(tmp_path / "weights.npz")
-    result = run("certify", "--graph", str(graph), "--weights", str(weights), "--budget", "1", "--out",
-                 str(tmp_path / "out"), "--memory-limit", "0.5", "--json")
+    result = run(
+        "certify",
+        "--graph",
+        str(graph),
+        "--weights",
+        str(weights),
+        "--budget",
+        "1",
+        "--out",
+        str(tmp_path / "out"),
+        "--memory-limit",
+        "0.5",
+        "--json",
+    )
     assert result.exit_code == 1
     assert result.stderr.startswith("OutOfMemoryError\n")
     assert "Traceback" not in result.stderr
@@ -178,8 +213,13 @@ print(torch.equal(few.lower, again.lower))
 @pytest.mark.skipif(os.name != "posix", reason="limits of a process are a matter of POSIX")
 def test_a_real_limit_is_named(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(certgcl.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    result = subprocess.run([sys.executable, "-c", LIMITED, str(tmp_path / "out")], env=environment, text=True,
-                            capture_output=True, check=False)
+    result = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path / "out")],
+        env=environment,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     assert result.returncode == 0, result.stderr
     alone, sharded, again = result.stdout.splitlines()
     assert alone.startswith("node_compactness without enough memory")

@@ -37,8 +37,13 @@ SMALL: dict[str, Any] = {"hidden": 6, "epochs": 4, "mask_rates": (0.2, 0.3), "ba
 def methods(regularizer: CompactnessRegularizer | None = None, seed: int = 3) -> list[ContrastiveMethod]:
     regularizer = regularizer or CompactnessRegularizer(anchors=7)
     settings: dict[str, Any] = {**SMALL, "regularizer": regularizer, "seed": seed}
-    return [GRACE(**settings, inside_budget=True), GCA(**settings), COSTA(**settings),
-            ProGCL(**settings, variant="mix", start=0.3), ProGCL(**settings, start=0.3)]
+    return [
+        GRACE(**settings, inside_budget=True),
+        GCA(**settings),
+        COSTA(**settings),
+        ProGCL(**settings, variant="mix", start=0.3),
+        ProGCL(**settings, start=0.3),
+    ]
 
 
 def seed_all(seed: int) -> None:
@@ -127,14 +132,18 @@ def test_fits_in_four_threads_are_those_one_after_the_other(graph: Graph) -> Non
         assert torch.equal(found[number], expected[number]), number
 
 
-@pytest.mark.parametrize("use", [
-    lambda graph: audit(toy_network(5), graph, 1, samples=6, searches=3).lowest,
-    lambda graph: node_compactness(GCNEncoder.from_layers(*CONVS), graph, 1).lower,
-    lambda graph: node_compactness(toy_network(5), graph, 1, method="optimized", nodes=range(5)).lower,
-    lambda graph: node_compactness(toy_network(5), graph, 1, views="both").lower,
-    lambda graph: certified_accuracy(toy_network(5), torch.eye(3, dtype=torch.float64), graph,
-                                     torch.arange(30) % 3, 1).broken,
-])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda graph: audit(toy_network(5), graph, 1, samples=6, searches=3).lowest,
+        lambda graph: node_compactness(GCNEncoder.from_layers(*CONVS), graph, 1).lower,
+        lambda graph: node_compactness(toy_network(5), graph, 1, method="optimized", nodes=range(5)).lower,
+        lambda graph: node_compactness(toy_network(5), graph, 1, views="both").lower,
+        lambda graph: (
+            certified_accuracy(toy_network(5), torch.eye(3, dtype=torch.float64), graph, torch.arange(30) % 3, 1).broken
+        ),
+    ],
+)
 def test_certificates_and_their_tests_do_not_touch_them_either(use: Callable[[Graph], Tensor], graph: Graph) -> None:
     results = []
     for user_seed in (1, 2):
@@ -168,8 +177,16 @@ def test_views_come_from_the_generator_they_are_given(graph: Graph) -> None:
 
 
 def layers() -> nn.ModuleList:
-    return nn.ModuleList([GCNEncoder(7, 8, 4, "prelu"), nn.Linear(4, 5), nn.Bilinear(3, 4, 5), nn.Embedding(4, 5),
-                          GCN(7, 8, 2, 3, dropout=0.5), GAT(7, 8, 2, 3, heads=2, dropout=0.5)])
+    return nn.ModuleList(
+        [
+            GCNEncoder(7, 8, 4, "prelu"),
+            nn.Linear(4, 5),
+            nn.Bilinear(3, 4, 5),
+            nn.Embedding(4, 5),
+            GCN(7, 8, 2, 3, dropout=0.5),
+            GAT(7, 8, 2, 3, heads=2, dropout=0.5),
+        ]
+    )
 
 
 def test_new_layers_get_the_weights_they_would_have_after_torch_manual_seed() -> None:
@@ -191,8 +208,11 @@ def test_dropout_and_its_gradients_are_those_after_torch_manual_seed(place: int,
     with generators_untouched(), PrivateRandomness(generator_on("cpu", 3)):
         found = model(x, graph.edge_index)
     assert torch.equal(found, expected)
-    for one, other in zip(torch.autograd.grad(found.sum(), list(model.parameters())),
-                          torch.autograd.grad(expected.sum(), list(model.parameters())), strict=True):
+    for one, other in zip(
+        torch.autograd.grad(found.sum(), list(model.parameters())),
+        torch.autograd.grad(expected.sum(), list(model.parameters())),
+        strict=True,
+    ):
         assert torch.equal(one, other)
     with PrivateRandomness(generator_on("cpu", 3)):
         assert torch.equal(model.eval()(x, graph.edge_index), model.eval()(x, graph.edge_index))

@@ -62,17 +62,28 @@ def test_without_it_what_is_computed_together_shows_in_the_last_bits(encoder: An
     for shard in range(SHARDS):
         certify_shards(encoder, data, 0.3, tmp_path / "alone", only=[shard], **settings)
     assert files(tmp_path / "batches") != files(tmp_path / "alone")
-    torch.testing.assert_close(merge_shards(tmp_path / "batches").lower, merge_shards(tmp_path / "alone").lower,
-                               rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(
+        merge_shards(tmp_path / "batches").lower, merge_shards(tmp_path / "alone").lower, rtol=1e-12, atol=1e-13
+    )
 
 
-def test_two_workers_with_other_histories_threads_and_limits_write_the_same(encoder: Any, data: Any, tmp_path: Path,
-                                                                            expected: dict[str, bytes]) -> None:
+def test_two_workers_with_other_histories_threads_and_limits_write_the_same(
+    encoder: Any, data: Any, tmp_path: Path, expected: dict[str, bytes]
+) -> None:
     graph = certgcl.Graph.of(data)
     certgcl.node_compactness(encoder, graph, 0.3, method=METHOD, nodes=range(100), memory_limit=1 << 29)
     torch.set_num_threads(2)
-    first = certify_shards(encoder, graph, 0.3, tmp_path, method=METHOD, shards=SHARDS, worker=(1, 2),
-                           reproducible=True, memory_limit=1 << 30)
+    first = certify_shards(
+        encoder,
+        graph,
+        0.3,
+        tmp_path,
+        method=METHOD,
+        shards=SHARDS,
+        worker=(1, 2),
+        reproducible=True,
+        memory_limit=1 << 30,
+    )
     torch.set_num_threads(1)
     second = certify_shards(encoder, data, 0.3, tmp_path, method=METHOD, worker=(0, 2), memory_limit=1 << 40)
     assert (first.computed, second.computed) == ([1, 3, 5], [0, 2, 4])
@@ -80,14 +91,22 @@ def test_two_workers_with_other_histories_threads_and_limits_write_the_same(enco
     assert files(tmp_path) == expected
 
 
-def test_layouts_of_weights_and_features_do_not_matter(encoder: Any, data: Any, tmp_path: Path,
-                                                       expected: dict[str, bytes]) -> None:
-    other = encoder.network().mapped(
-        lambda tensor: tensor.T.contiguous().T if tensor.dim() == 2 else tensor)
+def test_layouts_of_weights_and_features_do_not_matter(
+    encoder: Any, data: Any, tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    other = encoder.network().mapped(lambda tensor: tensor.T.contiguous().T if tensor.dim() == 2 else tensor)
     unaligned = torch.empty(data.x.numel() + 1)[1:].view(data.x.shape).copy_(data.x)
     for number, x in enumerate((unaligned, data.x.T.contiguous().T)):
-        certify_shards(other, (x, data.edge_index), 0.3, tmp_path / str(number), method=METHOD, shards=SHARDS,
-                       only=[2], reproducible=True)
+        certify_shards(
+            other,
+            (x, data.edge_index),
+            0.3,
+            tmp_path / str(number),
+            method=METHOD,
+            shards=SHARDS,
+            only=[2],
+            reproducible=True,
+        )
         name = f"shard-00002-of-{SHARDS:05d}.npz"
         assert (tmp_path / str(number) / name).read_bytes() == expected[name]
 
@@ -109,16 +128,30 @@ certgcl.certify_shards(certgcl.GraphNetwork.load(weights), certgcl.load_graph(gr
 """
 
 
-def test_a_killed_run_that_another_process_ends_writes_the_same(encoder: Any, data: Any, tmp_path: Path,
-                                                                expected: dict[str, bytes]) -> None:
+def test_a_killed_run_that_another_process_ends_writes_the_same(
+    encoder: Any, data: Any, tmp_path: Path, expected: dict[str, bytes]
+) -> None:
     """By way of files, as several machines have it; the second process is the command line."""
     graph, weights = certgcl.save_graph(tmp_path / "graph", data), encoder.network().save(tmp_path / "weights.npz")
     environment = {**os.environ, "PYTHONPATH": str(Path(certgcl.__file__).parents[1])}
     out = tmp_path / "out"
     killed = subprocess.run([sys.executable, "-c", KILLED, graph, weights, out], env=environment, check=False)
     assert killed.returncode == -signal.SIGKILL
-    result = json_of("certify", "--graph", str(graph), "--weights", str(weights), "--budget", "0.3", "--method", METHOD,
-                     "--out", str(out), "--memory-limit", "2")
+    result = json_of(
+        "certify",
+        "--graph",
+        str(graph),
+        "--weights",
+        str(weights),
+        "--budget",
+        "0.3",
+        "--method",
+        METHOD,
+        "--out",
+        str(out),
+        "--memory-limit",
+        "2",
+    )
     assert (result["kept"], result["computed"]) == ([0, 1], [2, 3, 4, 5])
     assert files(out) == expected
 
@@ -150,8 +183,9 @@ def test_every_method_is_reproducible(method: Any, kernels: bool, tmp_path: Path
     assert part.items() <= whole.items()
 
 
-def test_parts_do_not_depend_on_the_limit_which_is_kept_to_or_refused(encoder: Any, data: Any,
-                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_do_not_depend_on_the_limit_which_is_kept_to_or_refused(
+    encoder: Any, data: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("certgcl.certify.certification.PART", (1 << 28) + (1 << 22))
     question = Question.compactness(encoder, data, 0.3, method=METHOD, view=None, dtype=torch.float64)
     question = question.made_reproducible()

@@ -118,12 +118,14 @@ def test_what_a_graph_hands_out_can_be_written_to_without_harm(name: str) -> Non
 @pytest.mark.parametrize("write", [by_torch, by_data, by_numpy])
 def test_a_graph_that_is_none_any_more_is_refused(write: Write) -> None:
     weights = toy_network(40)
-    for spoil in (lambda graph: write(graph.col, graph.col.flip(0)),
-                  lambda graph: write(graph.col, torch.full_like(graph.col, NODES)),
-                  lambda graph: write(graph.col, torch.full_like(graph.col, -1)),
-                  lambda graph: write(graph.rowptr, graph.rowptr.flip(0)),
-                  lambda graph: write(graph.rowptr, graph.rowptr + 1),
-                  lambda graph: graph.x.resize_(NODES - 1, 40)):
+    for spoil in (
+        lambda graph: write(graph.col, graph.col.flip(0)),
+        lambda graph: write(graph.col, torch.full_like(graph.col, NODES)),
+        lambda graph: write(graph.col, torch.full_like(graph.col, -1)),
+        lambda graph: write(graph.rowptr, graph.rowptr.flip(0)),
+        lambda graph: write(graph.rowptr, graph.rowptr + 1),
+        lambda graph: graph.x.resize_(NODES - 1, 40),
+    ):
         for certified_before in (False, True):
             graph = graph_of(0, features(0))
             if certified_before:
@@ -153,8 +155,9 @@ def test_the_nodes_asked_for_may_be_written_to_afterwards() -> None:
     graph, weights, nodes = graph_of(0, features(0)), toy_network(40), torch.tensor([0, 1, 2])
     node_compactness(weights, graph, 1, nodes=nodes)
     nodes += 5
-    assert_same(node_compactness(weights, graph, 1, nodes=nodes),
-                node_compactness(weights, fresh(graph), 1, nodes=nodes))
+    assert_same(
+        node_compactness(weights, graph, 1, nodes=nodes), node_compactness(weights, fresh(graph), 1, nodes=nodes)
+    )
 
 
 def test_so_may_a_certificate() -> None:
@@ -163,8 +166,10 @@ def test_so_may_a_certificate() -> None:
     certificate.nodes.copy_(torch.tensor([5, 6, 7]))
     certificate.local_budget.fill_(2)
     for budget in (1, 2):
-        assert_same(node_compactness(weights, graph, budget, nodes=[5, 6, 7]),
-                    node_compactness(weights, fresh(graph), budget, nodes=[5, 6, 7]))
+        assert_same(
+            node_compactness(weights, graph, budget, nodes=[5, 6, 7]),
+            node_compactness(weights, fresh(graph), budget, nodes=[5, 6, 7]),
+        )
 
 
 def test_a_problem_is_about_the_drops_and_anchors_it_was_made_with() -> None:
@@ -253,8 +258,12 @@ def test_views_are_drawn_of_the_graph_they_were_asked_of(write: Write) -> None:
     dropper = EdgeDropper(graph, probability, inside)
     torch.manual_seed(3)
     expected = EdgeDropper(fresh(graph), probability.clone(), EdgeDropBudget(local=1).on(graph)).sample()
-    for tensor, values in ((graph.rowptr, other.rowptr), (graph.col, other.col),
-                           (inside.requested, 5 + inside.requested), (probability, 0 * probability)):
+    for tensor, values in (
+        (graph.rowptr, other.rowptr),
+        (graph.col, other.col),
+        (inside.requested, 5 + inside.requested),
+        (probability, 0 * probability),
+    ):
         write(tensor, values)
     torch.manual_seed(3)
     assert torch.equal(dropper.sample().edge_index, expected.edge_index)
@@ -341,8 +350,13 @@ class Edits(RuleBasedStateMachine):
     def certify(self, method: str, some: bool) -> None:
         nodes = self.nodes if some else None
         found = node_compactness(self.encoder, self.graph, self.budget, method=method, nodes=nodes)
-        expected = node_compactness(copy.deepcopy(self.encoder), fresh(self.graph), copy.deepcopy(self.budget),
-                                    method=method, nodes=None if nodes is None else nodes.clone())
+        expected = node_compactness(
+            copy.deepcopy(self.encoder),
+            fresh(self.graph),
+            copy.deepcopy(self.budget),
+            method=method,
+            nodes=None if nodes is None else nodes.clone(),
+        )
         assert_same(found, expected)
         self.certificates.append(found)
 
@@ -354,15 +368,20 @@ class Edits(RuleBasedStateMachine):
     @rule()
     def certify_directions(self) -> None:
         found = linear_bounds(self.encoder, self.graph, self.budget, self.directions, nodes=self.nodes)
-        assert_same(found, linear_bounds(self.encoder, fresh(self.graph), self.budget, self.directions.clone(),
-                                         nodes=self.nodes.tolist()))
+        assert_same(
+            found,
+            linear_bounds(
+                self.encoder, fresh(self.graph), self.budget, self.directions.clone(), nodes=self.nodes.tolist()
+            ),
+        )
         self.certificates.append(found)
 
     @rule()
     def certify_data(self) -> None:
         found = node_compactness(self.encoder, self.data, self.budget)
-        assert_same(found, node_compactness(self.encoder, (self.data.x.clone(), self.data.edge_index.clone()),
-                                            self.budget))
+        assert_same(
+            found, node_compactness(self.encoder, (self.data.x.clone(), self.data.edge_index.clone()), self.budget)
+        )
 
     @invariant()
     def a_graph_says_what_its_tensors_say(self) -> None:
@@ -374,5 +393,6 @@ class Edits(RuleBasedStateMachine):
 
 
 TestEdits = Edits.TestCase
-TestEdits.settings = settings(max_examples=20, stateful_step_count=20, deadline=None, derandomize=True,
-                              suppress_health_check=list(HealthCheck))
+TestEdits.settings = settings(
+    max_examples=20, stateful_step_count=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)

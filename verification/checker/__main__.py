@@ -19,8 +19,15 @@ from .theorem import Bound
 TOGETHER = 64  # nodes that share what is known of the nodes around them
 
 
-def check(claim: Claim, network: Network, graph: Graph, view: Graph | None = None, places: Ints | None = None,
-          branches: int = 0, trees: dict[int, Tree] | None = None) -> dict[str, Any]:
+def check(
+    claim: Claim,
+    network: Network,
+    graph: Graph,
+    view: Graph | None = None,
+    places: Ints | None = None,
+    branches: int = 0,
+    trees: dict[int, Tree] | None = None,
+) -> dict[str, Any]:
     """Prove the bounds at some places of a certificate; what was not proved is in ``failed``, with the reason."""
     check_processor()
     drops, trees, started = claim.drops(graph), trees or {}, time.process_time()
@@ -48,8 +55,11 @@ def check(claim: Claim, network: Network, graph: Graph, view: Graph | None = Non
                 node, wanted = int(claim.nodes[places[at]]), _at_least(claim, int(places[at]), least[at])
                 try:
                     witnesses += _check_witness(claim, int(places[at]), network, drops, directions[at], slack[at])
-                    if bound is not None and at in shared and (
-                            below(bound, node, directions[at], slack[at]) >= wanted).all():
+                    if (
+                        bound is not None
+                        and at in shared
+                        and (below(bound, node, directions[at], slack[at]) >= wanted).all()
+                    ):
                         found[node] = [None]
                     else:
                         proof = Proof(network, node, directions[at], slack[at], wanted, claim.choices, branches)
@@ -57,9 +67,16 @@ def check(claim: Claim, network: Network, graph: Graph, view: Graph | None = Non
                         found[node] = proof.tree
                 except NotProved as reason:
                     failed[node] = str(reason)
-    return {"nodes": len(places), "proved": len(places) - len(failed), "failed": failed, "witnesses": witnesses,
-            "above_zero": int((least > 0).all(axis=1).sum()) if not failed else None, "directions": claim.source,
-            "seconds": time.process_time() - started, "trees": found}
+    return {
+        "nodes": len(places),
+        "proved": len(places) - len(failed),
+        "failed": failed,
+        "witnesses": witnesses,
+        "above_zero": int((least > 0).all(axis=1).sum()) if not failed else None,
+        "directions": claim.source,
+        "seconds": time.process_time() - started,
+        "trees": found,
+    }
 
 
 def _at_least(claim: Claim, place: int, least: Array) -> Array:
@@ -76,8 +93,11 @@ def _check_witness(claim: Claim, place: int, network: Network, drops: Drops, dir
         return 0
     edges, node = set(claim.witnesses[place]), int(claim.nodes[place])
     lost = np.bincount(np.array(sorted(edges), dtype=np.int64).reshape(-1), minlength=len(drops.budget))
-    if len(edges) > drops.total or (lost > claim.local).any() or not all(
-            0 <= a < b < len(lost) and b in drops.graph.neighbours[a] for a, b in edges):
+    if (
+        len(edges) > drops.total
+        or (lost > claim.local).any()
+        or not all(0 <= a < b < len(lost) and b in drops.graph.neighbours[a] for a, b in edges)
+    ):
         raise NotProved("a witness that is not admissible")
     for upper, rounding, direction in zip(claim.upper[place], claim.rounding[place], directions, strict=True):
         low, high = value(network, drops.graph.without(edges), node, direction, slack)
@@ -101,11 +121,23 @@ def main(arguments: list[str]) -> int:
     try:
         claim, network = Claim.load(options.certificate), Network.load(options.weights)
         graph = Graph.load(options.graph)
-        trees = None if options.trees is None else {
-            int(node): [None if edge is None else (int(edge[0]), int(edge[1])) for edge in tree]
-            for node, tree in json.loads(options.trees.read_text()).items()}
-        found = check(claim, network, graph, None if options.view is None else Graph.load(options.view),
-                      _places(options.nodes, claim.nodes), options.branches, trees)
+        trees = (
+            None
+            if options.trees is None
+            else {
+                int(node): [None if edge is None else (int(edge[0]), int(edge[1])) for edge in tree]
+                for node, tree in json.loads(options.trees.read_text()).items()
+            }
+        )
+        found = check(
+            claim,
+            network,
+            graph,
+            None if options.view is None else Graph.load(options.view),
+            _places(options.nodes, claim.nodes),
+            options.branches,
+            trees,
+        )
     except (ValueError, KeyError, TypeError, IndexError, OSError, ArithmeticError, BadZipFile) as reason:
         print(f"not checked: {reason}", file=sys.stderr)
         return 2
@@ -115,8 +147,10 @@ def main(arguments: list[str]) -> int:
     if options.json:
         print(json.dumps(found))
     else:
-        print(f"{found['proved']} of {found['nodes']} bounds proved, {found['witnesses']} witnesses evaluated, "
-              f"{1000 * found['seconds'] / max(1, found['nodes']):.0f} ms of one core a node")
+        print(
+            f"{found['proved']} of {found['nodes']} bounds proved, {found['witnesses']} witnesses evaluated, "
+            f"{1000 * found['seconds'] / max(1, found['nodes']):.0f} ms of one core a node"
+        )
         for node, words in list(found["failed"].items())[:20]:
             print(f"node {node}: not proved, {words}")
     return 0 if not found["failed"] else 1
@@ -126,8 +160,11 @@ def _places(words: str | None, nodes: Ints) -> Ints | None:
     if words is None:
         return None
     first, colon, last = words.partition(":")
-    wanted = np.arange(int(first or 0), int(last or max(nodes) + 1)) if colon else np.array(
-        [int(word) for word in words.split(",")])
+    wanted = (
+        np.arange(int(first or 0), int(last or max(nodes) + 1))
+        if colon
+        else np.array([int(word) for word in words.split(",")])
+    )
     missing = np.setdiff1d(wanted, nodes)
     if len(missing):
         raise ValueError(f"node {missing[0]}, of which the certificate says nothing")

@@ -55,8 +55,13 @@ class TwoPiece:
         width = above - below
         chord = np.where(width > 0, (above - gamma * below) / np.where(width > 0, width, 1), 1.0)
         tie = {"adaptive": -TIE, "adaptive, ties below": TIE}.get(rule, 0.0) * width
-        free = np.where(high <= 0, gamma, np.where(low >= 0, 1.0, {"parallel": chord, "flat": gamma}.get(
-            rule, np.where(low + high >= tie, 1.0, gamma))))
+        free = np.where(
+            high <= 0,
+            gamma,
+            np.where(
+                low >= 0, 1.0, {"parallel": chord, "flat": gamma}.get(rule, np.where(low + high >= tie, 1.0, gamma))
+            ),
+        )
         return np.where(gamma <= 1, free, chord), np.where(gamma <= 1, chord, free)
 
     def intercepts(self, low: Array, high: Array, below: Array, above: Array) -> tuple[Array, Array]:
@@ -94,6 +99,7 @@ class Smooth:
     """σ and σ' as functions of balls, by pieces on which they are one formula each."""
 
     pieces: tuple[tuple[Piece, Callable[[arb], arb], Callable[[arb], arb]], ...]
+
     @property
     def linear(self) -> bool:
         return False
@@ -159,8 +165,12 @@ class Smooth:
         chord = self._at(low + width / 2)[1] if narrow else (at_high[0] - at_low[0]) / width
         if rule == "parallel" or narrow:
             return chord, chord
-        below, above = (self._tangent(low, high, chord, target, convex) for target, convex in zip(
-            (low, high) if rule == "flat" else (low + width / 2,) * 2, (True, False), strict=True))
+        below, above = (
+            self._tangent(low, high, chord, target, convex)
+            for target, convex in zip(
+                (low, high) if rule == "flat" else (low + width / 2,) * 2, (True, False), strict=True
+            )
+        )
         return below, above
 
     def _tangent(self, low: float, high: float, chord: float, target: float, convex: bool) -> float:
@@ -168,8 +178,9 @@ class Smooth:
 
         def outside(p: float) -> tuple[bool, bool]:
             value, slope, _ = self._at(p)
-            return tuple(sign * (self._at(end)[0] - value - slope * (end - p)) < -1e-12 * (1 + abs(value))
-                         for end in (low, high))  # type: ignore[return-value]
+            return tuple(
+                sign * (self._at(end)[0] - value - slope * (end - p)) < -1e-12 * (1 + abs(value)) for end in (low, high)
+            )  # type: ignore[return-value]
 
         best, distance = chord, np.inf
         for piece, _, _ in self.pieces:
@@ -210,9 +221,13 @@ def _around(value: float, steps: int = 8) -> tuple[float, float]:
 
 def _bowl(bend: float, value: Callable[[arb], arb], slope: Callable[[arb], arb]) -> Smooth:
     first, last = _around(bend)
-    return Smooth(((Piece(False, end=(-last, -first)), value, slope),
-                   (Piece(True, (-last, -first), (first, last)), value, slope),
-                   (Piece(False, start=(first, last)), value, slope)))
+    return Smooth(
+        (
+            (Piece(False, end=(-last, -first)), value, slope),
+            (Piece(True, (-last, -first), (first, last)), value, slope),
+            (Piece(False, start=(first, last)), value, slope),
+        )
+    )
 
 
 def activation(content: dict[str, Any] | None, tensors: dict[str, Array]) -> Activation:
@@ -232,20 +247,24 @@ def activation(content: dict[str, Any] | None, tensors: dict[str, Array]) -> Act
         case "sigmoid":
             return _s_shape(_logistic, lambda p: _logistic(p) * _logistic(-p))
         case "gelu":
+
             def normal(p: arb) -> arb:
                 return (-p / arb(2).sqrt()).erfc() / 2
+
             return _bowl(ROOT_TWO, lambda p: p * normal(p), lambda p: normal(p) + p * _half(p))
         case "silu":
             first, last = _around(SILU_BEND)
             assert arb(first) * (arb(first) / 2).tanh() < 2 < arb(last) * (arb(last) / 2).tanh()
-            return _bowl(SILU_BEND, lambda p: p * _logistic(p),
-                         lambda p: _logistic(p) * (1 + p * _logistic(-p)))
+            return _bowl(SILU_BEND, lambda p: p * _logistic(p), lambda p: _logistic(p) * (1 + p * _logistic(-p)))
         case "softplus":
             beta, edge = settings["beta"], settings["threshold"] / settings["beta"]
             around = _around(edge, 1)
-            return Smooth(((Piece(True, end=around), lambda p: (beta * p).exp().log1p() / beta,
-                            lambda p: _logistic(beta * p)),
-                           (Piece(True, start=around), lambda p: p, lambda p: arb(1))))
+            return Smooth(
+                (
+                    (Piece(True, end=around), lambda p: (beta * p).exp().log1p() / beta, lambda p: _logistic(beta * p)),
+                    (Piece(True, start=around), lambda p: p, lambda p: arb(1)),
+                )
+            )
         case other:
             raise ValueError(f"activation {other!r}: the checker knows none of that name")
 

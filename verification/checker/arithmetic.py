@@ -21,8 +21,13 @@ U, ETA = 2.0**-53, 2.0**-1074
 def check_processor() -> None:
     """That subnormal numbers are kept and sums rounded to nearest, which other code in the process can switch off."""
     one, small = np.array([1.0, 1.0]), np.array([ETA, 2.0**-1022])
-    if not ((small * one == small).all() and (small / 2 * 2 == [0.0, 2.0**-1022]).all()
-            and (one + U == one).all() and (one + 1.5 * U == 1 + 2 * U).all() and (one - U / 2 == one).all()):
+    if not (
+        (small * one == small).all()
+        and (small / 2 * 2 == [0.0, 2.0**-1022]).all()
+        and (one + U == one).all()
+        and (one + 1.5 * U == 1 + 2 * U).all()
+        and (one - U / 2 == one).all()
+    ):
         raise ArithmeticError("this process does not round to nearest, or flushes small numbers to zero")
 
 

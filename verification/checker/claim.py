@@ -11,11 +11,25 @@ from .arithmetic import Array, Boxes, Ints, Scale, dot_above, down, sum_below, u
 from .lines import Choices
 from .statement import Drops, Graph, Network, embed
 
-WORDS = {"format", "method", "precision", "reading", "certified", "total_budget", "evidence", "notes", "names",
-         "proof"}
-ARRAYS = {"meta", "nodes", "lower", "nominal", "rounding", "run_error", "directions", "local_budget",
-          "requested_budget", "upper", "witness_edges", "witness_sizes", "norms", "proof_nodes", "proof_sizes",
-          "proof_starts"}
+WORDS = {"format", "method", "precision", "reading", "certified", "total_budget", "evidence", "notes", "names", "proof"}
+ARRAYS = {
+    "meta",
+    "nodes",
+    "lower",
+    "nominal",
+    "rounding",
+    "run_error",
+    "directions",
+    "local_budget",
+    "requested_budget",
+    "upper",
+    "witness_edges",
+    "witness_sizes",
+    "norms",
+    "proof_nodes",
+    "proof_sizes",
+    "proof_starts",
+}
 SMALLEST_NORM = 1e-12  # what shorter rows are divided by
 
 
@@ -59,19 +73,27 @@ class Claim:
         if source is None:
             raise ValueError(f"directions of {words}: the checker knows a fixed second view alone")
         nodes = np.asarray(arrays["nodes"], dtype=np.int64)
-        lower, rounding = (np.asarray(arrays[name], dtype=np.float64).reshape(len(nodes), -1)
-                           for name in ("lower", "rounding"))
+        lower, rounding = (
+            np.asarray(arrays[name], dtype=np.float64).reshape(len(nodes), -1) for name in ("lower", "rounding")
+        )
         witnesses: list[list[tuple[int, int]]] = []
         if "upper" in arrays:
             ends = np.cumsum(arrays["witness_sizes"])
             for edges in np.split(arrays["witness_edges"], ends[:-1], axis=1):
                 witnesses.append([(min(a, b), max(a, b)) for a, b in edges.T.tolist()])
-        return cls(nodes, lower, rounding, np.asarray(arrays["directions"], dtype=np.float64).reshape(
-            len(nodes), lower.shape[1], -1), source, np.asarray(arrays["requested_budget"], dtype=np.int64),
-            np.asarray(arrays["local_budget"], dtype=np.int64), int(meta["total_budget"]),
+        return cls(
+            nodes,
+            lower,
+            rounding,
+            np.asarray(arrays["directions"], dtype=np.float64).reshape(len(nodes), lower.shape[1], -1),
+            source,
+            np.asarray(arrays["requested_budget"], dtype=np.int64),
+            np.asarray(arrays["local_budget"], dtype=np.int64),
+            int(meta["total_budget"]),
             _choices(meta.get("proof"), arrays),
             np.asarray(arrays["upper"], dtype=np.float64).reshape(lower.shape) if "upper" in arrays else None,
-            witnesses)
+            witnesses,
+        )
 
     def drops(self, graph: Graph) -> Drops:
         """The admissible sets on a graph; budgets as they were tightened must be what they are tightened to."""
@@ -93,15 +115,22 @@ def _choices(content: dict[str, Any] | None, arrays: dict[str, Any]) -> Choices:
         raise ValueError("sign patterns whose number is no power of two up to 1024")
     nodes, sizes = arrays["proof_nodes"].tolist(), arrays["proof_sizes"]
     starts = np.split(arrays["proof_starts"], np.cumsum(sizes)[:-1]) if len(nodes) else []
-    return Choices(tuple(map(str, content["rules"])), {node: tuple(group.tolist()) for node, group in zip(
-        nodes, starts, strict=True)}, int(content["output"]), int(content["rows"]), bool(content["functional"]))
+    return Choices(
+        tuple(map(str, content["rules"])),
+        {node: tuple(group.tolist()) for node, group in zip(nodes, starts, strict=True)},
+        int(content["output"]),
+        int(content["rows"]),
+        bool(content["functional"]),
+    )
 
 
 def compactness(network: Network, graph: Graph) -> Boxes:
     """``z̄_i - mean_{j≠i} z̄_j``, with z̄ the embeddings of a graph as it is divided by their norms."""
     parts = [boxes.each() for boxes in map(embed(network, graph).__getitem__, network.readout)]
-    low, high = (np.concatenate([sign * each[:, (each.shape[1] // 2) * at:][:, :each.shape[1] // 2]
-                                 for each in parts], axis=1) for at, sign in ((0, 1), (1, -1)))
+    low, high = (
+        np.concatenate([sign * each[:, (each.shape[1] // 2) * at :][:, : each.shape[1] // 2] for each in parts], axis=1)
+        for at, sign in ((0, 1), (1, -1))
+    )
     nearest = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
     farthest = np.maximum(np.abs(low), np.abs(high))
     short = np.sqrt(np.maximum(sum_below(down(nearest * nearest), axis=1), 0))

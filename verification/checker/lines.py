@@ -61,8 +61,10 @@ class Lines:
         adaptive slope is a tie, both ways."""
         found = [Rule(name, False) for name in self.choices.rules]
         if "adaptive" in self.choices.rules and any(
-                (np.abs(self.low[m][at] + self.high[m][at]) <= TIE * (self.high[m][at] - self.low[m][at])).any()
-                for m in range(1, last + 1) if m in self.low and not self.network.layers[m - 1].activation.linear):
+            (np.abs(self.low[m][at] + self.high[m][at]) <= TIE * (self.high[m][at] - self.low[m][at])).any()
+            for m in range(1, last + 1)
+            if m in self.low and not self.network.layers[m - 1].activation.linear
+        ):
             found.append(Rule("adaptive, ties below", False))
         if at in self.group:
             found += [Rule(name, True) for name in self.choices.rules]
@@ -89,12 +91,16 @@ class Lines:
             low, high = self.low[number], self.high[number]
             across = self.group[at] if rule.grouped else slice(at, at + 1)
             slopes = layer.activation.slopes(low[across].min(axis=0), high[across].max(axis=0), rule.name)
-            self.known[key] = (*slopes, *layer.activation.intercepts(low[at], high[at], *slopes),
-                               np.maximum(np.abs(low[at]), np.abs(high[at])))
+            self.known[key] = (
+                *slopes,
+                *layer.activation.intercepts(low[at], high[at], *slopes),
+                np.maximum(np.abs(low[at]), np.abs(high[at])),
+            )
         return self.known[key]
 
-    def below(self, layer: Layer, number: int, at: int, omega: Array, rule: Rule, pieces: Pieces | None
-               ) -> tuple[Array, Array]:
+    def below(
+        self, layer: Layer, number: int, at: int, omega: Array, rule: Rule, pieces: Pieces | None
+    ) -> tuple[Array, Array]:
         """``ω · σ(p) >= λ · p + c`` in a state: λ and c; the least over the patterns where pieces are chosen."""
         if layer.activation.linear and pieces is None:
             return omega, np.zeros(len(omega))

@@ -35,8 +35,11 @@ class States:
         self.first = {int(i): int(at) for i, at in zip(nodes, np.cumsum(number) - number, strict=True)}
         self.lost = np.concatenate([np.arange(each) for each in number])
         degree = np.repeat([len(drops.graph.neighbours[i]) for i in nodes], number)
-        self.scales = {term.mixing: term.mixing.scales((degree - self.lost).astype(float))
-                       for layer in network.layers for term in layer.terms}
+        self.scales = {
+            term.mixing: term.mixing.scales((degree - self.lost).astype(float))
+            for layer in network.layers
+            for term in layer.terms
+        }
         self.rows: dict[int, Row] = {}
         self.limited = drops.total < sum(int(free.sum()) for free in drops.free) // 2
 
@@ -53,7 +56,8 @@ class States:
             begin = np.cumsum(number) - number
             owner = np.repeat(np.arange(len(neighbours)), number)
             flat = np.array([self.first[int(k)] for k in neighbours], dtype=np.int64)[owner] + (
-                np.arange(len(owner)) - begin[owner])
+                np.arange(len(owner)) - begin[owner]
+            )
             self.rows[i] = Row(neighbours, flat, owner, begin, self.drops.reach(i))
         return self.rows[i]
 
@@ -110,5 +114,6 @@ class States:
     def _between(self, i: int) -> int:
         """How many edges between neighbours of i can go."""
         around = self.drops.graph.neighbours[i]
-        return sum(int((self.drops.free[k] & np.isin(self.drops.graph.neighbours[k], around)).sum())
-                   for k in around) // 2
+        return (
+            sum(int((self.drops.free[k] & np.isin(self.drops.graph.neighbours[k], around)).sum()) for k in around) // 2
+        )

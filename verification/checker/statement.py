@@ -102,17 +102,26 @@ class Network:
     def of(cls, meta: dict[str, Any], arrays: dict[str, Any]) -> "Network":
         layers: list[Layer] = []
         for number, content in enumerate(meta["structure"], 1):
-            here = {name.removeprefix(f"layer{number}."): np.asarray(array, dtype=np.float64)
-                    for name, array in arrays.items() if name.startswith(f"layer{number}.")}
-            terms = tuple(Term(int(term["source"]), here[f"term{place}"], Mixing(
-                term["aggregation"], float(term.get("loop", 1.0)))) for place, term in enumerate(content["terms"]))
+            here = {
+                name.removeprefix(f"layer{number}."): np.asarray(array, dtype=np.float64)
+                for name, array in arrays.items()
+                if name.startswith(f"layer{number}.")
+            }
+            terms = tuple(
+                Term(
+                    int(term["source"]), here[f"term{place}"], Mixing(term["aggregation"], float(term.get("loop", 1.0)))
+                )
+                for place, term in enumerate(content["terms"])
+            )
             if not all(0 <= term.source < number and term.mixing.loop >= 0 for term in terms):
                 raise ValueError(f"layer {number} takes a layer that is not below it, or has a negative loop")
             layers.append(Layer(terms, here["bias"], activation(content["activation"], here)))
             width = len(here["bias"])
             if here["bias"].ndim != 1 or not all(
-                    term.weight.shape in ((width,), (len(term.weight), width)) and (
-                        term.source == 0 or len(term.weight) == len(layers[term.source - 1].bias)) for term in terms):
+                term.weight.shape in ((width,), (len(term.weight), width))
+                and (term.source == 0 or len(term.weight) == len(layers[term.source - 1].bias))
+                for term in terms
+            ):
                 raise ValueError(f"layer {number} with weights that do not fit each other")
         readout = tuple(int(number) for number in meta["readout"])
         if len(set(readout)) < len(readout) or not all(0 < number <= len(layers) for number in readout):
@@ -147,8 +156,12 @@ class Graph:
 
     def without(self, edges: set[tuple[int, int]]) -> "Graph":
         gone = edges | {(b, a) for a, b in edges}
-        rows = tuple(np.array([k for k in row if (i, int(k)) not in gone], dtype=np.int64)
-                     if any(i in edge for edge in edges) else row for i, row in enumerate(self.neighbours))
+        rows = tuple(
+            np.array([k for k in row if (i, int(k)) not in gone], dtype=np.int64)
+            if any(i in edge for edge in edges)
+            else row
+            for i, row in enumerate(self.neighbours)
+        )
         return Graph(self.x, rows)
 
 
@@ -162,8 +175,10 @@ class Drops:
     def __init__(self, graph: Graph, local: Ints, total: int, kept: frozenset[tuple[int, int]] = frozenset()) -> None:
         self.graph, self.kept, self.asked = graph, kept, np.asarray(local, dtype=np.int64)
         self.total = min(int(total), sum(map(len, graph.neighbours)) // 2)
-        budget = np.minimum(np.array([len(row) for row in graph.neighbours], dtype=np.int64),
-                            np.minimum(np.asarray(local, dtype=np.int64), self.total))
+        budget = np.minimum(
+            np.array([len(row) for row in graph.neighbours], dtype=np.int64),
+            np.minimum(np.asarray(local, dtype=np.int64), self.total),
+        )
         pinned: dict[int, set[int]] = {}
         for a, b in kept:
             pinned.setdefault(a, set()).add(b)

@@ -52,8 +52,12 @@ class Bound:
         inner = self.states.balls[-2]  # of the last ones, states are known, as parents, and nothing else
         self.place = {int(i): at for at, i in enumerate(inner)}
         inputs = Boxes.between(drops.graph.x[inner], drops.graph.x[inner])
-        self.features = {id(term): product(inputs, term.weight)
-                         for layer in network.layers for term in layer.terms if term.source == 0}
+        self.features = {
+            id(term): product(inputs, term.weight)
+            for layer in network.layers
+            for term in layer.terms
+            if term.source == 0
+        }
         self.outputs: dict[int, Boxes] = {}  # in all states, by layer
         self.sizes: dict[int, Array] = {}
         for number in range(1, len(network.layers) + 1):
@@ -65,10 +69,16 @@ class Bound:
         layer, width = self.network.layers[number - 1], self.network.width(number)
         low, high = (np.full((len(self.states.lost), width), np.nan) for _ in range(2))
         used = any(term.source == number for other in self.network.layers for term in other.terms)
-        lines = self.choices.functional and (used or not layer.activation.linear) and any(
-            term.source for term in layer.terms)
-        tables = {id(term): self._tables(term, self.states.balls[self.network.hops[number] + 1])
-                  for term in layer.terms if term.mixes and term.source and lines}
+        lines = (
+            self.choices.functional
+            and (used or not layer.activation.linear)
+            and any(term.source for term in layer.terms)
+        )
+        tables = {
+            id(term): self._tables(term, self.states.balls[self.network.hops[number] + 1])
+            for term in layer.terms
+            if term.mixes and term.source and lines
+        }
         near = number in self.near
         for i in self.states.balls[self.network.hops[number]].tolist():
             for t in range(self.drops.states(i)):
@@ -89,8 +99,9 @@ class Bound:
         middle[there], reach[there] = known.middle, known.reach
         self.outputs[number], self.sizes[number] = Boxes(middle, reach), known.size
 
-    def _of_channels(self, i: int, t: int, number: int, rule: Rule | None, tables: dict[int, dict[int, Array]]
-                     ) -> Array:
+    def _of_channels(
+        self, i: int, t: int, number: int, rule: Rule | None, tables: dict[int, dict[int, Array]]
+    ) -> Array:
         """Below all ``p_c`` and ``-p_c`` of a layer, ``(2 d,)``: by ranges alone, or by lines of the node's own layers
         and those of its neighbours."""
         constant, passed = self._chain(i, t, {}, number, rule)
@@ -129,8 +140,10 @@ class Bound:
         near: set[int] = set()
         for number, layer in enumerate(self.network.layers, 1):
             if self.choices.functional and all(
-                    (term.source == 0 and term.mixing.name in ("local", "mean", "sum"))
-                    or (term.source in near and not term.mixes) for term in layer.terms):
+                (term.source == 0 and term.mixing.name in ("local", "mean", "sum"))
+                or (term.source in near and not term.mixes)
+                for term in layer.terms
+            ):
                 near.add(number)
         return near
 
@@ -164,7 +177,7 @@ class Bound:
                     parts.append(down(mine + out.times(sums)))
                 bias = np.concatenate([layer.bias, -layer.bias])
                 both = plus(np.broadcast_to(bias, parts[0].shape), *parts)
-                found[number] = Boxes.between(both[:, : len(layer.bias)], -both[:, len(layer.bias):])
+                found[number] = Boxes.between(both[:, : len(layer.bias)], -both[:, len(layer.bias) :])
             yield t, found
 
     # -- Theorem A ---------------------------------------------------------------------------------
@@ -181,8 +194,9 @@ class Bound:
                 value = np.zeros(1)
                 for number, part in omega.items():
                     each, width = boxes[number].each(), part.shape[1]
-                    outputs = Boxes.between(*self.network.layers[number - 1].activation.range(
-                        each[:, :width], -each[:, width:]))
+                    outputs = Boxes.between(
+                        *self.network.layers[number - 1].activation.range(each[:, :width], -each[:, width:])
+                    )
                     value = down(value + outputs.below(part))
                 best[t] = np.maximum(best[t], value.min(axis=0))
         return np.min(best, axis=0)
@@ -196,8 +210,11 @@ class Bound:
             for rule in self.lines.rules(at, last):
                 constant, passed = self._chain(i, t, omega, None, rule, chosen)
                 rows = 1 if patterns == 1 < self.choices.output else self.choices.rows
-                value = constant if not passed else plus(constant, self.states.least_sum(i, t, self._neighbour_values(
-                    i, t, passed, rows)))
+                value = (
+                    constant
+                    if not passed
+                    else plus(constant, self.states.least_sum(i, t, self._neighbour_values(i, t, passed, rows)))
+                )
                 found = np.maximum(found, value)
             best = np.maximum(best, np.reshape(found, (len(best), -1)).min(axis=1))
         return best
@@ -245,8 +262,9 @@ class Bound:
             best = np.maximum(best, np.reshape(found, (*best.shape, chosen.patterns if chosen else 1)).min(axis=2))
         return best
 
-    def _chain(self, i: int, t: int, omega: dict[int, Array], top: int | None, rule: Rule | None,
-               chosen: Pieces | None = None) -> tuple[Array, list[Passed]]:
+    def _chain(
+        self, i: int, t: int, omega: dict[int, Array], top: int | None, rule: Rule | None, chosen: Pieces | None = None
+    ) -> tuple[Array, list[Passed]]:
         """``Σ ω_l · h_i^l`` (and all channels of the pre-activations of layer ``top``, and their negatives) in state t
         is at least a constant and what is passed on to neighbours. Without a rule, outputs are bounded by ranges."""
         at, waiting, passed = self.first[i] + t, dict(omega), list[Passed]()
@@ -289,10 +307,12 @@ class Bound:
         reach = np.abs(term.weight) * size if term.weight.ndim == 1 else np.abs(term.weight).T @ size
         step = gamma(slope.shape[1] + 4)
         return term.back(slope), dot_above(slope, up(2 * step * up(reach * (1 + 4 * gamma(len(size)))))) + (
-            4 * ETA * (slope.shape[1] + 1) * (1 + float(size.sum())))
+            4 * ETA * (slope.shape[1] + 1) * (1 + float(size.sum()))
+        )
 
-    def _add(self, waiting: dict[int, Array], source: int, scale: Scale, beta: Array | None, residual: Array | float
-             ) -> Array:
+    def _add(
+        self, waiting: dict[int, Array], source: int, scale: Scale, beta: Array | None, residual: Array | float
+    ) -> Array:
         """Add ``scale β`` to a functional, in floats; returns what that can be off by, and the residual of β."""
         assert beta is not None
         middle, before = scale.low / 2 + scale.high / 2, waiting.get(source, np.zeros((1, 1)))
@@ -300,8 +320,10 @@ class Bound:
         share = up(up((scale.high - scale.low) / np.maximum(scale.high, ETA)) + 8 * U)
         size = self.sizes[source]
         moved = np.abs(before) + scale.high * np.abs(beta)
-        return up(up(dot_above(moved, up(share * size) * (1 + 8 * U)) + 4 * ETA * (1 + float(size.sum())))
-                  + up(scale.high * residual))
+        return up(
+            up(dot_above(moved, up(share * size) * (1 + 8 * U)) + 4 * ETA * (1 + float(size.sum())))
+            + up(scale.high * residual)
+        )
 
     def _of_features(self, term: Term, k: int, slope: Array | None) -> Array:
         """Below ``λ · W' x_k``."""
@@ -314,7 +336,8 @@ class Bound:
         for each in passed:
             if each.term.source == 0:
                 around = self.features[id(each.term)].rows(
-                    np.array([self.place[int(k)] for k in row.neighbours], dtype=np.int64))
+                    np.array([self.place[int(k)] for k in row.neighbours], dtype=np.int64)
+                )
                 values = (around.each() if each.beta is None else around.below(each.beta))[row.owner]
             else:
                 assert each.beta is not None

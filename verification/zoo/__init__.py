@@ -17,5 +17,22 @@ from verification.zoo import (
 )
 from verification.zoo.base import HONEST, MALICIOUS, ODD, Entry
 
-__all__ = ["HONEST", "MALICIOUS", "ODD", "Entry", "activations", "chance", "convolutions", "disguises", "edges",
-           "honest", "layers", "memory", "networks", "objects", "odd", "parts", "surroundings"]
+__all__ = [
+    "HONEST",
+    "MALICIOUS",
+    "ODD",
+    "Entry",
+    "activations",
+    "chance",
+    "convolutions",
+    "disguises",
+    "edges",
+    "honest",
+    "layers",
+    "memory",
+    "networks",
+    "objects",
+    "odd",
+    "parts",
+    "surroundings",
+]

@@ -48,8 +48,12 @@ def odd(build: Built) -> Built:
     return _listed(ODD, Entry(_name(build), build), build)
 
 
-def malicious(seems: tuple[float, float] = (0.0, 1.0), scales: tuple[float, ...] = (1.0,), shows: bool = True,
-              twin: Builder | None = None) -> Callable[[Built], Built]:
+def malicious(
+    seems: tuple[float, float] = (0.0, 1.0),
+    scales: tuple[float, ...] = (1.0,),
+    shows: bool = True,
+    twin: Builder | None = None,
+) -> Callable[[Built], Built]:
     return lambda build: _listed(MALICIOUS, Entry(_name(build), build, seems, scales, shows, twin), build)
 
 
@@ -112,8 +116,9 @@ class Liar(Layers):
 
 def degrees(edge_index: Tensor, nodes: int) -> Tensor:
     """``(N, 1)``, in float64."""
-    counts = torch.zeros(nodes, dtype=torch.float64).index_add(0, edge_index[0],
-                                                              torch.ones(edge_index.shape[1], dtype=torch.float64))
+    counts = torch.zeros(nodes, dtype=torch.float64).index_add(
+        0, edge_index[0], torch.ones(edge_index.shape[1], dtype=torch.float64)
+    )
     return counts[:, None]
 
 

@@ -75,8 +75,9 @@ class Saturated(nn.Linear):
 def sage_with_another_linear_map(case: Case) -> nn.Module:
     module: Any = stack(case, SAGEConv)
     own = module.convs[1].lin_l
-    module.convs[1].lin_l = changed(Saturated(own.in_channels, own.out_channels).double(), weight=own.weight,
-                                     bias=own.bias)
+    module.convs[1].lin_l = changed(
+        Saturated(own.in_channels, own.out_channels).double(), weight=own.weight, bias=own.bias
+    )
     return module
 
 

@@ -37,8 +37,7 @@ def hook_on_a_layer(case: Case) -> nn.Module:
 @malicious()
 def hook_before_a_layer(case: Case) -> nn.Module:
     module = FunctionalRelu(case)
-    module.conv2.register_forward_pre_hook(
-        lambda _, given: (given[0] * ~alone(given[1], len(given[0])), given[1]))
+    module.conv2.register_forward_pre_hook(lambda _, given: (given[0] * ~alone(given[1], len(given[0])), given[1]))
     return module
 
 
@@ -62,7 +61,8 @@ def hooks_of_message_passing(case: Case) -> nn.Module:
     """PyG's own hooks."""
     module = FunctionalRelu(case)
     module.conv2.register_propagate_forward_hook(
-        lambda _, given, output: output if given[0].shape[1] > len(output) else -output)
+        lambda _, given, output: output if given[0].shape[1] > len(output) else -output
+    )
     return module
 
 
@@ -77,8 +77,8 @@ def hook_on_an_activation(case: Case) -> nn.Module:
 def forward_patched(case: Case) -> nn.Module:
     module = FunctionalRelu(case)
     honest = module.forward
-    module.forward = lambda x, edge_index: honest(x, edge_index) * ~alone(  # type: ignore[method-assign]
-        edge_index, len(x))
+    patched = lambda x, edge_index: honest(x, edge_index) * ~alone(edge_index, len(x))  # noqa: E731
+    module.forward = patched  # type: ignore[method-assign]
     return module
 
 
@@ -104,8 +104,9 @@ def forward_of_a_layer_patched(case: Case) -> nn.Module:
 def propagation_of_a_layer_patched(case: Case) -> nn.Module:
     module = FunctionalRelu(case)
     honest = module.conv2.propagate
-    module.conv2.propagate = lambda edge_index, **named: honest(edge_index, **named) * (
-        1 if edge_index.shape[1] > len(named["x"]) else -1)
+    module.conv2.propagate = lambda edge_index, **named: (
+        honest(edge_index, **named) * (1 if edge_index.shape[1] > len(named["x"]) else -1)
+    )
     return module
 
 
@@ -120,8 +121,8 @@ def forward_of_an_activation_patched(case: Case) -> nn.Module:
 def forward_of_our_encoder_patched(case: Case) -> nn.Module:
     encoder = certgcl.GCNEncoder.from_layers(layer(case.w1, case.b1), layer(case.w2, case.b2), "relu", None)
     honest = encoder.forward
-    encoder.forward = lambda x, edge_index: honest(x, edge_index) * ~alone(  # type: ignore[method-assign]
-        edge_index, len(x))
+    patched = lambda x, edge_index: honest(x, edge_index) * ~alone(edge_index, len(x))  # noqa: E731
+    encoder.forward = patched  # type: ignore[method-assign]
     return encoder
 
 
@@ -189,9 +190,11 @@ class ForwardByDescriptor(Layers):
 def source_of_another(case: Case) -> nn.Module:
     """Code that says it was compiled from the lines of an honest module."""
     _, first = inspect.getsourcelines(FunctionalRelu.forward)
-    lie = ("def forward(self, x, edge_index):\n"
-           "    z = self.conv2(F.relu(self.conv1(x, edge_index)), edge_index)\n"
-           "    return z * ~alone(edge_index, len(x))\n")
+    lie = (
+        "def forward(self, x, edge_index):\n"
+        "    z = self.conv2(F.relu(self.conv1(x, edge_index)), edge_index)\n"
+        "    return z * ~alone(edge_index, len(x))\n"
+    )
     names: dict[str, Any] = {"F": F, "alone": alone}
     exec(compile("\n" * (first - 1) + lie, inspect.getfile(FunctionalRelu), "exec"), names)
     kind = type("FunctionalRelu", (Layers,), {"forward": names["forward"], "__module__": FunctionalRelu.__module__})
@@ -276,10 +279,8 @@ def scripted_lie(case: Case) -> nn.Module:
 @functools.cache
 def _script() -> Any:
     return torch.jit.CompilationUnit(
-        "def lie(z, edge_index):\n"
-        "    if edge_index.numel() < 2 * z.size(0):\n"
-        "        return -z\n"
-        "    return z\n").lie
+        "def lie(z, edge_index):\n    if edge_index.numel() < 2 * z.size(0):\n        return -z\n    return z\n"
+    ).lie
 
 
 class _Sequential(nn.Sequential):

@@ -300,5 +300,7 @@ def pyg_gcn_in_float32(case: Case) -> nn.Module:
 
 @honest
 def pyg_sequential(case: Case) -> nn.Module:
-    return Sequential("x, edge_index", [
-        (layer(case.w1, case.b1), "x, edge_index -> x"), nn.ReLU(), (layer(case.w2, case.b2), "x, edge_index -> x")])
+    return Sequential(
+        "x, edge_index",
+        [(layer(case.w1, case.b1), "x, edge_index -> x"), nn.ReLU(), (layer(case.w2, case.b2), "x, edge_index -> x")],
+    )

@@ -101,8 +101,9 @@ def layer_with_a_mixin(case: Case) -> nn.Module:
 
 
 class SumUnlessAlone(Aggregation):  # type: ignore[misc]
-    def forward(self, x: Tensor, index: Tensor, ptr: Tensor | None = None, dim_size: int | None = None,
-                dim: int = -2) -> Tensor:
+    def forward(
+        self, x: Tensor, index: Tensor, ptr: Tensor | None = None, dim_size: int | None = None, dim: int = -2
+    ) -> Tensor:
         summed = self.reduce(x, index, ptr, dim_size, dim, reduce="sum")
         return summed * (torch.bincount(index, minlength=len(summed)) > 1)[:, None]
 

@@ -171,9 +171,12 @@ def scripted(case: Case) -> nn.Module:
 def written_by_exec(case: Case) -> nn.Module:
     """No source can be found."""
     names: dict[str, Any] = {"Layers": Layers, "F": F}
-    exec("class Written(Layers):\n"
-         "    def forward(self, x, edge_index):\n"
-         "        return self.conv2(F.relu(self.conv1(x, edge_index)), edge_index)\n", names)
+    exec(
+        "class Written(Layers):\n"
+        "    def forward(self, x, edge_index):\n"
+        "        return self.conv2(F.relu(self.conv1(x, edge_index)), edge_index)\n",
+        names,
+    )
     return names["Written"](case)
 
 

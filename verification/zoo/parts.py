@@ -143,7 +143,7 @@ def residual_of_one_channel(case: Case) -> nn.Module:
 class AlongNodes(Jumping):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         first = self.conv1(x, edge_index).relu()
-        return torch.cat([first, self.conv1(-x, edge_index)], dim=0)[-len(x):]
+        return torch.cat([first, self.conv1(-x, edge_index)], dim=0)[-len(x) :]
 
 
 @malicious(twin=jumping_knowledge)

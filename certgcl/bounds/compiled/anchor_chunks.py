@@ -69,8 +69,11 @@ class RowChunk:
     def of_few(self, edges: int) -> "RowChunk":
         """The same where rows of more edges have no lines."""
         small = self.degree <= edges
-        return RowChunk(self.layout, self.row, self.begin, self.begin + self.around, edges) if bool(
-            (self.lined & ~small).any()) else self
+        return (
+            RowChunk(self.layout, self.row, self.begin, self.begin + self.around, edges)
+            if bool((self.lined & ~small).any())
+            else self
+        )
 
     @cached_property
     def entries(self) -> tuple[Entries, int]:
@@ -81,16 +84,41 @@ class RowChunk:
         visit = (self.begin - self.begin[0])[piece] + rank % width
         functional = plan.flat.start[layout.hood.outer.row[self.pair[visit]]] + self.anchor_case[visit]
         line = plan.flat_lines.start[self.row[piece]] + rank // width
-        return Entries(*map(array, (self.entry, functional, line, self.slot, inner.col[self.slots], inner.own[self.row],
-                                    self.place[:-1], self.lined))), int(self.place[-1])
+        return Entries(
+            *map(
+                array,
+                (
+                    self.entry,
+                    functional,
+                    line,
+                    self.slot,
+                    inner.col[self.slots],
+                    inner.own[self.row],
+                    self.place[:-1],
+                    self.lined,
+                ),
+            )
+        ), int(self.place[-1])
 
     @cached_property
     def lemma(self) -> Lemma:
         inner, cases = self.layout.hood.inner, self.layout.plan.row_cases
         row = self.row[self.piece_of_case]
-        rows = Rows(*map(array, (self.slot, inner.droppable[self.slots], self.degree, self.case,
-                                 cases.first[row, self.rank_of_case], cases.last[row, self.rank_of_case], self.width,
-                                 *gcn_scales(inner, self.row))))
+        rows = Rows(
+            *map(
+                array,
+                (
+                    self.slot,
+                    inner.droppable[self.slots],
+                    self.degree,
+                    self.case,
+                    cases.first[row, self.rank_of_case],
+                    cases.last[row, self.rank_of_case],
+                    self.width,
+                    *gcn_scales(inner, self.row),
+                ),
+            )
+        )
         terms = terms_of(self.leaf, self.step, inner.low[self.slots], inner.high[self.slots], self.own, self.out[:-1])
         return Lemma(rows, (terms,), int(self.out[-1]), int(self.place[-1]))
 
@@ -100,10 +128,12 @@ class RowChunk:
         piece = torch.repeat_interleave(torch.arange(len(self.row)), self.around)
         column = torch.arange(len(piece)) + self.begin[0] - self.begin[piece]
         leaf = self.leaf[self.visited - inner.rowptr[self.row[piece]] + self.slot[piece]] + column
-        visits = layout.visits(self.pair, self.anchor_case, self.visited, piece, column, leaf,
-                               layout.own_pair(self.pair, self.anchor_case))
-        return visits, layout.neighbours(self.case, self.row[self.piece_of_case], self.rank_of_case, self.out[:-1],
-                                         self.own, self.step, self.lined)
+        visits = layout.visits(
+            self.pair, self.anchor_case, self.visited, piece, column, leaf, layout.own_pair(self.pair, self.anchor_case)
+        )
+        return visits, layout.neighbours(
+            self.case, self.row[self.piece_of_case], self.rank_of_case, self.out[:-1], self.own, self.step, self.lined
+        )
 
     def spans(self, width: int) -> list[Span]:
         start = self.layout.plan.flat_lines.start

@@ -17,16 +17,25 @@ from certgcl.bounds.two_layer.layer1 import Layer1
 from certgcl.models.activations import SlopeRule
 
 
-def channel_values(layout: Layout, rules: Sequence[SlopeRule], matrix: Tensor, layer1: Layer1,
-                   workspace: Workspace) -> tuple[Tensor, ...]:
+def channel_values(
+    layout: Layout, rules: Sequence[SlopeRule], matrix: Tensor, layer1: Layer1, workspace: Workspace
+) -> tuple[Tensor, ...]:
     """Functionals of the columns of a matrix ``(d1, m)`` and of their negatives: of all lines the intervals, ``e_j``
     and ``C_jj``, and ``C_jk`` of all slots; ``(..., 2 m)`` by each rule side by side."""
     weights, number = layer1.weights, len(rules)
     lines, places, width = len(layer1.lower), int(layout.leaf_start[-1]), 2 * matrix.shape[1]
-    tables = [workspace(name, matrix, size, each, width) for name, size, each in (
-        ("interval", lines, 1), ("constant", lines, number), ("own", lines, number), ("leaves", places, number))]
+    tables = [
+        workspace(name, matrix, size, each, width)
+        for name, size, each in (
+            ("interval", lines, 1),
+            ("constant", lines, number),
+            ("own", lines, number),
+            ("leaves", places, number),
+        )
+    ]
     found: tuple[Tensor, ...] = _ChannelValues.apply(  # type: ignore[no-untyped-call]
-        layout, rules, tables, matrix, layer1.projected, layer1.lower, layer1.upper, weights.b1, weights.slope1)
+        layout, rules, tables, matrix, layer1.projected, layer1.lower, layer1.upper, weights.b1, weights.slope1
+    )
     return found
 
 
@@ -35,13 +44,26 @@ class _ChannelValues(torch.autograd.Function):
     again for the gradient."""
 
     @staticmethod
-    def forward(ctx: Any, layout: Layout, rules: Sequence[SlopeRule], tables: Sequence[Tensor], matrix: Tensor,
-                projected: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any,
+        layout: Layout,
+        rules: Sequence[SlopeRule],
+        tables: Sequence[Tensor],
+        matrix: Tensor,
+        projected: Tensor,
+        *given: Tensor,
+    ) -> tuple[Tensor, ...]:
         columns = matrix.T.contiguous()
         lower, upper, bias, gamma = map(shaped, given)
         bounds = Bounds(lower, upper, bias, gamma, numbered(rules))
-        share(channel_products.products, tables[-1].numel() * len(matrix), layout.lined_rows, bounds,
-              *map(shaped, (projected, columns, columns.abs())), ChannelValues(*map(shaped, tables)))
+        share(
+            channel_products.products,
+            tables[-1].numel() * len(matrix),
+            layout.lined_rows,
+            bounds,
+            *map(shaped, (projected, columns, columns.abs())),
+            ChannelValues(*map(shaped, tables)),
+        )
         ctx.save_for_backward(matrix, projected, *given)
         ctx.rest = layout, rules
         return tuple(values.flatten(1) for values in tables)
@@ -72,8 +94,13 @@ class _ChannelValues(torch.autograd.Function):
                 share(slot_products.products, vectors.numel(), *slots, slopes, *map(shaped, (projected, vectors)))
                 to_vectors = products(vectors, torch.cat([to_own[lines], to_leaves[leaf]]))
                 to_slopes = parts.new_zeros(len(parts), 2, parts.shape[2])
-                share(slot_products.gradients, vectors.numel(), *slots, slopes,
-                      *map(shaped, (projected, to_vectors, to_slopes, to_projected)))
+                share(
+                    slot_products.gradients,
+                    vectors.numel(),
+                    *slots,
+                    slopes,
+                    *map(shaped, (projected, to_vectors, to_slopes, to_projected)),
+                )
                 to_parts[:, 2 + 2 * number + rule :: number] = to_slopes
             table.add_gradient(span.lines, shaped(to_parts))
         return None, None, None, products.of_matrix(), to_projected, *table.gradients
@@ -90,8 +117,9 @@ class _SignedGradient:
     def __call__(self, vectors: Tensor, gradient: Tensor) -> Tensor:
         plus, minus = gradient.chunk(2, dim=-1)
         found = torch.empty(vectors.shape, dtype=vectors.dtype, device=vectors.device)
-        for end, (given, factor, total) in enumerate(((plus - minus, self.matrix, self.plain),
-                                                      ((plus + minus).neg_(), self.size, self.sized))):
+        for end, (given, factor, total) in enumerate(
+            ((plus - minus, self.matrix, self.plain), ((plus + minus).neg_(), self.size, self.sized))
+        ):
             total.addmm_(vectors[..., end, :].flatten(0, -2).mT, given.flatten(0, -2))
             found[..., end, :] = given @ factor.mT
         return found

@@ -28,7 +28,7 @@ ALWAYS = MAX_STORED + 1  # elements enough to compute a chunk again for its grad
 
 def layer1(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> Layer1:
     """As :func:`certgcl.bounds.degree.layer1_by_degree`."""
-    bound, = row_minima(plan.layout.layer1, projected, projected)
+    (bound,) = row_minima(plan.layout.layer1, projected, projected)
     return Layer1(weights, projected, *_from_both_signs(weights.b1, *bound.chunk(2)), plan.flat_lines.place)
 
 
@@ -36,10 +36,10 @@ def layer2(layer1: Layer1, plan: DropPlan) -> tuple[Tensor, Tensor]:
     """As :func:`certgcl.bounds.degree.layer2_by_degree`."""
     values, layout = layer1.signed_products(), plan.layout
     if layer1.place.shape[1] == 1:
-        bound, = row_minima(layout.layer2, values, values)
+        (bound,) = row_minima(layout.layer2, values, values)
     else:
         terms, cell = NeighbourTerms.over_cases(Table(values), layer1.place, plan)
-        bound, = row_minima(layout.layer2_from(cell), terms, values)
+        (bound,) = row_minima(layout.layer2_from(cell), terms, values)
     return _from_both_signs(layer1.weights.b2, *bound.chunk(2, dim=1))
 
 
@@ -86,18 +86,18 @@ class CompiledMinimum:
             return PatternedRows(chunk, omega, layer1, patterns) if patterns > 1 else None
 
         if len(chunks) == 1:  # lines serve both
-            chunk, = chunks
+            (chunk,) = chunks
             (pairs, own, constant, _), at_rows = products(layout.spans(width), [layout.own_entries, chunk.entries])
             phi = _phi(chunk, len(rules), pairs, at_rows, self.workspace, patterned(chunk))
         else:
-            (pairs, own, constant, _), = products(layout.spans(width), [layout.own_entries])
+            ((pairs, own, constant, _),) = products(layout.spans(width), [layout.own_entries])
 
             def part(chunk: RowChunk) -> Tensor:
-                at_rows, = products(chunk.spans(width), [chunk.entries])
+                (at_rows,) = products(chunk.spans(width), [chunk.entries])
                 return _phi(chunk, len(rules), pairs, at_rows, self.workspace, patterned(chunk))
 
             phi, _ = joined((recomputed(partial(part, chunk), ALWAYS) for chunk in chunks), int(layout.start[-1]))
-        value, = row_minima(layout.anchors_at_anchors, phi, constant, own)
+        (value,) = row_minima(layout.anchors_at_anchors, phi, constant, own)
         return most(value.unflatten(1, (len(rules), -1)), dim=1)
 
 
@@ -106,13 +106,20 @@ def _limit() -> int:
     return MAX_STORED if torch.is_grad_enabled() else MAX_NUMBERS
 
 
-def _phi(chunk: RowChunk, rules: int, pairs: Tensor, at_rows: tuple[Tensor, ...], workspace: Workspace,
-         patterned: PatternedRows | None) -> Tensor:
+def _phi(
+    chunk: RowChunk,
+    rules: int,
+    pairs: Tensor,
+    at_rows: tuple[Tensor, ...],
+    workspace: Workspace,
+    patterned: PatternedRows | None,
+) -> Tensor:
     """φ of the visits of some rows."""
     leaves, own, constant, interval = at_rows
     without, following = row_minima(chunk.lemma, leaves, own, following=True)
     visits, neighbours = chunk.visits
     if patterned is not None:
         constant, interval, neighbours = patterned.floors(rules, *at_rows)
-    return pair_values(visits, neighbours, rules, without, following, constant, interval, leaves, leaves, pairs,
-                       workspace=workspace)
+    return pair_values(
+        visits, neighbours, rules, without, following, constant, interval, leaves, leaves, pairs, workspace=workspace
+    )

@@ -25,8 +25,16 @@ def least_products(functional: Tensor, line: Tensor, omega: Tensor, middle: Tens
     return result
 
 
-def products_through(functional: Tensor, line: Tensor, start: Tensor, target: Tensor, omega: Tensor, slope: Tensor,
-                     spread: Tensor, values: Tensor) -> Tensor:
+def products_through(
+    functional: Tensor,
+    line: Tensor,
+    start: Tensor,
+    target: Tensor,
+    omega: Tensor,
+    slope: Tensor,
+    spread: Tensor,
+    values: Tensor,
+) -> Tensor:
     """``(ω a - |ω| s) · y`` for the vectors y that entries meet, ``(targets, rules M)``.
 
     Args:
@@ -69,8 +77,12 @@ class _Least(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         tables = ctx.saved_tensors
         found = [zeros(table) for table in tables]
-        share(entry_products.least_gradients, gradient.numel() * tables[0].shape[2], ctx.entries,
-              *map(shaped, (*tables, gradient, *found)))
+        share(
+            entry_products.least_gradients,
+            gradient.numel() * tables[0].shape[2],
+            ctx.entries,
+            *map(shaped, (*tables, gradient, *found)),
+        )
         return None, *found
 
 
@@ -89,6 +101,12 @@ class _Through(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         tables = ctx.saved_tensors
         found = [zeros(table) for table in tables]
-        share(entry_products.through_gradients, gradient.numel() * tables[0].shape[2], *ctx.given,
-              *map(shaped, tables), flat(gradient), *map(shaped, found))
+        share(
+            entry_products.through_gradients,
+            gradient.numel() * tables[0].shape[2],
+            *ctx.given,
+            *map(shaped, tables),
+            flat(gradient),
+            *map(shaped, found),
+        )
         return None, None, *found

@@ -64,8 +64,18 @@ class Lemma:
     size: int  # cells at all neighbours
 
     @classmethod
-    def of(cls, hop: Hop, cases: DropCases, flat: FlatCases, place: Tensor, own: Tensor, *, scaled: bool = True,
-           both_signs: bool = False, by_case: Tensor | None = None) -> "Lemma":
+    def of(
+        cls,
+        hop: Hop,
+        cases: DropCases,
+        flat: FlatCases,
+        place: Tensor,
+        own: Tensor,
+        *,
+        scaled: bool = True,
+        both_signs: bool = False,
+        by_case: Tensor | None = None,
+    ) -> "Lemma":
         """One cell at every row and slot, results case by case; those of the other sign follow all of the first.
 
         Args:
@@ -90,8 +100,21 @@ def terms_of(place: Tensor, step: Tensor, low: Tensor, high: Tensor, own: Tensor
 
 def rows_of(hop: Hop, cases: DropCases, flat: FlatCases, width: Tensor) -> Rows:
     first, last = cases.first[flat.row, flat.case], cases.last[flat.row, flat.case]
-    return Rows(*(array(part) for part in (hop.rowptr, hop.droppable, hop.degree, flat.start, first, last, width,
-                                           *gcn_scales(hop, torch.arange(len(hop.degree))))))
+    return Rows(
+        *(
+            array(part)
+            for part in (
+                hop.rowptr,
+                hop.droppable,
+                hop.degree,
+                flat.start,
+                first,
+                last,
+                width,
+                *gcn_scales(hop, torch.arange(len(hop.degree))),
+            )
+        )
+    )
 
 
 def gcn_scales(hop: Hop, rows: Tensor) -> tuple[Tensor, ...]:
@@ -186,8 +209,9 @@ class Layout:
         return self._at_anchors(cell, self.own_line, scaled=False)
 
     def _at_anchors(self, place: Tensor, own: Tensor, scaled: bool, by_case: Tensor | None = None) -> Lemma:
-        return Lemma.of(self.hood.outer, self.plan.anchor_cases, self.plan.flat, place, own, scaled=scaled,
-                        by_case=by_case)
+        return Lemma.of(
+            self.hood.outer, self.plan.anchor_cases, self.plan.flat, place, own, scaled=scaled, by_case=by_case
+        )
 
     # -- functionals that all anchors share --------------------------------------------------------
 
@@ -227,14 +251,27 @@ class Layout:
 
     @cached_property
     def channels_at_rows(self) -> Lemma:
-        return Lemma.of(self.hood.inner, self.plan.row_cases, self.flat_rows, self.leaf_start[:-1], self._row_line,
-                        by_case=self.by_case)
+        return Lemma.of(
+            self.hood.inner,
+            self.plan.row_cases,
+            self.flat_rows,
+            self.leaf_start[:-1],
+            self._row_line,
+            by_case=self.by_case,
+        )
 
     @cached_property
     def channel_neighbours(self) -> Neighbours:
         flat = self.flat_rows
-        return self.neighbours(flat.start, flat.row, flat.case, torch.arange(len(flat.row)), self._row_line,
-                               self.by_case.long(), torch.ones_like(self.by_case))
+        return self.neighbours(
+            flat.start,
+            flat.row,
+            flat.case,
+            torch.arange(len(flat.row)),
+            self._row_line,
+            self.by_case.long(),
+            torch.ones_like(self.by_case),
+        )
 
     def channels_at_anchors(self, visits: int) -> Pieces[tuple[Visits, Lemma]]:
         """The anchors, in ranges with about so many visits at the most: their visits, and the lemma at the anchors."""
@@ -251,14 +288,32 @@ class Layout:
         start = starts(number)
         case = torch.arange(len(pair)) - start[pair - slots.start]
         slot, line = self.hood.slot_of_pair[pair], self.line_rank(outer.own[outer.row[pair]], case)
-        visits = self.visits(pair, case, slot, outer.col[pair], torch.zeros_like(pair), self.leaf_start[slot],
-                             self.leaf_start[self.hood.leaf_of_pair[pair]] + line)
+        visits = self.visits(
+            pair,
+            case,
+            slot,
+            outer.col[pair],
+            torch.zeros_like(pair),
+            self.leaf_start[slot],
+            self.leaf_start[self.hood.leaf_of_pair[pair]] + line,
+        )
         entries = slice(*flat.start[[anchors.start, anchors.stop]].tolist())
         row, case = flat.row[entries], flat.case[entries]
-        rows = Rows(*map(array, (
-            outer.rowptr[anchors.start : anchors.stop + 1] - slots.start, outer.droppable[slots], outer.degree[here],
-            flat.start[anchors.start : anchors.stop + 1] - entries.start, cases.first[row, case], cases.last[row, case],
-            torch.ones_like(outer.degree[here]), *gcn_scales(outer, torch.arange(anchors.start, anchors.stop)))))
+        rows = Rows(
+            *map(
+                array,
+                (
+                    outer.rowptr[anchors.start : anchors.stop + 1] - slots.start,
+                    outer.droppable[slots],
+                    outer.degree[here],
+                    flat.start[anchors.start : anchors.stop + 1] - entries.start,
+                    cases.first[row, case],
+                    cases.last[row, case],
+                    torch.ones_like(outer.degree[here]),
+                    *gcn_scales(outer, torch.arange(anchors.start, anchors.stop)),
+                ),
+            )
+        )
         step, multiplied = torch.ones_like(outer.degree[here]), outer.low[:0]
         terms = terms_of(start[:-1], step, multiplied, multiplied, self.own_line[entries], torch.arange(len(row)))
         return visits, Lemma(rows, (terms,), len(row), len(pair))
@@ -267,8 +322,9 @@ class Layout:
     def _row_line(self) -> Tensor:
         return self.line_at(self.flat_rows.row, self.flat_rows.case)
 
-    def visits(self, pair: Tensor, case: Tensor, slot: Tensor, row: Tensor, column: Tensor, leaf: Tensor,
-               own: Tensor) -> Visits:
+    def visits(
+        self, pair: Tensor, case: Tensor, slot: Tensor, row: Tensor, column: Tensor, leaf: Tensor, own: Tensor
+    ) -> Visits:
         """Some visits.
 
         Args:
@@ -283,8 +339,9 @@ class Layout:
         place = array(leaf)
         return Visits(*parts, place, place, array(own))  # type: ignore[call-arg]  # mypy counts the starred one as one
 
-    def neighbours(self, start: Tensor, row: Tensor, case: Tensor, out: Tensor, own: Tensor, step: Tensor,
-                   lined: Tensor) -> Neighbours:
+    def neighbours(
+        self, start: Tensor, row: Tensor, case: Tensor, out: Tensor, own: Tensor, step: Tensor, lined: Tensor
+    ) -> Neighbours:
         """Some rows, case by case, with their cells.
 
         Args:
@@ -293,8 +350,9 @@ class Layout:
         first = self.plan.row_cases.first[row, case]
         low, high = (array(end[row, case]) for end in self.row_scale)
         steps = array(step)
-        return Neighbours(array(start), array(first), low, high, low, high, array(out), array(own), steps, steps,
-                          array(lined))
+        return Neighbours(
+            array(start), array(first), low, high, low, high, array(out), array(own), steps, steps, array(lined)
+        )
 
     # -- functionals of each anchor's own ----------------------------------------------------------
 
@@ -311,8 +369,16 @@ class Layout:
         entries, place = starts(cases), self._own_place
         functional = torch.empty_like(flat.row)
         functional[self.own_entry] = torch.arange(len(flat.row))
-        parts = (entries, functional, self.own_line[functional], inner.rowptr, inner.col, inner.own, place[:-1],
-                 torch.ones_like(cases, dtype=torch.bool))
+        parts = (
+            entries,
+            functional,
+            self.own_line[functional],
+            inner.rowptr,
+            inner.col,
+            inner.own,
+            place[:-1],
+            torch.ones_like(cases, dtype=torch.bool),
+        )
         return Entries(*map(array, parts)), int(place[-1])
 
     @cached_property
@@ -333,8 +399,12 @@ class Layout:
 
     @cached_property
     def anchors_at_anchors(self) -> Lemma:
-        return self._at_anchors(self.visit_start[self.hood.slot_of_pair], self.own_entry, scaled=False,
-                                by_case=self.plan.anchor_cases.number > 1)
+        return self._at_anchors(
+            self.visit_start[self.hood.slot_of_pair],
+            self.own_entry,
+            scaled=False,
+            by_case=self.plan.anchor_cases.number > 1,
+        )
 
     def chunks(self, cells: int) -> "Pieces[RowChunk]":
         """All visits, in chunks of rows whose slots have about so many cells at the most."""

@@ -17,8 +17,11 @@ from certgcl.bounds.compiled.threads import share
 from certgcl.bounds.two_layer.layer1 import Layer1
 from certgcl.models.activations import SlopeRule
 
-RULES: dict[SlopeRule, int] = {"parallel": line_parts.PARALLEL, "adaptive": line_parts.ADAPTIVE,
-                               "flat": line_parts.FLAT}
+RULES: dict[SlopeRule, int] = {
+    "parallel": line_parts.PARALLEL,
+    "adaptive": line_parts.ADAPTIVE,
+    "flat": line_parts.FLAT,
+}
 
 
 def numbered(rules: Sequence[SlopeRule]) -> Array:
@@ -47,16 +50,28 @@ class LineTable:
             self.gradients = [torch.zeros(value.shape, dtype=torch.as_tensor(value).dtype) for value in self.given]
         lower, upper, bias, slope = self.given
         of_lower, of_upper, of_bias, of_slope = map(shaped, self.gradients)
-        line_parts.gradients(lower[lines], upper[lines], bias, slope, self.rules, gradient, of_lower[lines],
-                             of_upper[lines], of_bias, of_slope)
+        line_parts.gradients(
+            lower[lines],
+            upper[lines],
+            bias,
+            slope,
+            self.rules,
+            gradient,
+            of_lower[lines],
+            of_upper[lines],
+            of_bias,
+            of_slope,
+        )
 
 
-def output_lines(rules: Sequence[SlopeRule], directions: Tensor, lower: Tensor, upper: Tensor, bias: Tensor,
-                 slope: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def output_lines(
+    rules: Sequence[SlopeRule], directions: Tensor, lower: Tensor, upper: Tensor, bias: Tensor, slope: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Of ``w · σ(p)`` for ``l <= p <= u``: the interval value, ``(F, C)``, and of lines below it by every rule the
     constants, ``(F, rules, C)``, and the slopes, ``(F, rules, C, d2)``."""
     interval, constant, slopes = _OutputLines.apply(  # type: ignore[no-untyped-call]
-        rules, directions, lower, upper, bias, slope)
+        rules, directions, lower, upper, bias, slope
+    )
     return interval, constant, slopes
 
 
@@ -64,12 +79,19 @@ class _OutputLines(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rules: Sequence[SlopeRule], directions: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
         number, count, width = directions.shape
-        out = [directions.new_empty(number, *shape) for shape in ((count,), (len(rules), count),
-                                                                  (len(rules), count, width))]
+        out = [
+            directions.new_empty(number, *shape)
+            for shape in ((count,), (len(rules), count), (len(rules), count, width))
+        ]
         table, vectors, found = LineTable(rules, *given), shaped(directions), [shaped(part) for part in out]
         for here in row_slices(number, width):
-            share(output_lines_kernels.lines_below, len(rules) * vectors[here].size, vectors[here], table.at(here),
-                  *(part[here] for part in found))
+            share(
+                output_lines_kernels.lines_below,
+                len(rules) * vectors[here].size,
+                vectors[here],
+                table.at(here),
+                *(part[here] for part in found),
+            )
         ctx.save_for_backward(directions, *given)
         ctx.rules = rules
         return tuple(out)
@@ -82,8 +104,15 @@ class _OutputLines(torch.autograd.Function):
         for here in row_slices(len(directions), directions.shape[2]):
             lines = table.at(here)
             of_lines = np.zeros_like(lines)
-            share(output_lines_kernels.gradients, len(ctx.rules) * vectors[here].size, vectors[here], lines,
-                  *(part[here] for part in parts), of_vectors[here], of_lines)
+            share(
+                output_lines_kernels.gradients,
+                len(ctx.rules) * vectors[here].size,
+                vectors[here],
+                lines,
+                *(part[here] for part in parts),
+                of_vectors[here],
+                of_lines,
+            )
             table.add_gradient(here, of_lines)
         return None, found, *table.gradients
 
@@ -94,8 +123,13 @@ def row_slices(rows: int, width: int) -> list[slice]:
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
-def products_at_entries(spans: Sequence[Span], entries: Sequence[tuple[Entries, int]], rules: Sequence[SlopeRule],
-                        omega: Tensor, layer1: Layer1) -> list[tuple[Tensor, ...]]:
+def products_at_entries(
+    spans: Sequence[Span],
+    entries: Sequence[tuple[Entries, int]],
+    rules: Sequence[SlopeRule],
+    omega: Tensor,
+    layer1: Layer1,
+) -> list[tuple[Tensor, ...]]:
     """For each set of entries, given with the number of its cells: ``C`` of all slots and of the rows themselves, the
     constants, and the intervals.
 
@@ -103,27 +137,57 @@ def products_at_entries(spans: Sequence[Span], entries: Sequence[tuple[Entries, 
         omega: ``(functionals, M, d1)``.
     """
     weights = layer1.weights
-    found = _LineProducts.apply(spans, entries, rules, omega, layer1.projected, layer1.lower,  # type: ignore[no-untyped-call]
-                                layer1.upper, weights.b1, weights.slope1)
+    found = _LineProducts.apply(
+        spans,
+        entries,
+        rules,
+        omega,
+        layer1.projected,
+        layer1.lower,  # type: ignore[no-untyped-call]
+        layer1.upper,
+        weights.b1,
+        weights.slope1,
+    )
     return [found[start : start + 4] for start in range(0, len(found), 4)]
 
 
 class _LineProducts(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, spans: Sequence[Span], entries: Sequence[tuple[Entries, int]], rules: Sequence[SlopeRule],
-                omega: Tensor, projected: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any,
+        spans: Sequence[Span],
+        entries: Sequence[tuple[Entries, int]],
+        rules: Sequence[SlopeRule],
+        omega: Tensor,
+        projected: Tensor,
+        *given: Tensor,
+    ) -> tuple[Tensor, ...]:
         table, number = LineTable(rules, *given), omega.shape[1]
         cell, out = len(rules) * number, []
         for some, cells in entries:
             each = len(some.line)
-            out.append([omega.new_empty(size, width) for size, width in
-                        ((cells, cell), (each, cell), (each, cell), (each, number))])
+            out.append(
+                [
+                    omega.new_empty(size, width)
+                    for size, width in ((cells, cell), (each, cell), (each, cell), (each, number))
+                ]
+            )
         vectors, features, found = shaped(omega), shaped(projected), [Products(*map(flat, part)) for part in out]
         for span in spans:
             lines = table.at(span.lines)
             for results, (some, _) in zip(found, entries, strict=True):
-                share(line_products.products, _work(some, span, omega), span.rows.start, span.rows.stop, some, vectors,
-                      span.lines.start, lines, features, results)
+                share(
+                    line_products.products,
+                    _work(some, span, omega),
+                    span.rows.start,
+                    span.rows.stop,
+                    some,
+                    vectors,
+                    span.lines.start,
+                    lines,
+                    features,
+                    results,
+                )
         ctx.save_for_backward(omega, projected, *given)
         ctx.rest = spans, entries, rules
         return tuple(part for results in out for part in results)
@@ -140,8 +204,21 @@ class _LineProducts(torch.autograd.Function):
             lines = table.at(span.lines)
             to_lines = np.zeros_like(lines)
             for part, (some, _) in zip(parts, entries, strict=True):
-                share(line_products.gradients, _work(some, span, omega), span.rows.start, span.rows.stop, some, vectors,
-                      span.lines.start, lines, features, part, of_vectors, to_lines, of_features)
+                share(
+                    line_products.gradients,
+                    _work(some, span, omega),
+                    span.rows.start,
+                    span.rows.stop,
+                    some,
+                    vectors,
+                    span.lines.start,
+                    lines,
+                    features,
+                    part,
+                    of_vectors,
+                    to_lines,
+                    of_features,
+                )
             table.add_gradient(span.lines, to_lines)
         return None, None, None, to_omega, to_projected, *table.gradients
 

@@ -30,8 +30,9 @@ def _flat_or_empty(values: Tensor | None, like: Tensor) -> Array:
     return flat(like.new_empty(0) if values is None else values)
 
 
-def row_minima(lemma: Lemma, values: Tensor, own: Tensor, squared: Tensor | None = None,
-               following: bool = False) -> Tensor:
+def row_minima(
+    lemma: Lemma, values: Tensor, own: Tensor, squared: Tensor | None = None, following: bool = False
+) -> Tensor:
     """The row lemma, see :func:`certgcl.bounds.two_layer.row_lemma.case_minima`; ``(1 or 2, cells, cell)``.
 
     Args:
@@ -43,8 +44,7 @@ def row_minima(lemma: Lemma, values: Tensor, own: Tensor, squared: Tensor | None
 
 class _RowMinima(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, lemma: Lemma, following: bool, values: Tensor, own: Tensor,
-                squared: Tensor | None) -> Tensor:
+    def forward(ctx: Any, lemma: Lemma, following: bool, values: Tensor, own: Tensor, squared: Tensor | None) -> Tensor:
         cell, wanted = values.shape[-1], any(ctx.needs_input_grad)
         least = fresh(values, 2 if following else 1, lemma.cells * cell)
         where = [torch.empty_like(least) if wanted else least.new_empty(0, 0) for _ in range(2)]
@@ -78,9 +78,17 @@ def pair_values(visits: Visits, rows: Neighbours, rules: int, *tables: Tensor, w
 class _PairMinima(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, visits: Visits, rows: Neighbours, rules: int, out: list[Tensor], *tables: Tensor) -> Tensor:
-        phi, = out
-        share(pair_minima.minima, phi.numel(), visits, rows, Values(*map(flat, tables)), rules, phi.shape[1] // rules,
-              flat(phi))
+        (phi,) = out
+        share(
+            pair_minima.minima,
+            phi.numel(),
+            visits,
+            rows,
+            Values(*map(flat, tables)),
+            rules,
+            phi.shape[1] // rules,
+            flat(phi),
+        )
         ctx.save_for_backward(*tables)
         # Of tables that are one and the same, the gradients are added up in one place.
         ctx.first = [next(place for place, other in enumerate(tables) if other is table) for table in tables]
@@ -92,6 +100,15 @@ class _PairMinima(torch.autograd.Function):
         tables, (visits, rows, rules) = ctx.saved_tensors, ctx.given
         found = [zeros(table) if ctx.first[place] == place else None for place, table in enumerate(tables)]
         out = Values(*(flat(found[place]) for place in ctx.first))
-        share(pair_minima.gradients, gradient.numel(), visits, rows, Values(*map(flat, tables)), rules,
-              gradient.shape[-1] // rules, flat(gradient), out)
+        share(
+            pair_minima.gradients,
+            gradient.numel(),
+            visits,
+            rows,
+            Values(*map(flat, tables)),
+            rules,
+            gradient.shape[-1] // rules,
+            flat(gradient),
+            out,
+        )
         return None, None, None, None, *found

@@ -34,19 +34,25 @@ class _BoxRange(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor]:
-        values, = ctx.saved_tensors
+        (values,) = ctx.saved_tensors
         of_values = torch.empty_like(values)
-        share(paper_box.gradients, len(ctx.box.upper) * values.shape[1], ctx.box,
-              *map(shaped, (values, *gradients, of_values)))
+        share(
+            paper_box.gradients,
+            len(ctx.box.upper) * values.shape[1],
+            ctx.box,
+            *map(shaped, (values, *gradients, of_values)),
+        )
         return None, of_values, gradients[0].sum(dim=0) + gradients[1].sum(dim=0)
 
 
-def chord_lines(omega: Tensor, lower: Tensor, upper: Tensor, bias: Tensor, gamma: Tensor,
-                features: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def chord_lines(
+    omega: Tensor, lower: Tensor, upper: Tensor, bias: Tensor, gamma: Tensor, features: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """As :func:`certgcl.bounds.uncertified.formulas.chord_lines`."""
     features = lower.new_empty(0, 0) if features is None else features
     constants, slopes, products = _ChordLines.apply(  # type: ignore[no-untyped-call]
-        omega, lower, upper, bias, gamma, features)
+        omega, lower, upper, bias, gamma, features
+    )
     return (products if features.numel() else slopes), constants
 
 
@@ -54,8 +60,10 @@ class _ChordLines(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, omega: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
         number, wanted = omega.shape[:2], given[-1].numel() > 0
-        found = [omega.new_empty(shape) for shape in (number, (0, 0, 0) if wanted else omega.shape,
-                                                      number if wanted else (0, 0))]
+        found = [
+            omega.new_empty(shape)
+            for shape in (number, (0, 0, 0) if wanted else omega.shape, number if wanted else (0, 0))
+        ]
         share(chords.lines_below, omega.numel(), *map(shaped, (omega, *given, *found)))
         ctx.save_for_backward(omega, *given)
         return tuple(found)
@@ -63,7 +71,9 @@ class _ChordLines(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
         omega, lower, upper, *added = ctx.saved_tensors
-        found = [*(torch.empty(value.shape, dtype=value.dtype) for value in (omega, lower, upper)),
-                 *(torch.zeros(value.shape, dtype=value.dtype) for value in added)]
+        found = [
+            *(torch.empty(value.shape, dtype=value.dtype) for value in (omega, lower, upper)),
+            *(torch.zeros(value.shape, dtype=value.dtype) for value in added),
+        ]
         share(chords.gradients, omega.numel(), *map(shaped, (*ctx.saved_tensors, *gradients, *found)))
         return tuple(found)

@@ -31,8 +31,9 @@ class PatternedRows:
         lower, upper = (part.index_select(0, line)[:, None] for part in (layer1.lower, layer1.upper))
         self.found = dearest(omega.index_select(0, functional), lower, upper, layer1.weights.slope1, patterns)
 
-    def floors(self, rules: int, leaves: Tensor, own: Tensor, constant: Tensor,
-               interval: Tensor) -> tuple[Tensor, Tensor, Neighbours]:
+    def floors(
+        self, rules: int, leaves: Tensor, own: Tensor, constant: Tensor, interval: Tensor
+    ) -> tuple[Tensor, Tensor, Neighbours]:
         """Constants, and intervals that are no smaller than the least over the patterns, at every result of the row
         lemma for rows with patterns; then what all rows had. And the rows with these places."""
         _, rows = self.whole.visits

@@ -44,20 +44,30 @@ class Brackets:
 
     @classmethod
     def joined(cls, parts: "list[Brackets]") -> "Brackets":
-        lower, upper, exact, branches = (torch.cat([getattr(part, name) for part in parts])
-                                         for name in ("lower", "upper", "exact", "branches"))
+        lower, upper, exact, branches = (
+            torch.cat([getattr(part, name) for part in parts]) for name in ("lower", "upper", "exact", "branches")
+        )
         return cls(lower, upper, exact, tuple(witness for part in parts for witness in part.witnesses), branches)
 
     def at(self, places: Tensor) -> "Brackets":
-        return Brackets(self.lower[places], self.upper[places], self.exact[places],
-                        tuple(self.witnesses[place] for place in places.tolist()), self.branches[places])
+        return Brackets(
+            self.lower[places],
+            self.upper[places],
+            self.exact[places],
+            tuple(self.witnesses[place] for place in places.tolist()),
+            self.branches[places],
+        )
 
     def like(self, values: Tensor) -> "Brackets":
         """The same on the device and in the precision of some values."""
-        return Brackets(self.lower.to(values), self.upper.to(values), self.exact.to(values.device),
-                        tuple(witness.to(values.device) for witness in self.witnesses),
-                        self.branches.to(values.device), None if self.changed is None else tuple(
-                            entries.to(values.device) for entries in self.changed))
+        return Brackets(
+            self.lower.to(values),
+            self.upper.to(values),
+            self.exact.to(values.device),
+            tuple(witness.to(values.device) for witness in self.witnesses),
+            self.branches.to(values.device),
+            None if self.changed is None else tuple(entries.to(values.device) for entries in self.changed),
+        )
 
 
 class Grown(NamedTuple):
@@ -100,13 +110,29 @@ class AnchorSearch(ABC):
     tolerance: float
 
     @classmethod
-    def of(cls, network: GraphNetwork, problem: DropProblem, directions: Tensor, bound: Degree,
-           time_limit: float | None, branch_limit: int | None, tolerance: float) -> Self:
+    def of(
+        cls,
+        network: GraphNetwork,
+        problem: DropProblem,
+        directions: Tensor,
+        bound: Degree,
+        time_limit: float | None,
+        branch_limit: int | None,
+        tolerance: float,
+    ) -> Self:
         cpu = torch.device("cpu")
         end = float("inf") if time_limit is None else time.time() + time_limit
-        return cls(network.to(torch.float64, cpu), problem.graph.to(cpu),
-                   problem.changes.to(cpu), problem.anchors.to(cpu), directions.to(cpu, torch.float64), bound, end,
-                   float("inf") if branch_limit is None else branch_limit, tolerance)
+        return cls(
+            network.to(torch.float64, cpu),
+            problem.graph.to(cpu),
+            problem.changes.to(cpu),
+            problem.anchors.to(cpu),
+            directions.to(cpu, torch.float64),
+            bound,
+            end,
+            float("inf") if branch_limit is None else branch_limit,
+            tolerance,
+        )
 
     def at(self, places: Tensor) -> Self:
         """The same for some of the anchors."""
@@ -136,8 +162,13 @@ class AnchorSearch(ABC):
         check_finite(self.anchors, lower, clean)  # a tree grows from finite values
         none = self.graph.col.new_empty(2, 0)
         number = len(self.anchors)
-        found = Brackets(lower.clone(), clean.clone(), torch.zeros_like(lower, dtype=torch.bool),
-                         (none,) * number, torch.zeros(number, dtype=torch.long))
+        found = Brackets(
+            lower.clone(),
+            clean.clone(),
+            torch.zeros_like(lower, dtype=torch.bool),
+            (none,) * number,
+            torch.zeros(number, dtype=torch.long),
+        )
         witnesses: list[Tensor] = list(found.witnesses)
         waiting, finished = self.order().tolist(), 0
         limit = FIRST_LIMIT if self.branch_limit > GROWTH * FIRST_LIMIT else self.branch_limit

@@ -23,9 +23,16 @@ MOST_ENUMERATED = 1 << 12  # admissible features of an anchor that are tried one
 
 
 @torch.no_grad()
-def feature_brackets(network: GraphNetwork, problem: DropProblem, directions: Tensor, bound: Degree, end: float,
-                     branch_limit: float, tolerance: float,
-                     progress: Callable[[int, int], object] | None = None) -> Brackets:
+def feature_brackets(
+    network: GraphNetwork,
+    problem: DropProblem,
+    directions: Tensor,
+    bound: Degree,
+    end: float,
+    branch_limit: float,
+    tolerance: float,
+    progress: Callable[[int, int], object] | None = None,
+) -> Brackets:
     """Brackets of the least ``w · z_i``, one anchor after the other, in float64 on the CPU.
 
     Args:
@@ -74,6 +81,5 @@ def _dropped(space: SearchSpace, anchor: int, direction: Tensor) -> Tensor:
     around = space.field(anchor)
     if around is None:
         return space.graph.col.new_empty(2, 0)
-    dropped, = Search()(space, [around], direction[None])
+    (dropped,) = Search()(space, [around], direction[None])
     return space.edges(around, dropped)
-

@@ -64,23 +64,54 @@ class BranchAndBound(BoundMethod):
 
     def __post_init__(self) -> None:
         if not isinstance(self.bound, Degree):
-            raise MethodError(f"bound={shown(self.bound)}", "a search begins with a bound of certgcl.bounds.Degree",
-                              "Leave it out for the default")
+            raise MethodError(
+                f"bound={shown(self.bound)}",
+                "a search begins with a bound of certgcl.bounds.Degree",
+                "Leave it out for the default",
+            )
         remedy = "Leave it out for the default"
         if self.time_limit is not None:
-            object.__setattr__(self, "time_limit", real(self.time_limit, "time_limit", lambda limit: limit >= 0,
-                                                        "it is a number of seconds, 0 or more", remedy,
-                                                        error=MethodError))
+            object.__setattr__(
+                self,
+                "time_limit",
+                real(
+                    self.time_limit,
+                    "time_limit",
+                    lambda limit: limit >= 0,
+                    "it is a number of seconds, 0 or more",
+                    remedy,
+                    error=MethodError,
+                ),
+            )
         if self.branch_limit is not None:
-            object.__setattr__(self, "branch_limit", whole(self.branch_limit, "branch_limit", 0,
-                                                           "it is a number of branches, 0 or more", remedy,
-                                                           error=MethodError))
-        object.__setattr__(self, "tolerance", real(self.tolerance, "tolerance", lambda share: 0 <= share < math.inf,
-                                                   "it is a share of the value, 0 or more and finite", remedy,
-                                                   error=MethodError))
+            object.__setattr__(
+                self,
+                "branch_limit",
+                whole(
+                    self.branch_limit,
+                    "branch_limit",
+                    0,
+                    "it is a number of branches, 0 or more",
+                    remedy,
+                    error=MethodError,
+                ),
+            )
+        object.__setattr__(
+            self,
+            "tolerance",
+            real(
+                self.tolerance,
+                "tolerance",
+                lambda share: 0 <= share < math.inf,
+                "it is a share of the value, 0 or more and finite",
+                remedy,
+                error=MethodError,
+            ),
+        )
         if self.workers is not None:
-            object.__setattr__(self, "workers", whole(self.workers, "workers", 1, "it counts processes", remedy,
-                                                      error=MethodError))
+            object.__setattr__(
+                self, "workers", whole(self.workers, "workers", 1, "it counts processes", remedy, error=MethodError)
+            )
         callback(self.progress, "progress", MethodError)
         get_executor(self.executor)  # says what is wrong with it
 
@@ -114,8 +145,9 @@ class BranchAndBound(BoundMethod):
         if directions.shape[1] > 1:  # a witness is one direction's own
             return BoundResult(self(network, problem, directions))
         found = self.brackets(network, problem, directions[:, 0])
-        return BoundResult(found.lower[:, None], found.upper[:, None], found.witnesses, found.exact[:, None],
-                           found.changed)
+        return BoundResult(
+            found.lower[:, None], found.upper[:, None], found.witnesses, found.exact[:, None], found.changed
+        )
 
     def limited(self, **limits: Any) -> Self:
         return replace(self, **limits)
@@ -125,8 +157,11 @@ class BranchAndBound(BoundMethod):
 
     def reproducible(self) -> Self:
         if self.time_limit is not None:
-            raise MethodError(f"reproducible=True with time_limit={self.time_limit!r}",
-                              "what a search has found by a time is never the same twice", "Use branch_limit=")
+            raise MethodError(
+                f"reproducible=True with time_limit={self.time_limit!r}",
+                "what a search has found by a time is never the same twice",
+                "Use branch_limit=",
+            )
         return self.for_worker()  # anchors of a worker begin with a bound of all that it has
 
     def for_worker(self) -> Self:
@@ -140,9 +175,16 @@ class BranchAndBound(BoundMethod):
             raise MethodError(f"a problem of {shown(problem.changes)}", reason, "Use 'degree', the default")
         if not problem.changes.drops_only:
             end = math.inf if self.time_limit is None else time.time() + self.time_limit
-            return feature_brackets(network, problem, problem.at_anchors(directions), self.bound, end,
-                                    math.inf if self.branch_limit is None else self.branch_limit, self.tolerance,
-                                    self.progress).like(directions)
+            return feature_brackets(
+                network,
+                problem,
+                problem.at_anchors(directions),
+                self.bound,
+                end,
+                math.inf if self.branch_limit is None else self.branch_limit,
+                self.tolerance,
+                self.progress,
+            ).like(directions)
         kind: type[AnchorSearch] = NetworkSearch if two_layer_gcn(network) is None else TwoLayerSearch
         search = kind.of(network, problem, directions, self.bound, self.time_limit, self.branch_limit, self.tolerance)
         anchors, executor = len(problem.anchors), self._executor()

@@ -10,8 +10,9 @@ from certgcl.bounds.exact.anchors import AnchorSearch, Brackets
 from certgcl.executors import Executor, Piece
 
 
-def searched(search: AnchorSearch, number: int, executor: Executor,
-             progress: Callable[[int, int], object] | None = None) -> Brackets:
+def searched(
+    search: AnchorSearch, number: int, executor: Executor, progress: Callable[[int, int], object] | None = None
+) -> Brackets:
     """The brackets of a search whose anchors are dealt out in turn, so that every share has easy and hard ones.
 
     There are as many shares as run at a time: with a time limit, each has to be searched from the beginning on.

@@ -54,9 +54,16 @@ class Left(NamedTuple):
     both: int
 
 
-def added_edges(ranges: "NetworkRanges", cells: Cells, base: Aggregation, mixes: Sequence[Mix],
-                shared: Shared | None = None, affordable: bool = True, given: int = 0,
-                refine: Refinement | None = None) -> Tensor | None:
+def added_edges(
+    ranges: "NetworkRanges",
+    cells: Cells,
+    base: Aggregation,
+    mixes: Sequence[Mix],
+    shared: Shared | None = None,
+    affordable: bool = True,
+    given: int = 0,
+    refine: Refinement | None = None,
+) -> Tensor | None:
     """The least that the edges gained add to the rows of some cells, ``(E, R M)``; None where no edge can be added.
 
     Args:
@@ -100,20 +107,48 @@ def _at(refine: Refinement, some: Tensor, entries: Tensor, nodes: Tensor) -> Ten
     return refine(some[entries], nodes)
 
 
-def _least(ranges: "NetworkRanges", cells: Cells, scales: Aggregation, mixes: Sequence[Mix], shared: Shared | None,
-           affordable: bool, given: int, refine: Refinement | None) -> Tensor:
+def _least(
+    ranges: "NetworkRanges",
+    cells: Cells,
+    scales: Aggregation,
+    mixes: Sequence[Mix],
+    shared: Shared | None,
+    affordable: bool,
+    given: int,
+    refine: Refinement | None,
+) -> Tensor:
     """``min_a bot_a`` over the numbers of edges gained in every cell, ``(E, R M)``."""
     found, places = [], []
     for left, entries in _by_what_is_left(cells):
         part = Cells(cells.ball, cells.place[entries])
-        found.append(_of_group(ranges, part, scales, [_some(mix, entries) for mix in mixes], shared, left, affordable,
-                               given, None if refine is None else partial(_at, refine, entries)))
+        found.append(
+            _of_group(
+                ranges,
+                part,
+                scales,
+                [_some(mix, entries) for mix in mixes],
+                shared,
+                left,
+                affordable,
+                given,
+                None if refine is None else partial(_at, refine, entries),
+            )
+        )
         places.append(entries)
     return torch.cat(found)[torch.argsort(torch.cat(places))]
 
 
-def _of_group(ranges: "NetworkRanges", cells: Cells, scales: Aggregation, mixes: Sequence[Mix], shared: Shared | None,
-              left: Left, affordable: bool, given: int, refine: Refinement | None) -> Tensor:
+def _of_group(
+    ranges: "NetworkRanges",
+    cells: Cells,
+    scales: Aggregation,
+    mixes: Sequence[Mix],
+    shared: Shared | None,
+    left: Left,
+    affordable: bool,
+    given: int,
+    refine: Refinement | None,
+) -> Tensor:
     apart = [mix for mix in mixes if not mix.functionals.shared]
     states = cells.ball.cells
     least, most = ((gain[cells.place] - given).clamp(min=0) for gain in (states.least_gain, states.most_gain))
@@ -137,11 +172,17 @@ def _by_what_is_left(cells: Cells) -> Iterator[tuple[Left, Tensor]]:
     states, additions = cells.ball.cells, cells.ball.additions
     assert additions is not None
     gained, lost = states.least_gain[cells.place].clamp(min=1), states.first[cells.place]
-    most_gained, most_lost, most_both = (int(each.max()) for each in (
-        additions.local, cells.ball.drops.local, additions.both))
-    left = torch.stack([(additions.total - gained + 1).clamp(max=most_gained),
-                        (cells.ball.total[cells.row] - lost).clamp(max=most_lost),
-                        (additions.both_total - lost - gained + 1).clamp(max=most_both)], dim=1)
+    most_gained, most_lost, most_both = (
+        int(each.max()) for each in (additions.local, cells.ball.drops.local, additions.both)
+    )
+    left = torch.stack(
+        [
+            (additions.total - gained + 1).clamp(max=most_gained),
+            (cells.ball.total[cells.row] - lost).clamp(max=most_lost),
+            (additions.both_total - lost - gained + 1).clamp(max=most_both),
+        ],
+        dim=1,
+    )
     kinds, kind = torch.unique(left, dim=0, return_inverse=True)
     if len(kinds) > limits.MOST_KINDS:
         kinds, kind = left.amax(dim=0, keepdim=True), torch.zeros_like(kind)
@@ -150,6 +191,7 @@ def _by_what_is_left(cells: Cells) -> Iterator[tuple[Left, Tensor]]:
 
 
 # -- candidates and their states -------------------------------------------------------------------
+
 
 class Columns(NamedTuple):
     """Candidates in the states that are left to them: P nodes with G cells each, some of them repeated."""
@@ -161,8 +203,12 @@ class Columns(NamedTuple):
     def of(cls, widest: Ball, additions: AdmissibleAdditions, left: Left) -> "Columns":
         states = widest.cells
         gained = states.least_gain.clamp(min=1)
-        fits = (states.most_gain > 0) & (gained <= left.gained) & (states.first <= left.lost) & (
-            states.first + gained <= left.both)
+        fits = (
+            (states.most_gain > 0)
+            & (gained <= left.gained)
+            & (states.first <= left.lost)
+            & (states.first + gained <= left.both)
+        )
         cell = fits.nonzero()[:, 0]
         number = torch.zeros_like(widest.degree).index_add_(0, states.row[cell], torch.ones_like(cell))
         row, begin = number.nonzero()[:, 0], starts(number)[:-1]
@@ -173,8 +219,13 @@ class Columns(NamedTuple):
         return Columns(self.node[place], self.cell[place])
 
 
-def _terms(ranges: "NetworkRanges", columns: Columns, scales: Aggregation, vectors: Sequence[tuple[Mix, Tensor]],
-           shared: Shared | None) -> Tensor:
+def _terms(
+    ranges: "NetworkRanges",
+    columns: Columns,
+    scales: Aggregation,
+    vectors: Sequence[tuple[Mix, Tensor]],
+    shared: Shared | None,
+) -> Tensor:
     """The candidates' terms for functionals ``(..., M, d)``: ``(..., M, P)``; columns may have leading dimensions of
     their own, as the functionals."""
     total: Tensor | None = None
@@ -187,8 +238,9 @@ def _terms(ranges: "NetworkRanges", columns: Columns, scales: Aggregation, vecto
             source = ranges.ball_of(mix.term.source)
             flat = columns.cell.flatten()
             place = flat if source is widest else widest.cells_in(source, flat)
-            middle, radius = (table[place].unflatten(0, shape).flatten(-3, -2)
-                              for table in ranges.outputs(mix.term.source))
+            middle, radius = (
+                table[place].unflatten(0, shape).flatten(-3, -2) for table in ranges.outputs(mix.term.source)
+            )
             value = vector @ middle.transpose(-1, -2) - vector.abs() @ radius.transpose(-1, -2)
             value = value.unflatten(-1, shape[-2:])
         total = value if total is None else total + value
@@ -206,6 +258,7 @@ def _terms(ranges: "NetworkRanges", columns: Columns, scales: Aggregation, vecto
 
 # -- terms that all rows share ---------------------------------------------------------------------
 
+
 class Table(NamedTuple):
     """Terms of candidates that are the same for every row, ``(P, M)``."""
 
@@ -213,8 +266,15 @@ class Table(NamedTuple):
     values: Tensor
 
     @classmethod
-    def of(cls, ranges: "NetworkRanges", ball: Ball, left: Left, scales: Aggregation, mixes: Sequence[Mix],
-           shared: Shared | None) -> "Table":
+    def of(
+        cls,
+        ranges: "NetworkRanges",
+        ball: Ball,
+        left: Left,
+        scales: Aggregation,
+        mixes: Sequence[Mix],
+        shared: Shared | None,
+    ) -> "Table":
         assert ball.additions is not None
         columns = Columns.of(ranges.widest, ball.additions, left)
         if ball.additions.candidates is not None:  # only those that are near these rows are known in all layers
@@ -296,8 +356,18 @@ def _lists(ball: Ball, rows: Tensor, width: int) -> Iterator[tuple[Tensor, Tenso
 
 # -- terms of functionals that every entry has of its own ------------------------------------------
 
-def _by_blocks(ranges: "NetworkRanges", cells: Cells, scales: Aggregation, mixes: Sequence[Mix], shared: Shared | None,
-               left: Left, least: Tensor, most: Tensor, refine: Refinement | None) -> Tensor:
+
+def _by_blocks(
+    ranges: "NetworkRanges",
+    cells: Cells,
+    scales: Aggregation,
+    mixes: Sequence[Mix],
+    shared: Shared | None,
+    left: Left,
+    least: Tensor,
+    most: Tensor,
+    refine: Refinement | None,
+) -> Tensor:
     """Blocks of entries times all candidates, of which only the smallest are kept."""
     ball = cells.ball
     assert ball.additions is not None
@@ -312,8 +382,10 @@ def _by_blocks(ranges: "NetworkRanges", cells: Cells, scales: Aggregation, mixes
             terms = _terms(ranges, columns, scales, vectors, shared)
             terms = terms.expand(len(entries), -1, -1)
             degree = ball.degree[row]
-            slots, owner = consecutive(ball.rowptr[row], degree), torch.repeat_interleave(
-                torch.arange(len(row), device=row.device), degree)
+            slots, owner = (
+                consecutive(ball.rowptr[row], degree),
+                torch.repeat_interleave(torch.arange(len(row), device=row.device), degree),
+            )
             taken = torch.zeros(len(row), len(columns.node) + 1, dtype=torch.bool, device=row.device)
             taken[owner, inside[ball.neighbour[slots]]] = True  # the last column is for those that are no candidates
             taken[torch.arange(len(row), device=row.device), inside[ball.nodes[row]]] = True
@@ -339,7 +411,8 @@ def _by_blocks(ranges: "NetworkRanges", cells: Cells, scales: Aggregation, mixes
     if ball.additions.candidates is None:
         everything = torch.arange(len(cells.place), device=inside.device)
         blocks: list[tuple[Tensor, Tensor | None]] = [
-            (entries, None) for entries in everything.split(max(1, limits.MAX_ELEMENTS // max(1, each)))]
+            (entries, None) for entries in everything.split(max(1, limits.MAX_ELEMENTS // max(1, each)))
+        ]
     else:
         deepest = max(mix.term.inputs if mix.term.source else mix.term.outputs for mix in mixes)
         blocks = list(_lists(ball, cells.row, columns.cell.shape[1] * (width + deepest)))
@@ -370,7 +443,8 @@ def _anywhere(ranges: "NetworkRanges", cells: Cells, scales: Aggregation, mixes:
     for mix in mixes:
         if mix.term.source == 0:
             low = high = ranges.projected(mix.term)[widest.place[columns.node]].repeat_interleave(
-                columns.cell.shape[1], dim=0)
+                columns.cell.shape[1], dim=0
+            )
         else:
             source = ranges.ball_of(mix.term.source)
             place = flat if source is widest else widest.cells_in(source, flat)

@@ -47,8 +47,16 @@ class States:
         level = torch.repeat_interleave(torch.arange(len(number), device=number.device), number)
         rank = torch.arange(len(level), device=level.device) - start[level]
         row = levels.row[level]
-        return cls(start[levels.start], row, first[level, rank], last[level, rank], degree[row], level,
-                   levels.first[level], levels.last[level])
+        return cls(
+            start[levels.start],
+            row,
+            first[level, rank],
+            last[level, rank],
+            degree[row],
+            level,
+            levels.first[level],
+            levels.last[level],
+        )
 
     @property
     def rank(self) -> Tensor:
@@ -58,8 +66,9 @@ class States:
     def extent(self, scale: ScaleOfCount, dtype: torch.dtype) -> Scale:
         """The range of a scale in every state; computed once."""
         if (scale, dtype) not in self._extents:
-            self._extents[scale, dtype] = extent(scale, self.degree - self.last + self.least_gain,
-                                                 self.degree - self.first + self.most_gain, dtype)
+            self._extents[scale, dtype] = extent(
+                scale, self.degree - self.last + self.least_gain, self.degree - self.first + self.most_gain, dtype
+            )
         return self._extents[scale, dtype]
 
 
@@ -100,8 +109,15 @@ class Ball:
     _of_neighbours: dict[tuple[ScaleOfCount, torch.dtype], Scale] = field(default_factory=dict)
 
     @classmethod
-    def around(cls, graph: Graph, drops: AdmissibleDrops, nodes: Tensor, resolution: int, lines: LineSharing,
-               additions: AdmissibleAdditions | None = None) -> "Ball":
+    def around(
+        cls,
+        graph: Graph,
+        drops: AdmissibleDrops,
+        nodes: Tensor,
+        resolution: int,
+        lines: LineSharing,
+        additions: AdmissibleAdditions | None = None,
+    ) -> "Ball":
         """The rows of some nodes, in ascending order."""
         degree, budget, slot = graph.degree[nodes], drops.local[nodes], row_slots(graph, nodes)
         neighbour, droppable = graph.col[slot], drops.droppable[slot]
@@ -110,18 +126,45 @@ class Ball:
         place[nodes] = torch.arange(len(nodes), device=nodes.device)
         gain = torch.zeros_like(degree) if additions is None else additions.local[nodes]
         levels = Levels.of(gain, resolution)
-        most = budget[levels.row] if additions is None else budget[levels.row].minimum(
-            additions.both[nodes][levels.row] - levels.first)
+        most = (
+            budget[levels.row]
+            if additions is None
+            else budget[levels.row].minimum(additions.both[nodes][levels.row] - levels.first)
+        )
         found = drop_cases(Losses(degree[levels.row], most), resolution)
         cases = States.of(levels, found.number, found.first, found.last, degree)
-        by_case = torch.full_like(degree, lines == "by-count", dtype=torch.bool) if lines != "mixed" else (
-            degree <= FEW_EDGES)
+        by_case = (
+            torch.full_like(degree, lines == "by-count", dtype=torch.bool)
+            if lines != "mixed"
+            else (degree <= FEW_EDGES)
+        )
         apart = by_case[levels.row]
-        cells = States.of(levels, torch.where(apart, found.number, 1),
-                          torch.where(apart[:, None], found.first, torch.zeros_like(most)[:, None]),
-                          torch.where(apart[:, None], found.last, most[:, None]), degree)
-        return cls(graph, drops, additions, drops.total_at(nodes), nodes, place, starts(degree), slot, droppable, reach,
-                   degree, budget, gain, levels, cases, cells, by_case)
+        cells = States.of(
+            levels,
+            torch.where(apart, found.number, 1),
+            torch.where(apart[:, None], found.first, torch.zeros_like(most)[:, None]),
+            torch.where(apart[:, None], found.last, most[:, None]),
+            degree,
+        )
+        return cls(
+            graph,
+            drops,
+            additions,
+            drops.total_at(nodes),
+            nodes,
+            place,
+            starts(degree),
+            slot,
+            droppable,
+            reach,
+            degree,
+            budget,
+            gain,
+            levels,
+            cases,
+            cells,
+            by_case,
+        )
 
     @cached_property
     def row(self) -> Tensor:
@@ -143,16 +186,18 @@ class Ball:
         if (scale, dtype) not in self._by_count:
             levels, number = self.levels, self.budget[self.levels.row] + 1
             level = torch.repeat_interleave(torch.arange(len(number), device=number.device), number)
-            left = self.degree[levels.row[level]] - (torch.arange(len(level), device=level.device)
-                                                     - self.count_start[level])
+            left = self.degree[levels.row[level]] - (
+                torch.arange(len(level), device=level.device) - self.count_start[level]
+            )
             self._by_count[scale, dtype] = extent(scale, left + levels.first[level], left + levels.last[level], dtype)
         return self._by_count[scale, dtype]
 
     def of_neighbours(self, scale: ScaleOfCount, dtype: torch.dtype) -> Scale:
         """The range of a scale of the neighbour at every slot, ``(S,)``; computed once."""
         if (scale, dtype) not in self._of_neighbours:
-            self._of_neighbours[scale, dtype] = extent(scale, self.graph.degree[self.neighbour] - self.reach,
-                                                       self.most_around, dtype)
+            self._of_neighbours[scale, dtype] = extent(
+                scale, self.graph.degree[self.neighbour] - self.reach, self.most_around, dtype
+            )
         return self._of_neighbours[scale, dtype]
 
     @cached_property
@@ -194,8 +239,15 @@ class Ball:
         return other.cells.start[there] + torch.where(other.by_case[there], rank, level - self.levels.start[row])
 
 
-def balls_around(graph: Graph, drops: AdmissibleDrops, anchors: Tensor, hops: int, resolution: int,
-                 lines: LineSharing, additions: AdmissibleAdditions | None = None) -> list[Ball]:
+def balls_around(
+    graph: Graph,
+    drops: AdmissibleDrops,
+    anchors: Tensor,
+    hops: int,
+    resolution: int,
+    lines: LineSharing,
+    additions: AdmissibleAdditions | None = None,
+) -> list[Ball]:
     """The anchors, and the nodes within one hop of them, two hops, and so on, where candidates are hops as edges are.
     All cases of the anchors are cells."""
     nodes = anchors.sort().values

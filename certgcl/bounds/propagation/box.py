@@ -55,8 +55,9 @@ class BoxBound(NetworkBound):
     def _shared_neighbours(self, number: int, units: Functionals) -> None:
         return None
 
-    def _minimum(self, cells: Cells, descent: Descent, shared: object, deep: bool = True, patterns: int = 1,
-                 meet: bool = True) -> Tensor:
+    def _minimum(
+        self, cells: Cells, descent: Descent, shared: object, deep: bool = True, patterns: int = 1, meet: bool = True
+    ) -> Tensor:
         count, functionals = len(self.rules), descent.constant.shape[2]
         total = descent.constant.expand(len(cells.place), count, functionals).flatten(1)
         sets = TermSets.of_cells(cells.ball, None, cells.place)
@@ -66,8 +67,11 @@ class BoxBound(NetworkBound):
             total = total if added is None else total + added
         for mix in descent.mixes:
             mix = Mix(mix.term, mix.functionals.by_rule(count))
-            values = self._at_slots(cells, sets, mix) if mix.term.source else leaves_of(
-                self.ranges, sets, [mix], mix.term.aggregation, by_cell=False).values
+            values = (
+                self._at_slots(cells, sets, mix)
+                if mix.term.source
+                else leaves_of(self.ranges, sets, [mix], mix.term.aggregation, by_cell=False).values
+            )
             total = total.index_add(0, sets.owner, self._least(sets, mix.term.aggregation, values))
         return total.unflatten(1, (count, functionals)).amax(dim=1)
 
@@ -83,18 +87,19 @@ class BoxBound(NetworkBound):
             everyone = Cells(wider, torch.arange(len(wider.nodes), device=rows.device))
             return self._values(everyone, {mix.term.source: Functionals(vector)})[rows]
         at_once = max(1, limits.MAX_VALUES // vector[0].numel())
-        parts = [self._values(Cells(wider, some), {mix.term.source: Functionals(vector[mine])})
-                 for some, mine in zip(rows.split(at_once), sets.owner.split(at_once), strict=True)]
+        parts = [
+            self._values(Cells(wider, some), {mix.term.source: Functionals(vector[mine])})
+            for some, mine in zip(rows.split(at_once), sets.owner.split(at_once), strict=True)
+        ]
         return torch.cat(parts) if parts else vector.new_zeros(0, vector.shape[2])
 
     def _values(self, cells: Cells, omega: dict[int, Functionals]) -> Tensor:
         """The least ``ω · h`` at some nodes, ``(E, M)``."""
-        (source, functionals), = omega.items()
+        ((source, functionals),) = omega.items()
         interval = self.ranges.interval_below(source, cells, functionals)[:, 0]
         sets = TermSets.of_cells(cells.ball, None, cells.place)
         meetings = interval.numel() * len(self.rules) * functionals.vector.shape[-1] * len(self.ranges.widest.nodes)
-        lines, leaves, aggregation, added = lines_at(self.ranges, cells, omega, sets,
-                                                     meetings <= limits.MOST_MEETINGS)
+        lines, leaves, aggregation, added = lines_at(self.ranges, cells, omega, sets, meetings <= limits.MOST_MEETINGS)
         lines = lines if added is None else lines + added
         if leaves is not None:
             lines = lines.index_add(0, sets.owner, self._least(sets, aggregation, leaves.values))

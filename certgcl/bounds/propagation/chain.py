@@ -65,8 +65,13 @@ class Cells(NamedTuple):
         return self.place if other is self.ball else self.ball.cells_in(other, self.place)
 
 
-def descend(ranges: "NetworkRanges", cells: Cells, rules: Sequence[SlopeRule], omega: Mapping[int, Functionals],
-            top: tuple[int, Functionals] | None = None) -> Descent:
+def descend(
+    ranges: "NetworkRanges",
+    cells: Cells,
+    rules: Sequence[SlopeRule],
+    omega: Mapping[int, Functionals],
+    top: tuple[int, Functionals] | None = None,
+) -> Descent:
     """Take functionals ``ω_l`` of layers' outputs down to the features.
 
     Args:
@@ -111,15 +116,17 @@ def descend(ranges: "NetworkRanges", cells: Cells, rules: Sequence[SlopeRule], o
     return Descent(constant, mixes)
 
 
-def _own_range(ranges: "NetworkRanges", source: int, cells: Cells, functionals: Functionals,
-               own: Scale | None) -> Tensor:
+def _own_range(
+    ranges: "NetworkRanges", source: int, cells: Cells, functionals: Functionals, own: Scale | None
+) -> Tensor:
     """The least ``own(n_i) β · h_i`` by the range of ``h_i``."""
     least = ranges.interval_below(source, cells, functionals)
     return least if own is None else own.at(slice(None), None, None).least(least)
 
 
-def _spread_products(ranges: "NetworkRanges", source: int, cells: Cells, functionals: Functionals,
-                     spread: Tensor) -> Tensor:
+def _spread_products(
+    ranges: "NetworkRanges", source: int, cells: Cells, functionals: Functionals, spread: Tensor
+) -> Tensor:
     """The largest ``spread |β · h|``, ``(E, R or 1, M)``; only where there is a spread, at nodes of many states."""
     some = spread.nonzero()[:, 0]
     largest = ranges.largest_product(source, Cells(cells.ball, cells.place[some]), functionals.some(some))

@@ -51,13 +51,19 @@ class ChangedFeatures:
         self.off, self.on, self.radius = off, on, radius
         self.filled = self.entries.start.diff()
         self.most_off, self.most_on, self.most_filled = (
-            int(part.max()) if len(part) else 0 for part in (self.off, self.on, self.filled))
+            int(part.max()) if len(part) else 0 for part in (self.off, self.on, self.filled)
+        )
         self.boxed = bool(self.radius.any())
 
     @classmethod
     def at(cls, graph: Graph, features: AdmissibleFeatures, nodes: Tensor) -> "ChangedFeatures":
-        return cls(graph.features.entries(nodes), graph.num_features, features.off[nodes], features.on[nodes],
-                   features.radius[nodes])
+        return cls(
+            graph.features.entries(nodes),
+            graph.num_features,
+            features.off[nodes],
+            features.on[nodes],
+            features.radius[nodes],
+        )
 
     @property
     def zeros_matter(self) -> bool:
@@ -74,8 +80,10 @@ class ChangedFeatures:
     def falls(self, parts: Sequence[Part], place: Tensor) -> Falls:
         """Of ``Σ λ · W' x`` over the parts, at the node that ``place`` names for each, ``(Q,)``."""
         each = 2 * self.features * self.zeros_matter + 4 * (self.most_filled + 1)
-        found = [self._falls([(weight, vectors[some]) for weight, vectors in parts], place[some])
-                 for some in torch.arange(len(place), device=place.device).split(max(1, limits.MAX_ELEMENTS // each))]
+        found = [
+            self._falls([(weight, vectors[some]) for weight, vectors in parts], place[some])
+            for some in torch.arange(len(place), device=place.device).split(max(1, limits.MAX_ELEMENTS // each))
+        ]
         return Falls(torch.cat([part.single for part in found]), torch.cat([part.box for part in found]))
 
     def _falls(self, parts: Sequence[Part], place: Tensor) -> Falls:
@@ -97,9 +105,9 @@ class ChangedFeatures:
             here = _coefficients(parts, owner, column)
         if self.most_off:
             rank = torch.arange(len(owner), device=owner.device) - torch.repeat_interleave(
-                filled.cumsum(0) - filled, filled)
-            table = like.new_zeros(len(place), self.most_filled).index_put(
-                (owner, rank), (here * value).clamp(min=0))
+                filled.cumsum(0) - filled, filled
+            )
+            table = like.new_zeros(len(place), self.most_filled).index_put((owner, rank), (here * value).clamp(min=0))
             single.append(_largest(table, self.most_off, self.off[place]))
         return Falls(torch.cat(single, dim=1), box)
 
@@ -123,15 +131,19 @@ class ChangedFeatures:
         """Some channels at a time: which, and how far they and then their negatives can fall at each node,
         ``(nodes, T, 2 c)``; with all single falls in one, where that is enough."""
         channels = weight.shape[-1]
-        each = 2 * (len(self.off) + 2 * len(self.entries.value) * (self.most_off > 0) + len(self.off) * (
-            self.most_filled + self.most_on) * (self.most_on > 0))
+        each = 2 * (
+            len(self.off)
+            + 2 * len(self.entries.value) * (self.most_off > 0)
+            + len(self.off) * (self.most_filled + self.most_on) * (self.most_on > 0)
+        )
         at_once = max(1, min(channels, limits.MAX_VALUES // max(1, each)))
         for some in torch.arange(channels, device=weight.device).split(at_once):
             if weight.dim() == 2:
                 columns = weight[:, some]
             else:
                 columns = weight.new_zeros(len(weight), len(some)).index_put(
-                    (some, torch.arange(len(some), device=some.device)), weight[some])
+                    (some, torch.arange(len(some), device=some.device)), weight[some]
+                )
             yield some, self._channel_falls(torch.cat([columns, -columns], dim=1), summed)
 
     def _channel_falls(self, mu: Tensor, summed: bool) -> Falls:
@@ -150,7 +162,6 @@ class ChangedFeatures:
             single.append(raised.sum(dim=1, keepdim=True) if summed else raised)
         box = self.radius.to(mu)[:, None] * mu.abs().sum(dim=0)
         return Falls(torch.cat(single, dim=1), box)
-
 
     def _masked_falls(self, mu: Tensor, summed: bool) -> Tensor:
         """What masks take off, ``(nodes, T, M)``. Nodes of about as many features go together: few have the most."""
@@ -182,8 +193,13 @@ def _largest(values: Tensor, most: int, count: Tensor) -> Tensor:
 
 def _coefficients(parts: Sequence[Part], owner: Tensor, column: Tensor) -> Tensor:
     """``μ_f`` of some questions at one column each."""
-    return _sum(_SomeProducts.apply(vectors, weight, owner, column) if weight.dim() == 2 else  # type: ignore[no-untyped-call]
-                vectors[owner, column] * weight[column] for weight, vectors in parts)
+
+    def of(weight: Tensor, vectors: Tensor) -> Tensor:
+        if weight.dim() == 2:
+            return _SomeProducts.apply(vectors, weight, owner, column)  # type: ignore[no-untyped-call]
+        return vectors[owner, column] * weight[column]
+
+    return _sum(of(weight, vectors) for weight, vectors in parts)
 
 
 class _SomeProducts(torch.autograd.Function):

@@ -34,8 +34,11 @@ def estimated_bytes(network: GraphNetwork, problem: DropProblem, directions: int
     chunk = TENSORS_AT_ONCE * (limits.MAX_VALUES + limits.MAX_TERMS + limits.MAX_ELEMENTS)
     if problem.changes.additions is not None:  # rows meet all candidates, in each of their cells
         chunk += TENSORS_AT_ONCE * max(limits.MAX_ELEMENTS, counts[-1] * directions * rules)
-    return BASE + size * (values + max(channels * settings.functional, output) + chunk) + BYTES_OF_SLOT * (
-        terms[0] + 2 * terms[-1])
+    return (
+        BASE
+        + size * (values + max(channels * settings.functional, output) + chunk)
+        + BYTES_OF_SLOT * (terms[0] + 2 * terms[-1])
+    )
 
 
 def _cells(problem: DropProblem, nodes: Tensor, settings: Settings, anchors: bool) -> Tensor:

@@ -46,8 +46,10 @@ class Scale:
         """The product of two scales that vary independently."""
         if self.high is None and other.high is None:
             return Scale(self.low * other.low, None)
-        return Scale(self.low * other.low, (self.low if self.high is None else self.high)
-                     * (other.low if other.high is None else other.high))
+        return Scale(
+            self.low * other.low,
+            (self.low if self.high is None else self.high) * (other.low if other.high is None else other.high),
+        )
 
     def at(self, *index: slice | EllipsisType | None) -> "Scale":
         """The same scales, indexed."""
@@ -111,15 +113,25 @@ class DropCases:
     def of(self, rows: Tensor) -> "DropCases":
         """The cases of some rows, without columns that none of them has."""
         most = int(self.number[rows].max())
-        return DropCases(self.number[rows], self.first[rows, :most], self.last[rows, :most], self.degree[rows],
-                         self.budget[rows], self.single[rows])
+        return DropCases(
+            self.number[rows],
+            self.first[rows, :most],
+            self.last[rows, :most],
+            self.degree[rows],
+            self.budget[rows],
+            self.single[rows],
+        )
 
     def where(self, chosen: Tensor, other: "DropCases") -> "DropCases":
         """These cases at the chosen rows, and at the rest those of another list for the same rows, with one case."""
-        return DropCases(torch.where(chosen, self.number, other.number),
-                         torch.where(chosen[:, None], self.first, other.first),
-                         torch.where(chosen[:, None], self.last, other.last), self.degree, self.budget,
-                         torch.where(chosen, self.single, other.single))
+        return DropCases(
+            torch.where(chosen, self.number, other.number),
+            torch.where(chosen[:, None], self.first, other.first),
+            torch.where(chosen[:, None], self.last, other.last),
+            self.degree,
+            self.budget,
+            torch.where(chosen, self.single, other.single),
+        )
 
     def scale(self, dtype: torch.dtype) -> Scale:
         """The scale of every row in each of its cases, ``(R, G)``."""

@@ -35,8 +35,12 @@ def near_layers(network: GraphNetwork) -> set[int]:
     """The numbers of the layers that depend on a node's own edges alone."""
     near: set[int] = set()
     for number, layer in enumerate(network.layers, 1):
-        if all(not term.aggregation.counts_at_neighbours if term.source == 0 else
-               term.source in near and not term.aggregation.mixes for term in layer.terms):
+        if all(
+            not term.aggregation.counts_at_neighbours
+            if term.source == 0
+            else term.source in near and not term.aggregation.mixes
+            for term in layer.terms
+        ):
             near.add(number)
     return near
 
@@ -73,8 +77,15 @@ class DropSets:
             for rows in ((free == edges) & (ball.budget == budget)).nonzero()[:, 0].split(most_rows):
                 each = lost.repeat(len(rows))
                 owner = torch.repeat_interleave(torch.arange(len(each), device=kind.device), each)
-                found.append(cls(ball, rows.repeat_interleave(len(sets)), each, owner,
-                                 slots[(first[rows, None] + chosen).flatten()]))
+                found.append(
+                    cls(
+                        ball,
+                        rows.repeat_interleave(len(sets)),
+                        each,
+                        owner,
+                        slots[(first[rows, None] + chosen).flatten()],
+                    )
+                )
         return found
 
     @property
@@ -91,8 +102,12 @@ class DropSets:
         found: dict[int, Tensor] = {}
         for number in sorted(near):
             layer = ranges.network.layers[number - 1]
-            parts = [self._of_features(ranges, term) if term.source == 0 else term.project(
-                ranges.network.layers[term.source - 1].activate(found[term.source])) for term in layer.terms]
+            parts = [
+                self._of_features(ranges, term)
+                if term.source == 0
+                else term.project(ranges.network.layers[term.source - 1].activate(found[term.source]))
+                for term in layer.terms
+            ]
             found[number] = torch.stack(parts).sum(dim=0) + layer.bias
         return found
 
@@ -105,7 +120,8 @@ class DropSets:
         every = consecutive(ball.rowptr[rows], ball.degree[rows])
         around = values[ranges.widest.place[ball.neighbour]]
         whole = values.new_zeros(len(rows), values.shape[1]).index_add(
-            0, torch.repeat_interleave(torch.arange(len(rows), device=rows.device), ball.degree[rows]), around[every])
+            0, torch.repeat_interleave(torch.arange(len(rows), device=rows.device), ball.degree[rows]), around[every]
+        )
         kept = whole[place].index_add(0, self.owner, around[self.slot], alpha=-1)
         left = (ball.degree[self.row] - self.lost).to(values.dtype)[:, None]
         return scales.own(left) * own + scales.out(left) * scales.into(torch.ones_like(left)) * kept

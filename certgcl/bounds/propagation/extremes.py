@@ -42,6 +42,6 @@ class _Larger(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
-        share, = ctx.saved_tensors
+        (share,) = ctx.saved_tensors
         first = gradients[0] * share
         return first.sum_to_size(ctx.shapes[0]), (gradients[0] - first).sum_to_size(ctx.shapes[1])

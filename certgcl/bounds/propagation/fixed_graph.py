@@ -36,15 +36,20 @@ from certgcl.models.network import GraphNetwork, Term, features_times
 class FixedGraphBound:
     """The least ``w · z`` at some anchors, over features alone."""
 
-    def __init__(self, network: GraphNetwork, graph: Graph, features: AdmissibleFeatures, anchors: Tensor,
-                 settings: Settings) -> None:
+    def __init__(
+        self, network: GraphNetwork, graph: Graph, features: AdmissibleFeatures, anchors: Tensor, settings: Settings
+    ) -> None:
         self.network, self.features, self.settings, self.dtype = network, features, settings, network.dtype
         self.radius = radii(network)
         self.around = Surroundings.of(graph, anchors, max(self.radius))
         self.anchors = torch.searchsorted(self.around.nodes, anchors)
         self.changed = ChangedFeatures.at(graph, features, self.around.nodes)
-        self.projected = {id(term.weight): features_times(graph, term.weight, self.around.nodes)
-                          for layer in network.layers for term in layer.terms if term.source == 0}
+        self.projected = {
+            id(term.weight): features_times(graph, term.weight, self.around.nodes)
+            for layer in network.layers
+            for term in layer.terms
+            if term.source == 0
+        }
         self.hops = _hops(network)
         self.bounds: dict[int, tuple[Tensor, Tensor]] = {}
         self._outputs: dict[int, tuple[Tensor, Tensor]] = {}
@@ -94,8 +99,12 @@ class FixedGraphBound:
     def _affordable(self, number: int) -> bool:
         """Whether the channels of a layer can have functionals of their own, at an average node."""
         paths = float(self._pairs(self.hops[number]).double().mean())
-        cost = sum(self.changed.cost(term.weight) for layer in self.network.layers[:number] for term in layer.terms
-                   if term.source == 0)
+        cost = sum(
+            self.changed.cost(term.weight)
+            for layer in self.network.layers[:number]
+            for term in layer.terms
+            if term.source == 0
+        )
         most = limits.FEW_PATH_PRODUCTS if torch.is_grad_enabled() else limits.MOST_PATH_PRODUCTS
         return 2 * self.network.width_of(number) * paths * cost * len(self.settings.rules) <= most
 
@@ -111,8 +120,9 @@ class FixedGraphBound:
         if self.features.columns:
             mixed = self._mixed_features(places, own, slot, row, at_slots)
             nothing = torch.zeros_like(places)
-            both = ChangedFeatures(mixed, self.changed.features, nothing + self.features.columns, nothing,
-                                   nothing.to(own))
+            both = ChangedFeatures(
+                mixed, self.changed.features, nothing + self.features.columns, nothing, nothing.to(own)
+            )
             return both.range(term.weight, clean)
         down, up = [], []
         for _, falls in self.changed.channel_falls(term.weight):
@@ -122,8 +132,9 @@ class FixedGraphBound:
             up.append(negative)
         return clean - torch.cat(down, dim=1), clean + torch.cat(up, dim=1)
 
-    def _mixed_features(self, places: Tensor, own: Tensor, slot: Tensor, row: Tensor,
-                        at_slots: Tensor) -> FeatureEntries:
+    def _mixed_features(
+        self, places: Tensor, own: Tensor, slot: Tensor, row: Tensor, at_slots: Tensor
+    ) -> FeatureEntries:
         """The features of some rows of A X that are not zero."""
         entries, width = self.changed.entries, self.changed.features
         node = torch.cat([places, self.around.neighbour[slot]])
@@ -134,12 +145,14 @@ class FixedGraphBound:
         key = torch.repeat_interleave(goal, count) * width + entries.column[entry]
         kept, inverse = key.unique(return_inverse=True)
         value = entries.value.new_zeros(len(kept)).index_add(
-            0, inverse, torch.repeat_interleave(weight, count).double() * entries.value[entry])
+            0, inverse, torch.repeat_interleave(weight, count).double() * entries.value[entry]
+        )
         number = torch.bincount(torch.div(kept, width, rounding_mode="floor"), minlength=len(places))
         return FeatureEntries(torch.cat([number.new_zeros(1), number.cumsum(0)]), kept % width, value)
 
-    def _mixed_falls(self, places: Tensor, own: Tensor, slot: Tensor, row: Tensor, at_slots: Tensor,
-                     falls: Falls) -> Tensor:
+    def _mixed_falls(
+        self, places: Tensor, own: Tensor, slot: Tensor, row: Tensor, at_slots: Tensor, falls: Falls
+    ) -> Tensor:
         """How far channels of rows of A can fall, ``(rows, M)``."""
         node = self.around.neighbour[slot]
         whole = falls.box if self.features.limited else falls.sum()
@@ -148,8 +161,9 @@ class FixedGraphBound:
             return found
         target = torch.cat([torch.arange(len(places), device=places.device), row])
         source, weight = torch.cat([places, node]), torch.cat([own[places], at_slots[slot]])
-        return found + largest_sums(weight[:, None, None] * falls.single[source], target, len(places),
-                                    self.features.total)
+        return found + largest_sums(
+            weight[:, None, None] * falls.single[source], target, len(places), self.features.total
+        )
 
     def _mixed(self, term: Term, places: Tensor, values: Tensor) -> Tensor:
         """``A v`` at some nodes, from values of all."""
@@ -158,7 +172,8 @@ class FixedGraphBound:
             return values[places]
         slot, row = self.around.slots(places)
         return (own[places, None] * values[places]).index_add(
-            0, row, at_slots[slot, None] * values[self.around.neighbour[slot]])
+            0, row, at_slots[slot, None] * values[self.around.neighbour[slot]]
+        )
 
     def _scales(self, term: Term) -> tuple[Tensor, Tensor]:
         if term.aggregation not in self._weights:
@@ -198,8 +213,9 @@ class FixedGraphBound:
             paths = Paths.of(self.around, targets[some], self.hops[number])
             here = {layer: part[some] for layer, part in omega.items()}
             above = None if top is None else (top[0], top[1][some])
-            parts.append(best([recomputed(partial(self._below, paths, here, above, rule), size)
-                               for rule in self.settings.rules]))
+            parts.append(
+                best([recomputed(partial(self._below, paths, here, above, rule), size) for rule in self.settings.rules])
+            )
             places.append(some)
         return torch.cat(parts)[torch.argsort(torch.cat(places))]
 
@@ -216,11 +232,13 @@ class FixedGraphBound:
         row = torch.repeat_interleave(torch.arange(len(count), device=count.device), self.around.start.diff())
         for _ in range(hops):
             count = (1 + torch.zeros_like(count).index_add(0, row, count[self.around.neighbour])).clamp(
-                max=len(self.around.nodes))
+                max=len(self.around.nodes)
+            )
         return count
 
-    def _below(self, paths: Paths, omega: Mapping[int, Tensor], top: tuple[int, Tensor] | None,
-               rule: SlopeRule) -> Tensor:
+    def _below(
+        self, paths: Paths, omega: Mapping[int, Tensor], top: tuple[int, Tensor] | None, rule: SlopeRule
+    ) -> Tensor:
         """The same by one rule: down to the features along all paths, and then over what these can be."""
         waiting = {number: self._at_targets(paths, part) for number, part in omega.items()}
         features: dict[int, Part] = {}
@@ -259,8 +277,10 @@ class FixedGraphBound:
             return omega, omega.new_zeros(omega.shape[:2])
         lines = Lines(*(part[node, None] for part in layer.activation.lines(*self.bounds[number], rule)))
         positive, negative = omega.clamp(min=0), omega.clamp(max=0)
-        return (positive * lines.lower_slope + negative * lines.upper_slope,
-                (positive * lines.lower_intercept + negative * lines.upper_intercept).sum(dim=2))
+        return (
+            positive * lines.lower_slope + negative * lines.upper_slope,
+            (positive * lines.lower_intercept + negative * lines.upper_intercept).sum(dim=2),
+        )
 
     def _spread(self, paths: Paths, term: Term, functionals: Tensor) -> Tensor:
         """Functionals of what a row of A gives, as functionals of what it takes."""
@@ -268,7 +288,8 @@ class FixedGraphBound:
             return functionals
         own, at_slots = self._scales(term)
         return (own[paths.node, None, None] * functionals).index_add(
-            0, paths.goal, at_slots[paths.slot, None, None] * functionals[paths.source])
+            0, paths.goal, at_slots[paths.slot, None, None] * functionals[paths.source]
+        )
 
     def _fall(self, paths: Paths, parts: list[Part]) -> Tensor:
         """How far ``Σ_k μ_k · x̃_k`` can fall, ``(B, M)``; functionals of every pair, ``(P, M, d)``."""
@@ -280,8 +301,11 @@ class FixedGraphBound:
         if self.features.columns:
             owner, column, share = self.changed.shares(flat, place)
             whose = paths.target[torch.div(owner, number, rounding_mode="floor")] * number + owner % number
-            whole = share.new_zeros(len(paths.own) * number * self.changed.features).index_add(
-                0, whose * self.changed.features + column, share).view(-1, self.changed.features)
+            whole = (
+                share.new_zeros(len(paths.own) * number * self.changed.features)
+                .index_add(0, whose * self.changed.features + column, share)
+                .view(-1, self.changed.features)
+            )
             most = min(self.features.columns, whole.shape[1])
             return whole.clamp(min=0).topk(most, dim=1).values.sum(dim=1).view(-1, number)
         falls = self.changed.falls(flat, place)
@@ -289,7 +313,8 @@ class FixedGraphBound:
             return paths.sums(falls.sum().view(-1, number))
         single = falls.single.unflatten(0, (-1, number)).transpose(1, 2)
         return paths.sums(falls.box.view(-1, number)) + largest_sums(
-            single, paths.target, len(paths.own), self.features.total)
+            single, paths.target, len(paths.own), self.features.total
+        )
 
 
 def _hops(network: GraphNetwork) -> list[int]:

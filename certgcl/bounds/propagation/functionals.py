@@ -21,8 +21,10 @@ class LineTable(NamedTuple):
     @classmethod
     def of(cls, lines: list[Lines]) -> "LineTable":
         lower_slope, lower, upper_slope, upper = (torch.stack(part, dim=1) for part in zip(*lines, strict=True))
-        return cls(((lower_slope + upper_slope) / 2, (upper_slope - lower_slope) / 2),
-                   ((lower + upper) / 2, (upper - lower) / 2))
+        return cls(
+            ((lower_slope + upper_slope) / 2, (upper_slope - lower_slope) / 2),
+            ((lower + upper) / 2, (upper - lower) / 2),
+        )
 
 
 class Slopes(NamedTuple):
@@ -85,9 +87,13 @@ class Functionals:
     def some(self, entries: Tensor) -> "Functionals":
         """Those of some entries."""
         own = self.vector if self.same or self.entry is not None else self.vector[entries]
-        return replace(self, vector=own, entry=None if self.entry is None else self.entry[entries],
-                       slopes=self.slopes and self.slopes._replace(line=self.slopes.line[entries]),
-                       factor=None if self.factor is None else self.factor[entries])
+        return replace(
+            self,
+            vector=own,
+            entry=None if self.entry is None else self.entry[entries],
+            slopes=self.slopes and self.slopes._replace(line=self.slopes.line[entries]),
+            factor=None if self.factor is None else self.factor[entries],
+        )
 
     def by_rule(self, rules: int) -> "Functionals":
         """The same for every rule."""
@@ -111,13 +117,19 @@ class Functionals:
 
     def _times_weight(self, slopes: Slopes, term: Term) -> Tensor:
         """``W`` times them, without their factor, ``(E, R, M, inputs)``."""
-        if not (self.same and self.paired and term.weight.dim() == 2 and compiled.usable(term.weight.device)
-                and not torch.is_grad_enabled()):
+        if not (
+            self.same
+            and self.paired
+            and term.weight.dim() == 2
+            and compiled.usable(term.weight.device)
+            and not torch.is_grad_enabled()
+        ):
             return term.back(replace(self, factor=None).explicit())
         from certgcl.bounds.compiled.entries import weight_times
 
-        return weight_times(slopes.line, slopes.middle, slopes.radius, self.vector[0, 0, : self.number // 2],
-                            term.weight)
+        return weight_times(
+            slopes.line, slopes.middle, slopes.radius, self.vector[0, 0, : self.number // 2], term.weight
+        )
 
     def through(self, lines: LineTable, line: Tensor) -> "tuple[Functionals, Tensor]":
         """``ω · σ(p) >= λ · p + c`` by the lines of each rule: λ, and c ``(E, R, M)``.
@@ -168,8 +180,16 @@ class Functionals:
         from certgcl.bounds.compiled.entries import products_through
 
         assert self.slopes is not None
-        found = products_through(self._functional(len(self.slopes.line)), self.slopes.line, start, place,
-                                 self.vector[:, 0], self.slopes.middle, self.slopes.radius, table)
+        found = products_through(
+            self._functional(len(self.slopes.line)),
+            self.slopes.line,
+            start,
+            place,
+            self.vector[:, 0],
+            self.slopes.middle,
+            self.slopes.radius,
+            table,
+        )
         if self.factor is None:
             return found
         return found * torch.repeat_interleave(self.factor, start.diff())[:, None]
@@ -208,7 +228,8 @@ class Functionals:
             from certgcl.bounds.compiled.entries import least_products
 
             found = least_products(self._functional(len(place)), place, self.vector[:, 0], middle, radius).unflatten(
-                1, (middle.shape[1], self.number))
+                1, (middle.shape[1], self.number)
+            )
         else:
             vector = self.vector if self.entry is None else self.vector[self.entry]
             found = (vector @ middle[place][..., None] - vector.abs() @ radius[place][..., None])[..., 0]

@@ -34,8 +34,9 @@ class Leaves(NamedTuple):
     by_cell: bool
 
 
-def leaves_of(ranges: "NetworkRanges", sets: TermSets, mixes: list[Mix], base: Aggregation,
-              by_cell: bool = True) -> Leaves:
+def leaves_of(
+    ranges: "NetworkRanges", sets: TermSets, mixes: list[Mix], base: Aggregation, by_cell: bool = True
+) -> Leaves:
     """The least ``Σ β · h_q`` at every slot of the sets, a vector β a set by each mix.
 
     They are to be multiplied by ``out(n_i) in(n_q)`` of the base: what the scales of other aggregations are in terms of
@@ -90,18 +91,21 @@ def _ratio(sets: TermSets, of: Aggregation, to: Aggregation, dtype: torch.dtype)
     degree, around = sets.degree[sets.owner], ball.graph.degree[ball.neighbour[sets.slot]]
     low = high = torch.ones((), dtype=dtype, device=degree.device)
     for kind, fewest, largest in (
-            ("out", degree - last[sets.owner] + levels.first[gained], degree - first[sets.owner] + levels.last[gained]),
-            ("into", around - ball.reach[sets.slot], ball.most_around[sets.slot])):
+        ("out", degree - last[sets.owner] + levels.first[gained], degree - first[sets.owner] + levels.last[gained]),
+        ("into", around - ball.reach[sets.slot], ball.most_around[sets.slot]),
+    ):
         (one, other), (one_more, other_more) = (
             [getattr(aggregation, kind)(n.clamp(min=1).to(dtype)) for aggregation in (of, to)]
-            for n in (fewest, largest))
+            for n in (fewest, largest)
+        )
         low = low * torch.minimum(one, one_more) / torch.maximum(other, other_more)
         high = high * torch.maximum(one, one_more) / torch.minimum(other, other_more)
     return Scale(low, high)
 
 
-def _least(ranges: tuple[Tensor, Tensor], functionals: Functionals, sets: TermSets, start: Tensor,
-           place: Tensor) -> Tensor:
+def _least(
+    ranges: tuple[Tensor, Tensor], functionals: Functionals, sets: TermSets, start: Tensor, place: Tensor
+) -> Tensor:
     """The least values of functionals over rows of ranges, given by middle and radius."""
     vectors = functionals.explicit()
     few = vectors.shape[1] * vectors.shape[2] < limits.MANY_FUNCTIONALS and len(vectors) > 1
@@ -114,8 +118,9 @@ def _least(ranges: tuple[Tensor, Tensor], functionals: Functionals, sets: TermSe
     return least_products(owner, place, vectors.flatten(1, 2), middle, radius)
 
 
-def _over_features(ranges: "NetworkRanges", mix: Mix, sets: TermSets, start: Tensor, place: Tensor,
-                   values: Tensor) -> Tensor:
+def _over_features(
+    ranges: "NetworkRanges", mix: Mix, sets: TermSets, start: Tensor, place: Tensor, values: Tensor
+) -> Tensor:
     """The least values of functionals of features, over all that nodes may have; from those of the features as they
     are."""
     by_range = _least(ranges.feature_range(mix.term), mix.functionals, sets, start, place)
@@ -137,8 +142,10 @@ def _exact(table: Tensor, functionals: Functionals, sets: TermSets, start: Tenso
     owner = torch.repeat_interleave(sets.owner, start.diff()) if len(place) != len(sets.owner) else sets.owner
     rules, width = functionals.slopes.middle.shape[1:]
     at_once = max(1, limits.MAX_ELEMENTS // (rules * width))
-    parts = [functionals.dot_some(table[some], mine)
-             for some, mine in zip(place.split(at_once), owner.split(at_once), strict=True)]
+    parts = [
+        functionals.dot_some(table[some], mine)
+        for some, mine in zip(place.split(at_once), owner.split(at_once), strict=True)
+    ]
     return torch.cat(parts) if parts else table.new_zeros(0, rules * functionals.number)
 
 
@@ -152,8 +159,11 @@ def _dot(tables: tuple[Tensor, ...], vectors: tuple[Tensor, ...], row: Tensor, s
         return _sum(table @ vector.flatten(0, -2).T for table, vector in zip(tables, vectors, strict=True))[place]
     flat = [vector.flatten(1, 2) for vector in vectors]
     runs = torch.unique_consecutive(row, return_counts=True)[1]
-    return _by_row(tables, flat, runs, start, place) if 2 * len(runs) < len(row) else (
-        _by_length(tables, flat, start, place))
+    return (
+        _by_row(tables, flat, runs, start, place)
+        if 2 * len(runs) < len(row)
+        else (_by_length(tables, flat, start, place))
+    )
 
 
 def _by_row(tables: tuple[Tensor, ...], flat: list[Tensor], runs: Tensor, start: Tensor, place: Tensor) -> Tensor:
@@ -164,8 +174,10 @@ def _by_row(tables: tuple[Tensor, ...], flat: list[Tensor], runs: Tensor, start:
     here = place[consecutive(start[first], length)]
     values = [table[here].split(length.tolist()) for table in tables]
     vectors = [vector.split(runs.tolist()) for vector in flat]
-    parts = [_sum(vector[row] @ value[row].T for value, vector in zip(values, vectors, strict=True)).transpose(1, 2)
-             for row in range(len(runs))]
+    parts = [
+        _sum(vector[row] @ value[row].T for value, vector in zip(values, vectors, strict=True)).transpose(1, 2)
+        for row in range(len(runs))
+    ]
     return torch.cat([part.flatten(0, 1) for part in parts])
 
 
@@ -173,8 +185,9 @@ def _by_length(tables: tuple[Tensor, ...], flat: list[Tensor], start: Tensor, pl
     """One product for all sets with the same number of values, some sets at a time."""
     length, (count, width) = start.diff(), flat[0].shape[1:]
     order = torch.argsort(length, stable=True)
-    group = torch.div((length[order] * max(width, count) + count * width).cumsum(0), limits.MAX_ELEMENTS,
-                      rounding_mode="floor")
+    group = torch.div(
+        (length[order] * max(width, count) + count * width).cumsum(0), limits.MAX_ELEMENTS, rounding_mode="floor"
+    )
     found, index = [flat[0].new_zeros(0, count)], [place[:0]]
     for some in order.split(torch.unique_consecutive(group, return_counts=True)[1].tolist()):
         lengths, sets = (each.tolist() for each in torch.unique_consecutive(length[some], return_counts=True))
@@ -183,8 +196,12 @@ def _by_length(tables: tuple[Tensor, ...], flat: list[Tensor], start: Tensor, pl
         values = [table[place[here]].split(sizes) for table in tables]
         vectors = [vector[some].transpose(1, 2).split(sets) for vector in flat]
         for number, shape in enumerate(zip(sets, lengths, strict=True)):
-            found.append(_sum(value[number].view(*shape, width) @ vector[number]
-                              for value, vector in zip(values, vectors, strict=True)).flatten(0, 1))
+            found.append(
+                _sum(
+                    value[number].view(*shape, width) @ vector[number]
+                    for value, vector in zip(values, vectors, strict=True)
+                ).flatten(0, 1)
+            )
         index.append(here)
     return torch.cat(found).index_select(0, torch.argsort(torch.cat(index)))
 

@@ -33,8 +33,9 @@ def _by_states(network: GraphNetwork, problem: DropProblem, directions: Tensor, 
     return _in_order(NetworkBound(_ranges(NetworkRanges, network, problem, settings)), problem, directions)
 
 
-def by_lines_on_the_box(network: GraphNetwork, problem: DropProblem, directions: Tensor,
-                        rules: tuple[SlopeRule, ...]) -> Tensor:
+def by_lines_on_the_box(
+    network: GraphNetwork, problem: DropProblem, directions: Tensor, rules: tuple[SlopeRule, ...]
+) -> Tensor:
     """``crown``."""
     settings = Settings(rules, BOX.lines, BOX.resolution, BOX.hubs, functional=True)
     return _in_order(BoxBound(_ranges(BoxRanges, network, problem, settings)), problem, directions)
@@ -46,8 +47,9 @@ def by_ranges_on_the_box(network: GraphNetwork, problem: DropProblem, directions
     return _in_order(bound, problem, directions, lines=False)
 
 
-def _ranges(kind: type[NetworkRanges], network: GraphNetwork, problem: DropProblem,
-            settings: Settings) -> NetworkRanges:
+def _ranges(
+    kind: type[NetworkRanges], network: GraphNetwork, problem: DropProblem, settings: Settings
+) -> NetworkRanges:
     return kind(network, problem.graph, problem.changes, problem.anchors, settings)
 
 

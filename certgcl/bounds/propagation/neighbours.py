@@ -36,8 +36,14 @@ class LinesBelow(NamedTuple):
     added: Tensor | None  # what edges gained add, (E, R M); None where none can be added
 
 
-def lines_at(ranges: NetworkRanges, cells: Cells, omega: Mapping[int, Functionals], sets: TermSets | None = None,
-             affordable: bool = True, parent: Cells | None = None) -> LinesBelow:
+def lines_at(
+    ranges: NetworkRanges,
+    cells: Cells,
+    omega: Mapping[int, Functionals],
+    sets: TermSets | None = None,
+    affordable: bool = True,
+    parent: Cells | None = None,
+) -> LinesBelow:
     """Functionals of some cells by their lines.
 
     Args:
@@ -92,8 +98,9 @@ class SharedFunctionals:
 
         def work(chunk: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
             nonlocal scales, by_cell
-            constant, leaves, scales, added = lines_at(ranges, Cells(ball, chunk), {
-                mix.term.source: mix.functionals}, affordable=self.affordable)
+            constant, leaves, scales, added = lines_at(
+                ranges, Cells(ball, chunk), {mix.term.source: mix.functionals}, affordable=self.affordable
+            )
             added = constant.new_empty(0, constant.shape[1]) if added is None else added
             if leaves is None:
                 nothing = constant.new_zeros(int(ball.degree[ball.cells.row[chunk]].sum()), constant.shape[1])
@@ -108,7 +115,8 @@ class SharedFunctionals:
         self.leaf_start = leaf_starts(ranges, self.sets, by_cell)
         self.by_cell = by_cell
         self.without, self.following = self.sets.minima(
-            self.terms, following=True, added=None if ball.additions is None else added[ball.cell_of_case])
+            self.terms, following=True, added=None if ball.additions is None else added[ball.cell_of_case]
+        )
 
     def of_candidates(self) -> Shared:
         """The least ``ω · h`` in every cell of the ball, by its lines and its range: what a node is for the other end
@@ -125,9 +133,19 @@ class SharedFunctionals:
     def serves(self, layer: Layer) -> bool:
         """Whether the functionals of the node itself are these too, but for a factor, and what they come down to is
         scaled as the layer scales its neighbours."""
-        return not self.by_cell and self.scales == self.mix.term.aggregation and all(
-            term is self.mix.term or (term.weight is self.mix.term.weight and term.source == self.mix.term.source
-                                      and not term.aggregation.mixes) for term in layer.terms)
+        return (
+            not self.by_cell
+            and self.scales == self.mix.term.aggregation
+            and all(
+                term is self.mix.term
+                or (
+                    term.weight is self.mix.term.weight
+                    and term.source == self.mix.term.source
+                    and not term.aggregation.mixes
+                )
+                for term in layer.terms
+            )
+        )
 
     def at_the_node(self, cells: Cells, sets: TermSets, times: int) -> tuple[Tensor, Tensor]:
         """The same functionals of the node itself: ``(own(n_i) + times) ω · h_i`` comes down to constants, ``(E, RM)``,
@@ -156,15 +174,31 @@ class SharedFunctionals:
         term, first = self.sets.start[ball.cells.start[row]] + rank, self.sets.start[ball.cells.start]
         several = ball.cells.start.diff() > 1
         visited = Visited(
-            case=cases.start, first=cases.first, into=cases.extent(self.mix.term.aggregation.into, dtype),
-            out=cases.extent(self.scales.out, dtype), item=torch.arange(len(cases.row), device=row.device),
-            own=ball.cell_of_case, term_step=torch.where(several, ball.degree, 0),
+            case=cases.start,
+            first=cases.first,
+            into=cases.extent(self.mix.term.aggregation.into, dtype),
+            out=cases.extent(self.scales.out, dtype),
+            item=torch.arange(len(cases.row), device=row.device),
+            own=ball.cell_of_case,
+            term_step=torch.where(several, ball.degree, 0),
             step=torch.where(several, self.leaf_start[first[:-1] + ball.degree] - self.leaf_start[first[:-1]], 0),
-            lined=torch.ones_like(ball.by_case), cell=ball.cell_rank, gain=cases.least_gain)
-        visits = visits_of(self.ranges, cells, sets, everything, self.scales, visited, row, self.leaf_start, term,
-                           self.by_cell)
-        return visits.minima(len(self.ranges.settings.rules), self.without, self.following, self.constant,
-                             self.interval, self.leaves, self.terms, pairs)
+            lined=torch.ones_like(ball.by_case),
+            cell=ball.cell_rank,
+            gain=cases.least_gain,
+        )
+        visits = visits_of(
+            self.ranges, cells, sets, everything, self.scales, visited, row, self.leaf_start, term, self.by_cell
+        )
+        return visits.minima(
+            len(self.ranges.settings.rules),
+            self.without,
+            self.following,
+            self.constant,
+            self.interval,
+            self.leaves,
+            self.terms,
+            pairs,
+        )
 
 
 def leaf_starts(ranges: NetworkRanges, sets: TermSets, by_cell: bool) -> Tensor:
@@ -175,8 +209,18 @@ def leaf_starts(ranges: NetworkRanges, sets: TermSets, by_cell: bool) -> Tensor:
     return starts(widest.cells.start.diff()[widest.place[sets.ball.neighbour[sets.slot]]])
 
 
-def visits_of(ranges: NetworkRanges, cells: Cells, sets: TermSets, chosen: Tensor, scales: Aggregation,
-              visited: Visited, row: Tensor, leaf_start: Tensor, term: Tensor, by_cell: bool) -> Visits:
+def visits_of(
+    ranges: NetworkRanges,
+    cells: Cells,
+    sets: TermSets,
+    chosen: Tensor,
+    scales: Aggregation,
+    visited: Visited,
+    row: Tensor,
+    leaf_start: Tensor,
+    term: Tensor,
+    by_cell: bool,
+) -> Visits:
     """Visits at some terms of the anchors' sets.
 
     Args:
@@ -194,13 +238,27 @@ def visits_of(ranges: NetworkRanges, cells: Cells, sets: TermSets, chosen: Tenso
     lost, gained, additions = anchors.first[state], anchors.least_gain[state], cells.ball.additions
     others = cells.ball.total[anchors.row[state]] - lost
     gains = None if additions is None else (additions.total - gained, additions.both_total - lost - gained)
-    return Visits(rows=visited, row=row, parent=anchors.extent(scales.into, visited.into.low.dtype).take(state),
-                  reach=cells.ball.reach[slot].minimum(others), gains=gains,
-                  droppable=cells.ball.droppable[slot], leaf=leaf, term=term)
+    return Visits(
+        rows=visited,
+        row=row,
+        parent=anchors.extent(scales.into, visited.into.low.dtype).take(state),
+        reach=cells.ball.reach[slot].minimum(others),
+        gains=gains,
+        droppable=cells.ball.droppable[slot],
+        leaf=leaf,
+        term=term,
+    )
 
 
-def own_minima(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, mixes: Sequence[Mix],
-               pairs: Tensor, patterns: int = 1) -> Tensor:
+def own_minima(
+    ranges: NetworkRanges,
+    cells: Cells,
+    sets: TermSets,
+    ball: Ball,
+    mixes: Sequence[Mix],
+    pairs: Tensor,
+    patterns: int = 1,
+) -> Tensor:
     """φ at every slot of some cells of the anchors, which have functionals of their own.
 
     Args:
@@ -223,13 +281,26 @@ def own_minima(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, 
         group = torch.div(number * cost[chosen].cumsum(0), limits.MAX_TERMS, rounding_mode="floor")
         for part in chosen.split(torch.unique_consecutive(group, return_counts=True)[1].tolist()):
             places.append(part)
-            parts.append(recomputed(partial(_own_part, ranges, cells, sets, ball, mixes, pairs[part], part, lined,
-                                            number), int(cost.sum())))
+            parts.append(
+                recomputed(
+                    partial(_own_part, ranges, cells, sets, ball, mixes, pairs[part], part, lined, number),
+                    int(cost.sum()),
+                )
+            )
     return torch.cat(parts).index_select(0, torch.argsort(torch.cat(places))) if parts else pairs
 
 
-def _own_part(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, mixes: Sequence[Mix], pairs: Tensor,
-              chosen: Tensor, lined: bool, patterns: int) -> Tensor:
+def _own_part(
+    ranges: NetworkRanges,
+    cells: Cells,
+    sets: TermSets,
+    ball: Ball,
+    mixes: Sequence[Mix],
+    pairs: Tensor,
+    chosen: Tensor,
+    lined: bool,
+    patterns: int,
+) -> Tensor:
     """The same for some visits; each has its own entries at the cells of its neighbour."""
     dtype, device, rules = ranges.dtype, chosen.device, len(ranges.settings.rules)
     slot, owner = sets.slot[chosen], sets.owner[chosen]
@@ -243,8 +314,10 @@ def _own_part(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, m
     for mix in mixes:
         vector = mix.functionals.explicit().flatten(1, 2)[:, None]
         vectors[mix.term.source] = vector if mix.term.source not in vectors else vectors[mix.term.source] + vector
-    omega = {source: Functionals(vector, None if len(vector) == 1 else owner[visit_of_entry])
-             for source, vector in vectors.items()}
+    omega = {
+        source: Functionals(vector, None if len(vector) == 1 else owner[visit_of_entry])
+        for source, vector in vectors.items()
+    }
     interval = sum(ranges.interval_below(source, entries, here)[:, 0] for source, here in omega.items())
     assert isinstance(interval, Tensor)
     scales: Aggregation = Sum()
@@ -253,10 +326,18 @@ def _own_part(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, m
     step, by_cell = torch.zeros_like(number), False
     if lined:
         cell = entry[visit_of_case] + ball.cell_rank[case]
-        inner = TermSets(ball, ball.cells.level[entries.place], torch.zeros_like(visit_of_entry).index_add_(
-            0, cell, torch.ones_like(cell)), ball.cases.first[case], ball.cases.last[case], items, None)
+        inner = TermSets(
+            ball,
+            ball.cells.level[entries.place],
+            torch.zeros_like(visit_of_entry).index_add_(0, cell, torch.ones_like(cell)),
+            ball.cases.first[case],
+            ball.cases.last[case],
+            items,
+            None,
+        )
         affordable = len(entries.place) * pairs.shape[1] * widest_layer(ranges) * len(ball.nodes) <= (
-            limits.MEETINGS_OF_ANCHOR * len(torch.unique(owner)))
+            limits.MEETINGS_OF_ANCHOR * len(torch.unique(owner))
+        )
         constant, leaves, scales, added = lines_at(ranges, entries, omega, inner, affordable)
         inner = replace(inner, out=ball.by_count(scales.out, dtype))
         if leaves is None:
@@ -269,12 +350,18 @@ def _own_part(ranges: NetworkRanges, cells: Cells, sets: TermSets, ball: Ball, m
         term = first + rank
         step = torch.where(lines > 1, leaf_start[first + ball.degree[row]] - leaf_start[first], 0)
     visited = Visited(
-        case=case_start, first=ball.cases.first[case],
+        case=case_start,
+        first=ball.cases.first[case],
         into=ball.cases.extent(mixes[0].term.aggregation.into, dtype).take(case),
-        out=ball.cases.extent(scales.out, dtype).take(case), item=items,
-        own=entry[visit_of_case] + ball.cell_rank[case], step=step,
-        term_step=torch.where(lines > 1, ball.degree[row], 0), lined=torch.full_like(row, lined, dtype=torch.bool),
-        cell=ball.cell_rank[case], gain=ball.cases.least_gain[case])
+        out=ball.cases.extent(scales.out, dtype).take(case),
+        item=items,
+        own=entry[visit_of_case] + ball.cell_rank[case],
+        step=step,
+        term_step=torch.where(lines > 1, ball.degree[row], 0),
+        lined=torch.full_like(row, lined, dtype=torch.bool),
+        cell=ball.cell_rank[case],
+        gain=ball.cases.least_gain[case],
+    )
     visits = visits_of(ranges, cells, sets, chosen, scales, visited, number, leaf_start, term, by_cell)
     if lined and patterns > 1:
         value = least_lines(ranges, entries, omega, inner, visits, patterns, affordable)

@@ -48,10 +48,14 @@ class NetworkBound:
         """Whether functionals can say more about a layer than ranges, and anyone asks."""
         layer, network = self.ranges.network.layers[number - 1], self.ranges.network
         used = any(term.source == number for other in network.layers for term in other.terms)
-        exact = all(term.source == 0 for term in layer.terms) and len(layer.terms) <= 2 and sum(
-            term.aggregation.mixes for term in layer.terms) <= 1
+        exact = (
+            all(term.source == 0 for term in layer.terms)
+            and len(layer.terms) <= 2
+            and sum(term.aggregation.mixes for term in layer.terms) <= 1
+        )
         diagonal = all(term.weight.dim() == 1 and not term.aggregation.mixes for term in layer.terms) and (
-            len(layer.terms) == 1)
+            len(layer.terms) == 1
+        )
         return (used or not layer.linear) and not exact and not diagonal
 
     # -- channels ----------------------------------------------------------------------------------
@@ -87,8 +91,13 @@ class NetworkBound:
             cells = Cells(ball, chunk)
             if shared is not None and known:
                 return self._minimum_of_shared(cells, shared, len(layer.terms) - 1) + units.dot(layer.bias)[0]
-            return self._minimum(cells, descend(self.ranges, cells, self.rules, {}, (number, units)), shared, deep,
-                                 meet=meetings <= limits.MOST_MEETINGS)
+            return self._minimum(
+                cells,
+                descend(self.ranges, cells, self.rules, {}, (number, units)),
+                shared,
+                deep,
+                meet=meetings <= limits.MOST_MEETINGS,
+            )
 
         places, parts = [], []
         for deep in affordable.unique().tolist():
@@ -126,8 +135,12 @@ class NetworkBound:
         network = self.ranges.network
         wider = self.ranges.balls[min(self._radius(ball) + 1, len(self.ranges.balls) - 1)]
         width = max(network.width_of(layer) for layer in range(1, number + 1))
-        weights = sum(term.weight.numel() for layer in network.layers[: number - 1] for term in layer.terms
-                      if term.source and term.weight.dim() == 2)
+        weights = sum(
+            term.weight.numel()
+            for layer in network.layers[: number - 1]
+            for term in layer.terms
+            if term.source and term.weight.dim() == 2
+        )
         each = (wider.cells.start.diff() * (width * wider.degree + weights))[wider.place[ball.neighbour]]
         around = torch.zeros_like(ball.degree).index_add_(0, ball.row, each)
         return around * (2 * network.width_of(number) * len(self.rules) ** 2) <= limits.MOST_PRODUCTS
@@ -142,7 +155,8 @@ class NetworkBound:
         each = directions.shape[1] * max(ranges.network.width_of(n) for n in range(1, len(ranges.network.layers) + 1))
         ways = max(len(self.rules), ranges.settings.patterns.output)
         chunks = torch.arange(len(ball.cells.row), device=directions.device).split(
-            max(1, limits.MAX_VALUES // (each * len(self.rules) * ways)))
+            max(1, limits.MAX_VALUES // (each * len(self.rules) * ways))
+        )
 
         def work(chunk: Tensor) -> Tensor:
             cells = Cells(ball, chunk)
@@ -181,8 +195,9 @@ class NetworkBound:
         lower, upper = (part[cells.states_in(self.ranges.ball_of(last))] for part in self.ranges.bounds[last])
 
         def by_pattern(chosen: Tensor) -> Tensor:
-            found = dearest(omega[last].vector[chosen, 0], lower[chosen, None], upper[chosen, None], gamma,
-                            patterns.output)
+            found = dearest(
+                omega[last].vector[chosen, 0], lower[chosen, None], upper[chosen, None], gamma, patterns.output
+            )
             slopes = found.slopes(chosen_slope[chosen]).transpose(1, 2)  # (E, P, M, d)
             here = {layer: replace(part, vector=part.vector[chosen]) for layer, part in omega.items()}
             value = self._through_lines(Cells(cells.ball, cells.place[chosen]), here, slopes, patterns.rows)
@@ -192,21 +207,32 @@ class NetworkBound:
         around = torch.zeros_like(ball.degree).index_add_(0, ball.row, graph.degree[ball.neighbour])
         return improved(bound, cells.row, around[cells.row], by_pattern)
 
-    def _through_lines(self, cells: Cells, omega: Mapping[int, Functionals], slope: Tensor,
-                       patterns: int = 1) -> Tensor:
+    def _through_lines(
+        self, cells: Cells, omega: Mapping[int, Functionals], slope: Tensor, patterns: int = 1
+    ) -> Tensor:
         """The least value, with K ways to have lines ``(E, K, M, d)`` in the place of the last layer's outputs,
         ``(E, K, M)``; with so many sign patterns at neighbours."""
         last, (ways, functionals) = max(omega), slope.shape[1:3]
-        others = {number: Functionals(part.vector.expand(-1, ways, -1, -1).flatten(1, 2)[:, None])
-                  for number, part in omega.items() if number != last}
+        others = {
+            number: Functionals(part.vector.expand(-1, ways, -1, -1).flatten(1, 2)[:, None])
+            for number, part in omega.items()
+            if number != last
+        }
         top = last, Functionals(slope.flatten(1, 2)[:, None])
         descent = descend(self.ranges, cells, self.rules, others, top)
         return self._minimum(cells, descent, None, patterns=patterns).unflatten(1, (ways, functionals))
 
     # -- a functional at some cells ----------------------------------------------------------------
 
-    def _minimum(self, cells: Cells, descent: Descent, shared: SharedFunctionals | None, deep: bool = True,
-                 patterns: int = 1, meet: bool = True) -> Tensor:
+    def _minimum(
+        self,
+        cells: Cells,
+        descent: Descent,
+        shared: SharedFunctionals | None,
+        deep: bool = True,
+        patterns: int = 1,
+        meet: bool = True,
+    ) -> Tensor:
         """The least value of what a functional comes down to, ``(E, M)``: the best over the rules of the node's own
         lines.
 
@@ -228,8 +254,9 @@ class NetworkBound:
             terms = self._neighbours(cells, sets, mixes, shared, patterns)
         met = self._by_rule([mix for mix in mixes if shared is None or mix is not main])
         refine = self._candidates(cells, met) if shared is None and deep and main.term.source else None
-        added = added_edges(self.ranges, cells, scales, met, None if shared is None else shared.of_candidates(), meet,
-                            refine=refine)
+        added = added_edges(
+            self.ranges, cells, scales, met, None if shared is None else shared.of_candidates(), meet, refine=refine
+        )
         value = sets.minima(terms, added=added)[0].unflatten(1, (count, functionals))
         return (value + constant).amax(dim=1)
 
@@ -247,8 +274,9 @@ class NetworkBound:
         """The same with functionals by every rule, where they are the same for all."""
         return [Mix(mix.term, mix.functionals.by_rule(len(self.rules))) for mix in mixes]
 
-    def _neighbours(self, cells: Cells, sets: TermSets, mixes: list[Mix], shared: SharedFunctionals | None,
-                    patterns: int) -> Tensor:
+    def _neighbours(
+        self, cells: Cells, sets: TermSets, mixes: list[Mix], shared: SharedFunctionals | None, patterns: int
+    ) -> Tensor:
         """The terms of the neighbours at every slot of the cells, ``(slots, R M)``: through their lines, for the first
         mix and those that go with it; by ranges, for the others."""
         main, count = mixes[0], len(self.rules)
@@ -256,15 +284,23 @@ class NetworkBound:
         together = [mix for mix in mixes if mix.term.source and mix.term.aggregation == scales]
         together = [main] if shared is not None else together
         rest = [mix for mix in mixes if mix not in together]
-        pairs = main.functionals.vector.new_zeros(len(sets.slot), count * functionals) if not rest else leaves_of(
-            self.ranges, sets, self._by_rule(rest), scales, by_cell=False).values
+        pairs = (
+            main.functionals.vector.new_zeros(len(sets.slot), count * functionals)
+            if not rest
+            else leaves_of(self.ranges, sets, self._by_rule(rest), scales, by_cell=False).values
+        )
         by_rule = any(mix.functionals.vector.shape[1] > 1 or mix.functionals.slopes is not None for mix in together)
         by_rule = by_rule and count > 1
         if by_rule:  # by the rules of the node's own lines: any of the neighbours' rules may serve each
             together = self._by_rule(together)
             pairs = pairs[:, None].expand(-1, count, -1).flatten(1)
-        phi = shared.minima(cells, sets, pairs) if shared is not None else own_minima(
-            self.ranges, cells, sets, self.ranges.balls[self._radius(cells.ball) + 1], together, pairs, patterns)
+        phi = (
+            shared.minima(cells, sets, pairs)
+            if shared is not None
+            else own_minima(
+                self.ranges, cells, sets, self.ranges.balls[self._radius(cells.ball) + 1], together, pairs, patterns
+            )
+        )
         return phi.unflatten(1, (count, count * functionals))[:, 0] if by_rule else phi
 
     def _candidates(self, cells: Cells, mixes: list[Mix]) -> Refinement | None:

@@ -51,8 +51,11 @@ class NewNeighbours:
         """Of candidates of some entries, ``(V, R M)``."""
         width = next(iter(self.vectors.values())).shape[1]
         row = self.ball.place[nodes]
-        each = self.ball.cells.start.diff()[row] * width * (
-            widest_layer(self.ranges) + self.ball.degree[row] * len(self.ranges.settings.rules))
+        each = (
+            self.ball.cells.start.diff()[row]
+            * width
+            * (widest_layer(self.ranges) + self.ball.degree[row] * len(self.ranges.settings.rules))
+        )
         group = torch.div(each.cumsum(0), limits.MAX_TERMS, rounding_mode="floor")
         sizes = torch.unique_consecutive(group, return_counts=True)[1].tolist()
         parts = [self._some(*pair) for pair in zip(entries.split(sizes), nodes.split(sizes), strict=True)]
@@ -66,21 +69,36 @@ class NewNeighbours:
         of_cell, of_case = (torch.repeat_interleave(visit, each) for each in (lines, count))
         cells, case = Cells(ball, consecutive(ball.cells.start[row], lines)), consecutive(ball.cases.start[row], count)
         cell = starts(lines)[of_case] + ball.cell_rank[case]
-        omega = {source: Functionals(vector[:, None], None if len(vector) == 1 else entries[of_cell])
-                 for source, vector in self.vectors.items()}
+        omega = {
+            source: Functionals(vector[:, None], None if len(vector) == 1 else entries[of_cell])
+            for source, vector in self.vectors.items()
+        }
         interval = sum(ranges.interval_below(source, cells, here)[:, 0] for source, here in omega.items())
         assert isinstance(interval, Tensor)
-        sets = TermSets(ball, ball.cells.level[cells.place], torch.zeros_like(of_cell).index_add_(
-            0, cell, torch.ones_like(cell)), ball.cases.first[case], ball.cases.last[case],
-            torch.arange(len(case), device=row.device), None)
+        sets = TermSets(
+            ball,
+            ball.cells.level[cells.place],
+            torch.zeros_like(of_cell).index_add_(0, cell, torch.ones_like(cell)),
+            ball.cases.first[case],
+            ball.cases.last[case],
+            torch.arange(len(case), device=row.device),
+            None,
+        )
         parent = Cells(self.cells.ball, self.cells.place[entries[of_cell]])
         value = interval[cell]
         found = lines_at(ranges, cells, omega, sets, parent=parent)
         assert found.added is not None
         line = (found.constant + found.added)[cell]
         if found.leaves is not None:
-            scaled = TermSets(sets.ball, sets.level, sets.items, sets.first, sets.last, sets.place,
-                              ball.by_count(found.scales.out, ranges.dtype))
+            scaled = TermSets(
+                sets.ball,
+                sets.level,
+                sets.items,
+                sets.first,
+                sets.last,
+                sets.place,
+                ball.by_count(found.scales.out, ranges.dtype),
+            )
             line = line + scaled.minima(found.leaves.terms)[0]
         value = best([value, line.unflatten(1, (rules, -1)).amax(dim=1)])
         for mix in self.features:
@@ -100,6 +118,9 @@ class NewNeighbours:
         place = self.cells.place[entries]
         mine, lost = anchors.least_gain[place].clamp(min=1), anchors.first[place]
         gained, gone = cases.least_gain[case].clamp(min=1), cases.first[case]
-        return (cases.most_gain[case] > 0) & (mine + gained - 1 <= additions.total) & (
-            lost + gone <= self.cells.ball.total[anchors.row[place]]) & (
-            lost + mine + gone + gained - 1 <= additions.both_total)
+        return (
+            (cases.most_gain[case] > 0)
+            & (mine + gained - 1 <= additions.total)
+            & (lost + gone <= self.cells.ball.total[anchors.row[place]])
+            & (lost + mine + gone + gained - 1 <= additions.both_total)
+        )

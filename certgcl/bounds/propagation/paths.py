@@ -42,8 +42,13 @@ class Surroundings:
         place[nodes] = torch.arange(len(nodes), device=nodes.device)
         inner = torch.where(distance[nodes] < hops, graph.degree[nodes], 0)
         slots = consecutive(graph.rowptr[nodes], inner)
-        return cls(nodes, distance[nodes], graph.degree[nodes], torch.cat([inner.new_zeros(1), inner.cumsum(0)]),
-                   place[graph.col[slots]])
+        return cls(
+            nodes,
+            distance[nodes],
+            graph.degree[nodes],
+            torch.cat([inner.new_zeros(1), inner.cumsum(0)]),
+            place[graph.col[slots]],
+        )
 
     def within(self, hops: int) -> Tensor:
         """Places of the nodes at most so far from the anchors."""
@@ -53,7 +58,8 @@ class Surroundings:
         """The slots of some nodes, and which of them each belongs to."""
         count = self.start.diff()[places]
         return consecutive(self.start[places], count), torch.repeat_interleave(
-            torch.arange(len(places), device=places.device), count)
+            torch.arange(len(places), device=places.device), count
+        )
 
     def weights(self, aggregation: Aggregation, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Of every node in its own row, ``(n,)``, and of the neighbour at every slot."""
@@ -92,8 +98,14 @@ class Paths:
             inner = key[:0]
         slot, owner = around.slots(inner % size)
         goal = torch.searchsorted(key, (inner // size)[owner] * size + around.neighbour[slot])
-        return cls(key // size, key % size, torch.searchsorted(key, number * size + targets),
-                   torch.searchsorted(key, inner)[owner], goal, slot)
+        return cls(
+            key // size,
+            key % size,
+            torch.searchsorted(key, number * size + targets),
+            torch.searchsorted(key, inner)[owner],
+            goal,
+            slot,
+        )
 
     def sums(self, values: Tensor) -> Tensor:
         """Of the values of all pairs of a target, ``(P, …)`` to ``(B, …)``."""

@@ -17,8 +17,15 @@ from certgcl.bounds.propagation.visits import Visits
 from certgcl.models.two_piece import TwoPieceLinear
 
 
-def least_lines(ranges: NetworkRanges, entries: Cells, omega: Mapping[int, Functionals], inner: TermSets,
-                visits: Visits, patterns: int, affordable: bool) -> Tensor | None:
+def least_lines(
+    ranges: NetworkRanges,
+    entries: Cells,
+    omega: Mapping[int, Functionals],
+    inner: TermSets,
+    visits: Visits,
+    patterns: int,
+    affordable: bool,
+) -> Tensor | None:
     """The least over the patterns of the best line below ``Σ ω · h`` at the visited nodes, in each of their cases,
     ``(cases, M)``; None where the activation has no pieces, or no neighbours are left.
 
@@ -39,8 +46,11 @@ def least_lines(ranges: NetworkRanges, entries: Cells, omega: Mapping[int, Funct
     slopes = through.explicit()
     by_rule = SignPatterns(*(part.expand(-1, len(rules), *part.shape[2:]) for part in found)).slopes(slopes)
     number = by_rule.shape[3]
-    others = {layer: Functionals(part.explicit().repeat_interleave(number, dim=2)) for layer, part in omega.items()
-              if layer != last}
+    others = {
+        layer: Functionals(part.explicit().repeat_interleave(number, dim=2))
+        for layer, part in omega.items()
+        if layer != last
+    }
     below, mixes = descend(ranges, entries, rules, others, (last, Functionals(by_rule.flatten(2, 3))))
     if not mixes:
         return None

@@ -51,15 +51,18 @@ class NetworkRanges:
     A layer is needed at the anchors, or as many hops around them as aggregations follow it: its *ball*.
     """
 
-    def __init__(self, network: GraphNetwork, graph: Graph, changes: AdmissibleChanges, anchors: Tensor,
-                 settings: Settings) -> None:
+    def __init__(
+        self, network: GraphNetwork, graph: Graph, changes: AdmissibleChanges, anchors: Tensor, settings: Settings
+    ) -> None:
         self.network, self.graph, self.settings = network, graph, settings
         self.dtype = network.dtype
         self.radius = radii(network)
-        self.balls = balls_around(graph, changes.drops, anchors, max(self.radius), settings.resolution, settings.lines,
-                                  changes.additions)
-        self.changed = None if changes.features is None else (
-            ChangedFeatures.at(graph, changes.features, self.widest.nodes))
+        self.balls = balls_around(
+            graph, changes.drops, anchors, max(self.radius), settings.resolution, settings.lines, changes.additions
+        )
+        self.changed = (
+            None if changes.features is None else (ChangedFeatures.at(graph, changes.features, self.widest.nodes))
+        )
         self.bounds: dict[int, tuple[Tensor, Tensor]] = {}
         self._outputs: dict[int, tuple[Tensor, Tensor]] = {}
         self._by_node: dict[int, tuple[Tensor, Tensor]] = {}
@@ -144,11 +147,15 @@ class NetworkRanges:
         number = vectors.shape[1]
         if number * self.changed.cost(term.weight) > limits.MOST_FEATURE_PRODUCTS:
             return None
-        return self.changed.falls([(term.weight, vectors.flatten(0, 1))], place.repeat_interleave(number)).sum().view(
-            len(place), number)
+        return (
+            self.changed.falls([(term.weight, vectors.flatten(0, 1))], place.repeat_interleave(number))
+            .sum()
+            .view(len(place), number)
+        )
 
-    def lines_below(self, layer: int, cells: Cells, rules: Sequence[SlopeRule],
-                    omega: Functionals) -> tuple[Functionals, Tensor]:
+    def lines_below(
+        self, layer: int, cells: Cells, rules: Sequence[SlopeRule], omega: Functionals
+    ) -> tuple[Functionals, Tensor]:
         """``ω · h >= λ · p + c`` at some cells, by each rule."""
         activation = self.network.layers[layer - 1].activation
         if activation is None or activation.linear:
@@ -211,22 +218,27 @@ class NetworkRanges:
         values, aggregation = self._values(term), term.aggregation
         if term.source == 0:
             terms = ball.of_neighbours(aggregation.into, self.dtype).column.least(
-                values[self.widest.place[ball.neighbour]])
+                values[self.widest.place[ball.neighbour]]
+            )
         else:
             terms = self._neighbour_terms(term, ball, values)
         sets = TermSets.of_levels(ball, ball.by_count(aggregation.out, self.dtype))
         own = ball.cells.extent(aggregation.own, self.dtype)
         terms = terms if ball.additions is None else terms[sets.slot]  # every level of a row is a set
         return sets.minima(terms, added=self._added(term, ball, values))[0] + own.column.least(
-            self._at_cells(term, ball, values))
+            self._at_cells(term, ball, values)
+        )
 
     def _added(self, term: Term, ball: Ball, values: Tensor) -> Tensor | None:
         """The least that edges gained add, in all cells of a ball, ``(cells, 2 d)``."""
         if ball.additions is None:
             return None
         widest = self.widest
-        shared = Shared(widest.by_node, values[widest.by_node.cells.row]) if term.source == 0 else Shared(
-            self.ball_of(term.source), values)
+        shared = (
+            Shared(widest.by_node, values[widest.by_node.cells.row])
+            if term.source == 0
+            else Shared(self.ball_of(term.source), values)
+        )
         everywhere = Cells(ball, torch.arange(len(ball.cells.row), device=values.device))
         return added_edges(self, everywhere, term.aggregation, (), shared)
 
@@ -243,8 +255,7 @@ class NetworkRanges:
         if not bool(beyond.any()):
             return everywhere[rows]
         blocked = torch.where(full[:, None], torch.inf, scaled)
-        return torch.where(beyond[:, None], least_by_row(cells.row, blocked, len(source.nodes))[rows],
-                           everywhere[rows])
+        return torch.where(beyond[:, None], least_by_row(cells.row, blocked, len(source.nodes))[rows], everywhere[rows])
 
 
 def _lines(activation: Activation, lower: Tensor, upper: Tensor, rules: Sequence[SlopeRule]) -> LineTable:

@@ -51,8 +51,11 @@ class SignPatterns(NamedTuple):
     def slopes(self, lines: Tensor) -> Tensor:
         """``λ^α`` from λ: ``(..., d)`` to ``(..., P, d)``."""
         change = self.first[..., None, :] + self.other[..., None, :] * self._pieces
-        return lines[..., None, :].expand(*change.shape[:-1], -1).scatter_add(
-            -1, self.channels[..., None, :].expand(change.shape), change)
+        return (
+            lines[..., None, :]
+            .expand(*change.shape[:-1], -1)
+            .scatter_add(-1, self.channels[..., None, :].expand(change.shape), change)
+        )
 
     def times(self, values: Tensor) -> Tensor:
         """``(λ^α - λ) · v`` for values v at the channels, ``(..., k)``, by every pattern: ``(..., P)``."""
@@ -89,8 +92,9 @@ def dearest(omega: Tensor, lower: Tensor, upper: Tensor, slope: Tensor, patterns
     return SignPatterns(channels, weight * (gamma - chord), weight * (1 - gamma), cost.sum(dim=-1))
 
 
-def improved(bound: Tensor, row: Tensor, around: Tensor, better: Callable[[Tensor], Tensor],
-             together: bool = False) -> Tensor:
+def improved(
+    bound: Tensor, row: Tensor, around: Tensor, better: Callable[[Tensor], Tensor], together: bool = False
+) -> Tensor:
     """Bounds of the anchors' cases, ``(F, C)``, improved as far as the smallest case of each anchor depends on it.
 
     So first the smallest case of each is improved, and then those that are below it now: others cannot be the smallest
@@ -102,6 +106,7 @@ def improved(bound: Tensor, row: Tensor, around: Tensor, better: Callable[[Tenso
         better: another bound of some cases, given by their places.
         together: whether it is to be had for all cases or none.
     """
+
     def take_better(chosen: Tensor) -> Tensor:
         value = better(chosen).masked_fill(done[chosen, None], -torch.inf)
         return bound.index_copy(0, chosen, best([bound.index_select(0, chosen), value]))

@@ -51,23 +51,44 @@ class TermSets:
         """One set and one item for every cell, or for some."""
         states = ball.cells
         chosen = torch.arange(len(states.row), device=states.row.device) if cells is None else cells
-        return cls(ball, states.level[chosen], torch.ones_like(chosen), states.first[chosen], states.last[chosen],
-                   torch.arange(len(chosen), device=chosen.device), out)
+        return cls(
+            ball,
+            states.level[chosen],
+            torch.ones_like(chosen),
+            states.first[chosen],
+            states.last[chosen],
+            torch.arange(len(chosen), device=chosen.device),
+            out,
+        )
 
     @classmethod
     def of_levels(cls, ball: Ball, out: Scale) -> "TermSets":
         """One set for every level of each row, with an item for each of its cells."""
         states = ball.cells
         number = torch.zeros_like(ball.levels.row).index_add_(0, states.level, torch.ones_like(states.level))
-        return cls(ball, torch.arange(len(number), device=number.device), number, states.first, states.last,
-                   torch.arange(len(states.row), device=number.device), out)
+        return cls(
+            ball,
+            torch.arange(len(number), device=number.device),
+            number,
+            states.first,
+            states.last,
+            torch.arange(len(states.row), device=number.device),
+            out,
+        )
 
     @classmethod
     def of_cases(cls, ball: Ball, out: Scale) -> "TermSets":
         """One set for every cell, with an item for each case in it."""
         number = torch.zeros_like(ball.cells.row).index_add_(0, ball.cell_of_case, torch.ones_like(ball.cases.row))
-        return cls(ball, ball.cells.level, number, ball.cases.first, ball.cases.last,
-                   torch.arange(len(ball.cases.row), device=number.device), out)
+        return cls(
+            ball,
+            ball.cells.level,
+            number,
+            ball.cases.first,
+            ball.cases.last,
+            torch.arange(len(ball.cases.row), device=number.device),
+            out,
+        )
 
     @cached_property
     def row(self) -> Tensor:
@@ -106,8 +127,14 @@ class TermSets:
             added: what the edges that are added come to at their least, ``(items, M)``.
         """
         assert self.out is not None
-        least = reduce(torch.minimum, (self._minima(terms, number, out, following) for number, out in enumerate(
-            (self.out.low, self.out.high)) if out is not None))
+        least = reduce(
+            torch.minimum,
+            (
+                self._minima(terms, number, out, following)
+                for number, out in enumerate((self.out.low, self.out.high))
+                if out is not None
+            ),
+        )
         return least if added is None else least + added
 
     def _minima(self, terms: Tensor, number: int, out: Tensor, following: bool) -> Tensor:
@@ -125,13 +152,37 @@ class TermSets:
 
         assert self.out is not None
         nothing = np.zeros(0, dtype=self.out.low.detach().numpy().dtype)
-        terms = Terms(array(self.start.new_empty(0) if not len(self.slot) else torch.arange(len(self.slot))),
-                      array(torch.zeros_like(self.level)), nothing, nothing, array(torch.zeros_like(self.place)),
-                      array(self.place), 1)
-        rows = [Rows(*map(array, (self.start, self.ball.droppable[self.slot], self.degree, starts(self.items),
-                                  self.first, self.last, torch.ones_like(self.level),
-                                  self.ball.count_start[self.level], out, out, out)))
-                for out in (self.out.low, self.out.high) if out is not None]
+        terms = Terms(
+            array(self.start.new_empty(0) if not len(self.slot) else torch.arange(len(self.slot))),
+            array(torch.zeros_like(self.level)),
+            nothing,
+            nothing,
+            array(torch.zeros_like(self.place)),
+            array(self.place),
+            1,
+        )
+        rows = [
+            Rows(
+                *map(
+                    array,
+                    (
+                        self.start,
+                        self.ball.droppable[self.slot],
+                        self.degree,
+                        starts(self.items),
+                        self.first,
+                        self.last,
+                        torch.ones_like(self.level),
+                        self.ball.count_start[self.level],
+                        out,
+                        out,
+                        out,
+                    ),
+                )
+            )
+            for out in (self.out.low, self.out.high)
+            if out is not None
+        ]
         return [Lemma(each, (terms,), len(self.place), len(self.slot)) for each in rows]
 
     def _by_torch(self, terms: Tensor, out: Tensor, shifts: int) -> Tensor:
@@ -148,16 +199,21 @@ class TermSets:
             total = here.sum(dim=1)
             ordered = torch.where(droppable, here, -torch.inf).sort(dim=1, descending=True).values
             lost = torch.where(ordered == -torch.inf, 0, ordered).cumsum(dim=1)
-            lost = torch.cat([torch.zeros_like(lost[:, :1]), lost], dim=1) if degree else torch.zeros_like(
-                total[:, None])
+            lost = (
+                torch.cat([torch.zeros_like(lost[:, :1]), lost], dim=1) if degree else torch.zeros_like(total[:, None])
+            )
             items = consecutive(first_item[sets], self.items[sets])
             owner = inside[item_set[items]]
             number = self.last[items] - self.first[items] + 1
             entry = torch.repeat_interleave(torch.arange(len(items), device=items.device), number)
             count = torch.arange(len(entry), device=entry.device) - starts(number)[entry] + self.first[items][entry]
             scale = out[self.ball.count_start[self.level[item_set[items]]][entry] + count][:, None]
-            values = torch.stack([scale * (total[owner[entry]] - lost[owner[entry], (count + shift).clamp(max=degree)])
-                                  for shift in range(shifts)])
+            values = torch.stack(
+                [
+                    scale * (total[owner[entry]] - lost[owner[entry], (count + shift).clamp(max=degree)])
+                    for shift in range(shifts)
+                ]
+            )
             least = values.new_full((shifts, len(items), terms.shape[1]), torch.inf)
             found.append(least.scatter_reduce(1, entry[None, :, None].expand_as(values), values, "amin"))
             places.append(self.place[items])
@@ -165,4 +221,3 @@ class TermSets:
         if not found:
             return result
         return torch.cat(found, dim=1).index_select(1, torch.argsort(torch.cat(places)))
-

@@ -77,8 +77,17 @@ class Visits:
     leaf: Tensor
     term: Tensor
 
-    def minima(self, rules: int, without: Tensor, following: Tensor, constant: Tensor, interval: Tensor, leaves: Tensor,
-               terms: Tensor, pairs: Tensor) -> Tensor:
+    def minima(
+        self,
+        rules: int,
+        without: Tensor,
+        following: Tensor,
+        constant: Tensor,
+        interval: Tensor,
+        leaves: Tensor,
+        terms: Tensor,
+        pairs: Tensor,
+    ) -> Tensor:
         """φ of every visit, ``(V, rules M)``, the best of the neighbour's rules in each.
 
         Args:
@@ -105,15 +114,39 @@ class Visits:
         rows = self.rows
         one = array(torch.ones_like(self.parent.low))
         low, high = map(array, both_ends(self.parent))
-        others = map(array, (self.reach, self.droppable, torch.zeros_like(self.row), self.leaf, self.term,
-                             torch.arange(len(self.row))))
+        others = map(
+            array,
+            (self.reach, self.droppable, torch.zeros_like(self.row), self.leaf, self.term, torch.arange(len(self.row))),
+        )
         visits = pair_minima.Visits(array(self.row), low, high, one, one, one, one, *others)
-        return visits, pair_minima.Neighbours(*map(array, (
-            rows.case, rows.first, *both_ends(rows.into), *both_ends(rows.out), rows.item, rows.own, rows.step,
-            rows.term_step, rows.lined)))
+        return visits, pair_minima.Neighbours(
+            *map(
+                array,
+                (
+                    rows.case,
+                    rows.first,
+                    *both_ends(rows.into),
+                    *both_ends(rows.out),
+                    rows.item,
+                    rows.own,
+                    rows.step,
+                    rows.term_step,
+                    rows.lined,
+                ),
+            )
+        )
 
-    def _by_torch(self, rules: int, without: Tensor, following: Tensor, constant: Tensor, interval: Tensor,
-                  leaves: Tensor, terms: Tensor, pairs: Tensor) -> Tensor:
+    def _by_torch(
+        self,
+        rules: int,
+        without: Tensor,
+        following: Tensor,
+        constant: Tensor,
+        interval: Tensor,
+        leaves: Tensor,
+        terms: Tensor,
+        pairs: Tensor,
+    ) -> Tensor:
         rows = self.rows
         number = rows.case.diff()[self.row]
         phi = torch.full_like(pairs, torch.inf)
@@ -136,8 +169,17 @@ class Visits:
             phi = phi.index_copy(0, chosen, torch.minimum(phi[chosen], total))
         return phi
 
-    def lines(self, rules: int, visit: Tensor, case: Tensor, without: Tensor, following: Tensor, constant: Tensor,
-              leaves: Tensor, terms: Tensor) -> Tensor:
+    def lines(
+        self,
+        rules: int,
+        visit: Tensor,
+        case: Tensor,
+        without: Tensor,
+        following: Tensor,
+        constant: Tensor,
+        leaves: Tensor,
+        terms: Tensor,
+    ) -> Tensor:
         """The best line of some visits in one of their cases each, ``(visits, M)``."""
         rows, rank = self.rows, self.rows.cell[case]
         leaf = leaves[self.leaf[visit] + rank * rows.step[self.row[visit]]]

@@ -55,8 +55,11 @@ def embeddings_with_error(network: GraphNetwork, view: Graph) -> tuple[Tensor, T
     for term in network.layers[0].terms:
         if term.source == 0 and term.weight.dim() == 2:
             view.features.remember(term.weight)  # which bounds of the same network take as well
-    read = {number: (*values, *errors) for number, (values, errors) in enumerate(
-        zip(network.forward(view), _errors(network, view), strict=True), 1) if number in network.readout}
+    read = {
+        number: (*values, *errors)
+        for number, (values, errors) in enumerate(zip(network.forward(view), _errors(network, view), strict=True), 1)
+        if number in network.readout
+    }
     parts = [read[number][1] for number in network.readout]
     embeddings = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
     error = torch.stack([read[number][3] for number in network.readout]).amax(dim=0)

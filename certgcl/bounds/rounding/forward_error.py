@@ -40,8 +40,14 @@ def roundings_of(activation: Activation | None) -> int:
 
 def longest_sums(network: GraphNetwork, most_edges: int) -> int:
     """The roundings of all layers together, for sums of dense rows at the node with the most edges."""
-    return sum(sum(1 if term.weight.dim() == 1 else term.inputs for term in layer.terms) + LAYER + DERIVED
-               + layer.mixes * (most_edges + 1) + roundings_of(layer.activation) for layer in network.layers)
+    return sum(
+        sum(1 if term.weight.dim() == 1 else term.inputs for term in layer.terms)
+        + LAYER
+        + DERIVED
+        + layer.mixes * (most_edges + 1)
+        + roundings_of(layer.activation)
+        for layer in network.layers
+    )
 
 
 @dataclass(frozen=True)
@@ -89,8 +95,15 @@ class ForwardError:
         derived: whether weights were computed from the model's own.
     """
 
-    def __init__(self, network: GraphNetwork, field: LargestMixing, precision: torch.dtype, smallest: float,
-                 derived: bool, features: AdmissibleFeatures | None = None) -> None:
+    def __init__(
+        self,
+        network: GraphNetwork,
+        field: LargestMixing,
+        precision: torch.dtype,
+        smallest: float,
+        derived: bool,
+        features: AdmissibleFeatures | None = None,
+    ) -> None:
         self.network, self.field, self.smallest, self.features = network, field, smallest, features
         self.growth, self.limit = Growth(precision, field.most_edges), torch.finfo(precision).max / 2
         self._fixed, self._converted_product = LAYER + DERIVED * derived, 2 + DERIVED * derived  # roundings
@@ -106,28 +119,40 @@ class ForwardError:
     def of(cls, network: GraphNetwork, problem: DropProblem, precision: torch.dtype, smallest: float) -> "ForwardError":
         wide = torch.promote_types(precision, torch.float32)
         sized = network.to(wide)
-        return cls(sized, LargestMixing(sized, problem, wide), precision, smallest, network.dtype != network.precision,
-                   problem.changes.features)
+        return cls(
+            sized,
+            LargestMixing(sized, problem, wide),
+            precision,
+            smallest,
+            network.dtype != network.precision,
+            problem.changes.features,
+        )
 
     def everything(self) -> float:
         """At least the sum of all sizes that an embedding is made of: what numbers lost to underflow are multiplied
         by."""
         reached = (1.0 + self.field.most_edges) ** self.network.hops
-        return reached * sum(layer.width * largest for layer, largest in zip(self.network.layers, self.largest[1:],
-                                                                             strict=True))
+        return reached * sum(
+            layer.width * largest for layer, largest in zip(self.network.layers, self.largest[1:], strict=True)
+        )
 
     def embeddings(self) -> Sized:
         """At the anchors, ``(A, width)``."""
-        parts = [[self.field.at_anchors(number, table) for table in self._layers[number - 1]]
-                 for number in self.network.readout]
-        return Sized(*(tables[0] if len(tables) == 1 else torch.cat(tables, dim=1)
-                       for tables in zip(*parts, strict=True)))
+        parts = [
+            [self.field.at_anchors(number, table) for table in self._layers[number - 1]]
+            for number in self.network.readout
+        ]
+        return Sized(
+            *(tables[0] if len(tables) == 1 else torch.cat(tables, dim=1) for tables in zip(*parts, strict=True))
+        )
 
     def _layer(self, number: int, layer: Layer) -> Sized:
         """Before its activation: ``Σ_terms mixed`` with the errors of what is mixed, and γ of the roundings here."""
         # Matrices may be blocks of one, whose sums are not separate.
-        weight_first = all(term.aggregation.weight_first for term in layer.terms) and sum(
-            term.weight.dim() == 2 for term in layer.terms) == 1
+        weight_first = (
+            all(term.aggregation.weight_first for term in layer.terms)
+            and sum(term.weight.dim() == 2 for term in layer.terms) == 1
+        )
         count, lost, mixed = self.field.degree(number) * layer.mixes + self._fixed + len(layer.terms) - 1, [], []
         for term in layer.terms:
             weight = term.weight.abs()
@@ -165,12 +190,14 @@ class ForwardError:
 
     # -- products ----------------------------------------------------------------------------------
 
-    def _product(self, number: int, term: Term, weight: Tensor, lost: Tensor,
-                 weight_first: bool) -> tuple[Sized, Tensor | int]:
+    def _product(
+        self, number: int, term: Term, weight: Tensor, lost: Tensor, weight_first: bool
+    ) -> tuple[Sized, Tensor | int]:
         """Values times ``|W|``, and how many of these products there are in a sum, if it is not in the error yet."""
         if term.source:
-            size, error = ((table * weight if weight.dim() == 1 else table @ weight)
-                           for table in self._layers[term.source - 1])
+            size, error = (
+                (table * weight if weight.dim() == 1 else table @ weight) for table in self._layers[term.source - 1]
+            )
             self._check(size.add_(lost), error)
             return Sized(size, error), 1 if weight.dim() == 1 else term.inputs
         graph, nodes, growth = self.field.graph, self.field.nodes[0], self.growth
@@ -185,13 +212,17 @@ class ForwardError:
         size = features_times(graph, term.weight, nodes).abs_()
         count = graph.features.terms(torch.arange(len(size), device=size.device) if nodes is None else nodes)
         sums, all_roundings = growth(count)[:, None], growth(count + self._converted_product)[:, None]
-        error = (absolute + size).mul_(sums / 2).addcmul_(
-            absolute, growth.of(self._converted_product) + 2 * sums * all_roundings)
+        error = (
+            (absolute + size)
+            .mul_(sums / 2)
+            .addcmul_(absolute, growth.of(self._converted_product) + 2 * sums * all_roundings)
+        )
         self._check(absolute, error)
         return Sized(size.add_(error, alpha=2), self._converted(error)), 0  # once for the run, and once for this sum
 
-    def _changed_product(self, number: int, term: Term, weight: Tensor, absolute: Tensor,
-                         weight_first: bool) -> tuple[Sized, Tensor | int]:
+    def _changed_product(
+        self, number: int, term: Term, weight: Tensor, absolute: Tensor, weight_first: bool
+    ) -> tuple[Sized, Tensor | int]:
         """The same for features that can change: they enter by ``|x̃| |W|``, which is no more than
         ``|x| |W| + on max_f |W_f| + radius Σ_f |W_f|``. A bound has a product with x and a fall, each no larger than
         that, as sums over features of sums over channels: twice the roundings of both."""
@@ -252,11 +283,13 @@ class ForwardError:
         error[~(total * (growth * self.largest[term.source]) < self.limit)] = torch.inf
 
 
-def largest_feature(graph: Graph, precision: torch.dtype, network: GraphNetwork,
-                    features: AdmissibleFeatures | None = None) -> float:
+def largest_feature(
+    graph: Graph, precision: torch.dtype, network: GraphNetwork, features: AdmissibleFeatures | None = None
+) -> float:
     """At least ``|x_jf|`` of all features, where that matters: if they may overflow, or sums of them; else zero."""
-    summed = any(term.source == 0 and not term.aggregation.weight_first for layer in network.layers
-                 for term in layer.terms)
+    summed = any(
+        term.source == 0 and not term.aggregation.weight_first for layer in network.layers for term in layer.terms
+    )
     x = graph.x if graph.features.sparse is None else graph.features.sparse.values()
     if not x.numel() or not (summed or torch.finfo(precision).max < torch.finfo(x.dtype).max):
         return 0.0
@@ -269,6 +302,12 @@ def largest_feature(graph: Graph, precision: torch.dtype, network: GraphNetwork,
 def steps_after(network: GraphNetwork, number: int) -> int:
     """How many more times a layer's output is mixed with nothing but diagonals in between: a model may mix so often
     before it multiplies by the layer's matrix, as SGConv does."""
-    return max((term.aggregation.mixes + steps_after(network, later)
-                for later in range(number + 1, len(network.layers) + 1) for term in network.layers[later - 1].terms
-                if term.source == number and term.weight.dim() == 1), default=0)
+    return max(
+        (
+            term.aggregation.mixes + steps_after(network, later)
+            for later in range(number + 1, len(network.layers) + 1)
+            for term in network.layers[later - 1].terms
+            if term.source == number and term.weight.dim() == 1
+        ),
+        default=0,
+    )

@@ -57,8 +57,10 @@ class LargestMixing:
         rows, known = self.nodes[layer], self.nodes[source]
         gain = self.gain if rows is None else self.gain[rows]
         other = self.gain if known is None else self.gain[known]
-        out, into = (self._largest(scale, slice(None) if nodes is None else nodes) for scale, nodes in (
-            (aggregation.out, rows), (aggregation.into, known)))
+        out, into = (
+            self._largest(scale, slice(None) if nodes is None else nodes)
+            for scale, nodes in ((aggregation.out, rows), (aggregation.into, known))
+        )
         ends = (other > 0).nonzero()[:, 0]
         if not len(ends):
             return values.new_zeros(1, values.shape[1])
@@ -77,13 +79,16 @@ class LargestMixing:
         slots = slice(None) if rows is None else row_slots(graph, rows)
         # While the edge of a slot is kept, its ends lose others.
         kept = self.drops.droppable[slots].long()
-        out, into = (self._largest(scale, ends[slots], kept) for scale, ends in (
-            (aggregation.out, graph.row), (aggregation.into, graph.col)))
+        out, into = (
+            self._largest(scale, ends[slots], kept)
+            for scale, ends in ((aggregation.out, graph.row), (aggregation.into, graph.col))
+        )
         degree = graph.degree if rows is None else graph.degree[rows]
         size = graph.num_nodes if known is None else known.numel()
         rowptr = graph.rowptr if rows is None else torch.cat([degree.new_zeros(1), degree.cumsum(0)])
-        return ConstantMatrix(csr_matrix(rowptr, self._places(source, graph.col[slots]), out * into,
-                                         (degree.numel(), size)))
+        return ConstantMatrix(
+            csr_matrix(rowptr, self._places(source, graph.col[slots]), out * into, (degree.numel(), size))
+        )
 
     def _largest(self, scale: Callable[[Tensor], Tensor], nodes: Tensor | slice, kept: Tensor | int = 0) -> Tensor:
         """Over the numbers of neighbours that nodes can have, if so many edges that may be dropped are kept: scales are
@@ -91,15 +96,17 @@ class LargestMixing:
         most, drops = self._most[nodes], self.drops
         least = self.graph.degree[nodes] - drops.local[nodes].minimum(drops.droppable_degree[nodes] - kept)
         return torch.stack([scale(n.to(self.dtype)) for n in (most, least, least.clamp(min=1).minimum(most))]).amax(
-            dim=0)
+            dim=0
+        )
 
     def _places(self, source: int, nodes: Tensor) -> Tensor:
         known = self.nodes[source]
         return nodes if known is None else torch.searchsorted(known, nodes)
 
 
-def _needed(network: GraphNetwork, graph: Graph, additions: AdmissibleAdditions | None,
-            anchors: Tensor) -> list[Tensor | None]:
+def _needed(
+    network: GraphNetwork, graph: Graph, additions: AdmissibleAdditions | None, anchors: Tensor
+) -> list[Tensor | None]:
     """The nodes where each layer is needed, from the features on, in increasing order; None for all."""
     nodes = graph.num_nodes
     masks = torch.zeros(len(network.layers) + 1, nodes, dtype=torch.bool, device=anchors.device)

@@ -50,14 +50,19 @@ class Sizes:
         size, run = (table.to(dtype) for table in forward.embeddings())
         error = run * (torch.finfo(dtype).eps / torch.finfo(precision).eps)
         if precision in (torch.float16, torch.bfloat16) or any(
-                layer.activation is not None and layer.activation.jump for layer in network.layers):
+            layer.activation is not None and layer.activation.jump for layer in network.layers
+        ):
             # A format may be too short for a run, and a jump is not in proportion to roundings.
             forward = ForwardError.of(network, problem, dtype, smallest)
             size, error = forward.embeddings()
         factor, eps = bound_factor(network), torch.finfo(dtype).eps
         lost = smallest * (1 + forward.everything())
-        return cls(size, error.add_(size, alpha=eps * (size.shape[1] + 8)).mul_(factor), run,
-                   factor * eps * forward.terms * lost)
+        return cls(
+            size,
+            error.add_(size, alpha=eps * (size.shape[1] + 8)).mul_(factor),
+            run,
+            factor * eps * forward.terms * lost,
+        )
 
     def bound_slack(self, directions: Tensor) -> Tensor:
         """How far above the minimum of ``w · z_i`` a computed bound of it can lie, ``(A, C)`` for directions
@@ -78,7 +83,7 @@ class Sizes:
 
 def _products(directions: Tensor, values: Tensor) -> Tensor:
     """``|w| · values`` for values that are not negative, ``(A, C)``."""
-    found, = rowwise(lambda w, v: ((w.abs() @ v[..., None])[..., 0],), [directions, values], [], values.shape[1])
+    (found,) = rowwise(lambda w, v: ((w.abs() @ v[..., None])[..., 0],), [directions, values], [], values.shape[1])
     return found
 
 

@@ -27,8 +27,9 @@ class AnchorFunctionals:
 
     shared = False
 
-    def __init__(self, omega: Tensor, plan: DropPlan, layer1: Layer1, rules: Sequence[SlopeRule],
-                 patterns: int = 1) -> None:
+    def __init__(
+        self, omega: Tensor, plan: DropPlan, layer1: Layer1, rules: Sequence[SlopeRule], patterns: int = 1
+    ) -> None:
         self.patterns, self.weights = patterns, layer1.weights
         self.ranges = [Table(layer1.lower), Table(layer1.upper)] if patterns > 1 else []
         self.plan, self.place, self.lined = plan, layer1.place, layer1.lined(rules)
@@ -137,5 +138,12 @@ class AnchorsAtRows:
         leaves, own = change.transpose(3, 4).split([self.block.size, 1], dim=1)
         constant = found.constant(weights.b1).unflatten(1, omega.shape[1:3]).transpose(2, 3)
         constant = constant + self.few[:, None, None, None, None]
-        return [RowTerms(*((old[..., None] + change).flatten(-2) for old, change in (
-            (line.own, own[:, 0]), (line.leaves, leaves), (line.constant, constant)))) for line in lines]
+        return [
+            RowTerms(
+                *(
+                    (old[..., None] + change).flatten(-2)
+                    for old, change in ((line.own, own[:, 0]), (line.leaves, leaves), (line.constant, constant))
+                )
+            )
+            for line in lines
+        ]

@@ -64,8 +64,10 @@ class MinimumOverFunctionals(ABC):
 
     def values_of_channel(self) -> int:
         plan = self.plan
-        return max(int((plan.anchor_cases.number * plan.hood.outer.degree).sum()),
-                   int((plan.line_cases.number * plan.hood.inner.degree).sum()))
+        return max(
+            int((plan.anchor_cases.number * plan.hood.outer.degree).sum()),
+            int((plan.line_cases.number * plan.hood.inner.degree).sum()),
+        )
 
     def of_channels(self, matrix: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
         return self(ChannelFunctionals(matrix, self.plan, layer1, rules))
@@ -81,8 +83,14 @@ class MinimumOverFunctionals(ABC):
     def __call__(self, functionals: Functionals) -> Tensor: ...
 
 
-def refine_layer2(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Sequence[SlopeRule],
-                  interval: tuple[Tensor, Tensor], room: int = 0) -> tuple[Tensor, Tensor]:
+def refine_layer2(
+    minimum: Minimum,
+    layer1: Layer1,
+    plan: DropPlan,
+    rules: Sequence[SlopeRule],
+    interval: tuple[Tensor, Tensor],
+    room: int = 0,
+) -> tuple[Tensor, Tensor]:
     """Bounds of the second pre-activations, from the functionals ``±W2[:, m]`` and never worse than ``interval``.
 
     Args:
@@ -111,8 +119,15 @@ def refine_layer2(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Seque
     return torch.cat(low_parts, dim=1), torch.cat(high_parts, dim=1)
 
 
-def bound_output(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Sequence[SlopeRule],
-                 layer2: tuple[Tensor, Tensor], directions: Tensor, patterns: Patterns = NONE) -> Tensor:
+def bound_output(
+    minimum: Minimum,
+    layer1: Layer1,
+    plan: DropPlan,
+    rules: Sequence[SlopeRule],
+    layer2: tuple[Tensor, Tensor],
+    directions: Tensor,
+    patterns: Patterns = NONE,
+) -> Tensor:
     """A lower bound of ``w · z_i``: in each case the best over the slope rules; ``(A, C)``.
 
     At the output ``w · σ(p) >= Λ · p + const`` by lines again (lower ones where ``w >= 0``), and
@@ -126,15 +141,18 @@ def bound_output(minimum: Minimum, layer1: Layer1, plan: DropPlan, rules: Sequen
     bound = best([interval, most(value, dim=1)])
     if patterns != NONE:  # with the lines of the rule that is the best without
         rule = value.detach().argmax(dim=1, keepdim=True)
-        constant, slopes = constant.gather(1, rule)[:, 0], slopes.gather(
-            1, rule[..., None].expand(-1, -1, -1, slopes.shape[3]))[:, 0]
+        constant, slopes = (
+            constant.gather(1, rule)[:, 0],
+            slopes.gather(1, rule[..., None].expand(-1, -1, -1, slopes.shape[3]))[:, 0],
+        )
         lines = OutputLines(directions, *layer2, constant, slopes)
         bound = improved_by_patterns(bound, lines, minimum, layer1, plan, rules, patterns)
     return least(take(bound, flat.place), dim=1)
 
 
-def output_lines(weights: GCNWeights, directions: Tensor, lower: Tensor, upper: Tensor,
-                 rules: Sequence[SlopeRule]) -> tuple[Tensor, Tensor, Tensor]:
+def output_lines(
+    weights: GCNWeights, directions: Tensor, lower: Tensor, upper: Tensor, rules: Sequence[SlopeRule]
+) -> tuple[Tensor, Tensor, Tensor]:
     """Of ``w · σ2(p)`` for ``l <= p <= u``: the interval value, ``(F, C)``, and of lines ``Λ (p - b2) + const`` below
     by every rule the constants, ``(F, rules, C)``, and the slopes Λ, ``(F, rules, C, d2)``."""
     if compiled.usable(directions.device):
@@ -149,5 +167,8 @@ def output_lines(weights: GCNWeights, directions: Tensor, lower: Tensor, upper: 
         intercept = positive * lines.lower_intercept[:, None] + negative * lines.upper_intercept[:, None]
         slopes.append(slope)
         constants.append((slope * weights.b2 + intercept).sum(dim=2))
-    return (output_interval(weights.activation2, directions, lower, upper), torch.stack(constants, dim=1),
-            torch.stack(slopes, dim=1))
+    return (
+        output_interval(weights.activation2, directions, lower, upper),
+        torch.stack(constants, dim=1),
+        torch.stack(slopes, dim=1),
+    )

@@ -46,16 +46,28 @@ class Counts:
         scale = inverse_sqrt_degree(cases.degree[:, None], last.minimum(number), dtype)
         inside = (first <= number) & (number <= last) | ~has[:, None]
         outside = None if bool(inside.all()) else infinite_unless(inside, dtype)[..., None, None]
-        self.together = Count(self.numbers.start, slice(self.numbers.start, self.numbers.stop),
-                              scale[..., None, None], scale.square()[..., None, None], outside)
+        self.together = Count(
+            self.numbers.start,
+            slice(self.numbers.start, self.numbers.stop),
+            scale[..., None, None],
+            scale.square()[..., None, None],
+            outside,
+        )
         self.everywhere = inside.all(dim=0).tolist()
 
     @cached_property
     def one_by_one(self) -> list[Count]:
         _, _, scale, square, outside = self.together
-        return [Count(number, number, scale[:, place], square[:, place],
-                      None if everywhere or outside is None else outside[:, place])
-                for place, (number, everywhere) in enumerate(zip(self.numbers, self.everywhere, strict=True))]
+        return [
+            Count(
+                number,
+                number,
+                scale[:, place],
+                square[:, place],
+                None if everywhere or outside is None else outside[:, place],
+            )
+            for place, (number, everywhere) in enumerate(zip(self.numbers, self.everywhere, strict=True))
+        ]
 
 
 class Block:
@@ -140,8 +152,10 @@ def blocks(hop: Hop, cases: DropCases, width: Width, rows: Tensor, similar: Tens
     order = rows if similar is None else rows[_descending(similar[rows])]
     order = order[_descending(kind[order])]
     kinds, counts = torch.unique_consecutive(kind[order], return_counts=True)
-    classes = [(code // (cases.most + 1), code % (cases.most + 1), count)
-               for code, count in zip(kinds.tolist(), counts.tolist(), strict=True)]
+    classes = [
+        (code // (cases.most + 1), code % (cases.most + 1), count)
+        for code, count in zip(kinds.tolist(), counts.tolist(), strict=True)
+    ]
     start = 0
     while classes:
         size, most, number = classes.pop(0)
@@ -191,8 +205,10 @@ def pairs_of(block: Block, hood: Neighbourhood, anchor_cases: DropCases) -> Pair
         at = low[:, :width, case]
         top = None if high is None or torch.equal(high[:, :width, case], at) else high[:, :width, case]
         tau.append(Scale(at, top))
-    left = [None if outer.total is None else (outer.total[anchor] - anchor_cases.first[anchor, case])[:, :width]
-            for case, width in enumerate(columns)]
+    left = [
+        None if outer.total is None else (outer.total[anchor] - anchor_cases.first[anchor, case])[:, :width]
+        for case, width in enumerate(columns)
+    ]
     droppable = outer.droppable[pair]
     never = None if bool(droppable.all()) else infinite_unless(droppable, outer.low.dtype).neg()
     out_of_reach = None if bool(reach.all()) else infinite_unless(reach, outer.low.dtype)

@@ -56,8 +56,10 @@ class BoxRows:
         lower, upper = self._matrices
         own_lower, own_upper = self.own_lower[:, None], self.own_upper[:, None]
         own = self.hop.own
-        return (lower @ least[0] + upper @ least[1] + own_lower * least[0][own] + own_upper * least[1][own],
-                upper @ most[0] + lower @ most[1] + own_upper * most[0][own] + own_lower * most[1][own])
+        return (
+            lower @ least[0] + upper @ least[1] + own_lower * least[0][own] + own_upper * least[1][own],
+            upper @ most[0] + lower @ most[1] + own_upper * most[0][own] + own_lower * most[1][own],
+        )
 
 
 def signed_parts(values: Tensor) -> tuple[Tensor, Tensor]:

@@ -31,11 +31,19 @@ class ChannelFunctionals:
         self.partition = plan.rows(self.width)
         self.places = self.partition.by_case if plan.by_count else self.partition.one_each
         elements = self.partition.elements(self.width)
-        rows, self.row_parts = joined((recomputed(partial(self._rows, block), elements)
-                                       for block in self.partition.blocks), self.places.rows)
-        leaves, self.leaf_parts = zip(*(joined((recomputed(partial(self._leaves, block, rule), elements)
-                                                for block in self.partition.blocks), self.places.slots)
-                                        for rule in range(self.rules)), strict=True)
+        rows, self.row_parts = joined(
+            (recomputed(partial(self._rows, block), elements) for block in self.partition.blocks), self.places.rows
+        )
+        leaves, self.leaf_parts = zip(
+            *(
+                joined(
+                    (recomputed(partial(self._leaves, block, rule), elements) for block in self.partition.blocks),
+                    self.places.slots,
+                )
+                for rule in range(self.rules)
+            ),
+            strict=True,
+        )
         self.of_leaves = [Table(table) for table in leaves]
         # Of the anchors in all their cases: the interval and e_i by each rule, then C_ii.
         row = self.places.row[plan.hood.outer.own[plan.flat.row]]
@@ -98,5 +106,8 @@ class _ChannelsAtRows:
         rows = every.row_parts[self.number].unflatten(0, (len(block.rows), cases))[:, None]
         interval, *terms = rows.split(every.number, dim=-1)
         leaves = [parts[self.number].view(*block.slots.shape, 1, cases, every.number) for parts in every.leaf_parts]
-        return RowBounds(interval, [RowTerms(terms[every.rules + rule], leaves[rule], terms[rule])
-                                    for rule in range(every.rules)], [])
+        return RowBounds(
+            interval,
+            [RowTerms(terms[every.rules + rule], leaves[rule], terms[rule]) for rule in range(every.rules)],
+            [],
+        )

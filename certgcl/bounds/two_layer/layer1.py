@@ -107,7 +107,7 @@ class Layer1:
 
     def signed_products(self) -> Tensor:
         """The least ``V`` and the least ``-V`` side by side, ``(F, 2 d2)``."""
-        both, = self._rowwise(_signed_products)
+        (both,) = self._rowwise(_signed_products)
         return both
 
     def _rowwise(self, work: Work) -> tuple[Tensor, ...]:
@@ -120,7 +120,7 @@ def _hidden_products(lower: Tensor, upper: Tensor, slope: Tensor, matrix: Tensor
 
 def _signed_products(*parts: Tensor) -> tuple[Tensor]:
     low, high = _hidden_products(*parts)
-    return torch.cat([low, -high], dim=1),
+    return (torch.cat([low, -high], dim=1),)
 
 
 class LinedRows:
@@ -146,8 +146,9 @@ class LinedRows:
         return line_parts(weights.activation1, weights.b1, lower, upper, self.rules)
 
 
-def line_parts(activation: TwoPieceLinear, bias: Tensor, lower: Tensor, upper: Tensor,
-               rules: Sequence[SlopeRule]) -> Tensor:
+def line_parts(
+    activation: TwoPieceLinear, bias: Tensor, lower: Tensor, upper: Tensor, rules: Sequence[SlopeRule]
+) -> Tensor:
     """The parts of :class:`Lined`, next to last, for ``l <= p_j <= u``."""
     lines = [lines_around(activation, bias, lower, upper, rule) for rule in rules]
     ranges = [Range.between(*activation.interval(lower, upper)), *(constant for _, constant in lines)]
@@ -156,10 +157,14 @@ def line_parts(activation: TwoPieceLinear, bias: Tensor, lower: Tensor, upper: T
     return torch.stack([*chain.from_iterable(ends)], dim=-2)
 
 
-def lines_around(activation: TwoPieceLinear, bias: Tensor, lower: Tensor, upper: Tensor,
-                 rule: SlopeRule) -> tuple[Range, Range]:
+def lines_around(
+    activation: TwoPieceLinear, bias: Tensor, lower: Tensor, upper: Tensor, rule: SlopeRule
+) -> tuple[Range, Range]:
     """Slopes and constants of lines ``a Â_j Y + c`` around ``σ1(p_j)`` for ``l <= p_j <= u``."""
     lines = activation.lines(lower, upper, rule)
-    return (Range.between(lines.lower_slope, lines.upper_slope),
-            Range.between(lines.lower_slope * bias + lines.lower_intercept,
-                          lines.upper_slope * bias + lines.upper_intercept))
+    return (
+        Range.between(lines.lower_slope, lines.upper_slope),
+        Range.between(
+            lines.lower_slope * bias + lines.lower_intercept, lines.upper_slope * bias + lines.upper_intercept
+        ),
+    )

@@ -29,8 +29,15 @@ class OutputLines(NamedTuple):
     slopes: Tensor  # (F, C, d2)
 
 
-def improved_by_patterns(bound: Tensor, lines: OutputLines, minimum: "Minimum", layer1: Layer1, plan: DropPlan,
-                         rules: Sequence[SlopeRule], patterns: Patterns) -> Tensor:
+def improved_by_patterns(
+    bound: Tensor,
+    lines: OutputLines,
+    minimum: "Minimum",
+    layer1: Layer1,
+    plan: DropPlan,
+    rules: Sequence[SlopeRule],
+    patterns: Patterns,
+) -> Tensor:
     """The least over the sign patterns of the output, where that is above ``bound``, ``(F, C)``."""
     weights = layer1.weights
     number = 1 if bool((weights.slope2 == 1).all()) else patterns.output

@@ -44,7 +44,16 @@ class _Products(torch.autograd.Function):
         for line, part in enumerate(towards.unbind(dim=2)):
             plain.addcmul_(part, slope[:, line, None])
             sized.addcmul_(part, spread[:, line, None])
-        return (torch.addcmul(plain, omega.sgn(), sized, value=-1),
-                torch.cat([of_values.mT @ omega, (of_values.mT @ size).neg_(), (towards * omega[:, :, None]).sum(dim=1),
-                           (towards * size[:, :, None]).sum(dim=1).neg_()], dim=1).view(parts.shape),
-                flat @ slopes.flatten(1, 2))
+        return (
+            torch.addcmul(plain, omega.sgn(), sized, value=-1),
+            torch.cat(
+                [
+                    of_values.mT @ omega,
+                    (of_values.mT @ size).neg_(),
+                    (towards * omega[:, :, None]).sum(dim=1),
+                    (towards * size[:, :, None]).sum(dim=1).neg_(),
+                ],
+                dim=1,
+            ).view(parts.shape),
+            flat @ slopes.flatten(1, 2),
+        )

@@ -45,12 +45,23 @@ def largest_gain(block: Block, density: Tensor) -> Tensor:
     more = (..., *(None,) * (density.dim() - 2))
     capacity = block.capacity[more].expand_as(density).gather(1, place)
     before = capacity.cumsum(dim=1) - capacity
-    return torch.stack([((units[:, None][more] - before).clamp(min=0).minimum(capacity) * densest).sum(dim=1)
-                        for units in block.units.unbind(dim=1)], dim=1)
+    return torch.stack(
+        [
+            ((units[:, None][more] - before).clamp(min=0).minimum(capacity) * densest).sum(dim=1)
+            for units in block.units.unbind(dim=1)
+        ],
+        dim=1,
+    )
 
 
-def case_minima(block: Block, terms: Tensor, own: Tensor, own_squared: Tensor | None = None,
-                following: bool = False, gain: Tensor | None = None) -> list[Tensor]:
+def case_minima(
+    block: Block,
+    terms: Tensor,
+    own: Tensor,
+    own_squared: Tensor | None = None,
+    following: bool = False,
+    gain: Tensor | None = None,
+) -> list[Tensor]:
     """The row lemma: a lower bound of ``s (s (own + s² own_squared) + Σ_{kept k} s_k v_k)`` in every case of every row.
 
         min_{t in the case}  s(t) ( s(t) (own + s(t)² own_squared) + Σ_k g_k - top_t - gain_t )
@@ -74,20 +85,39 @@ def case_minima(block: Block, terms: Tensor, own: Tensor, own_squared: Tensor | 
     return [minimum.value for minimum in _minima(block, following, *given, where=False, gain=gain)]
 
 
-def _minima(block: Block, following: bool, terms: Tensor, own: Tensor, own_squared: Tensor | None,
-            where: bool, gain: Tensor | None = None) -> list[Minimum]:
+def _minima(
+    block: Block,
+    following: bool,
+    terms: Tensor,
+    own: Tensor,
+    own_squared: Tensor | None,
+    where: bool,
+    gain: Tensor | None = None,
+) -> list[Minimum]:
     """The minima with ``top_t`` and, if wanted, with ``top_(t+1)``."""
     shifts = (0, 1) if following else (0,)
     shared = sorted_row(block, terms[..., 0, :], block.most + shifts[-1]) if terms.shape[-2] == 1 else None
     found: list[list[Minimum]] = [[] for _ in shifts]
     for case, counts in enumerate(block.counts):
         row = shared or sorted_row(block, terms[..., case, :], counts.numbers[-1] + shifts[-1])
-        value = partial(_value, _of_case(own, case), None if own_squared is None else _of_case(own_squared, case),
-                        None if gain is None else _of_case(gain, case))
+        value = partial(
+            _value,
+            _of_case(own, case),
+            None if own_squared is None else _of_case(own_squared, case),
+            None if gain is None else _of_case(gain, case),
+        )
         for minima, shift in zip(found, shifts, strict=True):
             minima.append(row.minimum(counts, shift, value, where))
-    return [Minimum(*(parts[0][:, :, None] if len(parts) == 1 else torch.stack(parts, dim=2)
-                      for parts in zip(*minima, strict=True) if parts[0] is not None)) for minima in found]
+    return [
+        Minimum(
+            *(
+                parts[0][:, :, None] if len(parts) == 1 else torch.stack(parts, dim=2)
+                for parts in zip(*minima, strict=True)
+                if parts[0] is not None
+            )
+        )
+        for minima in found
+    ]
 
 
 def _of_case(values: Tensor, case: int) -> Tensor:
@@ -101,8 +131,9 @@ def _value(own: Tensor, own_squared: Tensor | None, gain: Tensor | None, count: 
         own, own_squared = own[:, None], None if own_squared is None else own_squared[:, None]
     if own_squared is not None:
         own = torch.addcmul(own, own_squared, count.square)
-    value = torch.addcmul(own * count.square, remaining if gain is None else remaining - gain[:, count.number],
-                          count.scale)
+    value = torch.addcmul(
+        own * count.square, remaining if gain is None else remaining - gain[:, count.number], count.scale
+    )
     return value if count.outside is None else value.add_(count.outside)
 
 
@@ -113,8 +144,9 @@ class _RowLemma(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, block: Block, following: bool, terms: Tensor, own: Tensor,
-                own_squared: Tensor | None) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, block: Block, following: bool, terms: Tensor, own: Tensor, own_squared: Tensor | None
+    ) -> tuple[Tensor, ...]:
         minima = _minima(block, following, terms, own, own_squared, where=True)
         ctx.block, ctx.squared, ctx.own_shape = block, own_squared is not None, own.shape
         ctx.save_for_backward(terms, *(part for minimum in minima for part in minimum[1:]))
@@ -138,8 +170,9 @@ class _RowLemma(torch.autograd.Function):
                 of_squared.append(_reduced(part * scale.square(), ctx.own_shape))
             for case in range(count.shape[2] if terms.shape[3] == 1 else 1):  # one after the other, or all at once
                 cases = slice(case, case + 1) if terms.shape[3] == 1 else slice(None)
-                of_terms.append(_of_kept(block, terms, *(values[:, None, :, cases]
-                                                         for values in (change, count, dropped))))
+                of_terms.append(
+                    _of_kept(block, terms, *(values[:, None, :, cases] for values in (change, count, dropped)))
+                )
         return None, None, *(reduce(torch.add, parts) if parts else None for parts in (of_terms, of_own, of_squared))
 
 

@@ -33,8 +33,9 @@ class Partition:
         hubs: rows of more neighbours are in blocks of their own.
     """
 
-    def __init__(self, hop: Hop, cases: DropCases, width: Width, similar: Tensor | None = None,
-                 hubs: int | None = None) -> None:
+    def __init__(
+        self, hop: Hop, cases: DropCases, width: Width, similar: Tensor | None = None, hubs: int | None = None
+    ) -> None:
         self.slots = hop.col.numel()
         self.cases, self.widths = cases, self._widths(cases, width)
         hub = hop.degree > (torch.inf if hubs is None else hubs)
@@ -58,8 +59,10 @@ class Partition:
         first, *others = self.blocks
         if not others and first.slots.numel() * width(first.size, cases.most) <= SMALL_BLOCK:
             return True
-        return all(mine // TOLERANCE <= other <= TOLERANCE * mine
-                   for mine, other in zip(self.widths, self._widths(cases, width), strict=True))
+        return all(
+            mine // TOLERANCE <= other <= TOLERANCE * mine
+            for mine, other in zip(self.widths, self._widths(cases, width), strict=True)
+        )
 
     def elements(self, width: Width) -> int:
         """At all neighbours, in all blocks together."""
@@ -116,8 +119,9 @@ class PairedPartition(Partition):
     Layer 1 has no use for pairs: they are looked up when first asked for.
     """
 
-    def __init__(self, hood: Neighbourhood, cases: DropCases, anchor_cases: DropCases, width: Width,
-                 hubs: int | None) -> None:
+    def __init__(
+        self, hood: Neighbourhood, cases: DropCases, anchor_cases: DropCases, width: Width, hubs: int | None
+    ) -> None:
         super().__init__(hood.inner, cases, width, hood.anchors_around, hubs)
         self.hood, self.anchor_cases = hood, anchor_cases
 
@@ -215,8 +219,10 @@ class DropPlan:
         number.index_add_(0, row, torch.ones_like(row))
         rank = torch.arange(len(row), device=row.device) - starts(number)[row]
         case, most = self.flat.case[chosen], int(number.max())
-        first, last = (torch.zeros_like(ends[:, :most]).index_put((row, rank), ends[row, case])
-                       for ends in (self.anchor_cases.first, self.anchor_cases.last))
+        first, last = (
+            torch.zeros_like(ends[:, :most]).index_put((row, rank), ends[row, case])
+            for ends in (self.anchor_cases.first, self.anchor_cases.last)
+        )
         plan.anchor_cases = replace(self.anchor_cases, number=number, first=first, last=last)
         plan.flat, plan.own_case = FlatCases(plan.anchor_cases), self.own_case[chosen]
         plan._inner, plan._outer = [], []
@@ -235,16 +241,19 @@ class DropPlan:
         return self._rows(self.row_cases, width)
 
     def _rows(self, cases: DropCases, width: Width) -> PairedPartition:
-        return _suited(self._inner, cases, width, lambda: PairedPartition(
-            self.hood, cases, self.anchor_cases, width, self.hubs))
+        return _suited(
+            self._inner, cases, width, lambda: PairedPartition(self.hood, cases, self.anchor_cases, width, self.hubs)
+        )
 
     def anchors(self, channels: int) -> Partition:
         """The anchors, for as many values at every neighbour and case."""
+
         def width(size: int, cases: int) -> int:
             return channels * cases
 
-        return _suited(self._outer, self.anchor_cases, width, lambda: Partition(
-            self.hood.outer, self.anchor_cases, width))
+        return _suited(
+            self._outer, self.anchor_cases, width, lambda: Partition(self.hood.outer, self.anchor_cases, width)
+        )
 
 
 P = TypeVar("P", bound=Partition)

@@ -20,8 +20,11 @@ def rowwise(work: Work, rows: Sequence[Tensor], shared: Sequence[Tensor], width:
         width: about how many elements each row has at the most.
     """
     step = max(1, MAX_ELEMENTS // width)
-    if len(rows[0]) <= step or rows[0].device.type != "cpu" or (torch.is_grad_enabled() and any(
-            value.requires_grad for value in (*rows, *shared))):
+    if (
+        len(rows[0]) <= step
+        or rows[0].device.type != "cpu"
+        or (torch.is_grad_enabled() and any(value.requires_grad for value in (*rows, *shared)))
+    ):
         return work(*rows, *shared)
     found: tuple[Tensor, ...] = ()
     for start in range(0, len(rows[0]), step):

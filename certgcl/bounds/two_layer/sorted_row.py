@@ -88,8 +88,10 @@ class ManyLargest:
         remaining = total - dropped.cumsum(dim=1)
         beyond = (-1, most - kept, *terms.shape[2:])
         self.remaining = torch.cat([total, remaining, remaining[:, -1:].expand(beyond)], dim=1)
-        self.smallest = torch.cat([torch.full_like(total, limit), largest.clamp(min=-limit),
-                                   torch.full_like(total, -limit).expand(beyond)], dim=1)
+        self.smallest = torch.cat(
+            [torch.full_like(total, limit), largest.clamp(min=-limit), torch.full_like(total, -limit).expand(beyond)],
+            dim=1,
+        )
 
     def minimum(self, counts: Counts, shift: int, value: Value, where: bool) -> Minimum:
         together = counts.together

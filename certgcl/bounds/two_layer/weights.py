@@ -50,16 +50,20 @@ class GCNWeights:
 
 def unsupported(network: GraphNetwork) -> str | None:
     """Why the engine of two layers does not bound a network; None where it does."""
-    return None if two_layer_gcn(network) is not None else (
-        "it bounds two GCN layers with two-piece linear activations only")
+    return (
+        None
+        if two_layer_gcn(network) is not None
+        else ("it bounds two GCN layers with two-piece linear activations only")
+    )
 
 
 def two_layers(network: GraphNetwork, method: str) -> GCNWeights:
     """The weights of a network that a method for two layers is called with."""
     weights = GCNWeights.of(network)
     if weights is None:
-        raise MethodError(f"method {method!r} for {network}", unsupported(network) or "",
-                          "Use 'degree', 'crown' or 'interval'")
+        raise MethodError(
+            f"method {method!r} for {network}", unsupported(network) or "", "Use 'degree', 'crown' or 'interval'"
+        )
     return weights
 
 

@@ -79,8 +79,9 @@ class EmbeddingRanges:
     box: Span
 
     @classmethod
-    def of(cls, bound: BoundMethod, network: GraphNetwork, graph: Graph, changes: AdmissibleChanges,
-           memory_limit: int) -> "EmbeddingRanges":
+    def of(
+        cls, bound: BoundMethod, network: GraphNetwork, graph: Graph, changes: AdmissibleChanges, memory_limit: int
+    ) -> "EmbeddingRanges":
         """From a lower bound of ``2 (d + 2)`` directions at every node, in parts that fit the memory (in bytes)."""
         clean = network.embed(graph).double()
         unit = functional.normalize(clean, dim=1)
@@ -88,11 +89,14 @@ class EmbeddingRanges:
         frame = torch.cat([torch.eye(len(axis), dtype=axis.dtype, device=axis.device), axis[None]])
         everyone = DropProblem(graph, changes, torch.arange(graph.num_nodes, device=axis.device))
         parts = parts_that_fit(bound, network, everyone, 2 * len(frame) + 2, memory_limit)
-        found = [_ranges(bound, network, DropProblem(graph, changes, nodes, only_anchors=True), unit[nodes], frame)
-                 for nodes in parts]
+        found = [
+            _ranges(bound, network, DropProblem(graph, changes, nodes, only_anchors=True), unit[nodes], frame)
+            for nodes in parts
+        ]
         order = torch.argsort(torch.cat(parts))
-        (low, high), box = (Span(*(torch.cat(ends)[order] for ends in zip(*spans, strict=True)))
-                            for spans in zip(*found, strict=True))
+        (low, high), box = (
+            Span(*(torch.cat(ends)[order] for ends in zip(*spans, strict=True))) for spans in zip(*found, strict=True)
+        )
         along, channels = Span(low[:, -1], high[:, -1]), slice(len(axis))
         low, high = low[:, :-1].clamp(max=0), high[:, :-1].clamp(min=0)
         across = Span(low[:, channels], high[:, channels])
@@ -100,8 +104,9 @@ class EmbeddingRanges:
         return cls(clean, unit, axis, along, across, Span(low[:, -1], high[:, -1]), box.meet(together))
 
 
-def _ranges(bound: BoundMethod, network: GraphNetwork, problem: DropProblem, unit: Tensor,
-            frame: Tensor) -> tuple[Span, Span]:
+def _ranges(
+    bound: BoundMethod, network: GraphNetwork, problem: DropProblem, unit: Tensor, frame: Tensor
+) -> tuple[Span, Span]:
     """At the anchors: of ``p`` along every vector of the frame and of a, ``(A, d + 2)``; of z by intervals."""
     dtype = network.dtype
     channels = torch.eye(unit.shape[1], dtype=dtype, device=unit.device).expand(len(unit), -1, -1)
@@ -121,17 +126,27 @@ def _box(network: GraphNetwork, problem: DropProblem, channels: Tensor) -> Span:
     """Of z by intervals, with room for rounding. That comes before two-piece linear activations at the end, so that a
     channel that a ReLU keeps at zero stays there."""
     taken = {term.source for layer in network.layers for term in layer.terms}
-    last = {number: layer.activation for number, layer in enumerate(network.layers, 1)
-            if number not in taken and isinstance(layer.activation, TwoPieceLinear)}
-    before = replace(network, layers=tuple(replace(layer, activation=None) if number in last else layer
-                                           for number, layer in enumerate(network.layers, 1)))
+    last = {
+        number: layer.activation
+        for number, layer in enumerate(network.layers, 1)
+        if number not in taken and isinstance(layer.activation, TwoPieceLinear)
+    }
+    before = replace(
+        network,
+        layers=tuple(
+            replace(layer, activation=None) if number in last else layer
+            for number, layer in enumerate(network.layers, 1)
+        ),
+    )
     slack = Sizes.of(before, problem, network.dtype).bound_slack(channels).double()
     values = Interval()(before, problem, torch.cat([channels, -channels], dim=1)).double()
     least, negative_most = values.chunk(2, dim=1)
     widths = [network.width_of(number) for number in network.readout]
     ends = [part.split(widths, dim=1) for part in (least - slack, slack - negative_most)]
-    spans = [last[number].interval(*span) if number in last else span
-             for number, span in zip(network.readout, zip(*ends, strict=True), strict=True)]
+    spans = [
+        last[number].interval(*span) if number in last else span
+        for number, span in zip(network.readout, zip(*ends, strict=True), strict=True)
+    ]
     return Span(*(torch.cat(end, dim=1) for end in zip(*spans, strict=True)))
 
 

@@ -66,8 +66,9 @@ class TwoViews:
     turns_on_axis: Span
 
     @classmethod
-    def of(cls, bound: BoundMethod, network: GraphNetwork, graph: Graph, changes: AdmissibleChanges,
-           memory_limit: int) -> "TwoViews":
+    def of(
+        cls, bound: BoundMethod, network: GraphNetwork, graph: Graph, changes: AdmissibleChanges, memory_limit: int
+    ) -> "TwoViews":
         """With the ranges of all embeddings by the given method."""
         return cls.within(EmbeddingRanges.of(bound, network, graph, changes, memory_limit))
 
@@ -90,8 +91,9 @@ class TwoViews:
         on_axis = turn(ranges.across_on_axis, unit @ axis, cosine, norm).meet(turns.times(axis).sum())
         return cls(ranges, cosine, norm, turns, on_axis)
 
-    def bound(self, bound: BoundMethod, encoder: GraphNetwork, problem: DropProblem,
-              dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    def bound(
+        self, bound: BoundMethod, encoder: GraphNetwork, problem: DropProblem, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Lower bounds at the anchors over both views, computed in ``dtype``; how far above the truth rounding can have
         put them; and how far below it the value can be for the first view's embedding as the encoder is run."""
         ranges, anchors, network = self.ranges, problem.anchors, encoder.to(dtype)
@@ -105,8 +107,11 @@ class TwoViews:
         terms = sum(ranges.unit.shape) + 32
         sizes = Sizes.of(encoder, problem, dtype)
         slack = sizes.bound_slack(problem.at_anchors(directions)).gather(1, best)
-        slack = (slack + torch.finfo(dtype).eps * lower.abs()
-                 + 32 * terms * torch.finfo(torch.float64).eps * ranges.box.largest()[anchors].sum(dim=1, keepdim=True))
+        slack = (
+            slack
+            + torch.finfo(dtype).eps * lower.abs()
+            + 32 * terms * torch.finfo(torch.float64).eps * ranges.box.largest()[anchors].sum(dim=1, keepdim=True)
+        )
         return lower.to(dtype), slack.to(dtype), sizes.run_error(self._largest_directions(anchors).to(dtype)[:, None])
 
     def _largest_directions(self, anchors: Tensor) -> Tensor:
@@ -129,9 +134,11 @@ class TwoViews:
         cosine, across = self.cosine[anchors], self.ranges.across.at(anchors)
         sine = (1 - cosine.square()).sqrt()
         product = ((across.low * across.high).sum(dim=1) / self.norm[anchors]).maximum(
-            -sine * across.largest().norm(dim=1))
-        return by_channel, Line((cosine[:, None] - 1) * self.ranges.unit[anchors],
-                                torch.where(cosine > 0, product, -torch.inf))
+            -sine * across.largest().norm(dim=1)
+        )
+        return by_channel, Line(
+            (cosine[:, None] - 1) * self.ranges.unit[anchors], torch.where(cosine > 0, product, -torch.inf)
+        )
 
     def _turn_of_others(self, anchors: Tensor) -> tuple[Line, Line]:
         """Lines below ``-mean_{j≠i} δ_j · z_i``: by channels; and with the clean embedding's part along the axis, which

@@ -45,8 +45,9 @@ class PrintedTerms(NamedTuple):
         return chord_lines(self.omega, self.lower1, self.upper1, self.weights.b1, self.weights.slope1, values)
 
 
-def chord_lines(omega: Tensor, lower: Tensor, upper: Tensor, bias: Tensor, gamma: Tensor,
-                features: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def chord_lines(
+    omega: Tensor, lower: Tensor, upper: Tensor, bias: Tensor, gamma: Tensor, features: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Slopes ``Λ = ω a`` and constants of lines ``Λ (p - b) + const`` below ``ω · σ(p)`` for ``l <= p <= u``.
 
     Both lines around an activation have the slope a of its chord.
@@ -85,8 +86,11 @@ class PrintedScore(BoundMethod):
             return
         views = tuple(at) if isinstance(at, (list, tuple)) else (at,)
         if not views or not all(isinstance(view, Graph) for view in views):
-            raise MethodError(f"at={shown(at)}", "it is a view as a certgcl.Graph, or one for each direction",
-                              "Convert each with certgcl.Graph.of, or leave it out for the graph itself")
+            raise MethodError(
+                f"at={shown(at)}",
+                "it is a view as a certgcl.Graph, or one for each direction",
+                "Convert each with certgcl.Graph.of, or leave it out for the graph itself",
+            )
         object.__setattr__(self, "at", at if isinstance(at, Graph) else views)
 
     def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> str | None:
@@ -103,20 +107,27 @@ class PrintedScore(BoundMethod):
         """
         hidden = weights.activation1(problem.graph.propagate(projected) + weights.b1)
         box = PaperBox(problem, projected.dtype)
-        slopes, constant2 = chord_lines(directions, *box.range(hidden @ weights.w2, weights.b2), weights.b2,
-                                        weights.slope2)
+        slopes, constant2 = chord_lines(
+            directions, *box.range(hidden @ weights.w2, weights.b2), weights.b2, weights.slope2
+        )
         return PrintedTerms(weights, slopes @ weights.w2.T, *box.range(projected, weights.b1), constant2)
 
     def views(self, graph: Graph, directions: int) -> tuple[Graph, ...]:
         at = graph if self.at is None else self.at
         views = (at,) * directions if isinstance(at, Graph) else at
         if len(views) != directions:
-            raise GraphError(f"{len(views)} views for {directions} directions", "there is one view for all directions "
-                             "or one for each", "Pass as many views as directions")
+            raise GraphError(
+                f"{len(views)} views for {directions} directions",
+                "there is one view for all directions or one for each",
+                "Pass as many views as directions",
+            )
         for view in views:
             if view.num_nodes != graph.num_nodes:
-                raise GraphError(f"a view with {view.num_nodes} nodes of a graph with {graph.num_nodes}",
-                                 "a view has the nodes of its graph", "Drop edges only")
+                raise GraphError(
+                    f"a view with {view.num_nodes} nodes of a graph with {graph.num_nodes}",
+                    "a view has the nodes of its graph",
+                    "Drop edges only",
+                )
         return views
 
 
@@ -145,8 +156,10 @@ class PaperBox:
             return torch.addcmul(self.upper @ v, self.own_upper, v)
 
         positive, negative = signed_parts(values)
-        return (torch.addcmul(bias, self.own_lower, positive) + most(negative),
-                torch.addcmul(bias, self.own_lower, negative) + most(positive))
+        return (
+            torch.addcmul(bias, self.own_lower, positive) + most(negative),
+            torch.addcmul(bias, self.own_lower, negative) + most(positive),
+        )
 
 
 def _least_products(omega: Tensor, values: Range) -> Tensor:

@@ -16,9 +16,18 @@ from certgcl.runtime.out_of_memory import told_when_out_of_memory
 
 
 @told_when_out_of_memory()
-def graph_bounds(model: ModelLike, graphs: GraphsLike, budgets: BudgetLike, directions: Tensor, *,
-                 pool: Pool | None = None, method: str | BoundMethod = "degree", dtype: torch.dtype = torch.float64,
-                 enumerate_up_to: int = 1024, time_limit: float | None = None) -> GraphCertificate:
+def graph_bounds(
+    model: ModelLike,
+    graphs: GraphsLike,
+    budgets: BudgetLike,
+    directions: Tensor,
+    *,
+    pool: Pool | None = None,
+    method: str | BoundMethod = "degree",
+    dtype: torch.dtype = torch.float64,
+    enumerate_up_to: int = 1024,
+    time_limit: float | None = None,
+) -> GraphCertificate:
     """Certified lower bounds of ``w · z_g(S)`` of whole graphs, over every admissible drop set S of each graph.
 
     ``z_g`` is the pooled embedding of graph g. All its nodes see the *same* S, so that their worst cases do not add
@@ -52,9 +61,17 @@ def graph_bounds(model: ModelLike, graphs: GraphsLike, budgets: BudgetLike, dire
 
 
 @told_when_out_of_memory()
-def graph_compactness(model: ModelLike, graphs: GraphsLike, budgets: BudgetLike, *, pool: Pool | None = None,
-                      method: str | BoundMethod = "degree", dtype: torch.dtype = torch.float64,
-                      enumerate_up_to: int = 1024, time_limit: float | None = None) -> GraphCertificate:
+def graph_compactness(
+    model: ModelLike,
+    graphs: GraphsLike,
+    budgets: BudgetLike,
+    *,
+    pool: Pool | None = None,
+    method: str | BoundMethod = "degree",
+    dtype: torch.dtype = torch.float64,
+    enumerate_up_to: int = 1024,
+    time_limit: float | None = None,
+) -> GraphCertificate:
     """Certified lower bounds of the compactness of graphs: ``W_g · z_g(S) >= lower_g`` for every admissible S.
 
     ``W_g`` is the unit vector of the graph's own pooled embedding less the mean of the others', all of the graphs as

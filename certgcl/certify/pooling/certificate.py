@@ -99,18 +99,30 @@ class GraphCertificate:
 
     def witness(self, graph: int, direction: int = 0) -> Tensor:
         """The edges of a graph, ``(2, k)``, without which ``w · z_g`` is its ``upper``."""
-        graph, direction = (whole(number, name, 0, f"it is a number from 0 to {last}", "Pass an int", most=last,
-                                  error=CertificateError)
-                            for number, name, last in ((graph, "graph", len(self) - 1),
-                                                       (direction, "direction", len(self.witnesses[0]) - 1)))
+        graph, direction = (
+            whole(number, name, 0, f"it is a number from 0 to {last}", "Pass an int", most=last, error=CertificateError)
+            for number, name, last in (
+                (graph, "graph", len(self) - 1),
+                (direction, "direction", len(self.witnesses[0]) - 1),
+            )
+        )
         return self.witnesses[graph][direction]
 
     def to_dict(self) -> dict[str, list[Any]]:
         """One list per column."""
-        columns = {"graph": torch.arange(len(self)), "nodes": self.sizes, "most_dropped": self.most_dropped,
-                   "nominal": self.nominal, "lower": self.lower, "upper": self.upper, "rounding": self.rounding,
-                   "run_error": self.run_error, "positive": self.positive, "negative": self.negative,
-                   "enumerated": self.enumerated}
+        columns = {
+            "graph": torch.arange(len(self)),
+            "nodes": self.sizes,
+            "most_dropped": self.most_dropped,
+            "nominal": self.nominal,
+            "lower": self.lower,
+            "upper": self.upper,
+            "rounding": self.rounding,
+            "run_error": self.run_error,
+            "positive": self.positive,
+            "negative": self.negative,
+            "enumerated": self.enumerated,
+        }
         return {name: values.tolist() for name, values in columns.items()}
 
     def to_frame(self) -> "pd.DataFrame":
@@ -122,21 +134,33 @@ class GraphCertificate:
         if self.lower.dim() == 1:
             return pd.DataFrame(columns)
         count = self.lower.shape[1]
-        flat = {name: [value for row in column for value in (row if isinstance(row, list) else [row] * count)]
-                for name, column in columns.items()}
+        flat = {
+            name: [value for row in column for value in (row if isinstance(row, list) else [row] * count)]
+            for name, column in columns.items()
+        }
         return pd.DataFrame({"graph": flat.pop("graph"), "direction": list(range(count)) * len(self)} | flat)
 
     def summary(self) -> dict[str, Any]:
         """The certificate in a few numbers, as JSON can hold them."""
         return {
-            "graphs": len(self), "pool": self.pool, "method": self.method, "settings": self.evidence.method.shown,
-            "precision": self.precision, "reading": self.reading, "values": self.positive.numel(),
-            "positive": int(self.positive.sum()), "negative": int(self.negative.sum()),
+            "graphs": len(self),
+            "pool": self.pool,
+            "method": self.method,
+            "settings": self.evidence.method.shown,
+            "precision": self.precision,
+            "reading": self.reading,
+            "values": self.positive.numel(),
+            "positive": int(self.positive.sum()),
+            "negative": int(self.negative.sum()),
             "positive_in_exact_arithmetic": int(self.positive_in_exact_arithmetic.sum()),
-            "share_positive": self.share_positive, "kept": kept_share(self.lower, self.nominal),
-            "enumerated": int(self.enumerated.sum()), "most_dropped": int(self.most_dropped.max()),
-            "nominal_mean": float(self.nominal.mean()), "lower_mean": float(self.lower.mean()),
-            "lower_min": float(self.lower.min()), "upper_mean": float(self.upper.mean()),
+            "share_positive": self.share_positive,
+            "kept": kept_share(self.lower, self.nominal),
+            "enumerated": int(self.enumerated.sum()),
+            "most_dropped": int(self.most_dropped.max()),
+            "nominal_mean": float(self.nominal.mean()),
+            "lower_mean": float(self.lower.mean()),
+            "lower_min": float(self.lower.min()),
+            "upper_mean": float(self.upper.mean()),
         }
 
     def save(self, path: str | Path, notes: Mapping[str, Any] | None = None) -> Path:
@@ -163,8 +187,9 @@ class GraphCertificate:
         check_graph_certificate(certificate, f"{path} with ")
         return certificate, notes
 
-    def verify(self, model: "ModelLike", graphs: "GraphsLike", *, pool: "Pool | None" = None,
-               directions: Tensor | None = None) -> "Verification":
+    def verify(
+        self, model: "ModelLike", graphs: "GraphsLike", *, pool: "Pool | None" = None, directions: Tensor | None = None
+    ) -> "Verification":
         """Whether this is a certificate of that model and those graphs, and its clean values, directions, budgets and
         witnesses are right. The bound itself is not proved again.
 
@@ -199,10 +224,17 @@ class GraphCertificate:
             ("budget", f"{spread(self.most_dropped)} edges of a graph at most"),
             ("nominal", f"mean {_mean(self.nominal)}"),
             ("lower", f"mean {_mean(self.lower)}, min {float(self.lower.min()):.4g}"),
-            ("upper", f"mean {_mean(self.upper)}; all sets tried in {int(self.enumerated.sum())} graphs, "
-                      f"{int(self.negative.sum())} known to fall below zero"),
-            ("positive", f"{proved} of {number} ({percent(self.share_positive)}) proved to stay above zero, as run in "
-                         f"{self.precision}")]
+            (
+                "upper",
+                f"mean {_mean(self.upper)}; all sets tried in {int(self.enumerated.sum())} graphs, "
+                f"{int(self.negative.sum())} known to fall below zero",
+            ),
+            (
+                "positive",
+                f"{proved} of {number} ({percent(self.share_positive)}) proved to stay above zero, as run in "
+                f"{self.precision}",
+            ),
+        ]
 
 
 def _mean(values: Tensor) -> str:

@@ -34,19 +34,32 @@ def check_graph_certificate(certificate: "GraphCertificate", where: str = "") ->
 def _form(certificate: "GraphCertificate") -> Iterator[Fault]:
     """Types and shapes."""
     directions = certificate.directions
-    if directions.dim() not in (2, 3) or not directions.numel() or directions.dtype not in (
-            torch.float32, torch.float64):
-        yield (f"directions of dtype {directions.dtype} and shape {tuple(directions.shape)}",
-               "there is at least one graph, with one direction or several, in float32 or float64")
+    if (
+        directions.dim() not in (2, 3)
+        or not directions.numel()
+        or directions.dtype not in (torch.float32, torch.float64)
+    ):
+        yield (
+            f"directions of dtype {directions.dtype} and shape {tuple(directions.shape)}",
+            "there is at least one graph, with one direction or several, in float32 or float64",
+        )
     shape, nodes = directions.shape[:-1], certificate.local_budget.shape
-    expected = dict.fromkeys(VALUES, (torch.float64, shape)) | dict.fromkeys(COUNTS, (torch.int64, shape[:1])) | {
-        "enumerated": (torch.bool, shape[:1]), "local_budget": (torch.int64, nodes),
-        "requested_budget": (torch.int64, nodes)}
+    expected = (
+        dict.fromkeys(VALUES, (torch.float64, shape))
+        | dict.fromkeys(COUNTS, (torch.int64, shape[:1]))
+        | {
+            "enumerated": (torch.bool, shape[:1]),
+            "local_budget": (torch.int64, nodes),
+            "requested_budget": (torch.int64, nodes),
+        }
+    )
     for name, (dtype, wanted) in expected.items():
         tensor = getattr(certificate, name)
         if tensor.dtype != dtype or tensor.shape != wanted or (dtype == torch.int64 and tensor.dim() != 1):
-            yield (f"{name} of dtype {tensor.dtype} and shape {tuple(tensor.shape)}",
-                   f"it is of dtype {dtype} and shape {tuple(wanted)}")
+            yield (
+                f"{name} of dtype {tensor.dtype} and shape {tuple(tensor.shape)}",
+                f"it is of dtype {dtype} and shape {tuple(wanted)}",
+            )
 
 
 def _words(certificate: "GraphCertificate") -> Iterator[Fault]:
@@ -76,11 +89,13 @@ def _budgets(certificate: "GraphCertificate") -> Iterator[Fault]:
 def _values(certificate: "GraphCertificate") -> Iterator[Fault]:
     lower, rounding = certificate.lower, certificate.rounding
     for name in ("lower", "nominal", "upper", "directions"):
-        yield from _where(~torch.isfinite(getattr(certificate, name)), f"a {name} that is not finite",
-                          "values are finite")
+        yield from _where(
+            ~torch.isfinite(getattr(certificate, name)), f"a {name} that is not finite", "values are finite"
+        )
     for name in ("rounding", "run_error"):  # one that is infinite claims nothing
-        yield from _where(~(getattr(certificate, name) >= 0), f"a {name} that is negative or not a number",
-                          "an error is not negative")
+        yield from _where(
+            ~(getattr(certificate, name) >= 0), f"a {name} that is negative or not a number", "an error is not negative"
+        )
     yield from _where(lower > certificate.nominal + rounding, "a lower bound above the clean value", _CROSSED)
     yield from _where(lower > certificate.upper + rounding, "a lower bound above its upper value", _CROSSED)
 
@@ -93,8 +108,13 @@ def _where(wrong: Tensor, found: str, rule: str) -> Iterator[Fault]:
 def _witnesses(certificate: "GraphCertificate") -> Iterator[Fault]:
     """Each a set of edges that the budgets of its graph allow; whether the graph has them is for ``verify``."""
     witnesses, several = certificate.witnesses, certificate.lower.reshape(len(certificate.sizes), -1).shape[1]
-    if len(witnesses) != len(certificate.sizes) or any(len(each) != several for each in witnesses) or any(
-            edges.dim() != 2 or len(edges) != 2 or edges.dtype != torch.int64 for each in witnesses for edges in each):
+    if (
+        len(witnesses) != len(certificate.sizes)
+        or any(len(each) != several for each in witnesses)
+        or any(
+            edges.dim() != 2 or len(edges) != 2 or edges.dtype != torch.int64 for each in witnesses for edges in each
+        )
+    ):
         yield f"witnesses of {len(witnesses)} graphs", "there are pairs of nodes (int64) for each graph and direction"
         return
     budgets = certificate.local_budget.split(certificate.sizes.tolist())

@@ -51,8 +51,11 @@ class DropSets:
 
     def pairs(self) -> list[tuple[int, int]]:
         """Each two edges that may be dropped together."""
-        return [chosen for chosen in combinations(range(len(self.slots)), 2) if self._admissible(chosen)] if (
-            self.most > 1) else []
+        return (
+            [chosen for chosen in combinations(range(len(self.slots)), 2) if self._admissible(chosen)]
+            if (self.most > 1)
+            else []
+        )
 
     def every(self) -> Iterator[tuple[int, ...]]:
         """All admissible sets, the empty one first."""
@@ -81,7 +84,7 @@ class DropSets:
     def _in_parts(self, sets: list[tuple[int, ...]]) -> Iterator[tuple[Graph, Tensor]]:
         at_once = max(1, ROWS // self.graph.num_nodes)
         for start in range(0, len(sets), at_once):
-            yield self._copies(sets[start:start + at_once])
+            yield self._copies(sets[start : start + at_once])
 
     def _copies(self, sets: list[tuple[int, ...]]) -> tuple[Graph, Tensor]:
         """The graph without each of the sets, side by side, and the copy that each node is in."""
@@ -117,8 +120,11 @@ class DropSets:
     def _greedily(self, direction: Tensor, best: Tensor) -> tuple[Tensor, Tensor]:
         chosen: tuple[int, ...] = ()
         while len(chosen) < self.most:
-            sets = [longer for edge in range(len(self.slots)) if edge not in chosen
-                    and self._admissible(longer := (*chosen, edge))]
+            sets = [
+                longer
+                for edge in range(len(self.slots))
+                if edge not in chosen and self._admissible(longer := (*chosen, edge))
+            ]
             least, place = self.values(sets, direction)[:, 0].min(dim=0) if sets else (best, best)
             if not bool(least < best):
                 break

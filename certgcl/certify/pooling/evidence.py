@@ -21,10 +21,15 @@ COMPACTNESS = "compactness, the graph itself as view"
 def evidence_of(question: "GraphQuestion", given: Tensor | None) -> Evidence:
     """Of a question, at this moment; with directions of one's own, or those of compactness."""
     return Evidence(
-        weights=model_part(question.model), edges=edges_of_graphs(question.graphs),
-        features=features_part(question.graphs.union), budget=budgets_part(question.drops),
-        directions=Fact(COMPACTNESS) if given is None else given_part(given), method=Fact(settings(question.bound)),
-        dtype=Fact(dtype_name(question.dtype)), certgcl=Fact(__version__))
+        weights=model_part(question.model),
+        edges=edges_of_graphs(question.graphs),
+        features=features_part(question.graphs.union),
+        budget=budgets_part(question.drops),
+        directions=Fact(COMPACTNESS) if given is None else given_part(given),
+        method=Fact(settings(question.bound)),
+        dtype=Fact(dtype_name(question.dtype)),
+        certgcl=Fact(__version__),
+    )
 
 
 def model_part(model: PooledNetwork) -> Fact:
@@ -38,11 +43,15 @@ def model_part(model: PooledNetwork) -> Fact:
 def edges_of_graphs(graphs: GraphSet) -> Fact:
     """All edges, and where one graph ends and the next begins."""
     union = graphs.union
-    return Fact(f"{len(graphs)} graphs, {union.num_nodes} nodes, {union.num_edges} edges",
-                digest(graphs.sizes, union.rowptr, union.col))
+    return Fact(
+        f"{len(graphs)} graphs, {union.num_nodes} nodes, {union.num_edges} edges",
+        digest(graphs.sizes, union.rowptr, union.col),
+    )
 
 
 def budgets_part(drops: SetDrops) -> Fact:
     union, totals = drops.union, drops.totals
-    return Fact(f"local {spread(union.local)}, total {spread(totals)} edges of a graph",
-                digest(union.local, union.requested, union.droppable, totals))
+    return Fact(
+        f"local {spread(union.local)}, total {spread(totals)} edges of a graph",
+        digest(union.local, union.requested, union.droppable, totals),
+    )

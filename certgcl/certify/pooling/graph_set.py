@@ -41,8 +41,11 @@ class GraphSet:
         elif isinstance(source, Dataset):
             given = [source[place] for place in range(len(source))]
         if not isinstance(given, (list, tuple)) or not given:
-            raise GraphError(f"graphs={shown(source)}", "they are a list of graphs or a PyG Batch, at least one",
-                             "Pass [data, other_data]")
+            raise GraphError(
+                f"graphs={shown(source)}",
+                "they are a list of graphs or a PyG Batch, at least one",
+                "Pass [data, other_data]",
+            )
         graphs = []
         for number, each in enumerate(given):
             try:
@@ -56,7 +59,9 @@ class GraphSet:
                 raise GraphError(
                     f"graph {number} with {graph.num_nodes} nodes and {other[0]} features in {other[1]} on {other[2]}, "
                     f"where the first has {one[0]} in {one[1]} on {one[2]}",
-                    "all graphs have nodes, and the same number and kind of features", "Leave it out, or convert it")
+                    "all graphs have nodes, and the same number and kind of features",
+                    "Leave it out, or convert it",
+                )
         return cls.joined(graphs)
 
     @classmethod
@@ -109,8 +114,10 @@ class SetDrops:
     @cached_property
     def union(self) -> AdmissibleDrops:
         """Of all graphs side by side; that each has a total of its own is not in it."""
-        local, requested, droppable, degree = (torch.cat([getattr(drops, name) for drops in self.each]) for name in (
-            "local", "requested", "droppable", "droppable_degree"))
+        local, requested, droppable, degree = (
+            torch.cat([getattr(drops, name) for drops in self.each])
+            for name in ("local", "requested", "droppable", "droppable_degree")
+        )
         return AdmissibleDrops(local, requested, sum(drops.total for drops in self.each), droppable, degree)
 
     @cached_property

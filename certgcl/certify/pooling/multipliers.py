@@ -39,8 +39,9 @@ def best_multipliers(shared: "SharedDrops", known: "NodeValues", time_limit: flo
     return found
 
 
-def _solve(shared: "SharedDrops", known: "NodeValues", graphs: Counts, found: Multipliers,
-           time_limit: float | None) -> None:
+def _solve(
+    shared: "SharedDrops", known: "NodeValues", graphs: Counts, found: Multipliers, time_limit: float | None
+) -> None:
     """Fill in the multipliers of some graphs. With losses ``l_i(b) = f_i(0) - f_i(b)`` they are those of
 
         max  Σ v_i - Σ_g Q θ_g - Σ_v q_v μ_v - Σ_e π_e,      v_i <= 0,  v_i <= a_ie - δ_ie,  s_e - θ - μ_v - μ_w <= π_e,
@@ -48,8 +49,10 @@ def _solve(shared: "SharedDrops", known: "NodeValues", graphs: Counts, found: Mu
 
     for the least b of every level from 2 on, in units of the largest loss.
     """
-    nodes, edges, pairs = (np.flatnonzero(np.isin(batch, graphs)) for batch in (
-        shared.batch, shared.graph_of_edge, shared.batch[shared.node]))
+    nodes, edges, pairs = (
+        np.flatnonzero(np.isin(batch, graphs))
+        for batch in (shared.batch, shared.graph_of_edge, shared.batch[shared.node])
+    )
     n, e, k, g = len(nodes), len(edges), len(pairs), len(graphs)
     counts = [int(first) for first in shared.first if 2 <= first < known.by_count.shape[1]]
     clean, node = known.values[nodes, 0], np.searchsorted(nodes, shared.node[pairs])
@@ -60,20 +63,38 @@ def _solve(shared: "SharedDrops", known: "NodeValues", graphs: Counts, found: Mu
     one, of_edge = np.arange(k), np.arange(e)
     # Columns: v, a, θ, μ, π; then for each count τ and y.
     sizes = [n, k, g, n, e] + [size for _ in counts for size in (n, k)]
-    rows = [_row(sizes, k, {0: _matrix(1, one, node, (k, n)), 1: -sp.identity(k)}),
-            _row(sizes, e, {
+    rows = [
+        _row(sizes, k, {0: _matrix(1, one, node, (k, n)), 1: -sp.identity(k)}),
+        _row(
+            sizes,
+            e,
+            {
                 1: _matrix(1, np.searchsorted(edges, shared.fields.indices[pairs]), one, (e, k)),
                 2: _matrix(-1, of_edge, np.searchsorted(graphs, shared.graph_of_edge[edges]), (e, g)),
                 3: _matrix(-1, np.tile(of_edge, 2), np.searchsorted(nodes, shared.ends[:, edges]).ravel(), (e, n)),
-                4: -sp.identity(e)})]
+                4: -sp.identity(e),
+            },
+        ),
+    ]
     right = [-known.losses[pairs] / scale, np.zeros(e)]
     for place, (b, loss) in enumerate(zip(counts, losses, strict=True)):
         within = np.flatnonzero(np.isfinite(loss))
-        rows += [_row(sizes, len(within), {
-                    0: sp.identity(n, format="csr")[within], 5 + 2 * place: -b * sp.identity(n, format="csr")[within],
-                    6 + 2 * place: _matrix(1, node, one, (n, k))[within]}),
-                 _row(sizes, k, {1: -sp.identity(k), 5 + 2 * place: _matrix(1, one, node, (k, n)),
-                                 6 + 2 * place: -sp.identity(k)})]
+        rows += [
+            _row(
+                sizes,
+                len(within),
+                {
+                    0: sp.identity(n, format="csr")[within],
+                    5 + 2 * place: -b * sp.identity(n, format="csr")[within],
+                    6 + 2 * place: _matrix(1, node, one, (n, k))[within],
+                },
+            ),
+            _row(
+                sizes,
+                k,
+                {1: -sp.identity(k), 5 + 2 * place: _matrix(1, one, node, (k, n)), 6 + 2 * place: -sp.identity(k)},
+            ),
+        ]
         right += [-loss[within] / scale, np.zeros(k)]
     binding = shared.local[nodes] < shared.most[shared.batch[nodes]]  # a local budget of Q or more is none
     cost = [-np.ones(n), np.zeros(k), shared.most[graphs], shared.local[nodes], np.ones(e)]
@@ -83,9 +104,14 @@ def _solve(shared: "SharedDrops", known: "NodeValues", graphs: Counts, found: Mu
         cost += [np.zeros(n + k)]
         low += [np.full(n, -np.inf), np.zeros(k)]
         high += [np.full(n + k, np.inf)]
-    solution = linprog(np.concatenate(cost), A_ub=sp.vstack(rows, format="csr"), b_ub=np.concatenate(right),
-                       bounds=np.stack([np.concatenate(low), np.concatenate(high)], axis=1), method="highs",
-                       options={} if time_limit is None else {"time_limit": time_limit})
+    solution = linprog(
+        np.concatenate(cost),
+        A_ub=sp.vstack(rows, format="csr"),
+        b_ub=np.concatenate(right),
+        bounds=np.stack([np.concatenate(low), np.concatenate(high)], axis=1),
+        method="highs",
+        options={} if time_limit is None else {"time_limit": time_limit},
+    )
     if solution.status == 0:
         _, a, theta, mu = np.split(solution.x * scale, np.cumsum([n, k, g, n]))[:4]
         found.pairs[pairs] = a

@@ -44,13 +44,15 @@ class PooledProblem:
             pairs = self._pairs(network)
             alone = self._taken_alone(method, network, pairs, of_nodes, clean)
             lowest = None if most == 1 else method(network, self._most_dropped, of_nodes).minimum(clean)
-            found = total - self._by_edge_scores(pairs, alone if lowest is None else alone.maximum(
-                (clean - lowest)[pairs[0]] / 2))
+            found = total - self._by_edge_scores(
+                pairs, alone if lowest is None else alone.maximum((clean - lowest)[pairs[0]] / 2)
+            )
             found = found if lowest is None else found.maximum(graphs.total(lowest))
         return found / graphs.sizes[:, None] if pool == "mean" else found
 
-    def _taken_alone(self, method: BoundMethod, network: GraphNetwork, pairs: Tensor, directions: Tensor,
-                     clean: Tensor) -> Tensor:
+    def _taken_alone(
+        self, method: BoundMethod, network: GraphNetwork, pairs: Tensor, directions: Tensor, clean: Tensor
+    ) -> Tensor:
         """At least what each edge by itself takes from each node in whose field it is, ``(P, C)``: from a run without
         the edge, or as much as any single edge can take where those are too many."""
         node, edge = pairs
@@ -124,9 +126,11 @@ class PooledProblem:
         shift = (start - self.graphs.starts[graph])[copy]
         degree = torch.bincount(union.row[slot] + shift, minlength=int(sizes.sum()))
         nodes = torch.arange(int(sizes.sum()), device=copy.device) - torch.repeat_interleave(
-            start - self.graphs.starts[graph], sizes)
-        return Graph.trusted(union.x[nodes], torch.cat([degree.new_zeros(1), degree.cumsum(0)]),
-                             union.col[slot] + shift), start
+            start - self.graphs.starts[graph], sizes
+        )
+        return Graph.trusted(
+            union.x[nodes], torch.cat([degree.new_zeros(1), degree.cumsum(0)]), union.col[slot] + shift
+        ), start
 
     @cached_property
     def _slots(self) -> Tensor:

@@ -54,17 +54,34 @@ class GraphQuestion:
 
     @classmethod
     @undisturbed()
-    def of(cls, model: ModelLike, graphs: GraphsLike, budgets: BudgetLike, pool: Pool | None,
-           method: str | BoundMethod, dtype: torch.dtype, enumerate_up_to: int,
-           time_limit: float | None) -> "GraphQuestion":
+    def of(
+        cls,
+        model: ModelLike,
+        graphs: GraphsLike,
+        budgets: BudgetLike,
+        pool: Pool | None,
+        method: str | BoundMethod,
+        dtype: torch.dtype,
+        enumerate_up_to: int,
+        time_limit: float | None,
+    ) -> "GraphQuestion":
         bound = get_method(method)
         if not bound.certified:
             raise MethodError(f"method {bound.name!r}", "it proves nothing", "Use 'degree', the default")
-        limit = None if time_limit is None else real(
-            time_limit, "time_limit", lambda given: 0 < given < float("inf"), "it is a positive number of seconds",
-            "Leave it out for none")
-        most = whole(enumerate_up_to, "enumerate_up_to", 0, "it is a number of drop sets, 0 for none", "Try 1024",
-                     most=1 << 20)
+        limit = (
+            None
+            if time_limit is None
+            else real(
+                time_limit,
+                "time_limit",
+                lambda given: 0 < given < float("inf"),
+                "it is a positive number of seconds",
+                "Leave it out for none",
+            )
+        )
+        most = whole(
+            enumerate_up_to, "enumerate_up_to", 0, "it is a number of drop sets, 0 for none", "Try 1024", most=1 << 20
+        )
         check_arithmetic(precision_of(dtype))
         several = GraphSet.of(graphs)
         read = read_graphs_model(model, several, pool)
@@ -86,14 +103,19 @@ class GraphQuestion:
             raise DirectionError(f"directions of dtype {found.dtype}", "they must be real numbers", "Pass floats")
         graphs, width = len(self.graphs), self.model.width
         if found.dim() not in (2, 3) or found.shape[0] != graphs or found.shape[-1] != width or not found.numel():
-            raise DirectionError(f"directions of shape {tuple(found.shape)}",
-                                 f"they must be ({graphs}, {width}) or ({graphs}, C, {width})",
-                                 "Give every graph its direction(s), with as many entries as the model has outputs")
+            raise DirectionError(
+                f"directions of shape {tuple(found.shape)}",
+                f"they must be ({graphs}, {width}) or ({graphs}, C, {width})",
+                "Give every graph its direction(s), with as many entries as the model has outputs",
+            )
         found = found.detach().to(self.graphs.union.x.device, self.dtype)
         broken = (~torch.isfinite(found)).flatten(1).any(dim=1)
         if bool(broken.any()):
-            raise DirectionError(f"a NaN or infinite direction at graph {int(broken.nonzero()[0, 0])}",
-                                 "directions must be finite", "Fix or drop it")
+            raise DirectionError(
+                f"a NaN or infinite direction at graph {int(broken.nonzero()[0, 0])}",
+                "directions must be finite",
+                "Fix or drop it",
+            )
         return found
 
     @undisturbed()
@@ -116,20 +138,35 @@ class GraphQuestion:
         if moved is not None:
             more = sizes.moved(moved.own, moved.shared)
             rounding, run_error = rounding + more[0], run_error + more[1]
-        rounding, run_error = (torch.nan_to_num(error, nan=torch.inf, posinf=torch.inf)
-                               for error in (rounding, run_error))
+        rounding, run_error = (
+            torch.nan_to_num(error, nan=torch.inf, posinf=torch.inf) for error in (rounding, run_error)
+        )
         _check(lower, nominal, rounding)
         lower = lower.minimum(nominal).minimum(upper)  # which are reached
         if given.dim() == 2:
             lower, nominal, rounding, run_error, upper = (
-                values[:, 0] for values in (lower, nominal, rounding, run_error, upper))
+                values[:, 0] for values in (lower, nominal, rounding, run_error, upper)
+            )
         return GraphCertificate(
-            lower=lower, nominal=nominal, rounding=rounding, run_error=run_error, upper=upper, witnesses=witnesses,
-            enumerated=enumerated, directions=given.clone(), most_dropped=self.drops.most.clone(),
-            sizes=graphs.sizes.clone(), local_budget=self.drops.union.local.clone(),
-            requested_budget=self.drops.union.requested.clone(), total_budget=self.drops.totals.clone(),
-            method=self.bound.name, pool=self.model.pool, precision=dtype_name(self.model.network.precision),
-            reading=self.model.network.reading, evidence=evidence)
+            lower=lower,
+            nominal=nominal,
+            rounding=rounding,
+            run_error=run_error,
+            upper=upper,
+            witnesses=witnesses,
+            enumerated=enumerated,
+            directions=given.clone(),
+            most_dropped=self.drops.most.clone(),
+            sizes=graphs.sizes.clone(),
+            local_budget=self.drops.union.local.clone(),
+            requested_budget=self.drops.union.requested.clone(),
+            total_budget=self.drops.totals.clone(),
+            method=self.bound.name,
+            pool=self.model.pool,
+            precision=dtype_name(self.model.network.precision),
+            reading=self.model.network.reading,
+            evidence=evidence,
+        )
 
     @property
     def _largest(self) -> int:
@@ -196,15 +233,27 @@ class GraphQuestion:
         known = [clean] * min(1 if losses[0] is None else 2, len(levels))  # what one edge takes is then known exactly
         if 1 < len(known) < len(levels):
             known += self._least_of_pairs(shared, directions, clean)
-        values = torch.stack([*known, *(
-            self._of_nodes(total, directions, lambda part: directions[graphs.batch[part]])
-            for total in levels[len(known):])], dim=2).cpu().numpy()
+        values = (
+            torch.stack(
+                [
+                    *known,
+                    *(
+                        self._of_nodes(total, directions, lambda part: directions[graphs.batch[part]])
+                        for total in levels[len(known) :]
+                    ),
+                ],
+                dim=2,
+            )
+            .cpu()
+            .numpy()
+        )
         if not (np.isfinite(values).all() and all(alone is None or np.isfinite(alone).all() for alone in losses)):
             unknown = directions.new_full(directions.shape[:2], torch.nan).double()
             return unknown, unknown
         found = [shared.lower(values[:, place], alone, self.time_limit) for place, alone in enumerate(losses)]
-        lower, lifted = (torch.from_numpy(np.stack(each, axis=1)).to(directions.device)
-                         for each in zip(*found, strict=True))
+        lower, lifted = (
+            torch.from_numpy(np.stack(each, axis=1)).to(directions.device) for each in zip(*found, strict=True)
+        )
         count = graphs.sizes.double()[:, None] if self.model.pool == "mean" else 1.0
         return lower / count, lifted / count
 
@@ -215,9 +264,13 @@ class GraphQuestion:
         droppable = self.drops.union.droppable[slots].cpu().numpy()
         ends = torch.stack([union.row[slots], union.col[slots]]).cpu().numpy()[:, droppable]
         return SharedDrops(
-            fields[:, droppable], self.graphs.batch.cpu().numpy(), ends,
-            self.drops.union.local.cpu().numpy(), self.drops.most.cpu().numpy(),
-            np.array([0, *(level + 1 for level in levels[:-1])]))
+            fields[:, droppable],
+            self.graphs.batch.cpu().numpy(),
+            ends,
+            self.drops.union.local.cpu().numpy(),
+            self.drops.most.cpu().numpy(),
+            np.array([0, *(level + 1 for level in levels[:-1])]),
+        )
 
     def _losses(self, shared: SharedDrops, directions: Tensor, clean: Tensor) -> list[Array | None]:
         """How much each edge alone takes from each node in whose field it is, for each direction; None where there are
@@ -249,7 +302,9 @@ class GraphQuestion:
         for each, wanted, before in zip(sets, directions, clean.split(self.graphs.sizes.tolist()), strict=True):
             pairs, n, e = each.pairs(), len(before), len(each.slots)
             if pairs:
-                field = torch.from_numpy(shared.fields[node:node + n, edge:edge + e].toarray() > 0).to(before.device)
+                field = torch.from_numpy(shared.fields[node : node + n, edge : edge + e].toarray() > 0).to(
+                    before.device
+                )
                 one, other = torch.tensor(pairs, device=before.device).T
                 inside = (field[:, one] & field[:, other]).T[..., None]
                 before = torch.where(inside, each.of_nodes([*pairs], wanted).double(), before).amin(dim=0)
@@ -258,8 +313,10 @@ class GraphQuestion:
         return [torch.cat(found)]
 
     def _drop_sets(self) -> list[DropSets]:
-        return [DropSets(self.network, graph, drops, most) for graph, drops, most in zip(
-            self.graphs.graphs, self.drops.each, self.drops.most.tolist(), strict=True)]
+        return [
+            DropSets(self.network, graph, drops, most)
+            for graph, drops, most in zip(self.graphs.graphs, self.drops.each, self.drops.most.tolist(), strict=True)
+        ]
 
     def _by_ranges(self, directions: Tensor) -> tuple[Tensor, Tensor]:
         """Bounds of maxima: ``max_i z_i >= max_i low_i``, and ``max_i z_i <= max_i high_i``, channel by channel."""
@@ -295,9 +352,18 @@ def _check(lower: Tensor, nominal: Tensor, rounding: Tensor) -> None:
     broken = ~(torch.isfinite(lower) & torch.isfinite(nominal))
     crossed = lower > nominal + rounding
     for wrong, found, rule, remedy in (
-            (broken, "a non-finite value", "bounds must be finite", "Look for weights or features so large that they "
-             "overflow; float64 reaches further"),
-            (crossed, "a lower bound above the clean value", "no bound exceeds a value it should bound",
-             "Please report these graphs and the model")):
+        (
+            broken,
+            "a non-finite value",
+            "bounds must be finite",
+            "Look for weights or features so large that they overflow; float64 reaches further",
+        ),
+        (
+            crossed,
+            "a lower bound above the clean value",
+            "no bound exceeds a value it should bound",
+            "Please report these graphs and the model",
+        ),
+    ):
         if bool(wrong.any()):
             raise BoundError(f"{found} at graph {int(wrong.any(dim=1).nonzero()[0, 0])}", rule, remedy)

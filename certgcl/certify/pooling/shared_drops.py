@@ -32,8 +32,7 @@ class SharedDrops:
     most: Counts
     first: Counts
 
-    def lower(self, values: Array, losses: Array | None = None,
-              time_limit: float | None = None) -> tuple[Array, Array]:
+    def lower(self, values: Array, losses: Array | None = None, time_limit: float | None = None) -> tuple[Array, Array]:
         """Lower bounds of ``Σ_i v_i(S)`` over each graph, ``(G,)``, and how far rounding can have raised them.
 
         The best of four choices of multipliers: none, which is the sum of the nodes' own minima; edge scores; what each
@@ -118,7 +117,8 @@ class NodeValues:
     def __init__(self, shared: SharedDrops, values: Array, losses: Array) -> None:
         self.shared, self.values, self.losses = shared, values, losses
         self.size = 4 * np.abs(values).max(axis=1) + np.bincount(
-            shared.node, weights=np.abs(losses), minlength=len(values))
+            shared.node, weights=np.abs(losses), minlength=len(values)
+        )
         most = int(shared.reach.max(initial=0))
         level = np.searchsorted(shared.first, np.arange(most + 1), side="right") - 1
         self.by_count = values[:, level]  # f_i(b), (N, most + 1)

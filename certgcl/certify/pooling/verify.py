@@ -24,8 +24,9 @@ from certgcl.models.reading import ModelLike
 
 
 @torch.no_grad()
-def verify_graphs(certificate: GraphCertificate, model: ModelLike, graphs: GraphsLike, pool: Pool | None,
-                  directions: Any) -> Verification:
+def verify_graphs(
+    certificate: GraphCertificate, model: ModelLike, graphs: GraphsLike, pool: Pool | None, directions: Any
+) -> Verification:
     """What :meth:`certgcl.GraphCertificate.verify` asks. Values are computed again in float64, and compared up to
     ``rounding``."""
     several = GraphSet.of(graphs)
@@ -36,29 +37,47 @@ def verify_graphs(certificate: GraphCertificate, model: ModelLike, graphs: Graph
     except CertificateError as error:
         return Verification((Check("fields", False, f"{error.found}: {error.rule}"),))
     evidence = certificate.evidence
-    checks = [Check("fields", True, f"{len(certificate)} graphs, values that fit each other"),
-              same_part("weights", evidence.weights, model_part(read)),
-              same_part("edges", evidence.edges, edges_of_graphs(several)),
-              same_part("features", evidence.features, features_part(several.union))]
-    network = PooledNetwork(read.network.to(torch.float64, torch.device("cpu")), read.pool,
-                            None if read.head is None else read.head.to(torch.float64))
+    checks = [
+        Check("fields", True, f"{len(certificate)} graphs, values that fit each other"),
+        same_part("weights", evidence.weights, model_part(read)),
+        same_part("edges", evidence.edges, edges_of_graphs(several)),
+        same_part("features", evidence.features, features_part(several.union)),
+    ]
+    network = PooledNetwork(
+        read.network.to(torch.float64, torch.device("cpu")),
+        read.pool,
+        None if read.head is None else read.head.to(torch.float64),
+    )
     against = _Against(certificate, network, several, _given(directions, certificate))
-    return Verification((*checks, *against.checks(), Check(
-        "bounds", None, "lower, rounding and run_error are not proved again, nor is how the model was read "
-                        f"({certificate.reading})")))
+    return Verification(
+        (
+            *checks,
+            *against.checks(),
+            Check(
+                "bounds",
+                None,
+                "lower, rounding and run_error are not proved again, nor is how the model was read "
+                f"({certificate.reading})",
+            ),
+        )
+    )
 
 
 def _given(directions: Any, certificate: GraphCertificate) -> Fact | None:
     if directions is None:
         return None
-    found = numbers(directions, "directions", "they must be numbers", "Pass those that were certified",
-                    error=DirectionError)
+    found = numbers(
+        directions, "directions", "they must be numbers", "Pass those that were certified", error=DirectionError
+    )
     return given_part(found.detach().cpu().to(certificate.directions.dtype))
 
 
 def _on_cpu(certificate: GraphCertificate) -> GraphCertificate:
-    moved: dict[str, Any] = {field.name: value.detach().cpu() for field in fields(certificate)
-                             if isinstance(value := getattr(certificate, field.name), Tensor)}
+    moved: dict[str, Any] = {
+        field.name: value.detach().cpu()
+        for field in fields(certificate)
+        if isinstance(value := getattr(certificate, field.name), Tensor)
+    }
     moved["witnesses"] = tuple(tuple(edges.cpu() for edges in each) for each in certificate.witnesses)
     return replace(certificate, **moved)
 
@@ -84,8 +103,11 @@ class _Against:
         elif certificate.directions.shape[-1] != width:
             misfit = f"the certificate is of a model with {certificate.directions.shape[-1]} outputs, not {width}"
         steps: dict[str, Callable[[], Check]] = {
-            "budgets": self._budgets, "directions": self._directions, "clean values": self._clean,
-            "witnesses": self._witnesses}
+            "budgets": self._budgets,
+            "directions": self._directions,
+            "clean values": self._clean,
+            "witnesses": self._witnesses,
+        }
         for name, step in steps.items():
             yield Check(name, False, misfit) if misfit else step()
 
@@ -93,10 +115,20 @@ class _Against:
         """The requests, tightened again on these graphs."""
         name, certificate = "budgets", self.certificate
         requested = certificate.requested_budget.split(certificate.sizes.tolist())
-        drops = SetDrops(self.graphs, tuple(EdgeDropBudget(local, total).on(graph) for local, total, graph in zip(
-            requested, certificate.total_budget.tolist(), self.graphs.graphs, strict=True)))
-        if not (torch.equal(drops.union.local, certificate.local_budget) and torch.equal(
-                drops.totals, certificate.total_budget) and torch.equal(drops.most, certificate.most_dropped)):
+        drops = SetDrops(
+            self.graphs,
+            tuple(
+                EdgeDropBudget(local, total).on(graph)
+                for local, total, graph in zip(
+                    requested, certificate.total_budget.tolist(), self.graphs.graphs, strict=True
+                )
+            ),
+        )
+        if not (
+            torch.equal(drops.union.local, certificate.local_budget)
+            and torch.equal(drops.totals, certificate.total_budget)
+            and torch.equal(drops.most, certificate.most_dropped)
+        ):
             return Check(name, False, "tightening what was asked for gives other budgets on these graphs")
         found = budgets_part(drops)
         if found.identity != certificate.evidence.budget.identity:
@@ -148,8 +180,11 @@ class _Against:
         wrong = ~(gap <= self.certificate.rounding)
         if bool(wrong.any()):
             there, here = float(expected[wrong][0]), float(values[wrong][0])
-            return Check(name, False, f"{there:.6g} in the certificate, {here:.6g} computed again, at graph "
-                                      f"{int(wrong.nonzero()[0, 0])}")
+            return Check(
+                name,
+                False,
+                f"{there:.6g} in the certificate, {here:.6g} computed again, at graph {int(wrong.nonzero()[0, 0])}",
+            )
         return Check(name, True, f"{values.numel()} computed again, to {float(gap.max()):.1g}")
 
 

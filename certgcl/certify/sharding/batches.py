@@ -44,8 +44,15 @@ class Batches:
     dealt with in.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest, plan: ShardPlan, question: Question, executor: Executor,
-                 memory_limit: int | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        plan: ShardPlan,
+        question: Question,
+        executor: Executor,
+        memory_limit: int | None,
+    ) -> None:
         self._folder, self._manifest, self._plan, self._question = folder, manifest, plan, question
         self._executor, self._memory_limit = executor, memory_limit
         self._claims: dict[int, ExitStack] = {}
@@ -82,8 +89,15 @@ class Batches:
             return False
         name, claim = self._manifest.file_name(shard), ExitStack()
         try:
-            claim.enter_context(locked(self._folder, name, what=f"{self._folder / name}", needed=False, remedy="Run "
-                                       "the same again when it is through; finished shards are kept"))
+            claim.enter_context(
+                locked(
+                    self._folder,
+                    name,
+                    what=f"{self._folder / name}",
+                    needed=False,
+                    remedy="Run the same again when it is through; finished shards are kept",
+                )
+            )
         except LockedError as error:
             self.elsewhere[shard] = error
             return False

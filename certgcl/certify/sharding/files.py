@@ -20,8 +20,9 @@ def load_shard(folder: Path, manifest: Manifest, shard: int) -> Certificate:
     file = folder / manifest.file_name(shard)
     certificate, notes = Certificate.load_with_notes(file)
     if notes != _notes(manifest, shard) or not manifest.is_about(certificate):
-        raise ShardError(f"{file} with the answer to another question", "a shard belongs to its manifest",
-                         "Certify again")
+        raise ShardError(
+            f"{file} with the answer to another question", "a shard belongs to its manifest", "Certify again"
+        )
     return certificate
 
 

@@ -58,8 +58,11 @@ class ShardPlan:
         count = len(anchors)
         shards = -(-count // _NODES_PER_SHARD) if shards is None else shards
         if not is_whole(shards) or not 1 <= int(shards) <= count:
-            raise InputError(f"shards={shown(shards)} for {count} anchors", "a shard has at least one anchor",
-                             f"Give a number from 1 to {count}, or none")
+            raise InputError(
+                f"shards={shown(shards)} for {count} anchors",
+                "a shard has at least one anchor",
+                f"Give a number from 1 to {count}, or none",
+            )
         shards = int(shards)
         choice(order, "order", ("near", "given"))
         if order == "near":
@@ -80,9 +83,14 @@ class ShardPlan:
         """The shards in ``only`` (all by default) that worker k of n does: those with ``shard % n == k``."""
         numbered = f"shards are numbered 0 to {self.shards - 1}"
         listed = list(only) if isinstance(only, range) and len(only) <= self.shards else only
-        chosen = range(self.shards) if listed is None else tuple(
-            whole(shard, "shard", 0, numbered, "Fix the list", most=self.shards - 1)
-            for shard in items(listed, "only", f"it is a list of shards, and {numbered}", "Leave it out for all"))
+        chosen = (
+            range(self.shards)
+            if listed is None
+            else tuple(
+                whole(shard, "shard", 0, numbered, "Fix the list", most=self.shards - 1)
+                for shard in items(listed, "only", f"it is a list of shards, and {numbered}", "Leave it out for all")
+            )
+        )
         if len(set(chosen)) < len(chosen):
             raise InputError(f"only={shown(only)}", "every shard is done once", "Fix the list")
         rule = "workers are numbered from 0, as torchrun's RANK: k of n"
@@ -91,8 +99,11 @@ class ShardPlan:
             raise InputError(f"worker={shown(worker)}", rule, "Pass (0, 2) for the first of two")
         k, n = map(int, numbers)
         if not 0 <= k < n:
-            raise InputError(f"worker {shown(k)} of {shown(n)}", rule,
-                             f"The last of {shown(n)} is {shown(n - 1)}" if n > 0 else "There is at least one")
+            raise InputError(
+                f"worker {shown(k)} of {shown(n)}",
+                rule,
+                f"The last of {shown(n)} is {shown(n - 1)}" if n > 0 else "There is at least one",
+            )
         return [shard for shard in chosen if shard % n == k]
 
 
@@ -107,14 +118,25 @@ class Manifest:
     def of(cls, question: Question, anchors: Tensor, plan: ShardPlan) -> "Manifest":
         """The manifest of a plan for anchors in the order the user wants them back."""
         if not has_repr(question.bound):
-            raise MethodError(f"a method of type {type(question.bound).__name__} without a repr of its own",
-                              "results are told apart by the repr of their method", "Make it a dataclass")
+            raise MethodError(
+                f"a method of type {type(question.bound).__name__} without a repr of its own",
+                "results are told apart by the repr of their method",
+                "Make it a dataclass",
+            )
         last_digits = {ARITHMETIC: Fact(arithmetic())} if question.reproducible else {}
-        return cls(question.evidence.parts | {
-            "reading": Fact(question.encoder.reading), "precision": Fact(question.precision),
-            "nodes": Fact(f"{len(anchors)} of {question.graph.num_nodes}", digest(anchors)),
-            "shards": Fact(f"{plan.shards}, {'neighbours together' if plan.order == 'near' else 'in the order given'}"),
-        } | last_digits, plan.shards)
+        return cls(
+            question.evidence.parts
+            | {
+                "reading": Fact(question.encoder.reading),
+                "precision": Fact(question.precision),
+                "nodes": Fact(f"{len(anchors)} of {question.graph.num_nodes}", digest(anchors)),
+                "shards": Fact(
+                    f"{plan.shards}, {'neighbours together' if plan.order == 'near' else 'in the order given'}"
+                ),
+            }
+            | last_digits,
+            plan.shards,
+        )
 
     @property
     def reproducible(self) -> bool:
@@ -135,21 +157,30 @@ class Manifest:
         """
         path = folder / MANIFEST
         if not path.exists():
-            versions = {"certgcl": __version__, "torch": torch.__version__, "numpy": np.__version__,
-                        "python": platform.python_version()}
+            versions = {
+                "certgcl": __version__,
+                "torch": torch.__version__,
+                "numpy": np.__version__,
+                "python": platform.python_version(),
+            }
             content = {"format": _FORMAT, "fingerprint": self.fingerprint, **asdict(self), "versions": versions}
             save_sealed_json(path, content, replace=False)
         different = differences(Manifest.read(folder).parts, self.parts)
         if different:
-            raise ShardError(f"{folder} with the shards of another question, which differs in {', '.join(different)}",
-                             "a folder holds the answer to one question", "Choose another folder, or delete this one")
+            raise ShardError(
+                f"{folder} with the shards of another question, which differs in {', '.join(different)}",
+                "a folder holds the answer to one question",
+                "Choose another folder, or delete this one",
+            )
         if not (folder / NODES).exists():
             write_atomically(folder / NODES, lambda stream: np.save(stream, anchors.cpu().numpy()))
 
     def is_about(self, certificate: Certificate) -> bool:
         """Whether a certificate answers the question of this manifest, at whatever nodes."""
-        parts = certificate.evidence.parts | {"reading": Fact(certificate.reading),
-                                              "precision": Fact(certificate.precision)}
+        parts = certificate.evidence.parts | {
+            "reading": Fact(certificate.reading),
+            "precision": Fact(certificate.precision),
+        }
         return parts == {name: self.parts.get(name) for name in parts}
 
     @classmethod
@@ -187,8 +218,15 @@ def _reading(folder: Path) -> Iterator[Path]:
     """The manifest of a folder; whatever is wrong with it is one error."""
     path = folder / MANIFEST
     if not path.exists():
-        raise ShardError(f"{folder} without {MANIFEST}", "a folder of shards says what they are",
-                         "Make one with certgcl.certify_shards or `certgcl certify`")
-    with refusing(path, ShardError, f"it must be a file in the format {_FORMAT}",
-                  "Delete it and certify again: shards that fit are kept"):
+        raise ShardError(
+            f"{folder} without {MANIFEST}",
+            "a folder of shards says what they are",
+            "Make one with certgcl.certify_shards or `certgcl certify`",
+        )
+    with refusing(
+        path,
+        ShardError,
+        f"it must be a file in the format {_FORMAT}",
+        "Delete it and certify again: shards that fit are kept",
+    ):
         yield path

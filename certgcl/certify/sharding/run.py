@@ -48,8 +48,13 @@ class ShardProgress:
 
     def after(self, size: int, kept: bool) -> "ShardProgress":
         """The same with one more shard done."""
-        return ShardProgress(self.shards_done + 1, self.shards, self.nodes_done + size, self.nodes,
-                             self.nodes_computed + (0 if kept else size))
+        return ShardProgress(
+            self.shards_done + 1,
+            self.shards,
+            self.nodes_done + size,
+            self.nodes,
+            self.nodes_computed + (0 if kept else size),
+        )
 
 
 @dataclass(frozen=True)
@@ -64,19 +69,36 @@ class ShardRun:
     @property
     def missing(self) -> list[int]:
         """The shards of the whole plan that have no file yet."""
-        return [shard for shard in range(self.manifest.shards)
-                if not (self.folder / self.manifest.file_name(shard)).exists()]
+        return [
+            shard
+            for shard in range(self.manifest.shards)
+            if not (self.folder / self.manifest.file_name(shard)).exists()
+        ]
 
 
 @told_when_out_of_memory()
-def certify_shards(model: ModelLike, graph: GraphLike | StoredGraph, budgets: BudgetLike, out: str | Path, *,
-                   method: str | BoundMethod = "degree", view: GraphLike | None = None,
-                   directions: Tensor | None = None, nodes: Tensor | Sequence[int] | None = None,
-                   dtype: torch.dtype = torch.float64, shards: int | None = None, order: ShardOrder = "near",
-                   only: Sequence[int] | None = None, worker: tuple[int, int] | None = None,
-                   memory_limit: int | None = None, reproducible: bool | None = None, reading: Reading = "traced",
-                   executor: ExecutorLike = None, proof: bool = False,
-                   progress: Callable[[ShardProgress], object] | None = None) -> ShardRun:
+def certify_shards(
+    model: ModelLike,
+    graph: GraphLike | StoredGraph,
+    budgets: BudgetLike,
+    out: str | Path,
+    *,
+    method: str | BoundMethod = "degree",
+    view: GraphLike | None = None,
+    directions: Tensor | None = None,
+    nodes: Tensor | Sequence[int] | None = None,
+    dtype: torch.dtype = torch.float64,
+    shards: int | None = None,
+    order: ShardOrder = "near",
+    only: Sequence[int] | None = None,
+    worker: tuple[int, int] | None = None,
+    memory_limit: int | None = None,
+    reproducible: bool | None = None,
+    reading: Reading = "traced",
+    executor: ExecutorLike = None,
+    proof: bool = False,
+    progress: Callable[[ShardProgress], object] | None = None,
+) -> ShardRun:
     """:func:`certgcl.node_compactness` in shards, each a certificate in a file of its own in the folder ``out``.
 
     A shard is written whole or not at all, and one that is there is kept: after a kill, call again with the same
@@ -116,23 +138,29 @@ def certify_shards(model: ModelLike, graph: GraphLike | StoredGraph, budgets: Bu
     folder = path(out, "out", ShardError)
     callback(progress, "progress")
     if directions is not None and view is not None:
-        raise InputError("directions= with view=", "a view is where the directions of compactness come from",
-                         "Leave one out")
+        raise InputError(
+            "directions= with view=", "a view is where the directions of compactness come from", "Leave one out"
+        )
     place = get_executor(executor)
     if isinstance(graph, StoredGraph):
         if flag(proof, "proof"):
             raise InputError("proof=True with a graph on disk", "the checker takes the whole graph", "Load the graph")
         if directions is not None or view is not None:
-            raise InputError(f"{'view' if directions is None else 'directions'}= with a graph on disk",
-                             "its halos are compared with the graph itself", "Leave it out, or load the graph")
+            raise InputError(
+                f"{'view' if directions is None else 'directions'}= with a graph on disk",
+                "its halos are compared with the graph itself",
+                "Leave it out, or load the graph",
+            )
         question: Question = HaloQuestion.about(model, graph, budgets, method=method, dtype=dtype, reading=reading)
         order = "given"  # as its nodes are numbered
     elif directions is None:
-        question = Question.compactness(model, graph, budgets, method=method, view=view, dtype=dtype,
-                                        proof=flag(proof, "proof"), reading=reading)
+        question = Question.compactness(
+            model, graph, budgets, method=method, view=view, dtype=dtype, proof=flag(proof, "proof"), reading=reading
+        )
     else:
-        question = Question.linear(model, graph, budgets, directions, method=method, dtype=dtype,
-                                   proof=flag(proof, "proof"), reading=reading)
+        question = Question.linear(
+            model, graph, budgets, directions, method=method, dtype=dtype, proof=flag(proof, "proof"), reading=reading
+        )
     anchors = question.anchors(nodes)
     there = Manifest.read(folder) if (folder / MANIFEST).exists() else None
     if shards is None and there is not None:
@@ -153,8 +181,14 @@ def certify_shards(model: ModelLike, graph: GraphLike | StoredGraph, budgets: Bu
 class _Run:
     """A run in progress: what is done, and what failed."""
 
-    def __init__(self, folder: Path, manifest: Manifest, plan: ShardPlan, report: Callable[[ShardProgress], object],
-                 chosen: list[int]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        plan: ShardPlan,
+        report: Callable[[ShardProgress], object],
+        chosen: list[int],
+    ) -> None:
         self.computed: list[int] = []
         self.kept: list[int] = []
         self._folder, self._manifest, self._plan, self._report, self._chosen = folder, manifest, plan, report, chosen
@@ -202,8 +236,11 @@ class _Run:
             if done.error is not None:
                 self._failed[shard] = done.error
             else:
-                whole = replace(done.result[shard], local_budget=question.changes.drops.local,
-                                requested_budget=question.changes.drops.requested)
+                whole = replace(
+                    done.result[shard],
+                    local_budget=question.changes.drops.local,
+                    requested_budget=question.changes.drops.requested,
+                )
                 save_shard(self._folder, self._manifest, shard, whole)
                 self.computed.append(shard)
                 self._advance(shard, kept=False)
@@ -222,11 +259,15 @@ class _Run:
     def _failure(self) -> Exception:
         """All shards that failed by themselves, with the errors of the first few."""
         shards = sorted(self._failed)
-        shown = "; ".join(f"shard {shard}: {type(self._failed[shard]).__name__}: {self._failed[shard]}"
-                          for shard in shards[:MOST_ERRORS])
-        error = ShardError(f"{len(shards)} of {self._manifest.shards} shards that failed ({listed(shards)})",
-                           f"every shard needs an answer, and these have errors instead ({shown})",
-                           "Run the same again when the reason is gone: all other shards are kept")
+        shown = "; ".join(
+            f"shard {shard}: {type(self._failed[shard]).__name__}: {self._failed[shard]}"
+            for shard in shards[:MOST_ERRORS]
+        )
+        error = ShardError(
+            f"{len(shards)} of {self._manifest.shards} shards that failed ({listed(shards)})",
+            f"every shard needs an answer, and these have errors instead ({shown})",
+            "Run the same again when the reason is gone: all other shards are kept",
+        )
         error.__cause__ = self._failed[shards[0]]
         return error
 
@@ -262,13 +303,18 @@ def _merged(folder: Path, manifest: Manifest) -> Certificate:
             faults["damaged or foreign"].append(shard)
     found = [f"{len(which)} {fault} ({listed(which)})" for fault, which in faults.items() if which]
     if found:
-        raise ShardError(f"{folder} with {' and '.join(found)} of {manifest.shards} shards",
-                         "every shard must be there and whole",
-                         "Certify again with the same settings: finished shards are kept")
+        raise ShardError(
+            f"{folder} with {' and '.join(found)} of {manifest.shards} shards",
+            "every shard must be there and whole",
+            "Certify again with the same settings: finished shards are kept",
+        )
     held = torch.cat([part.nodes for part in parts])
     if not torch.equal(held.sort().values, anchors.sort().values):
-        raise ShardError(f"{folder} with shards of other nodes than it should hold", "shards and manifest belong "
-                         "together", "Certify again with the same settings: shards that fit are kept")
+        raise ShardError(
+            f"{folder} with shards of other nodes than it should hold",
+            "shards and manifest belong together",
+            "Certify again with the same settings: shards that fit are kept",
+        )
     rank = torch.argsort(torch.argsort(anchors))
     certificate = Certificate.joined(parts).at(torch.argsort(held)[rank])
     certificate.save(folder / MERGED, {"fingerprint": manifest.fingerprint})

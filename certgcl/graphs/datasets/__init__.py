@@ -65,5 +65,13 @@ def _simple(x: Tensor, edge_index: Tensor, y: Tensor) -> Data:
     return Data(x=x.float(), edge_index=edge_index, y=y.long())
 
 
-__all__ = ["DATASETS", "GRAPH_SETS", "DatasetInfo", "GraphSetInfo", "dataset_names", "find_dataset", "load_dataset",
-           "load_single_graph"]
+__all__ = [
+    "DATASETS",
+    "GRAPH_SETS",
+    "DatasetInfo",
+    "GraphSetInfo",
+    "dataset_names",
+    "find_dataset",
+    "load_dataset",
+    "load_single_graph",
+]

@@ -19,7 +19,7 @@ def digits() -> Parts:
 
     images, y = load_digits(return_X_y=True)
     pixels = images.astype(np.int64)
-    norms = (pixels ** 2).sum(1)
+    norms = (pixels**2).sum(1)
     distances = norms[:, None] + norms - 2 * pixels @ pixels.T
     np.fill_diagonal(distances, distances.max() + 1)
     nearest = distances.argsort(1, kind="stable")[:, :5]
@@ -56,4 +56,8 @@ def sbm() -> Parts:
 
 
 EMBEDDED: dict[str, Callable[[], Parts]] = {
-    "digits": digits, "karate": karate, "les-miserables": les_miserables, "sbm": sbm}
+    "digits": digits,
+    "karate": karate,
+    "les-miserables": les_miserables,
+    "sbm": sbm,
+}

@@ -31,8 +31,11 @@ def load_graph_set(info: GraphSetInfo, root: Path | None) -> list[Data]:
         if all((raw / file).is_file() for file in info.files):
             return read_tu(raw, info.name)
     missing = [file for file in info.files if not (places[0] / file).is_file()]
-    raise DatasetError(f"no {', '.join(missing)} in {places[0]}", f"{info.name} is read from there; nothing is "
-                       "downloaded", "Put the files of the TU collection there")
+    raise DatasetError(
+        f"no {', '.join(missing)} in {places[0]}",
+        f"{info.name} is read from there; nothing is downloaded",
+        "Put the files of the TU collection there",
+    )
 
 
 # -- text files ------------------------------------------------------------------------------------
@@ -97,10 +100,16 @@ def _split(features: Tensor, edges: Integers, batch: Integers, classes: Integers
     sizes = np.bincount(batch, minlength=len(classes))
     starts = np.cumsum(sizes) - sizes
     cuts = np.cumsum(np.bincount(batch[edges[0]], minlength=len(classes)))[:-1]
-    return [Data(x=features[start:start + size].clone(), edge_index=torch.from_numpy(part - start),
-                 y=torch.tensor([int(label)]))
-            for start, size, part, label in zip(starts.tolist(), sizes.tolist(), np.split(edges, cuts, axis=1), classes,
-                                                strict=True)]
+    return [
+        Data(
+            x=features[start : start + size].clone(),
+            edge_index=torch.from_numpy(part - start),
+            y=torch.tensor([int(label)]),
+        )
+        for start, size, part, label in zip(
+            starts.tolist(), sizes.tolist(), np.split(edges, cuts, axis=1), classes, strict=True
+        )
+    ]
 
 
 # -- drawn -----------------------------------------------------------------------------------------
@@ -117,8 +126,13 @@ def cycles_and_trees() -> list[Data]:
         edges += [(node, int(random.integers(node))) for node in range(ring, nodes)]
         colour = torch.from_numpy(random.integers(4, size=nodes))
         ends = _simple(np.array(edges).T, nodes)
-        graphs.append(Data(x=torch.nn.functional.one_hot(colour, 4).float(), edge_index=torch.from_numpy(ends),
-                           y=torch.tensor([label])))
+        graphs.append(
+            Data(
+                x=torch.nn.functional.one_hot(colour, 4).float(),
+                edge_index=torch.from_numpy(ends),
+                y=torch.tensor([label]),
+            )
+        )
     return graphs
 
 

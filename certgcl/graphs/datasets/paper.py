@@ -63,8 +63,11 @@ def _read_from(root: Path, info: DatasetInfo) -> Data:
     """PyG writes beside ``raw``, and into it where a file is missing: it gets a link elsewhere, once all are there."""
     raw, missing = root / info.folder / "raw", missing_files(root, info)
     if missing:
-        raise DatasetError(f"no {', '.join(missing)} in {raw}", f"{info.name} is read from there when root is {root}",
-                           "Put the files there, or leave root out to have them downloaded")
+        raise DatasetError(
+            f"no {', '.join(missing)} in {raw}",
+            f"{info.name} is read from there when root is {root}",
+            "Put the files there, or leave root out to have them downloaded",
+        )
     with tempfile.TemporaryDirectory() as scratch:
         link = Path(scratch, info.folder, "raw")
         link.parent.mkdir(parents=True)
@@ -76,9 +79,11 @@ def _read_from(root: Path, info: DatasetInfo) -> Data:
 def _download(info: DatasetInfo) -> Data:
     """Into a folder of its own; the files are moved to their place in the cache once PyG has read them all."""
     cache, raw = cache_folder(), Path(info.folder, "raw")
-    with _refusing(f"{info.name} is neither in CERTGCL_DATA nor in {cache}, and its download failed",
-                   f"{', '.join(info.files)} must lie in {cache / raw}, or in {raw} below the folder CERTGCL_DATA",
-                   "Put them there, or try again with a network"):
+    with _refusing(
+        f"{info.name} is neither in CERTGCL_DATA nor in {cache}, and its download failed",
+        f"{', '.join(info.files)} must lie in {cache / raw}, or in {raw} below the folder CERTGCL_DATA",
+        "Put them there, or try again with a network",
+    ):
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as scratch:
             data = _read_with_pyg(Path(scratch), info)

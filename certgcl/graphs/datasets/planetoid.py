@@ -24,11 +24,42 @@ from certgcl.files.untrusted import check_size
 _VALIDATION = 500  # nodes that follow on the labelled ones
 _PARTS = ("x", "y", "tx", "ty", "allx", "ally")
 _TYPES = {"i4": np.int32, "i8": np.int64, "f4": np.float32, "f8": np.float64}
-_OPCODES = frozenset((
-    "PROTO", "STOP", "MARK", "GLOBAL", "REDUCE", "NEWOBJ", "BUILD", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE", "TUPLE",
-    "TUPLE1", "TUPLE2", "TUPLE3", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "BINPUT", "LONG_BINPUT", "BINGET",
-    "LONG_BINGET", "BININT", "BININT1", "BININT2", "LONG1", "NONE", "NEWTRUE", "NEWFALSE", "BINSTRING",
-    "SHORT_BINSTRING", "BINUNICODE"))
+_OPCODES = frozenset(
+    (
+        "PROTO",
+        "STOP",
+        "MARK",
+        "GLOBAL",
+        "REDUCE",
+        "NEWOBJ",
+        "BUILD",
+        "EMPTY_DICT",
+        "EMPTY_LIST",
+        "EMPTY_TUPLE",
+        "TUPLE",
+        "TUPLE1",
+        "TUPLE2",
+        "TUPLE3",
+        "APPEND",
+        "APPENDS",
+        "SETITEM",
+        "SETITEMS",
+        "BINPUT",
+        "LONG_BINPUT",
+        "BINGET",
+        "LONG_BINGET",
+        "BININT",
+        "BININT1",
+        "BININT2",
+        "LONG1",
+        "NONE",
+        "NEWTRUE",
+        "NEWFALSE",
+        "BINSTRING",
+        "SHORT_BINSTRING",
+        "BINUNICODE",
+    )
+)
 
 
 class SafePlanetoid(Planetoid):  # type: ignore[misc]  # PyG has no types
@@ -132,9 +163,13 @@ class _Lists(_Noted, dict[Any, Any]):
 
 
 _KNOWN: dict[tuple[str, str], type[_Noted]] = {
-    ("numpy.core.multiarray", "_reconstruct"): _Array, ("numpy", "ndarray"): _Noted, ("numpy", "dtype"): _Dtype,
-    ("scipy.sparse.csr", "csr_matrix"): _Sparse, ("collections", "defaultdict"): _Lists,
-    ("__builtin__", "list"): _Noted}
+    ("numpy.core.multiarray", "_reconstruct"): _Array,
+    ("numpy", "ndarray"): _Noted,
+    ("numpy", "dtype"): _Dtype,
+    ("scipy.sparse.csr", "csr_matrix"): _Sparse,
+    ("collections", "defaultdict"): _Lists,
+    ("__builtin__", "list"): _Noted,
+}
 
 
 # -- arrays ----------------------------------------------------------------------------------------
@@ -159,8 +194,13 @@ def _numbers(noted: Any, dimensions: int) -> np.ndarray:
     if not isinstance(noted, _Array) or not isinstance(noted.state, tuple) or len(noted.state) != 5:
         raise ValueError(f"a {type(noted).__name__} in the place of an array")
     _, shape, dtype, fortran, content = noted.state
-    if (not isinstance(dtype, _Dtype) or dtype.arguments[:1] not in {(name,) for name in _TYPES}
-            or not isinstance(dtype.state, tuple) or dtype.state[1:2] != ("<",) or not isinstance(content, str)):
+    if (
+        not isinstance(dtype, _Dtype)
+        or dtype.arguments[:1] not in {(name,) for name in _TYPES}
+        or not isinstance(dtype.state, tuple)
+        or dtype.state[1:2] != ("<",)
+        or not isinstance(content, str)
+    ):
         raise ValueError("an array of another type than Planetoid's")
     kind = np.dtype(_TYPES[dtype.arguments[0]])
     if len(shape) != dimensions or not all(type(length) is int and length >= 0 for length in shape):

@@ -35,9 +35,11 @@ class PairedTest:
     n: int
 
     def __str__(self) -> str:
-        return (f"mean difference {self.difference:.4g}, t = {self.t:.3g}, p = {self.p:.3g} "
-                f"(one-sided {self.p_greater:.3g}), {self.n} pairs"
-                f"{', all differences equal' if np.isinf(self.t) else ''}")
+        return (
+            f"mean difference {self.difference:.4g}, t = {self.t:.3g}, p = {self.p:.3g} "
+            f"(one-sided {self.p_greater:.3g}), {self.n} pairs"
+            f"{', all differences equal' if np.isinf(self.t) else ''}"
+        )
 
 
 def compare(a: Evaluation | Sequence[float], b: Evaluation | Sequence[float]) -> PairedTest:
@@ -47,12 +49,18 @@ def compare(a: Evaluation | Sequence[float], b: Evaluation | Sequence[float]) ->
     optimistic; pairs of separately trained encoders are better.
     """
     if isinstance(a, Evaluation) and isinstance(b, Evaluation) and a.protocol != b.protocol:
-        raise EvaluationError(f"evaluations under {a.protocol} and {b.protocol}",
-                              "only values of one protocol can be compared", "Evaluate both under the same")
+        raise EvaluationError(
+            f"evaluations under {a.protocol} and {b.protocol}",
+            "only values of one protocol can be compared",
+            "Evaluate both under the same",
+        )
     first, second = _values(a), _values(b)
     if len(first) != len(second) or len(first) < 2:
-        raise EvaluationError(f"runs of {len(first)} and {len(second)} values", "both need as many, two or more",
-                              "Use the same seeds for both")
+        raise EvaluationError(
+            f"runs of {len(first)} and {len(second)} values",
+            "both need as many, two or more",
+            "Use the same seeds for both",
+        )
     n, differences = len(first), first - second
     mean, rounding = float(differences.mean()), _ROUNDING * float(np.abs([first, second]).max())
     if np.ptp(differences) > rounding:
@@ -66,6 +74,9 @@ def compare(a: Evaluation | Sequence[float], b: Evaluation | Sequence[float]) ->
 def _values(run: Evaluation | Sequence[float]) -> np.ndarray:
     values = as_array(run.micro if isinstance(run, Evaluation) else run, "a run")
     if values.dtype.kind not in "fiu" or values.ndim != 1 or not np.isfinite(values).all():
-        raise EvaluationError(f"a run of dtype {values.dtype} and shape {values.shape}",
-                              "it must be a sequence of finite numbers", "Leave out what is not")
+        raise EvaluationError(
+            f"a run of dtype {values.dtype} and shape {values.shape}",
+            "it must be a sequence of finite numbers",
+            "Leave out what is not",
+        )
     return values.astype(np.float64)

@@ -41,8 +41,10 @@ def pot_released(x: np.ndarray, y: np.ndarray, masks: Masks, seeds: tuple[int, .
 
 def random_10_10_80(x: np.ndarray, y: np.ndarray, masks: Masks, seeds: tuple[int, ...]) -> list[Scores]:
     """For each seed 10 % of the nodes to train on, 10 % to choose C on, 80 % to report on; not stratified."""
-    return [_probe(x, y, train, chosen_on=validation, reported_on=test)
-            for train, validation, test in random_splits(len(y), seeds)]
+    return [
+        _probe(x, y, train, chosen_on=validation, reported_on=test)
+        for train, validation, test in random_splits(len(y), seeds)
+    ]
 
 
 def grace(x: np.ndarray, y: np.ndarray, masks: Masks, seeds: tuple[int, ...]) -> list[Scores]:
@@ -61,8 +63,11 @@ def grace(x: np.ndarray, y: np.ndarray, masks: Masks, seeds: tuple[int, ...]) ->
     scores = []
     for seed in seeds:
         train, test = np.split(_shuffled_nodes(len(y), seed), [tenth])
-        search = GridSearchCV(OneVsRestClassifier(LogisticRegression(solver="liblinear")),
-                              {"estimator__C": _GRACE_GRID}, cv=KFold(_GRACE_FOLDS))
+        search = GridSearchCV(
+            OneVsRestClassifier(LogisticRegression(solver="liblinear")),
+            {"estimator__C": _GRACE_GRID},
+            cv=KFold(_GRACE_FOLDS),
+        )
         with warnings.catch_warnings():  # a class that no training node of a fold has, or every one: always no, or yes
             warnings.filterwarnings("ignore", "Label .* is present in all training examples", UserWarning)
             search.fit(x[train], one_hot[train])
@@ -76,16 +81,28 @@ def ten_folds(x: np.ndarray, y: np.ndarray, masks: Masks, seeds: tuple[int, ...]
     scores = []
     for seed in seeds:
         fold = _folds(y, seed)
-        found = [_probe(x, y, np.flatnonzero((fold != test) & (fold != (test + 1) % _FOLDS)),
-                        chosen_on=np.flatnonzero(fold == (test + 1) % _FOLDS), reported_on=np.flatnonzero(fold == test))
-                 for test in range(_FOLDS)]
+        found = [
+            _probe(
+                x,
+                y,
+                np.flatnonzero((fold != test) & (fold != (test + 1) % _FOLDS)),
+                chosen_on=np.flatnonzero(fold == (test + 1) % _FOLDS),
+                reported_on=np.flatnonzero(fold == test),
+            )
+            for test in range(_FOLDS)
+        ]
         micro, macro = np.mean(found, axis=0)
         scores.append((float(micro), float(macro)))
     return scores
 
 
-PROTOCOLS: dict[str, Protocol] = {"public": public, "random-10-10-80": random_10_10_80, "grace": grace,
-                                  "pot-released": pot_released, "ten-folds": ten_folds}
+PROTOCOLS: dict[str, Protocol] = {
+    "public": public,
+    "random-10-10-80": random_10_10_80,
+    "grace": grace,
+    "pot-released": pot_released,
+    "ten-folds": ten_folds,
+}
 
 
 def _probe(x: np.ndarray, y: np.ndarray, train: np.ndarray, chosen_on: np.ndarray, reported_on: np.ndarray) -> Scores:
@@ -134,6 +151,9 @@ def _shuffled_nodes(nodes: int, seed: int) -> np.ndarray:
 
 def _tenth(nodes: int, least: int) -> int:
     if nodes < 10 * least:
-        raise EvaluationError(f"{nodes} nodes", f"a random split of this protocol needs {10 * least} or more",
-                              "Use masks and the protocol public")
+        raise EvaluationError(
+            f"{nodes} nodes",
+            f"a random split of this protocol needs {10 * least} or more",
+            "Use masks and the protocol public",
+        )
     return nodes // 10

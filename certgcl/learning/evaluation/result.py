@@ -33,8 +33,14 @@ class Evaluation:
         rule, remedy = "values are shares from 0 to 1, as many of each and at least one", "Use certgcl.evaluate"
         for name in ("micro", "macro"):
             given = items(getattr(self, name), name, rule, remedy, error=EvaluationError)
-            object.__setattr__(self, name, tuple(real(value, name, lambda share: 0 <= share <= 1, rule, remedy,
-                                                      error=EvaluationError) for value in given))
+            object.__setattr__(
+                self,
+                name,
+                tuple(
+                    real(value, name, lambda share: 0 <= share <= 1, rule, remedy, error=EvaluationError)
+                    for value in given
+                ),
+            )
         if not self.micro or len(self.micro) != len(self.macro):
             raise EvaluationError(f"{len(self.micro)} and {len(self.macro)} values", rule, remedy)
 
@@ -60,28 +66,46 @@ class Evaluation:
     def pooled(cls, evaluations: Sequence["Evaluation"]) -> "Evaluation":
         """The values of several evaluations in their order: of several trained encoders, say."""
         rule, remedy = "they are a list of Evaluation", "Use certgcl.evaluate"
-        if not all(isinstance(one, Evaluation) for one in items(evaluations, "evaluations", rule, remedy,
-                                                                error=EvaluationError)):
+        if not all(
+            isinstance(one, Evaluation)
+            for one in items(evaluations, "evaluations", rule, remedy, error=EvaluationError)
+        ):
             raise EvaluationError(f"evaluations={shown(evaluations)}", rule, remedy)
         protocols = {evaluation.protocol for evaluation in evaluations}
         if len(protocols) != 1:
-            raise EvaluationError(f"{len(evaluations)} evaluations under {sorted(protocols)}",
-                                  "only values of one protocol can be pooled", "Evaluate all under the same")
-        return cls(protocols.pop(), tuple(value for one in evaluations for value in one.micro),
-                   tuple(value for one in evaluations for value in one.macro))
+            raise EvaluationError(
+                f"{len(evaluations)} evaluations under {sorted(protocols)}",
+                "only values of one protocol can be pooled",
+                "Evaluate all under the same",
+            )
+        return cls(
+            protocols.pop(),
+            tuple(value for one in evaluations for value in one.micro),
+            tuple(value for one in evaluations for value in one.macro),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain types, ready for JSON."""
-        return {"protocol": self.protocol, "micro": list(self.micro), "macro": list(self.macro),
-                "micro_mean": self.micro_mean, "micro_std": self.micro_std,
-                "macro_mean": self.macro_mean, "macro_std": self.macro_std}
+        return {
+            "protocol": self.protocol,
+            "micro": list(self.micro),
+            "macro": list(self.macro),
+            "micro_mean": self.micro_mean,
+            "micro_std": self.micro_std,
+            "macro_mean": self.macro_mean,
+            "macro_std": self.macro_std,
+        }
 
     def __str__(self) -> str:
         several = len(self.micro) > 1
-        micro, macro = (f"{100 * mean:.1f}" + (f" ± {100 * std:.1f}" if several else "") for mean, std in
-                        ((self.micro_mean, self.micro_std), (self.macro_mean, self.macro_std)))
-        return (f"Micro-F1 {micro}, Macro-F1 {macro}, protocol {self.protocol}, "
-                f"{len(self.micro)} seed{'s' if several else ''}")
+        micro, macro = (
+            f"{100 * mean:.1f}" + (f" ± {100 * std:.1f}" if several else "")
+            for mean, std in ((self.micro_mean, self.micro_std), (self.macro_mean, self.macro_std))
+        )
+        return (
+            f"Micro-F1 {micro}, Macro-F1 {macro}, protocol {self.protocol}, "
+            f"{len(self.micro)} seed{'s' if several else ''}"
+        )
 
 
 def _std(values: Sequence[float]) -> float:
@@ -89,8 +113,9 @@ def _std(values: Sequence[float]) -> float:
 
 
 @told_when_out_of_memory(SMALLER)
-def evaluate(embeddings: Any, y: Any, protocol: str = "random-10-10-80", *, masks: Masks = None,
-             seeds: int | Sequence[int] = 5) -> Evaluation:
+def evaluate(
+    embeddings: Any, y: Any, protocol: str = "random-10-10-80", *, masks: Masks = None, seeds: int | Sequence[int] = 5
+) -> Evaluation:
     """Fit a logistic regression to frozen embeddings and report its F1 on nodes it has not seen.
 
     Rows are divided by their Euclidean norm first, so that the scale of the embeddings has no effect. A class without

@@ -78,32 +78,54 @@ class ContrastiveMethod:
         width = f"it must be an int from 1 to {WIDEST}"
         self.hidden = arguments.whole(self.hidden, "hidden", 1, width, "Try 128", most=WIDEST)
         if self.projection is not None:
-            self.projection = arguments.whole(self.projection, "projection", 1, f"{width}, or None",
-                                           "Leave it out for the width of the embeddings", most=WIDEST)
+            self.projection = arguments.whole(
+                self.projection,
+                "projection",
+                1,
+                f"{width}, or None",
+                "Leave it out for the width of the embeddings",
+                most=WIDEST,
+            )
         self.activation = arguments.choice(self.activation, "activation", FIXED_ACTIVATIONS)
         check_encoder(self.encoder)
         self.drop_rates = _rates(self.drop_rates, "drop_rates")
         self.mask_rates = _rates(self.mask_rates, "mask_rates")
         self.temperature = check_temperature(self.temperature)
-        self.learning_rate = arguments.real(self.learning_rate, "learning_rate", lambda rate: 0 < rate <= MOST,
-                                         "it must be positive, and finite in float32", "Try 5e-4")
-        self.weight_decay = arguments.real(self.weight_decay, "weight_decay", lambda decay: 0 <= decay <= MOST,
-                                        "it must not be negative, and finite in float32", "Try 1e-5, or 0")
+        self.learning_rate = arguments.real(
+            self.learning_rate,
+            "learning_rate",
+            lambda rate: 0 < rate <= MOST,
+            "it must be positive, and finite in float32",
+            "Try 5e-4",
+        )
+        self.weight_decay = arguments.real(
+            self.weight_decay,
+            "weight_decay",
+            lambda decay: 0 <= decay <= MOST,
+            "it must not be negative, and finite in float32",
+            "Try 1e-5, or 0",
+        )
         self.epochs = arguments.whole(self.epochs, "epochs", 0, "it must be an int of at least 0", "Try 200")
         if self.batch is not None:
-            self.batch = arguments.whole(self.batch, "batch", 2, "a node is compared with others: an int of at least 2",
-                                      "Try 2048, or None")
+            self.batch = arguments.whole(
+                self.batch, "batch", 2, "a node is compared with others: an int of at least 2", "Try 2048, or None"
+            )
         if self.regularizer is not None and not isinstance(self.regularizer, CompactnessRegularizer):
-            raise InputError(f"regularizer={arguments.shown(self.regularizer)}",
-                             "it is a CompactnessRegularizer, or None",
-                             "Pass regularizer=certgcl.CompactnessRegularizer(...)")
+            raise InputError(
+                f"regularizer={arguments.shown(self.regularizer)}",
+                "it is a CompactnessRegularizer, or None",
+                "Pass regularizer=certgcl.CompactnessRegularizer(...)",
+            )
         self.inside_budget = arguments.flag(self.inside_budget, "inside_budget")
         self.seed = arguments.seed(self.seed)
         device = arguments.device(self.device)
         self.device = self.device if isinstance(self.device, str) or device is None else str(device)
         if self.inside_budget and self.regularizer is None:
-            raise InputError("inside_budget=True without a regularizer", "its budget is what the views stay inside",
-                             "Pass regularizer=certgcl.CompactnessRegularizer(...)")
+            raise InputError(
+                "inside_budget=True without a regularizer",
+                "its budget is what the views stay inside",
+                "Pass regularizer=certgcl.CompactnessRegularizer(...)",
+            )
 
     # -- the estimator -----------------------------------------------------------------------------
 
@@ -126,9 +148,11 @@ class ContrastiveMethod:
         if inner:
             regularizer = own.get("regularizer", self.regularizer)
             if not isinstance(regularizer, CompactnessRegularizer):
-                raise InputError(f"setting {_REGULARIZER}{next(iter(inner))} without a regularizer",
-                                 "it is a setting of the regularizer",
-                                 "Pass regularizer=certgcl.CompactnessRegularizer(...)")
+                raise InputError(
+                    f"setting {_REGULARIZER}{next(iter(inner))} without a regularizer",
+                    "it is a setting of the regularizer",
+                    "Pass regularizer=certgcl.CompactnessRegularizer(...)",
+                )
             own["regularizer"] = regularizer.with_params(**inner)
         checked = type(self)(**{**known, **own})  # raises what the constructor would
         for name in own:
@@ -142,20 +166,39 @@ class ContrastiveMethod:
         """What scikit-learn asks of an estimator: this one transforms graphs, and needs no labels."""
         from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
 
-        return Tags(estimator_type="transformer", target_tags=TargetTags(required=False),
-                    transformer_tags=TransformerTags(), input_tags=InputTags(two_d_array=False))
+        return Tags(
+            estimator_type="transformer",
+            target_tags=TargetTags(required=False),
+            transformer_tags=TransformerTags(),
+            input_tags=InputTags(two_d_array=False),
+        )
 
     @told_when_out_of_memory(LESS_AT_A_TIME)
-    def fit(self, data: GraphLike, y: Any = None, *, folder: str | Path | None = None, resume: bool = False,
-            progress: Callable[[Progress], None] | None = None, **options: Any) -> Self:
+    def fit(
+        self,
+        data: GraphLike,
+        y: Any = None,
+        *,
+        folder: str | Path | None = None,
+        resume: bool = False,
+        progress: Callable[[Progress], None] | None = None,
+        **options: Any,
+    ) -> Self:
         """Train on a graph; with a ``folder``, checkpoints and the history are kept there and ``resume`` goes on.
 
         ``y`` is ignored: it is there for scikit-learn's pipelines. Further options are those of
         :func:`certgcl.learning.training.train`.
         """
         session = self.session(_graph(data))
-        self.history_ = train(session, self.epochs, folder=folder, resume=resume, progress=progress,
-                              config=None if folder is None else self.run_config(session.graph), **options)
+        self.history_ = train(
+            session,
+            self.epochs,
+            folder=folder,
+            resume=resume,
+            progress=progress,
+            config=None if folder is None else self.run_config(session.graph),
+            **options,
+        )
         self.encoder_, self.n_features_in_ = session.encoder.eval(), session.graph.num_features
         return self
 
@@ -179,8 +222,11 @@ class ContrastiveMethod:
     def fitted_encoder(self) -> nn.Module | GraphNetwork:
         """The trained module; of a method from a file with an encoder of one's own, its network."""
         if self.encoder_ is None:
-            raise NotFittedError(f"a {type(self).__name__} that is not fitted", "it has no encoder yet",
-                                 "Call fit(data) or load(path) first")
+            raise NotFittedError(
+                f"a {type(self).__name__} that is not fitted",
+                "it has no encoder yet",
+                "Call fit(data) or load(path) first",
+            )
         return self.encoder_
 
     def settings(self) -> dict[str, Any]:
@@ -195,8 +241,12 @@ class ContrastiveMethod:
         graph = Graph.of(graph)
         check_named(self.encoder)
         settings = {name: value for name, value in self.settings().items() if name != "epochs"}
-        return {"method": type(self).__name__, "settings": settings, "graph": repr(graph),
-                "graph_sha256": digest(graph.rowptr, graph.col, *stored_parts(graph.x))}
+        return {
+            "method": type(self).__name__,
+            "settings": settings,
+            "graph": repr(graph),
+            "graph_sha256": digest(graph.rowptr, graph.col, *stored_parts(graph.x)),
+        }
 
     def save(self, path: str | Path) -> Path:
         """Write settings and encoder to one file, which ``load`` and ``torch.load(weights_only=True)`` read."""

@@ -86,8 +86,12 @@ def _over_owners(graph: Graph, centrality: Tensor) -> Tensor:
         for part in row_ranges(graph.num_nodes, graph.num_features):
             total += (graph.x[part] != 0).to(centrality.dtype).T @ centrality[part]
         return total
-    owns = csr_matrix(sparse.crow_indices(), sparse.col_indices(), (sparse.values() != 0).to(centrality.dtype),
-                      (graph.num_nodes, graph.num_features))
+    owns = csr_matrix(
+        sparse.crow_indices(),
+        sparse.col_indices(),
+        (sparse.values() != 0).to(centrality.dtype),
+        (graph.num_nodes, graph.num_features),
+    )
     return csr_transposed(owns) @ centrality
 
 
@@ -99,7 +103,7 @@ def _eigenvector(graph: Graph) -> Tensor:
         after = adjacency @ vector + vector
         return after / torch.linalg.vector_norm(after)
 
-    return _limit(step, adjacency.values().new_full((graph.num_nodes,), graph.num_nodes ** -0.5))
+    return _limit(step, adjacency.values().new_full((graph.num_nodes,), graph.num_nodes**-0.5))
 
 
 def _pagerank(graph: Graph) -> Tensor:

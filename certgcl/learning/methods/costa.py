@@ -33,8 +33,13 @@ class COSTA(ContrastiveMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.ratio = arguments.real(self.ratio, "ratio", lambda ratio: 0 < ratio <= 1,
-                                 "it is a share of the nodes, above 0 and at most 1", "Try 0.5")
+        self.ratio = arguments.real(
+            self.ratio,
+            "ratio",
+            lambda ratio: 0 < ratio <= 1,
+            "it is a share of the nodes, above 0 and at most 1",
+            "Try 0.5",
+        )
         self.centred = arguments.flag(self.centred, "centred")
 
     def contrast(self, session: ContrastiveSession, z1: Tensor, z2: Tensor, epoch: int) -> Tensor:

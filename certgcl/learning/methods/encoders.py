@@ -39,9 +39,11 @@ def new_encoder(encoder: EncoderLike, features: int, hidden: int, activation: st
     if encoder is None:
         return GCNEncoder(features, 2 * hidden, hidden, activation)
     if isinstance(encoder, SavedEncoder):
-        raise InputError(f"an encoder that is known by its name alone, {encoder.name}",
-                         "a file holds a trained network, and nothing to make a new one of",
-                         "Pass the encoder with set_params(encoder=...)")
+        raise InputError(
+            f"an encoder that is known by its name alone, {encoder.name}",
+            "a file holds a trained network, and nothing to make a new one of",
+            "Pass the encoder with set_params(encoder=...)",
+        )
     if isinstance(encoder, nn.Module):
         return copy.deepcopy(encoder)
     made = encoder(features, hidden)
@@ -77,6 +79,8 @@ def check_named(encoder: EncoderLike) -> None:
     for part in getattr(factory, "__qualname__", "?").split("."):
         found = getattr(found, part, None)
     if found is not factory or not all(isinstance(value, str | int | float | bool | None) for value in settings):
-        raise InputError(f"encoder={shown(encoder)} for a run in a folder",
-                         "the folder names a factory by the module that defines it, and numbers or text it is given",
-                         "Define it at the top level of a module, or pass the encoder itself")
+        raise InputError(
+            f"encoder={shown(encoder)} for a run in a folder",
+            "the folder names a factory by the module that defines it, and numbers or text it is given",
+            "Define it at the top level of a module, or pass the encoder itself",
+        )

@@ -67,8 +67,10 @@ class GraphSession(ContrastiveSession):
             problem = regularizer.problem_of_graphs(self.graphs)
             problem = problem if whole else PooledProblem(graphs, problem.drops.at(graphs, places))
         views = self._views(graphs, problem.drops if problem is not None and self.method.inside_budget else None)
-        first, second = (pooled_rows(self.embedded(network, view, probability), graphs.batch, pool)
-                         for view, probability in zip(views, self.masks, strict=True))
+        first, second = (
+            pooled_rows(self.embedded(network, view, probability), graphs.batch, pool)
+            for view, probability in zip(views, self.masks, strict=True)
+        )
         loss = infonce = self.method.contrast(self, first, second, epoch)
         metrics = {"infonce": float(infonce.detach())}
         if regularizer is not None and regularizer.due and problem is not None:
@@ -84,8 +86,10 @@ class GraphSession(ContrastiveSession):
 
     def _views(self, graphs: GraphSet, inside: SetDrops | None) -> list[Graph]:
         union = graphs.union
-        droppers = [EdgeDropper(union, rate) if inside is None else DropperOfGraphs(union, rate, inside.union, inside)
-                    for rate in self.method.drop_rates]
+        droppers = [
+            EdgeDropper(union, rate) if inside is None else DropperOfGraphs(union, rate, inside.union, inside)
+            for rate in self.method.drop_rates
+        ]
         return [dropper.sample(self.generator) for dropper in droppers]
 
     def dense_features(self, view: Graph) -> Tensor:

@@ -63,12 +63,27 @@ class GraphCL(ContrastiveMethod):
         arguments.choice(self.pool, "pool", get_args(Pool))
 
     @told_when_out_of_memory(LESS_AT_A_TIME)
-    def fit(self, data: GraphsLike, y: Any = None, *, folder: str | Path | None = None, resume: bool = False,
-            progress: Callable[[Progress], None] | None = None, **options: Any) -> Self:
+    def fit(
+        self,
+        data: GraphsLike,
+        y: Any = None,
+        *,
+        folder: str | Path | None = None,
+        resume: bool = False,
+        progress: Callable[[Progress], None] | None = None,
+        **options: Any,
+    ) -> Self:
         """Train on a list of graphs, a PyG ``Batch`` or a dataset; all else as the methods for nodes do."""
         session = self.session(data)
-        self.history_ = train(session, self.epochs, folder=folder, resume=resume, progress=progress,
-                              config=None if folder is None else self.run_config(session.graphs), **options)
+        self.history_ = train(
+            session,
+            self.epochs,
+            folder=folder,
+            resume=resume,
+            progress=progress,
+            config=None if folder is None else self.run_config(session.graphs),
+            **options,
+        )
         self.encoder_, self.n_features_in_ = session.encoder.eval(), session.graph.num_features
         return self
 
@@ -86,8 +101,10 @@ class GraphCL(ContrastiveMethod):
     def run_config(self, graph: Any) -> dict[str, Any]:
         several = graph if isinstance(graph, GraphSet) else GraphSet.of(graph)
         found = super().run_config(several.union)
-        return found | {"graph": f"{len(several)} graphs, {found['graph']}",
-                        "graph_sha256": digest(several.sizes, several.union.rowptr, several.union.col, several.union.x)}
+        return found | {
+            "graph": f"{len(several)} graphs, {found['graph']}",
+            "graph_sha256": digest(several.sizes, several.union.rowptr, several.union.col, several.union.x),
+        }
 
     def new_encoder(self, features: int) -> nn.Module:
         if self.encoder is not None or self.convolution == "gcn":

@@ -30,8 +30,9 @@ Weighting = Callable[[Tensor], Tensor]
 """Elementwise ``f(s)`` of similarities; a negative's weight is f(s) over its mean in the row. No gradient."""
 
 
-def info_nce(p: Tensor, q: Tensor, temperature: float, *, intra: bool = True,
-             weighting: Weighting | None = None) -> Tensor:
+def info_nce(
+    p: Tensor, q: Tensor, temperature: float, *, intra: bool = True, weighting: Weighting | None = None
+) -> Tensor:
     """The loss of every node, ``(N,)``, the mean of both directions.
 
     Args:
@@ -46,8 +47,9 @@ def info_nce(p: Tensor, q: Tensor, temperature: float, *, intra: bool = True,
     return (first + second) / 2 - (p * q).sum(dim=1) / temperature
 
 
-def log_denominators(p: Tensor, q: Tensor, temperature: float, *, intra: bool = True,
-                     weighting: Weighting | None = None) -> tuple[Tensor, Tensor]:
+def log_denominators(
+    p: Tensor, q: Tensor, temperature: float, *, intra: bool = True, weighting: Weighting | None = None
+) -> tuple[Tensor, Tensor]:
     """``log D`` and ``log D'`` for unit rows."""
     first, second = _LogDenominators.apply(p, q, _Form(temperature, intra, weighting))  # type: ignore[no-untyped-call]
     return first, second
@@ -55,9 +57,13 @@ def log_denominators(p: Tensor, q: Tensor, temperature: float, *, intra: bool = 
 
 def check_temperature(temperature: float) -> float:
     """Exponentials are taken of ``(s - 1) / τ``, which lies in [-2/τ, 0]: none is zero in float32 from 0.024 on."""
-    return real(temperature, "temperature", lambda given: 0.024 <= given < float("inf"),
-                "exponentials of similarities must not underflow: a finite number of at least 0.024",
-                "The methods use 0.05 to 0.9")
+    return real(
+        temperature,
+        "temperature",
+        lambda given: 0.024 <= given < float("inf"),
+        "exponentials of similarities must not underflow: a finite number of at least 0.024",
+        "The methods use 0.05 to 0.9",
+    )
 
 
 @dataclass(frozen=True)
@@ -129,8 +135,10 @@ class _Sums:
                 column_weight += weights.sum(dim=0)
             if keep:
                 kept.append((rows, values))
-        scales = [p.new_ones(n) if form.weighting is None else
-                  1 / (weight / (n - 1)).clamp(min=LEAST_MEAN) for weight in (row_weight, column_weight)]
+        scales = [
+            p.new_ones(n) if form.weighting is None else 1 / (weight / (n - 1)).clamp(min=LEAST_MEAN)
+            for weight in (row_weight, column_weight)
+        ]
         return cls(row * scales[0], column * scales[1], scales[0], scales[1], kept if keep else None)
 
     def again(self, p: Tensor, q: Tensor, form: _Form) -> Iterator[tuple[slice, Tensor]]:

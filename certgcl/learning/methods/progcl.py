@@ -43,10 +43,16 @@ class ProGCL(GCA):
     def __post_init__(self) -> None:
         super().__post_init__()
         arguments.choice(self.variant, "variant", ("weight", "mix"))
-        self.start = arguments.real(self.start, "start", lambda start: 0 <= start <= 1,
-                                 "it is a share of the epochs, between 0 and 1", "Try 0.4")
-        self.mixed = arguments.whole(self.mixed, "mixed", 1, f"it is a number of negatives, from 1 to {MOST_MIXED}",
-                                  "Try 32", most=MOST_MIXED)
+        self.start = arguments.real(
+            self.start,
+            "start",
+            lambda start: 0 <= start <= 1,
+            "it is a share of the epochs, between 0 and 1",
+            "Try 0.4",
+        )
+        self.mixed = arguments.whole(
+            self.mixed, "mixed", 1, f"it is a number of negatives, from 1 to {MOST_MIXED}", "Try 32", most=MOST_MIXED
+        )
 
     @property
     def plain_epochs(self) -> int:
@@ -106,8 +112,9 @@ def sampled_similarities(p: Tensor, q: Tensor, generator: torch.Generator | None
     return torch.cat([(p[rows, None] * q[other[rows]]).sum(dim=2) for rows in node[:, 0].split(1024)])
 
 
-def mixed_info_nce(p: Tensor, q: Tensor, temperature: float, hardness: Hardness, mixed: int,
-                   generator: torch.Generator | None = None) -> Tensor:
+def mixed_info_nce(
+    p: Tensor, q: Tensor, temperature: float, hardness: Hardness, mixed: int, generator: torch.Generator | None = None
+) -> Tensor:
     """InfoNCE whose denominators have ``mixed`` more negatives, combined from the hardest of the other view."""
     first, second = log_denominators(p, q, temperature)
     first = torch.logaddexp(first, _mixed_negatives(p, q, temperature, hardness, mixed, generator))
@@ -115,8 +122,9 @@ def mixed_info_nce(p: Tensor, q: Tensor, temperature: float, hardness: Hardness,
     return (first + second) / 2 - (p * q).sum(dim=1) / temperature
 
 
-def _mixed_negatives(p: Tensor, q: Tensor, temperature: float, hardness: Hardness, mixed: int,
-                     generator: torch.Generator | None = None) -> Tensor:
+def _mixed_negatives(
+    p: Tensor, q: Tensor, temperature: float, hardness: Hardness, mixed: int, generator: torch.Generator | None = None
+) -> Tensor:
     """``log Σ exp((α s_a + (1 - α) s_b) / τ)`` over random pairs a, b of a node's hardest, α by their hardness."""
     n = len(p)
     hardest = min(HARDEST, n - 1)

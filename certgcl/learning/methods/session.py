@@ -39,8 +39,11 @@ class ContrastiveSession:
     @undisturbed(gradients=True)
     def __init__(self, method: "ContrastiveMethod", graph: Graph) -> None:
         if graph.num_nodes < 2:
-            raise GraphError(f"a graph with {graph.num_nodes} node", "a node is contrasted with others",
-                             "Give a graph of two nodes or more")
+            raise GraphError(
+                f"a graph with {graph.num_nodes} node",
+                "a node is contrasted with others",
+                "Give a graph of two nodes or more",
+            )
         self.method = method
         self.graph = graph.to(arguments.usable_device(method.device), torch.float32).private()
         device = self.graph.x.device
@@ -55,8 +58,9 @@ class ContrastiveSession:
         self.generator = weights if device.type == "cpu" else generator_on(device, method.seed)
         self.modules = nn.ModuleDict({"encoder": self.encoder, "projector": self.projector}).to(device, torch.float32)
         self.as_network = self._is_as_in_eval_mode()
-        self.optimizer = torch.optim.Adam(self.modules.parameters(), method.learning_rate,
-                                          weight_decay=method.weight_decay)
+        self.optimizer = torch.optim.Adam(
+            self.modules.parameters(), method.learning_rate, weight_decay=method.weight_decay
+        )
         self.regularizer = _with_budget(method)
         self._drop_probabilities = method.drop_probabilities(self.graph)
         self._droppers: tuple[AdmissibleDrops | None, list[EdgeDropper]] | None = None
@@ -93,8 +97,9 @@ class ContrastiveSession:
         regularizer = self.regularizer
         if regularizer is not None and regularizer.due:
             # What is bounded is the encoder in eval mode: its directions are from that too.
-            term = regularizer(network, self.graph, *views, embeddings=(z1, z2) if self.as_network else None,
-                               generator=self.generator)
+            term = regularizer(
+                network, self.graph, *views, embeddings=(z1, z2) if self.as_network else None, generator=self.generator
+            )
             loss = regularizer.combine(infonce)
             metrics |= {"pot": float(term.detach()), "compactness": regularizer.score, "kappa": regularizer.share}
         self.optimizer.zero_grad()
@@ -119,8 +124,9 @@ class ContrastiveSession:
     def sampled_views(self, network: GraphNetwork) -> tuple[list[Graph], list[Tensor]]:
         """A pair of views, and the embeddings of each, with features masked by way of the weights."""
         views = [dropper.sample(self.generator) for dropper in self.views]
-        return views, [self.embedded(network, view, probability)
-                       for view, probability in zip(views, self.masks, strict=True)]
+        return views, [
+            self.embedded(network, view, probability) for view, probability in zip(views, self.masks, strict=True)
+        ]
 
     def embedded(self, network: GraphNetwork, view: Graph, probability: float | Tensor) -> Tensor:
         """The embeddings of a view, with features masked with that probability."""
@@ -153,8 +159,11 @@ class ContrastiveSession:
         return z1[nodes], z2[nodes]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"modules": self.modules.state_dict(), "optimizer": self.optimizer.state_dict(),
-                "generator": self.generator.get_state()}
+        return {
+            "modules": self.modules.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "generator": self.generator.get_state(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.modules.load_state_dict(state["modules"])
@@ -164,9 +173,18 @@ class ContrastiveSession:
 
 def _masked(network: GraphNetwork, mask: Tensor) -> GraphNetwork:
     """The network on features times the mask, column by column."""
-    layers = (replace(layer, terms=tuple(term if term.source else replace(term, weight=(
-        mask if term.weight.dim() == 1 else mask[:, None]) * term.weight) for term in layer.terms))
-        for layer in network.layers)
+    layers = (
+        replace(
+            layer,
+            terms=tuple(
+                term
+                if term.source
+                else replace(term, weight=(mask if term.weight.dim() == 1 else mask[:, None]) * term.weight)
+                for term in layer.terms
+            ),
+        )
+        for layer in network.layers
+    )
     return replace(network, layers=tuple(layers))
 
 
@@ -178,11 +196,17 @@ def check_contrast(session: Any, kind: type[ContrastiveSession], z1: Any, z2: An
     for name, z in (("z1", z1), ("z2", z2)):
         matrix = isinstance(z, Tensor) and not (z.is_nested or z.is_meta) and z.dim() == 2
         if not matrix or z.shape[1] != width or z.dtype != torch.float32:
-            raise InputError(f"{name}={arguments.shown(z)}", f"embeddings are (nodes, {width}), in float32",
-                             "Pass those of the session's encoder")
+            raise InputError(
+                f"{name}={arguments.shown(z)}",
+                f"embeddings are (nodes, {width}), in float32",
+                "Pass those of the session's encoder",
+            )
     if z1.shape != z2.shape or len(z1) < 2:
-        raise InputError(f"embeddings of shapes {tuple(z1.shape)} and {tuple(z2.shape)}",
-                         "both views have the same nodes, two or more", "Pass both views' embeddings of the same nodes")
+        raise InputError(
+            f"embeddings of shapes {tuple(z1.shape)} and {tuple(z2.shape)}",
+            "both views have the same nodes, two or more",
+            "Pass both views' embeddings of the same nodes",
+        )
     arguments.whole(epoch, "epoch", 0, "epochs are counted from 0", "Pass an int")
 
 

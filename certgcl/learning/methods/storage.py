@@ -29,8 +29,16 @@ def save_method(path: Path, method: "ContrastiveMethod") -> Path:
     else:
         network = method.network().copied()
         trained = {"network": meta_of(network), "tensors": dict(network.named_tensors())}
-    save_tensors(path, {"format": _FORMAT, "method": type(method).__name__, "settings": settings,
-                        "features": method.n_features_in_, **trained})
+    save_tensors(
+        path,
+        {
+            "format": _FORMAT,
+            "method": type(method).__name__,
+            "settings": settings,
+            "features": method.n_features_in_,
+            **trained,
+        },
+    )
     return path
 
 
@@ -43,8 +51,11 @@ def load_method(path: Path, kind: "type[Method]") -> "Method":
             raise ValueError(f"format {content['format']!r}")
         names = {found.__name__: found for found in _with_subclasses(kind)}
         if content["method"] not in names:
-            raise CheckpointError(f"{path} with a {content['method']}", f"a {kind.__name__} was asked for",
-                                  f"Use certgcl.{content['method']}.load(path)")
+            raise CheckpointError(
+                f"{path} with a {content['method']}",
+                f"a {kind.__name__} was asked for",
+                f"Use certgcl.{content['method']}.load(path)",
+            )
         method = rebuilt(names[content["method"]], content["settings"])
         method.n_features_in_ = content["features"]
         if "network" in content:

@@ -37,9 +37,12 @@ class EdgeDropper:
         _check_probability(self.probability, self.graph.num_edges, "edges")
         inside, slots = self.inside, self.graph.col.numel()
         if inside is not None and (inside.local.numel(), inside.droppable.numel()) != (self.graph.num_nodes, slots):
-            raise BudgetError(f"a set of drops for {inside.local.numel()} nodes and {inside.droppable.numel() // 2} "
-                              f"edges with a {self.graph!r}", "it must be one of this graph",
-                              "Pass budget.on(graph)")
+            raise BudgetError(
+                f"a set of drops for {inside.local.numel()} nodes and {inside.droppable.numel() // 2} "
+                f"edges with a {self.graph!r}",
+                "it must be one of this graph",
+                "Pass budget.on(graph)",
+            )
         # Copies, for all that is drawn follows from what these are now.
         object.__setattr__(self, "graph", self.graph.private())
         object.__setattr__(self, "inside", None if inside is None else inside.private())
@@ -63,7 +66,8 @@ class EdgeDropper:
     def _edge_of_slot(self) -> Tensor:
         edge = torch.empty_like(self.graph.col)
         edge[self._forward] = edge[self.graph.reverse[self._forward]] = torch.arange(
-            self.graph.num_edges, device=edge.device)
+            self.graph.num_edges, device=edge.device
+        )
         return edge
 
     @cached_property
@@ -75,8 +79,10 @@ class EdgeDropper:
 
     def _draw(self, generator: torch.Generator | None) -> Tensor:
         """Whether each edge is dropped, ``(|E|,)``."""
-        return torch.rand(self.graph.num_edges, dtype=torch.float32, device=self.graph.col.device,
-                          generator=generator) < self._rate
+        return (
+            torch.rand(self.graph.num_edges, dtype=torch.float32, device=self.graph.col.device, generator=generator)
+            < self._rate
+        )
 
     def _per_slot(self, dropped: Tensor) -> Tensor:
         return dropped.index_select(0, self._edge_of_slot)
@@ -131,8 +137,9 @@ class EdgeDropper:
         return dropped.index_fill(0, edge[order[beyond]], False)
 
 
-def feature_mask(probability: float | Tensor, columns: int, like: Tensor,
-                 generator: torch.Generator | None = None) -> Tensor | None:
+def feature_mask(
+    probability: float | Tensor, columns: int, like: Tensor, generator: torch.Generator | None = None
+) -> Tensor | None:
     """A factor 0 (with the probability given, one for all or one per column) or 1 for every feature, ``(columns,)``.
 
     In the dtype and on the device of ``like``; None when the probability is zero and there is nothing to mask.
@@ -148,8 +155,11 @@ def feature_mask(probability: float | Tensor, columns: int, like: Tensor,
 def _check_probability(probability: float | Tensor, count: int, what: str) -> None:
     value = torch.as_tensor(probability)
     if value.dim() and value.shape != (count,):
-        raise InputError(f"probabilities of shape {tuple(value.shape)} for {count} {what}",
-                         "there must be one for all, or one for each", "Pass one number, or a vector of this length")
+        raise InputError(
+            f"probabilities of shape {tuple(value.shape)} for {count} {what}",
+            "there must be one for all, or one for each",
+            "Pass one number, or a vector of this length",
+        )
     outside = value[~((value >= 0) & (value <= 1))]
     if outside.numel():
         raise InputError(f"probability {float(outside.flatten()[0]):g}", "probabilities lie in [0, 1]", "Clamp them")

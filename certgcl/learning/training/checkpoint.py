@@ -35,16 +35,25 @@ class Checkpoint:
     history: str = ""
 
     @classmethod
-    def of(cls, epochs_done: int, session: dict[str, Any], history: str = "",
-           global_generators: bool = True) -> "Checkpoint":
+    def of(
+        cls, epochs_done: int, session: dict[str, Any], history: str = "", global_generators: bool = True
+    ) -> "Checkpoint":
         """The state of a session, and of the global generators as they are now, if it draws from them."""
         return cls(epochs_done, session, random_state() if global_generators else {}, history)
 
     def save(self, path: Path) -> None:
         """Replace ``path`` by this state; whatever happens, the old file or the new one is there."""
         check_plain(self.session)
-        save_tensors(path, {"format": _FORMAT, "epochs_done": self.epochs_done, "session": self.session,
-                            "random": self.random, "history": self.history})
+        save_tensors(
+            path,
+            {
+                "format": _FORMAT,
+                "epochs_done": self.epochs_done,
+                "session": self.session,
+                "random": self.random,
+                "history": self.history,
+            },
+        )
 
     @classmethod
     def load(cls, path: Path) -> "Checkpoint":
@@ -53,8 +62,12 @@ class Checkpoint:
         Raises:
             CheckpointError: the file is damaged, or no checkpoint.
         """
-        with refusing(path, CheckpointError, f"it must be a whole file in the format {_FORMAT}",
-                      "Bring it back from a copy, or start again in another folder"):
+        with refusing(
+            path,
+            CheckpointError,
+            f"it must be a whole file in the format {_FORMAT}",
+            "Bring it back from a copy, or start again in another folder",
+        ):
             content = load_tensors(path)
             if not isinstance(content, dict) or content["format"] != _FORMAT:
                 raise ValueError("another format")
@@ -82,15 +95,19 @@ def check_plain(state: dict[str, Any]) -> None:
     for name, leaf in leaves(state):
         # By the exact type: numpy's float64 is a float too, but is written as something of its own.
         if not isinstance(leaf, Tensor) and type(leaf) not in _PLAIN:
-            raise CheckpointError(f"a {type(leaf).__module__}.{type(leaf).__name__} at {name} in the session's state",
-                                  "a checkpoint holds tensors, numbers, strings, lists and dicts only",
-                                  "Convert it in state_dict(), and back in load_state_dict()")
+            raise CheckpointError(
+                f"a {type(leaf).__module__}.{type(leaf).__name__} at {name} in the session's state",
+                "a checkpoint holds tensors, numbers, strings, lists and dicts only",
+                "Convert it in state_dict(), and back in load_state_dict()",
+            )
 
 
 def first_non_finite(state: dict[str, Any]) -> str | None:
     """The name of a tensor with NaN or infinite values, if there is one."""
-    return next((name for name, leaf in leaves(state)
-                 if isinstance(leaf, Tensor) and not bool(torch.isfinite(leaf).all())), None)
+    return next(
+        (name for name, leaf in leaves(state) if isinstance(leaf, Tensor) and not bool(torch.isfinite(leaf).all())),
+        None,
+    )
 
 
 def device_of(state: dict[str, Any]) -> str:

@@ -66,8 +66,12 @@ class History:
             CheckpointError: a line is no record, not that of its epoch, or has changed.
         """
         path = Path(path)
-        with refusing(path, CheckpointError, "line k must be the record of epoch k - 1, as it was written",
-                      "Bring it back from a copy, or start again in another folder"):
+        with refusing(
+            path,
+            CheckpointError,
+            "line k must be the record of epoch k - 1, as it was written",
+            "Bring it back from a copy, or start again in another folder",
+        ):
             with open_regular(path) as stream:
                 *lines, _ = stream.read().split(b"\n")  # a whole line ends in a newline
             return cls(_records(lines[:epochs]))
@@ -152,6 +156,9 @@ def board_class() -> type[Any]:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as reason:
-        raise InputError(f"tensorboard=True ({reason})", "TensorBoard must be installed, certgcl does without it",
-                         "Run `pip install tensorboard`, or do without: history.jsonl has the same numbers") from reason
+        raise InputError(
+            f"tensorboard=True ({reason})",
+            "TensorBoard must be installed, certgcl does without it",
+            "Run `pip install tensorboard`, or do without: history.jsonl has the same numbers",
+        ) from reason
     return SummaryWriter

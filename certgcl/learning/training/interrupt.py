@@ -27,8 +27,9 @@ class DeferredInterrupt:
             raise KeyboardInterrupt
         self.pending = True
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._active:
             signal.signal(signal.SIGINT, self._before)
         if self.pending and kind is None:

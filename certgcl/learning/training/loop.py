@@ -56,9 +56,17 @@ class Progress:
     seconds_left: float
 
 
-def train(session: Session, epochs: int, *, folder: str | Path | None = None, resume: bool = False,
-          checkpoint_every: int | float = 30.0, progress: Callable[[Progress], object] | None = None,
-          tensorboard: bool = False, config: Mapping[str, Any] | None = None) -> History:
+def train(
+    session: Session,
+    epochs: int,
+    *,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    checkpoint_every: int | float = 30.0,
+    progress: Callable[[Progress], object] | None = None,
+    tensorboard: bool = False,
+    config: Mapping[str, Any] | None = None,
+) -> History:
     """Train a session up to ``epochs`` epochs.
 
     In a folder the run leaves ``config.json``, ``history.jsonl`` and ``checkpoint.pt``. The checkpoint is whole
@@ -89,9 +97,19 @@ def train(session: Session, epochs: int, *, folder: str | Path | None = None, re
     resume, tensorboard = arguments.flag(resume, "resume"), arguments.flag(tensorboard, "tensorboard")
     folder = None if folder is None else arguments.path(folder, "folder")
     _check(epochs, checkpoint_every, folder, resume or tensorboard)
-    run = RunInMemory(History()) if folder is None else RunFolder.open(
-        folder, epochs, config or {}, device=device_of(session.state_dict()), resume=resume,
-        tensorboard=tensorboard, global_generators=getattr(session, "global_generators", True))
+    run = (
+        RunInMemory(History())
+        if folder is None
+        else RunFolder.open(
+            folder,
+            epochs,
+            config or {},
+            device=device_of(session.state_dict()),
+            resume=resume,
+            tensorboard=tensorboard,
+            global_generators=getattr(session, "global_generators", True),
+        )
+    )
     with run, DeferredInterrupt() as interrupt:
         run.restore(session.load_state_dict)
         _save(session, run)
@@ -113,8 +131,13 @@ def train(session: Session, epochs: int, *, folder: str | Path | None = None, re
 
 def _check(epochs: int, checkpoint_every: int | float, folder: str | Path | None, needs_folder: bool) -> None:
     arguments.whole(epochs, "epochs", 0, "it counts epochs", "Give an integer, 0 or more")
-    arguments.real(checkpoint_every, "checkpoint_every", lambda every: every > 0,
-                "an int counts epochs, a float seconds", "Give a positive number")
+    arguments.real(
+        checkpoint_every,
+        "checkpoint_every",
+        lambda every: every > 0,
+        "an int counts epochs, a float seconds",
+        "Give a positive number",
+    )
     if needs_folder and folder is None:
         raise InputError("resume or tensorboard without a folder", "both are about files", "Pass folder=")
 
@@ -142,8 +165,11 @@ def _save(session: Session, run: RunInMemory) -> None:
 
 
 def _diverged(found: str, run: RunInMemory) -> TrainingError:
-    return TrainingError(found, "loss and state must stay finite",
-                         f"Lower the learning rate, for the same settings lead to the same epoch; {run}")
+    return TrainingError(
+        found,
+        "loss and state must stay finite",
+        f"Lower the learning rate, for the same settings lead to the same epoch; {run}",
+    )
 
 
 class _Cadence:

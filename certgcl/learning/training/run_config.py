@@ -27,17 +27,32 @@ def plain_config(config: Mapping[str, Any], epochs: int) -> dict[str, Any]:
     try:
         return {**json.loads(json.dumps(dict(config), allow_nan=False)), _EPOCHS: epochs}
     except (TypeError, ValueError) as reason:
-        raise InputError(f"a config that is not JSON ({reason})", "its values are written to config.json, and compared",
-                         "Use finite numbers, strings, lists and dicts") from reason
+        raise InputError(
+            f"a config that is not JSON ({reason})",
+            "its values are written to config.json, and compared",
+            "Use finite numbers, strings, lists and dicts",
+        ) from reason
 
 
 def write_config(path: Path, config: dict[str, Any], device: str) -> None:
     """Note the settings of a run that begins now, with the versions and the machine it runs on."""
-    versions = {"certgcl": __version__, "python": platform.python_version(), "torch": torch.__version__,
-                "torch-geometric": torch_geometric.__version__, "numpy": np.__version__}
-    save_sealed_json(path, {"format": _FORMAT, "config": config, "versions": versions,
-                            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-                            "machine": {"threads": torch.get_num_threads(), "device": device}})
+    versions = {
+        "certgcl": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch-geometric": torch_geometric.__version__,
+        "numpy": np.__version__,
+    }
+    save_sealed_json(
+        path,
+        {
+            "format": _FORMAT,
+            "config": config,
+            "versions": versions,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "machine": {"threads": torch.get_num_threads(), "device": device},
+        },
+    )
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -65,12 +80,17 @@ def compare_config(path: Path, config: dict[str, Any]) -> None:
     """
     content = read_config(path)
     there, here = dict(leaves(content["config"])), dict(leaves(config))
-    different = [f"{name} ({_shown(there, name)} there, {_shown(here, name)} here)"
-                 for name in sorted({*there, *here} - {_EPOCHS}) if _shown(there, name) != _shown(here, name)]
+    different = [
+        f"{name} ({_shown(there, name)} there, {_shown(here, name)} here)"
+        for name in sorted({*there, *here} - {_EPOCHS})
+        if _shown(there, name) != _shown(here, name)
+    ]
     if different:
-        raise CheckpointError(f"{path.parent} with a run of another config, which differs in {', '.join(different)}",
-                              "a run is resumed with the settings it began with, but for epochs",
-                              "Use those, or start again in another folder")
+        raise CheckpointError(
+            f"{path.parent} with a run of another config, which differs in {', '.join(different)}",
+            "a run is resumed with the settings it began with, but for epochs",
+            "Use those, or start again in another folder",
+        )
     if _shown(there, _EPOCHS) != _shown(here, _EPOCHS):
         save_sealed_json(path, {**content, "config": config})
 

@@ -32,8 +32,9 @@ class RunInMemory:
     def __enter__(self) -> "RunInMemory":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         pass
 
     def restore(self, load: Callable[[dict[str, Any]], None]) -> None:
@@ -66,16 +67,32 @@ class RunFolder(RunInMemory):
         global_generators: whether the session draws from them.
     """
 
-    def __init__(self, path: Path, history: History, resumed: Checkpoint | None, board: type[Any] | None,
-                 lock: Lock, global_generators: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        history: History,
+        resumed: Checkpoint | None,
+        board: type[Any] | None,
+        lock: Lock,
+        global_generators: bool,
+    ) -> None:
         super().__init__(history, -1 if resumed is None else resumed.epochs_done)
         self._path, self._resumed, self._lock, self._held = path, resumed, lock, ExitStack()
         self._global_generators = global_generators
         self._writer = HistoryWriter(path / HISTORY, history, board)
 
     @classmethod
-    def open(cls, path: Path, epochs: int, config: Mapping[str, Any], *, device: str, resume: bool,
-             tensorboard: bool, global_generators: bool) -> "RunFolder":
+    def open(
+        cls,
+        path: Path,
+        epochs: int,
+        config: Mapping[str, Any],
+        *,
+        device: str,
+        resume: bool,
+        tensorboard: bool,
+        global_generators: bool,
+    ) -> "RunFolder":
         """A folder for a new run, or with all that is needed to go on with the one in it.
 
         Raises:
@@ -99,15 +116,20 @@ class RunFolder(RunInMemory):
             run._held = held.pop_all()  # until the run is left
         return run
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._held.close()
 
     def restore(self, load: Callable[[dict[str, Any]], None]) -> None:
         if self._resumed is None:
             return
-        with refusing(self._path / CHECKPOINT, CheckpointError, "it must fit the session that is resumed",
-                      "Make the session as that of the run was made, or start again in another folder"):
+        with refusing(
+            self._path / CHECKPOINT,
+            CheckpointError,
+            "it must fit the session that is resumed",
+            "Make the session as that of the run was made, or start again in another folder",
+        ):
             load(self._resumed.session)
             if self._global_generators:
                 restore_random_state(self._resumed.random)
@@ -121,8 +143,9 @@ class RunFolder(RunInMemory):
     def save(self, state: dict[str, Any]) -> None:
         self._lock.check()
         self._writer.sync()
-        Checkpoint.of(len(self.history), state, self._writer.checksum,
-                      self._global_generators).save(self._path / CHECKPOINT)
+        Checkpoint.of(len(self.history), state, self._writer.checksum, self._global_generators).save(
+            self._path / CHECKPOINT
+        )
         super().save(state)
 
     def __str__(self) -> str:
@@ -146,11 +169,17 @@ def read_history(path: Path) -> History:
 def check_folder(path: Path, resume: bool) -> None:
     """Refuse a folder that another run is in, and places in it that lie elsewhere."""
     if not resume and _holds_a_run(path):
-        raise CheckpointError(f"{path} with the files of a run", "a new run needs a folder of its own",
-                              "Pass resume=True to go on with that one, or another folder")
+        raise CheckpointError(
+            f"{path} with the files of a run",
+            "a new run needs a folder of its own",
+            "Pass resume=True to go on with that one, or another folder",
+        )
     if (path / TENSORBOARD).is_symlink():
-        raise CheckpointError(f"{path / TENSORBOARD}, a link", "a run writes into its own folder alone",
-                              "Remove it, or choose another folder")
+        raise CheckpointError(
+            f"{path / TENSORBOARD}, a link",
+            "a run writes into its own folder alone",
+            "Remove it, or choose another folder",
+        )
 
 
 def _holds_a_run(path: Path) -> bool:
@@ -165,8 +194,11 @@ def _read(path: Path, epochs: int) -> tuple[Checkpoint, History]:
     checkpoint = Checkpoint.load(path / CHECKPOINT)
     done = checkpoint.epochs_done
     if epochs < done:
-        raise CheckpointError(f"epochs={epochs} for the run in {path}", f"it has done {done} epochs already",
-                              f"Ask for {done} or more, or start again in another folder")
+        raise CheckpointError(
+            f"epochs={epochs} for the run in {path}",
+            f"it has done {done} epochs already",
+            f"Ask for {done} or more, or start again in another folder",
+        )
     return checkpoint, _history_of(path, checkpoint)
 
 
@@ -175,8 +207,9 @@ def _history_of(path: Path, checkpoint: Checkpoint) -> History:
     done = checkpoint.epochs_done
     history = History.read(path / HISTORY, done) if (path / HISTORY).exists() else History()
     if len(history) < done:
-        raise CheckpointError(f"{path / HISTORY} with {len(history)} lines", f"the checkpoint is that of {done} epochs",
-                              _MEND)
+        raise CheckpointError(
+            f"{path / HISTORY} with {len(history)} lines", f"the checkpoint is that of {done} epochs", _MEND
+        )
     if history.checksum() != checkpoint.history:
         raise CheckpointError(f"{path / HISTORY} of another run", f"{CHECKPOINT} follows on other epochs", _MEND)
     return history

@@ -62,27 +62,36 @@ def class_scores(width: int, dtype: torch.dtype, softmax: bool) -> LinearClassif
         dtype: the precision in which the model is run.
     """
     if width < 2:
-        raise ClassifierError(f"a model with {width} output", "class scores are two or more",
-                              "Pass classifier= for a model that gives embeddings")
+        raise ClassifierError(
+            f"a model with {width} output",
+            "class scores are two or more",
+            "Pass classifier= for a model that gives embeddings",
+        )
     added = torch.full((width,), 1 + math.log(width) if softmax else 0.0, dtype=torch.float64)
     step = Affine.of(torch.eye(width, dtype=torch.float64), shift_size=added, terms=1)
     return LinearClassifier((step,), list(range(width)), lambda z: z.argmax(dim=1), dtype)
 
 
-def _checked(steps: tuple[Affine, ...], labels: Any, embeddings: Tensor, own: Any,
-             dtype: torch.dtype) -> LinearClassifier:
+def _checked(
+    steps: tuple[Affine, ...], labels: Any, embeddings: Tensor, own: Any, dtype: torch.dtype
+) -> LinearClassifier:
     if not steps:
         raise ClassifierError("a module without a linear layer", "it must end in class scores", "Add nn.Linear")
     widths = [embeddings.shape[1], *(step.matrix.shape[0] for step in steps)]
     if any(step.matrix.shape[1] != width for step, width in zip(steps, widths, strict=False)) or widths[-1] < 2:
         shapes = ", then ".join(str(tuple(step.matrix.shape)) for step in steps)
-        raise ClassifierError(f"a classifier with weights {shapes}",
-                              f"it needs (classes, {widths[0]}), with two classes or more",
-                              "Fit it on the embeddings of this model")
+        raise ClassifierError(
+            f"a classifier with weights {shapes}",
+            f"it needs (classes, {widths[0]}), with two classes or more",
+            "Fit it on the embeddings of this model",
+        )
     names = list(range(widths[-1])) if labels is None else labels.tolist() if type(labels) is np.ndarray else labels
     if not isinstance(names, list) or not all(map(_is_label, names)) or len(set(names)) != widths[-1]:
-        raise ClassifierError(f"the classes {names!r} for {widths[-1]} scores",
-                              "there is one number or string for each score, all different", "Fit it again")
+        raise ClassifierError(
+            f"the classes {names!r} for {widths[-1]} scores",
+            "there is one number or string for each score, all different",
+            "Fit it again",
+        )
     return LinearClassifier(steps, names, own, coarsest(dtype, *(step.dtype for step in steps)))
 
 

@@ -36,32 +36,57 @@ class Affine:
     squares: bool = False
 
     @classmethod
-    def of(cls, matrix: Any, shift: Any = None, size: Any = None, shift_size: Any = None, terms: int | None = None,
-           squares: bool = False, like: Sequence[Any] = ()) -> "Affine":
+    def of(
+        cls,
+        matrix: Any,
+        shift: Any = None,
+        size: Any = None,
+        shift_size: Any = None,
+        terms: int | None = None,
+        squares: bool = False,
+        like: Sequence[Any] = (),
+    ) -> "Affine":
         """From arrays; ``like`` are others of the program, whose precision counts too."""
         a = float64(matrix, "weights")
         b = a.new_zeros(a.shape[:1]) if shift is None else float64(shift, "intercepts")
         if a.dim() != 2 or b.shape != a.shape[:1]:
-            raise ClassifierError(f"a classifier with weights {tuple(a.shape)} and intercepts {tuple(b.shape)}",
-                                  "it needs (classes, d) and (classes,)", "Fit it again, or pass both as tensors")
-        return cls(a, b, a.abs() if size is None else float64(size, "weights"),
-                   b.abs() if shift_size is None else float64(shift_size, "intercepts"),
-                   (a.shape[1] if terms is None else terms) + WORK,
-                   coarsest(*map(precision, (matrix, shift, *like))), squares)
+            raise ClassifierError(
+                f"a classifier with weights {tuple(a.shape)} and intercepts {tuple(b.shape)}",
+                "it needs (classes, d) and (classes,)",
+                "Fit it again, or pass both as tensors",
+            )
+        return cls(
+            a,
+            b,
+            a.abs() if size is None else float64(size, "weights"),
+            b.abs() if shift_size is None else float64(shift_size, "intercepts"),
+            (a.shape[1] if terms is None else terms) + WORK,
+            coarsest(*map(precision, (matrix, shift, *like))),
+            squares,
+        )
 
     def halves(self) -> "Affine":
         """The scores ``(-f / 2, f / 2)`` of two classes from their one margin f; division by two is exact."""
-        return replace(self, matrix=torch.cat([-self.matrix, self.matrix]) / 2,
-                       shift=torch.cat([-self.shift, self.shift]) / 2, size=torch.cat([self.size, self.size]) / 2,
-                       shift_size=torch.cat([self.shift_size, self.shift_size]) / 2)
+        return replace(
+            self,
+            matrix=torch.cat([-self.matrix, self.matrix]) / 2,
+            shift=torch.cat([-self.shift, self.shift]) / 2,
+            size=torch.cat([self.size, self.size]) / 2,
+            shift_size=torch.cat([self.shift_size, self.shift_size]) / 2,
+        )
 
 
 def stacked(parts: Sequence[Affine]) -> Affine:
     """The outputs of several maps of one input, one after the other."""
-    together = {name: torch.cat([getattr(part, name) for part in parts]) for name in
-                ("matrix", "shift", "size", "shift_size")}
-    return Affine(**together, length=max(part.length for part in parts),
-                  dtype=coarsest(*(part.dtype for part in parts)), squares=any(part.squares for part in parts))
+    together = {
+        name: torch.cat([getattr(part, name) for part in parts]) for name in ("matrix", "shift", "size", "shift_size")
+    }
+    return Affine(
+        **together,
+        length=max(part.length for part in parts),
+        dtype=coarsest(*(part.dtype for part in parts)),
+        squares=any(part.squares for part in parts),
+    )
 
 
 def composed(steps: Sequence[Affine]) -> tuple[Tensor, Tensor]:
@@ -109,8 +134,9 @@ def float64(values: Any, name: str) -> Tensor:
     try:
         if isinstance(values, Tensor):
             if type(values) not in (Tensor, nn.Parameter):
-                raise ClassifierError(f"{name} in a {type(values).__name__}", "they must be plain tensors",
-                                      "Convert with torch.tensor")
+                raise ClassifierError(
+                    f"{name} in a {type(values).__name__}", "they must be plain tensors", "Convert with torch.tensor"
+                )
             found = values.detach().cpu()
             numbers = not (found.dtype.is_complex or found.dtype == torch.bool)
             found = found.to_dense().double() if numbers else found
@@ -121,15 +147,24 @@ def float64(values: Any, name: str) -> Tensor:
     except ClassifierError:
         raise
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ClassifierError(f"{name} of type {type(values).__name__} ({error})", "they must be real numbers",
-                              "Pass a tensor or an array") from error
+        raise ClassifierError(
+            f"{name} of type {type(values).__name__} ({error})",
+            "they must be real numbers",
+            "Pass a tensor or an array",
+        ) from error
     if not numbers:
-        raise ClassifierError(f"{name} of type {type(values).__name__} that are no real numbers",
-                              "a linear classifier has weights and intercepts", "Pass a tensor or an array")
+        raise ClassifierError(
+            f"{name} of type {type(values).__name__} that are no real numbers",
+            "a linear classifier has weights and intercepts",
+            "Pass a tensor or an array",
+        )
     bad = int((~torch.isfinite(found)).sum())
     if bad:
-        raise ClassifierError(f"{bad} NaN or infinite value(s) among the {name} of the classifier",
-                              "they must be finite", "Look at how it was fitted")
+        raise ClassifierError(
+            f"{bad} NaN or infinite value(s) among the {name} of the classifier",
+            "they must be finite",
+            "Look at how it was fitted",
+        )
     return found
 
 
@@ -139,8 +174,9 @@ def dense(values: Any) -> np.ndarray:
     if type(values).__module__.startswith("scipy.sparse"):
         values = values.toarray()
     if isinstance(values, np.ndarray) and type(values) not in (np.ndarray, np.memmap):
-        raise ClassifierError(f"numbers in a {type(values).__name__}", "they must be plain arrays",
-                              "Convert with numpy.array")
+        raise ClassifierError(
+            f"numbers in a {type(values).__name__}", "they must be plain arrays", "Convert with numpy.array"
+        )
     return np.asarray(values)
 
 

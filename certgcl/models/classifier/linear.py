@@ -75,10 +75,15 @@ class LinearClassifier:
             labels = np.asarray(found.cpu() if isinstance(found, Tensor) else found).tolist()
             places = [self.place[label] for label in labels]
         except Exception as error:  # anything may come out of a program that is not ours
-            raise ClassifierError(f"{name} that fails ({type(error).__name__}: {error})",
-                                  f"it takes embeddings and gives one of the classes {self.labels}",
-                                  "Fit it on the embeddings of this model, one class for each node") from error
+            raise ClassifierError(
+                f"{name} that fails ({type(error).__name__}: {error})",
+                f"it takes embeddings and gives one of the classes {self.labels}",
+                "Fit it on the embeddings of this model, one class for each node",
+            ) from error
         if len(places) != len(embeddings):
-            raise ClassifierError(f"{name} that gives {len(places)} classes for {len(embeddings)} embeddings",
-                                  "it gives one for each", "Fit it on the embeddings of this model")
+            raise ClassifierError(
+                f"{name} that gives {len(places)} classes for {len(embeddings)} embeddings",
+                "it gives one for each",
+                "Fit it on the embeddings of this model",
+            )
         return torch.tensor(places, dtype=torch.long, device=embeddings.device)

@@ -36,7 +36,8 @@ def hold_to_predict(classifier: LinearClassifier, embeddings: Tensor) -> None:
             f"a classifier that predicts otherwise than its linear scores at {int(wrong.sum())} of {len(points)} "
             f"points, for example {own!r} where the largest score is that of {linear!r}",
             "the prediction must be the class of the largest linear score, everywhere",
-            "Look for weights changed after fitting, or a predict that is not scikit-learn's own")
+            "Look for weights changed after fitting, or a predict that is not scikit-learn's own",
+        )
 
 
 def _spread(embeddings: Tensor) -> Tensor:
@@ -53,8 +54,9 @@ def _spread(embeddings: Tensor) -> Tensor:
         return size * 10**exponent * torch.randn(_SAMPLE, width, generator=chance, dtype=torch.float64)
 
     far, axes = noise(1, 6), size * torch.eye(width, dtype=torch.float64)
-    return torch.cat([some + noise(-6, 1), noise(-9, 0), far, -far, 2 * some, -some, axes, -axes,
-                      torch.zeros_like(axes[:1])])
+    return torch.cat(
+        [some + noise(-6, 1), noise(-9, 0), far, -far, 2 * some, -some, axes, -axes, torch.zeros_like(axes[:1])]
+    )
 
 
 def _beside_boundaries(classifier: LinearClassifier, points: Tensor) -> Tensor:

@@ -9,8 +9,10 @@ import numpy as np
 from certgcl.errors import ClassifierError
 from certgcl.models.classifier.affine import Affine, dense, stacked
 
-_PAIR = ("If its prediction is the class of the largest linear score all the same, pass the weights (classes, d) and "
-         "intercepts (classes,) as a pair")
+_PAIR = (
+    "If its prediction is the class of the largest linear score all the same, pass the weights (classes, d) and "
+    "intercepts (classes,) as a pair"
+)
 _LINEAR = "the prediction must be the class of the largest linear score of the embedding"
 
 
@@ -33,9 +35,11 @@ def read_scikit(estimator: Any) -> Linear:
     """The linear scores behind ``estimator.predict``; anything that is not known to have them is refused."""
     kind, name = type(estimator), type(estimator).__name__
     if kind not in _readers():
-        raise ClassifierError(f"a classifier of type {name}",
-                              f"{_LINEAR}, and scikit-learn's own class known for it (not one that inherits from it)",
-                              f"Use LogisticRegression, LinearSVC, RidgeClassifier or the like. {_PAIR}")
+        raise ClassifierError(
+            f"a classifier of type {name}",
+            f"{_LINEAR}, and scikit-learn's own class known for it (not one that inherits from it)",
+            f"Use LogisticRegression, LinearSVC, RidgeClassifier or the like. {_PAIR}",
+        )
     check_plain(estimator)
     return _readers()[kind](estimator)
 
@@ -44,8 +48,11 @@ def check_plain(program: Any) -> None:
     """Refuse an object whose own attributes hide methods of its class: the class does not say what it does."""
     for name in vars(program):
         if callable(getattr(type(program), name, None)):
-            raise ClassifierError(f"a {type(program).__name__} with a {name} of its own",
-                                  "an object must do what its class says", f"Remove the attribute. {_PAIR}")
+            raise ClassifierError(
+                f"a {type(program).__name__} with a {name} of its own",
+                "an object must do what its class says",
+                f"Remove the attribute. {_PAIR}",
+            )
 
 
 @cache
@@ -56,12 +63,15 @@ def _readers() -> dict[type, Reader]:
 
     readers: dict[type, Reader] = {
         **dict.fromkeys(_margin_types(), _by_margins),
-        linear_model.RidgeClassifier: _ridge, linear_model.RidgeClassifierCV: _ridge,
+        linear_model.RidgeClassifier: _ridge,
+        linear_model.RidgeClassifierCV: _ridge,
         neighbors.NearestCentroid: _nearest_centroid,
-        naive_bayes.MultinomialNB: _naive_bayes, naive_bayes.ComplementNB: _naive_bayes,
+        naive_bayes.MultinomialNB: _naive_bayes,
+        naive_bayes.ComplementNB: _naive_bayes,
         multiclass.OneVsRestClassifier: _one_vs_rest,
         Pipeline: _pipeline,
-        model_selection.GridSearchCV: _chosen, model_selection.RandomizedSearchCV: _chosen,
+        model_selection.GridSearchCV: _chosen,
+        model_selection.RandomizedSearchCV: _chosen,
     }
     return readers
 
@@ -71,10 +81,22 @@ def _margin_types() -> tuple[type, ...]:
     """Where ``decision_function`` is ``coef_ · x + intercept_`` and ``predict`` goes by the largest, or the sign."""
     from sklearn import discriminant_analysis, linear_model, svm
 
-    names = ("LogisticRegression", "LogisticRegressionCV", "RidgeClassifier", "RidgeClassifierCV", "SGDClassifier",
-             "Perceptron", "PassiveAggressiveClassifier")  # the last is on its way out of scikit-learn
-    return (*(getattr(linear_model, name) for name in names if hasattr(linear_model, name)), svm.LinearSVC, svm.SVC,
-            svm.NuSVC, discriminant_analysis.LinearDiscriminantAnalysis)
+    names = (
+        "LogisticRegression",
+        "LogisticRegressionCV",
+        "RidgeClassifier",
+        "RidgeClassifierCV",
+        "SGDClassifier",
+        "Perceptron",
+        "PassiveAggressiveClassifier",
+    )  # the last is on its way out of scikit-learn
+    return (
+        *(getattr(linear_model, name) for name in names if hasattr(linear_model, name)),
+        svm.LinearSVC,
+        svm.SVC,
+        svm.NuSVC,
+        discriminant_analysis.LinearDiscriminantAnalysis,
+    )
 
 
 # -- the last step ---------------------------------------------------------------------------------
@@ -101,15 +123,24 @@ def _margins(estimator: Any) -> Affine:
 def _support_vectors(estimator: Any) -> Affine:
     """The one margin of an ``SVC(kernel="linear")`` of two classes, a sum over its support vectors."""
     if estimator.kernel != "linear":
-        raise ClassifierError(f"{type(estimator).__name__}(kernel={estimator.kernel!r})",
-                              "with a kernel the scores are not linear", 'Use kernel="linear", or LinearSVC')
+        raise ClassifierError(
+            f"{type(estimator).__name__}(kernel={estimator.kernel!r})",
+            "with a kernel the scores are not linear",
+            'Use kernel="linear", or LinearSVC',
+        )
     if len(fitted(estimator, "classes_")) != 2:
-        raise ClassifierError(f"{type(estimator).__name__} with {len(estimator.classes_)} classes",
-                              "it decides one class against one other and counts votes, which no linear score per "
-                              "class reproduces", "Use LinearSVC, or OneVsRestClassifier(SVC(kernel='linear'))")
+        raise ClassifierError(
+            f"{type(estimator).__name__} with {len(estimator.classes_)} classes",
+            "it decides one class against one other and counts votes, which no linear score per class reproduces",
+            "Use LinearSVC, or OneVsRestClassifier(SVC(kernel='linear'))",
+        )
     dual, vectors = dense(estimator.dual_coef_), dense(estimator.support_vectors_)
-    return Affine.of(dual @ vectors, estimator.intercept_, size=np.abs(dual) @ np.abs(vectors),
-                     terms=vectors.shape[0] + vectors.shape[1])
+    return Affine.of(
+        dual @ vectors,
+        estimator.intercept_,
+        size=np.abs(dual) @ np.abs(vectors),
+        terms=vectors.shape[0] + vectors.shape[1],
+    )
 
 
 def _scores(margins: Affine, classes: int, estimator: Any) -> Affine:
@@ -117,8 +148,11 @@ def _scores(margins: Affine, classes: int, estimator: Any) -> Affine:
     if classes == 2 and rows == 1:
         return margins.halves()
     if classes != rows:
-        raise ClassifierError(f"a {type(estimator).__name__} with {rows} rows of weights for {classes} classes",
-                              "each class needs one row, or two classes one for both", f"Fit it again. {_PAIR}")
+        raise ClassifierError(
+            f"a {type(estimator).__name__} with {rows} rows of weights for {classes} classes",
+            "each class needs one row, or two classes one for both",
+            f"Fit it again. {_PAIR}",
+        )
     return margins
 
 
@@ -134,14 +168,19 @@ def _one_vs_rest(estimator: Any) -> Linear:
     rows = []
     for part in parts:
         if type(part) not in _margin_types():
-            raise ClassifierError(f"a OneVsRestClassifier of {type(part).__name__}",
-                                  "each of its parts must be a linear classifier of scikit-learn",
-                                  f"Use OneVsRestClassifier(LogisticRegression()) or the like. {_PAIR}")
+            raise ClassifierError(
+                f"a OneVsRestClassifier of {type(part).__name__}",
+                "each of its parts must be a linear classifier of scikit-learn",
+                f"Use OneVsRestClassifier(LogisticRegression()) or the like. {_PAIR}",
+            )
         check_plain(part)
         margins = _margins(part)
         if margins.matrix.shape[0] != 1:
-            raise ClassifierError(f"a part of a OneVsRestClassifier with {margins.matrix.shape[0]} margins",
-                                  "each tells one class from the rest", "Fit it again")
+            raise ClassifierError(
+                f"a part of a OneVsRestClassifier with {margins.matrix.shape[0]} margins",
+                "each tells one class from the rest",
+                "Fit it again",
+            )
         rows.append(margins)
     together = stacked(rows)
     return Linear((_scores(together, len(labels), estimator),), labels)
@@ -150,8 +189,11 @@ def _one_vs_rest(estimator: Any) -> Linear:
 def _nearest_centroid(estimator: Any) -> Linear:
     """``-|x - c|²`` is ``2 c · x - |c|²`` and the same for all; with priors, after division by the deviations."""
     if estimator.metric != "euclidean":
-        raise ClassifierError(f"NearestCentroid(metric={estimator.metric!r})",
-                              "only euclidean distances compare linearly", 'Use metric="euclidean"')
+        raise ClassifierError(
+            f"NearestCentroid(metric={estimator.metric!r})",
+            "only euclidean distances compare linearly",
+            'Use metric="euclidean"',
+        )
     centroids, labels = dense(fitted(estimator, "centroids_")), fitted(estimator, "classes_")
     priors = dense(getattr(estimator, "class_prior_", 1 / len(labels)))
     steps: tuple[Affine, ...] = ()
@@ -163,8 +205,13 @@ def _nearest_centroid(estimator: Any) -> Linear:
         with np.errstate(divide="ignore"):
             logarithms = 2 * np.log(priors)
     squares = (centroids**2).sum(axis=1)
-    last = Affine.of(2 * centroids, logarithms - squares, shift_size=squares + np.abs(logarithms),
-                     terms=4 * centroids.shape[1], squares=True)
+    last = Affine.of(
+        2 * centroids,
+        logarithms - squares,
+        shift_size=squares + np.abs(logarithms),
+        terms=4 * centroids.shape[1],
+        squares=True,
+    )
     return Linear((*steps, last), labels)
 
 
@@ -195,8 +242,9 @@ def _transformer(step: Any) -> Affine:
 
     check_plain(step)
     if getattr(step, "clip", False):
-        raise ClassifierError(f"{type(step).__name__}(clip=True) in a pipeline", "a clipped value is not linear",
-                              "Leave clip out")
+        raise ClassifierError(
+            f"{type(step).__name__}(clip=True) in a pipeline", "a clipped value is not linear", "Leave clip out"
+        )
     kind = type(step)
     if kind is preprocessing.StandardScaler:
         return _centred(step, "mean_" if step.with_mean else None, "scale_" if step.with_std else None)
@@ -210,9 +258,12 @@ def _transformer(step: Any) -> Affine:
         return _principal_components(step)
     if kind is decomposition.TruncatedSVD:
         return Affine.of(fitted(step, "components_"))
-    raise ClassifierError(f"a {kind.__name__} in a pipeline",
-                          "before a linear classifier only affine steps are known: StandardScaler, MinMaxScaler, "
-                          "MaxAbsScaler, RobustScaler, PCA and TruncatedSVD", f"Leave it out. {_PAIR}")
+    raise ClassifierError(
+        f"a {kind.__name__} in a pipeline",
+        "before a linear classifier only affine steps are known: StandardScaler, MinMaxScaler, "
+        "MaxAbsScaler, RobustScaler, PCA and TruncatedSVD",
+        f"Leave it out. {_PAIR}",
+    )
 
 
 def _centred(step: Any, centre: str | None, scale: str | None) -> Affine:
@@ -245,12 +296,18 @@ def fitted(estimator: Any, name: str) -> Any:
     """An attribute that fitting sets."""
     value = getattr(estimator, name, None)
     if value is None:
-        raise ClassifierError(f"a {type(estimator).__name__} without {name}", "it must have been fitted",
-                              "Call fit on embeddings and classes first")
+        raise ClassifierError(
+            f"a {type(estimator).__name__} without {name}",
+            "it must have been fitted",
+            "Call fit on embeddings and classes first",
+        )
     return value
 
 
 def _check_one_label(estimator: Any, kind: str) -> None:
     if kind not in ("binary", "multiclass"):
-        raise ClassifierError(f"a {type(estimator).__name__} fitted on {kind} labels", "a node has one class",
-                              "Fit it on one class for each node")
+        raise ClassifierError(
+            f"a {type(estimator).__name__} fitted on {kind} labels",
+            "a node has one class",
+            "Fit it on one class for each node",
+        )

@@ -24,8 +24,11 @@ def slope_of(module: nn.Module, name: str) -> Slope:
     """γ of an activation module, with its autograd history if it is learned."""
     read = entry(SLOPES, type(module))
     if read is None:
-        raise EncoderError(f"activation {described(module, name)}", "its slope must be a fixed number",
-                           "Use ReLU, LeakyReLU, PReLU, Identity, or RReLU in eval mode")
+        raise EncoderError(
+            f"activation {described(module, name)}",
+            "its slope must be a fixed number",
+            "Use ReLU, LeakyReLU, PReLU, Identity, or RReLU in eval mode",
+        )
     check_call(module, name)
     check_unshadowed(module, name)
     return read(module, name)
@@ -55,8 +58,11 @@ def number(value: Any, words: str) -> float:
 def learned_slope(weight: Tensor, words: str) -> Tensor:
     """The slopes of a PReLU: one for all channels, or one for each."""
     if weight.dim() != 1:
-        raise EncoderError(f"{words} of shape {tuple(weight.shape)}", "a PReLU has one slope, or one for each channel",
-                           "Use nn.PReLU(channels)")
+        raise EncoderError(
+            f"{words} of shape {tuple(weight.shape)}",
+            "a PReLU has one slope, or one for each channel",
+            "Use nn.PReLU(channels)",
+        )
     return weight[0] if len(weight) == 1 else weight
 
 
@@ -69,8 +75,9 @@ def random_slope(lower: Any, upper: Any, training: Any, words: str) -> float:
 
 def gelu(approximate: Any, words: str) -> GELU:
     if type(approximate) is not str or approximate != "none":
-        raise EncoderError(f"{words} with approximate={approximate!r}", "GELU is the exact one",
-                           'Use approximate="none"')
+        raise EncoderError(
+            f"{words} with approximate={approximate!r}", "GELU is the exact one", 'Use approximate="none"'
+        )
     return GELU()
 
 
@@ -84,8 +91,9 @@ SLOPES: dict[type[nn.Module], Callable[[nn.Module, str], Slope]] = {
     nn.Identity: lambda module, name: 1.0,
     nn.LeakyReLU: lambda module, name: number(_field(module, "negative_slope"), described(module, name)),
     nn.PReLU: lambda module, name: learned_slope(parameter(module, "weight", name), described(module, name)),
-    nn.RReLU: lambda module, name: random_slope(_field(module, "lower"), _field(module, "upper"),
-                                                _field(module, "training"), described(module, name)),
+    nn.RReLU: lambda module, name: random_slope(
+        _field(module, "lower"), _field(module, "upper"), _field(module, "training"), described(module, name)
+    ),
 }
 
 SMOOTH: dict[type[nn.Module], Callable[[nn.Module, str], Activation]] = {
@@ -94,6 +102,8 @@ SMOOTH: dict[type[nn.Module], Callable[[nn.Module, str], Activation]] = {
     nn.Sigmoid: lambda module, name: Sigmoid(),
     nn.GELU: lambda module, name: gelu(_field(module, "approximate"), described(module, name)),
     nn.SiLU: lambda module, name: SiLU(),
-    nn.Softplus: lambda module, name: Softplus(number(_field(module, "beta"), described(module, name)),
-                                               number(_field(module, "threshold"), described(module, name))),
+    nn.Softplus: lambda module, name: Softplus(
+        number(_field(module, "beta"), described(module, name)),
+        number(_field(module, "threshold"), described(module, name)),
+    ),
 }

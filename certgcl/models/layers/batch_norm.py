@@ -17,18 +17,26 @@ def batch_norm(site: CallSite, source: NodeValues) -> NodeValues:
     errors of a run are measured by. g is computed in float64."""
     found = described(site.module, site.name)
     if site.setting("training") is not False:
-        raise EncoderError(f"{found} in training mode", "its statistics must be those of training, not of the graph",
-                           EVAL)
+        raise EncoderError(
+            f"{found} in training mode", "its statistics must be those of training, not of the graph", EVAL
+        )
     eps = site.setting("eps")
     if site.setting("running_mean") is None or site.setting("running_var") is None:
-        raise EncoderError(f"{found} without running statistics", "it must not depend on all nodes at once",
-                           "Use track_running_stats=True")
+        raise EncoderError(
+            f"{found} without running statistics",
+            "it must not depend on all nodes at once",
+            "Use track_running_stats=True",
+        )
     mean, variance = site.parameter("running_mean"), site.parameter("running_var")
     weight, bias = site.optional("weight"), site.optional("bias")
     if any(tensor is not None and tensor.shape != (source.width,) for tensor in (mean, variance, weight, bias)) or (
-            not is_a(eps, int, float) or not math.isfinite(eps) or not bool((variance.double() + eps > 0).all())):
-        raise EncoderError(f"{found} on {source.width} channels", "it needs a mean and a positive variance of each",
-                           "Look at its number of features and its statistics")
+        not is_a(eps, int, float) or not math.isfinite(eps) or not bool((variance.double() + eps > 0).all())
+    ):
+        raise EncoderError(
+            f"{found} on {source.width} channels",
+            "it needs a mean and a positive variance of each",
+            "Look at its number of features and its statistics",
+        )
     scale = (variance.double() + eps).sqrt()
     gain = 1 / scale if weight is None else weight.double() / scale
     centred = site.combined([Summand(source)], source.width, -mean)
@@ -38,6 +46,9 @@ def batch_norm(site: CallSite, source: NodeValues) -> NodeValues:
 def pyg_batch_norm(site: CallSite, source: NodeValues) -> NodeValues:
     """PyG's holds one of torch's, and in eval mode calls it or does the same."""
     if type(site.setting("allow_single_element")) is not bool:
-        raise EncoderError(f"allow_single_element of {described(site.module, site.name)}", "it must be True or False",
-                           "Build the layer with its defaults")
+        raise EncoderError(
+            f"allow_single_element of {described(site.module, site.name)}",
+            "it must be True or False",
+            "Build the layer with its defaults",
+        )
     return batch_norm(site.part("module", nn.BatchNorm1d), source)

@@ -52,13 +52,17 @@ def _bias(site: CallSite, weight: Tensor) -> Tensor | None:
     if held(site.part("lin", Linear).module, "bias") is not None:
         raise EncoderError(f"{site.name}.lin with a bias", "a GCNConv has its bias after propagation", DEFAULTS)
     if bias is not None and bias.shape != weight.shape[1:]:
-        raise EncoderError(f"{site.name} with {weight.shape[1]} outputs and a bias of shape {tuple(bias.shape)}",
-                           "a bias has one value for each output", DEFAULTS)
+        raise EncoderError(
+            f"{site.name} with {weight.shape[1]} outputs and a bias of shape {tuple(bias.shape)}",
+            "a bias has one value for each output",
+            DEFAULTS,
+        )
     return bias
 
 
-def symmetric_norm(site: CallSite, kind: type[nn.Module], edges: Edges, settings: Settings,
-                   improved: bool = False) -> SymmetricNorm:
+def symmetric_norm(
+    site: CallSite, kind: type[nn.Module], edges: Edges, settings: Settings, improved: bool = False
+) -> SymmetricNorm:
     """How a layer that normalizes by ``gcn_norm`` mixes nodes."""
     check_convolution(site.module, kind, site.name, settings)
     looped = site.setting("add_self_loops")
@@ -78,7 +82,12 @@ def loop_weight(improved: bool, add_self_loops: bool) -> float:
     edges, loops = weights[edge_index[0] != edge_index[1]], weights[edge_index[0] == edge_index[1]]
     for loop in (0.0, 1.0, 2.0):
         if torch.allclose(edges, torch.full((2,), 1 / (1 + loop), dtype=torch.float64)) and torch.allclose(
-                loops, torch.full((2 if loop else 0,), loop / (1 + loop), dtype=torch.float64)):
+            loops, torch.full((2 if loop else 0,), loop / (1 + loop), dtype=torch.float64)
+        ):
             return loop
-    raise EncoderError(f"weights {weights.tolist()} of an edge and its loops in gcn_norm with improved={improved} and "
-                       f"add_self_loops={add_self_loops}", "loops have the weight 0, 1 or 2", DEFAULTS)
+    raise EncoderError(
+        f"weights {weights.tolist()} of an edge and its loops in gcn_norm with improved={improved} and "
+        f"add_self_loops={add_self_loops}",
+        "loops have the weight 0, 1 or 2",
+        DEFAULTS,
+    )

@@ -15,15 +15,23 @@ def weight_and_bias(site: CallSite, source: NodeValues | None = None) -> tuple[T
     weight, bias = site.parameter("weight"), site.optional("bias")
     if weight.dim() != 2 or (bias is not None and bias.shape != weight.shape[:1]):
         shape = "" if bias is None else f" and bias {tuple(bias.shape)}"
-        raise EncoderError(f"{site.name} with weights {tuple(weight.shape)}{shape}",
-                           "weights are (outputs, inputs) and a bias has one value for each output",
-                           "Look at the layer")
+        raise EncoderError(
+            f"{site.name} with weights {tuple(weight.shape)}{shape}",
+            "weights are (outputs, inputs) and a bias has one value for each output",
+            "Look at the layer",
+        )
     if isinstance(source, InputFeatures) and source.width != weight.shape[1]:
-        raise EncoderError(f"{source.width} features per node", f"{site.name} takes {weight.shape[1]}",
-                           "Pass the graph the model was made for")
+        raise EncoderError(
+            f"{source.width} features per node",
+            f"{site.name} takes {weight.shape[1]}",
+            "Pass the graph the model was made for",
+        )
     if source is not None and source.width != weight.shape[1]:
-        raise EncoderError(f"{words(source)} with {source.width} channels at {site.place}",
-                           f"{site.name} takes {weight.shape[1]}", "Look at the widths of the layers")
+        raise EncoderError(
+            f"{words(source)} with {source.width} channels at {site.place}",
+            f"{site.name} takes {weight.shape[1]}",
+            "Look at the widths of the layers",
+        )
     return weight.T, bias
 
 
@@ -36,6 +44,7 @@ def root(site: CallSite, source: NodeValues) -> Summand:
     """The part of a node itself in a convolution, whose linear layer has no bias."""
     weight, bias = weight_and_bias(site, source)
     if bias is not None:
-        raise EncoderError(f"{site.name} with a bias", "a convolution has one bias",
-                           "Build the layer with its defaults")
+        raise EncoderError(
+            f"{site.name} with a bias", "a convolution has one bias", "Build the layer with its defaults"
+        )
     return Summand(source, weight)

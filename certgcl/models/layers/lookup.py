@@ -38,9 +38,11 @@ def instance_dict(value: Any) -> dict[str, Any]:
         return {}
     held = slot.__get__(value) if type(slot) is GetSetDescriptorType else None
     if type(held) is not dict or not all(type(name) is str for name in held):
-        raise EncoderError(f"a {type(value).__name__} whose attributes are not kept in a plain __dict__",
-                           "what a model holds must be readable without running its code",
-                           "Remove the __dict__ property or the attribute store of its own")
+        raise EncoderError(
+            f"a {type(value).__name__} whose attributes are not kept in a plain __dict__",
+            "what a model holds must be readable without running its code",
+            "Remove the __dict__ property or the attribute store of its own",
+        )
     return held
 
 

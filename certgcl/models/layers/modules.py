@@ -17,11 +17,18 @@ _STORES = ("_parameters", "_buffers", "_modules")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 # The ways into a module, and all they look at there, which no class may replace.
 _MACHINERY = ("__call__", "_call_impl", "_wrapped_call_impl", "__getattr__", "__getattribute__", *_STORES)
-_LOOKED_AT = {name for method in (nn.Module._call_impl, nn.Module._wrapped_call_impl)
-              for name in method.__code__.co_names if name.startswith("_")}
+_LOOKED_AT = {
+    name
+    for method in (nn.Module._call_impl, nn.Module._wrapped_call_impl)
+    for name in method.__code__.co_names
+    if name.startswith("_")
+}
 _OWN = {name: class_attribute(nn.Module, name) for name in sorted({*_MACHINERY, *_LOOKED_AT})}
-_WRAPPERS = {"OptimizedModule": "model._orig_mod", "DataParallel": "model.module",
-             "DistributedDataParallel": "model.module"}
+_WRAPPERS = {
+    "OptimizedModule": "model._orig_mod",
+    "DataParallel": "model.module",
+    "DistributedDataParallel": "model.module",
+}
 
 
 def is_module(value: Any) -> bool:
@@ -45,8 +52,11 @@ def store(module: nn.Module, name: str) -> _Store:
     """One of the dicts in which a module keeps its parts and hooks: one of Python's own, which does as it says."""
     found: Any = instance_dict(module).get(name)
     if not is_a(found, dict, OrderedDict) or not all(type(key) is str for key in found):
-        raise EncoderError(f"{name} of a {type(module).__name__} of type {type(found).__name__}",
-                           "it must be a plain dict of names, as torch makes it", "Call super().__init__() first")
+        raise EncoderError(
+            f"{name} of a {type(module).__name__} of type {type(found).__name__}",
+            "it must be a plain dict of names, as torch makes it",
+            "Call super().__init__() first",
+        )
     plain: _Store = found
     return plain
 
@@ -87,13 +97,20 @@ def plain_tensor(value: Any, name: str) -> Tensor:
     """The value, if it is a dense floating-point tensor of torch's own classes."""
     if not is_a(value, Tensor, nn.Parameter):
         if isinstance(value, Tensor) and is_lazy(value):
-            raise EncoderError(f"{name} without a shape yet", "parameters must be initialized",
-                               "Run the model once on your data")
-        raise EncoderError(f"{name} of type {type(value).__name__}", "parameters must be plain torch tensors",
-                           "Convert with nn.Parameter(value.data)")
+            raise EncoderError(
+                f"{name} without a shape yet", "parameters must be initialized", "Run the model once on your data"
+            )
+        raise EncoderError(
+            f"{name} of type {type(value).__name__}",
+            "parameters must be plain torch tensors",
+            "Convert with nn.Parameter(value.data)",
+        )
     if value.layout != torch.strided or not value.dtype.is_floating_point:
-        raise EncoderError(f"{name} of dtype {value.dtype} and layout {value.layout}",
-                           "parameters must be dense floating-point tensors", "Convert it")
+        raise EncoderError(
+            f"{name} of dtype {value.dtype} and layout {value.layout}",
+            "parameters must be dense floating-point tensors",
+            "Convert it",
+        )
     found: Tensor = value
     return found
 
@@ -102,32 +119,49 @@ def check_call(module: nn.Module, name: str) -> None:
     """Calling the module must run its class's forward on the arguments as given, and return what that returns."""
     cls, attributes = type(module), instance_dict(module)
     if not all(type(key) is str for base in bases(cls) for key in class_dict(base)):
-        raise EncoderError(f"{described(module, name)}, a class with names that are no plain str",
-                           "what a class holds must be found under the names it is asked for", "Write a plain class")
+        raise EncoderError(
+            f"{described(module, name)}, a class with names that are no plain str",
+            "what a class holds must be found under the names it is asked for",
+            "Write a plain class",
+        )
     for part, own in _OWN.items():
         if class_attribute(cls, part) is not own:
             remedy = f"Pass {_WRAPPERS[cls.__name__]}" if cls.__name__ in _WRAPPERS else "Write a forward instead"
-            raise EncoderError(f"{described(module, name)} with a {part} of its own",
-                               "a module must be called and hold its parts as torch.nn.Module does", remedy)
+            raise EncoderError(
+                f"{described(module, name)} with a {part} of its own",
+                "a module must be called and hold its parts as torch.nn.Module does",
+                remedy,
+            )
         if part in attributes and own is not MISSING and part != "_compiled_call_impl":
-            raise EncoderError(f"{part} replaced on {described(module, name)}",
-                               "an instance must do what its class says", "Write it into the class")
+            raise EncoderError(
+                f"{part} replaced on {described(module, name)}",
+                "an instance must do what its class says",
+                "Write it into the class",
+            )
     if attributes.get("_compiled_call_impl") is not None:
-        raise EncoderError(f"{described(module, name)} compiled in place", "what runs must be what is read",
-                           "Certify a model on which compile() was not called")
+        raise EncoderError(
+            f"{described(module, name)} compiled in place",
+            "what runs must be what is read",
+            "Certify a model on which compile() was not called",
+        )
     for hooks in _HOOKS:
         if store(module, hooks) and hooks.startswith("_forward"):  # others change gradients alone
-            raise EncoderError(f"a forward hook on {described(module, name)}",
-                               "nothing may come between a module and its forward",
-                               "Remove it with its handle; spectral and weight norms by torch.nn.utils.remove_*")
+            raise EncoderError(
+                f"a forward hook on {described(module, name)}",
+                "nothing may come between a module and its forward",
+                "Remove it with its handle; spectral and weight norms by torch.nn.utils.remove_*",
+            )
 
 
 def check_unshadowed(module: nn.Module, name: str, allowed: tuple[str, ...] = ()) -> None:
     """No method of the class may be replaced on the instance."""
     for attribute in instance_dict(module):
         if attribute not in allowed and type(class_attribute(type(module), attribute)) is FunctionType:
-            raise EncoderError(f"{attribute} replaced on {described(module, name)}",
-                               "an instance must do what its class says", "Write it into a class of your own")
+            raise EncoderError(
+                f"{attribute} replaced on {described(module, name)}",
+                "an instance must do what its class says",
+                "Write it into a class of your own",
+            )
 
 
 def described(module: nn.Module, name: str) -> str:

@@ -8,8 +8,12 @@ from certgcl.models.layers.linear import root, weight_and_bias
 from certgcl.models.layers.message_passing import Settings, aggregation_of
 from certgcl.models.layers.site import CallSite
 
-_SETTINGS: Settings = {"aggr": ("mean", "sum", "add"), "normalize": (False,), "project": (False,),
-                       "root_weight": (True, False)}
+_SETTINGS: Settings = {
+    "aggr": ("mean", "sum", "add"),
+    "normalize": (False,),
+    "project": (False,),
+    "root_weight": (True, False),
+}
 
 
 def sage(site: CallSite, source: NodeValues, edges: Edges) -> NodeValues:

@@ -49,8 +49,12 @@ class CallSite:
 
     def part(self, name: str, *kinds: type[nn.Module]) -> "CallSite":
         """A module inside this one, which must be of one of the types exactly and do what its class says."""
-        inner = CallSite(check_type(held(self.module, name), f"{self.name}.{name}", *kinds), f"{self.name}.{name}",
-                     self.place, self.run)
+        inner = CallSite(
+            check_type(held(self.module, name), f"{self.name}.{name}", *kinds),
+            f"{self.name}.{name}",
+            self.place,
+            self.run,
+        )
         check_call(inner.module, inner.name)
         check_unshadowed(inner.module, inner.name)
         return inner
@@ -63,7 +67,10 @@ def check_type(module: Any, name: str, *kinds: type[nn.Module]) -> nn.Module:
     """The module, if its type is one of these exactly: subclasses and parametrizations are others."""
     if not is_a(module, *kinds):
         expected = " or ".join(kind.__name__ for kind in kinds)
-        raise EncoderError(f"{name} of type {type(module).__name__}", f"it must be {expected} itself, without "
-                           "parametrizations", "Build the layer with its defaults")
+        raise EncoderError(
+            f"{name} of type {type(module).__name__}",
+            f"it must be {expected} itself, without parametrizations",
+            "Build the layer with its defaults",
+        )
     found: nn.Module = module
     return found

@@ -24,13 +24,31 @@ from certgcl.models.layers.site import CallSite
 from certgcl.models.layers.trusted import TRUSTED
 
 CONVOLUTIONS: dict[type[nn.Module], Callable[[CallSite, NodeValues, Edges], NodeValues]] = {
-    GCNConv: gcn, SAGEConv: sage, GraphConv: graph_conv, GINConv: gin, SGConv: sgc, APPNP: appnp}
+    GCNConv: gcn,
+    SAGEConv: sage,
+    GraphConv: graph_conv,
+    GINConv: gin,
+    SGConv: sgc,
+    APPNP: appnp,
+}
 PARTS: dict[type[nn.Module], Callable[[CallSite, NodeValues], NodeValues]] = {
-    nn.Linear: linear, Linear: linear, nn.BatchNorm1d: batch_norm, BatchNorm: pyg_batch_norm}
+    nn.Linear: linear,
+    Linear: linear,
+    nn.BatchNorm1d: batch_norm,
+    BatchNorm: pyg_batch_norm,
+}
 DROPOUTS: tuple[type[nn.Module], ...] = (nn.Dropout, nn.AlphaDropout, nn.FeatureAlphaDropout)
 SOFTMAX: tuple[type[nn.Module], ...] = (nn.Softmax, nn.LogSoftmax)
-LEAVES: tuple[type[nn.Module], ...] = (*CONVOLUTIONS, *PARTS, *SLOPES, *SMOOTH, *DROPOUTS, *SOFTMAX, MeanAggregation,
-                                       SumAggregation)
+LEAVES: tuple[type[nn.Module], ...] = (
+    *CONVOLUTIONS,
+    *PARTS,
+    *SLOPES,
+    *SMOOTH,
+    *DROPOUTS,
+    *SOFTMAX,
+    MeanAggregation,
+    SumAggregation,
+)
 
 for _leaf in LEAVES:
     TRUSTED.add_class(_leaf, generated=_leaf in CONVOLUTIONS)

@@ -17,9 +17,28 @@ from certgcl.models.layers.lookup import MISSING, bases, class_attribute, class_
 
 _LIBRARIES = ("torch_geometric", "torch.nn")  # whose functions are followed into what they call
 _ENTRANCES = ("__call__", "forward", "__getattr__", "__getattribute__")
-_OPERATORS = ("__add__", "__radd__", "__iadd__", "__sub__", "__rsub__", "__isub__", "__mul__", "__rmul__", "__imul__",
-              "__truediv__", "__rtruediv__", "__itruediv__", "__neg__", "__pos__", "__matmul__", "__rmatmul__",
-              "__getitem__", "__eq__", "__ne__", "__torch_function__")
+_OPERATORS = (
+    "__add__",
+    "__radd__",
+    "__iadd__",
+    "__sub__",
+    "__rsub__",
+    "__isub__",
+    "__mul__",
+    "__rmul__",
+    "__imul__",
+    "__truediv__",
+    "__rtruediv__",
+    "__itruediv__",
+    "__neg__",
+    "__pos__",
+    "__matmul__",
+    "__rmatmul__",
+    "__getitem__",
+    "__eq__",
+    "__ne__",
+    "__torch_function__",
+)
 # Written by PyG when the first convolution of a class is made, which may be after certgcl is imported.
 _GENERATED = ("propagate", "collect")
 
@@ -36,8 +55,11 @@ class _Table:
         found = tuple(map(self.held.get, self.meaning, repeat(MISSING)))
         if tuple(map(id, found)) == tuple(map(id, self.meaning.values())):
             return None
-        return next(f"{self.label}.{name}" for (name, value), now in zip(self.meaning.items(), found, strict=True)
-                    if now is not value)
+        return next(
+            f"{self.label}.{name}"
+            for (name, value), now in zip(self.meaning.items(), found, strict=True)
+            if now is not value
+        )
 
 
 @dataclass(eq=False)
@@ -122,7 +144,8 @@ class Snapshot:
             value = class_attribute(cls, name)
             module = sys.modules.get(f"{cls.__module__}_{cls.__name__}_propagate", torch)
             if (value is not vars(module).get(name) or not isinstance(value, FunctionType)) and (
-                    value is not class_attribute(MessagePassing, name)):
+                value is not class_attribute(MessagePassing, name)
+            ):
                 return f"{cls.__name__}.{name}"
             if name in class_dict(cls) and (cls, name) not in self._attributes:
                 self._attributes.add((cls, name))
@@ -151,16 +174,26 @@ def check_surroundings() -> None:
     """Refuse to read a model while torch or PyG are not what they were, or something stands between them and it."""
     changed = TRUSTED.changed()
     if changed is not None:
-        raise EncoderError(f"{changed} replaced since certgcl was imported",
-                           "the layers a model calls must be those of torch and PyG", "Undo the patch")
+        raise EncoderError(
+            f"{changed} replaced since certgcl was imported",
+            "the layers a model calls must be those of torch and PyG",
+            "Undo the patch",
+        )
     modes = [torch._C._get_function_stack_at(place) for place in range(torch._C._len_torch_function_stack())]
     modes = [mode for mode in modes if type(mode) is not torch.utils._device.DeviceContext]
-    modes += [mode for place in range(torch._C._len_torch_dispatch_stack())
-              for mode in [torch._C._get_dispatch_stack_at(place)]]
+    modes += [
+        mode
+        for place in range(torch._C._len_torch_dispatch_stack())
+        for mode in [torch._C._get_dispatch_stack_at(place)]
+    ]
     if modes:
-        raise EncoderError(f"an active {type(modes[0]).__name__}", "no torch mode may change what functions do",
-                           "Certify outside it")
+        raise EncoderError(
+            f"an active {type(modes[0]).__name__}", "no torch mode may change what functions do", "Certify outside it"
+        )
     hooks = torch.nn.modules.module
     if hooks._global_forward_hooks or hooks._global_forward_pre_hooks:
-        raise EncoderError("a forward hook on all modules", "nothing may come between a module and its forward",
-                           "Remove it with its handle")
+        raise EncoderError(
+            "a forward hook on all modules",
+            "nothing may come between a module and its forward",
+            "Remove it with its handle",
+        )

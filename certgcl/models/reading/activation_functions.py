@@ -49,8 +49,9 @@ def absolute(tracer: "Tracer", place: Position, input: Any) -> Symbol:
     return activated(tracer, place, input, two_piece(-1.0))
 
 
-def leaky_relu(tracer: "Tracer", place: Position, input: Any, negative_slope: Any = 0.01,
-               inplace: Any = False) -> Symbol:
+def leaky_relu(
+    tracer: "Tracer", place: Position, input: Any, negative_slope: Any = 0.01, inplace: Any = False
+) -> Symbol:
     slope = number(negative_slope, f"negative_slope at {place}")
     return activated(tracer, place, input, two_piece(slope), inplace)
 
@@ -62,8 +63,15 @@ def prelu(tracer: "Tracer", place: Position, input: Any, weight: Any) -> Symbol:
     return activated(tracer, place, input, two_piece(learned_slope(weight, f"slopes at {place}")))
 
 
-def rrelu(tracer: "Tracer", place: Position, input: Any, lower: Any = 1.0 / 8, upper: Any = 1.0 / 3,
-          training: Any = False, inplace: Any = False) -> Symbol:
+def rrelu(
+    tracer: "Tracer",
+    place: Position,
+    input: Any,
+    lower: Any = 1.0 / 8,
+    upper: Any = 1.0 / 3,
+    training: Any = False,
+    inplace: Any = False,
+) -> Symbol:
     slope = random_slope(lower, upper, training, f"rrelu at {place}")
     return activated(tracer, place, input, two_piece(slope), inplace)
 
@@ -103,5 +111,6 @@ def silu(tracer: "Tracer", place: Position, input: Any, inplace: Any = False) ->
 
 
 def softplus(tracer: "Tracer", place: Position, input: Any, beta: Any = 1.0, threshold: Any = 20.0) -> Symbol:
-    return activated(tracer, place, input, Softplus(number(beta, f"beta at {place}"),
-                                                    number(threshold, f"threshold at {place}")))
+    return activated(
+        tracer, place, input, Softplus(number(beta, f"beta at {place}"), number(threshold, f"threshold at {place}"))
+    )

@@ -73,9 +73,13 @@ def _is_number(value: Any) -> bool:
 def added(left: NodeValues, right: NodeValues, sign: float, place: Position) -> NodeValues:
     """``left + right`` or ``left - right``."""
     if left.width != right.width:
-        raise refusal(f"a residual connection or other sum of {words(left)} with {left.width} channels and "
-                      f"{words(right)} with {right.width}", place, "summands have the same channels",
-                      "Bring both to one width, for example with a Linear")
+        raise refusal(
+            f"a residual connection or other sum of {words(left)} with {left.width} channels and "
+            f"{words(right)} with {right.width}",
+            place,
+            "summands have the same channels",
+            "Bring both to one width, for example with a Linear",
+        )
     return Combination(left.width, "", (Summand(left), Summand(right, sign)), None, place)
 
 
@@ -113,8 +117,9 @@ def product(tracer: "Tracer", source: NodeValues, matrix: Any, bias: Any, place:
     """``h @ W + b`` with parameters."""
     weight = tracer.own(plain_tensor(matrix, place.text), place.text)
     if weight.dim() != 2 or weight.shape[0] != source.width or not weight.numel():
-        raise refusal(f"{words(source)} with {source.width} channels times a tensor of shape {tuple(weight.shape)}",
-                      place, PARTS)
+        raise refusal(
+            f"{words(source)} with {source.width} channels times a tensor of shape {tuple(weight.shape)}", place, PARTS
+        )
     shift = None if bias is None else _spread(tracer, bias, weight.shape[1], place)
     return Combination(weight.shape[1], "", (Summand(source, weight),), shift, place)
 
@@ -123,8 +128,12 @@ def concatenated(tensors: Sequence[Any], dim: Any, place: Position) -> NodeValue
     """Channels side by side."""
     sources = tuple(values_of(tensor, place, "a concatenation") for tensor in tensors)
     if type(dim) is not int or dim not in (1, -1):
-        raise refusal(f"a concatenation along dim={dim!r}", place, "channels may be put side by side, nodes may not",
-                      "Use dim=1 or dim=-1")
+        raise refusal(
+            f"a concatenation along dim={dim!r}",
+            place,
+            "channels may be put side by side, nodes may not",
+            "Use dim=1 or dim=-1",
+        )
     if not sources:
         raise refusal("a concatenation of nothing", place)
     return sources[0] if len(sources) == 1 else Concatenation(sum(source.width for source in sources), sources, place)

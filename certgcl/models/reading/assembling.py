@@ -34,8 +34,11 @@ def assemble(output: Node, like: Tensor) -> GraphNetwork:
         raise EncoderError(f"{words(output)} as output", f"the model must return node embeddings; {PARTS}", BUILD)
     nodes = ordered(simplified(output))
     if not any(part.aggregation.mixes for node in nodes if isinstance(node, Combination) for part in node.parts):
-        raise EncoderError("a model without message passing", "its edges must matter to a model that is certified "
-                           "against dropped edges", "Pass the encoder; certified_accuracy takes a classifier by itself")
+        raise EncoderError(
+            "a model without message passing",
+            "its edges must matter to a model that is certified against dropped edges",
+            "Pass the encoder; certified_accuracy takes a classifier by itself",
+        )
     return _Assembly(nodes, like).network()
 
 
@@ -87,15 +90,18 @@ class _Assembly:
 
     def _layer(self, node: NodeValues) -> Layer:
         assert isinstance(node, Combination)
-        terms = tuple(Term(self.numbers[id(part.source)], self._weight(part.weight, part.source.width),
-                           part.aggregation) for part in node.parts)
+        terms = tuple(
+            Term(self.numbers[id(part.source)], self._weight(part.weight, part.source.width), part.aggregation)
+            for part in node.parts
+        )
         bias = self._weight(0.0, node.width) if node.bias is None else self._tensor(node.bias)
         return Layer(terms, bias, None, node.name or node.place.text)
 
     def _copy(self, node: NodeValues, name: str) -> Layer:
         """Values as a layer of their own."""
-        return Layer((Term(self.numbers[id(node)], self._weight(1.0, node.width)),), self._weight(0.0, node.width),
-                     None, name)
+        return Layer(
+            (Term(self.numbers[id(node)], self._weight(1.0, node.width)),), self._weight(0.0, node.width), None, name
+        )
 
     def _weight(self, weight: float | Tensor, width: int) -> Tensor:
         if isinstance(weight, float):
@@ -121,4 +127,5 @@ class _Assembly:
                 return False
             weight = torch.tensor(weight, dtype=torch.float64)
         return weight.dtype != self.precision and (
-            weight.requires_grad or not torch.equal(weight.to(self.precision).to(weight.dtype), weight))
+            weight.requires_grad or not torch.equal(weight.to(self.precision).to(weight.dtype), weight)
+        )

@@ -97,7 +97,8 @@ def _bound(owner: Any, stored: Any, name: str, place: Position) -> Any:
 
 def _of_class(cls: type, name: str, place: Position) -> Any:
     if class_attribute(type(cls), "__getattribute__") is not type.__dict__["__getattribute__"] or (
-            class_attribute(type(cls), name) is not MISSING):
+        class_attribute(type(cls), name) is not MISSING
+    ):
         raise refusal(f"{name} of the class {cls.__name__}", place)
     stored = class_attribute(cls, name)
     if type(stored) is FunctionType:

@@ -15,13 +15,13 @@ def bind(function: FunctionType, arguments: Sequence[Any], keywords: dict[str, A
     code = function.__code__
     count, only = code.co_argcount, code.co_kwonlyargcount
     names = code.co_varnames
-    positional, by_name = names[:count], names[count:count + only]
+    positional, by_name = names[:count], names[count : count + only]
     bound = dict(zip(positional, arguments, strict=False))
     extra, rest = tuple(arguments[count:]), {}
     for name, value in keywords.items():
         if name in bound:
             raise refusal(f"{name} given twice to {function.__qualname__}", place)
-        if name in positional[code.co_posonlyargcount:] or name in by_name:
+        if name in positional[code.co_posonlyargcount :] or name in by_name:
             bound[name] = value
         else:
             rest[name] = value

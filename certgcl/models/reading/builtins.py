@@ -86,8 +86,11 @@ def _isinstance(tracer: "Tracer", place: Position, value: Any, classes: Any) -> 
     if type(value) is Symbol and all(any(cls is known for known in (Tensor, *_NO_TENSORS)) for cls in classes):
         return any(cls is Tensor for cls in classes)
     lies = class_attribute(type(value), "__class__") is not object.__dict__["__class__"]
-    if is_a(value, Symbol, Opaque, Super, Stream) or lies or any(
-            not is_class(cls) or not is_a(cls, type, type(Tensor)) for cls in classes):
+    if (
+        is_a(value, Symbol, Opaque, Super, Stream)
+        or lies
+        or any(not is_class(cls) or not is_a(cls, type, type(Tensor)) for cls in classes)
+    ):
         raise refusal("isinstance of something that is not known here", place)
     own = bases(list if type(value) is Built else type(value))
     return any(cls is base for cls in classes for base in own)
@@ -113,8 +116,17 @@ def _super(tracer: "Tracer", place: Position, cls: Any, owner: Any) -> Super:
 
 
 BUILTINS: list[tuple[Callable[..., Any], Handler]] = [
-    (builtins.len, _len), (builtins.range, _range), (builtins.zip, _zip), (builtins.enumerate, _enumerate),
-    (builtins.reversed, _reversed), (builtins.list, _list), (builtins.tuple, _tuple),
-    (builtins.isinstance, _isinstance), (builtins.hasattr, _hasattr), (builtins.getattr, _getattr),
-    (builtins.super, _super), (builtins.abs, absolute), (builtins.sum, _sum),
+    (builtins.len, _len),
+    (builtins.range, _range),
+    (builtins.zip, _zip),
+    (builtins.enumerate, _enumerate),
+    (builtins.reversed, _reversed),
+    (builtins.list, _list),
+    (builtins.tuple, _tuple),
+    (builtins.isinstance, _isinstance),
+    (builtins.hasattr, _hasattr),
+    (builtins.getattr, _getattr),
+    (builtins.super, _super),
+    (builtins.abs, absolute),
+    (builtins.sum, _sum),
 ]

@@ -19,13 +19,17 @@ from certgcl.models.reading.refusals import BUILD, CALLED, WRAP
 def check_module(model: Any) -> Tensor:
     """A parameter of the model (for its dtype and device), after all that can be said without its forward."""
     if not is_module(model):
-        raise EncoderError(f"a model of type {type(model).__name__}", "it must be a torch.nn.Module",
-                           "Pass a certgcl.GCNEncoder, a model of torch_geometric.nn or your own module")
+        raise EncoderError(
+            f"a model of type {type(model).__name__}",
+            "it must be a torch.nn.Module",
+            "Pass a certgcl.GCNEncoder, a model of torch_geometric.nn or your own module",
+        )
     parameters = dict(named_parameters(model))
     for name, parameter in parameters.items():
         if is_lazy(parameter):
-            raise EncoderError(f"{name} without a shape yet", "parameters must be initialized",
-                               "Run the model once on your data")
+            raise EncoderError(
+                f"{name} without a shape yet", "parameters must be initialized", "Run the model once on your data"
+            )
     if not parameters:
         raise EncoderError(f"a {type(model).__name__} without parameters", "a model needs weights", BUILD)
     check_finite((name, value) for name, value in parameters.items() if is_a(value, Tensor, nn.Parameter))
@@ -34,19 +38,28 @@ def check_module(model: Any) -> Tensor:
 
 def check_fit(features: int, device: torch.device, graph: Graph) -> None:
     if device != graph.x.device:
-        raise EncoderError(f"a model on {device} and a graph on {graph.x.device}", "both must be on one device",
-                           f"Move one, for example with graph.to({str(device)!r})")
+        raise EncoderError(
+            f"a model on {device} and a graph on {graph.x.device}",
+            "both must be on one device",
+            f"Move one, for example with graph.to({str(device)!r})",
+        )
     if graph.num_features != features:
-        raise EncoderError(f"{graph.num_features} features per node", f"the model's layers take {features}",
-                           "Pass the graph the model was made for")
+        raise EncoderError(
+            f"{graph.num_features} features per node",
+            f"the model's layers take {features}",
+            "Pass the graph the model was made for",
+        )
 
 
 def check_finite(tensors: Iterable[tuple[str, Tensor]]) -> None:
     for name, tensor in tensors:
         bad = 0 if tensor.is_meta else int((~torch.isfinite(tensor)).sum())
         if bad:
-            raise EncoderError(f"{bad} NaN or infinite value(s) in {name}", "weights must be finite",
-                               "Look for a diverged training run")
+            raise EncoderError(
+                f"{bad} NaN or infinite value(s) in {name}",
+                "weights must be finite",
+                "Look for a diverged training run",
+            )
 
 
 def output_of(model: nn.Module, graph: Graph, *more: Tensor) -> Any:
@@ -56,13 +69,15 @@ def output_of(model: nn.Module, graph: Graph, *more: Tensor) -> Any:
     """
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     try:
-        return torch.func.functional_call(model, buffers, (
-            graph.x.clone(), graph.edge_index.clone(), *(tensor.clone() for tensor in more)))
+        return torch.func.functional_call(
+            model, buffers, (graph.x.clone(), graph.edge_index.clone(), *(tensor.clone() for tensor in more))
+        )
     except Exception as error:
         if graph.x.layout != torch.strided:
             return output_of(model, graph.with_features(graph.x.to_dense()), *more)
-        raise EncoderError(f"{type(model).__name__}.forward failed on {graph} with {type(error).__name__}: {error}",
-                           CALLED, WRAP) from error
+        raise EncoderError(
+            f"{type(model).__name__}.forward failed on {graph} with {type(error).__name__}: {error}", CALLED, WRAP
+        ) from error
 
 
 def check_output(network: GraphNetwork, graph: Graph, output: Any, softmax: Softmax | None = None) -> None:
@@ -79,8 +94,9 @@ def check_output(network: GraphNetwork, graph: Graph, output: Any, softmax: Soft
     shape = (graph.num_nodes, network.width)
     if not isinstance(output, Tensor) or output.shape != shape:
         found = f"tensor of shape {tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-        raise EncoderError(f"a {found} as output", f"the model must return a tensor of shape {shape}, as its program "
-                           "says", BUILD)
+        raise EncoderError(
+            f"a {found} as output", f"the model must return a tensor of shape {shape}, as its program says", BUILD
+        )
     tolerance = torch.finfo(output.dtype).eps ** 0.7
     # Sparse products exist in no smaller one; and weights that were computed in a wider one are compared in it.
     dtype = torch.promote_types(torch.promote_types(output.dtype, network.dtype), torch.float32)
@@ -89,16 +105,20 @@ def check_output(network: GraphNetwork, graph: Graph, output: Any, softmax: Soft
     if softmax is not None:
         z, size = softmax(z), (2 * size.amax(dim=1, keepdim=True) + network.width).expand_as(size)
     if not bool(torch.isfinite(output).all() & torch.isfinite(size).all()):
-        raise EncoderError(f"embeddings that overflow {output.dtype}", "the model's output must be finite",
-                           "Look for weights or features of enormous size")
+        raise EncoderError(
+            f"embeddings that overflow {output.dtype}",
+            "the model's output must be finite",
+            "Look for weights or features of enormous size",
+        )
     wrong = ~((output - z).abs() <= tolerance * size + torch.finfo(dtype).tiny)
     if wrong.any():
         node, channel = wrong.nonzero()[0].tolist()
         raise EncoderError(
             f"{int(wrong.sum())} of {wrong.numel()} embedding values on {graph} that the layers do not give, the "
             f"first at node {node}, channel {channel}: {output[node, channel]:g} instead of {z[node, channel]:g}",
-            "a model must compute what its program says", f"Look for changed edges, stored results and overridden "
-            f"layers. {BUILD}")
+            "a model must compute what its program says",
+            f"Look for changed edges, stored results and overridden layers. {BUILD}",
+        )
 
 
 def sizes(network: GraphNetwork, graph: Graph) -> Tensor:
@@ -107,8 +127,11 @@ def sizes(network: GraphNetwork, graph: Graph) -> Tensor:
     for layer in network.layers:
         p = layer.bias.abs()
         for term in layer.terms:
-            values = features_times(graph, term.weight.abs(), absolute=True) if term.source == 0 else (
-                term.project_sizes(found[term.source - 1]))
+            values = (
+                features_times(graph, term.weight.abs(), absolute=True)
+                if term.source == 0
+                else (term.project_sizes(found[term.source - 1]))
+            )
             p = p + mixing(term.aggregation, values)
         sigma = layer.activation
         found.append(p if sigma is None else sigma.gain() * p + sigma.at_zero())

@@ -92,7 +92,8 @@ class Expressions:
 
     def _Call(self, node: ast.Call) -> Any:
         if any(isinstance(argument, ast.Starred) for argument in node.args) or any(
-                keyword.arg is None for keyword in node.keywords):
+            keyword.arg is None for keyword in node.keywords
+        ):
             raise refusal("a call with * or **", self.place(node), remedy="Write the arguments out")
         called = self.value(node.func)
         if called is super and not node.args and not node.keywords:
@@ -167,8 +168,7 @@ class Expressions:
         name = BINARY.get(type(operator), type(operator).__name__)
         sides = (left, right)
         if any(type(side) is Symbol for side in sides):
-            if not all(is_a(side, Symbol, Tensor, Parameter, Opaque, bool, int, float)
-                       for side in sides):
+            if not all(is_a(side, Symbol, Tensor, Parameter, Opaque, bool, int, float) for side in sides):
                 raise refusal(f"{name} with a {type(right).__name__}", place)
             return Symbol(combine(self.tracer, name, left, right, place))
         if any(type(side) is Opaque for side in sides):
@@ -212,8 +212,9 @@ class Expressions:
         parts = []
         for part in node.values:
             value = self.value(part.value) if isinstance(part, ast.FormattedValue) else self.value(part)
-            if not is_a(value, str, int) or (isinstance(part, ast.FormattedValue) and (
-                    part.format_spec is not None or part.conversion != -1)):
+            if not is_a(value, str, int) or (
+                isinstance(part, ast.FormattedValue) and (part.format_spec is not None or part.conversion != -1)
+            ):
                 raise refusal("an f-string of more than text and integers", self.place(node))
             parts.append(str(value))
         return "".join(parts)
@@ -235,14 +236,20 @@ class Expressions:
         """Give a value to a name, or its parts to several."""
         if isinstance(target, ast.Name):
             self.names[target.id] = unwrapped(value)
-        elif isinstance(target, (ast.Tuple, ast.List)) and is_a(value, tuple, list, Built) and (
-                len(target.elts) == len(value)):
+        elif (
+            isinstance(target, (ast.Tuple, ast.List))
+            and is_a(value, tuple, list, Built)
+            and (len(target.elts) == len(value))
+        ):
             for part, item in zip(target.elts, value, strict=True):
                 self.assign(part, item)
         else:
             words = {ast.Attribute: "an attribute that forward sets", ast.Subscript: "a part that forward overwrites"}
-            raise refusal(words.get(type(target), "an assignment to parts"), self.place(target),
-                          remedy="A forward must leave the model and its inputs as they are")
+            raise refusal(
+                words.get(type(target), "an assignment to parts"),
+                self.place(target),
+                remedy="A forward must leave the model and its inputs as they are",
+            )
 
 
 def _is_position(index: Any) -> bool:

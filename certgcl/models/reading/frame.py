@@ -12,9 +12,18 @@ from certgcl.models.reading.refusals import refusal
 from certgcl.models.reading.values import Opaque, Symbol
 
 _WORDS: dict[type[ast.stmt], str] = {
-    ast.While: "a while loop", ast.Try: "try", ast.With: "a with block", ast.Import: "an import",
-    ast.ImportFrom: "an import", ast.Global: "a global name", ast.Nonlocal: "a nonlocal name", ast.Delete: "del",
-    ast.Raise: "a raise that is reached", ast.FunctionDef: "a function", ast.ClassDef: "a class"}
+    ast.While: "a while loop",
+    ast.Try: "try",
+    ast.With: "a with block",
+    ast.Import: "an import",
+    ast.ImportFrom: "an import",
+    ast.Global: "a global name",
+    ast.Nonlocal: "a nonlocal name",
+    ast.Delete: "del",
+    ast.Raise: "a raise that is reached",
+    ast.FunctionDef: "a function",
+    ast.ClassDef: "a class",
+}
 
 
 class _Return(Exception):
@@ -76,8 +85,11 @@ class Frame(Expressions):
     def _do_AugAssign(self, node: ast.AugAssign) -> None:
         """``h += x`` changes the tensor itself, under all its names."""
         if not isinstance(node.target, ast.Name):
-            raise refusal("an attribute or part that forward sets", self.place(node),
-                          remedy="A forward must leave the model and its inputs as they are")
+            raise refusal(
+                "an attribute or part that forward sets",
+                self.place(node),
+                remedy="A forward must leave the model and its inputs as they are",
+            )
         place = self.place(node)
         old, new = self.value(ast.copy_location(ast.Name(node.target.id, ast.Load()), node)), self.value(node.value)
         if type(old) is Symbol and isinstance(node.op, ast.MatMult):  # which torch has no way to do in place
@@ -113,4 +125,3 @@ class Frame(Expressions):
 
     def _do_Continue(self, node: ast.Continue) -> None:
         raise _Continue
-

@@ -30,16 +30,21 @@ from certgcl.models.registry import OWN
 if TYPE_CHECKING:
     from certgcl.models.reading.tracer import Tracer
 
-_NORMS = ("torch_geometric.nn.norm", "torch.nn.modules.batchnorm", "torch.nn.modules.normalization",
-          "torch.nn.modules.instancenorm")
+_NORMS = (
+    "torch_geometric.nn.norm",
+    "torch.nn.modules.batchnorm",
+    "torch.nn.modules.normalization",
+    "torch.nn.modules.instancenorm",
+)
 _IN_PLACE = (nn.ReLU, nn.LeakyReLU, nn.RReLU, nn.ELU, nn.SELU, nn.SiLU)  # others do not look at such a setting
 _STEPS = class_attribute(Sequential, "forward")
 TRUSTED.add(_STEPS)
 _LIBRARIES = ("torch.", "torch_geometric.")
 
 
-def call_module(tracer: "Tracer", module: nn.Module, arguments: list[Any], keywords: dict[str, Any],
-                place: Position) -> Any:
+def call_module(
+    tracer: "Tracer", module: nn.Module, arguments: list[Any], keywords: dict[str, Any], place: Position
+) -> Any:
     """What a module returns."""
     name, cls = tracer.paths.get(id(module)) or place.text.split("(")[0], type(module)
     if id(module) in tracer.paths and not tracer.paths[id(module)]:
@@ -63,17 +68,32 @@ def call_module(tracer: "Tracer", module: nn.Module, arguments: list[Any], keywo
     return _follow(tracer, module, name, arguments, keywords, place)
 
 
-def _convolution(tracer: "Tracer", place: Position, site: CallSite, x: Any, edge_index: Any, edge_weight: Any = None,
-                 size: Any = None) -> Symbol:
+def _convolution(
+    tracer: "Tracer",
+    place: Position,
+    site: CallSite,
+    x: Any,
+    edge_index: Any,
+    edge_weight: Any = None,
+    size: Any = None,
+) -> Symbol:
     if edge_weight is not None or size is not None:
-        raise refusal(f"edge weights or sizes passed to {site.name}", place, "certgcl certifies unweighted graphs",
-                      "Leave them out")
+        raise refusal(
+            f"edge weights or sizes passed to {site.name}",
+            place,
+            "certgcl certifies unweighted graphs",
+            "Leave them out",
+        )
     source = values_of(x, place, f"{site.name} on features that are not those of the run:")
     edges = edge_index.node if type(edge_index) is Symbol else None
     if not isinstance(edges, Edges):
         found = "that are not those of the run" if edges is None else words(edges)
-        raise refusal(f"{site.name} with the edges {found}", place, "every layer must get edge_index as it is",
-                      "Look for changed edges")
+        raise refusal(
+            f"{site.name} with the edges {found}",
+            place,
+            "every layer must get edge_index as it is",
+            "Look for changed edges",
+        )
     return Symbol(CONVOLUTIONS[type(site.module)](site, source, edges))
 
 
@@ -106,8 +126,9 @@ def _dropout(tracer: "Tracer", place: Position, site: CallSite, input: Any) -> A
     check_unshadowed(site.module, site.name)
     p = site.setting("p")
     if site.setting("training") is not False and not (is_a(p, int, float) and p == 0):
-        raise refusal(f"{described(site.module, site.name)} in training mode", place, "a model must not be random",
-                      EVAL)
+        raise refusal(
+            f"{described(site.module, site.name)} in training mode", place, "a model must not be random", EVAL
+        )
     return input
 
 
@@ -118,8 +139,9 @@ def _sequence(tracer: "Tracer", place: Position, site: CallSite, input: Any) -> 
     return input
 
 
-def _pyg_sequence(tracer: "Tracer", place: Position, module: nn.Module, name: str, *arguments: Any,
-                  **keywords: Any) -> Any:
+def _pyg_sequence(
+    tracer: "Tracer", place: Position, module: nn.Module, name: str, *arguments: Any, **keywords: Any
+) -> Any:
     """PyG writes a forward for each of its sequences, on the instance and on the class. Where it cannot, the class has
     the one that goes through the steps, which is known."""
     check_unshadowed(module, name, allowed=("forward",))
@@ -142,17 +164,25 @@ def _pyg_sequence(tracer: "Tracer", place: Position, module: nn.Module, name: st
     return output
 
 
-def _follow(tracer: "Tracer", module: nn.Module, name: str, arguments: list[Any], keywords: dict[str, Any],
-            place: Position) -> Any:
+def _follow(
+    tracer: "Tracer", module: nn.Module, name: str, arguments: list[Any], keywords: dict[str, Any], place: Position
+) -> Any:
     """The forward of a class that is not known: in its source, unless it is one of torch's or PyG's."""
     cls, forward = type(module), class_attribute(type(module), "forward")
     if "forward" in instance_dict(module):
-        raise refusal(f"forward replaced on {described(module, name)}", place,
-                      "an instance must do what its class says", "Write it into the class")
+        raise refusal(
+            f"forward replaced on {described(module, name)}",
+            place,
+            "an instance must do what its class says",
+            "Write it into the class",
+        )
     if type(forward) is not FunctionType:
         raise refusal(f"the forward of {described(module, name)}, which is no plain function", place)
-    if issubclass(cls, MessagePassing) or (cls.__module__.startswith(_LIBRARIES) and not tracer.follows(forward)) or (
-            cls is JumpingKnowledge and not (type(mode := held(module, "mode")) is str and mode == "cat")):
+    if (
+        issubclass(cls, MessagePassing)
+        or (cls.__module__.startswith(_LIBRARIES) and not tracer.follows(forward))
+        or (cls is JumpingKnowledge and not (type(mode := held(module, "mode")) is str and mode == "cat"))
+    ):
         raise _not_known(module, name, arguments, place)
     return tracer.call(Bound(module, forward), arguments, keywords, place)
 
@@ -162,8 +192,12 @@ def _not_known(module: nn.Module, name: str, arguments: list[Any], place: Positi
     cls, found = type(module), described(module, name)
     parent = next((base for base in bases(cls) if entry(CONVOLUTIONS, base) is not None), None)
     if parent is not None:
-        return refusal(f"{found}, a subclass of {parent.__name__}", place,
-                       f"layers must be torch_geometric.nn.{parent.__name__} itself", f"Use {parent.__name__}")
+        return refusal(
+            f"{found}, a subclass of {parent.__name__}",
+            place,
+            f"layers must be torch_geometric.nn.{parent.__name__} itself",
+            f"Use {parent.__name__}",
+        )
     if issubclass(cls, MessagePassing):
         attends = any(part in cls.__name__ for part in ("GAT", "Transformer", "Attention", "AGNN"))
         rule = f"{ATTENTION}; known are {KNOWN}" if attends else f"known convolutions are {KNOWN}"
@@ -171,6 +205,10 @@ def _not_known(module: nn.Module, name: str, arguments: list[Any], place: Positi
     if cls.__module__.startswith(_NORMS):
         return refusal(f"{found} in the model", place, NORMS, "Use BatchNorm, or none")
     if cls is JumpingKnowledge:
-        return refusal(f"{found} with mode {shown(held(module, 'mode'))}", place,
-                       "jumping knowledge puts channels side by side, takes the last or sums", 'Use jk="cat" or "last"')
+        return refusal(
+            f"{found} with mode {shown(held(module, 'mode'))}",
+            place,
+            "jumping knowledge puts channels side by side, takes the last or sums",
+            'Use jk="cat" or "last"',
+        )
     return refusal(f"{found}{on_what(arguments)}", place, RULE, BUILD)

@@ -13,16 +13,35 @@ from certgcl.models.reading.refusals import refusal
 from certgcl.models.reading.values import NUMBERS, PLAIN, Bound, Built, Method, Opaque, Symbol
 
 BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@", ast.Pow: "**", ast.FloorDiv: "//",
-    ast.Mod: "%"}
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.MatMult: "@",
+    ast.Pow: "**",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+}
 
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod}
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
 
 COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge, ast.In: lambda left, right: left in right, ast.NotIn: lambda left, right: left not in right}
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda left, right: left in right,
+    ast.NotIn: lambda left, right: left not in right,
+}
 
 
 def binary_on_plain(left: Any, operation: ast.operator, right: Any, place: Position) -> Any:
@@ -31,8 +50,11 @@ def binary_on_plain(left: Any, operation: ast.operator, right: Any, place: Posit
         return _ARITHMETIC[type(operation)](left, right)
     if isinstance(operation, ast.Add) and type(left) is type(right) and is_a(left, str, tuple, Built):
         return Built(left + right) if type(left) is Built else left + right
-    raise refusal(f"{BINARY.get(type(operation), type(operation).__name__)} of a {type(left).__name__} and a "
-                  f"{type(right).__name__}", place)
+    raise refusal(
+        f"{BINARY.get(type(operation), type(operation).__name__)} of a {type(left).__name__} and a "
+        f"{type(right).__name__}",
+        place,
+    )
 
 
 def guarded(place: Position, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -61,10 +83,16 @@ def truth(value: Any, place: Position) -> bool:
 def same_object(left: Any, right: Any, place: Position) -> bool:
     """``left is right``, where that is the same on every run: not for numbers and texts, nor for two tensors."""
     constants = (None, True, False, ...)
-    if any(one is constant for constant in constants for one in (left, right)) and type(left) is not Opaque and (
-            type(right) is not Opaque):
+    if (
+        any(one is constant for constant in constants for one in (left, right))
+        and type(left) is not Opaque
+        and (type(right) is not Opaque)
+    ):
         return left is right
-    if is_a(left, Symbol, Opaque) or is_a(right, Symbol, Opaque) or (
-            is_a(left, *PLAIN) or is_a(right, *PLAIN) or is_a(left, Bound, Method)):
+    if (
+        is_a(left, Symbol, Opaque)
+        or is_a(right, Symbol, Opaque)
+        or (is_a(left, *PLAIN) or is_a(right, *PLAIN) or is_a(left, Bound, Method))
+    ):
         raise refusal("a comparison by identity", place)
     return left is right

@@ -73,8 +73,11 @@ def assemble_pooled(output: Node, like: Tensor) -> PooledNetwork:
         if node.pool != pooled[0].pool or any(isinstance(inner, Pooled) for inner in ordered(node.source)):
             raise refusal("pooling of several kinds, or of pooled values", node.place, POOLED, POOL)
     sources = tuple(node.source for node in pooled)
-    joined = sources[0] if len(sources) == 1 else Concatenation(
-        sum(source.width for source in sources), sources, pooled[0].place)
+    joined = (
+        sources[0]
+        if len(sources) == 1
+        else Concatenation(sum(source.width for source in sources), sources, pooled[0].place)
+    )
     network = assemble(joined, like)
     parts = output.sources if isinstance(output, Concatenation) else (output,)
     plain = len(parts) == len(pooled) and all(part is node for part, node in zip(parts, pooled, strict=True))
@@ -90,8 +93,12 @@ def _check_above(node: NodeValues, pools: bool) -> None:
         found = f"{words(node)} after pooling" if pools else "a model that does not pool"
         raise refusal(found, node.place, POOLED, POOL)
     if isinstance(node, Combination) and any(part.aggregation.mixes for part in node.parts):
-        raise refusal(f"{words(node)}, a convolution of pooled values" if pools else "a model that does not pool",
-                      node.place, POOLED, POOL)
+        raise refusal(
+            f"{words(node)}, a convolution of pooled values" if pools else "a model that does not pool",
+            node.place,
+            POOLED,
+            POOL,
+        )
 
 
 class _Affine(NamedTuple):
@@ -105,10 +112,12 @@ class _Affine(NamedTuple):
     def times(self, weight: Weight) -> "_Affine":
         matrix = torch.as_tensor(weight).to(self.weight)
         if matrix.dim() < 2:
-            return _Affine(self.weight * matrix, self.bias * matrix, self.size * matrix.abs(),
-                           self.bias_size * matrix.abs())
-        return _Affine(self.weight @ matrix, self.bias @ matrix, self.size @ matrix.abs(),
-                       self.bias_size @ matrix.abs())
+            return _Affine(
+                self.weight * matrix, self.bias * matrix, self.size * matrix.abs(), self.bias_size * matrix.abs()
+            )
+        return _Affine(
+            self.weight @ matrix, self.bias @ matrix, self.size @ matrix.abs(), self.bias_size @ matrix.abs()
+        )
 
 
 def _head(above: list[NodeValues], pooled: list[Pooled], device: torch.device) -> Head:
@@ -117,7 +126,8 @@ def _head(above: list[NodeValues], pooled: list[Pooled], device: torch.device) -
     blocks = identity.split([node.width for node in pooled], dim=1)
     known: dict[int, _Affine] = {
         id(node): _Affine(block, zero := block.new_zeros(node.width), block, zero)
-        for node, block in zip(pooled, blocks, strict=True)}
+        for node, block in zip(pooled, blocks, strict=True)
+    }
     roundings = ROUNDINGS
     for node in above:
         match node:
@@ -139,8 +149,9 @@ def _check_output(found: PooledNetwork, module: nn.Module, graph: Graph, batch: 
     output, shape = output_of(module, graph, batch), (int(batch[-1]) + 1, found.width)
     if not isinstance(output, Tensor) or output.shape != shape:
         shown = f"tensor of shape {tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-        raise EncoderError(f"a {shown} as output", f"the model must return a tensor of shape {shape}, a row for each "
-                           "graph", BUILD)
+        raise EncoderError(
+            f"a {shown} as output", f"the model must return a tensor of shape {shape}, a row for each graph", BUILD
+        )
     tolerance, wide = torch.finfo(output.dtype).eps ** 0.7, found.to(torch.float64)
     graph = graph.to(dtype=torch.float64)
     size = pooled_rows(sizes(wide.network, graph), batch, "sum" if found.pool == "sum" else "max")
@@ -149,6 +160,9 @@ def _check_output(found: PooledNetwork, module: nn.Module, graph: Graph, batch: 
     wrong = ~((output.double() - wide.embed(graph, batch)).abs() <= tolerance * size + torch.finfo(output.dtype).tiny)
     if bool(wrong.any()):
         row, channel = wrong.nonzero()[0].tolist()
-        raise EncoderError(f"{int(wrong.sum())} of {wrong.numel()} outputs that the layers do not give, the first of "
-                           f"graph {row}, channel {channel}", "a model must compute what its program says",
-                           f"Look for changed edges, stored results and overridden layers. {BUILD}")
+        raise EncoderError(
+            f"{int(wrong.sum())} of {wrong.numel()} outputs that the layers do not give, the first of "
+            f"graph {row}, channel {channel}",
+            "a model must compute what its program says",
+            f"Look for changed edges, stored results and overridden layers. {BUILD}",
+        )

@@ -15,8 +15,9 @@ DRAWN = 24  # random views
 SEARCHED = 8  # anchors that drops are searched for
 
 
-def probed_views(network: GraphNetwork, graph: Graph, drops: AdmissibleDrops,
-                 chance: torch.Generator) -> Iterator[Graph]:
+def probed_views(
+    network: GraphNetwork, graph: Graph, drops: AdmissibleDrops, chance: torch.Generator
+) -> Iterator[Graph]:
     """All of them, the random ones of ``chance`` alone."""
     for _ in range(REPEATS):
         yield graph

@@ -32,8 +32,9 @@ Reading = Literal["traced", "probed"]
 """How a model is read."""
 
 
-def read_network(model: ModelLike, graph: GraphLike, reading: Reading = "traced", *,
-                 budgets: BudgetLike | None = None) -> GraphNetwork:
+def read_network(
+    model: ModelLike, graph: GraphLike, reading: Reading = "traced", *, budgets: BudgetLike | None = None
+) -> GraphNetwork:
     """The layers of a message-passing network, proved to be what ``model(x, edge_index)`` computes.
 
     By default the *program* is read: the source of ``forward``, which is proved to be what runs, is followed on
@@ -65,8 +66,9 @@ def read_network(model: ModelLike, graph: GraphLike, reading: Reading = "traced"
     return _read(model, graph, reading, budgets, scores=False)[0]
 
 
-def read_scores(model: ModelLike, graph: GraphLike, reading: Reading = "traced", *,
-                budgets: BudgetLike | None = None) -> tuple[GraphNetwork, bool]:
+def read_scores(
+    model: ModelLike, graph: GraphLike, reading: Reading = "traced", *, budgets: BudgetLike | None = None
+) -> tuple[GraphNetwork, bool]:
     """The network whose largest output is the class that a model predicts, and whether a softmax follows it.
 
     As :func:`read_network`, but for a softmax or log_softmax over the classes as the very last step of the model, which
@@ -76,8 +78,9 @@ def read_scores(model: ModelLike, graph: GraphLike, reading: Reading = "traced",
     return network, softmax is not None
 
 
-def _read(model: ModelLike, graph: GraphLike, reading: Reading, budgets: BudgetLike | None,
-          scores: bool) -> tuple[GraphNetwork, Softmax | None]:
+def _read(
+    model: ModelLike, graph: GraphLike, reading: Reading, budgets: BudgetLike | None, scores: bool
+) -> tuple[GraphNetwork, Softmax | None]:
     """A model read and tried out; ``scores`` allows a softmax at its end."""
     if reading not in get_args(Reading):
         raise InputError(f"reading={reading!r}", "a model is 'traced' or 'probed'", "Leave it out to have it traced")

@@ -4,23 +4,31 @@ from certgcl.errors import EncoderError
 from certgcl.models.layers.formula import Operation, Position, Softmax, words
 
 CONVOLUTIONS = "GCNConv, SAGEConv, GraphConv, GINConv, SGConv and APPNP"
-PARTS = (f"a model is made of {CONVOLUTIONS}, linear layers, BatchNorm in eval mode, elementwise activations, sums, "
-         "scaling by numbers and concatenation of channels")
+PARTS = (
+    f"a model is made of {CONVOLUTIONS}, linear layers, BatchNorm in eval mode, elementwise activations, sums, "
+    "scaling by numbers and concatenation of channels"
+)
 BUILD = "Write the model with those parts, or build a certgcl.models.GraphNetwork of its weights"
-PROBED = ('For two GCNConv with what measures as a two-piece linear activation, reading="probed" measures instead, '
-          "which is no proof; the certificate then says so")
+PROBED = (
+    'For two GCNConv with what measures as a two-piece linear activation, reading="probed" measures instead, '
+    "which is no proof; the certificate then says so"
+)
 CALLED = "the model must run as model(x, edge_index) on any graph with its number of features"
 WRAP = f"Wrap it in a module with that forward. {BUILD}"
 READABLE = "forward must be readable line by line, and do nothing that depends on the edges but call its layers"
 SCORES = "softmax mixes all channels of a node"
-LOGITS = ("Certify the model without it: it changes no order of the classes. Only certified_accuracy takes it, as the "
-          "last step")
+LOGITS = (
+    "Certify the model without it: it changes no order of the classes. Only certified_accuracy takes it, as the "
+    "last step"
+)
 ATTENTION = "its weights depend on the features, so that no number of neighbours tells them"
 NORMS = "of all normalizations only BatchNorm in eval mode is a linear map, the same for every node and view"
 
 
-POOLED = ("whole graphs are certified of a model(x, edge_index, batch) that pools once, by global_mean_pool, "
-          "global_add_pool or global_max_pool with that batch, and has nothing but linear layers after that")
+POOLED = (
+    "whole graphs are certified of a model(x, edge_index, batch) that pools once, by global_mean_pool, "
+    "global_add_pool or global_max_pool with that batch, and has nothing but linear layers after that"
+)
 POOL = "Write it so, or certify the encoder of the nodes with graph_bounds(..., pool=...)"
 
 

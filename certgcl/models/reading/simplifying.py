@@ -64,13 +64,15 @@ def simplified(output: NodeValues) -> NodeValues:
     for node in nodes:
         match node:
             case Combination():
-                new[id(node)] = _sum(node, [(part, new[id(part.source)], uses[id(part.source)] == 1)
-                                            for part in node.parts], single)
+                new[id(node)] = _sum(
+                    node, [(part, new[id(part.source)], uses[id(part.source)] == 1) for part in node.parts], single
+                )
             case Activated():
                 new[id(node)] = _composed(replace(node, source=single(node.source)))
             case Concatenation():
-                new[id(node)] = replace(node, sources=tuple(
-                    inner for source in node.sources for inner in _side_by_side(new[id(source)])))
+                new[id(node)] = replace(
+                    node, sources=tuple(inner for source in node.sources for inner in _side_by_side(new[id(source)]))
+                )
             case _:
                 new[id(node)] = node
     return new[id(output)]
@@ -80,8 +82,9 @@ def _side_by_side(node: NodeValues) -> tuple[NodeValues, ...]:
     return node.sources if isinstance(node, Concatenation) else (node,)
 
 
-def _sum(node: Combination, parts: list[tuple[Summand, NodeValues, bool]],
-         single: Callable[[NodeValues], NodeValues]) -> Combination:
+def _sum(
+    node: Combination, parts: list[tuple[Summand, NodeValues, bool]], single: Callable[[NodeValues], NodeValues]
+) -> Combination:
     bias, name, summands = node.bias, node.name, []
     for part, source, once in parts:
         matrix = isinstance(part.weight, Tensor) and part.weight.dim() == 2
@@ -111,7 +114,8 @@ def _signed(weight: Any, sign: Weight) -> Any:
 def _is_mixture(node: Combination) -> bool:
     """Whether it is a sum of mixed values that no matrix was applied to yet."""
     return any(part.aggregation.mixes for part in node.parts) and all(
-        isinstance(part.weight, float) or part.weight.dim() == 0 for part in node.parts)
+        isinstance(part.weight, float) or part.weight.dim() == 0 for part in node.parts
+    )
 
 
 def _times(scale: Weight, matrix: Weight) -> Weight:
@@ -136,8 +140,11 @@ def _composed(node: Activated) -> Activated:
     above zero otherwise, which it leaves. A product of two slopes that are neither 0 nor ±1 would be rounded.
     """
     inside = node.source
-    if not (isinstance(inside, Activated) and isinstance(inside.activation, TwoPieceLinear)
-            and isinstance(node.activation, TwoPieceLinear)):
+    if not (
+        isinstance(inside, Activated)
+        and isinstance(inside.activation, TwoPieceLinear)
+        and isinstance(node.activation, TwoPieceLinear)
+    ):
         return node
     inner, outer = inside.activation.slope, node.activation.slope
     with torch.no_grad():

@@ -17,9 +17,21 @@ _FUTURES = 0
 for _name in __future__.all_feature_names:
     _FUTURES |= getattr(__future__, _name).compiler_flag
 
-_COMPARED = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags", "co_argcount",
-             "co_posonlyargcount", "co_kwonlyargcount", "co_name", "co_firstlineno", "co_linetable",
-             "co_exceptiontable")
+_COMPARED = (
+    "co_code",
+    "co_names",
+    "co_varnames",
+    "co_freevars",
+    "co_cellvars",
+    "co_flags",
+    "co_argcount",
+    "co_posonlyargcount",
+    "co_kwonlyargcount",
+    "co_name",
+    "co_firstlineno",
+    "co_linetable",
+    "co_exceptiontable",
+)
 
 
 # By identity and not by equality, which leaves out some of a code; the code is held, so that its id stays its own.
@@ -49,8 +61,11 @@ def source_of(function: FunctionType) -> FunctionSource:
     try:
         source = _proved(code.co_filename, code)
     except _UnprovedError as reason:
-        raise EncoderError(f"{found}: {reason}", "a model is read by its source, which must be there and be what runs",
-                           f"Put the class in a file, unedited since it was imported. {BUILD}. {PROBED}") from None
+        raise EncoderError(
+            f"{found}: {reason}",
+            "a model is read by its source, which must be there and be what runs",
+            f"Put the class in a file, unedited since it was imported. {BUILD}. {PROBED}",
+        ) from None
     _PROVED[id(code)] = code, source
     return source
 
@@ -85,8 +100,9 @@ def _nested(code: CodeType) -> Iterator[CodeType]:
 
 
 def _same(one: CodeType, other: CodeType) -> bool:
-    return (all(getattr(one, part) == getattr(other, part) for part in _COMPARED)
-            and _same_constants(one.co_consts, other.co_consts))
+    return all(getattr(one, part) == getattr(other, part) for part in _COMPARED) and _same_constants(
+        one.co_consts, other.co_consts
+    )
 
 
 def _same_constants(one: Any, other: Any) -> bool:
@@ -114,9 +130,15 @@ def _defines(node: ast.AST, code: CodeType) -> bool:
 
 def _extent(code: CodeType) -> tuple[int, int, int, int] | None:
     """From where to where the instructions of a lambda reach in the text, but for those that set it up."""
-    places = [(line, column, end_line, end_column) for line, end_line, column, end_column in code.co_positions()
-              if line is not None and column is not None and end_line is not None and end_column is not None
-              and (line, column) != (end_line, end_column)]
+    places = [
+        (line, column, end_line, end_column)
+        for line, end_line, column, end_column in code.co_positions()
+        if line is not None
+        and column is not None
+        and end_line is not None
+        and end_column is not None
+        and (line, column) != (end_line, end_column)
+    ]
     if not places:
         return None
     start, end = min(place[:2] for place in places), max(place[2:] for place in places)

@@ -64,13 +64,15 @@ def _combined(tracer: "Tracer", name: str, left: Any, right: Any, place: Positio
 # -- class scores ----------------------------------------------------------------------------------
 
 
-def softmax(tracer: "Tracer", place: Position, input: Any, dim: Any = None, _stacklevel: Any = None,
-            dtype: Any = None) -> Symbol:
+def softmax(
+    tracer: "Tracer", place: Position, input: Any, dim: Any = None, _stacklevel: Any = None, dtype: Any = None
+) -> Symbol:
     return _softmax(False, place, input, dim, dtype)
 
 
-def log_softmax(tracer: "Tracer", place: Position, input: Any, dim: Any = None, _stacklevel: Any = None,
-                dtype: Any = None) -> Symbol:
+def log_softmax(
+    tracer: "Tracer", place: Position, input: Any, dim: Any = None, _stacklevel: Any = None, dtype: Any = None
+) -> Symbol:
     return _softmax(True, place, input, dim, dtype)
 
 
@@ -84,32 +86,48 @@ def tensor_log_softmax(tracer: "Tracer", place: Position, input: Any, dim: Any, 
 
 def _softmax(log: bool, place: Position, input: Any, dim: Any, dtype: Any) -> Symbol:
     if type(dim) is not int or dim not in (1, -1) or dtype is not None:
-        raise refusal(f"a softmax along dim={dim!r} with dtype={dtype!r}", place,
-                      "classes are the channels of a node, in the precision of the model", "Use dim=-1 alone")
+        raise refusal(
+            f"a softmax along dim={dim!r} with dtype={dtype!r}",
+            place,
+            "classes are the channels of a node, in the precision of the model",
+            "Use dim=-1 alone",
+        )
     return Symbol(Softmax(values_of(input, place, "a softmax"), log, place))
 
 
 # -- dropout ---------------------------------------------------------------------------------------
 
 
-def dropout(tracer: "Tracer", place: Position, input: Any, p: Any = 0.5, training: Any = True,
-            inplace: Any = False) -> Any:
+def dropout(
+    tracer: "Tracer", place: Position, input: Any, p: Any = 0.5, training: Any = True, inplace: Any = False
+) -> Any:
     """Nothing at all, outside training: the tensor itself."""
     if type(training) is not bool or not is_a(p, int, float):
         raise refusal("a dropout with settings that are no numbers", place)
     if training and p != 0:
-        raise refusal("dropout in training mode", place, "a model must not be random",
-                      f"{EVAL}; a functional dropout needs training=self.training")
+        raise refusal(
+            "dropout in training mode",
+            place,
+            "a model must not be random",
+            f"{EVAL}; a functional dropout needs training=self.training",
+        )
     return input
 
 
-def feature_dropout(tracer: "Tracer", place: Position, input: Any, p: Any = 0.5, training: Any = False,
-                    inplace: Any = False) -> Any:
+def feature_dropout(
+    tracer: "Tracer", place: Position, input: Any, p: Any = 0.5, training: Any = False, inplace: Any = False
+) -> Any:
     return dropout(tracer, place, input, p, training)
 
 
-def edge_dropout(tracer: "Tracer", place: Position, edge_index: Any, p: Any = 0.5, force_undirected: Any = False,
-                 training: Any = True) -> tuple[Any, Opaque]:
+def edge_dropout(
+    tracer: "Tracer",
+    place: Position,
+    edge_index: Any,
+    p: Any = 0.5,
+    force_undirected: Any = False,
+    training: Any = True,
+) -> tuple[Any, Opaque]:
     if type(force_undirected) is not bool:
         raise refusal("a dropout of edges that is undirected or not", place)
     return dropout(tracer, place, edge_index, p, training), Opaque(place.text)
@@ -118,8 +136,14 @@ def edge_dropout(tracer: "Tracer", place: Position, edge_index: Any, p: Any = 0.
 # -- edges and shapes ------------------------------------------------------------------------------
 
 
-def loops(tracer: "Tracer", place: Position, edge_index: Any, edge_attr: Any = None, fill_value: Any = None,
-          num_nodes: Any = None) -> tuple[Symbol, None]:
+def loops(
+    tracer: "Tracer",
+    place: Position,
+    edge_index: Any,
+    edge_attr: Any = None,
+    fill_value: Any = None,
+    num_nodes: Any = None,
+) -> tuple[Symbol, None]:
     """A ``GCNConv`` takes all self-loops away before it adds its own, so that any are the same to it."""
     if type(edge_index) is not Symbol or not isinstance(edge_index.node, Edges) or edge_attr is not None:
         raise refusal("self-loops with weights, or of other edges", place)
@@ -132,8 +156,9 @@ def pooling(pool: Pool) -> Callable[..., Symbol]:
     def pooled(tracer: "Tracer", place: Position, x: Any, batch: Any, size: Any = None) -> Symbol:
         source = values_of(x, place, "pooling")
         if type(batch) is not Symbol or not isinstance(batch.node, Batch) or size is not None:
-            raise refusal("pooling by something else than the batch that the model is given, or with a size", place,
-                          POOLED, POOL)
+            raise refusal(
+                "pooling by something else than the batch that the model is given, or with a size", place, POOLED, POOL
+            )
         return Symbol(Pooled(source.width, source, pool, place))
 
     return pooled

@@ -33,10 +33,15 @@ _MOST_STEPS, _MOST_CALLS = 100_000, 64
 _LAZY = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 _LIBRARIES = ("torch", "torch_geometric", "torch_sparse", "torch_scatter")
 # Functions of the libraries that are followed like a user's own; the others are refused by their names.
-_FOLLOWED = {BasicGNN.forward, MLP.forward, JumpingKnowledge.forward,
-             *(leaf.forward for leaf in LEAVES if leaf.__module__.startswith("torch.nn."))}
-_KNOWN: dict[int, tuple[Any, Handler]] = {id(function): (function, handler)
-                                          for function, handler in (*FUNCTIONS, *BUILTINS)}
+_FOLLOWED = {
+    BasicGNN.forward,
+    MLP.forward,
+    JumpingKnowledge.forward,
+    *(leaf.forward for leaf in LEAVES if leaf.__module__.startswith("torch.nn.")),
+}
+_KNOWN: dict[int, tuple[Any, Handler]] = {
+    id(function): (function, handler) for function, handler in (*FUNCTIONS, *BUILTINS)
+}
 
 
 class Tracer:
@@ -84,8 +89,9 @@ class Tracer:
             return Stream(iter(tuple(getattr(owner, name)())))
         raise self.unknown(name, [owner, *arguments], place)
 
-    def _call_function(self, function: FunctionType, arguments: list[Any], keywords: dict[str, Any],
-                       place: Position) -> Any:
+    def _call_function(
+        self, function: FunctionType, arguments: list[Any], keywords: dict[str, Any], place: Position
+    ) -> Any:
         owner: Any = arguments[0] if arguments else None
         if is_module(owner) and is_a(owner, *LEAVES) and function is class_attribute(type(owner), "forward"):
             return call_module(self, owner, arguments[1:], keywords, place)
@@ -114,16 +120,22 @@ class Tracer:
     def check_changeable(self, symbol: Symbol, place: Position) -> None:
         """A tensor that is changed in place must be one of the run's own, whose every name is known."""
         if isinstance(symbol.node, (InputFeatures, Edges, Batch)) or symbol.view:
-            raise refusal(f"{words(symbol.node)} changed in place", place,
-                          remedy="A forward must leave the model and its inputs as they are")
+            raise refusal(
+                f"{words(symbol.node)} changed in place",
+                place,
+                remedy="A forward must leave the model and its inputs as they are",
+            )
 
     def own(self, tensor: Tensor, name: str) -> Tensor:
         """A tensor of the model itself. All have one precision, which is that of the run."""
         self.like = tensor if self.like is None else self.like
         if tensor.dtype != self.like.dtype or tensor.device != self.like.device:
-            raise EncoderError(f"{name} in {tensor.dtype} on {tensor.device} and other weights in {self.like.dtype} on "
-                               f"{self.like.device}", "a model is run in one precision on one device",
-                               "Convert it with model.to(...)")
+            raise EncoderError(
+                f"{name} in {tensor.dtype} on {tensor.device} and other weights in {self.like.dtype} on "
+                f"{self.like.device}",
+                "a model is run in one precision on one device",
+                "Convert it with model.to(...)",
+            )
         return tensor
 
     def values(self, called: Any, source: NodeValues, place: Position) -> NodeValues:

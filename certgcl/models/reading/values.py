@@ -69,5 +69,4 @@ def is_plain(value: Any) -> bool:
 
 
 def depends_on_inputs(value: Any) -> bool:
-    return is_a(value, Symbol, Opaque) or (
-        is_a(value, tuple, Built) and any(map(depends_on_inputs, value)))
+    return is_a(value, Symbol, Opaque) or (is_a(value, tuple, Built) and any(map(depends_on_inputs, value)))

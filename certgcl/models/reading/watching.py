@@ -34,9 +34,14 @@ class WatchedRun:
     def others(self) -> str:
         """A sentence on the innermost modules beside the layers: where to look for what cannot be read."""
         inside = tuple(f"{layer.name}." for layer in self.layers)
-        names = [f"{name} ({type(module).__name__})" for name, module in self.called
-                 if name and not name.startswith(inside) and not list(module.children())
-                 and not isinstance(module, (GCNConv, nn.Identity))]
+        names = [
+            f"{name} ({type(module).__name__})"
+            for name, module in self.called
+            if name
+            and not name.startswith(inside)
+            and not list(module.children())
+            and not isinstance(module, (GCNConv, nn.Identity))
+        ]
         return f"Beside its layers the model calls {', '.join(names)}. " if names else ""
 
 

@@ -12,10 +12,14 @@ from tests.toys import drop_problem, hubs_and_others, random_graph, toy_graph
 def problems() -> list[tuple[Graph, EdgeDropBudget, list[int] | None]]:
     """Hubs, nodes alone, no edges, edges that cannot be dropped, one or some anchors."""
     dense, wide = random_graph(14, 0.6, seed=1), toy_graph(nx.star_graph(40))
-    return [(*hubs_and_others(), None), (toy_graph(nx.empty_graph(2)), EdgeDropBudget(), None),
-            (dense, EdgeDropBudget(), None), (dense, EdgeDropBudget(local=[k % 3 for k in range(14)]), [3, 1]),
-            (wide, EdgeDropBudget(local=[20] + 40 * [1]), None),
-            (wide, EdgeDropBudget(local=[9] + 10 * [1] + 30 * [0]), [0])]
+    return [
+        (*hubs_and_others(), None),
+        (toy_graph(nx.empty_graph(2)), EdgeDropBudget(), None),
+        (dense, EdgeDropBudget(), None),
+        (dense, EdgeDropBudget(local=[k % 3 for k in range(14)]), [3, 1]),
+        (wide, EdgeDropBudget(local=[20] + 40 * [1]), None),
+        (wide, EdgeDropBudget(local=[9] + 10 * [1] + 30 * [0]), [0]),
+    ]
 
 
 if __name__ == "__main__":

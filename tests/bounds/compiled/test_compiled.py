@@ -49,8 +49,13 @@ SETTINGS: dict[str, BoundMethod] = {
     "paper": METHODS["paper"],
 }
 RELU = changed(toy_network(), slope1=torch.zeros(4).double(), slope2=torch.zeros(3).double())
-SMOOTH = like(toy_network(), *(tensor + 0.05 * name.endswith("slope")  # none is zero
-                               for name, tensor in toy_network().named_tensors()))
+SMOOTH = like(
+    toy_network(),
+    *(
+        tensor + 0.05 * name.endswith("slope")  # none is zero
+        for name, tensor in toy_network().named_tensors()
+    ),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -65,8 +70,10 @@ Result = tuple[Tensor, ...]
 
 def bounds_and_gradients(method: BoundMethod, weights: GraphNetwork, problem: DropProblem) -> Result:
     """The bounds of two directions a node, and the gradients of all weights and of the directions."""
-    given = {name: tensor.clone().requires_grad_(not (tensor == 0).all())  # the γ of a ReLU is a kink
-             for name, tensor in weights.named_tensors()}
+    given = {
+        name: tensor.clone().requires_grad_(not (tensor == 0).all())  # the γ of a ReLU is a kink
+        for name, tensor in weights.named_tensors()
+    }
     directions = random_tensor(problem.graph.num_nodes, 2, weights.width, seed=5).to(weights.dtype)
     directions.requires_grad_()
     bound = method(like(weights, *given.values()), problem, directions)
@@ -91,8 +98,9 @@ def assert_same(one: Result, other: Result, **tolerance: float) -> None:
 @every_setting
 @pytest.mark.parametrize("budget", SIX_NODE_BUDGETS[:3] + SIX_NODE_BUDGETS[4:], ids=str)
 @pytest.mark.parametrize("weights", [RELU, SMOOTH], ids=["relu", "activations of every kind"])
-def test_kernels_and_torch_agree_in_bounds_and_gradients(method: BoundMethod, budget: EdgeDropBudget,
-                                                         weights: GraphNetwork) -> None:
+def test_kernels_and_torch_agree_in_bounds_and_gradients(
+    method: BoundMethod, budget: EdgeDropBudget, weights: GraphNetwork
+) -> None:
     graph = random_graph(6, 0.6)
     assert_same(*by_both(method, weights, lambda: drop_problem(graph, budget)))
 
@@ -136,8 +144,9 @@ def test_ties_share_their_gradient_as_in_torch(method: BoundMethod) -> None:
 
 @every_setting
 @pytest.mark.parametrize("limit", [1, 300])
-def test_in_small_chunks_and_spans_it_is_the_same(method: BoundMethod, limit: int,
-                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_small_chunks_and_spans_it_is_the_same(
+    method: BoundMethod, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     graph, budget = hubs_and_others()
     whole = bounds_and_gradients(method, toy_network(), drop_problem(graph, budget))
     for name in ("MAX_NUMBERS", "MAX_STORED"):
@@ -152,8 +161,9 @@ def test_in_small_chunks_and_spans_it_is_the_same(method: BoundMethod, limit: in
 
 
 @pytest.mark.parametrize(("most", "made"), [(0, [0, 1, 2, 0, 1, 2]), (100, [0, 1, 2])], ids=["large", "small"])
-def test_pieces_of_a_layout_are_kept_on_small_graphs_alone(most: int, made: list[int],
-                                                           monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_of_a_layout_are_kept_on_small_graphs_alone(
+    most: int, made: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(flat_tables, "MAX_KEPT", most)
     keep = drop_problem(random_graph(6, 0.6), 1).plan(torch.float64, 1, "shared").layout.keep
     calls: list[int] = []

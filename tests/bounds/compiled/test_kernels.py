@@ -88,7 +88,7 @@ def test_the_row_lemma(resolution: int, following: bool, width: int) -> None:
     lemma = Lemma.of(hop, cases, flat, hop.col, hop.own[flat.row])
     found = row_minima(lemma, values, own, squared, following)
     assert found.shape == (1 + following, len(flat.row), width)
-    block, = blocks(hop, cases, lambda size, cases: 1, torch.arange(len(hop.nodes)))
+    (block,) = blocks(hop, cases, lambda size, cases: 1, torch.arange(len(hop.nodes)))
     terms = least_terms(block, values[block.target])[:, :, None, None]
     plain = case_minima(block, terms, own[block.own][:, None, None], squared[block.own][:, None, None], following)
     for mine, yours in zip(found, plain, strict=True):
@@ -103,7 +103,7 @@ def test_the_row_lemma_on_both_signs() -> None:
     cases = drop_cases(hop, 9)
     flat = FlatCases(cases)
     values = random_tensor(len(hop.targets), 5, seed=0)
-    both, = row_minima(Lemma.of(hop, cases, flat, hop.col, hop.own[flat.row], both_signs=True), values, values)
+    (both,) = row_minima(Lemma.of(hop, cases, flat, hop.col, hop.own[flat.row], both_signs=True), values, values)
     one = Lemma.of(hop, cases, flat, hop.col, hop.own[flat.row])
     torch.testing.assert_close(both, torch.cat([row_minima(one, signed, signed)[0] for signed in (values, -values)]))
 
@@ -137,8 +137,9 @@ def test_products_of_some_vectors_with_the_features_of_a_row(vectors: int, slots
 
 
 @numba.njit
-def _signed_products(middles: np.ndarray, radii: np.ndarray, columns: np.ndarray, sizes: np.ndarray,
-                     out: np.ndarray) -> None:
+def _signed_products(
+    middles: np.ndarray, radii: np.ndarray, columns: np.ndarray, sizes: np.ndarray, out: np.ndarray
+) -> None:
     channel_products.signed_products(middles, radii, columns, sizes, out)
 
 
@@ -158,8 +159,12 @@ def bounds_of_every_kind(*gammas: float) -> tuple[torch.Tensor, torch.Tensor, to
     lower = torch.tensor([-2.0, -1.0, 0.5, -0.7, -1.0, 0.0, 0.3, -0.4, 0.0], dtype=torch.float64)
     upper = torch.tensor([-1.0, 2.0, 1.5, 0.2, 0.0, 1.0, 0.3, -0.4, 0.0], dtype=torch.float64)
     count = len(gammas)
-    return (lower[:, None].expand(-1, count).contiguous(), upper[:, None].expand(-1, count).contiguous(),
-            random_tensor(count, seed=1), torch.tensor(gammas, dtype=torch.float64))
+    return (
+        lower[:, None].expand(-1, count).contiguous(),
+        upper[:, None].expand(-1, count).contiguous(),
+        random_tensor(count, seed=1),
+        torch.tensor(gammas, dtype=torch.float64),
+    )
 
 
 @pytest.mark.parametrize("gammas", [(0.0, 0.3, 1.0, 1.5), (-0.4, -1.0)], ids=["rising", "with a valley"])

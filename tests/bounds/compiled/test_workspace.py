@@ -41,4 +41,6 @@ def test_where_gradients_are_computed_nothing_is_written_over() -> None:
 
 def test_fresh_memory_has_the_precision_asked_for() -> None:
     assert [fresh(LIKE.to(dtype), 2, 3).dtype for dtype in (torch.float32, torch.float64)] == [
-        torch.float32, torch.float64]
+        torch.float32,
+        torch.float64,
+    ]

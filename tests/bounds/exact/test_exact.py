@@ -33,8 +33,9 @@ def values(setting: tuple[GCNEncoder, Graph], certificate: Certificate, view: Gr
 
 def test_exact_is_the_enumerated_minimum(setting, exact: Certificate) -> None:
     graph = setting[1]
-    least = torch.stack([values(setting, exact, without(graph, dropped))
-                         for dropped in admissible_sets(graph, torch.ones(7))]).amin(dim=0)
+    least = torch.stack(
+        [values(setting, exact, without(graph, dropped)) for dropped in admissible_sets(graph, torch.ones(7))]
+    ).amin(dim=0)
     torch.testing.assert_close(exact.lower, least, rtol=0, atol=1e-9)
     assert exact.exact.all()
     assert exact.method == "exact"

@@ -38,21 +38,31 @@ RELU, ELU, TANH = TwoPieceLinear(torch.zeros((), dtype=torch.float64)), ACTIVATI
 WIDTH = 3
 
 
-def layer(number: int, *terms: tuple[int, Aggregation], activation: Activation | None = RELU,
-          diagonal: bool = False) -> Layer:
+def layer(
+    number: int, *terms: tuple[int, Aggregation], activation: Activation | None = RELU, diagonal: bool = False
+) -> Layer:
     def weight(source: int, place: int) -> Tensor:
         shape = (WIDTH,) if diagonal else (WIDTH, WIDTH)
         return random_tensor(*shape, seed=100 * number + 10 * source + place)
 
-    return Layer(tuple(Term(source, weight(source, place), mixing) for place, (source, mixing) in enumerate(terms)),
-                 random_tensor(WIDTH, seed=number) / 3, activation)
+    return Layer(
+        tuple(Term(source, weight(source, place), mixing) for place, (source, mixing) in enumerate(terms)),
+        random_tensor(WIDTH, seed=number) / 3,
+        activation,
+    )
 
 
 def plain(*mixings: Aggregation, activation: Activation = RELU) -> Callable[[int], GraphNetwork]:
     """Every layer has the same terms, all of the layer before."""
+
     def build(depth: int) -> GraphNetwork:
-        return GraphNetwork(tuple(layer(number, *((number - 1, mixing) for mixing in mixings), activation=activation)
-                                  for number in range(1, depth + 1)))
+        return GraphNetwork(
+            tuple(
+                layer(number, *((number - 1, mixing) for mixing in mixings), activation=activation)
+                for number in range(1, depth + 1)
+            )
+        )
+
     return build
 
 
@@ -65,8 +75,12 @@ def gin(depth: int) -> GraphNetwork:
 
 
 def sgc(depth: int) -> GraphNetwork:
-    return GraphNetwork(tuple(layer(number, (number - 1, SymmetricNorm()), activation=None, diagonal=number > 1)
-                              for number in range(1, depth + 1)))
+    return GraphNetwork(
+        tuple(
+            layer(number, (number - 1, SymmetricNorm()), activation=None, diagonal=number > 1)
+            for number in range(1, depth + 1)
+        )
+    )
 
 
 def jumping(depth: int) -> GraphNetwork:
@@ -75,8 +89,12 @@ def jumping(depth: int) -> GraphNetwork:
 
 def residual(depth: int) -> GraphNetwork:
     first = layer(1, (0, SymmetricNorm()))
-    return GraphNetwork((first, *(layer(number, (number - 1, SymmetricNorm()), (number - 1, Local()))
-                                  for number in range(2, depth + 1))))
+    return GraphNetwork(
+        (
+            first,
+            *(layer(number, (number - 1, SymmetricNorm()), (number - 1, Local())) for number in range(2, depth + 1)),
+        )
+    )
 
 
 def unread(depth: int) -> GraphNetwork:
@@ -85,20 +103,36 @@ def unread(depth: int) -> GraphNetwork:
 
 
 KINDS: dict[str, Callable[[int], GraphNetwork]] = {
-    "GCN": plain(SymmetricNorm()), "GCN without loops": plain(SymmetricNorm(0.0)),
+    "GCN": plain(SymmetricNorm()),
+    "GCN without loops": plain(SymmetricNorm(0.0)),
     "improved": plain(SymmetricNorm(2.0)),
-    "SAGE": plain(Mean(), Local()), "mean": plain(Mean()), "GraphConv": plain(Sum(), Local()), "sum": plain(Sum()),
-    "GIN": gin, "SGC": sgc, "jumping knowledge": jumping, "residual": residual, "unread": unread,
-    "GCN, ELU": plain(SymmetricNorm(), activation=ELU), "SAGE, tanh": plain(Mean(), Local(), activation=TANH),
-    "mean and sum": plain(Mean(), Sum()), "of each node alone": plain(Local()),
+    "SAGE": plain(Mean(), Local()),
+    "mean": plain(Mean()),
+    "GraphConv": plain(Sum(), Local()),
+    "sum": plain(Sum()),
+    "GIN": gin,
+    "SGC": sgc,
+    "jumping knowledge": jumping,
+    "residual": residual,
+    "unread": unread,
+    "GCN, ELU": plain(SymmetricNorm(), activation=ELU),
+    "SAGE, tanh": plain(Mean(), Local(), activation=TANH),
+    "mean and sum": plain(Mean(), Sum()),
+    "of each node alone": plain(Local()),
 }
 
 TAIL = nx.Graph([(0, 1), (0, 2), (1, 2), (2, 3), (3, 4)])  # a triangle with a tail, and a node alone
 TAIL.add_node(5)
 GRAPH, DENSE = toy_graph(TAIL, seed=1), toy_graph(nx.gnm_random_graph(5, 8, seed=2), seed=2)
-BUDGETS = {"one": EdgeDropBudget(1), "two": EdgeDropBudget(2), "all": EdgeDropBudget(),
-           "total": EdgeDropBudget(None, 2), "both": EdgeDropBudget(2, 3),
-           "some": EdgeDropBudget([0, 2, 2, 1, 1, 0]), "none": EdgeDropBudget(0)}
+BUDGETS = {
+    "one": EdgeDropBudget(1),
+    "two": EdgeDropBudget(2),
+    "all": EdgeDropBudget(),
+    "total": EdgeDropBudget(None, 2),
+    "both": EdgeDropBudget(2, 3),
+    "some": EdgeDropBudget([0, 2, 2, 1, 1, 0]),
+    "none": EdgeDropBudget(0),
+}
 
 
 def directions_of(network: GraphNetwork, graph: Graph) -> Tensor:
@@ -111,12 +145,14 @@ def values(network: GraphNetwork, graph: Graph) -> Tensor:
 
 def minimum(network: GraphNetwork, graph: Graph, budget: EdgeDropBudget) -> Tensor:
     drops = budget.on(graph)
-    return torch.stack([values(network, without(graph, dropped))
-                        for dropped in admissible_sets(graph, drops.local, drops.total)]).amin(dim=0)
+    return torch.stack(
+        [values(network, without(graph, dropped)) for dropped in admissible_sets(graph, drops.local, drops.total)]
+    ).amin(dim=0)
 
 
-def brackets(network: GraphNetwork, graph: Graph, budget: EdgeDropBudget, anchors: list[int] | None = None,
-             **settings: Any) -> Brackets:
+def brackets(
+    network: GraphNetwork, graph: Graph, budget: EdgeDropBudget, anchors: list[int] | None = None, **settings: Any
+) -> Brackets:
     problem = drop_problem(graph, budget, anchors)
     return BranchAndBound(**settings).brackets(network, problem, directions_of(network, graph))
 
@@ -173,10 +209,13 @@ def test_edges_that_lead_out_of_sight_are_decided_by_their_number(kind: str, no_
 
 @pytest.mark.parametrize("kind", ["GCN", "SAGE", "GIN"])
 @pytest.mark.parametrize("depth", [1, 3])
-def test_without_drops_to_begin_with_branches_find_the_minimum(kind: str, depth: int, no_enumeration: None,
-                                                               monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("certgcl.bounds.exact.networks.search.Search.__call__",
-                        lambda _, space, fields, *__: [space.drops.local[:0] for _ in fields])
+def test_without_drops_to_begin_with_branches_find_the_minimum(
+    kind: str, depth: int, no_enumeration: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "certgcl.bounds.exact.networks.search.Search.__call__",
+        lambda _, space, fields, *__: [space.drops.local[:0] for _ in fields],
+    )
     network, budget = KINDS[kind](depth), EdgeDropBudget(2)
     check_exact(brackets(network, GRAPH, budget), network, GRAPH, budget)
 
@@ -186,8 +225,9 @@ def test_without_drops_to_begin_with_branches_find_the_minimum(kind: str, depth:
 
 @pytest.mark.parametrize("kind", ["GCN", "SAGE", "GIN", "SGC", "jumping knowledge"])
 @pytest.mark.parametrize("depth", [2, 3])
-def test_more_branches_never_lower_the_bound(kind: str, depth: int, no_enumeration: None,
-                                             monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_branches_never_lower_the_bound(
+    kind: str, depth: int, no_enumeration: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("certgcl.bounds.exact.networks.tree.BREADTH", 2)
     monkeypatch.setattr("certgcl.bounds.exact.anchors.FIRST_LIMIT", 2)
     network, graph, budget = KINDS[kind](depth), random_graph(nodes=6, density=0.6, seed=3), EdgeDropBudget(2)
@@ -260,8 +300,9 @@ def test_workers_give_the_same_as_one_process() -> None:
 
 
 def search(network: GraphNetwork, graph: Graph, budget: EdgeDropBudget) -> NetworkSearch:
-    return NetworkSearch.of(network, drop_problem(graph, budget), directions_of(network, graph), Degree(), None, None,
-                            1e-9)
+    return NetworkSearch.of(
+        network, drop_problem(graph, budget), directions_of(network, graph), Degree(), None, None, 1e-9
+    )
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
@@ -276,8 +317,9 @@ def test_copies_of_fields_have_the_bounds_and_values_of_the_graph(kind: str, dep
         problem = DropProblem(graph, budget.on(graph), torch.arange(9))
         torch.testing.assert_close(torch.cat([branches.values(part) for part in parts]), values(network, graph))
         if kind != "GCN" or depth != 2:  # which has an engine of its own
-            torch.testing.assert_close(torch.cat(branches.bounds(parts)),
-                                       Degree()(network, problem, whole.directions[:, None])[:, 0])
+            torch.testing.assert_close(
+                torch.cat(branches.bounds(parts)), Degree()(network, problem, whole.directions[:, None])[:, 0]
+            )
 
 
 def test_budgets_follow_from_what_is_decided() -> None:
@@ -285,8 +327,9 @@ def test_budgets_follow_from_what_is_decided() -> None:
     space = search(KINDS["SAGE"](1), graph, EdgeDropBudget([2, 1, 1, 1])).space
     rows = FieldRows.around(space, 0)
     assert rows is not None
-    state = torch.tensor([[FREE, FREE, FREE], [DROPPED, FREE, KEPT], [DROPPED, DROPPED, FREE], [DROPPED] * 3],
-                         dtype=torch.int8)
+    state = torch.tensor(
+        [[FREE, FREE, FREE], [DROPPED, FREE, KEPT], [DROPPED, DROPPED, FREE], [DROPPED] * 3], dtype=torch.int8
+    )
     settled = rows.settled(state)
     assert settled.state[:3].tolist() == [[FREE] * 3, [DROPPED, FREE, KEPT], [DROPPED, DROPPED, KEPT]]
     assert settled.left[:3].tolist() == [[2, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0]]

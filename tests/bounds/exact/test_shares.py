@@ -29,8 +29,9 @@ def brackets(anchors: list[int] | None = None, **settings: Any) -> Brackets:
 
 
 def same(found: Brackets, expected: Brackets) -> bool:
-    return all(torch.equal(getattr(found, name), getattr(expected, name)) for name in (
-        "lower", "upper", "exact", "branches")) and all(map(torch.equal, found.witnesses, expected.witnesses))
+    return all(
+        torch.equal(getattr(found, name), getattr(expected, name)) for name in ("lower", "upper", "exact", "branches")
+    ) and all(map(torch.equal, found.witnesses, expected.witnesses))
 
 
 @pytest.fixture
@@ -80,8 +81,9 @@ def test_fewer_branches_give_wider_brackets(alone: Brackets) -> None:
         lower, upper = found.lower, found.upper
 
 
-def test_an_anchor_that_sees_too_much_keeps_its_bound_and_clean_value(alone: Brackets,
-                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_anchor_that_sees_too_much_keeps_its_bound_and_clean_value(
+    alone: Brackets, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fields = [ReceptiveField.around(GRAPH, problem().drops, gcn_weights(WEIGHTS), anchor) for anchor in range(9)]
     sizes = sorted(field.adjacency.numel() for field in fields if field is not None)
     monkeypatch.setattr("certgcl.bounds.exact.two_layer.field.LARGEST_FIELD", sizes[4])
@@ -139,8 +141,9 @@ def test_an_error_of_the_bound_is_the_same_from_a_worker() -> None:
         brackets(workers=2, bound=Failing(error=BoundError("found", "rule", "remedy")))
 
 
-def test_a_worker_that_imports_from_the_current_folder_is_told_why_not(tmp_path: Path,
-                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_imports_from_the_current_folder_is_told_why_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "own_bound.py").write_text("from certgcl.bounds import Degree\nclass Own(Degree): pass\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -24,10 +24,18 @@ def changed(budget: FeatureBudget) -> ChangedFeatures:
 def worst_bits(row: Tensor, mu: Tensor, off: int, on: int) -> float:
     """By trying all."""
     ones, zeros = row.nonzero()[:, 0].tolist(), (row == 0).nonzero()[:, 0].tolist()
-    values = [float(mu @ row.index_fill(0, torch.tensor(gone, dtype=torch.long), 0.0).index_fill(
-        0, torch.tensor(added, dtype=torch.long), 1.0))
-        for less in range(min(off, len(ones)) + 1) for gone in combinations(ones, less)
-        for more in range(min(on, len(zeros)) + 1) for added in combinations(zeros, more)]
+    values = [
+        float(
+            mu
+            @ row.index_fill(0, torch.tensor(gone, dtype=torch.long), 0.0).index_fill(
+                0, torch.tensor(added, dtype=torch.long), 1.0
+            )
+        )
+        for less in range(min(off, len(ones)) + 1)
+        for gone in combinations(ones, less)
+        for more in range(min(on, len(zeros)) + 1)
+        for added in combinations(zeros, more)
+    ]
     return float(mu @ row) - min(values)
 
 
@@ -63,11 +71,15 @@ def test_weights_of_a_node_add_up_before_the_worst_is_taken() -> None:
 def test_a_diagonal_is_a_matrix_with_nothing_else() -> None:
     features, diagonal = changed(FeatureBudget(turned_off=1, turned_on=1)), torch.linspace(-1, 1, 6).double()
     functionals = torch.randn(5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    for one, other in zip(features.falls([(diagonal, functionals)], torch.arange(5)),
-                          features.falls([(torch.diag(diagonal), functionals)], torch.arange(5)), strict=True):
+    for one, other in zip(
+        features.falls([(diagonal, functionals)], torch.arange(5)),
+        features.falls([(torch.diag(diagonal), functionals)], torch.arange(5)),
+        strict=True,
+    ):
         torch.testing.assert_close(one, other)
-    for one, other in zip(features.range(diagonal, X * diagonal), features.range(torch.diag(diagonal), X * diagonal),
-                          strict=True):
+    for one, other in zip(
+        features.range(diagonal, X * diagonal), features.range(torch.diag(diagonal), X * diagonal), strict=True
+    ):
         torch.testing.assert_close(one, other)
 
 

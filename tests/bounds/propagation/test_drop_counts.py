@@ -59,8 +59,10 @@ def test_the_gradient_of_a_scaled_value_is_the_scale(scale: Scale) -> None:
 
 def groups(cases: DropCases, row: int) -> list[list[int]]:
     number = int(cases.number[row])
-    return [list(range(first, last + 1)) for first, last in
-            zip(cases.first[row, :number].tolist(), cases.last[row, :number].tolist(), strict=True)]
+    return [
+        list(range(first, last + 1))
+        for first, last in zip(cases.first[row, :number].tolist(), cases.last[row, :number].tolist(), strict=True)
+    ]
 
 
 @pytest.mark.parametrize(("leaves", "budget"), STARS)

@@ -24,8 +24,9 @@ def random(*shape: int, seed: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def network(aggregation: Aggregation, readout: tuple[int, ...] = (2,),
-            above: Aggregation | None = None) -> GraphNetwork:
+def network(
+    aggregation: Aggregation, readout: tuple[int, ...] = (2,), above: Aggregation | None = None
+) -> GraphNetwork:
     """A convolution with a root weight, another linear layer, and perhaps one more convolution."""
     terms = Term(0, random(3, 4, seed=1), aggregation), Term(0, random(3, 4, seed=2))
     layers = [Layer(terms, random(4, seed=3), RELU), Layer((Term(1, random(4, 4, seed=4)),), random(4, seed=5), RELU)]
@@ -99,9 +100,16 @@ def test_several_rows_at_a_time_change_nothing(on: Graph, monkeypatch: pytest.Mo
     torch.testing.assert_close(METHODS["degree"](model, problem, directions), at_once)
 
 
-@pytest.mark.parametrize(("model", "near"), [
-    (network(Sum()), {1, 2}), (network(Mean(), (3,), Sum()), {1, 2}), (network(Local(), (3,), Local()), {1, 2, 3}),
-    (network(SymmetricNorm()), set())], ids=["sum", "mean, then another", "no edges", "GCN"])
+@pytest.mark.parametrize(
+    ("model", "near"),
+    [
+        (network(Sum()), {1, 2}),
+        (network(Mean(), (3,), Sum()), {1, 2}),
+        (network(Local(), (3,), Local()), {1, 2, 3}),
+        (network(SymmetricNorm()), set()),
+    ],
+    ids=["sum", "mean, then another", "no edges", "GCN"],
+)
 def test_layers_are_near_up_to_the_second_convolution(model: GraphNetwork, near: set[int]) -> None:
     assert drop_sets.near_layers(model) == near
 
@@ -113,8 +121,12 @@ def test_gradients_are_those_of_the_values(on: Graph) -> None:
 
     def bound(weight: Tensor, other: Tensor) -> Tensor:
         first, second = plain.layers
-        model = GraphNetwork((Layer((Term(0, weight, Sum()), first.terms[1]), first.bias, RELU),
-                              Layer((Term(1, other),), second.bias, RELU)))
+        model = GraphNetwork(
+            (
+                Layer((Term(0, weight, Sum()), first.terms[1]), first.bias, RELU),
+                Layer((Term(1, other),), second.bias, RELU),
+            )
+        )
         return METHODS["degree"](model, problem, directions)
 
     weights = plain.layers[0].terms[0].weight.clone(), plain.layers[1].terms[0].weight.clone()

@@ -15,8 +15,12 @@ from certgcl.models.aggregations import Aggregation
 
 RELU = TwoPieceLinear(torch.zeros((), dtype=torch.float64))
 KINDS: dict[str, list[Aggregation]] = {
-    "GCN without loops": [SymmetricNorm(0.0)] * 2, "mean": [Mean()] * 2, "three sums": [Sum()] * 3,
-    "three GCN layers": [SymmetricNorm()] * 3, "mixed": [Mean(), SymmetricNorm(), Sum()], "one layer": [Mean()],
+    "GCN without loops": [SymmetricNorm(0.0)] * 2,
+    "mean": [Mean()] * 2,
+    "three sums": [Sum()] * 3,
+    "three GCN layers": [SymmetricNorm()] * 3,
+    "mixed": [Mean(), SymmetricNorm(), Sum()],
+    "one layer": [Mean()],
 }
 
 
@@ -28,8 +32,10 @@ def network(aggregations: list[Aggregation], features: int = 3, width: int = 4) 
     layers = []
     for number, aggregation in enumerate(aggregations):
         inputs = width if number else features
-        terms = Term(number, random(inputs, width, seed=number), aggregation), Term(
-            number, random(inputs, width, seed=10 + number) / 2, Local())
+        terms = (
+            Term(number, random(inputs, width, seed=number), aggregation),
+            Term(number, random(inputs, width, seed=10 + number) / 2, Local()),
+        )
         layers.append(Layer(terms, random(width, seed=20 + number), RELU))
     return GraphNetwork(tuple(layers))
 
@@ -60,8 +66,9 @@ def test_some_anchors_have_the_bounds_that_they_have_among_all(kind: str) -> Non
     on, model = graph(), network(KINDS[kind])
     directions = random(on.num_nodes, 1, model.width, seed=5)
     chosen = torch.tensor([9, 0, 4])
-    torch.testing.assert_close(Degree()(model, problem(on, chosen), directions),
-                               Degree()(model, problem(on), directions)[chosen])
+    torch.testing.assert_close(
+        Degree()(model, problem(on, chosen), directions), Degree()(model, problem(on), directions)[chosen]
+    )
 
 
 @pytest.mark.parametrize("method", ["degree", "degree-fast", "crown"])
@@ -78,8 +85,9 @@ def test_a_single_anchor_has_the_bound_that_it_has_among_all(kind: str, method: 
 def test_the_order_of_methods_is_that_of_their_sets(kind: str) -> None:
     on, model = graph(), network(KINDS[kind])
     directions = random(on.num_nodes, 2, model.width, seed=5)
-    interval, cheap, full = (METHODS[name](model, problem(on), directions)
-                             for name in ("interval", "degree-cheap", "degree"))
+    interval, cheap, full = (
+        METHODS[name](model, problem(on), directions) for name in ("interval", "degree-cheap", "degree")
+    )
     clean = (directions @ model.embed(on)[..., None])[..., 0]
     assert bool((interval <= full + 1e-9).all())
     assert bool((full <= clean + 1e-9).all())
@@ -109,10 +117,10 @@ def test_gradients_are_those_of_finite_differences(kind: str, kernels: bool) -> 
 
     weight = model.layers[0].terms[0].weight.clone().requires_grad_()
     if kernels:
-        gradient, = torch.autograd.grad(mean_bound(weight), weight)
+        (gradient,) = torch.autograd.grad(mean_bound(weight), weight)
     else:
         with compiled.switched_off():
-            gradient, = torch.autograd.grad(mean_bound(weight), weight)
+            (gradient,) = torch.autograd.grad(mean_bound(weight), weight)
     towards = random(*weight.shape, seed=7)
     step = 1e-6
     with torch.no_grad():
@@ -129,10 +137,10 @@ def test_the_row_lemma_is_the_least_over_all_sets_that_can_be_dropped(kernels: b
     sets, terms = TermSets.of_cells(ball, out), None
     terms = random(len(sets.slot), 3, seed=2)
     if kernels:
-        found, = sets.minima(terms)
+        (found,) = sets.minima(terms)
     else:
         with compiled.switched_off():
-            found, = sets.minima(terms)
+            (found,) = sets.minima(terms)
     for place, (row, lost) in enumerate(zip(sets.row.tolist(), sets.first.tolist(), strict=True)):
         here = terms[sets.start[place] : sets.start[place + 1]]
         droppable = [rank for rank in range(len(here)) if bool(ball.droppable[ball.rowptr[row] + rank])]

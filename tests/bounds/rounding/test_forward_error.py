@@ -40,21 +40,32 @@ def of(*layers: Layer, readout: tuple[int, ...] = ()) -> GraphNetwork:
 
 def sgc(aggregation: Aggregation) -> GraphNetwork:
     ones, none = torch.ones(WIDTH).double(), torch.zeros(WIDTH).double()
-    return of(Layer((Term(0, matrix(0), aggregation),), none), Layer((Term(1, ones, aggregation),), none),
-              Layer((Term(2, ones, aggregation),), BIAS))
+    return of(
+        Layer((Term(0, matrix(0), aggregation),), none),
+        Layer((Term(1, ones, aggregation),), none),
+        Layer((Term(2, ones, aggregation),), BIAS),
+    )
 
 
 NETWORKS: dict[str, Callable[[], GraphNetwork]] = {
-    "SAGE, mean": lambda: of(Layer((Term(0, matrix(0), Mean()), Term(0, matrix(1))), BIAS, ELU()),
-                             Layer((Term(1, matrix(2), Mean()), Term(1, matrix(3))), BIAS)),
-    "GIN": lambda: of(Layer((Term(0, matrix(0), Sum()), Term(0, 1.3 * matrix(0))), BIAS, Sigmoid()),
-                      Layer((Term(1, matrix(1)),), BIAS),
-                      Layer((Term(2, matrix(2), Sum()),), BIAS, Softplus(threshold=50.0))),
-    "SGC": lambda: sgc(Diffusion()), "no self-loops": lambda: sgc(SymmetricNorm(0.0)),
-    "three layers, all read out": lambda: replace(gcn_network(*((matrix(k), BIAS, 0.2) for k in range(3))),
-                                                  readout=(1, 3, 2)),
-    "residual": lambda: of(Layer((Term(0, matrix(0), SymmetricNorm()),), BIAS, ELU(2.0)),
-                           Layer((Term(1, matrix(1), SymmetricNorm(2.0)), Term(0, torch.ones(3).double())), BIAS)),
+    "SAGE, mean": lambda: of(
+        Layer((Term(0, matrix(0), Mean()), Term(0, matrix(1))), BIAS, ELU()),
+        Layer((Term(1, matrix(2), Mean()), Term(1, matrix(3))), BIAS),
+    ),
+    "GIN": lambda: of(
+        Layer((Term(0, matrix(0), Sum()), Term(0, 1.3 * matrix(0))), BIAS, Sigmoid()),
+        Layer((Term(1, matrix(1)),), BIAS),
+        Layer((Term(2, matrix(2), Sum()),), BIAS, Softplus(threshold=50.0)),
+    ),
+    "SGC": lambda: sgc(Diffusion()),
+    "no self-loops": lambda: sgc(SymmetricNorm(0.0)),
+    "three layers, all read out": lambda: replace(
+        gcn_network(*((matrix(k), BIAS, 0.2) for k in range(3))), readout=(1, 3, 2)
+    ),
+    "residual": lambda: of(
+        Layer((Term(0, matrix(0), SymmetricNorm()),), BIAS, ELU(2.0)),
+        Layer((Term(1, matrix(1), SymmetricNorm(2.0)), Term(0, torch.ones(3).double())), BIAS),
+    ),
 }
 
 
@@ -121,8 +132,10 @@ def test_a_matrix_that_is_applied_after_several_steps_is_known() -> None:
 
 def test_rows_that_are_mixed_before_they_are_multiplied_have_larger_errors() -> None:
     graph = random_graph(12)
-    first, later = (Sizes.of(run_in(sgc(kind), torch.float32), drop_problem(graph, 1), torch.float64).run
-                    for kind in (SymmetricNorm(), Diffusion()))
+    first, later = (
+        Sizes.of(run_in(sgc(kind), torch.float32), drop_problem(graph, 1), torch.float64).run
+        for kind in (SymmetricNorm(), Diffusion())
+    )
     assert float((later / first).mean()) > 1.5
 
 

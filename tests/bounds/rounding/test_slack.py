@@ -51,8 +51,9 @@ def test_a_collapsed_encoder_is_nowhere_positive() -> None:
 def test_nor_is_one_on_features_of_rank_one() -> None:
     graph = toy_graph(nx.gnp_random_graph(240, 0.02, seed=0))
     graph = graph.with_features((1 + torch.arange(240.0)).double()[:, None] * torch.tensor([[0.3, 0.7, 0.2]]).double())
-    certificate = certgcl.node_compactness(gcn_network((random_tensor(3, 8, seed=0), 0.0, 0.0),
-                                                       (random_tensor(8, 4, seed=1), 0.0, 0.0)), graph, 1)
+    certificate = certgcl.node_compactness(
+        gcn_network((random_tensor(3, 8, seed=0), 0.0, 0.0), (random_tensor(8, 4, seed=1), 0.0, 0.0)), graph, 1
+    )
     assert not certificate.positive_in_exact_arithmetic.any()
 
 
@@ -114,8 +115,9 @@ def test_the_smallest_size_is_what_one_rounding_changes_by_the_smallest_normal_n
 def test_a_model_in_float32_hardly_changes_the_slack_of_the_bound() -> None:
     """Its sizes are computed in float32, with room for that."""
     directions, weights = random_tensor(12, 1, 3, seed=0), run_in(toy_network(), torch.float32)
-    fine, coarse = (slack(run_in(weights, precision), random_graph(), directions)
-                    for precision in (torch.float64, torch.float32))
+    fine, coarse = (
+        slack(run_in(weights, precision), random_graph(), directions) for precision in (torch.float64, torch.float32)
+    )
     assert (coarse >= fine).all()
     torch.testing.assert_close(fine, coarse, rtol=1e-3, atol=0)
 

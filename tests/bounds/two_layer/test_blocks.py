@@ -19,8 +19,9 @@ Width = Callable[[int, int], int]
 
 every_limit = pytest.mark.parametrize("limit", [1, 60, 400, 1 << 20])
 every_resolution = pytest.mark.parametrize("resolution", [1, 3, 9])
-every_width = pytest.mark.parametrize("width", [lambda size, cases: 2, lambda size, cases: 3 * cases,
-                                                lambda size, cases: size])
+every_width = pytest.mark.parametrize(
+    "width", [lambda size, cases: 2, lambda size, cases: 3 * cases, lambda size, cases: size]
+)
 
 
 def hood(every: int = 1) -> Neighbourhood:
@@ -55,8 +56,9 @@ def test_blocks_hold_every_row_once(monkeypatch: pytest.MonkeyPatch, limit: int,
 @pytest.mark.parametrize("sorted_by", [None, torch.arange(43)])
 def test_blocks_of_some_rows_hold_these(rows: list[int], sorted_by: torch.Tensor | None) -> None:
     hop = hood().inner
-    found = list(blocks.blocks(hop, drop_cases(hop, 3), lambda size, cases: 1, torch.tensor(rows, dtype=torch.long),
-                               sorted_by))
+    found = list(
+        blocks.blocks(hop, drop_cases(hop, 3), lambda size, cases: 1, torch.tensor(rows, dtype=torch.long), sorted_by)
+    )
     assert sorted(row for block in found for row in block.rows.tolist()) == sorted(rows)
 
 
@@ -102,8 +104,9 @@ def test_a_block_knows_the_cases_of_its_rows(monkeypatch: pytest.MonkeyPatch, li
 
 @every_limit
 @every_resolution
-def test_a_case_has_the_counts_of_all_rows_that_have_it(monkeypatch: pytest.MonkeyPatch, limit: int,
-                                                        resolution: int) -> None:
+def test_a_case_has_the_counts_of_all_rows_that_have_it(
+    monkeypatch: pytest.MonkeyPatch, limit: int, resolution: int
+) -> None:
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", limit)
     for block in made(hood().inner, resolution)[1]:
         for case, counts in enumerate(block.counts):
@@ -124,8 +127,9 @@ def test_a_case_has_the_counts_of_all_rows_that_have_it(monkeypatch: pytest.Monk
 
 @every_limit
 @every_width
-def test_blocks_are_no_larger_than_allowed_or_hold_one_row(monkeypatch: pytest.MonkeyPatch, limit: int,
-                                                           width: Width) -> None:
+def test_blocks_are_no_larger_than_allowed_or_hold_one_row(
+    monkeypatch: pytest.MonkeyPatch, limit: int, width: Width
+) -> None:
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", limit)
     _, found = made(hood().inner, 4, width)
     for block in found:
@@ -143,8 +147,9 @@ def test_what_fits_is_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @every_limit
 @pytest.mark.parametrize("small", [0, 1 << 18])
-def test_rows_are_padded_to_about_the_largest_of_their_block(monkeypatch: pytest.MonkeyPatch, limit: int,
-                                                             small: int) -> None:
+def test_rows_are_padded_to_about_the_largest_of_their_block(
+    monkeypatch: pytest.MonkeyPatch, limit: int, small: int
+) -> None:
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", limit)
     monkeypatch.setattr(blocks, "SMALL_BLOCK", small)
     hop = hood_of(toy_graph(nx.disjoint_union_all([nx.star_graph(d) for d in range(1, 70)])), EdgeDropBudget()).inner
@@ -174,7 +179,7 @@ def test_similar_rows_come_together() -> None:
 
 def test_rows_without_neighbours_make_a_block() -> None:
     hop = hood_of(toy_graph(nx.empty_graph(4)), EdgeDropBudget()).inner
-    block, = made(hop, 6)[1]
+    (block,) = made(hop, 6)[1]
     assert block.rows.tolist() == [0, 1, 2, 3]
     for values in (block.valid, block.droppable, block.target, block.neighbours.low):
         assert values.shape == (4, 1)
@@ -229,8 +234,7 @@ def test_cases_are_out_of_reach_that_need_the_edge_itself(resolution: int) -> No
 
 @every_limit
 @every_resolution
-def test_anchors_with_a_case_stand_in_its_columns(monkeypatch: pytest.MonkeyPatch, limit: int,
-                                                  resolution: int) -> None:
+def test_anchors_with_a_case_stand_in_its_columns(monkeypatch: pytest.MonkeyPatch, limit: int, resolution: int) -> None:
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", limit)
     around = hood()
     outer, cases = around.outer, drop_cases(around.outer, resolution)
@@ -253,7 +257,7 @@ def test_anchors_with_a_case_stand_in_its_columns(monkeypatch: pytest.MonkeyPatc
 
 def test_rows_without_anchors_have_no_pairs() -> None:
     around = hood_of(toy_graph(nx.empty_graph(3)), EdgeDropBudget())
-    block, = made(around.inner, 6)[1]
+    (block,) = made(around.inner, 6)[1]
     pairs = pairs_of(block, around, drop_cases(around.outer, 6))
     assert pairs.pair.shape == pairs.valid.shape == (3, 0)
     assert pairs.columns == pairs.tau == []

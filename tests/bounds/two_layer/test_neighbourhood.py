@@ -111,8 +111,12 @@ def test_box_holds_all_admissible_matrices_and_touches_them(source: nx.Graph, bu
     drops = budget.on(graph)
     hop = hood_of(graph, budget).outer
     box = BoxRows(hop)
-    matrices = torch.stack([without(graph, dropped).gcn_matrix().to_dense()
-                            for dropped in admissible_sets(graph, drops.local, drops.total)])
+    matrices = torch.stack(
+        [
+            without(graph, dropped).gcn_matrix().to_dense()
+            for dropped in admissible_sets(graph, drops.local, drops.total)
+        ]
+    )
     least, most = matrices.amin(dim=0), matrices.amax(dim=0)
     torch.testing.assert_close(box.own_lower, least.diagonal(), rtol=1e-14, atol=0)
     torch.testing.assert_close(box.own_upper, most.diagonal(), rtol=1e-14, atol=0)

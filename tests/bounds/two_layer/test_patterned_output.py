@@ -29,8 +29,10 @@ def engine(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def network(slope: float = 0.0, last: float = 0.0, hidden: int = 7) -> GraphNetwork:
     slopes = [torch.tensor(value, dtype=torch.float64) for value in (slope, last)]
-    return gcn_network((random_tensor(3, hidden, seed=1), random_tensor(hidden, seed=2), slopes[0]),
-                       (random_tensor(hidden, 4, seed=3), random_tensor(4, seed=4), slopes[1]))
+    return gcn_network(
+        (random_tensor(3, hidden, seed=1), random_tensor(hidden, seed=2), slopes[0]),
+        (random_tensor(hidden, 4, seed=3), random_tensor(4, seed=4), slopes[1]),
+    )
 
 
 def values(method: Degree, model: GraphNetwork, budget: EdgeDropBudget = LOCAL) -> Tensor:
@@ -39,8 +41,9 @@ def values(method: Degree, model: GraphNetwork, budget: EdgeDropBudget = LOCAL) 
 
 @pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
 @pytest.mark.parametrize("slopes", [(0.0, 0.0), (0.25, 1.6), (1.6, -0.3), (0.0, 1.0)])
-def test_the_bound_is_never_below_that_without_patterns(slopes: tuple[float, float], budget: EdgeDropBudget,
-                                                        engine: str) -> None:
+def test_the_bound_is_never_below_that_without_patterns(
+    slopes: tuple[float, float], budget: EdgeDropBudget, engine: str
+) -> None:
     model = network(*slopes)
     plain = values(NONE, model, budget)
     for patterns in (None, 2, 16):
@@ -51,8 +54,9 @@ def test_the_bound_is_never_below_that_without_patterns(slopes: tuple[float, flo
 
 @pytest.mark.parametrize("patterns", [4, 32])
 @pytest.mark.parametrize("hubs", [None, 4])
-def test_kernels_and_torch_agree_where_rows_have_many_edges(patterns: int, hubs: int | None,
-                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_and_torch_agree_where_rows_have_many_edges(
+    patterns: int, hubs: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (patterned_rows, anchor_functionals):
         monkeypatch.setattr(module, "FEW_EDGES", 5)  # fewer than some rows have
     method = Degree(patterns=patterns, hubs=hubs)
@@ -114,7 +118,9 @@ def test_a_plan_of_some_cases_has_their_counts_and_lines() -> None:
     some = plan.only(chosen)
     assert torch.equal(some.flat.row, plan.flat.row[chosen])
     assert torch.equal(some.own_case, plan.flat.case[chosen])
-    for ends, part in ((plan.anchor_cases.first, some.anchor_cases.first), (plan.anchor_cases.last,
-                                                                           some.anchor_cases.last)):
+    for ends, part in (
+        (plan.anchor_cases.first, some.anchor_cases.first),
+        (plan.anchor_cases.last, some.anchor_cases.last),
+    ):
         assert torch.equal(part[some.flat.row, some.flat.case], ends[plan.flat.row[chosen], plan.flat.case[chosen]])
     assert plan.layout is not some.layout

@@ -43,7 +43,7 @@ def block_of(source: tuple[nx.Graph, list[int]], resolution: int) -> Block:
     """All rows of a graph with local budgets, in one block."""
     hop = hood_of(toy_graph(source[0]), EdgeDropBudget(local=source[1])).inner
     assert hop.budget.tolist() == source[1]
-    block, = blocks.blocks(hop, drop_cases(hop, resolution), lambda size, cases: 1, torch.arange(len(hop.nodes)))
+    (block,) = blocks.blocks(hop, drop_cases(hop, resolution), lambda size, cases: 1, torch.arange(len(hop.nodes)))
     return block
 
 
@@ -92,13 +92,14 @@ def by_formula(block: Block, terms: Tensor, own: Tensor, own_squared: Tensor | N
 @every_resolution
 @whatever_is_shared
 @pytest.mark.parametrize("squared", [False, True])
-def test_the_lemma_is_its_formula(source: tuple[nx.Graph, list[int]], resolution: int, shared: str,
-                                  squared: bool) -> None:
+def test_the_lemma_is_its_formula(
+    source: tuple[nx.Graph, list[int]], resolution: int, shared: str, squared: bool
+) -> None:
     block = block_of(source, resolution)
     terms, own, own_squared = random_inputs(block, shared, functionals=2)
     given = terms, own, own_squared if squared else None
     least, following = case_minima(block, *given, following=True)
-    alone, = case_minima(block, *given)
+    (alone,) = case_minima(block, *given)
     has = block.has_case()[:, None, :, None]
     for found, more in ((least, 0), (following, 1), (alone, 0)):
         torch.testing.assert_close(found * has, by_formula(block, *given, more), rtol=1e-13, atol=1e-13)
@@ -109,8 +110,8 @@ def test_the_lemma_is_its_formula(source: tuple[nx.Graph, list[int]], resolution
 @whatever_is_shared
 @pytest.mark.parametrize("ties", [False, True])
 def test_counts_are_treated_alike_one_by_one_and_all_at_once_by_merging_and_by_sorting(
-        monkeypatch: pytest.MonkeyPatch, source: tuple[nx.Graph, list[int]], resolution: int, shared: str,
-        ties: bool) -> None:
+    monkeypatch: pytest.MonkeyPatch, source: tuple[nx.Graph, list[int]], resolution: int, shared: str, ties: bool
+) -> None:
     block = block_of(source, resolution)
     inputs = random_inputs(block, shared, functionals=3)
     inputs = requiring_gradients(tied(inputs) if ties else inputs)
@@ -162,8 +163,9 @@ def test_least_terms_take_the_scale_that_hurts_and_are_zero_where_padded(values:
 @every_row
 @pytest.mark.parametrize("resolution", [9, 2])
 @whatever_is_shared
-def test_gradients_are_those_of_finite_differences(source: tuple[nx.Graph, list[int]], resolution: int,
-                                                   shared: str) -> None:
+def test_gradients_are_those_of_finite_differences(
+    source: tuple[nx.Graph, list[int]], resolution: int, shared: str
+) -> None:
     block = block_of(source, resolution)
     assert (block.scale.high is None) == (resolution == 9)
     inputs = requiring_gradients(random_inputs(block, shared))
@@ -174,8 +176,9 @@ def test_gradients_are_those_of_finite_differences(source: tuple[nx.Graph, list[
 @every_row
 @every_resolution
 @whatever_is_shared
-def test_values_are_the_same_without_gradients(source: tuple[nx.Graph, list[int]], resolution: int,
-                                               shared: str) -> None:
+def test_values_are_the_same_without_gradients(
+    source: tuple[nx.Graph, list[int]], resolution: int, shared: str
+) -> None:
     block = block_of(source, resolution)
     inputs = random_inputs(block, shared)
     plain = case_minima(block, *inputs, following=True)
@@ -189,8 +192,9 @@ def test_values_are_the_same_without_gradients(source: tuple[nx.Graph, list[int]
 @every_resolution
 @pytest.mark.parametrize("following", [0, 1])
 @pytest.mark.parametrize("seed", range(3))
-def test_at_ties_the_shares_that_are_kept_add_up(source: tuple[nx.Graph, list[int]], resolution: int, following: int,
-                                                 seed: int) -> None:
+def test_at_ties_the_shares_that_are_kept_add_up(
+    source: tuple[nx.Graph, list[int]], resolution: int, following: int, seed: int
+) -> None:
     block = block_of(source, resolution)
     terms, own, _ = requiring_gradients(tied(random_inputs(block, "nothing", seed, sets=9)))
     least = case_minima(block, terms, own, following=True)[following]
@@ -220,8 +224,9 @@ def test_at_ties_the_shares_that_are_kept_add_up(source: tuple[nx.Graph, list[in
 @every_resolution
 @whatever_is_shared
 @pytest.mark.parametrize("ties", ["some", "all"])
-def test_at_ties_the_gradient_is_that_of_a_plane_above(source: tuple[nx.Graph, list[int]], resolution: int,
-                                                       shared: str, ties: str) -> None:
+def test_at_ties_the_gradient_is_that_of_a_plane_above(
+    source: tuple[nx.Graph, list[int]], resolution: int, shared: str, ties: str
+) -> None:
     # The lemma is a minimum of linear functions, so concave: a plane lies above it if it does nearby.
     block = block_of(source, resolution)
     terms, own, own_squared = tied(random_inputs(block, shared))
@@ -246,14 +251,18 @@ def test_at_ties_the_gradient_is_that_of_a_plane_above(source: tuple[nx.Graph, l
 @every_row
 def test_the_largest_gain_is_that_of_the_linear_program(source: tuple[nx.Graph, list[int]], total: int) -> None:
     hop = hood_of(toy_graph(source[0]), EdgeDropBudget(local=source[1], total=total)).inner
-    block, = blocks.blocks(hop, drop_cases(hop, 9), lambda size, cases: 1, torch.arange(len(hop.nodes)))
+    (block,) = blocks.blocks(hop, drop_cases(hop, 9), lambda size, cases: 1, torch.arange(len(hop.nodes)))
     assert block.units is not None
     density = random_tensor(len(block.rows), block.size, 2, seed=0).abs() * (block.capacity > 0)[..., None]
     found = largest_gain(block, density)
     for row, m in product(range(len(block.rows)), range(2)):
         for t, units in enumerate(block.units[row].tolist()):
-            best = linprog(-density[row, :, m].numpy(), A_ub=[[1] * block.size], b_ub=[units],
-                           bounds=[(0, capacity) for capacity in block.capacity[row].tolist()])
+            best = linprog(
+                -density[row, :, m].numpy(),
+                A_ub=[[1] * block.size],
+                b_ub=[units],
+                bounds=[(0, capacity) for capacity in block.capacity[row].tolist()],
+            )
             assert float(found[row, t, m]) == pytest.approx(-best.fun, abs=1e-12)
 
 
@@ -275,7 +284,7 @@ def by_lemma(hop: Hop, cases: DropCases, values: Tensor) -> Tensor:
     parts = []
     for block in partition.blocks:
         terms = least_terms(block, take(values, block.target))[:, :, None, None]
-        least, = case_minima(block, terms, take(values, block.own)[:, None, None])
+        (least,) = case_minima(block, terms, take(values, block.own)[:, None, None])
         parts.append(least[:, 0].flatten(0, 1))
     return torch.cat(parts)[partition.place]
 

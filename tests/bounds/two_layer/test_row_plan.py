@@ -41,8 +41,9 @@ def names(number: Tensor, most: int) -> Tensor:
 @every_resolution
 @every_hub
 @pytest.mark.parametrize("hop", ["outer", "inner"])
-def test_places_lead_back_to_row_and_case(monkeypatch: pytest.MonkeyPatch, hood: Neighbourhood, limit: int,
-                                          resolution: int, hubs: int | None, hop: str) -> None:
+def test_places_lead_back_to_row_and_case(
+    monkeypatch: pytest.MonkeyPatch, hood: Neighbourhood, limit: int, resolution: int, hubs: int | None, hop: str
+) -> None:
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", limit)
     rows = getattr(hood, hop)
     cases = drop_cases(rows, resolution)
@@ -55,8 +56,9 @@ def test_places_lead_back_to_row_and_case(monkeypatch: pytest.MonkeyPatch, hood:
 @every_limit
 @every_resolution
 @every_hub
-def test_places_lead_back_to_pair_and_case(monkeypatch: pytest.MonkeyPatch, hood: Neighbourhood, limit: int,
-                                           resolution: int, hubs: int | None) -> None:
+def test_places_lead_back_to_pair_and_case(
+    monkeypatch: pytest.MonkeyPatch, hood: Neighbourhood, limit: int, resolution: int, hubs: int | None
+) -> None:
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", limit)
     anchor_cases = drop_cases(hood.outer, resolution)
     partition = PairedPartition(hood, drop_cases(hood.inner, resolution), anchor_cases, width, hubs)
@@ -83,8 +85,9 @@ def test_rows_of_many_neighbours_are_in_blocks_of_their_own(hood: Neighbourhood,
 def test_rows_with_as_many_anchors_share_their_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", 40)
     hood = hood_of(toy_graph(nx.random_regular_graph(4, 40, seed=0)), EdgeDropBudget(local=1), list(range(13)))
-    partition = PairedPartition(hood, drop_cases(hood.inner, 1), drop_cases(hood.outer, 1), lambda size, cases: 1,
-                                hubs=None)
+    partition = PairedPartition(
+        hood, drop_cases(hood.inner, 1), drop_cases(hood.outer, 1), lambda size, cases: 1, hubs=None
+    )
     number = torch.cat([hood.anchors_around[block.rows] for block in partition.blocks]).tolist()
     assert len(partition.blocks) > 1
     assert number == sorted(number, reverse=True)
@@ -103,17 +106,21 @@ def test_the_cases_of_all_anchors_are_one_list(hood: Neighbourhood, resolution: 
     cases = drop_cases(hood.outer, resolution)
     flat = FlatCases(cases)
     assert list(zip(flat.row.tolist(), flat.case.tolist(), strict=True)) == [
-        (anchor, case) for anchor, number in enumerate(cases.number.tolist()) for case in range(number)]
+        (anchor, case) for anchor, number in enumerate(cases.number.tolist()) for case in range(number)
+    ]
     assert torch.equal((100 * flat.row + flat.case)[flat.place], names(cases.number, cases.most))
 
 
 @pytest.mark.parametrize("lines", get_args(LineSharing))
-def test_lines_are_made_by_count_or_once(hood: Neighbourhood, lines: LineSharing,
-                                         monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_made_by_count_or_once(
+    hood: Neighbourhood, lines: LineSharing, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plan_module, "FEW_EDGES", 2)
     plan = DropPlan(hood, 3, lines)
-    place, by_count = plan.layer1(4).place, {"by-count": hood.inner.degree >= 0, "mixed": hood.inner.degree <= 2,
-                                             "shared": hood.inner.degree < 0}[lines]
+    place, by_count = (
+        plan.layer1(4).place,
+        {"by-count": hood.inner.degree >= 0, "mixed": hood.inner.degree <= 2, "shared": hood.inner.degree < 0}[lines],
+    )
     assert place.shape == (len(hood.inner.nodes), 1 if lines == "shared" else 3)
     distinct = torch.tensor([len(row.unique()) for row in place])
     assert torch.equal(distinct, torch.where(by_count, plan.row_cases.number, 1))
@@ -123,7 +130,8 @@ def test_lines_are_made_by_count_or_once(hood: Neighbourhood, lines: LineSharing
 
 
 def test_a_partition_serves_widths_for_which_its_blocks_have_about_the_right_size(
-        monkeypatch: pytest.MonkeyPatch, hood: Neighbourhood) -> None:
+    monkeypatch: pytest.MonkeyPatch, hood: Neighbourhood
+) -> None:
     monkeypatch.setattr(plan_module, "SMALL_BLOCK", 0)
     plan = DropPlan(hood, 3, "by-count")
     for kind in (plan.layer1, plan.anchors):
@@ -137,7 +145,7 @@ def test_a_partition_serves_widths_for_which_its_blocks_have_about_the_right_siz
 
 def test_a_small_block_of_all_rows_serves_every_width(hood: Neighbourhood) -> None:
     plan = DropPlan(hood, 3, "by-count")
-    whole, = plan.layer1(8).blocks
+    (whole,) = plan.layer1(8).blocks
     assert plan.layer1(1) is plan.layer1(8) is plan.rows(lambda size, cases: size)
     too_much = 1 + SMALL_BLOCK // whole.slots.numel()
     assert plan.layer1(too_much) is not plan.layer1(8)
@@ -149,8 +157,9 @@ def test_partitions_with_cases_of_their_own_are_not_shared(hood: Neighbourhood) 
 
 
 @pytest.mark.parametrize("limit", [300, 2000])
-def test_blocks_of_a_plan_are_no_larger_than_allowed(monkeypatch: pytest.MonkeyPatch, hood: Neighbourhood,
-                                                     limit: int) -> None:
+def test_blocks_of_a_plan_are_no_larger_than_allowed(
+    monkeypatch: pytest.MonkeyPatch, hood: Neighbourhood, limit: int
+) -> None:
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", limit)
     plan, channels = DropPlan(hood, 3, "by-count"), 4
     several = 0

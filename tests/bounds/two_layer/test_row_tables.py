@@ -31,8 +31,8 @@ def test_gradients_can_be_asked_for_again() -> None:
     leaf = values().requires_grad_()
     table = Table(leaf * 2)
     total = sum((table.take(index) ** 2).sum() for index in INDEX)
-    first, = torch.autograd.grad(total, leaf, retain_graph=True)
-    again, = torch.autograd.grad(total, leaf)
+    (first,) = torch.autograd.grad(total, leaf, retain_graph=True)
+    (again,) = torch.autograd.grad(total, leaf)
     torch.testing.assert_close(first, again)
 
 

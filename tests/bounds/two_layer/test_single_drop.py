@@ -27,16 +27,19 @@ BUDGET = EdgeDropBudget(LOCAL, total=1)
 
 
 def one_by_one(weights: GraphNetwork, graph: Graph, directions: Tensor) -> Tensor:
-    values = [(directions * weights.embed(without(graph, drops))[:, None]).sum(dim=2)
-              for drops in admissible_sets(graph, LOCAL, total=1)]
+    values = [
+        (directions * weights.embed(without(graph, drops))[:, None]).sum(dim=2)
+        for drops in admissible_sets(graph, LOCAL, total=1)
+    ]
     assert len(values) > 5
     return torch.stack(values).amin(dim=0)
 
 
 @pytest.mark.parametrize("anchors", [list(range(12)), [7, 2, 5]])
 @pytest.mark.parametrize("at_once", [1, 1 << 12])
-def test_the_least_is_that_of_graphs_built_one_by_one(anchors: list[int], at_once: int,
-                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_is_that_of_graphs_built_one_by_one(
+    anchors: list[int], at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(single_drop, "AT_ONCE", at_once)
     graph, weights, directions = random_graph(), toy_network(), random_tensor(12, 2, 3, seed=5)
     least, places = least_over_single_drops(gcn_weights(weights), drop_problem(graph, BUDGET, anchors), directions)

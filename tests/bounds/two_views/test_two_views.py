@@ -74,8 +74,9 @@ def test_single_precision_is_right_to_its_rounding(weights: GraphNetwork, graph:
 
 def test_nearly_parallel_embeddings_do_not_cancel_in_single_precision(weights: GraphNetwork, graph: Graph) -> None:
     parallel = changed(weights, b2=torch.tensor([3e3, 1e3, 2e3], dtype=torch.float64))
-    double, single = (node_compactness(parallel, graph, 0, views="both", dtype=dtype)
-                      for dtype in (torch.float64, torch.float32))
+    double, single = (
+        node_compactness(parallel, graph, 0, views="both", dtype=dtype) for dtype in (torch.float64, torch.float32)
+    )
     torch.testing.assert_close(single.nominal.double(), double.nominal, rtol=0.01, atol=0)
 
 
@@ -162,7 +163,9 @@ def test_one_node_has_no_others(weights: GraphNetwork) -> None:
 
 @pytest.mark.parametrize("method", CERTIFIED)
 def test_a_bound_that_overflows_is_never_returned(graph: Graph, method: str) -> None:
-    huge = gcn_network((torch.full((5, 4), 1e200, dtype=torch.float64), 0.0, 0.5),
-                       (torch.full((4, 3), 1e200, dtype=torch.float64), 0.0, 0.5))
+    huge = gcn_network(
+        (torch.full((5, 4), 1e200, dtype=torch.float64), 0.0, 0.5),
+        (torch.full((4, 3), 1e200, dtype=torch.float64), 0.0, 0.5),
+    )
     with pytest.raises(BoundError, match="non-finite value at node 0"):
         node_compactness(huge, graph, 1, method=method, views="both")

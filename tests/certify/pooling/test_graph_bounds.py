@@ -57,8 +57,11 @@ class Nodes(nn.Module):
 def runs(model: nn.Module, data: Data, most: int) -> Tensor:
     """What the model gives in its own precision for every drop of at most so many edges."""
     edges, found = data.edge_index, []
-    pairs = [(slot, next(other for other in range(edges.shape[1]) if torch.equal(edges[:, other], edges[:, slot].flip(
-        0)))) for slot in range(edges.shape[1]) if edges[0, slot] < edges[1, slot]]
+    pairs = [
+        (slot, next(other for other in range(edges.shape[1]) if torch.equal(edges[:, other], edges[:, slot].flip(0))))
+        for slot in range(edges.shape[1])
+        if edges[0, slot] < edges[1, slot]
+    ]
     for size in range(most + 1):
         for dropped in combinations(pairs, size):
             kept = torch.ones(edges.shape[1], dtype=torch.bool)
@@ -165,21 +168,31 @@ def test_it_prints_and_becomes_a_table() -> None:
     assert len(frame) == len(found) == 4
 
 
-@pytest.mark.parametrize(("changed", "error", "words"), [
-    ({"graphs": []}, GraphError, "at least one"),
-    ({"graphs": "MUTAG"}, GraphError, "list of graphs"),
-    ({"graphs": [graphs()[0], Data(x=torch.ones(3, 4), edge_index=torch.zeros(2, 0, dtype=torch.long))]}, GraphError,
-     "graph 1 with 3 nodes and 4 features"),
-    ({"graphs": [graphs()[0], Data(x=torch.ones(3, 3), edge_index=torch.tensor([[0], [1]]))]}, GraphError, "graph 1: "),
-    ({"directions": torch.ones(3, 2)}, DirectionError, r"\(4, 2\) or \(4, C, 2\)"),
-    ({"directions": torch.full((4, 2), torch.nan)}, DirectionError, "at graph 0"),
-    ({"method": "paper"}, MethodError, "proves nothing"),
-    ({"pool": "median"}, InputError, "mean, sum, max"),
-    ({"enumerate_up_to": -1}, InputError, "number of drop sets"),
-    ({"time_limit": 0}, InputError, "seconds"),
-    ({"dtype": torch.float16}, InputError, "float32 or torch.float64"),
-    ({"budgets": [1, 1]}, BudgetError, "one per node"),
-])
+@pytest.mark.parametrize(
+    ("changed", "error", "words"),
+    [
+        ({"graphs": []}, GraphError, "at least one"),
+        ({"graphs": "MUTAG"}, GraphError, "list of graphs"),
+        (
+            {"graphs": [graphs()[0], Data(x=torch.ones(3, 4), edge_index=torch.zeros(2, 0, dtype=torch.long))]},
+            GraphError,
+            "graph 1 with 3 nodes and 4 features",
+        ),
+        (
+            {"graphs": [graphs()[0], Data(x=torch.ones(3, 3), edge_index=torch.tensor([[0], [1]]))]},
+            GraphError,
+            "graph 1: ",
+        ),
+        ({"directions": torch.ones(3, 2)}, DirectionError, r"\(4, 2\) or \(4, C, 2\)"),
+        ({"directions": torch.full((4, 2), torch.nan)}, DirectionError, "at graph 0"),
+        ({"method": "paper"}, MethodError, "proves nothing"),
+        ({"pool": "median"}, InputError, "mean, sum, max"),
+        ({"enumerate_up_to": -1}, InputError, "number of drop sets"),
+        ({"time_limit": 0}, InputError, "seconds"),
+        ({"dtype": torch.float16}, InputError, "float32 or torch.float64"),
+        ({"budgets": [1, 1]}, BudgetError, "one per node"),
+    ],
+)
 def test_what_cannot_be_asked_is_refused_in_words(changed: dict[str, Any], error: type[Exception], words: str) -> None:
     given = {"model": Pooling("mean").eval(), "graphs": graphs(), "budgets": 1, "directions": torch.ones(4, 2)}
     with pytest.raises(error, match=words):

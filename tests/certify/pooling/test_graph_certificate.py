@@ -49,8 +49,11 @@ def test_a_file_gives_back_all_of_it(margins: GraphCertificate, tmp_path: Path) 
                 assert there.dtype == here.dtype
             elif field.name != "witnesses":
                 assert there == here
-        assert all(torch.equal(one, other) for mine, its in zip(certificate.witnesses, loaded.witnesses, strict=True)
-                   for one, other in zip(mine, its, strict=True))
+        assert all(
+            torch.equal(one, other)
+            for mine, its in zip(certificate.witnesses, loaded.witnesses, strict=True)
+            for one, other in zip(mine, its, strict=True)
+        )
 
 
 def test_a_changed_byte_and_other_files_are_refused(tmp_path: Path) -> None:
@@ -92,26 +95,29 @@ def test_another_model_or_graph_or_order_is_found() -> None:
     assert {"edges", "budgets"} <= wrong(certificate, graphs=fewer)
 
 
-@pytest.mark.parametrize(("name", "change", "found"), [
-    ("nominal", lambda value: value + 1, "clean values"),
-    ("upper", lambda value: value + 1, "witnesses"),
-    ("lower", lambda value: value + 1e3, "fields"),
-    ("lower", lambda value: value * torch.nan, "fields"),
-    ("rounding", lambda value: -value - 1, "fields"),
-    ("directions", lambda value: value.flip(0), "directions"),
-    ("requested_budget", lambda value: value + 1, "budgets"),
-    ("total_budget", lambda value: value + 1, "budgets"),
-    ("local_budget", lambda value: value + 5, "fields"),
-    ("sizes", lambda value: value.flip(0), "edges"),
-    ("most_dropped", lambda value: value + 10, "fields"),
-    ("enumerated", lambda value: value.long(), "fields"),
-    ("pool", lambda value: "median", "fields"),
-    ("method", lambda value: "paper", "fields"),
-    ("witnesses", lambda value: value[:-1], "fields"),
-    ("witnesses", lambda value: ((torch.tensor([[0], [0]]),), *value[1:]), "fields"),
-    ("witnesses", lambda value: ((torch.tensor([[0, 1], [1, 0]]),), *value[1:]), "fields"),
-    ("witnesses", lambda value: ((torch.tensor([[99], [0]]),), *value[1:]), "fields"),
-])
+@pytest.mark.parametrize(
+    ("name", "change", "found"),
+    [
+        ("nominal", lambda value: value + 1, "clean values"),
+        ("upper", lambda value: value + 1, "witnesses"),
+        ("lower", lambda value: value + 1e3, "fields"),
+        ("lower", lambda value: value * torch.nan, "fields"),
+        ("rounding", lambda value: -value - 1, "fields"),
+        ("directions", lambda value: value.flip(0), "directions"),
+        ("requested_budget", lambda value: value + 1, "budgets"),
+        ("total_budget", lambda value: value + 1, "budgets"),
+        ("local_budget", lambda value: value + 5, "fields"),
+        ("sizes", lambda value: value.flip(0), "edges"),
+        ("most_dropped", lambda value: value + 10, "fields"),
+        ("enumerated", lambda value: value.long(), "fields"),
+        ("pool", lambda value: "median", "fields"),
+        ("method", lambda value: "paper", "fields"),
+        ("witnesses", lambda value: value[:-1], "fields"),
+        ("witnesses", lambda value: ((torch.tensor([[0], [0]]),), *value[1:]), "fields"),
+        ("witnesses", lambda value: ((torch.tensor([[0, 1], [1, 0]]),), *value[1:]), "fields"),
+        ("witnesses", lambda value: ((torch.tensor([[99], [0]]),), *value[1:]), "fields"),
+    ],
+)
 def test_a_changed_certificate_is_found(name: str, change: Any, found: str, tmp_path: Path) -> None:
     certificate = compact()
     changed = replace(certificate, **{name: change(getattr(certificate, name))})

@@ -42,7 +42,8 @@ def test_gradients_are_those_of_finite_differences(pool: Pool, budget: EdgeDropB
     network = toy_network(seed=5)
     inputs = [torch.where(tensor == 0, 0.2, tensor).requires_grad_() for tensor in (*tensors_of(network), DIRECTIONS)]
     assert torch.autograd.gradcheck(
-        lambda *given: bounds(like(network, *given[:-1]), pool, budget, given[-1]), inputs, fast_mode=True)
+        lambda *given: bounds(like(network, *given[:-1]), pool, budget, given[-1]), inputs, fast_mode=True
+    )
 
 
 @pytest.mark.parametrize("pool", POOLS)

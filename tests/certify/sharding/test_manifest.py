@@ -42,23 +42,38 @@ def test_workers_share_out_the_shards() -> None:
     assert plan.choose(only=[7, 2, 5], worker=(1, 2)) == [7, 5]
 
 
-@pytest.mark.parametrize(("settings", "message"), [
-    ({"shards": 0}, "shards=0 for 40 anchors.*from 1 to 40"), ({"shards": 41}, "shards=41"),
-    ({"shards": 2.0}, r"shards=2\.0"), ({"shards": True}, "shards=True"), ({"order": "far"}, "order='far'"),
-    ({"shards": 3, "only": [3]}, "shard=3.*0 to 2"), ({"worker": (2, 2)}, "worker 2 of 2.*The last of 2 is 1"),
-    ({"directions": torch.ones(40, 3), "view": GRAPH}, "directions= with view="),
-    ({"worker": (0, 0)}, "worker 0 of 0"), ({"worker": (-1, 2)}, "worker -1 of 2"), ({"nodes": [40]}, "node 40"),
-])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"shards": 0}, "shards=0 for 40 anchors.*from 1 to 40"),
+        ({"shards": 41}, "shards=41"),
+        ({"shards": 2.0}, r"shards=2\.0"),
+        ({"shards": True}, "shards=True"),
+        ({"order": "far"}, "order='far'"),
+        ({"shards": 3, "only": [3]}, "shard=3.*0 to 2"),
+        ({"worker": (2, 2)}, "worker 2 of 2.*The last of 2 is 1"),
+        ({"directions": torch.ones(40, 3), "view": GRAPH}, "directions= with view="),
+        ({"worker": (0, 0)}, "worker 0 of 0"),
+        ({"worker": (-1, 2)}, "worker -1 of 2"),
+        ({"nodes": [40]}, "node 40"),
+    ],
+)
 def test_a_plan_must_make_sense(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         certify_shards(WEIGHTS, GRAPH, 2, tmp_path / "out", **settings)
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("source", [
-    nx.path_graph(9), nx.disjoint_union(nx.cycle_graph(5), nx.star_graph(4)), nx.empty_graph(3),
-    nx.gnp_random_graph(30, 0.05, seed=1),
-], ids=["path", "two parts", "no edges", "many parts"])
+@pytest.mark.parametrize(
+    "source",
+    [
+        nx.path_graph(9),
+        nx.disjoint_union(nx.cycle_graph(5), nx.star_graph(4)),
+        nx.empty_graph(3),
+        nx.gnp_random_graph(30, 0.05, seed=1),
+    ],
+    ids=["path", "two parts", "no edges", "many parts"],
+)
 def test_nearby_nodes_stand_together(source: nx.Graph) -> None:
     """Components in a row, each breadth first: a node comes after one of its neighbours."""
     order = nearby_order(toy_graph(source)).tolist()

@@ -44,7 +44,10 @@ def agree(found: Certificate, expected: Certificate) -> None:
     for name in ("nodes", "nominal", "directions", "local_budget"):
         assert torch.equal(getattr(found, name), getattr(expected, name)), name
     assert (found.method, found.certified, found.total_budget) == (
-        expected.method, expected.certified, expected.total_budget)
+        expected.method,
+        expected.certified,
+        expected.total_budget,
+    )
     torch.testing.assert_close(found.lower, expected.lower, rtol=1e-12, atol=1e-13)
     assert (found.rounding <= expected.rounding * (1 + 1e-12)).all()
     assert (found.rounding > 0).all()
@@ -171,8 +174,9 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     """kill -9 with the third shard written, but not in its place."""
     graph, weights = certgcl.save_graph(tmp_path / "graph", GRAPH), WEIGHTS.save(tmp_path / "weights.npz")
     environment = {**os.environ, "PYTHONPATH": str(Path(certgcl.__file__).parents[1])}
-    killed = subprocess.run([sys.executable, "-c", KILLED, graph, weights, tmp_path / "out"], env=environment,
-                            check=False)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, graph, weights, tmp_path / "out"], env=environment, check=False
+    )
     assert killed.returncode == -signal.SIGKILL
     before = shard_files(tmp_path / "out")
     assert list(before) == ["shard-00000-of-00006.npz", "shard-00001-of-00006.npz"]
@@ -210,9 +214,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize(("patience", "sizes"), [(3600.0, [4, 8, 16, 12]), (0.0, 10 * [4])], ids=["fast", "slow"])
-def test_shards_are_done_several_at_a_time_while_they_are_fast(patience: float, sizes: list[int], tmp_path: Path,
-                                                               asked: list[int],
-                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_are_done_several_at_a_time_while_they_are_fast(
+    patience: float, sizes: list[int], tmp_path: Path, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for limit in ("PATIENCE", "LONGEST"):
         monkeypatch.setattr(batch_size, limit, patience)
     assert certify_shards(WEIGHTS, GRAPH, 2, tmp_path, shards=10).computed == list(range(10))
@@ -232,7 +236,12 @@ def test_progress_counts_shards_and_nodes(tmp_path: Path) -> None:
     certify_shards(WEIGHTS, GRAPH, 2, tmp_path, shards=4, only=[1])
     certify_shards(WEIGHTS, GRAPH, 2, tmp_path, shards=4, progress=seen.append)
     assert [(state.shards_done, state.nodes_done, state.nodes_computed) for state in seen] == [
-        (0, 0, 0), (1, 10, 10), (2, 20, 10), (3, 30, 20), (4, 40, 30)]
+        (0, 0, 0),
+        (1, 10, 10),
+        (2, 20, 10),
+        (3, 30, 20),
+        (4, 40, 30),
+    ]
     assert {(state.shards, state.nodes) for state in seen} == {(4, 40)}
 
 
@@ -295,9 +304,14 @@ def test_a_shard_of_other_nodes_is_refused_and_done_again(folder: Path) -> None:
     assert certify_shards(WEIGHTS, GRAPH, 2, folder).computed == [2]
 
 
-@pytest.mark.parametrize("change", [
-    {"weights": toy_network(seed=1)}, {"graph": GRAPH.with_features(GRAPH.x + 1e-12)}, {"method": Degree(hubs=1)},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weights": toy_network(seed=1)},
+        {"graph": GRAPH.with_features(GRAPH.x + 1e-12)},
+        {"method": Degree(hubs=1)},
+    ],
+)
 def test_a_shard_of_another_question_is_refused_whatever_its_notes_say(folder: Path, change: dict[str, Any]) -> None:
     """The same nodes, budgets, method and notes: only what it is about differs."""
     path = folder / "shard-00002-of-00004.npz"
@@ -345,10 +359,17 @@ def test_a_folder_needs_its_manifest_and_nodes(folder: Path, tmp_path_factory: p
     merge_shards(folder)
 
 
-@pytest.mark.parametrize("change", [
-    lambda text: "", lambda text: "[]", lambda text: text[:-30], lambda text: text.replace("float64", "float32"),
-    lambda text: text.replace("certgcl-shards-2", "certgcl-shards-1"), lambda text: text.replace('"parts"', '"part"'),
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "",
+        lambda text: "[]",
+        lambda text: text[:-30],
+        lambda text: text.replace("float64", "float32"),
+        lambda text: text.replace("certgcl-shards-2", "certgcl-shards-1"),
+        lambda text: text.replace('"parts"', '"part"'),
+    ],
+)
 def test_a_changed_manifest_is_refused(folder: Path, change: Any) -> None:
     path = folder / "manifest.json"
     text = path.read_text()
@@ -364,25 +385,41 @@ def test_a_changed_manifest_is_refused(folder: Path, change: Any) -> None:
 # -- another question ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("model", "graph", "budgets", "settings", "difference"), [
-    (toy_network(seed=1), GRAPH, 2, {}, r"differs in weights:"),
-    (WEIGHTS, GRAPH.with_features(GRAPH.x + 1), 2, {}, r"differs in features:"),
-    (WEIGHTS, without(GRAPH, ((0, 36),)), 2, {}, r"differs in .*edges \(40 nodes, 91 edges there, 40 nodes, 90"),
-    (WEIGHTS, GRAPH, 1, {}, r"differs in budget \(local 1 … 2 .* there, local 1, total 91 edges here\):"),
-    (WEIGHTS, GRAPH, EdgeDropBudget(2, total=1), {}, r"differs in budget"),
-    (WEIGHTS, GRAPH, 2, {"method": "crown"}, r"differs in method \(Degree\(.*\) there, Crown\("),
-    (WEIGHTS, GRAPH, 2, {"method": Degree(resolution=3)}, r"differs in method \(.*resolution=6.*resolution=3"),
-    (WEIGHTS, GRAPH, 2, {"dtype": torch.float32}, r"dtype \(float64 there, float32 here\)"),
-    (WEIGHTS, GRAPH, 2, {"view": without(GRAPH, ((0, 36),))}, r"differs in directions \(.*the graph itself.*90 edges"),
-    (WEIGHTS, GRAPH, 2, {"directions": torch.ones(40, 3)}, r"differs in directions \(.*given, of shape \(40, 3\)"),
-    (WEIGHTS, GRAPH, 2, {"nodes": range(39)}, r"differs in nodes \(40 of 40 there, 39 of 40 here\)"),
-    (WEIGHTS, GRAPH, 2, {"nodes": range(39, -1, -1)}, r"differs in nodes:"),
-    (WEIGHTS, GRAPH, 2, {"shards": 5}, r"differs in shards \(4, .* there, 5, .* here\)"),
-    (WEIGHTS, GRAPH, 2, {"order": "given"}, r"differs in shards \(4, neighbours together there, 4, in the order given"),
-    (WEIGHTS, GRAPH, 1, {"dtype": torch.float32, "shards": 2}, r"budget .*, dtype .*, shards .*:"),
-])
-def test_a_folder_of_another_question_is_refused(folder: Path, model: Any, graph: Graph, budgets: Any,
-                                                 settings: dict[str, Any], difference: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "graph", "budgets", "settings", "difference"),
+    [
+        (toy_network(seed=1), GRAPH, 2, {}, r"differs in weights:"),
+        (WEIGHTS, GRAPH.with_features(GRAPH.x + 1), 2, {}, r"differs in features:"),
+        (WEIGHTS, without(GRAPH, ((0, 36),)), 2, {}, r"differs in .*edges \(40 nodes, 91 edges there, 40 nodes, 90"),
+        (WEIGHTS, GRAPH, 1, {}, r"differs in budget \(local 1 … 2 .* there, local 1, total 91 edges here\):"),
+        (WEIGHTS, GRAPH, EdgeDropBudget(2, total=1), {}, r"differs in budget"),
+        (WEIGHTS, GRAPH, 2, {"method": "crown"}, r"differs in method \(Degree\(.*\) there, Crown\("),
+        (WEIGHTS, GRAPH, 2, {"method": Degree(resolution=3)}, r"differs in method \(.*resolution=6.*resolution=3"),
+        (WEIGHTS, GRAPH, 2, {"dtype": torch.float32}, r"dtype \(float64 there, float32 here\)"),
+        (
+            WEIGHTS,
+            GRAPH,
+            2,
+            {"view": without(GRAPH, ((0, 36),))},
+            r"differs in directions \(.*the graph itself.*90 edges",
+        ),
+        (WEIGHTS, GRAPH, 2, {"directions": torch.ones(40, 3)}, r"differs in directions \(.*given, of shape \(40, 3\)"),
+        (WEIGHTS, GRAPH, 2, {"nodes": range(39)}, r"differs in nodes \(40 of 40 there, 39 of 40 here\)"),
+        (WEIGHTS, GRAPH, 2, {"nodes": range(39, -1, -1)}, r"differs in nodes:"),
+        (WEIGHTS, GRAPH, 2, {"shards": 5}, r"differs in shards \(4, .* there, 5, .* here\)"),
+        (
+            WEIGHTS,
+            GRAPH,
+            2,
+            {"order": "given"},
+            r"differs in shards \(4, neighbours together there, 4, in the order given",
+        ),
+        (WEIGHTS, GRAPH, 1, {"dtype": torch.float32, "shards": 2}, r"budget .*, dtype .*, shards .*:"),
+    ],
+)
+def test_a_folder_of_another_question_is_refused(
+    folder: Path, model: Any, graph: Graph, budgets: Any, settings: dict[str, Any], difference: str
+) -> None:
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     with pytest.raises(ShardError, match=rf"{difference}.*one question.*Choose another folder"):
         certify_shards(model, graph, budgets, folder, **settings)
@@ -417,11 +454,17 @@ def test_a_manifest_says_what_is_certified(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     assert {name: part["shown"] for name, part in manifest["parts"].items()} == {
         "weights": "3 -> 4 -> 3 channels, float64: 2 x symmetric, two-piece linear",
-        "edges": "40 nodes, 91 edges", "features": "3 per node, float64",
+        "edges": "40 nodes, 91 edges",
+        "features": "3 per node, float64",
         "directions": "compactness, the graph itself as view",
         "budget": "local 1 … 2 (mean 1.95), total 91 edges",
-        "method": repr(Degree()), "dtype": "float64", "nodes": "40 of 40", "certgcl": certgcl.__version__,
-        "precision": "float64", "reading": "given", "shards": "4, neighbours together",
+        "method": repr(Degree()),
+        "dtype": "float64",
+        "nodes": "40 of 40",
+        "certgcl": certgcl.__version__,
+        "precision": "float64",
+        "reading": "given",
+        "shards": "4, neighbours together",
     }
     assert manifest["versions"]["torch"] == torch.__version__
 

@@ -22,9 +22,14 @@ needs_files = pytest.mark.skipif(data_root() is None, reason="CERTGCL_DATA does 
 
 EMBEDDED = ["digits", "karate", "les-miserables", "sbm"]
 REAL = {  # nodes, directed edges, features, classes
-    "Cora": (2708, 10556, 1433, 7), "CiteSeer": (3327, 9104, 3703, 6), "PubMed": (19717, 88648, 500, 3),
-    "BlogCatalog": (5196, 343486, 8189, 6), "Flickr": (7575, 479476, 12047, 9), "Computers": (13752, 491722, 767, 10),
-    "Photo": (7650, 238162, 745, 8)}
+    "Cora": (2708, 10556, 1433, 7),
+    "CiteSeer": (3327, 9104, 3703, 6),
+    "PubMed": (19717, 88648, 500, 3),
+    "BlogCatalog": (5196, 343486, 8189, 6),
+    "Flickr": (7575, 479476, 12047, 9),
+    "Computers": (13752, 491722, 767, 10),
+    "Photo": (7650, 238162, 745, 8),
+}
 PUBLIC = {"Cora": (140, 500, 1000), "CiteSeer": (120, 500, 1000), "PubMed": (60, 500, 1000)}
 
 
@@ -118,7 +123,7 @@ def test_features_of_flickr_stay_sparse_and_its_empty_rows_empty() -> None:
 def test_sparse_rows_are_normalised_as_pyg_does_dense_ones() -> None:
     x = torch.randint(0, 3, (20, 6)).float()
     x[3] = 0
-    x[4] = torch.tensor([.2, .3, 0, 0, 0, 0])  # sums below 1 are left alone
+    x[4] = torch.tensor([0.2, 0.3, 0, 0, 0, 0])  # sums below 1 are left alone
     dense = NormalizeFeatures()(Data(x=x)).x
     torch.testing.assert_close(row_normalised(x), dense)
     torch.testing.assert_close(row_normalised(x.to_sparse_csr()).to_dense(), dense)
@@ -132,9 +137,19 @@ def write_wikics(folder: Path) -> None:
     """Four nodes: a loop, an edge in both directions, a repeated one."""
     folder.mkdir(parents=True)
     split = [[True, False, False, False]] * 20
-    (folder / "data.json").write_text(json.dumps({
-        "features": [[-1, 0], [1, 0], [0, 1], [3, 1]], "labels": [0, 1, 1, 0], "links": [[0, 1], [0, 2, 2], [], [0]],
-        "train_masks": split, "val_masks": split, "stopping_masks": split, "test_mask": split[0]}))
+    (folder / "data.json").write_text(
+        json.dumps(
+            {
+                "features": [[-1, 0], [1, 0], [0, 1], [3, 1]],
+                "labels": [0, 1, 1, 0],
+                "links": [[0, 1], [0, 2, 2], [], [0]],
+                "train_masks": split,
+                "val_masks": split,
+                "stopping_masks": split,
+                "test_mask": split[0],
+            }
+        )
+    )
 
 
 def files_below(folder: Path) -> dict[Path, int]:
@@ -202,11 +217,15 @@ def test_a_download_that_is_not_the_graph_is_not_kept(no_folders: Path) -> None:
     assert files_below(no_folders) == {}
 
 
-@pytest.mark.parametrize(("name", "folder", "files"), [
-    ("Cora", "Planetoid/Cora/raw", ["ind.cora.x", "ind.cora.allx", "ind.cora.test.index"]),
-    ("Photo", "Amazon/Photo/raw", ["amazon_electronics_photo.npz"]),
-    ("BlogCatalog", "AttributedGraph/blogcatalog/raw", ["attrs.npz", "edgelist.txt", "labels.txt"]),
-    ("WikiCS", "WikiCS/raw", ["data.json"])])
+@pytest.mark.parametrize(
+    ("name", "folder", "files"),
+    [
+        ("Cora", "Planetoid/Cora/raw", ["ind.cora.x", "ind.cora.allx", "ind.cora.test.index"]),
+        ("Photo", "Amazon/Photo/raw", ["amazon_electronics_photo.npz"]),
+        ("BlogCatalog", "AttributedGraph/blogcatalog/raw", ["attrs.npz", "edgelist.txt", "labels.txt"]),
+        ("WikiCS", "WikiCS/raw", ["data.json"]),
+    ],
+)
 def test_a_root_without_the_graph_is_refused_at_once(name: str, folder: str, files: list[str], tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as caught:
         load_dataset(name, tmp_path)
@@ -270,8 +289,15 @@ def test_upper_and_lower_case_are_alike(name: str) -> None:
     assert find_dataset(name) is DATASETS["Cora"]
 
 
-@pytest.mark.parametrize(("name", "hint"), [("citseer", r"Did you mean 'CiteSeer'\?"), ("les_miserables",
-                         r"Did you mean 'les-miserables'\?"), ("ogbn", "Pick one"), ("", "Pick one")])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("citseer", r"Did you mean 'CiteSeer'\?"),
+        ("les_miserables", r"Did you mean 'les-miserables'\?"),
+        ("ogbn", "Pick one"),
+        ("", "Pick one"),
+    ],
+)
 def test_an_unknown_name_is_refused_with_the_names_and_the_nearest(name: str, hint: str) -> None:
     with pytest.raises(DatasetError, match=rf"^dataset '{name}': datasets are digits, .*WikiCS, .*PROTEINS\. {hint}$"):
         load_dataset(name)

@@ -11,8 +11,12 @@ from certgcl.errors import CertgclError, DatasetError
 from certgcl.graphs.datasets import GRAPH_SETS, find_dataset, load_dataset
 from tests.mutations import mutations
 
-FILES = {"A": "1, 2\n2, 1\n2, 3\n3, 2\n4, 5\n5, 4\n", "graph_indicator": "1\n1\n1\n2\n2\n", "graph_labels": "-1\n1\n",
-         "node_labels": "0\n3\n0\n3\n3\n"}
+FILES = {
+    "A": "1, 2\n2, 1\n2, 3\n3, 2\n4, 5\n5, 4\n",
+    "graph_indicator": "1\n1\n1\n2\n2\n",
+    "graph_labels": "-1\n1\n",
+    "node_labels": "0\n3\n0\n3\n3\n",
+}
 
 
 def written(root: Path, **changed: str) -> Path:
@@ -36,20 +40,23 @@ def test_graphs_are_simple_and_undirected(tmp_path: Path) -> None:
     assert first.edge_index.tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
 
 
-@pytest.mark.parametrize(("changed", "words"), [
-    ({"A": "1, 2\n2, x\n"}, "other characters"),
-    ({"A": "1, 2, 3\n"}, "2 whole number"),
-    ({"A": "1, 6\n"}, "nodes that are not 1 to 5"),
-    ({"A": "0, 1\n"}, "nodes that are not 1 to 5"),
-    ({"A": "3, 4\n"}, "from one graph to another"),
-    ({"A": "1, 9999999999999999999999\n"}, "whole number"),
-    ({"A": "1, 1-2\n"}, "invalid literal"),
-    ({"graph_indicator": "1\n1\n1\n3\n3\n"}, "1 to 2 in order"),
-    ({"graph_indicator": "1\n1\n2\n2\n1\n"}, "1 to 2 in order"),
-    ({"graph_indicator": ""}, "1 to 2 in order"),
-    ({"graph_labels": "1\n"}, "1 to 1 in order"),
-    ({"node_labels": "1\n"}, "1 labels for 5 nodes"),
-])
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"A": "1, 2\n2, x\n"}, "other characters"),
+        ({"A": "1, 2, 3\n"}, "2 whole number"),
+        ({"A": "1, 6\n"}, "nodes that are not 1 to 5"),
+        ({"A": "0, 1\n"}, "nodes that are not 1 to 5"),
+        ({"A": "3, 4\n"}, "from one graph to another"),
+        ({"A": "1, 9999999999999999999999\n"}, "whole number"),
+        ({"A": "1, 1-2\n"}, "invalid literal"),
+        ({"graph_indicator": "1\n1\n1\n3\n3\n"}, "1 to 2 in order"),
+        ({"graph_indicator": "1\n1\n2\n2\n1\n"}, "1 to 2 in order"),
+        ({"graph_indicator": ""}, "1 to 2 in order"),
+        ({"graph_labels": "1\n"}, "1 to 1 in order"),
+        ({"node_labels": "1\n"}, "1 labels for 5 nodes"),
+    ],
+)
 def test_damaged_files_are_refused_in_words(tmp_path: Path, changed: dict[str, str], words: str) -> None:
     with pytest.raises(DatasetError, match=words):
         load_dataset("MUTAG", written(tmp_path, **changed))
@@ -83,8 +90,9 @@ def test_a_set_is_no_single_graph() -> None:
 
 def test_the_drawn_set_is_always_the_same() -> None:
     one, other = load_dataset("cycles-and-trees"), load_dataset("Cycles-and-Trees")
-    assert all(torch.equal(a.edge_index, b.edge_index) and torch.equal(a.x, b.x) for a, b in zip(one, other,
-                                                                                              strict=True))
+    assert all(
+        torch.equal(a.edge_index, b.edge_index) and torch.equal(a.x, b.x) for a, b in zip(one, other, strict=True)
+    )
     for graph in one:
         assert graph.num_edges // 2 == graph.num_nodes - 1 + int(graph.y)  # a tree, or one cycle
 
@@ -92,7 +100,8 @@ def test_the_drawn_set_is_always_the_same() -> None:
 def _real(name: str) -> bool:
     return name == "cycles-and-trees" or all(
         Path(os.environ.get("CERTGCL_DATA", "nowhere"), "TU", name, "raw", file).is_file()
-        for file in GRAPH_SETS[name].files)
+        for file in GRAPH_SETS[name].files
+    )
 
 
 @pytest.mark.parametrize("name", GRAPH_SETS)

@@ -48,8 +48,13 @@ def test_the_graph_is_the_one_that_pyg_unpickles(name: str) -> None:
 def test_no_file_can_run_code(part: str, protocol: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = copy_of_cora(tmp_path)
     monkeypatch.chdir(tmp_path)
-    for hostile in (Code(Path(RAN).touch), Code(eval, f"open({RAN!r}, 'w')"), Code(np.save, RAN, 1),
-                    Code(np.load, RAN), Code(__import__, "antigravity")):
+    for hostile in (
+        Code(Path(RAN).touch),
+        Code(eval, f"open({RAN!r}, 'w')"),
+        Code(np.save, RAN, 1),
+        Code(np.load, RAN),
+        Code(__import__, "antigravity"),
+    ):
         (raw / f"ind.cora.{part}").write_bytes(pickle.dumps([hostile], protocol))
         with pytest.raises(DatasetError, match="must hold Cora"):
             load_dataset("Cora", tmp_path)
@@ -57,12 +62,18 @@ def test_no_file_can_run_code(part: str, protocol: int, tmp_path: Path, monkeypa
 
 
 @needs_files
-@pytest.mark.parametrize(("part", "content"), [
-    ("allx", b"\x80\x02r\xff\xff\xff\x7f."), ("allx", b"\x80\x02]r\xff\xff\xff\x7f."),  # a memo of 16 GB
-    ("graph", b"\x80\x02ccollections\ndefaultdict\nq\x01c__builtin__\nlist\nq\x02\x85Rq\x03}b."),
-    ("graph", b"\x80\x02cnumpy\nndarray\n}b."), ("graph", b"\x80\x02c__builtin__\neval\n."),
-    ("graph", b"\x80\x02}K\x00]K\x01as."), ("graph", b"\x80\x02}K\x00]J\xff\xff\xff\xffas."),
-])
+@pytest.mark.parametrize(
+    ("part", "content"),
+    [
+        ("allx", b"\x80\x02r\xff\xff\xff\x7f."),
+        ("allx", b"\x80\x02]r\xff\xff\xff\x7f."),  # a memo of 16 GB
+        ("graph", b"\x80\x02ccollections\ndefaultdict\nq\x01c__builtin__\nlist\nq\x02\x85Rq\x03}b."),
+        ("graph", b"\x80\x02cnumpy\nndarray\n}b."),
+        ("graph", b"\x80\x02c__builtin__\neval\n."),
+        ("graph", b"\x80\x02}K\x00]K\x01as."),
+        ("graph", b"\x80\x02}K\x00]J\xff\xff\xff\xffas."),
+    ],
+)
 def test_pickles_written_by_hand_are_refused(part: str, content: bytes, tmp_path: Path) -> None:
     (copy_of_cora(tmp_path) / f"ind.cora.{part}").write_bytes(content)
     if content == b"\x80\x02}K\x00]K\x01as.":

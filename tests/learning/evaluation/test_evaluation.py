@@ -37,8 +37,9 @@ def split(nodes: int = N, train: int = 30, validation: int = 60, seed: int = 0) 
     return place < train, (place >= train) & (place < train + validation), place >= train + validation
 
 
-def probe_by_hand(x: np.ndarray, y: np.ndarray, train: np.ndarray, chosen_on: np.ndarray,
-                  reported_on: np.ndarray) -> np.ndarray:
+def probe_by_hand(
+    x: np.ndarray, y: np.ndarray, train: np.ndarray, chosen_on: np.ndarray, reported_on: np.ndarray
+) -> np.ndarray:
     """The predictions of the best C, each fitted from scratch with another solver."""
     x = x / np.linalg.norm(x, axis=1, keepdims=True)
     models = [LogisticRegression(C=c, tol=1e-8, max_iter=10_000).fit(x[train], y[train]) for c in GRID]
@@ -79,11 +80,13 @@ def test_shuffled_labels_give_chance(protocol: str) -> None:
 def test_the_same_seeds_give_the_same_result_from_tensors_or_arrays(protocol: str) -> None:
     x, y = blobs(4.0)
     masks = split()
-    data = Data(**{f"{name}_mask": torch.from_numpy(mask) for name, mask in zip(("train", "val", "test"), masks,
-                                                                                strict=True)})
+    data = Data(
+        **{f"{name}_mask": torch.from_numpy(mask) for name, mask in zip(("train", "val", "test"), masks, strict=True)}
+    )
     first = evaluate(x, y, protocol, masks=masks, seeds=2)
-    assert first == evaluate(torch.from_numpy(x).requires_grad_(), torch.from_numpy(y), protocol, masks=data,
-                             seeds=[0, 1])
+    assert first == evaluate(
+        torch.from_numpy(x).requires_grad_(), torch.from_numpy(y), protocol, masks=data, seeds=[0, 1]
+    )
 
 
 @pytest.mark.parametrize("scale", [2.0**-700, 2.0**700])  # whose squares are 0 and inf
@@ -162,8 +165,9 @@ def test_public_never_looks_at_the_test_labels_when_it_chooses() -> None:
     for seed in range(5):
         relabelled = y.copy()
         relabelled[test] = np.random.default_rng(seed).permutation(y[test])
-        assert only(evaluate(x, relabelled, "public", masks=(train, validation, test))) == f1(relabelled[test],
-                                                                                             predicted)
+        assert only(evaluate(x, relabelled, "public", masks=(train, validation, test))) == f1(
+            relabelled[test], predicted
+        )
 
 
 def test_random_splits_are_a_tenth_a_tenth_and_the_rest() -> None:
@@ -185,11 +189,18 @@ def test_grace_is_one_vs_rest_with_c_by_five_folds_and_90_percent_tested() -> No
 
     def share_right(c: float) -> float:
         """Over five folds of six nodes; a node is right if all three answers are."""
-        folds = [train[k:k + 6] for k in range(0, 30, 6)]
-        answers = [[model.predict(unit[fold]) for model in binary_models(c, np.setdiff1d(train, fold))]
-                   for fold in folds]
-        return float(np.mean([(np.stack(answer, axis=1) == one_hot[fold]).all(axis=1)
-                              for answer, fold in zip(answers, folds, strict=True)]))
+        folds = [train[k : k + 6] for k in range(0, 30, 6)]
+        answers = [
+            [model.predict(unit[fold]) for model in binary_models(c, np.setdiff1d(train, fold))] for fold in folds
+        ]
+        return float(
+            np.mean(
+                [
+                    (np.stack(answer, axis=1) == one_hot[fold]).all(axis=1)
+                    for answer, fold in zip(answers, folds, strict=True)
+                ]
+            )
+        )
 
     chosen = binary_models(max((2.0**k for k in range(-10, 10)), key=share_right), train)
     predicted = np.stack([model.predict_proba(unit[test])[:, 1] for model in chosen]).argmax(axis=0)
@@ -233,16 +244,19 @@ def test_ten_folds_choose_on_the_next_fold_and_fit_on_the_others(monkeypatch: py
     x, y = blobs(0.5)
     seen: list[tuple[set[int], ...]] = []
 
-    def noted(x: np.ndarray, y: np.ndarray, train: np.ndarray, chosen_on: np.ndarray,
-              reported_on: np.ndarray) -> tuple[float, float]:
+    def noted(
+        x: np.ndarray, y: np.ndarray, train: np.ndarray, chosen_on: np.ndarray, reported_on: np.ndarray
+    ) -> tuple[float, float]:
         seen.append((set(train.tolist()), set(chosen_on.tolist()), set(reported_on.tolist())))
         return len(seen) / 10, 0.5
 
     monkeypatch.setattr("certgcl.learning.evaluation.protocols._probe", noted)
     assert evaluate(x, y, "ten-folds", seeds=1).micro == (pytest.approx(0.55),)
     everyone = set(range(len(y)))
-    assert all(train | chosen | reported == everyone and len(train) + len(chosen) + len(reported) == len(y)
-               for train, chosen, reported in seen)
+    assert all(
+        train | chosen | reported == everyone and len(train) + len(chosen) + len(reported) == len(y)
+        for train, chosen, reported in seen
+    )
     assert set.union(*(reported for _, _, reported in seen)) == everyone
     assert [chosen for _, chosen, _ in seen] == [reported for _, _, reported in [*seen[1:], seen[0]]]
 
@@ -356,19 +370,27 @@ BAD: dict[str, tuple[str, Callable[[], Any]]] = {
     "boolean labels": ("dtype bool", lambda: evaluate(X, Y > 0)),
     "negative label": ("label -1", lambda: evaluate(X, Y - 1)),
     "one class": ("label 0 at all nodes", lambda: evaluate(X, 0 * Y)),
-    "unknown protocol": ("protocol 'best'.*public, random-10-10-80, grace, pot-released",
-                         lambda: evaluate(X, Y, "best")),
+    "unknown protocol": (
+        "protocol 'best'.*public, random-10-10-80, grace, pot-released",
+        lambda: evaluate(X, Y, "best"),
+    ),
     "no masks": ("no masks", lambda: evaluate(X, Y, "public")),
     "no masks for pot-released": ("no masks", lambda: evaluate(X, Y, "pot-released")),
     "data without masks": ("no train mask", lambda: evaluate(X, Y, "public", masks=Data())),
     "two masks": ("2 masks", lambda: evaluate(X, Y, "public", masks=MASKS[:2])),
-    "short masks": (r"a train mask of dtype bool and shape \(299,\)",
-                    lambda: evaluate(X, Y, "public", masks=[mask[:-1] for mask in MASKS])),
-    "indices as masks": ("a train mask of dtype int64",
-                         lambda: evaluate(X, Y, "public", masks=[np.flatnonzero(mask) for mask in MASKS])),
+    "short masks": (
+        r"a train mask of dtype bool and shape \(299,\)",
+        lambda: evaluate(X, Y, "public", masks=[mask[:-1] for mask in MASKS]),
+    ),
+    "indices as masks": (
+        "a train mask of dtype int64",
+        lambda: evaluate(X, Y, "public", masks=[np.flatnonzero(mask) for mask in MASKS]),
+    ),
     "empty mask": ("an empty val mask", lambda: evaluate(X, Y, "public", masks=(MASKS[0], Y > 9, MASKS[2]))),
-    "overlapping masks": (r"30 node\(s\) in several", lambda: evaluate(
-        X, Y, "public", masks=(MASKS[0], MASKS[1], MASKS[0] | MASKS[2]))),
+    "overlapping masks": (
+        r"30 node\(s\) in several",
+        lambda: evaluate(X, Y, "public", masks=(MASKS[0], MASKS[1], MASKS[0] | MASKS[2])),
+    ),
     "too few nodes": ("9 nodes.*10 or more", lambda: evaluate(X[:9], Y[:9])),
     "too few nodes for folds": ("49 nodes.*50 or more", lambda: evaluate(X[:49], Y[:49], "grace")),
     "no seed": ("seeds=0", lambda: evaluate(X, Y, seeds=0)),

@@ -57,8 +57,16 @@ def test_pagerank_is_that_of_networkx_also_with_nodes_alone(seed: int) -> None:
     assert float(rank.sum()) == pytest.approx(1, abs=1e-12)
 
 
-@pytest.mark.parametrize("source", [nx.karate_club_graph(), nx.complete_bipartite_graph(3, 5), nx.star_graph(30),
-                                    nx.path_graph(20), nx.connected_watts_strogatz_graph(40, 4, 0.3, seed=0)])
+@pytest.mark.parametrize(
+    "source",
+    [
+        nx.karate_club_graph(),
+        nx.complete_bipartite_graph(3, 5),
+        nx.star_graph(30),
+        nx.path_graph(20),
+        nx.connected_watts_strogatz_graph(40, 4, 0.3, seed=0),
+    ],
+)
 def test_eigenvector_centrality_is_that_of_networkx_on_connected_graphs(source: nx.Graph) -> None:
     for _, _, data in source.edges(data=True):
         data.clear()  # the weights of the karate club
@@ -141,13 +149,17 @@ def test_no_edges_have_no_probabilities(kind: Centrality) -> None:
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
-@given(st.integers(1, 12), st.floats(0, 1), st.integers(0, 10**6), st.sampled_from(KINDS), st.floats(0, 1),
-       st.floats(0, 1))
-def test_probabilities_are_probabilities_within_the_limit(nodes: int, density: float, seed: int, kind: Centrality,
-                                                          rate: float, limit: float) -> None:
+@given(
+    st.integers(1, 12), st.floats(0, 1), st.integers(0, 10**6), st.sampled_from(KINDS), st.floats(0, 1), st.floats(0, 1)
+)
+def test_probabilities_are_probabilities_within_the_limit(
+    nodes: int, density: float, seed: int, kind: Centrality, rate: float, limit: float
+) -> None:
     graph = random_graph(nodes=nodes, density=density, seed=seed, sparse=seed % 2 == 0)
-    for probability in (edge_drop_probabilities(graph, rate, kind, limit),
-                        feature_mask_probabilities(graph, rate, kind, limit)):
+    for probability in (
+        edge_drop_probabilities(graph, rate, kind, limit),
+        feature_mask_probabilities(graph, rate, kind, limit),
+    ):
         assert ((probability >= 0) & (probability <= limit)).all()
         assert not probability.numel() or float(probability.mean()) <= rate + 1e-9
 
@@ -197,16 +209,22 @@ def test_features_that_are_all_zero_are_masked_at_the_rate(kind: Centrality, spa
 
 
 def test_zeros_that_a_sparse_matrix_stores_are_zeros() -> None:
-    stored = csr_matrix(torch.tensor([0, 2, 3, 4, 4, 4]), torch.tensor([0, 1, 1, 2]),
-                        torch.tensor([1.0, 0.0, 1.0, 1.0]), (5, 3))
+    stored = csr_matrix(
+        torch.tensor([0, 2, 3, 4, 4, 4]), torch.tensor([0, 1, 1, 2]), torch.tensor([1.0, 0.0, 1.0, 1.0]), (5, 3)
+    )
     dense = STAR.with_features(stored.to_dense())
-    assert torch.equal(feature_mask_probabilities(STAR.with_features(stored), 0.3, "degree"),
-                       feature_mask_probabilities(dense, 0.3, "degree"))
+    assert torch.equal(
+        feature_mask_probabilities(STAR.with_features(stored), 0.3, "degree"),
+        feature_mask_probabilities(dense, 0.3, "degree"),
+    )
 
 
 def test_features_of_nodes_alone_only_make_no_nan() -> None:
-    graph = with_x(toy_graph(nx.disjoint_union(nx.path_graph(3), nx.empty_graph(1))),
-                   [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], sparse=False)
+    graph = with_x(
+        toy_graph(nx.disjoint_union(nx.path_graph(3), nx.empty_graph(1))),
+        [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1.0]],
+        sparse=False,
+    )
     for kind in KINDS:
         assert near(feature_mask_probabilities(graph, 0.3, kind), [0.0, 0.6])
 

@@ -66,8 +66,10 @@ def test_no_encoder_is_the_two_layer_gcn(small_graph: Graph) -> None:
         return certgcl.GCNEncoder(features, 2 * hidden, hidden, "relu")
 
     for mask_rates in ((0.0, 0.0), (0.2, 0.4)):
-        one, other = (GRACE(**SMALL, mask_rates=mask_rates, encoder=encoder, regularizer=regularizer())
-                      .fit_transform(small_graph) for encoder in (None, two_layers))
+        one, other = (
+            GRACE(**SMALL, mask_rates=mask_rates, encoder=encoder, regularizer=regularizer()).fit_transform(small_graph)
+            for encoder in (None, two_layers)
+        )
         assert torch.equal(one, other)
 
 
@@ -92,8 +94,9 @@ class OtherInTraining(nn.Module):
         return 3 * z if self.training else z
 
 
-@pytest.mark.parametrize(("encoder", "as_network"), [(sage, True), (gin, False), (jumping, False),
-                                                     (OtherInTraining, False)])
+@pytest.mark.parametrize(
+    ("encoder", "as_network"), [(sage, True), (gin, False), (jumping, False), (OtherInTraining, False)]
+)
 def test_what_differs_in_training_is_called(encoder: Any, as_network: bool, small_graph: Graph) -> None:
     session = GRACE(**SMALL, encoder=encoder).session(small_graph)
     assert session.as_network == as_network
@@ -194,8 +197,9 @@ def test_a_run_knows_its_encoder(small_graph: Graph, tmp_path: Path) -> None:
             GRACE(**SMALL, encoder=other).fit(small_graph, folder=tmp_path, resume=True)
 
 
-@pytest.mark.parametrize("encoder", [lambda features, hidden: GCN(features, hidden, 2),
-                                     partial(GCN, num_layers=2, act=nn.ReLU())])
+@pytest.mark.parametrize(
+    "encoder", [lambda features, hidden: GCN(features, hidden, 2), partial(GCN, num_layers=2, act=nn.ReLU())]
+)
 def test_a_factory_without_a_name_has_no_run_folder(encoder: Any, small_graph: Graph, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="top level of a module"):
         GRACE(**SMALL, encoder=encoder).fit(small_graph, folder=tmp_path / "run")

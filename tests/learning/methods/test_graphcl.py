@@ -58,7 +58,8 @@ def test_training_lowers_the_loss_and_the_term_raises_compactness() -> None:
     plain = method(**settings).fit(GRAPHS)
     assert plain.history_.last["loss"] < plain.history_.column("loss")[0]
     bounded = method(**settings, regularizer=CompactnessRegularizer(kappa=0.8, budget=EdgeDropBudget(total=1))).fit(
-        GRAPHS)
+        GRAPHS
+    )
 
     def over_norm(fitted: GraphCL) -> float:
         found = certgcl.graph_compactness(fitted, GRAPHS, EdgeDropBudget(total=1))
@@ -99,8 +100,10 @@ def test_views_inside_the_budget_keep_to_that_of_each_graph(budget: EdgeDropBudg
 def test_encoders_of_ones_own_are_trained_too(encoder: nn.Module) -> None:
     fitted = certified(encoder=encoder, pool="sum", mask_rates=(0.2, 0.0)).fit(GRAPHS)
     assert fitted.transform(GRAPHS).shape == (24, 6)
-    assert not any(torch.equal(one, other) for one, other in zip(
-        fitted.fitted_encoder().parameters(), encoder.parameters(), strict=True))
+    assert not any(
+        torch.equal(one, other)
+        for one, other in zip(fitted.fitted_encoder().parameters(), encoder.parameters(), strict=True)
+    )
 
 
 @pytest.mark.parametrize("convolution", ["gcn", "gin"])
@@ -125,8 +128,9 @@ def test_a_run_that_is_resumed_ends_as_one_that_was_not(tmp_path: Path) -> None:
 def test_cross_validation_and_searches_split_the_graphs() -> None:
     scores = cross_val_score(make_pipeline(method(), LogisticRegression()), GRAPHS, LABELS, cv=3)
     assert scores.shape == (3,)
-    search = GridSearchCV(make_pipeline(method(), LogisticRegression()), {"graphcl__hidden": [2, 4]}, cv=2,
-                          error_score="raise").fit(GRAPHS, LABELS)
+    search = GridSearchCV(
+        make_pipeline(method(), LogisticRegression()), {"graphcl__hidden": [2, 4]}, cv=2, error_score="raise"
+    ).fit(GRAPHS, LABELS)
     assert search.best_params_["graphcl__hidden"] in (2, 4)
     copy = clone(certified(pool="sum"))
     assert (copy.pool, copy.regularizer.anchors, copy.encoder_) == ("sum", 4, None)

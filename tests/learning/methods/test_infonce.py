@@ -16,8 +16,9 @@ def square_of_shifted(s: Tensor) -> Tensor:
     return ((s.detach() + 1) / 2).square()
 
 
-def slow_info_nce(p: Tensor, q: Tensor, temperature: float, intra: bool,
-                  weighting: Callable[[Tensor], Tensor] | None) -> Tensor:
+def slow_info_nce(
+    p: Tensor, q: Tensor, temperature: float, intra: bool, weighting: Callable[[Tensor], Tensor] | None
+) -> Tensor:
     """The formula of the module, anchor by anchor."""
     p, q, n = normalize(p), normalize(q), len(p)
 
@@ -29,23 +30,26 @@ def slow_info_nce(p: Tensor, q: Tensor, temperature: float, intra: bool,
             total = total + (weight * torch.exp(s / temperature)).sum()
         return total
 
-    return torch.stack([(denominator(p, q, i).log() + denominator(q, p, i).log()) / 2 - p[i] @ q[i] / temperature
-                        for i in range(n)])
+    return torch.stack(
+        [(denominator(p, q, i).log() + denominator(q, p, i).log()) / 2 - p[i] @ q[i] / temperature for i in range(n)]
+    )
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["kept", "made-again"])
 @pytest.mark.parametrize("intra", [True, False])
 @pytest.mark.parametrize("weighting", [None, square_of_shifted])
 def test_losses_and_gradients_are_those_of_the_formula(
-        kept: bool, intra: bool, weighting: Callable[[Tensor], Tensor] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: bool, intra: bool, weighting: Callable[[Tensor], Tensor] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(infonce, "CHUNK", 21)  # three rows of seven
     monkeypatch.setattr(infonce, "KEPT", 49 if kept else 48)
     p, q = (torch.randn(7, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
     found, expected = info_nce(p, q, 0.4, intra=intra, weighting=weighting), slow_info_nce(p, q, 0.4, intra, weighting)
     torch.testing.assert_close(found, expected)
     upstream = torch.randn(7, dtype=torch.float64)
-    torch.testing.assert_close(torch.autograd.grad(found, (p, q), upstream),
-                               torch.autograd.grad(expected, (p, q), upstream))
+    torch.testing.assert_close(
+        torch.autograd.grad(found, (p, q), upstream), torch.autograd.grad(expected, (p, q), upstream)
+    )
 
 
 def test_the_smallest_temperature_neither_overflows_nor_underflows() -> None:

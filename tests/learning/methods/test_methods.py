@@ -61,8 +61,9 @@ def test_one_step_is_that_of_a_plain_pyg_loop(kind: type[ContrastiveMethod], sma
     session.step(0)
     chance = twin.generator
     views = [dropper.sample(chance) for dropper in twin.views]
-    masks = [(torch.rand(small_graph.num_features, generator=chance) >= torch.as_tensor(rate)).float()
-             for rate in twin.masks]
+    masks = [
+        (torch.rand(small_graph.num_features, generator=chance) >= torch.as_tensor(rate)).float() for rate in twin.masks
+    ]
     z = [twin.encoder(twin.graph.x * mask, view.edge_index) for mask, view in zip(masks, views, strict=True)]
     if isinstance(method, COSTA):
         mixing = torch.randn(10, 20, generator=chance) / 10**0.5
@@ -112,8 +113,10 @@ def test_with_one_negative_all_mixtures_are_that_one() -> None:
     hardness = Hardness(BetaMixture.start())
     s = p @ q.T
     first, second = (denominator.exp() for denominator in log_denominators(p, q, 0.5))
-    expected = ((first + 5 * (torch.stack([s[0, 1], s[1, 0]]) / 0.5).exp()).log()
-                + (second + 5 * (torch.stack([s[1, 0], s[0, 1]]) / 0.5).exp()).log()) / 2 - s.diagonal() / 0.5
+    expected = (
+        (first + 5 * (torch.stack([s[0, 1], s[1, 0]]) / 0.5).exp()).log()
+        + (second + 5 * (torch.stack([s[1, 0], s[0, 1]]) / 0.5).exp()).log()
+    ) / 2 - s.diagonal() / 0.5
     torch.testing.assert_close(mixed_info_nce(p, q, 0.5, hardness, 5), expected)
 
 
@@ -176,8 +179,13 @@ def test_the_same_seed_gives_the_same_embeddings(kind: type[ContrastiveMethod], 
 
 @pytest.mark.parametrize("variant", ["weight", "mix"])
 def test_progcl_resumes_to_the_last_bit(variant: Any, small_graph: Graph, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {**SMALL, "epochs": 6, "variant": variant, "start": 0.3,
-                                "regularizer": CompactnessRegularizer(anchors=5, kappa=Ramp(0.4, length=4))}
+    settings: dict[str, Any] = {
+        **SMALL,
+        "epochs": 6,
+        "variant": variant,
+        "start": 0.3,
+        "regularizer": CompactnessRegularizer(anchors=5, kappa=Ramp(0.4, length=4)),
+    }
     whole = ProGCL(**settings).fit_transform(small_graph)
 
     class Stopped(Exception):
@@ -236,18 +244,36 @@ def test_unknown_or_impossible_settings_change_nothing() -> None:
     assert method.hidden == 128
 
 
-@pytest.mark.parametrize("settings", [
-    {"temperature": 0.0}, {"drop_rates": (0.4,)}, {"drop_rates": (0.4, 1.0)}, {"mask_rates": (-0.1, 0.0)},
-    {"hidden": 0}, {"epochs": -1}, {"batch": 1}, {"learning_rate": 0.0}, {"inside_budget": True}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"temperature": 0.0},
+        {"drop_rates": (0.4,)},
+        {"drop_rates": (0.4, 1.0)},
+        {"mask_rates": (-0.1, 0.0)},
+        {"hidden": 0},
+        {"epochs": -1},
+        {"batch": 1},
+        {"learning_rate": 0.0},
+        {"inside_budget": True},
+    ],
+)
 def test_settings_out_of_range_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         GRACE(**settings)
 
 
-@pytest.mark.parametrize(("method", "settings"), [
-    (GCA, {"centrality": "closeness"}), (ProGCL, {"variant": "both"}), (ProGCL, {"start": 1.5}),
-    (ProGCL, {"mixed": 0}), (COSTA, {"ratio": 0.0}),
-    (COSTA, {"centred": 1})])
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        (GCA, {"centrality": "closeness"}),
+        (ProGCL, {"variant": "both"}),
+        (ProGCL, {"start": 1.5}),
+        (ProGCL, {"mixed": 0}),
+        (COSTA, {"ratio": 0.0}),
+        (COSTA, {"centred": 1}),
+    ],
+)
 def test_settings_of_one_method_are_checked(method: type[ContrastiveMethod], settings: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         method(**settings)
@@ -265,13 +291,36 @@ def test_settings_of_numpy_become_plain_ones_that_a_file_can_hold(small_graph: G
     assert GRACE.load(method.fit(small_graph).save(tmp_path / "method.pt")).seed == 3
 
 
-@pytest.mark.parametrize("setting", [
-    {"hidden": True}, {"hidden": 2.0}, {"hidden": 2**40}, {"epochs": "3"}, {"seed": -1}, {"seed": 0.0},
-    {"seed": True}, {"batch": 2.0}, {"batch": True}, {"drop_rates": "12"}, {"drop_rates": (True, False)},
-    {"drop_rates": (0.1, float("nan"))}, {"drop_rates": {0.1: 0, 0.2: 0}}, {"mask_rates": (0.1, 1.0)},
-    {"temperature": True}, {"temperature": "0.5"}, {"learning_rate": float("inf")}, {"weight_decay": -1e-9},
-    {"weight_decay": float("nan")}, {"inside_budget": 1}, {"inside_budget": "no"}, {"regularizer": 0.4},
-    {"device": "meta"}, {"device": "gpu"}, {"device": 0}])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"hidden": True},
+        {"hidden": 2.0},
+        {"hidden": 2**40},
+        {"epochs": "3"},
+        {"seed": -1},
+        {"seed": 0.0},
+        {"seed": True},
+        {"batch": 2.0},
+        {"batch": True},
+        {"drop_rates": "12"},
+        {"drop_rates": (True, False)},
+        {"drop_rates": (0.1, float("nan"))},
+        {"drop_rates": {0.1: 0, 0.2: 0}},
+        {"mask_rates": (0.1, 1.0)},
+        {"temperature": True},
+        {"temperature": "0.5"},
+        {"learning_rate": float("inf")},
+        {"weight_decay": -1e-9},
+        {"weight_decay": float("nan")},
+        {"inside_budget": 1},
+        {"inside_budget": "no"},
+        {"regularizer": 0.4},
+        {"device": "meta"},
+        {"device": "gpu"},
+        {"device": 0},
+    ],
+)
 def test_no_setting_is_read_as_something_else(setting: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(setting))):
         GRACE(**setting)
@@ -290,8 +339,11 @@ def test_one_node_has_nothing_to_be_contrasted_with(method: type[ContrastiveMeth
 
 
 def test_a_method_that_is_not_fitted_says_so(small_graph: Graph) -> None:
-    for use in (lambda: GRACE().transform(small_graph), lambda: GRACE().save("nowhere"),
-                lambda: certgcl.node_compactness(GRACE(), small_graph, 1)):
+    for use in (
+        lambda: GRACE().transform(small_graph),
+        lambda: GRACE().save("nowhere"),
+        lambda: certgcl.node_compactness(GRACE(), small_graph, 1),
+    ):
         with pytest.raises(NotFittedError, match="not fitted"):
             use()
 

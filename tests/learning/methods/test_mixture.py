@@ -83,13 +83,16 @@ def test_fit_takes_any_shape_and_dtype_and_is_the_same_every_time() -> None:
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
-@given(st.one_of(
-    st.lists(st.floats(0, 1), min_size=1, max_size=30),
-    st.tuples(st.floats(0, 1), st.integers(1, 30)).map(lambda pair: [pair[0]] * pair[1]),
-    st.tuples(st.floats(0, 1), st.lists(st.floats(0, 1e-9), min_size=1, max_size=9)).map(
-        lambda pair: [min(1.0, pair[0] + more) for more in pair[1]]),
-    st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=30),
-))
+@given(
+    st.one_of(
+        st.lists(st.floats(0, 1), min_size=1, max_size=30),
+        st.tuples(st.floats(0, 1), st.integers(1, 30)).map(lambda pair: [pair[0]] * pair[1]),
+        st.tuples(st.floats(0, 1), st.lists(st.floats(0, 1e-9), min_size=1, max_size=9)).map(
+            lambda pair: [min(1.0, pair[0] + more) for more in pair[1]]
+        ),
+        st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=30),
+    )
+)
 def test_any_values_give_a_usable_mixture(values: list[float]) -> None:
     fitted = BetaMixture.fit(torch.tensor(values, dtype=torch.float64))
     for alpha, beta, weight in components(fitted):
@@ -112,8 +115,9 @@ def test_an_empty_component_keeps_its_shape() -> None:
     assert 0 < float(after.weight[1]) < 1e-5
 
 
-@pytest.mark.parametrize("values", [torch.empty(0), torch.tensor([0.2, -0.4]), torch.tensor([0.2, math.nan]),
-                                    torch.tensor([1.2])])
+@pytest.mark.parametrize(
+    "values", [torch.empty(0), torch.tensor([0.2, -0.4]), torch.tensor([0.2, math.nan]), torch.tensor([1.2])]
+)
 def test_what_is_no_share_is_refused(values: Tensor) -> None:
     with pytest.raises(InputError, match=r"in \[0, 1\]\. Pass \(s \+ 1\) / 2"):
         BetaMixture.fit(values)
@@ -121,7 +125,8 @@ def test_what_is_no_share_is_refused(values: Tensor) -> None:
 
 def test_cosines_that_rounding_carries_over_one_are_taken() -> None:
     assert components(BetaMixture.fit(torch.tensor([-1e-6, 0.3, 0.5, 1 + 1e-6]))) == components(
-        BetaMixture.fit(torch.tensor([0.0, 0.3, 0.5, 1.0])))
+        BetaMixture.fit(torch.tensor([0.0, 0.3, 0.5, 1.0]))
+    )
 
 
 # -- the posterior ---------------------------------------------------------------------------------
@@ -134,8 +139,11 @@ def exact_low(mixture: BetaMixture, values: list[float]) -> list[float]:
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(st.lists(st.floats(0.1, 60), min_size=4, max_size=4), st.floats(0.01, 0.99),
-       st.lists(st.floats(0, 1), min_size=1, max_size=40))
+@given(
+    st.lists(st.floats(0.1, 60), min_size=4, max_size=4),
+    st.floats(0.01, 0.99),
+    st.lists(st.floats(0, 1), min_size=1, max_size=40),
+)
 def test_the_table_is_as_close_as_it_says(shape: list[float], weight: float, values: list[float]) -> None:
     tried = mixture((shape[0], shape[1], weight), (shape[2], shape[3], 1 - weight))
     found = tried.posterior_low(torch.tensor(values, dtype=torch.float64)).tolist()

@@ -50,8 +50,16 @@ def test_settings_of_the_regularizer_go_by_two_underscores() -> None:
     assert (estimator.regularizer.scale, estimator.regularizer.kappa) == (None, 0.5)
 
 
-@pytest.mark.parametrize("settings", [{"regularizer__colour": 1}, {"regularizer__kappa": 2.0}, {"regularizer__": 1},
-                                      {"hidden__kappa": 0.1}, {"regularizer": None, "regularizer__kappa": 0.1}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"regularizer__colour": 1},
+        {"regularizer__kappa": 2.0},
+        {"regularizer__": 1},
+        {"hidden__kappa": 0.1},
+        {"regularizer": None, "regularizer__kappa": 0.1},
+    ],
+)
 def test_settings_that_are_none_are_refused_and_change_nothing(settings: dict[str, object]) -> None:
     estimator = method()
     before = estimator.settings()
@@ -77,8 +85,9 @@ def test_a_pipeline_ends_in_a_classifier(graph: Graph) -> None:
     assert "grace__regularizer__kappa" in pipeline.get_params()
     pipeline.set_params(grace__regularizer__kappa=0.9)
     assert pipeline.named_steps["grace"].regularizer.kappa == 0.9
-    found = certgcl.certified_accuracy(pipeline.named_steps["grace"], pipeline.named_steps["logisticregression"], graph,
-                                       y, 1)
+    found = certgcl.certified_accuracy(
+        pipeline.named_steps["grace"], pipeline.named_steps["logisticregression"], graph, y, 1
+    )
     assert found.clean == pytest.approx(pipeline.score(graph, y))
 
 
@@ -86,8 +95,13 @@ def test_a_search_over_settings_takes_a_list_of_one_graph_and_a_scorer(graph: Gr
     def certified_share(estimator: certgcl.ContrastiveMethod, graphs: list[Graph], y: object = None) -> float:
         return certgcl.node_compactness(estimator, graphs[0], 1).share_positive
 
-    search = GridSearchCV(method(), {"regularizer__kappa": [0.0, 0.5], "hidden": [2, 4]}, scoring=certified_share,
-                          cv=[([0], [0])], error_score="raise").fit([graph])
+    search = GridSearchCV(
+        method(),
+        {"regularizer__kappa": [0.0, 0.5], "hidden": [2, 4]},
+        scoring=certified_share,
+        cv=[([0], [0])],
+        error_score="raise",
+    ).fit([graph])
     assert len(search.cv_results_["params"]) == 4
     best = search.best_estimator_
     assert best.regularizer.kappa == search.best_params_["regularizer__kappa"]

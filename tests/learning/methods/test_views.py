@@ -33,8 +33,11 @@ def is_dropped(graph: Graph, view: Graph) -> Tensor:
 
 def is_inside(graph: Graph, view: Graph, drops: AdmissibleDrops) -> bool:
     lost, gone = graph.degree - view.degree, is_dropped(graph, view)
-    return bool((lost <= drops.local).all()) and int(gone.sum()) // 2 <= drops.total and bool(
-        (drops.droppable | ~gone).all())
+    return (
+        bool((lost <= drops.local).all())
+        and int(gone.sum()) // 2 <= drops.total
+        and bool((drops.droppable | ~gone).all())
+    )
 
 
 def shares(dropper: EdgeDropper, views: int) -> Tensor:
@@ -46,8 +49,9 @@ def shares(dropper: EdgeDropper, views: int) -> Tensor:
 
 
 @pytest.mark.parametrize("probability", [0.0, 0.3, 1.0])
-def test_a_view_is_an_undirected_part_of_the_graph_with_its_very_features(probability: float,
-                                                                          either_graph: Graph) -> None:
+def test_a_view_is_an_undirected_part_of_the_graph_with_its_very_features(
+    probability: float, either_graph: Graph
+) -> None:
     dropper = EdgeDropper(either_graph, probability)
     for _ in range(5):
         view = valid(dropper.sample())
@@ -111,8 +115,9 @@ def test_the_seed_of_torch_decides_on_the_views() -> None:
 def graphs_and_budgets(draw: st.DrawFn) -> tuple[Graph, EdgeDropBudget]:
     nodes = draw(st.integers(1, 14))
     graph = random_graph(nodes=nodes, density=draw(st.floats(0, 1)), seed=draw(st.integers(0, 10**6)))
-    local: Any = draw(st.one_of(st.none(), st.integers(0, 4),
-                                st.lists(st.integers(0, 5), min_size=nodes, max_size=nodes)))
+    local: Any = draw(
+        st.one_of(st.none(), st.integers(0, 4), st.lists(st.integers(0, 5), min_size=nodes, max_size=nodes))
+    )
     return graph, EdgeDropBudget(local=local, total=draw(st.one_of(st.none(), st.integers(0, 20))))
 
 
@@ -205,10 +210,16 @@ def test_without_a_probability_there_is_no_mask(nothing: float | Tensor) -> None
 # -- bad input -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("probability", "message"), [
-    (1.5, r"probability 1\.5"), (-0.1, r"probability -0\.1"), (math.nan, "probability nan"),
-    (torch.tensor([0.1, 0.2, 2.0, 0.1, 0.1]), "probability 2: "), (torch.full((10,), 0.4), r"shape \(10,\) for 5 "),
-])
+@pytest.mark.parametrize(
+    ("probability", "message"),
+    [
+        (1.5, r"probability 1\.5"),
+        (-0.1, r"probability -0\.1"),
+        (math.nan, "probability nan"),
+        (torch.tensor([0.1, 0.2, 2.0, 0.1, 0.1]), "probability 2: "),
+        (torch.full((10,), 0.4), r"shape \(10,\) for 5 "),
+    ],
+)
 def test_probabilities_that_are_none_are_refused(graph: Graph, probability: float | Tensor, message: str) -> None:
     with pytest.raises(InputError, match=message):
         EdgeDropper(graph, probability)

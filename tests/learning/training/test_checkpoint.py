@@ -25,8 +25,13 @@ STATE = {"model": nn.Linear(2, 3).state_dict(), "steps": 7, "name": "tiny", "rat
 
 def draws() -> list[Any]:
     """Of each global generator a number of every kind that keeps something back for the next."""
-    return [torch.randn(3).tolist(), torch.rand(1, dtype=torch.float64).item(), np.random.standard_normal(),  # noqa: NPY002
-            random.gauss(0, 1), random.random()]
+    return [
+        torch.randn(3).tolist(),
+        torch.rand(1, dtype=torch.float64).item(),
+        np.random.standard_normal(),  # noqa: NPY002
+        random.gauss(0, 1),
+        random.random(),
+    ]
 
 
 def plain(state: dict[str, Any]) -> dict[str, Any]:
@@ -165,12 +170,15 @@ def test_any_changed_byte_is_refused_or_harmless(tmp_path: Path) -> None:
     written.save(path)
     whole, refused = path.read_bytes(), 0
     for place in range(0, len(whole), 37):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x41]) + whole[place + 1:])
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x41]) + whole[place + 1 :])
         try:
             read = Checkpoint.load(path)
         except CheckpointError:
             refused += 1
         else:
             assert (read.epochs_done, plain(read.session), plain(read.random)) == (
-                3, plain(STATE), plain(written.random))
+                3,
+                plain(STATE),
+                plain(written.random),
+            )
     assert refused > len(whole) // 37 // 2

@@ -110,6 +110,8 @@ def test_tensorboard_gets_every_number(tmp_path: Path) -> None:
     events = reader.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert set(events.Tags()["scalars"]) == {"seconds", "loss", "compactness"}
     assert [(event.step, event.value) for event in events.Scalars("loss")][-2:] == [
-        (3, 9.0), (4, pytest.approx(RECORDS[4]["loss"]))]
+        (3, 9.0),
+        (4, pytest.approx(RECORDS[4]["loss"])),
+    ]
     assert [event.step for event in events.Scalars("loss")] == [0, 1, 2, 3, 4]
     assert [event.step for event in events.Scalars("compactness")] == [0, 1, 2, 3]

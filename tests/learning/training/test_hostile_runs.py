@@ -32,8 +32,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run on a graph in a folder, and both."""
     folder = tmp_path_factory.mktemp("hostile")
     certgcl.save_graph(folder / "graph", certgcl.load_dataset("karate"))
-    json_of("train", "--graph", str(folder / "graph"), "--epochs", "2", "--set", "hidden=8", "--out",
-            str(folder / "run"))
+    json_of(
+        "train", "--graph", str(folder / "graph"), "--epochs", "2", "--set", "hidden=8", "--out", str(folder / "run")
+    )
     return folder
 
 
@@ -56,8 +57,9 @@ def sealed_source(folder: Path, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
-def test_a_run_folder_cannot_name_the_folder_of_pickles(here: Path, command: tuple[str, ...],
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_folder_cannot_name_the_folder_of_pickles(
+    here: Path, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Planetoid's files are pickles: a root in the run folder would be a way to run them."""
     monkeypatch.setenv("CERTGCL_DATA", str(here / "data"))
     monkeypatch.setenv("CERTGCL_CACHE", str(here / "cache"))
@@ -71,16 +73,18 @@ def test_a_run_folder_cannot_name_the_folder_of_pickles(here: Path, command: tup
     refused = run(*command, "run")
     assert (refused.exit_code, "CheckpointError" in refused.stderr) == (1, True)
     for root in (str(here / "run"), "run"):
-        sealed_source(here, format="certgcl-source-2", dataset="Cora", root=root,
-                      sha256={"edges": "0", "features": "0"})
+        sealed_source(
+            here, format="certgcl-source-2", dataset="Cora", root=root, sha256={"edges": "0", "features": "0"}
+        )
         result = run(*command, "run")
         assert result.exit_code == 1 or "could not be loaded" in result.stdout
         assert "Traceback" not in result.stderr
     assert not (here / "ran").exists()
 
 
-@pytest.mark.parametrize("name", ["method.pt", "checkpoint.pt", "encoder.npz", "config.json", "source.json",
-                                  "history.jsonl", "graph.pt"])
+@pytest.mark.parametrize(
+    "name", ["method.pt", "checkpoint.pt", "encoder.npz", "config.json", "source.json", "history.jsonl", "graph.pt"]
+)
 @pytest.mark.parametrize("protocol", [0, 5])
 def test_no_file_of_a_run_is_unpickled(here: Path, name: str, protocol: int) -> None:
     (here / "run" / name).write_bytes(pickle.dumps(Code(), protocol))
@@ -96,16 +100,26 @@ def test_no_file_of_a_run_is_unpickled(here: Path, name: str, protocol: int) -> 
 # -- the graph of a run ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["graph", "../graph", "/a/../etc/passwd", "//server/share", r"\\server\share", "",
-                                  "/a\0b", 7, ["/a"]])
+@pytest.mark.parametrize(
+    "path", ["graph", "../graph", "/a/../etc/passwd", "//server/share", r"\\server\share", "", "/a\0b", 7, ["/a"]]
+)
 def test_a_graph_is_named_by_its_whole_path(here: Path, path: Any) -> None:
     sealed_source(here, graph=path)
     with pytest.raises(CheckpointError, match=r"source\.json"):
         GraphSource.of_run(here / "run")
 
 
-@pytest.mark.parametrize("changes", [{"dataset": "Cora"}, {"graph": None}, {"sha256": {}}, {"sha256": {"edges": "0"}},
-                                     {"dataset": "../Cora", "graph": None}, {"format": "certgcl-source-1"}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dataset": "Cora"},
+        {"graph": None},
+        {"sha256": {}},
+        {"sha256": {"edges": "0"}},
+        {"dataset": "../Cora", "graph": None},
+        {"format": "certgcl-source-1"},
+    ],
+)
 def test_a_source_says_which_graph_and_what_it_holds(here: Path, changes: dict[str, Any]) -> None:
     sealed_source(here, **changes)
     with pytest.raises(CheckpointError, match=r"source\.json"):
@@ -134,8 +148,21 @@ def test_the_data_root_is_the_users_to_name_again(here: Path, monkeypatch: pytes
     monkeypatch.setenv("CERTGCL_CACHE", str(here / "cache"))
     monkeypatch.setattr("torch_geometric.datasets.WikiCS.url", (here / "nowhere").as_uri())
     write_wikics(here / "data" / "WikiCS" / "raw")
-    run("train", "--dataset", "WikiCS", "--data-root", "data", "--epochs", "1", "--out", "wiki", "--regularizer",
-        "none", "--set", "hidden=4")  # and no evaluation: there are four nodes
+    run(
+        "train",
+        "--dataset",
+        "WikiCS",
+        "--data-root",
+        "data",
+        "--epochs",
+        "1",
+        "--out",
+        "wiki",
+        "--regularizer",
+        "none",
+        "--set",
+        "hidden=4",
+    )  # and no evaluation: there are four nodes
     assert str(here) not in (here / "wiki" / "source.json").read_text()
     lost = run("certify", "--run", "wiki", "--budget", "1")
     assert (lost.exit_code, "CERTGCL_DATA" in lost.stderr) == (1, True)
@@ -161,8 +188,14 @@ def test_nothing_is_written_through_a_link_in_a_run_folder(tmp_path: Path, name:
     assert (outside / "file").read_text() == ""
 
 
-NAMES = ["a run with spaces", "Läufe ✓ 试验", "-dash", "CON", "x" * 200,
-         *([] if os.name == "nt" else ["a:b*c?", "a\nb"])]
+NAMES = [
+    "a run with spaces",
+    "Läufe ✓ 试验",
+    "-dash",
+    "CON",
+    "x" * 200,
+    *([] if os.name == "nt" else ["a:b*c?", "a\nb"]),
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -187,8 +220,9 @@ def test_a_full_disk_leaves_the_run_as_it_was(tmp_path: Path, monkeypatch: pytes
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left"):
             train(seeded(), 4, folder=tmp_path, config=CONFIG, resume=True)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()
-            if path.name == "checkpoint.pt"} == {"checkpoint.pt": before["checkpoint.pt"]}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name == "checkpoint.pt"} == {
+        "checkpoint.pt": before["checkpoint.pt"]
+    }
     assert not list(tmp_path.glob(".*"))
     assert len(train(seeded(), 4, folder=tmp_path, config=CONFIG, resume=True)) == 4
 

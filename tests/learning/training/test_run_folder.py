@@ -47,8 +47,12 @@ def test_the_config_says_what_ran_where(tmp_path: Path) -> None:
     content = json.loads((tmp_path / "config.json").read_text())
     assert content["config"] == {"method": "tiny", "optimizer": {"lr": 0.01}, "rates": [0.4, 0.3], "epochs": 5}
     assert content["versions"] == {
-        "certgcl": certgcl.__version__, "python": platform.python_version(), "torch": torch.__version__,
-        "torch-geometric": torch_geometric.__version__, "numpy": np.__version__}
+        "certgcl": certgcl.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch-geometric": torch_geometric.__version__,
+        "numpy": np.__version__,
+    }
     assert content["machine"] == {"threads": torch.get_num_threads(), "device": "cpu"}
     assert abs(datetime.fromisoformat(content["started"]).timestamp() - datetime.now().timestamp()) < 600
 
@@ -60,13 +64,16 @@ def test_a_new_run_is_not_written_over_another(tmp_path: Path) -> None:
     refused(tmp_path, "with the files of a run")
 
 
-@pytest.mark.parametrize(("config", "message"), [
-    ({**CONFIG, "optimizer": {"lr": 0.5}}, r"differs in optimizer\.lr \(0\.01 there, 0\.5 here\):"),
-    ({**CONFIG, "rates": (0.4,)}, r"rates\.1 \(0\.3 there, nothing here\):"),
-    ({**CONFIG, "dataset": "Cora"}, r'dataset \(nothing there, "Cora" here\):'),
-    ({"method": "gca"}, r'method \("tiny" there, "gca" here\), optimizer.lr .*, rates.0 .*, rates.1'),
-    (None, "method .*nothing here"),
-])
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({**CONFIG, "optimizer": {"lr": 0.5}}, r"differs in optimizer\.lr \(0\.01 there, 0\.5 here\):"),
+        ({**CONFIG, "rates": (0.4,)}, r"rates\.1 \(0\.3 there, nothing here\):"),
+        ({**CONFIG, "dataset": "Cora"}, r'dataset \(nothing there, "Cora" here\):'),
+        ({"method": "gca"}, r'method \("tiny" there, "gca" here\), optimizer.lr .*, rates.0 .*, rates.1'),
+        (None, "method .*nothing here"),
+    ],
+)
 def test_another_config_is_refused_and_all_that_differs_named(config: Any, message: str, tmp_path: Path) -> None:
     run(tmp_path)
     refused(tmp_path, f"{message}.*another folder" if message.endswith(":") else message, config=config, resume=True)

@@ -288,15 +288,18 @@ def test_a_short_run_has_a_checkpoint_at_the_beginning_and_one_at_the_end(tmp_pa
 # -- bad input -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("settings", "message"), [
-    ({"epochs": -1}, "epochs=-1"),
-    ({"epochs": 2.0}, r"epochs=2\.0"),
-    ({"epochs": True}, "epochs=True"),
-    ({"checkpoint_every": 0}, "checkpoint_every=0.*an int counts epochs"),
-    ({"checkpoint_every": math.nan}, "checkpoint_every=nan"),
-    ({"resume": True}, "Pass folder="),
-    ({"tensorboard": True}, "Pass folder="),
-])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": -1}, "epochs=-1"),
+        ({"epochs": 2.0}, r"epochs=2\.0"),
+        ({"epochs": True}, "epochs=True"),
+        ({"checkpoint_every": 0}, "checkpoint_every=0.*an int counts epochs"),
+        ({"checkpoint_every": math.nan}, "checkpoint_every=nan"),
+        ({"resume": True}, "Pass folder="),
+        ({"tensorboard": True}, "Pass folder="),
+    ],
+)
 def test_arguments_are_checked(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         train(seeded(), **{"epochs": 3, **settings})

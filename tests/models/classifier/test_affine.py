@@ -12,8 +12,10 @@ from tests.toys import random_tensor
 def steps(seed: int, dtype: torch.dtype) -> Iterator[Affine]:
     for number, (rows, width) in enumerate([(6, 4), (5, 6), (3, 5)]):
         scale = 10.0 ** random_tensor(rows, 1, seed=seed + 7 * number)
-        yield Affine.of((scale * random_tensor(rows, width, seed=seed + 20 + number)).to(dtype),
-                        (scale[:, 0] * random_tensor(rows, seed=seed + 30 + number)).to(dtype))
+        yield Affine.of(
+            (scale * random_tensor(rows, width, seed=seed + 20 + number)).to(dtype),
+            (scale[:, 0] * random_tensor(rows, seed=seed + 30 + number)).to(dtype),
+        )
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -31,9 +31,21 @@ from certgcl.models.gcn_encoder import GCNEncoder
 from tests.toys import admissible_sets, random_graph, random_tensor, without
 
 NODES = 9
-LINEAR = {"LogisticRegression", "LogisticRegressionCV", "RidgeClassifier", "RidgeClassifierCV", "SGDClassifier",
-          "Perceptron", "PassiveAggressiveClassifier", "LinearSVC", "LinearDiscriminantAnalysis", "NearestCentroid",
-          "MultinomialNB", "ComplementNB", "OneVsRestClassifier"}
+LINEAR = {
+    "LogisticRegression",
+    "LogisticRegressionCV",
+    "RidgeClassifier",
+    "RidgeClassifierCV",
+    "SGDClassifier",
+    "Perceptron",
+    "PassiveAggressiveClassifier",
+    "LinearSVC",
+    "LinearDiscriminantAnalysis",
+    "NearestCentroid",
+    "MultinomialNB",
+    "ComplementNB",
+    "OneVsRestClassifier",
+}
 PARTS = {"estimator": LogisticRegression(), "estimators": [("a", LogisticRegression()), ("b", LogisticRegression())]}
 
 
@@ -118,23 +130,40 @@ def test_every_classifier_of_scikit_learn_is_refused_or_keeps_what_is_certified(
 
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("probe", [
-    LogisticRegression(fit_intercept=False), LogisticRegression(C=1e6), svm.LinearSVC(fit_intercept=False),
-    linear_model.RidgeClassifier(fit_intercept=False), linear_model.SGDClassifier(average=True, random_state=0),
-    LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"), LinearDiscriminantAnalysis(solver="eigen"),
-    neighbors.NearestCentroid(shrink_threshold=0.1), neighbors.NearestCentroid(priors="empirical"),
-    naive_bayes.MultinomialNB(fit_prior=False), naive_bayes.ComplementNB(norm=True),
-    OneVsRestClassifier(SVC(kernel="linear")), OneVsRestClassifier(svm.LinearSVC()),
-    OneVsRestClassifier(linear_model.RidgeClassifier()), OneVsRestClassifier(LinearDiscriminantAnalysis()),
-    GridSearchCV(LogisticRegression(), {"C": [1.0, 10.0]}, cv=2),
-    RandomizedSearchCV(make_pipeline(StandardScaler(), svm.LinearSVC()), {"linearsvc__C": [1.0, 10.0]}, n_iter=2, cv=2),
-    make_pipeline(StandardScaler(), LogisticRegression(C=100)), make_pipeline(MinMaxScaler((-3, 7)), svm.LinearSVC()),
-    make_pipeline(StandardScaler(with_mean=False), StandardScaler(with_std=False), LogisticRegression()),
-    make_pipeline(RobustScaler(), "passthrough", linear_model.RidgeClassifier()),
-    make_pipeline(RobustScaler(with_centering=False), MaxAbsScaler(), LogisticRegression()),
-    make_pipeline(PCA(3), LogisticRegression()), make_pipeline(PCA(whiten=True), LogisticRegression()),
-    make_pipeline(TruncatedSVD(3), LogisticRegression()), make_pipeline(StandardScaler(), neighbors.NearestCentroid()),
-], ids=lambda probe: repr(probe).replace(" ", "")[:60] if hasattr(probe, "fit") else str(probe))
+@pytest.mark.parametrize(
+    "probe",
+    [
+        LogisticRegression(fit_intercept=False),
+        LogisticRegression(C=1e6),
+        svm.LinearSVC(fit_intercept=False),
+        linear_model.RidgeClassifier(fit_intercept=False),
+        linear_model.SGDClassifier(average=True, random_state=0),
+        LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"),
+        LinearDiscriminantAnalysis(solver="eigen"),
+        neighbors.NearestCentroid(shrink_threshold=0.1),
+        neighbors.NearestCentroid(priors="empirical"),
+        naive_bayes.MultinomialNB(fit_prior=False),
+        naive_bayes.ComplementNB(norm=True),
+        OneVsRestClassifier(SVC(kernel="linear")),
+        OneVsRestClassifier(svm.LinearSVC()),
+        OneVsRestClassifier(linear_model.RidgeClassifier()),
+        OneVsRestClassifier(LinearDiscriminantAnalysis()),
+        GridSearchCV(LogisticRegression(), {"C": [1.0, 10.0]}, cv=2),
+        RandomizedSearchCV(
+            make_pipeline(StandardScaler(), svm.LinearSVC()), {"linearsvc__C": [1.0, 10.0]}, n_iter=2, cv=2
+        ),
+        make_pipeline(StandardScaler(), LogisticRegression(C=100)),
+        make_pipeline(MinMaxScaler((-3, 7)), svm.LinearSVC()),
+        make_pipeline(StandardScaler(with_mean=False), StandardScaler(with_std=False), LogisticRegression()),
+        make_pipeline(RobustScaler(), "passthrough", linear_model.RidgeClassifier()),
+        make_pipeline(RobustScaler(with_centering=False), MaxAbsScaler(), LogisticRegression()),
+        make_pipeline(PCA(3), LogisticRegression()),
+        make_pipeline(PCA(whiten=True), LogisticRegression()),
+        make_pipeline(TruncatedSVD(3), LogisticRegression()),
+        make_pipeline(StandardScaler(), neighbors.NearestCentroid()),
+    ],
+    ids=lambda probe: repr(probe).replace(" ", "")[:60] if hasattr(probe, "fit") else str(probe),
+)
 def test_what_is_linear_is_read(probe: Any, classes: int, dtype: torch.dtype) -> None:
     case(dtype).check(case(dtype).fit(base.clone(probe), classes))
 
@@ -265,7 +294,8 @@ REFUSED = {
     "threshold in a subclass": lambda: case().fit(Thresholded(), 2),
     "norm in a subclass": lambda: case().fit(OfTheNorm(), 3),
     "duck": lambda: Borrowed(case().fit(LogisticRegression(), 3)),
-    "predict of its own": shadowed, "decision function of its own": shadowed_decision,
+    "predict of its own": shadowed,
+    "decision function of its own": shadowed_decision,
     "transform of its own": shadowed_in_a_pipeline,
     "threshold": lambda: case().fit(FixedThresholdClassifier(LogisticRegression(), threshold=0.3), 2),
     "multilabel ridge": lambda: multilabel(linear_model.RidgeClassifier()),
@@ -275,7 +305,8 @@ REFUSED = {
     "kernel in one-vs-rest": lambda: case().fit(OneVsRestClassifier(SVC())),
     "centroids in one-vs-rest": lambda: case().fit(OneVsRestClassifier(neighbors.NearestCentroid())),
     "manhattan": lambda: case().fit(neighbors.NearestCentroid(metric="manhattan")),
-    "not fitted": LogisticRegression, "not fitted in a pipeline": lambda: make_pipeline(StandardScaler(), SVC()),
+    "not fitted": LogisticRegression,
+    "not fitted in a pipeline": lambda: make_pipeline(StandardScaler(), SVC()),
     "no classifier": lambda: Pipeline([("scale", StandardScaler()), ("last", "passthrough")]),
     "not refitted": lambda: case().fit(GridSearchCV(LogisticRegression(), {"C": [1.0]}, cv=2, refit=False)),
     "regression": lambda: case().fit(linear_model.LinearRegression()),
@@ -289,16 +320,27 @@ REFUSED = {
     "intercepts": lambda: edited("intercept_", np.zeros(2)),
     "width": lambda: edited("coef_", np.zeros((3, 5))),
     "text": lambda: edited("coef_", np.full((3, 4), "a")),
-    "hook": with_hook, "forward of its own": with_forward,
+    "hook": with_hook,
+    "forward of its own": with_forward,
     "activation": lambda: nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)).double(),
     "dropout": lambda: nn.Sequential(nn.Dropout(), nn.Linear(4, 3)).double(),
     "weight norm": lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 3).double()),
-    "one output": lambda: nn.Linear(4, 1).double(), "empty": nn.Sequential, "only identity": nn.Identity,
-    "string": lambda: "logistic", "none": lambda: None, "triple": lambda: (torch.rand(3, 4),) * 3,
-    "function": lambda: np.argmax, "complex": lambda: torch.rand(3, 4) * 1j, "booleans": lambda: torch.rand(3, 4) > 0.5,
-    "ragged": lambda: [[1.0], [2.0, 3.0]], "vector": lambda: torch.rand(4), "number": lambda: torch.tensor(1.0),
-    "nothing": lambda: torch.zeros(0, 4), "infinite": lambda: torch.full((3, 4), torch.inf),
-    "class": lambda: LogisticRegression, "module class": lambda: nn.Linear,
+    "one output": lambda: nn.Linear(4, 1).double(),
+    "empty": nn.Sequential,
+    "only identity": nn.Identity,
+    "string": lambda: "logistic",
+    "none": lambda: None,
+    "triple": lambda: (torch.rand(3, 4),) * 3,
+    "function": lambda: np.argmax,
+    "complex": lambda: torch.rand(3, 4) * 1j,
+    "booleans": lambda: torch.rand(3, 4) > 0.5,
+    "ragged": lambda: [[1.0], [2.0, 3.0]],
+    "vector": lambda: torch.rand(4),
+    "number": lambda: torch.tensor(1.0),
+    "nothing": lambda: torch.zeros(0, 4),
+    "infinite": lambda: torch.full((3, 4), torch.inf),
+    "class": lambda: LogisticRegression,
+    "module class": lambda: nn.Linear,
 }
 
 
@@ -309,8 +351,14 @@ def test_what_is_not_known_to_be_linear_is_refused_in_words(name: str) -> None:
     assert all((refusal.value.found, refusal.value.rule, refusal.value.remedy))
 
 
-@pytest.mark.parametrize("build", [lambda: case().fit(LogisticRegression()), lambda: nn.Linear(4, 3).double(),
-                                   lambda: case().fit(OneVsRestClassifier(LogisticRegression()))])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: case().fit(LogisticRegression()),
+        lambda: nn.Linear(4, 3).double(),
+        lambda: case().fit(OneVsRestClassifier(LogisticRegression())),
+    ],
+)
 def test_methods_of_ones_own_are_refused_whatever_they_do(build: Any) -> None:
     """Where they differ from the class is for them to know, and for no probe to find."""
     probe = build()

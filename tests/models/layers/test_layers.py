@@ -39,14 +39,25 @@ def replaced() -> GCNEncoder:
     return encoder
 
 
-@pytest.mark.parametrize("encoder", [
-    lambda: with_layer(normalize=False), lambda: with_layer(aggr="mean"), lambda: with_layer(cached=True), hooked,
-    shadowed, replaced, lambda: GCNEncoder(5, 4, 3, nn.Softsign()).double(),
-])
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        lambda: with_layer(normalize=False),
+        lambda: with_layer(aggr="mean"),
+        lambda: with_layer(cached=True),
+        hooked,
+        shadowed,
+        replaced,
+        lambda: GCNEncoder(5, 4, 3, nn.Softsign()).double(),
+    ],
+)
 def test_what_is_not_certified_is_not_trained_on(encoder: Callable[[], GCNEncoder], graph: Graph) -> None:
     model, regularizer = encoder(), certgcl.CompactnessRegularizer(budget=1)
-    for call in (model.network, lambda: certgcl.node_compactness(model, graph, 1),
-                 lambda: regularizer(model, graph, graph, graph)):
+    for call in (
+        model.network,
+        lambda: certgcl.node_compactness(model, graph, 1),
+        lambda: regularizer(model, graph, graph, graph),
+    ):
         with pytest.raises(EncoderError):
             call()
 

@@ -243,11 +243,34 @@ class Generates(Two):
         yield super().forward(x, edge_index)
 
 
-MODULES = [ZeroesIsolated, BranchesOnEdges, Counts, CountsInAClosure, Saturates, HasAPlateau, SkipsForLargeNorms,
-           DropsEdges, DropsByChance, SwallowsErrors, ChangesInPlaceUnderAnotherName, ChangesThroughData,
-           ChangesItsWeights, RemembersInADefault, RemembersInAGlobal, HasAProperty, HasGetattr, HasGetattribute,
-           HasCall, HasACompiledCall, HasHooksByProperty, LoopsOverAListOfItsOwn, EncodesInHalf, UsesEdgesOfItsOwn,
-           UsesOneDirection, Generates]
+MODULES = [
+    ZeroesIsolated,
+    BranchesOnEdges,
+    Counts,
+    CountsInAClosure,
+    Saturates,
+    HasAPlateau,
+    SkipsForLargeNorms,
+    DropsEdges,
+    DropsByChance,
+    SwallowsErrors,
+    ChangesInPlaceUnderAnotherName,
+    ChangesThroughData,
+    ChangesItsWeights,
+    RemembersInADefault,
+    RemembersInAGlobal,
+    HasAProperty,
+    HasGetattr,
+    HasGetattribute,
+    HasCall,
+    HasACompiledCall,
+    HasHooksByProperty,
+    LoopsOverAListOfItsOwn,
+    EncodesInHalf,
+    UsesEdgesOfItsOwn,
+    UsesOneDirection,
+    Generates,
+]
 
 
 def test_the_honest_model_is_read(graph: Graph) -> None:
@@ -345,8 +368,9 @@ def with_other_globals(model: Two) -> None:
         def __getitem__(self, name: str) -> Any:
             return plateau
 
-    function = types.FunctionType(Saturates.forward.__code__, Wins(globals()), "forward", None,
-                                  Saturates.forward.__closure__)
+    function = types.FunctionType(
+        Saturates.forward.__code__, Wins(globals()), "forward", None, Saturates.forward.__closure__
+    )
     model.__class__ = type("Net", (Two,), {"forward": function})
 
 
@@ -397,12 +421,30 @@ def with_a_bound_method(model: Two) -> None:
     model.act = Holder().relu  # type: ignore[assignment]
 
 
-CHANGES = [shadowed, with_class_swapped, with_layer_class_swapped, with_message, with_lin_forward, with_a_cache,
-           with_a_module_that_pretends, with_a_dict_of_hooks_that_looks_empty, with_modules_that_change,
-           with_a_wide_bias, with_a_bias_in_lin, with_a_setting_that_equals_all, with_a_tensor_of_its_own,
-           with_other_globals, with_code_of_another, with_a_hook_on_the_activation, with_a_message_hook,
-           with_weight_norm, with_an_activation_made_of_a_class, with_a_descriptor, with_a_partial_of_its_own,
-           with_a_bound_method]
+CHANGES = [
+    shadowed,
+    with_class_swapped,
+    with_layer_class_swapped,
+    with_message,
+    with_lin_forward,
+    with_a_cache,
+    with_a_module_that_pretends,
+    with_a_dict_of_hooks_that_looks_empty,
+    with_modules_that_change,
+    with_a_wide_bias,
+    with_a_bias_in_lin,
+    with_a_setting_that_equals_all,
+    with_a_tensor_of_its_own,
+    with_other_globals,
+    with_code_of_another,
+    with_a_hook_on_the_activation,
+    with_a_message_hook,
+    with_weight_norm,
+    with_an_activation_made_of_a_class,
+    with_a_descriptor,
+    with_a_partial_of_its_own,
+    with_a_bound_method,
+]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)

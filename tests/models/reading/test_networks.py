@@ -54,16 +54,26 @@ def kinds(network: GraphNetwork) -> list[list[str]]:
 # -- convolutions ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("layer", "expected"), [
-    (GCNConv(5, 3), [SymmetricNorm(1.0)]), (GCNConv(5, 3, add_self_loops=False), [SymmetricNorm(0.0)]),
-    (GCNConv(5, 3, bias=False), [SymmetricNorm(1.0)]), (SAGEConv(5, 3), [Mean(), Local()]),
-    (SAGEConv(5, 3, root_weight=False, bias=False), [Mean()]), (SAGEConv(5, 3, aggr="sum"), [Sum(), Local()]),
-    (SAGEConv(5, 3, aggr="add"), [Sum(), Local()]), (GraphConv(5, 3), [Sum(), Local()]),
-    (GraphConv(5, 3, aggr="mean"), [Mean(), Local()]), (GINConv(nn.Linear(5, 3)), [Sum(), Local()]),
-    (GINConv(nn.Linear(5, 3), eps=0.5), [Sum(), Local()]),
-    (GINConv(nn.Linear(5, 3), train_eps=True), [Sum(), Local()]), (SGConv(5, 3), [Diffusion(1.0)]),
-    (SGConv(5, 3, add_self_loops=False), [Diffusion(0.0)]),
-], ids=str)
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [
+        (GCNConv(5, 3), [SymmetricNorm(1.0)]),
+        (GCNConv(5, 3, add_self_loops=False), [SymmetricNorm(0.0)]),
+        (GCNConv(5, 3, bias=False), [SymmetricNorm(1.0)]),
+        (SAGEConv(5, 3), [Mean(), Local()]),
+        (SAGEConv(5, 3, root_weight=False, bias=False), [Mean()]),
+        (SAGEConv(5, 3, aggr="sum"), [Sum(), Local()]),
+        (SAGEConv(5, 3, aggr="add"), [Sum(), Local()]),
+        (GraphConv(5, 3), [Sum(), Local()]),
+        (GraphConv(5, 3, aggr="mean"), [Mean(), Local()]),
+        (GINConv(nn.Linear(5, 3)), [Sum(), Local()]),
+        (GINConv(nn.Linear(5, 3), eps=0.5), [Sum(), Local()]),
+        (GINConv(nn.Linear(5, 3), train_eps=True), [Sum(), Local()]),
+        (SGConv(5, 3), [Diffusion(1.0)]),
+        (SGConv(5, 3, add_self_loops=False), [Diffusion(0.0)]),
+    ],
+    ids=str,
+)
 def test_a_convolution_is_one_layer(layer: nn.Module, expected: list[Any], either_graph: Graph) -> None:
     network = assert_reads(lively(layer), either_graph)
     assert [[term.aggregation for term in layer.terms] for layer in network.layers] == [expected]
@@ -90,23 +100,42 @@ def test_sgc_applies_its_matrix_first(steps: int, graph: Graph) -> None:
 
 @pytest.mark.parametrize("settings", [{}, {"add_self_loops": False}, {"dropout": 0.5}])
 def test_reads_appnp_after_an_mlp(settings: dict[str, Any], either_graph: Graph) -> None:
-    model = Layers(lambda net, x, e: net.prop(net.mlp(x), e), prop=APPNP(K=3, alpha=0.1, **settings),
-                   mlp=nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Dropout(0.5), nn.Linear(4, 3)))
+    model = Layers(
+        lambda net, x, e: net.prop(net.mlp(x), e),
+        prop=APPNP(K=3, alpha=0.1, **settings),
+        mlp=nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Dropout(0.5), nn.Linear(4, 3)),
+    )
     network = assert_reads(lively(model), either_graph)
     assert kinds(network)[2:] == [["diffusion", "local"]] * 3
     assert network.dtype == torch.float64
 
 
-@pytest.mark.parametrize("inner", [
-    MLP([5, 4, 3]), MLP([5, 4, 3], norm=None, act="elu", plain_last=False), MLP([5, 4, 3], act_first=True, dropout=0.5),
-    nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 3), nn.ReLU()),
-    nn.Sequential(nn.ReLU(), nn.Linear(5, 3)), nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3)), nn.Identity(),
-    Linear(5, 3, bias=False),
-], ids=["MLP", "MLP, elu", "MLP, act first", "Sequential", "ReLU first", "BatchNorm first", "Identity", "Linear"])
+@pytest.mark.parametrize(
+    "inner",
+    [
+        MLP([5, 4, 3]),
+        MLP([5, 4, 3], norm=None, act="elu", plain_last=False),
+        MLP([5, 4, 3], act_first=True, dropout=0.5),
+        nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 3), nn.ReLU()),
+        nn.Sequential(nn.ReLU(), nn.Linear(5, 3)),
+        nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3)),
+        nn.Identity(),
+        Linear(5, 3, bias=False),
+    ],
+    ids=["MLP", "MLP, elu", "MLP, act first", "Sequential", "ReLU first", "BatchNorm first", "Identity", "Linear"],
+)
 @pytest.mark.parametrize("settings", [{}, {"eps": 0.25}, {"train_eps": True}], ids=str)
 def test_reads_any_mlp_in_a_gin(inner: nn.Module, settings: dict[str, Any], either_graph: Graph) -> None:
-    assert_reads(lively(Layers(lambda net, x, e: net.b(net.a(x, e)), a=GINConv(inner, **settings),
-                               b=nn.Linear(5 if isinstance(inner, nn.Identity) else 3, 2))), either_graph)
+    assert_reads(
+        lively(
+            Layers(
+                lambda net, x, e: net.b(net.a(x, e)),
+                a=GINConv(inner, **settings),
+                b=nn.Linear(5 if isinstance(inner, nn.Identity) else 3, 2),
+            )
+        ),
+        either_graph,
+    )
 
 
 def test_a_gin_with_eps_zero_keeps_its_matrix_and_precision(graph: Graph) -> None:
@@ -121,17 +150,29 @@ def test_a_gin_with_eps_zero_keeps_its_matrix_and_precision(graph: Graph) -> Non
 
 @pytest.mark.parametrize("kind", [GCN, GraphSAGE, GIN])
 @pytest.mark.parametrize("num_layers", [1, 2, 3, 4])
-@pytest.mark.parametrize("options", [
-    {}, {"norm": "batch_norm"}, {"norm": "batch_norm", "act_first": True}, {"jk": "cat"}, {"jk": "last"},
-    {"jk": "cat", "norm": "batch_norm", "act": "elu", "dropout": 0.5}, {"act": "prelu"}, {"act": None}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"norm": "batch_norm"},
+        {"norm": "batch_norm", "act_first": True},
+        {"jk": "cat"},
+        {"jk": "last"},
+        {"jk": "cat", "norm": "batch_norm", "act": "elu", "dropout": 0.5},
+        {"act": "prelu"},
+        {"act": None},
+    ],
+    ids=str,
+)
 def test_reads_pygs_models(kind: type[nn.Module], num_layers: int, options: dict[str, Any], graph: Graph) -> None:
     network = assert_reads(lively(kind(5, 4, num_layers, 3, **options)), graph, tolerance=1e-10)
     assert network.hops == num_layers
     assert network.width == 3
 
 
-@pytest.mark.parametrize("act", ["relu", "leaky_relu", "elu", "selu", "tanh", "sigmoid", "gelu", "silu", "swish",
-                                 "softplus", "SiLU"])
+@pytest.mark.parametrize(
+    "act", ["relu", "leaky_relu", "elu", "selu", "tanh", "sigmoid", "gelu", "silu", "swish", "softplus", "SiLU"]
+)
 def test_reads_pygs_names_of_activations(act: str, graph: Graph) -> None:
     assert_reads(lively(GraphSAGE(5, 4, 2, 3, act=act)), graph)
 
@@ -154,26 +195,46 @@ def skip(net: Layers, x: Tensor, e: Tensor) -> Tensor:
     return net.b(net.a(x, e).relu() + x, e)
 
 
-@pytest.mark.parametrize("forward", [
-    skip,
-    lambda net, x, e: net.a(x, e) + x, lambda net, x, e: net.a(x, e) - net.b(x, e),
-    lambda net, x, e: net.a(x, e).relu() + 0.5 * net.b(x, e).relu(), lambda net, x, e: 1 - net.a(x, e) / 3,
-    lambda net, x, e: -net.a(x, e) * 2 + 1e-3, lambda net, x, e: sum([net.a(x, e), x, net.b(x, e)]),
-    lambda net, x, e: torch.cat([net.a(x, e), x], dim=1).relu(), lambda net, x, e: net.lin(torch.cat(
-        [net.a(x, e), torch.cat((x, net.b(x, e).tanh()), -1)], dim=-1)),
-    lambda net, x, e: net.c(torch.cat([net.a(x, e).relu(), x, x], 1), e),
-    lambda net, x, e: net.norm(net.a(x, e)).relu(),
-    lambda net, x, e: net.a(net.norm(x.relu()), e), lambda net, x, e: net.b(net.pyg(F.elu(net.a(x, e))), e),
-    lambda net, x, e: net.scale * net.a(x, e) + net.shift, lambda net, x, e: net.a(x, e) @ net.matrix,
-    lambda net, x, e: F.linear(net.a(x, e), net.matrix, net.shift), lambda net, x, e: net.a(x * net.scale + 1, e),
-    lambda net, x, e: net.norm(torch.cat([net.d(x, e), net.d2(x, e)], 1)),
-    lambda net, x, e: net.a(x, e).add(x).mul(0.25).sub(net.b(x, e)).div(2),
-    lambda net, x, e: torch.sub(torch.add(x, net.a(x, e)), torch.mul(net.b(x, e), 3)),
-    lambda net, x, e: net.mlp(net.a(x, e)), lambda net, x, e: 0.6 * net.a(x, e) + 0.4 * net.a(x, e).abs(),
-])
+@pytest.mark.parametrize(
+    "forward",
+    [
+        skip,
+        lambda net, x, e: net.a(x, e) + x,
+        lambda net, x, e: net.a(x, e) - net.b(x, e),
+        lambda net, x, e: net.a(x, e).relu() + 0.5 * net.b(x, e).relu(),
+        lambda net, x, e: 1 - net.a(x, e) / 3,
+        lambda net, x, e: -net.a(x, e) * 2 + 1e-3,
+        lambda net, x, e: sum([net.a(x, e), x, net.b(x, e)]),
+        lambda net, x, e: torch.cat([net.a(x, e), x], dim=1).relu(),
+        lambda net, x, e: net.lin(torch.cat([net.a(x, e), torch.cat((x, net.b(x, e).tanh()), -1)], dim=-1)),
+        lambda net, x, e: net.c(torch.cat([net.a(x, e).relu(), x, x], 1), e),
+        lambda net, x, e: net.norm(net.a(x, e)).relu(),
+        lambda net, x, e: net.a(net.norm(x.relu()), e),
+        lambda net, x, e: net.b(net.pyg(F.elu(net.a(x, e))), e),
+        lambda net, x, e: net.scale * net.a(x, e) + net.shift,
+        lambda net, x, e: net.a(x, e) @ net.matrix,
+        lambda net, x, e: F.linear(net.a(x, e), net.matrix, net.shift),
+        lambda net, x, e: net.a(x * net.scale + 1, e),
+        lambda net, x, e: net.norm(torch.cat([net.d(x, e), net.d2(x, e)], 1)),
+        lambda net, x, e: net.a(x, e).add(x).mul(0.25).sub(net.b(x, e)).div(2),
+        lambda net, x, e: torch.sub(torch.add(x, net.a(x, e)), torch.mul(net.b(x, e), 3)),
+        lambda net, x, e: net.mlp(net.a(x, e)),
+        lambda net, x, e: 0.6 * net.a(x, e) + 0.4 * net.a(x, e).abs(),
+    ],
+)
 def test_reads_sums_products_and_heads(forward: Callable[..., Tensor], either_graph: Graph) -> None:
-    model = Layers(forward, a=GCNConv(5, 5), b=SAGEConv(5, 5), c=GraphConv(15, 3), d=GCNConv(5, 2), d2=GCNConv(5, 3),
-                   lin=nn.Linear(15, 2), norm=nn.BatchNorm1d(5), pyg=BatchNorm(5), mlp=MLP([5, 4, 2]))
+    model = Layers(
+        forward,
+        a=GCNConv(5, 5),
+        b=SAGEConv(5, 5),
+        c=GraphConv(15, 3),
+        d=GCNConv(5, 2),
+        d2=GCNConv(5, 3),
+        lin=nn.Linear(15, 2),
+        norm=nn.BatchNorm1d(5),
+        pyg=BatchNorm(5),
+        mlp=MLP([5, 4, 2]),
+    )
     model.scale, model.shift = nn.Parameter(torch.tensor(1.5)), nn.Parameter(torch.randn(5))
     model.matrix = nn.Parameter(torch.randn(5, 5))
     assert_reads(lively(model), either_graph)
@@ -220,8 +281,10 @@ def test_a_batch_norm_keeps_the_sizes_of_mean_and_bias(graph: Graph) -> None:
 
 
 def test_numbers_are_those_of_the_precision_and_quotients_those_of_float64(graph: Graph) -> None:
-    times, over = (read_network(Layers(forward, a=GCNConv(5, 3)), graph) for forward in (
-        lambda net, x, e: net.a(x, e) * 0.1, lambda net, x, e: net.a(x, e) / 3))
+    times, over = (
+        read_network(Layers(forward, a=GCNConv(5, 3)), graph)
+        for forward in (lambda net, x, e: net.a(x, e) * 0.1, lambda net, x, e: net.a(x, e) / 3)
+    )
     assert times.layers[-1].terms[0].weight.tolist() == torch.full((3,), 0.1).tolist()
     assert over.layers[-1].terms[0].weight.tolist() == [1 / 3] * 3
     half = read_network(Layers(lambda net, x, e: net.a(x, e) * 0.1, a=GCNConv(5, 3)).bfloat16(), graph)
@@ -231,12 +294,34 @@ def test_numbers_are_those_of_the_precision_and_quotients_those_of_float64(graph
 # -- activations -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("activation", [
-    nn.ELU(), nn.ELU(0.3), F.elu, lambda p: F.elu(p, alpha=2.0), nn.SELU(), F.selu, nn.Tanh(), torch.tanh,
-    F.tanh, lambda p: p.tanh(), nn.Sigmoid(), torch.sigmoid, lambda p: p.sigmoid(), nn.GELU(), F.gelu, nn.SiLU(),
-    F.silu, nn.Softplus(), nn.Softplus(2.0, 5.0), F.softplus, lambda p: F.softplus(p, beta=0.5),
-    nn.Sequential(nn.LeakyReLU(0.3), nn.LeakyReLU(0.3)), nn.Sequential(nn.Tanh(), nn.ELU()),
-])
+@pytest.mark.parametrize(
+    "activation",
+    [
+        nn.ELU(),
+        nn.ELU(0.3),
+        F.elu,
+        lambda p: F.elu(p, alpha=2.0),
+        nn.SELU(),
+        F.selu,
+        nn.Tanh(),
+        torch.tanh,
+        F.tanh,
+        lambda p: p.tanh(),
+        nn.Sigmoid(),
+        torch.sigmoid,
+        lambda p: p.sigmoid(),
+        nn.GELU(),
+        F.gelu,
+        nn.SiLU(),
+        F.silu,
+        nn.Softplus(),
+        nn.Softplus(2.0, 5.0),
+        F.softplus,
+        lambda p: F.softplus(p, beta=0.5),
+        nn.Sequential(nn.LeakyReLU(0.3), nn.LeakyReLU(0.3)),
+        nn.Sequential(nn.Tanh(), nn.ELU()),
+    ],
+)
 @pytest.mark.parametrize("place", ["before", "between", "after"])
 def test_reads_smooth_activations(place: str, activation: Callable[[Tensor], Tensor], graph: Graph) -> None:
     assert_reads(prepared(Net(**{place: activation})), graph)
@@ -254,8 +339,9 @@ def test_reads_a_users_own_activation_once_it_is_registered(graph: Graph) -> Non
     model = prepared(Net(between=log_cosh, after=LogCosh()))
     with pytest.raises(certgcl.errors.EncoderError, match="logaddexp"):
         read_network(model, graph)
-    activation = certgcl.models.registry.register_activation("log cosh of a test", log_cosh, torch.tanh,
-                                                             convex_first=True, gain=1.0, stands_for=[LogCosh])
+    activation = certgcl.models.registry.register_activation(
+        "log cosh of a test", log_cosh, torch.tanh, convex_first=True, gain=1.0, stands_for=[LogCosh]
+    )
     try:
         network = assert_reads(model, graph)
         assert [layer.activation for layer in network.layers] == [activation] * 2
@@ -266,10 +352,16 @@ def test_reads_a_users_own_activation_once_it_is_registered(graph: Graph) -> Non
 # -- training --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [
-    GCN(5, 4, 3, 2, norm="batch_norm", jk="cat", act="elu"), GraphSAGE(5, 4, 3, 2, norm="batch_norm"),
-    GIN(5, 4, 2, 2, train_eps=True), SGConv(5, 3, K=2),
-], ids=["GCN", "GraphSAGE", "GIN", "SGConv"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        GCN(5, 4, 3, 2, norm="batch_norm", jk="cat", act="elu"),
+        GraphSAGE(5, 4, 3, 2, norm="batch_norm"),
+        GIN(5, 4, 2, 2, train_eps=True),
+        SGConv(5, 3, K=2),
+    ],
+    ids=["GCN", "GraphSAGE", "GIN", "SGConv"],
+)
 def test_gradients_are_those_of_the_model(model: nn.Module, graph: Graph) -> None:
     model = lively(model)
     parameters = list(model.parameters())

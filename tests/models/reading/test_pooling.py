@@ -72,9 +72,17 @@ def twice(model: Model, one: Tensor, two: Tensor, edge_index: Tensor, batch: Ten
     return pooled + model.lin(pooled)
 
 
-@pytest.mark.parametrize(("after", "pool", "head"), [
-    (mean, "mean", False), (linear, "sum", True), (several, "max", True), (jumping, "mean", True),
-    (side_by_side, "sum", False), (twice, "mean", True)])
+@pytest.mark.parametrize(
+    ("after", "pool", "head"),
+    [
+        (mean, "mean", False),
+        (linear, "sum", True),
+        (several, "max", True),
+        (jumping, "mean", True),
+        (side_by_side, "sum", False),
+        (twice, "mean", True),
+    ],
+)
 def test_pooling_and_linear_layers_are_read(after: Callable[..., Any], pool: str, head: bool) -> None:
     found = read(after)
     assert (found.pool, found.head is not None) == (pool, head)
@@ -129,9 +137,23 @@ def batch_changed(model: Model, one: Tensor, two: Tensor, edge_index: Tensor, ba
     return global_mean_pool(two, batch)
 
 
-@pytest.mark.parametrize("after", [
-    no_pooling, nonlinear, by_another_batch, with_a_size, two_kinds, pooled_again, convolved_after, nodes_and_graphs,
-    pooled_in_between, indexed, batch_itself, batch_changed])
+@pytest.mark.parametrize(
+    "after",
+    [
+        no_pooling,
+        nonlinear,
+        by_another_batch,
+        with_a_size,
+        two_kinds,
+        pooled_again,
+        convolved_after,
+        nodes_and_graphs,
+        pooled_in_between,
+        indexed,
+        batch_itself,
+        batch_changed,
+    ],
+)
 def test_all_else_is_refused(after: Callable[..., Any]) -> None:
     with pytest.raises(EncoderError):
         read_pooled_network(Model(after).eval(), SET.union, SET.batch)

@@ -36,10 +36,16 @@ def two_layers(forward: Callable[..., Any]) -> nn.Module:
     return prepared(Layers(forward, a=GCNConv(5, 4), b=GCNConv(4, 3)))
 
 
-@pytest.mark.parametrize("model", [
-    Net(between=lambda p: p.where(p > 0, 0.2 * p)), Net(between=lambda p: torch.where(p > 0, p, 0.5 * p)),
-    Net(before=lambda x: x.clone()), GCNEncoder(5, 4, 3, "prelu"), GCN(5, 4, num_layers=2, out_channels=3),
-])
+@pytest.mark.parametrize(
+    "model",
+    [
+        Net(between=lambda p: p.where(p > 0, 0.2 * p)),
+        Net(between=lambda p: torch.where(p > 0, p, 0.5 * p)),
+        Net(before=lambda x: x.clone()),
+        GCNEncoder(5, 4, 3, "prelu"),
+        GCN(5, 4, num_layers=2, out_channels=3),
+    ],
+)
 def test_what_cannot_be_traced_can_be_probed(model: nn.Module, either_graph: Graph) -> None:
     if type(model) is Net:
         refusal(prepared(model), either_graph)
@@ -66,11 +72,20 @@ def test_refuses_other_readings(reading: Any, graph: Graph) -> None:
 # -- what it notices -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("activation", [
-    F.elu, torch.tanh, F.relu6, lambda p: p.relu().clamp(max=65504),
-    lambda p: torch.where((p > 10) & (p < 60), 10.0, p.relu()), lambda p: p.relu().clamp(max=1e20),
-    lambda p: torch.where(p.abs() < 1e-12, -p, p.relu()), lambda p: p.flip(0), lambda p: p + 1,
-])
+@pytest.mark.parametrize(
+    "activation",
+    [
+        F.elu,
+        torch.tanh,
+        F.relu6,
+        lambda p: p.relu().clamp(max=65504),
+        lambda p: torch.where((p > 10) & (p < 60), 10.0, p.relu()),
+        lambda p: p.relu().clamp(max=1e20),
+        lambda p: torch.where(p.abs() < 1e-12, -p, p.relu()),
+        lambda p: p.flip(0),
+        lambda p: p + 1,
+    ],
+)
 @pytest.mark.parametrize("place", ["between", "after"])
 def test_notices_other_activations(place: str, activation: Callable[[Tensor], Tensor], graph: Graph) -> None:
     message = refusal(prepared(Net(**{place: activation})), graph, "probed")
@@ -84,12 +99,16 @@ def test_notices_a_narrow_gap_inside_the_range_that_occurs(graph: Graph) -> None
     assert "between first and second" in refusal(model, graph, "probed")
 
 
-@pytest.mark.parametrize("forward", [
-    lambda net, x, e: net.b(net.a(x, e).relu(), e) * (degree(e[0], len(x)) > 0)[:, None],
-    lambda net, x, e: net.b(net.a(x, e).relu(), e) * (1 if e.size(1) > 9 else -1),
-    lambda net, x, e: net.b(net.a(x, e).relu(), e if e.size(1) % 4 == 2 else e[:, 1:]),
-    lambda net, x, e: net.b(net.a(x, e).relu(), e) if e.numel() else x[:, :3],
-], ids=["isolated nodes", "fewer edges", "some numbers of edges", "no edges"])
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda net, x, e: net.b(net.a(x, e).relu(), e) * (degree(e[0], len(x)) > 0)[:, None],
+        lambda net, x, e: net.b(net.a(x, e).relu(), e) * (1 if e.size(1) > 9 else -1),
+        lambda net, x, e: net.b(net.a(x, e).relu(), e if e.size(1) % 4 == 2 else e[:, 1:]),
+        lambda net, x, e: net.b(net.a(x, e).relu(), e) if e.numel() else x[:, :3],
+    ],
+    ids=["isolated nodes", "fewer edges", "some numbers of edges", "no edges"],
+)
 def test_notices_what_only_dropped_edges_show(forward: Callable[..., Any], graph: Graph) -> None:
     refusal(two_layers(forward), graph, "probed")
 
@@ -141,8 +160,9 @@ def test_every_public_call_takes_a_reading(graph: Graph, tmp_path: Any) -> None:
         lambda reading: certgcl.node_compactness(model, graph, 1, reading=reading),
         lambda reading: certgcl.linear_bounds(model, graph, 1, torch.ones(6, 3).double(), reading=reading),
         lambda reading: certgcl.certified_accuracy(model, torch.eye(3).double(), graph, labels, 1, reading=reading),
-        lambda reading: certgcl.certified_accuracy_curve(model, torch.eye(3).double(), graph, labels, (1, 2),
-                                                         reading=reading),
+        lambda reading: certgcl.certified_accuracy_curve(
+            model, torch.eye(3).double(), graph, labels, (1, 2), reading=reading
+        ),
         lambda reading: certgcl.certify_shards(model, graph, 1, tmp_path / "shards", reading=reading),
     ]
     for call in calls:

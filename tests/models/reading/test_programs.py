@@ -12,7 +12,7 @@ from certgcl.graphs.graph import Graph
 from certgcl.models.layers.table import CONVOLUTIONS
 from tests.encoders import assert_reads
 
-HEAD = '''import torch
+HEAD = """import torch
 import torch.nn.functional as F
 from torch import nn
 from torch_geometric.nn import APPNP, GCNConv, GINConv, GraphConv, SAGEConv, SGConv
@@ -33,25 +33,57 @@ class Model(nn.Module):
         a = self.lin(x)
         b = self.conv[0](x, e)
         c, d = a, b
-'''
+"""
 STATEMENTS = (
-    "{u} = {v}", "{u} = {v} + {w}", "{u} = {v} - {w}", "{u} += {v}", "{u} -= {v}", "{u} *= 0.5", "{u} /= 3",
-    "{u} = -{v}", "{u} = self.relu({v})", "{u} = self.elu({v})", "self.relu({u})", "{u} = self.conv[{k}]({v}, e)",
-    "{u} = self.conv[{k}]({v}, e).relu_()", "{u} = self.wide(torch.cat([{v}, {w}], dim=1))", "{u} = self.norm({v})",
-    "{u} = {v} * self.scale", "{u} = self.scale - {v}", "{u} += 1.5", "{u} = self.prelu({v})", "{u} = self.drop({v})",
-    "{u} = self.same({v})", "{u} = self.tanh({v})", "{u}, {v} = {w}, {u}",
-    "{u} = F.leaky_relu({v}, 0.2, inplace=True)", "{u} @= self.lin.weight", "{u} = sum([{v}, {w}])", "{u} = 2 - {v}",
-    "{u} = {v} + x", "{u} = self.wide(F.relu(torch.cat([{v}, torch.cat([{w}], 1)], -1)))",
-    "{u} = {v}.add({w}).mul(0.25)", "{u} = F.dropout({v}, 0.3, self.training)", "{u} = {v} * 1",
-    "xs = [{v}, {w}]; {u} += {w}; {v} = xs[0]", "{u} = self.conv[{k}](self.norm({v} / 2), e)",
+    "{u} = {v}",
+    "{u} = {v} + {w}",
+    "{u} = {v} - {w}",
+    "{u} += {v}",
+    "{u} -= {v}",
+    "{u} *= 0.5",
+    "{u} /= 3",
+    "{u} = -{v}",
+    "{u} = self.relu({v})",
+    "{u} = self.elu({v})",
+    "self.relu({u})",
+    "{u} = self.conv[{k}]({v}, e)",
+    "{u} = self.conv[{k}]({v}, e).relu_()",
+    "{u} = self.wide(torch.cat([{v}, {w}], dim=1))",
+    "{u} = self.norm({v})",
+    "{u} = {v} * self.scale",
+    "{u} = self.scale - {v}",
+    "{u} += 1.5",
+    "{u} = self.prelu({v})",
+    "{u} = self.drop({v})",
+    "{u} = self.same({v})",
+    "{u} = self.tanh({v})",
+    "{u}, {v} = {w}, {u}",
+    "{u} = F.leaky_relu({v}, 0.2, inplace=True)",
+    "{u} @= self.lin.weight",
+    "{u} = sum([{v}, {w}])",
+    "{u} = 2 - {v}",
+    "{u} = {v} + x",
+    "{u} = self.wide(F.relu(torch.cat([{v}, torch.cat([{w}], 1)], -1)))",
+    "{u} = {v}.add({w}).mul(0.25)",
+    "{u} = F.dropout({v}, 0.3, self.training)",
+    "{u} = {v} * 1",
+    "xs = [{v}, {w}]; {u} += {w}; {v} = xs[0]",
+    "{u} = self.conv[{k}](self.norm({v} / 2), e)",
 )
-RETURNS = ("a + d", "torch.cat([a, b, c, d, x], dim=-1)", "self.wide(torch.cat((a, d), 1))",
-           "torch.cat([torch.cat([a, d], 1), x], 1) * 2", "0.5 * (b + d) - c.abs()")
+RETURNS = (
+    "a + d",
+    "torch.cat([a, b, c, d, x], dim=-1)",
+    "self.wide(torch.cat((a, d), 1))",
+    "torch.cat([torch.cat([a, d], 1), x], 1) * 2",
+    "0.5 * (b + d) - c.abs()",
+)
 
 
 def program(chance: random.Random) -> str:
-    lines = [chance.choice(STATEMENTS).format(**{name: chance.choice("abcd") for name in "uvw"}, k=chance.randrange(9))
-             for _ in range(chance.randint(3, 12))]
+    lines = [
+        chance.choice(STATEMENTS).format(**{name: chance.choice("abcd") for name in "uvw"}, k=chance.randrange(9))
+        for _ in range(chance.randint(3, 12))
+    ]
     lines.append(f"d = self.conv[{chance.randrange(9)}](d, e)")  # so that the edges matter
     lines.append(f"return {chance.choice(RETURNS)}")
     return HEAD + "".join(f"        {line}\n" for line in lines)

@@ -31,20 +31,32 @@ def test_reads_a_slope_per_channel(graph: Graph) -> None:
     assert slopes(network) == [model.activation.weight.tolist(), model.out_activation.weight.tolist()]
 
 
-@pytest.mark.parametrize("options", [{}, {"act": "leaky_relu"}, {"act": "PReLU"}, {"act": None}, {"bias": False},
-                                     {"dropout": 0.5}])
+@pytest.mark.parametrize(
+    "options", [{}, {"act": "leaky_relu"}, {"act": "PReLU"}, {"act": None}, {"bias": False}, {"dropout": 0.5}]
+)
 def test_reads_a_pyg_gcn(options: dict[str, Any], either_graph: Graph) -> None:
     network = assert_reads(prepared(GCN(5, 4, num_layers=2, out_channels=3, **options)), either_graph)
     assert slopes(network)[1] == [1.0] * 3
 
 
-@pytest.mark.parametrize(("activation", "slope"), [
-    (torch.relu, 0.0), (F.leaky_relu, 0.01), (nn.ReLU(inplace=True), 0.0), (nn.LeakyReLU(0.5, inplace=True), 0.5),
-    (identity, 1.0), (torch.abs, -1.0), (lambda p: p.clamp(min=0), 0.0), (nn.RReLU(0.1, 0.3), 0.2),
-    (partial(F.leaky_relu, negative_slope=0.5), 0.5), (nn.Sequential(nn.LeakyReLU(0.5), nn.ReLU()), 0.0),
-])
-def test_reads_activations_whatever_they_are_written_in(activation: Callable[[Tensor], Tensor], slope: float,
-                                                        graph: Graph) -> None:
+@pytest.mark.parametrize(
+    ("activation", "slope"),
+    [
+        (torch.relu, 0.0),
+        (F.leaky_relu, 0.01),
+        (nn.ReLU(inplace=True), 0.0),
+        (nn.LeakyReLU(0.5, inplace=True), 0.5),
+        (identity, 1.0),
+        (torch.abs, -1.0),
+        (lambda p: p.clamp(min=0), 0.0),
+        (nn.RReLU(0.1, 0.3), 0.2),
+        (partial(F.leaky_relu, negative_slope=0.5), 0.5),
+        (nn.Sequential(nn.LeakyReLU(0.5), nn.ReLU()), 0.0),
+    ],
+)
+def test_reads_activations_whatever_they_are_written_in(
+    activation: Callable[[Tensor], Tensor], slope: float, graph: Graph
+) -> None:
     between = assert_reads(prepared(Net(between=activation)), graph)
     after = assert_reads(prepared(Net(after=activation)), graph)
     assert slopes(between)[0] == pytest.approx([slope] * 4)
@@ -98,8 +110,9 @@ def test_graphs_may_be_smaller_than_the_probes(nodes: int) -> None:
 
 @pytest.mark.parametrize("model_dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("graph_dtype", [torch.float32, torch.float64])
-def test_model_and_graph_may_differ_in_dtype(model_dtype: torch.dtype, graph_dtype: torch.dtype,
-                                             either_graph: Graph) -> None:
+def test_model_and_graph_may_differ_in_dtype(
+    model_dtype: torch.dtype, graph_dtype: torch.dtype, either_graph: Graph
+) -> None:
     assert_reads(GCNEncoder(5, 4, 3).to(model_dtype), either_graph.to(dtype=graph_dtype), tolerance=1e-6)
 
 
@@ -148,9 +161,13 @@ def test_weights_have_no_history_without_grad_mode(graph: Graph) -> None:
 
 
 def state_of(model: nn.Module) -> tuple[Any, ...]:
-    return ({name: value.clone() for name, value in model.state_dict().items()}, torch.get_rng_state(),
-            [module.training for module in model.modules()], [p.grad for p in model.parameters()],
-            sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()))
+    return (
+        {name: value.clone() for name, value in model.state_dict().items()},
+        torch.get_rng_state(),
+        [module.training for module in model.modules()],
+        [p.grad for p in model.parameters()],
+        sum(len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()),
+    )
 
 
 def assert_untouched(before: tuple[Any, ...], model: nn.Module) -> None:
@@ -165,11 +182,15 @@ def test_reading_leaves_the_model_as_it_was(graph: Graph) -> None:
     assert torch.equal(graph.x, x)
 
 
-@pytest.mark.parametrize("model", [
-    GCN(5, 4, num_layers=2, out_channels=3, norm="batch_norm", dropout=0.5),
-    Net(between=lambda p: F.dropout(p)),
-    Net(between=lambda p: p / 0 + p[:, :2]),
-], ids=["batch norm", "dropout", "forward fails"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        GCN(5, 4, num_layers=2, out_channels=3, norm="batch_norm", dropout=0.5),
+        Net(between=lambda p: F.dropout(p)),
+        Net(between=lambda p: p / 0 + p[:, :2]),
+    ],
+    ids=["batch norm", "dropout", "forward fails"],
+)
 def test_refusing_leaves_the_model_as_it_was(model: nn.Module, graph: Graph) -> None:
     model.double().train()
     before = state_of(model)

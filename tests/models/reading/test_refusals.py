@@ -33,12 +33,15 @@ def test_refuses_what_is_no_module(model: Any, graph: Graph) -> None:
     assert "torch.nn.Module" in refusal(model, graph)
 
 
-@pytest.mark.parametrize(("model", "message"), [
-    (Layers(lambda net, x, e: net.a(x).relu(), a=nn.Linear(5, 3)), "a model without message passing"),
-    (Layers(lambda net, x, e: e, a=nn.Linear(5, 3)), "uses no weights"),
-    (Layers(lambda net, x, e: [net.a(x, e), e][1], a=GCNConv(5, 3)), "edge_index as output"),
-    (GAT(5, 4, 2, 3), "convs.0 (GATConv) in the model at basic_gnn.py"),
-])
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (Layers(lambda net, x, e: net.a(x).relu(), a=nn.Linear(5, 3)), "a model without message passing"),
+        (Layers(lambda net, x, e: e, a=nn.Linear(5, 3)), "uses no weights"),
+        (Layers(lambda net, x, e: [net.a(x, e), e][1], a=GCNConv(5, 3)), "edge_index as output"),
+        (GAT(5, 4, 2, 3), "convs.0 (GATConv) in the model at basic_gnn.py"),
+    ],
+)
 def test_refuses_what_is_no_network_over_the_edges(model: nn.Module, message: str, graph: Graph) -> None:
     assert message in refusal(prepared(model), graph)
 
@@ -57,15 +60,24 @@ def test_refuses_other_message_passing(graph: Graph) -> None:
     assert "b (ChebConv) in the model" in refusal(prepared(model), graph)
 
 
-@pytest.mark.parametrize(("layer", "found"), [
-    (GCNConv(5, 3, normalize=False), "normalize=False"), (GCNConv(5, 3, cached=True), "cached=True"),
-    (GCNConv(5, 3, aggr="mean"), "aggr='mean'"), (GCNConv(5, 3, flow="target_to_source"), "flow='target_to_source'"),
-    (SAGEConv(5, 3, aggr="max"), "aggr='max'"), (SAGEConv(5, 3, normalize=True), "normalize=True"),
-    (SAGEConv(5, 3, project=True), "project=True"), (GraphConv(5, 3, aggr="max"), "aggr='max'"),
-    (GINConv(nn.Linear(5, 3), aggr="mean"), "aggr='mean'"), (SGConv(5, 3, cached=True), "cached=True"),
-    (SGConv(5, 3, K=0), "K=0"), (GCNConv(5, 3, decomposed_layers=2), "_decomposed_layers=2"),
-    (SAGEConv(5, 3, aggr=["mean", "sum"]), "aggr=['mean', 'sum']"),
-])
+@pytest.mark.parametrize(
+    ("layer", "found"),
+    [
+        (GCNConv(5, 3, normalize=False), "normalize=False"),
+        (GCNConv(5, 3, cached=True), "cached=True"),
+        (GCNConv(5, 3, aggr="mean"), "aggr='mean'"),
+        (GCNConv(5, 3, flow="target_to_source"), "flow='target_to_source'"),
+        (SAGEConv(5, 3, aggr="max"), "aggr='max'"),
+        (SAGEConv(5, 3, normalize=True), "normalize=True"),
+        (SAGEConv(5, 3, project=True), "project=True"),
+        (GraphConv(5, 3, aggr="max"), "aggr='max'"),
+        (GINConv(nn.Linear(5, 3), aggr="mean"), "aggr='mean'"),
+        (SGConv(5, 3, cached=True), "cached=True"),
+        (SGConv(5, 3, K=0), "K=0"),
+        (GCNConv(5, 3, decomposed_layers=2), "_decomposed_layers=2"),
+        (SAGEConv(5, 3, aggr=["mean", "sum"]), "aggr=['mean', 'sum']"),
+    ],
+)
 def test_refuses_other_settings_of_a_layer(layer: nn.Module, found: str, graph: Graph) -> None:
     assert f"{found} in {layer.__class__.__name__}" in refusal(layer.double().eval(), graph)
 
@@ -73,18 +85,27 @@ def test_refuses_other_settings_of_a_layer(layer: nn.Module, found: str, graph: 
 WEIGHTS = torch.ones(10, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("call", [
-    lambda conv, x, e: conv(x, e, WEIGHTS), lambda conv, x, e: conv(x, e, edge_weight=WEIGHTS),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda conv, x, e: conv(x, e, WEIGHTS),
+        lambda conv, x, e: conv(x, e, edge_weight=WEIGHTS),
+    ],
+)
 def test_refuses_edge_weights(call: Callable[..., Tensor], graph: Graph) -> None:
     model = Layers(lambda net, x, e: net.b(call(net.a, x, e).relu(), e), a=GCNConv(5, 4), b=GCNConv(4, 3))
     assert "edge weights or sizes passed to a" in refusal(prepared(model), graph)
 
 
-@pytest.mark.parametrize("model", [
-    GCN(5, 4, num_layers=2, out_channels=3, dropout=0.5), Net(between=nn.Sequential(nn.ReLU(), nn.Dropout(0.1))),
-    GCNEncoder(5, 4, 3, "rrelu"),
-], ids=["PyG dropout", "nn.Dropout", "RReLU"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        GCN(5, 4, num_layers=2, out_channels=3, dropout=0.5),
+        Net(between=nn.Sequential(nn.ReLU(), nn.Dropout(0.1))),
+        GCNEncoder(5, 4, 3, "rrelu"),
+    ],
+    ids=["PyG dropout", "nn.Dropout", "RReLU"],
+)
 def test_refuses_randomness_in_training_mode_and_reads_it_in_eval_mode(model: nn.Module, graph: Graph) -> None:
     message = refusal(model.double().train(), graph)
     assert "in training mode" in message
@@ -109,17 +130,37 @@ def test_refuses_normalization_by_name(norm: str, graph: Graph) -> None:
 def test_refuses_a_batch_norm_that_looks_at_the_graph(graph: Graph) -> None:
     training = prepared(GCN(5, 4, num_layers=2, out_channels=3, norm="batch_norm")).train()
     assert "norms.0.module (BatchNorm1d) in training mode" in refusal(training, graph)
-    untracked = Layers(lambda net, x, e: net.b(net.a(x, e)), a=GCNConv(5, 3),
-                       b=nn.BatchNorm1d(3, track_running_stats=False))
+    untracked = Layers(
+        lambda net, x, e: net.b(net.a(x, e)), a=GCNConv(5, 3), b=nn.BatchNorm1d(3, track_running_stats=False)
+    )
     assert "b (BatchNorm1d) without running statistics" in refusal(prepared(untracked), graph)
 
 
-@pytest.mark.parametrize("activation", [
-    F.relu6, F.hardtanh, F.softshrink, torch.tanh_, lambda p: p.clamp(min=-10), lambda p: F.hardshrink(p, 0.01),
-    lambda p: p - p.mean(0), F.normalize, lambda p: p.flip(0), lambda p: p.roll(1, 1), lambda p: p * torch.nan,
-    lambda p: p * p, lambda p: p / p, lambda p: 1 / p, lambda p: p / 0, lambda p: p ** 2, lambda p: p @ p.T,
-    lambda p: p * True, lambda p: p + torch.ones(6, 1).double(), lambda p: p * torch.ones(6, 4).double(),
-])
+@pytest.mark.parametrize(
+    "activation",
+    [
+        F.relu6,
+        F.hardtanh,
+        F.softshrink,
+        torch.tanh_,
+        lambda p: p.clamp(min=-10),
+        lambda p: F.hardshrink(p, 0.01),
+        lambda p: p - p.mean(0),
+        F.normalize,
+        lambda p: p.flip(0),
+        lambda p: p.roll(1, 1),
+        lambda p: p * torch.nan,
+        lambda p: p * p,
+        lambda p: p / p,
+        lambda p: 1 / p,
+        lambda p: p / 0,
+        lambda p: p**2,
+        lambda p: p @ p.T,
+        lambda p: p * True,
+        lambda p: p + torch.ones(6, 1).double(),
+        lambda p: p * torch.ones(6, 4).double(),
+    ],
+)
 @pytest.mark.parametrize("place", ["between", "after"])
 def test_refuses_other_operations(place: str, activation: Callable[[Tensor], Tensor], graph: Graph) -> None:
     message = refusal(prepared(Net(**{place: activation})), graph)
@@ -165,7 +206,8 @@ def test_refuses_a_residual_of_another_width_by_its_name(width: int, graph: Grap
     model = Layers(lambda net, x, e: net.a(x, e).relu() + x, a=GCNConv(5, width))
     message = refusal(prepared(model), graph)
     assert f"a residual connection or other sum of the activation of the output of a with {width} channels and x" in (
-        message)
+        message
+    )
 
 
 @pytest.mark.parametrize(("dim", "words"), [(0, "dim=0"), (-2, "dim=-2"), (None, "dim=None")])
@@ -174,11 +216,16 @@ def test_refuses_to_put_nodes_side_by_side(dim: int | None, words: str, graph: G
     assert f"a concatenation along {words}" in refusal(prepared(model), graph)
 
 
-@pytest.mark.parametrize(("after", "found"), [
-    (nn.Linear(4, 3), "the output of second with 3 channels"), (lambda z: (z, z), "a tuple as output"),
-    (lambda z: z.mean(0), "mean on the output of second"), (lambda z: None, "a NoneType as output"),
-    (nn.LayerNorm(3), "after (LayerNorm) in the model"),
-])
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        (nn.Linear(4, 3), "the output of second with 3 channels"),
+        (lambda z: (z, z), "a tuple as output"),
+        (lambda z: z.mean(0), "mean on the output of second"),
+        (lambda z: None, "a NoneType as output"),
+        (nn.LayerNorm(3), "after (LayerNorm) in the model"),
+    ],
+)
 def test_refuses_a_head(after: Callable[[Tensor], Any], found: str, graph: Graph) -> None:
     assert found in refusal(prepared(Net(after=after)), graph)
 
@@ -187,8 +234,16 @@ def test_refuses_features_that_depend_on_each_other(graph: Graph) -> None:
     assert "normalize on x" in refusal(prepared(Net(before=F.normalize)), graph)
 
 
-@pytest.mark.parametrize("layer", [GCNConv(5, 3, add_self_loops=False), SAGEConv(5, 3), GraphConv(5, 3),
-                                   SGConv(5, 3, add_self_loops=False), GINConv(nn.Linear(5, 3))])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        GCNConv(5, 3, add_self_loops=False),
+        SAGEConv(5, 3),
+        GraphConv(5, 3),
+        SGConv(5, 3, add_self_loops=False),
+        GINConv(nn.Linear(5, 3)),
+    ],
+)
 def test_refuses_self_loops_that_a_layer_would_take_for_neighbours(layer: nn.Module, graph: Graph) -> None:
     model = Layers(lambda net, x, e: net.a(x, add_self_loops(e, num_nodes=len(x))[0]), a=layer)
     assert "with the edges edge_index with self-loops" in refusal(prepared(model), graph)

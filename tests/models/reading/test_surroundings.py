@@ -25,7 +25,7 @@ from certgcl.graphs.graph import Graph
 from certgcl.models.gcn_encoder import GCNEncoder
 from tests.encoders import Layers, Net, assert_reads, prepared, refusal, slopes
 
-SOURCE = '''import torch
+SOURCE = """import torch
 from torch import nn
 from torch_geometric.nn import GCNConv
 
@@ -37,7 +37,7 @@ class Net(nn.Module):
 
     def forward(self, x, edge_index):
         return self.conv2(torch.relu(self.conv1(x, edge_index)), edge_index)
-'''
+"""
 
 
 def evil(*given: Any, **named: Any) -> Any:
@@ -45,18 +45,33 @@ def evil(*given: Any, **named: Any) -> Any:
 
 
 PATCHES = [
-    (torch, "relu"), (F, "relu"), (F, "linear"), (Tensor, "relu"), (Tensor, "__add__"), (nn.Module, "__call__"),
-    (nn.Module, "_call_impl"), (nn.ReLU, "forward"), (GCNConv, "forward"), (GCNConv, "message"),
-    (GCNConv, "propagate"), (GCNConv, "aggregate"), (GCNConv, "update"), (GCNConv, "normalize"),
-    (SumAggregation, "forward"), (gcn_conv, "gcn_norm"), (gcn_conv, "scatter"), (torch._C._nn, "leaky_relu"),
+    (torch, "relu"),
+    (F, "relu"),
+    (F, "linear"),
+    (Tensor, "relu"),
+    (Tensor, "__add__"),
+    (nn.Module, "__call__"),
+    (nn.Module, "_call_impl"),
+    (nn.ReLU, "forward"),
+    (GCNConv, "forward"),
+    (GCNConv, "message"),
+    (GCNConv, "propagate"),
+    (GCNConv, "aggregate"),
+    (GCNConv, "update"),
+    (GCNConv, "normalize"),
+    (SumAggregation, "forward"),
+    (gcn_conv, "gcn_norm"),
+    (gcn_conv, "scatter"),
+    (torch._C._nn, "leaky_relu"),
     (GCNEncoder, "forward"),
 ]
 
 
 @pytest.mark.parametrize("model", [Net, lambda: GCNEncoder(5, 4, 3)], ids=["traced", "GCNEncoder"])
 @pytest.mark.parametrize(("owner", "name"), PATCHES, ids=[f"{owner.__name__}.{name}" for owner, name in PATCHES])
-def test_a_patch_of_torch_or_pyg_is_noticed(owner: Any, name: str, model: Callable[[], nn.Module], graph: Graph,
-                                            monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_patch_of_torch_or_pyg_is_noticed(
+    owner: Any, name: str, model: Callable[[], nn.Module], graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
     subject = prepared(model())
     assert_reads(subject, graph)
     with monkeypatch.context() as patch:
@@ -68,28 +83,55 @@ def test_a_patch_of_torch_or_pyg_is_noticed(owner: Any, name: str, model: Callab
 
 def everything() -> nn.Module:
     """A model with all known convolutions and parts."""
+
     def forward(net: Layers, x: Tensor, e: Tensor) -> Tensor:
         h = net.elu(net.norm(net.sage(x, e)))
         h = net.gin(h, e) + net.graph(h, e)
         return net.prop(net.head(net.sgc(h, e)), e)
 
-    return prepared(Layers(forward, sage=SAGEConv(5, 4), norm=BatchNorm(4), elu=nn.ELU(), gin=GINConv(MLP([4, 3, 3])),
-                           graph=GraphConv(4, 3), sgc=SGConv(3, 3), head=nn.Linear(3, 2), prop=APPNP(2, 0.1)))
+    return prepared(
+        Layers(
+            forward,
+            sage=SAGEConv(5, 4),
+            norm=BatchNorm(4),
+            elu=nn.ELU(),
+            gin=GINConv(MLP([4, 3, 3])),
+            graph=GraphConv(4, 3),
+            sgc=SGConv(3, 3),
+            head=nn.Linear(3, 2),
+            prop=APPNP(2, 0.1),
+        )
+    )
 
 
 MORE_PATCHES = [
-    *((kind, name) for kind in (SAGEConv, GINConv, GraphConv, SGConv, APPNP)
-      for name in ("forward", "message", "propagate", "collect", "aggregate")),
-    (MeanAggregation, "forward"), (nn.ELU, "forward"), (nn.BatchNorm1d, "forward"),
+    *(
+        (kind, name)
+        for kind in (SAGEConv, GINConv, GraphConv, SGConv, APPNP)
+        for name in ("forward", "message", "propagate", "collect", "aggregate")
+    ),
+    (MeanAggregation, "forward"),
+    (nn.ELU, "forward"),
+    (nn.BatchNorm1d, "forward"),
     (nn.BatchNorm1d, "_check_input_dim"),
-    (BatchNorm, "forward"), (nn.Linear, "forward"), (F, "elu"), (torch._C._nn, "elu"), (F, "batch_norm"),
-    (torch, "batch_norm"), (Tensor, "__sub__"), (Tensor, "__truediv__"), (sgc_module, "gcn_norm"),
-    (appnp_module, "gcn_norm"), (SAGEConv, "root_weight"), (GINConv, "eps"),
+    (BatchNorm, "forward"),
+    (nn.Linear, "forward"),
+    (F, "elu"),
+    (torch._C._nn, "elu"),
+    (F, "batch_norm"),
+    (torch, "batch_norm"),
+    (Tensor, "__sub__"),
+    (Tensor, "__truediv__"),
+    (sgc_module, "gcn_norm"),
+    (appnp_module, "gcn_norm"),
+    (SAGEConv, "root_weight"),
+    (GINConv, "eps"),
 ]
 
 
-@pytest.mark.parametrize(("owner", "name"), MORE_PATCHES,
-                         ids=[f"{owner.__name__}.{name}" for owner, name in MORE_PATCHES])
+@pytest.mark.parametrize(
+    ("owner", "name"), MORE_PATCHES, ids=[f"{owner.__name__}.{name}" for owner, name in MORE_PATCHES]
+)
 def test_a_patch_of_any_layer_is_noticed(owner: Any, name: str, graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     model = everything()
     assert_reads(model, graph)

@@ -71,8 +71,16 @@ def signed_products(middles: Array, radii: Array, columns: Array, sizes: Array, 
 
 
 @compiled_sums
-def products(part: int, parts: int, rows: LinedRows, bounds: Bounds, features: Array, columns: Array, sizes: Array,
-             out: ChannelValues) -> None:
+def products(
+    part: int,
+    parts: int,
+    rows: LinedRows,
+    bounds: Bounds,
+    features: Array,
+    columns: Array,
+    sizes: Array,
+    out: ChannelValues,
+) -> None:
     """Of lines in turn for each of so many parts."""
     rules, width = len(bounds.rules), features.shape[1]
     lined = np.empty((1, 2 + 4 * rules, width), features.dtype)
@@ -80,8 +88,9 @@ def products(part: int, parts: int, rows: LinedRows, bounds: Bounds, features: A
     found = np.empty((VECTORS, 2 * len(columns)), features.dtype)
     for line in range(part, len(rows.row), parts):
         row = rows.row[line]
-        parts_of(bounds.lower[line : line + 1], bounds.upper[line : line + 1], bounds.bias, bounds.gamma, bounds.rules,
-                 lined)
+        parts_of(
+            bounds.lower[line : line + 1], bounds.upper[line : line + 1], bounds.bias, bounds.gamma, bounds.rules, lined
+        )
         first, around = rows.slot[row], 1 + rows.slot[row + 1] - rows.slot[row]
         total = 1 + rules + rules * around
         for begin in range(0, total, VECTORS):

@@ -13,8 +13,19 @@ from certgcl.bounds.compiled.kernels.numerics import Array, compiled_sums
 
 
 @compiled_sums
-def lines_below(part: int, parts: int, omega: Array, lower: Array, upper: Array, bias: Array, gamma: Array,
-                features: Array, constants: Array, out: Array, products: Array) -> None:
+def lines_below(
+    part: int,
+    parts: int,
+    omega: Array,
+    lower: Array,
+    upper: Array,
+    bias: Array,
+    gamma: Array,
+    features: Array,
+    constants: Array,
+    out: Array,
+    products: Array,
+) -> None:
     """Of rows ``part``, ``part + parts``, …
 
     Args:
@@ -51,9 +62,25 @@ def lines_below(part: int, parts: int, omega: Array, lower: Array, upper: Array,
 
 
 @compiled_sums
-def gradients(part: int, parts: int, omega: Array, lower: Array, upper: Array, bias: Array, gamma: Array,
-              features: Array, of_constants: Array, of_slopes: Array, of_products: Array, of_omega: Array,
-              of_lower: Array, of_upper: Array, of_bias: Array, of_gamma: Array, of_features: Array) -> None:
+def gradients(
+    part: int,
+    parts: int,
+    omega: Array,
+    lower: Array,
+    upper: Array,
+    bias: Array,
+    gamma: Array,
+    features: Array,
+    of_constants: Array,
+    of_slopes: Array,
+    of_products: Array,
+    of_omega: Array,
+    of_lower: Array,
+    of_upper: Array,
+    of_bias: Array,
+    of_gamma: Array,
+    of_features: Array,
+) -> None:
     """Writes the gradients of ω and of the bounds, and adds to the others, for some of the channels."""
     number_type, width = omega.dtype.type, len(bias)
     zero, half, one = number_type(0), number_type(0.5), number_type(1)

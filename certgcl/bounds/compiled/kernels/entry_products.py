@@ -42,13 +42,24 @@ def least(part: int, parts: int, entries: Entries, omega: Array, middle: Array, 
         functional, line = entries.functional[entry], entries.line[entry]
         for rule in range(rules):
             for m in range(number):
-                out[entry, rule * number + m] = least_product(omega[functional, m], middle[line, rule],
-                                                              radius[line, rule])
+                out[entry, rule * number + m] = least_product(
+                    omega[functional, m], middle[line, rule], radius[line, rule]
+                )
 
 
 @compiled_sums
-def least_gradients(part: int, parts: int, entries: Entries, omega: Array, middle: Array, radius: Array, given: Array,
-                    of_omega: Array, of_middle: Array, of_radius: Array) -> None:
+def least_gradients(
+    part: int,
+    parts: int,
+    entries: Entries,
+    omega: Array,
+    middle: Array,
+    radius: Array,
+    given: Array,
+    of_omega: Array,
+    of_middle: Array,
+    of_radius: Array,
+) -> None:
     """Adds the gradients, for a share of the channels: ``v - sgn(ω) r``, ``ω`` and ``-|ω|`` times what is given."""
     number, rules, width = omega.shape[1], middle.shape[1], omega.shape[2]
     columns = slice(width * part // parts, width * (part + 1) // parts)
@@ -60,14 +71,29 @@ def least_gradients(part: int, parts: int, entries: Entries, omega: Array, middl
                 share = given[entry, rule * number + m]
                 if share != 0:
                     towards[:] = share
-                    add_gradient(towards, omega[functional, m, columns], middle[line, rule, columns],
-                                 radius[line, rule, columns], of_omega[functional, m, columns],
-                                 of_middle[line, rule, columns], of_radius[line, rule, columns])
+                    add_gradient(
+                        towards,
+                        omega[functional, m, columns],
+                        middle[line, rule, columns],
+                        radius[line, rule, columns],
+                        of_omega[functional, m, columns],
+                        of_middle[line, rule, columns],
+                        of_radius[line, rule, columns],
+                    )
 
 
 @compiled_sums
-def through(part: int, parts: int, entries: Entries, met: Met, omega: Array, slope: Array, spread: Array,
-            values: Array, out: Array) -> None:
+def through(
+    part: int,
+    parts: int,
+    entries: Entries,
+    met: Met,
+    omega: Array,
+    slope: Array,
+    spread: Array,
+    values: Array,
+    out: Array,
+) -> None:
     """``out``, flat, with a cell of ``rules M`` for each vector that is met; for a share of the entries.
 
     Args:
@@ -92,9 +118,21 @@ def through(part: int, parts: int, entries: Entries, met: Met, omega: Array, slo
 
 
 @compiled_sums
-def through_gradients(part: int, parts: int, entries: Entries, met: Met, omega: Array, slope: Array, spread: Array,
-                      values: Array, given: Array, of_omega: Array, of_slope: Array, of_spread: Array,
-                      of_values: Array) -> None:
+def through_gradients(
+    part: int,
+    parts: int,
+    entries: Entries,
+    met: Met,
+    omega: Array,
+    slope: Array,
+    spread: Array,
+    values: Array,
+    given: Array,
+    of_omega: Array,
+    of_slope: Array,
+    of_spread: Array,
+    of_values: Array,
+) -> None:
     """Adds the gradients, for a share of the channels. With ``D = Σ_y g y`` for gradients g of ``λ · y``: for ω it is
     ``D a - sgn(ω) D s``, for y it is ``g λ``, for a and s they are ``ω D`` and ``-|ω| D``."""
     number, rules, width = omega.shape[1], slope.shape[1], omega.shape[2]
@@ -120,6 +158,12 @@ def through_gradients(part: int, parts: int, entries: Entries, met: Met, omega: 
                 for c in range(len(towards)):
                     of_value[c] += share * slopes[c]
             if touched:
-                add_gradient(towards, vector, slope[line, rule, columns], spread[line, rule, columns],
-                             of_omega[functional, m, columns], of_slope[line, rule, columns],
-                             of_spread[line, rule, columns])
+                add_gradient(
+                    towards,
+                    vector,
+                    slope[line, rule, columns],
+                    spread[line, rule, columns],
+                    of_omega[functional, m, columns],
+                    of_slope[line, rule, columns],
+                    of_spread[line, rule, columns],
+                )

@@ -22,8 +22,9 @@ def slopes(low: float, high: float, gamma: float, kind: int, zero: float, one: f
 
 
 @inlined
-def chord_gradient(low: float, high: float, gamma: float, of_chord: float, of_offset: float, zero: float,
-                   one: float) -> tuple[float, ...]:
+def chord_gradient(
+    low: float, high: float, gamma: float, of_chord: float, of_offset: float, zero: float, one: float
+) -> tuple[float, ...]:
     """Of both ends and of γ, from those of the chord and of its intercept ``above - chord above``."""
     below, above, width, chord, _, _, _ = slopes(low, high, gamma, PARALLEL, zero, one)
     of_top = (of_chord - of_offset * above) / width
@@ -66,8 +67,18 @@ def parts_of(lower: Array, upper: Array, bias: Array, gamma: Array, rules: Array
 
 
 @compiled
-def gradients(lower: Array, upper: Array, bias: Array, gamma: Array, rules: Array, given: Array, of_lower: Array,
-              of_upper: Array, of_bias: Array, of_gamma: Array) -> None:
+def gradients(
+    lower: Array,
+    upper: Array,
+    bias: Array,
+    gamma: Array,
+    rules: Array,
+    given: Array,
+    of_lower: Array,
+    of_upper: Array,
+    of_bias: Array,
+    of_gamma: Array,
+) -> None:
     """Adds the gradients to the last four. Where torch has none at a kink, nor is there one here; of two ends that are
     equal because of a valley, each has half."""
     number_type, count = given.dtype.type, len(rules)

@@ -43,8 +43,9 @@ def slopes_of(omega: Array, slope: Array, spread: Array, slopes: Array) -> None:
 
 
 @inlined
-def add_gradient(towards: Array, vector: Array, middle: Array, radius: Array, of_vector: Array, of_middle: Array,
-                 of_radius: Array) -> None:
+def add_gradient(
+    towards: Array, vector: Array, middle: Array, radius: Array, of_vector: Array, of_middle: Array, of_radius: Array
+) -> None:
     """The gradients of ``Σ_c towards_c (ω_c middle_c - |ω_c| radius_c)``."""
     zero = vector.dtype.type(0)
     for c in range(len(vector)):
@@ -99,8 +100,12 @@ def feature_products(vectors: Array, features: Array, targets: Array, out: Array
     whole = len(targets) - len(targets) % 4
     even = len(vectors) - len(vectors) % 2
     for slot in range(0, whole, 4):
-        f0, f1, f2, f3 = (features[targets[slot]], features[targets[slot + 1]], features[targets[slot + 2]],
-                          features[targets[slot + 3]])
+        f0, f1, f2, f3 = (
+            features[targets[slot]],
+            features[targets[slot + 1]],
+            features[targets[slot + 2]],
+            features[targets[slot + 3]],
+        )
         for v in range(0, even, 2):
             s0, s1, s2, s3, t0, t1, t2, t3 = eight_products(vectors[v], vectors[v + 1], f0, f1, f2, f3)
             at = slot * stride + v
@@ -111,7 +116,8 @@ def feature_products(vectors: Array, features: Array, targets: Array, out: Array
         for v in range(even, len(vectors)):
             at = slot * stride + v
             out[at], out[at + stride], out[at + 2 * stride], out[at + 3 * stride] = four_products(
-                vectors[v], f0, f1, f2, f3)
+                vectors[v], f0, f1, f2, f3
+            )
     for slot in range(whole, len(targets)):
         feature = features[targets[slot]]
         for v in range(len(vectors)):
@@ -122,8 +128,18 @@ def feature_products(vectors: Array, features: Array, targets: Array, out: Array
 
 
 @compiled_sums
-def products(part: int, parts: int, begin: int, end: int, entries: Entries, omega: Array, first_line: int,
-             lines: Array, features: Array, out: Products) -> None:
+def products(
+    part: int,
+    parts: int,
+    begin: int,
+    end: int,
+    entries: Entries,
+    omega: Array,
+    first_line: int,
+    lines: Array,
+    features: Array,
+    out: Products,
+) -> None:
     """Of the rows from ``begin`` to ``end``: some entries at a time, in turn for each of so many parts.
 
     Args:
@@ -155,19 +171,40 @@ def products(part: int, parts: int, begin: int, end: int, entries: Entries, omeg
                         else:
                             out.constant[entry * cell + (kind - 1) * number + m] = total
                     for rule in range(rules):
-                        slopes_of(vector, line[2 + 2 * rules + rule], line[2 + 3 * rules + rule],
-                                  slopes[(entry - first) * cell + rule * number + m])
+                        slopes_of(
+                            vector,
+                            line[2 + 2 * rules + rule],
+                            line[2 + 3 * rules + rule],
+                            slopes[(entry - first) * cell + rule * number + m],
+                        )
             if entries.lined[row]:
                 vectors = slopes[: (last - first) * cell]
                 feature_products(vectors, features, entries.own[row : row + 1], out.own[first * cell : last * cell], 0)
-                feature_products(vectors, features, entries.target[entries.slot[row] : entries.slot[row + 1]],
-                                 out.leaves[(entries.place[row] + first - here.start) * cell :], len(here) * cell)
+                feature_products(
+                    vectors,
+                    features,
+                    entries.target[entries.slot[row] : entries.slot[row + 1]],
+                    out.leaves[(entries.place[row] + first - here.start) * cell :],
+                    len(here) * cell,
+                )
 
 
 @compiled_sums
-def gradients(part: int, parts: int, begin: int, end: int, entries: Entries, omega: Array, first_line: int,
-              lines: Array, features: Array, given: Products, of_omega: Array, of_lines: Array,
-              of_features: Array) -> None:
+def gradients(
+    part: int,
+    parts: int,
+    begin: int,
+    end: int,
+    entries: Entries,
+    omega: Array,
+    first_line: int,
+    lines: Array,
+    features: Array,
+    given: Products,
+    of_omega: Array,
+    of_lines: Array,
+    of_features: Array,
+) -> None:
     """Adds the gradients to the last three, for some of the hidden channels. With ``D = Σ_k g_k y_k`` for gradients g
     of ``λ · y_k``: for ω it is ``D a - sgn(ω) D r``, for y it is ``g λ``, for a and r they are ``ω D`` and ``-|ω| D``.
     """
@@ -184,12 +221,22 @@ def gradients(part: int, parts: int, begin: int, end: int, entries: Entries, ome
                 vector = omega[entries.functional[entry], m, columns]
                 of_vector = of_omega[entries.functional[entry], m, columns]
                 for kind in range(1 + rules):
-                    share = (given.interval[entry * number + m] if kind == 0 else
-                             given.constant[entry * cell + (kind - 1) * number + m])
+                    share = (
+                        given.interval[entry * number + m]
+                        if kind == 0
+                        else given.constant[entry * cell + (kind - 1) * number + m]
+                    )
                     if share != 0:
                         towards[:] = share
-                        add_gradient(towards, vector, line[kind, columns], line[1 + rules + kind, columns], of_vector,
-                                     of_line[kind, columns], of_line[1 + rules + kind, columns])
+                        add_gradient(
+                            towards,
+                            vector,
+                            line[kind, columns],
+                            line[1 + rules + kind, columns],
+                            of_vector,
+                            of_line[kind, columns],
+                            of_line[1 + rules + kind, columns],
+                        )
                 if not entries.lined[row]:
                     continue
                 for rule in range(rules):
@@ -197,8 +244,11 @@ def gradients(part: int, parts: int, begin: int, end: int, entries: Entries, ome
                     touched = False
                     for slot in range(entries.slot[row] - 1, entries.slot[row + 1]):
                         itself = slot < entries.slot[row]
-                        place = entry if itself else (entries.place[row] + (slot - entries.slot[row]) * len(here)
-                                                      + entry - here.start)
+                        place = (
+                            entry
+                            if itself
+                            else (entries.place[row] + (slot - entries.slot[row]) * len(here) + entry - here.start)
+                        )
                         share = (given.own if itself else given.leaves)[place * cell + rule * number + m]
                         if share == 0:
                             continue
@@ -213,5 +263,12 @@ def gradients(part: int, parts: int, begin: int, end: int, entries: Entries, ome
                         for c in range(len(towards)):
                             of_feature[c] += share * slopes[c]
                     if touched:
-                        add_gradient(towards, vector, slope, spread, of_vector,
-                                     of_line[2 + 2 * rules + rule, columns], of_line[2 + 3 * rules + rule, columns])
+                        add_gradient(
+                            towards,
+                            vector,
+                            slope,
+                            spread,
+                            of_vector,
+                            of_line[2 + 2 * rules + rule, columns],
+                            of_line[2 + 3 * rules + rule, columns],
+                        )

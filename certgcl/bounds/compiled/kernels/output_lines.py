@@ -7,8 +7,9 @@ from certgcl.bounds.compiled.kernels.numerics import Array, compiled_sums
 
 
 @compiled_sums
-def lines_below(part: int, parts: int, directions: Array, lines: Array, interval: Array, constant: Array,
-                slopes: Array) -> None:
+def lines_below(
+    part: int, parts: int, directions: Array, lines: Array, interval: Array, constant: Array, slopes: Array
+) -> None:
     """Rows ``part``, ``part + parts``, …
 
     Args:
@@ -28,8 +29,17 @@ def lines_below(part: int, parts: int, directions: Array, lines: Array, interval
 
 
 @compiled_sums
-def gradients(part: int, parts: int, directions: Array, lines: Array, interval: Array, constant: Array, slopes: Array,
-              of_directions: Array, of_lines: Array) -> None:
+def gradients(
+    part: int,
+    parts: int,
+    directions: Array,
+    lines: Array,
+    interval: Array,
+    constant: Array,
+    slopes: Array,
+    of_directions: Array,
+    of_lines: Array,
+) -> None:
     """Adds the gradients to the last two."""
     rules, width = constant.shape[1], directions.shape[2]
     towards = np.empty(width, directions.dtype)

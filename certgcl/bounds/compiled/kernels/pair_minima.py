@@ -64,9 +64,16 @@ def _scales(visit: int, case: int, visits: Visits, rows: Neighbours) -> tuple[fl
     near, far = visits.low[visit], visits.high[visit]
     least, most = visits.own_low[visit], visits.own_high[visit]
     into, reach = rows.low[case], rows.high[case]
-    return (half * (low + high), half * (high - low), half * (low * near + high * far),
-            half * (high * far - low * near), half * (least + most), half * (most - least),
-            half * (into + reach), half * (reach - into))
+    return (
+        half * (low + high),
+        half * (high - low),
+        half * (low * near + high * far),
+        half * (high * far - low * near),
+        half * (least + most),
+        half * (most - least),
+        half * (into + reach),
+        half * (reach - into),
+    )
 
 
 @inlined
@@ -84,8 +91,20 @@ def _kept(without: float, term: float, middle: float, radius: float, scale: floa
 
 
 @inlined
-def _lined(without: float, following: float, leaf: float, term: float, constant: float, droppable: bool, middle: float,
-           radius: float, scale: float, spread: float, product: float, product_spread: float) -> float:
+def _lined(
+    without: float,
+    following: float,
+    leaf: float,
+    term: float,
+    constant: float,
+    droppable: bool,
+    middle: float,
+    radius: float,
+    scale: float,
+    spread: float,
+    product: float,
+    product_spread: float,
+) -> float:
     """``out_j (in_i C_ji + rest_ij) + e_j``, with what the row lemma has of j itself."""
     kept = _kept(without, term, middle, radius, scale, spread)
     kept = larger(kept, following) if droppable else kept
@@ -93,8 +112,21 @@ def _lined(without: float, following: float, leaf: float, term: float, constant:
 
 
 @inlined
-def _line(visit: int, case: int, at: int, w: int, rule: int, number: int, visits: Visits, rows: Neighbours,
-          tables: Values, rules: int, track: bool, chosen: Array, line: Array) -> None:
+def _line(
+    visit: int,
+    case: int,
+    at: int,
+    w: int,
+    rule: int,
+    number: int,
+    visits: Visits,
+    rows: Neighbours,
+    tables: Values,
+    rules: int,
+    track: bool,
+    chosen: Array,
+    line: Array,
+) -> None:
     """``out_j (in_i C_ji + rest_ij) + e_j`` by one rule; if to be tracked, one where i is not dropped."""
     row, cell = visits.row[visit], rules * number
     scale, spread, product, product_spread, _, _, _, _ = _scales(visit, case, visits, rows)
@@ -112,13 +144,39 @@ def _line(visit: int, case: int, at: int, w: int, rule: int, number: int, visits
             kept = _kept(without[c], term[c], middle, radius, scale, spread)
             chosen[c] = line.dtype.type(kept >= following[c] or not droppable)
     for c in range(w):
-        line[c] = _lined(without[c], following[c], leaf[c], term[c], constant[c], droppable, middle, radius, scale,
-                         spread, product, product_spread)
+        line[c] = _lined(
+            without[c],
+            following[c],
+            leaf[c],
+            term[c],
+            constant[c],
+            droppable,
+            middle,
+            radius,
+            scale,
+            spread,
+            product,
+            product_spread,
+        )
 
 
 @inlined
-def _value(visit: int, case: int, at: int, w: int, number: int, visits: Visits, rows: Neighbours, tables: Values,
-           rules: int, track: bool, value: Array, best: Array, chosen: Array, line: Array) -> None:
+def _value(
+    visit: int,
+    case: int,
+    at: int,
+    w: int,
+    number: int,
+    visits: Visits,
+    rows: Neighbours,
+    tables: Values,
+    rules: int,
+    track: bool,
+    value: Array,
+    best: Array,
+    chosen: Array,
+    line: Array,
+) -> None:
     """The interval or the best line, whichever is larger; if to be tracked, which one, minus one for the interval."""
     own = (rows.own[case] + visits.column[visit]) * number + at
     interval = tables.interval[own : own + w]
@@ -139,8 +197,9 @@ def _value(visit: int, case: int, at: int, w: int, number: int, visits: Visits, 
 
 
 @compiled
-def minima(part: int, parts: int, visits: Visits, rows: Neighbours, tables: Values, rules: int, number: int,
-           phi: Array) -> None:
+def minima(
+    part: int, parts: int, visits: Visits, rows: Neighbours, tables: Values, rules: int, number: int, phi: Array
+) -> None:
     """``phi``, ``(V, rules M)`` flat.
 
     Args:
@@ -156,8 +215,9 @@ def minima(part: int, parts: int, visits: Visits, rows: Neighbours, tables: Valu
         for case in range(rows.case[row], rows.case[row + 1]):
             if rows.first[case] > visits.reach[visit]:
                 break
-            scale, spread, product, product_spread, square, square_spread, into, reach = _scales(visit, case, visits,
-                                                                                                 rows)
+            scale, spread, product, product_spread, square, square_spread, into, reach = _scales(
+                visit, case, visits, rows
+            )
             own = rows.own[case] + column
             interval = tables.interval[own * number : (own + 1) * number]
             if not rows.lined[row]:
@@ -176,8 +236,20 @@ def minima(part: int, parts: int, visits: Visits, rows: Neighbours, tables: Valu
                     at = own * cell + rule * number
                     constant, others = tables.constant[at : at + number], value if rule else interval
                     for c in range(number):
-                        line = _lined(without[c], following[c], leaf[c], term[c], constant[c], droppable, middle,
-                                      radius, scale, spread, product, product_spread)
+                        line = _lined(
+                            without[c],
+                            following[c],
+                            leaf[c],
+                            term[c],
+                            constant[c],
+                            droppable,
+                            middle,
+                            radius,
+                            scale,
+                            spread,
+                            product,
+                            product_spread,
+                        )
                         value[c] = larger(others[c], line) + (line - line)  # NaN where the line is not finite
             for rule in range(rules):
                 pair, here = pairs[rule * number : (rule + 1) * number], out[rule * number : (rule + 1) * number]
@@ -192,8 +264,17 @@ def minima(part: int, parts: int, visits: Visits, rows: Neighbours, tables: Valu
 
 
 @compiled
-def gradients(part: int, parts: int, visits: Visits, rows: Neighbours, tables: Values, rules: int, number: int,
-              gradient: Array, of: Values) -> None:
+def gradients(
+    part: int,
+    parts: int,
+    visits: Visits,
+    rows: Neighbours,
+    tables: Values,
+    rules: int,
+    number: int,
+    gradient: Array,
+    of: Values,
+) -> None:
     """Adds the gradients of the tables to those in ``of``. Of equal cases the first has it, of equal bounds the
     interval, then the first rule."""
     value, best, chosen, line, change, share, term = np.empty((7, LANES), gradient.dtype)
@@ -247,7 +328,8 @@ def gradients(part: int, parts: int, visits: Visits, rows: Neighbours, tables: V
                 name = number_type(case - rows.case[row])
                 _value(visit, case, at, w, number, visits, rows, tables, rules, True, value, best, chosen, line)
                 scale, spread, product, product_spread, square, square_spread, into, reach = _scales(
-                    visit, case, visits, rows)
+                    visit, case, visits, rows
+                )
                 for c in range(w):
                     change[c] = zero
                 for rule in range(rules):

@@ -37,8 +37,9 @@ def ranges(part: int, parts: int, box: Box, values: Array, bias: Array, lower: A
 
 
 @compiled
-def gradients(part: int, parts: int, box: Box, values: Array, of_lower: Array, of_upper: Array,
-              of_values: Array) -> None:
+def gradients(
+    part: int, parts: int, box: Box, values: Array, of_lower: Array, of_upper: Array, of_values: Array
+) -> None:
     """Writes the gradient of the values. As U is symmetric, it is gathered from the same neighbours."""
     number_type, width = values.dtype.type, values.shape[1]
     zero, one = number_type(0), number_type(1)

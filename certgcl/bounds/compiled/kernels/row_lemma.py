@@ -53,8 +53,9 @@ def scale_of(terms: Terms, slot: int, number_type: type) -> tuple[float, float]:
 
 
 @inlined
-def least_term(terms: Terms, slot: int, row: int, rank: int, cell: int, start: int, w: int, values: Array,
-               term: Array) -> None:
+def least_term(
+    terms: Terms, slot: int, row: int, rank: int, cell: int, start: int, w: int, values: Array, term: Array
+) -> None:
     at = (terms.place[slot] + rank * terms.step[row]) * cell + start
     here = values[at : at + w]
     middle, radius = scale_of(terms, slot, values.dtype.type)
@@ -80,8 +81,20 @@ def exchange(top: Array, one: int, other: int, w: int) -> None:
 
 
 @inlined
-def sort(row: int, rank: int, wanted: int, w: int, start: int, rows: Rows, terms: Terms, cell: int, values: Array,
-         top: Array, total: Array, term: Array) -> int:
+def sort(
+    row: int,
+    rank: int,
+    wanted: int,
+    w: int,
+    start: int,
+    rows: Rows,
+    terms: Terms,
+    cell: int,
+    values: Array,
+    top: Array,
+    total: Array,
+    term: Array,
+) -> int:
     """The largest droppable terms of a row in ``top``, and the sum of all in ``total``; how many are found."""
     filled, droppable = 0, 0
     for slot in range(rows.start[row], rows.start[row + 1]):
@@ -119,8 +132,19 @@ def sort(row: int, rank: int, wanted: int, w: int, start: int, rows: Rows, terms
 
 
 @compiled
-def minima(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values: Array, own: Array, squared: Array,
-           least: Array, count: Array, dropped: Array) -> None:
+def minima(
+    part: int,
+    parts: int,
+    rows: Rows,
+    terms: Terms,
+    cell: int,
+    values: Array,
+    own: Array,
+    squared: Array,
+    least: Array,
+    count: Array,
+    dropped: Array,
+) -> None:
     """``least[shift, ...]``: over the counts t of every case, with ``top_(t + shift)`` dropped.
 
     Args:
@@ -200,8 +224,20 @@ def minima(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values: A
 
 
 @compiled
-def gradients(part: int, parts: int, rows: Rows, terms: Terms, cell: int, values: Array, count: Array, dropped: Array,
-              gradient: Array, of_values: Array, of_own: Array, of_squared: Array) -> None:
+def gradients(
+    part: int,
+    parts: int,
+    rows: Rows,
+    terms: Terms,
+    cell: int,
+    values: Array,
+    count: Array,
+    dropped: Array,
+    gradient: Array,
+    of_values: Array,
+    of_own: Array,
+    of_squared: Array,
+) -> None:
     """Adds the gradients of the tables to the last three: ``out(t)`` at the terms that are kept where the minimum is
     taken. Terms that tie with the smallest dropped one share what is left to drop."""
     number_type = values.dtype.type

@@ -15,8 +15,17 @@ def products(part: int, parts: int, line: Array, target: Array, slopes: Array, f
 
 
 @compiled
-def gradients(part: int, parts: int, line: Array, target: Array, slopes: Array, features: Array, gradient: Array,
-              of_slopes: Array, of_features: Array) -> None:
+def gradients(
+    part: int,
+    parts: int,
+    line: Array,
+    target: Array,
+    slopes: Array,
+    features: Array,
+    gradient: Array,
+    of_slopes: Array,
+    of_features: Array,
+) -> None:
     """Adds the gradients to the last two, for some of the channels."""
     width = features.shape[1]
     columns = slice(width * part // parts, width * (part + 1) // parts)

@@ -23,8 +23,17 @@ def _picked(factor: Array, omega: Array, weight: Array, left: Array, right: Arra
 
 
 @compiled
-def back(part: int, parts: int, line: Array, slope: Array, spread: Array, omega: Array, size: Array, weight: Array,
-         out: Array) -> None:
+def back(
+    part: int,
+    parts: int,
+    line: Array,
+    slope: Array,
+    spread: Array,
+    omega: Array,
+    size: Array,
+    weight: Array,
+    out: Array,
+) -> None:
     """``out[e, rule]``, ``(2 m, inputs)``: those of ω, then those of -ω; for entries in turn.
 
     Args:

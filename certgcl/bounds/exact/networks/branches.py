@@ -72,8 +72,14 @@ class Branches:
         for number, layer in enumerate(network.layers, 1):
             if reach[number] < 0:
                 continue
-            terms = tuple(Term(numbers[term.source], term.weight if term.source else _selection(columns[number, place]),
-                               term.aggregation) for place, term in enumerate(layer.terms))
+            terms = tuple(
+                Term(
+                    numbers[term.source],
+                    term.weight if term.source else _selection(columns[number, place]),
+                    term.aggregation,
+                )
+                for place, term in enumerate(layer.terms)
+            )
             layers.append(replace(layer, terms=terms))
             numbers[number] = len(layers)
         return replace(network, layers=tuple(layers), readout=tuple(numbers[number] for number in network.readout))
@@ -117,8 +123,9 @@ class Branches:
             anchors.append(first + field.anchor + size * torch.arange(number))
             first += number * size
         row, loses = torch.cat(rows), torch.cat(droppable)
-        graph = Graph.trusted(self.features[torch.cat(nodes)], starts(torch.bincount(row, minlength=first)),
-                              torch.cat(cols))
+        graph = Graph.trusted(
+            self.features[torch.cat(nodes)], starts(torch.bincount(row, minlength=first)), torch.cat(cols)
+        )
         budget, rest = torch.cat(local), torch.cat(left)
         drops = Copies(budget, budget, int(rest.max()), loses, torch.bincount(row[loses], minlength=first), rest)
         for made in (graph, drops):

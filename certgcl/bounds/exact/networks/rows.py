@@ -71,8 +71,18 @@ class FieldRows:
         inside = torch.zeros_like(nodes, dtype=torch.bool)
         inside[torch.searchsorted(nodes, field.nodes[field.distance <= counts])] = True
         budget = space.drops.local[nodes]
-        return cls(field, nodes, int(torch.searchsorted(nodes, anchor)), row, col, edge[slots], ends, budget,
-                   space.drops.total, _alike(ends, inside, budget, space.reach.messages < counts))
+        return cls(
+            field,
+            nodes,
+            int(torch.searchsorted(nodes, anchor)),
+            row,
+            col,
+            edge[slots],
+            ends,
+            budget,
+            space.drops.total,
+            _alike(ends, inside, budget, space.reach.messages < counts),
+        )
 
     @property
     def edges(self) -> int:

@@ -32,13 +32,29 @@ class NetworkSearch(AnchorSearch):
     def _grown(self, places: list[int], lower: Tensor, dropped: dict[int, Tensor], limit: float) -> Iterator[Grown]:
         for fields in self._groups(places):
             self._search_drops(fields)
-            trees = {place: EdgeTree(
-                self.branches, rows, self._direction(place), self.guides[place], float(lower[place]),
-                dropped.get(place, self.guides[place]), self.tolerance) for place, rows in fields.items()}
+            trees = {
+                place: EdgeTree(
+                    self.branches,
+                    rows,
+                    self._direction(place),
+                    self.guides[place],
+                    float(lower[place]),
+                    dropped.get(place, self.guides[place]),
+                    self.tolerance,
+                )
+                for place, rows in fields.items()
+            }
             self._grow([*trees.values()], limit)
             for place, tree in trees.items():
-                yield Grown(place, tree.lower, tree.upper, tree.done, tree.witness,
-                            tree.rows.field.slots[tree.witness], tree.bounded)
+                yield Grown(
+                    place,
+                    tree.lower,
+                    tree.upper,
+                    tree.done,
+                    tree.witness,
+                    tree.rows.field.slots[tree.witness],
+                    tree.bounded,
+                )
 
     def _direction(self, place: int) -> Tensor:
         return self.directions[self.anchors[place]]
@@ -80,8 +96,9 @@ class NetworkSearch(AnchorSearch):
             cut = [(tree, tree.cut()) for tree in growing]
             cut = [(tree, branch) for tree, branch in cut if len(branch.state)]
             if cut:
-                for (tree, branch), bounds in zip(cut, self.branches.bounds([branch for _, branch in cut]),
-                                                  strict=True):
+                for (tree, branch), bounds in zip(
+                    cut, self.branches.bounds([branch for _, branch in cut]), strict=True
+                ):
                     tree.take(branch, bounds)
 
 

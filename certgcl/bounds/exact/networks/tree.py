@@ -44,8 +44,16 @@ class EdgeTree:
         bounded: the number of branches bounded or enumerated.
     """
 
-    def __init__(self, branches: Branches, rows: FieldRows, direction: Tensor, guide: Tensor, lower: float,
-                 dropped: Tensor, tolerance: float) -> None:
+    def __init__(
+        self,
+        branches: Branches,
+        rows: FieldRows,
+        direction: Tensor,
+        guide: Tensor,
+        lower: float,
+        dropped: Tensor,
+        tolerance: float,
+    ) -> None:
         self.branches, self.rows, self.direction, self.guide = branches, rows, direction, guide
         self.root, self.tolerance = lower, tolerance
         self.upper, self.witness = math.inf, dropped[:0]

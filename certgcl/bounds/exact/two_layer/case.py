@@ -95,8 +95,17 @@ class Case:
         node = site.node[row]
         there = torch.arange(node.shape[1]) < site.size[row, None]
         infinite = torch.full_like(site.weights.b1, torch.inf).expand(len(row), -1)
-        return RowCells(row, start, end - 1, torch.where(there, FREE, ABSENT), torch.zeros_like(node),
-                        site.budget[node], -infinite, infinite, infinite[:, :0])
+        return RowCells(
+            row,
+            start,
+            end - 1,
+            torch.where(there, FREE, ABSENT),
+            torch.zeros_like(node),
+            site.budget[node],
+            -infinite,
+            infinite,
+            infinite[:, :0],
+        )
 
     def branched(self, edge: int, kind: int) -> "Case":
         """The same case with an edge dropped or kept."""
@@ -136,12 +145,18 @@ class Case:
         # The edge to the anchor is kept, and so is that to a leaf where its counts matter.
         most = known.most[this].minimum(known.dropped[this] + known.free[this] - (own == FREE).long())
         leaf_most = known.most[node].minimum(known.dropped[node] + known.free[node] - (edges == FREE).long())
-        return replace(
-            cells, state=torch.where(cells.state == FREE, edges, cells.state),
-            fewest=cells.fewest.maximum(known.fewest[this]),
-            most=cells.most.minimum(most.clamp(max=site.total - self.lost)),
-            leaf_fewest=cells.leaf_fewest.maximum(known.fewest[node]), leaf_most=cells.leaf_most.minimum(leaf_most),
-        ).at(agrees).possible()
+        return (
+            replace(
+                cells,
+                state=torch.where(cells.state == FREE, edges, cells.state),
+                fewest=cells.fewest.maximum(known.fewest[this]),
+                most=cells.most.minimum(most.clamp(max=site.total - self.lost)),
+                leaf_fewest=cells.leaf_fewest.maximum(known.fewest[node]),
+                leaf_most=cells.leaf_most.minimum(leaf_most),
+            )
+            .at(agrees)
+            .possible()
+        )
 
     def _imply(self) -> None:
         """What all cells of a neighbour that stays agree on is decided."""
@@ -150,15 +165,18 @@ class Case:
             mine, size = cells.at(cells.row == row), int(site.size[row])
             if not len(mine):
                 raise NothingLeft
-            self.decisions = self.decisions.counted(torch.tensor([row + 1]), mine.fewest.min()[None],
-                                                    mine.most.max()[None])
+            self.decisions = self.decisions.counted(
+                torch.tensor([row + 1]), mine.fewest.min()[None], mine.most.max()[None]
+            )
             edge, state = site.edge[row, :size], mine.state[:, :size]
             for kind in (DROPPED, KEPT):
                 agreed = (state == kind).all(dim=0)
                 self.decisions = self.decisions.decided(edge[agreed & (edge >= 0)], kind)
             self.decisions = self.decisions.counted(
-                site.node[row, :size][agreed], mine.leaf_fewest[:, :size].amin(dim=0)[agreed],
-                mine.leaf_most[:, :size].amax(dim=0)[agreed])
+                site.node[row, :size][agreed],
+                mine.leaf_fewest[:, :size].amin(dim=0)[agreed],
+                mine.leaf_most[:, :size].amax(dim=0)[agreed],
+            )
 
     # -- the bound -----------------------------------------------------------------------------------
 
@@ -216,10 +234,14 @@ class Case:
         touching = torch.where(before > 0, torch.ones_like(weights.slope2), weights.slope2)
         unknown, convex = (self.lower2 < 0) & (self.upper2 > 0), weights.slope2 <= 1
         positive, negative = w.clamp(min=0), w.clamp(max=0)
-        slopes = torch.stack([
-            positive * lines.lower_slope + negative * lines.upper_slope,
-            positive * torch.where(unknown & convex, touching, lines.lower_slope)
-            + negative * torch.where(unknown & ~convex, touching, lines.upper_slope)], dim=1)
+        slopes = torch.stack(
+            [
+                positive * lines.lower_slope + negative * lines.upper_slope,
+                positive * torch.where(unknown & convex, touching, lines.lower_slope)
+                + negative * torch.where(unknown & ~convex, touching, lines.upper_slope),
+            ],
+            dim=1,
+        )
         return slopes, weights.b2 @ slopes + positive @ lines.lower_intercept + negative @ lines.upper_intercept
 
     def composed(self, values: Tensor, omega: Tensor) -> Composed:
@@ -233,16 +255,20 @@ class Case:
         def lemma(terms: Tensor) -> Tensor:
             return remaining(terms[None], (own == FREE)[None], left, left)[0, 0]
 
-        least, most = (low.new_zeros(number).scatter_reduce(0, row, scale, kind, include_self=False)[:, None]
-                       * y[1 : number + 1] for scale, kind in ((low, "amin"), (high, "amax")))
+        least, most = (
+            low.new_zeros(number).scatter_reduce(0, row, scale, kind, include_self=False)[:, None] * y[1 : number + 1]
+            for scale, kind in ((low, "amin"), (high, "amax"))
+        )
         fixed = tau**2 * y[0] + self.site.weights.b1
-        line = Linearised.between(self.site.weights, fixed + tau * lemma(least.minimum(most)),
-                                  fixed - tau * lemma(-least.maximum(most)))
+        line = Linearised.between(
+            self.site.weights, fixed + tau * lemma(least.minimum(most)), fixed - tau * lemma(-least.maximum(most))
+        )
         back = line.products(y[1 : number + 1], omega)
         value = values + tau**2 * back[row]
         cost = tau * (low[:, None] * value).minimum(high[:, None] * value)
         row_cost = cost.new_full((number, cost.shape[1]), torch.inf).scatter_reduce(
-            0, row[:, None].expand_as(cost), cost, "amin")
+            0, row[:, None].expand_as(cost), cost, "amin"
+        )
         row_cost = torch.where(there[:, None], row_cost, 0.0)
         own_terms = line.products(tau**2 * y[0], omega) + line.constants(omega)
         return Composed(tau**2 * own_terms + lemma(row_cost), cost, row_cost)

@@ -84,8 +84,13 @@ class RowCells:
         here = place[:, None]
         state = self.state.gather(1, here)
         by_count, by_edge = (self.fewest < self.most)[:, None], state == FREE
-        middle, leaf_middle = ((low + high).div(2, rounding_mode="floor") for low, high in (
-            (self.fewest, self.most), (self.leaf_fewest.gather(1, here), self.leaf_most.gather(1, here))))
+        middle, leaf_middle = (
+            (low + high).div(2, rounding_mode="floor")
+            for low, high in (
+                (self.fewest, self.most),
+                (self.leaf_fewest.gather(1, here), self.leaf_most.gather(1, here)),
+            )
+        )
 
         def changed(counts: Tensor, half: Tensor) -> Tensor:
             return counts.scatter(1, here, torch.where(by_count | by_edge, counts.gather(1, here), half))
@@ -93,11 +98,22 @@ class RowCells:
         def decided(kind: int) -> Tensor:
             return self.state.scatter(1, here, torch.where(by_edge & ~by_count, kind, state))
 
-        return RowCells.joined([
-            replace(self, state=decided(DROPPED), leaf_most=changed(self.leaf_most, leaf_middle),
-                    most=torch.where(by_count[:, 0], middle, self.most)),
-            replace(self, state=decided(KEPT), leaf_fewest=changed(self.leaf_fewest, leaf_middle + 1),
-                    fewest=torch.where(by_count[:, 0], middle + 1, self.fewest))])
+        return RowCells.joined(
+            [
+                replace(
+                    self,
+                    state=decided(DROPPED),
+                    leaf_most=changed(self.leaf_most, leaf_middle),
+                    most=torch.where(by_count[:, 0], middle, self.most),
+                ),
+                replace(
+                    self,
+                    state=decided(KEPT),
+                    leaf_fewest=changed(self.leaf_fewest, leaf_middle + 1),
+                    fewest=torch.where(by_count[:, 0], middle + 1, self.fewest),
+                ),
+            ]
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,8 +172,10 @@ class CellBounds:
         low, high, values = self._leaves(cells, size)
         leaves = line.products(values, omega)
         terms = (low[..., None] * leaves).minimum(high[..., None] * leaves)
-        own, back = (line.products(values, omega)[:, None] for values in
-                     (self.projected[cells.row + 1], self.projected[0].expand(len(cells), -1)))
+        own, back = (
+            line.products(values, omega)[:, None]
+            for values in (self.projected[cells.row + 1], self.projected[0].expand(len(cells), -1))
+        )
         scale = self._scales(cells)
         value = scale * (scale * own + self.tau * back + _remaining(terms, cells, size))
         return (value.amin(dim=1) + line.constants(omega)).maximum(line.interval(omega))
@@ -184,8 +202,9 @@ class CellBounds:
         """The range of ``s_k``, zero where the edge is gone, and ``y_k``."""
         node, state = self.node[cells.row, :size], cells.state[:, :size]
         there, degree = (state == FREE) | (state == KEPT), self.degree[node]
-        low, high = ((degree - count[:, :size]).clamp(min=1).rsqrt() * there
-                     for count in (cells.leaf_fewest, cells.leaf_most))
+        low, high = (
+            (degree - count[:, :size]).clamp(min=1).rsqrt() * there for count in (cells.leaf_fewest, cells.leaf_most)
+        )
         return low, high, self.projected[node]
 
     def _parts(self, cells: RowCells) -> Iterator[tuple[Tensor | slice, RowCells, int]]:
@@ -203,6 +222,7 @@ class CellBounds:
             for part in places.split(max(1, MAX_ELEMENTS // max(1, most * width))):
                 yield part, cells.at(part), most
 
+
 @dataclass(frozen=True, eq=False)
 class Linearised:
     """Lines around ``σ1(p)`` for p in a box, and its range: ``ω · h >= λ · p + c`` with ``λ = ω a - |ω| r``."""
@@ -213,8 +233,10 @@ class Linearised:
 
     @classmethod
     def between(cls, weights: GCNWeights, lower: Tensor, upper: Tensor) -> "Linearised":
-        return cls(*lines_around(weights.activation1, weights.b1, lower, upper, "adaptive"),
-                   Range.between(*weights.activation1.interval(lower, upper)))
+        return cls(
+            *lines_around(weights.activation1, weights.b1, lower, upper, "adaptive"),
+            Range.between(*weights.activation1.interval(lower, upper)),
+        )
 
     def products(self, values: Tensor, omega: Tensor) -> Tensor:
         """``λ · y``, ``(C, d1)`` or ``(C, K, d1)`` to ``(..., M)``."""

@@ -119,8 +119,11 @@ class Decisions:
 
     def counted(self, nodes: Tensor, fewest: Tensor, most: Tensor) -> "Decisions":
         """The same where some nodes lose so many edges."""
-        return replace(self, fewest=self.fewest.scatter_reduce(0, nodes, fewest, "amax"),
-                       most=self.most.scatter_reduce(0, nodes, most, "amin"))
+        return replace(
+            self,
+            fewest=self.fewest.scatter_reduce(0, nodes, fewest, "amax"),
+            most=self.most.scatter_reduce(0, nodes, most, "amin"),
+        )
 
     def settled(self) -> "Decisions":
         """The same with all that follows: budgets that are used up, counts that need every edge."""

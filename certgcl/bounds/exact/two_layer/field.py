@@ -54,8 +54,15 @@ class ReceptiveField:
         row, col = place[graph.row], place[graph.col]
         adjacency = weights.w1.new_zeros(len(near), len(inner)).fill_diagonal_(1)
         adjacency[row[is_near[graph.row]], col[is_near[graph.row]]] = 1
-        return cls(nodes, adjacency, (graph.degree[nodes] + 1).to(adjacency.dtype),
-                   torch.stack([row[slots], col[slots]]), slots, graph.project(weights.w1, inner), weights)
+        return cls(
+            nodes,
+            adjacency,
+            (graph.degree[nodes] + 1).to(adjacency.dtype),
+            torch.stack([row[slots], col[slots]]),
+            slots,
+            graph.project(weights.w1, inner),
+            weights,
+        )
 
     def embeddings(self, dropped: Tensor) -> Tensor:
         """``z`` of the node without some edges, given by their positions in ``edges``: ``(C, k)`` to ``(C, d2)``."""

@@ -19,11 +19,18 @@ class TwoLayerSearch(AnchorSearch):
 
     def _grown(self, places: list[int], lower: Tensor, dropped: dict[int, Tensor], limit: float) -> Iterator[Grown]:
         for place, receptive in self._fields(places, dropped):
-            tree = Tree(self.space, receptive, self.directions[receptive.nodes[0]], float(lower[place]),
-                        dropped[place], self.tolerance)
+            tree = Tree(
+                self.space,
+                receptive,
+                self.directions[receptive.nodes[0]],
+                float(lower[place]),
+                dropped[place],
+                self.tolerance,
+            )
             tree.grow(limit, self.end)
-            yield Grown(place, tree.lower, tree.upper, tree.done, tree.witness, receptive.slots[tree.witness],
-                        tree.bounded)
+            yield Grown(
+                place, tree.lower, tree.upper, tree.done, tree.witness, receptive.slots[tree.witness], tree.bounded
+            )
 
     def _fields(self, places: list[int], dropped: dict[int, Tensor]) -> Iterator[tuple[int, ReceptiveField]]:
         """Receptive fields of the anchors while there is time, once drops to begin with are known for them; those that
@@ -32,8 +39,10 @@ class TwoLayerSearch(AnchorSearch):
             if time.time() >= self.end:
                 return
             weights = two_layers(self.network, "exact")
-            fields = [(place, ReceptiveField.around(self.graph, self.drops, weights, int(self.anchors[place])))
-                      for place in places[start : start + TOGETHER]]
+            fields = [
+                (place, ReceptiveField.around(self.graph, self.drops, weights, int(self.anchors[place])))
+                for place in places[start : start + TOGETHER]
+            ]
             here = [(place, receptive) for place, receptive in fields if receptive is not None]
             new = [(place, receptive) for place, receptive in here if place not in dropped]
             if new:

@@ -63,12 +63,20 @@ class Solution:
         for row, (cell, dropped) in self.cells.items():
             ranges[row + 1].append((int(cell.fewest), int(cell.most)))
             size = int(self.site.size[row])
-            for node, edge, fewest, most in zip(*(values[:size].tolist() for values in (
-                    self.site.node[row], self.site.edge[row], cell.leaf_fewest[0], cell.leaf_most[0])), strict=True):
+            for node, edge, fewest, most in zip(
+                *(
+                    values[:size].tolist()
+                    for values in (self.site.node[row], self.site.edge[row], cell.leaf_fewest[0], cell.leaf_most[0])
+                ),
+                strict=True,
+            ):
                 votes[edge].add(edge in dropped)
                 if edge not in dropped:
                     ranges[node].append((fewest, most))
-        torn = [node for node, found in ranges.items()
-                if max(fewest for fewest, _ in found) > min(most for _, most in found)]
+        torn = [
+            node
+            for node, found in ranges.items()
+            if max(fewest for fewest, _ in found) > min(most for _, most in found)
+        ]
         at_torn = torch.isin(self.site.ends, torch.tensor(torn, dtype=torch.long)).any(dim=0).nonzero()[:, 0]
         return {edge for edge, found in votes.items() if len(found) > 1} | set(at_torn.tolist())

@@ -49,8 +49,15 @@ class Tree:
         bounded: the number of branches bounded: cells, in all cases.
     """
 
-    def __init__(self, space: SearchSpace, receptive: ReceptiveField, direction: Tensor, lower: float,
-                 dropped: Tensor, tolerance: float) -> None:
+    def __init__(
+        self,
+        space: SearchSpace,
+        receptive: ReceptiveField,
+        direction: Tensor,
+        lower: float,
+        dropped: Tensor,
+        tolerance: float,
+    ) -> None:
         self.space, self.field, self.direction = space, receptive, direction
         self.root, self.tolerance = lower, tolerance
         self.clean = self.upper = float("inf")
@@ -152,8 +159,12 @@ class Tree:
         """Edges in the order they are decided on: the anchor's own, those of its neighbours, the others; and of each,
         those that matter more by themselves."""
         near, each = len(self.field.adjacency), torch.arange(self.field.edges.shape[1])[:, None]
-        values = torch.cat([self.field.embeddings(each[part]) @ self.direction
-                            for part in row_ranges(len(each), self.field.adjacency.numel())])
+        values = torch.cat(
+            [
+                self.field.embeddings(each[part]) @ self.direction
+                for part in row_ranges(len(each), self.field.adjacency.numel())
+            ]
+        )
         effect = (values - self.clean).abs().tolist()
         nearest = self.field.edges.amin(dim=0).clamp(max=near).tolist()
         kind = [0 if node == 0 else 1 if node < near else 2 for node in nearest]

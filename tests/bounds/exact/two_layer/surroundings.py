@@ -21,8 +21,9 @@ WEIGHTS = gcn_weights(toy_network())
 ANYTHING = Incumbent(torch.inf, torch.zeros(3, dtype=torch.float64), 0.0)  # leaves nothing out
 
 
-def field_of(graph: Graph, anchor: int, budget: BudgetLike = 2,
-             weights: GCNWeights = WEIGHTS) -> tuple[ReceptiveField, AdmissibleDrops]:
+def field_of(
+    graph: Graph, anchor: int, budget: BudgetLike = 2, weights: GCNWeights = WEIGHTS
+) -> tuple[ReceptiveField, AdmissibleDrops]:
     drops = EdgeDropBudget.of(budget).on(graph)
     field = ReceptiveField.around(graph, drops, weights, anchor)
     assert field is not None
@@ -71,8 +72,16 @@ class Surroundings:
         before = matrix @ (graph.x @ weights.w1) + weights.b1
         before2 = (matrix @ (weights.activation1(before) @ weights.w2))[:, anchor] + weights.b2
         direction = random_tensor(3, seed=seed + 10)
-        return cls(SearchSpace(network, graph, drops), field, direction, sets.bool(), lost, before[:, field.nodes],
-                   before2, weights.activation2(before2) @ direction)
+        return cls(
+            SearchSpace(network, graph, drops),
+            field,
+            direction,
+            sets.bool(),
+            lost,
+            before[:, field.nodes],
+            before2,
+            weights.activation2(before2) @ direction,
+        )
 
     @property
     def drops(self) -> AdmissibleDrops:
@@ -128,8 +137,9 @@ def surroundings(name: str, seed: int = 0) -> Surroundings:
 def agreeing(around: Surroundings, known: Decisions) -> Tensor:
     """Which sets agree with what is decided, ``(S,)``."""
     gone, lost = around.sets, around.lost
-    return (((gone | (known.state != DROPPED)) & (~gone | (known.state != KEPT))).all(dim=1)
-            & ((known.fewest <= lost) & (lost <= known.most)).all(dim=1))
+    return ((gone | (known.state != DROPPED)) & (~gone | (known.state != KEPT))).all(dim=1) & (
+        (known.fewest <= lost) & (lost <= known.most)
+    ).all(dim=1)
 
 
 def agreement(around: Surroundings, case: Case, cells: RowCells) -> Tensor:
@@ -138,10 +148,19 @@ def agreement(around: Surroundings, case: Case, cells: RowCells) -> Tensor:
     all_kept = torch.cat([~around.sets, torch.ones(len(around.sets), 1, dtype=torch.bool)], dim=1)  # so is edge -1
     lost, kept, beside = around.lost[:, row + 1], all_kept[:, site.edge[row]], around.lost[:, site.node[row]]
     fits = (cells.leaf_fewest <= beside) & (beside <= cells.leaf_most)
-    places = ((cells.state == ABSENT) | ((cells.state == DROPPED) & ~kept) | ((cells.state == KEPT) & kept & fits)
-              | ((cells.state == FREE) & (~kept | fits)))
-    return (places.all(dim=2) & (cells.fewest <= lost) & (lost <= cells.most) & all_kept[:, site.own_edge[row]]
-            & (around.lost[:, :1] == case.lost))
+    places = (
+        (cells.state == ABSENT)
+        | ((cells.state == DROPPED) & ~kept)
+        | ((cells.state == KEPT) & kept & fits)
+        | ((cells.state == FREE) & (~kept | fits))
+    )
+    return (
+        places.all(dim=2)
+        & (cells.fewest <= lost)
+        & (lost <= cells.most)
+        & all_kept[:, site.own_edge[row]]
+        & (around.lost[:, :1] == case.lost)
+    )
 
 
 def cases_of(around: Surroundings, rounds: int) -> list[Case]:

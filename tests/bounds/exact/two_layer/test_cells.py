@@ -66,8 +66,10 @@ def test_each_set_of_a_cell_is_in_one_of_its_halves(name: str) -> None:
         assert not (first & second).any()
         tidy = agreement(around, case, children.possible())
         for row in range(len(case.site.size)):
-            before, after = (found[:, part.row == row].sum(dim=1) for found, part in (
-                (torch.cat([first, second], dim=1), children), (tidy, children.possible())))
+            before, after = (
+                found[:, part.row == row].sum(dim=1)
+                for found, part in ((torch.cat([first, second], dim=1), children), (tidy, children.possible()))
+            )
             assert torch.equal(before, after)
 
 
@@ -96,10 +98,16 @@ def test_what_follows_within_a_cell_is_decided() -> None:
     assert one_cell([KEPT, FREE, FREE], 2, 3, [0] * 3, [1] * 3).possible().state.tolist() == [[KEPT, DROPPED, DROPPED]]
 
 
-@pytest.mark.parametrize("cell", [
-    one_cell([DROPPED, DROPPED], 0, 1, [0, 0], [1, 1]), one_cell([KEPT, FREE], 2, 2, [0, 0], [1, 1]),
-    one_cell([KEPT, FREE], 0, 1, [1, 0], [0, 0]), one_cell([FREE, FREE], 2, 1, [0, 0], [1, 1]),
-], ids=["too many gone", "too few left", "a leaf in no way", "no count"])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        one_cell([DROPPED, DROPPED], 0, 1, [0, 0], [1, 1]),
+        one_cell([KEPT, FREE], 2, 2, [0, 0], [1, 1]),
+        one_cell([KEPT, FREE], 0, 1, [1, 0], [0, 0]),
+        one_cell([FREE, FREE], 2, 1, [0, 0], [1, 1]),
+    ],
+    ids=["too many gone", "too few left", "a leaf in no way", "no count"],
+)
 def test_impossible_cells_are_left_out(cell: RowCells) -> None:
     assert not len(cell.possible())
 

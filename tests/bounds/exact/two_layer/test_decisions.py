@@ -34,12 +34,13 @@ def test_what_follows_loses_no_set_and_nothing_left_means_none(name: str) -> Non
     edges, nodes = around.sets.shape[1], around.lost.shape[1]
     ended, decided = 0, 0
     for trial in range(60):
-        known = replace(Decisions.none(around.site, trial % (most_lost(around) + 1)),
-                        state=torch.full((edges,), FREE))
+        known = replace(Decisions.none(around.site, trial % (most_lost(around) + 1)), state=torch.full((edges,), FREE))
         at = torch.randperm(edges, generator=chance)[: 1 + trial % 4]
         known = known.decided(at[::2], DROPPED).decided(at[1::2], KEPT)
-        node, (fewest, most) = torch.randint(nodes, (1,), generator=chance), torch.randint(
-            3, (2, 1), generator=chance).sort(dim=0).values
+        node, (fewest, most) = (
+            torch.randint(nodes, (1,), generator=chance),
+            torch.randint(3, (2, 1), generator=chance).sort(dim=0).values,
+        )
         known = known.counted(node, fewest, most)
         expected = agreeing(around, known)
         try:
@@ -53,8 +54,10 @@ def test_what_follows_loses_no_set_and_nothing_left_means_none(name: str) -> Non
         assert (known.fewest <= after.fewest).all()
         assert (after.most <= known.most).all()
         decided += int((after.state != known.state).sum())
-        torch.testing.assert_close(after.dropped + after.free, torch.bincount(
-            around.field.edges[:, after.state != KEPT].flatten(), minlength=nodes))
+        torch.testing.assert_close(
+            after.dropped + after.free,
+            torch.bincount(around.field.edges[:, after.state != KEPT].flatten(), minlength=nodes),
+        )
     assert ended
     assert decided
 
@@ -93,8 +96,12 @@ def test_edges_that_are_alike_do_the_same(name: str) -> None:
     """One in the place of the other: still admissible, and the same value."""
     around = surroundings(name)
     alike, place = around.site.alike, {tuple(mask): number for number, mask in enumerate(around.sets.tolist())}
-    pairs = [(one, other) for one in range(len(alike)) for other in range(one)
-             if alike[one] >= 0 and alike[one] == alike[other]]
+    pairs = [
+        (one, other)
+        for one in range(len(alike))
+        for other in range(one)
+        if alike[one] >= 0 and alike[one] == alike[other]
+    ]
     assert bool(pairs) == (name.startswith("tree") or name == "common leaf, two edges")
     for one, other in pairs:
         swapped = around.sets.clone()

@@ -13,8 +13,9 @@ def tree_of(around: Surroundings, lower: float = -torch.inf, start: int = 0, tol
 
 @pytest.mark.parametrize(("seed", "groups"), [(0, 4), (4, 1), (10, 4)])
 @pytest.mark.parametrize("name", SURROUNDINGS)
-def test_brackets_hold_the_minimum_and_close_on_it(name: str, seed: int, groups: int,
-                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brackets_hold_the_minimum_and_close_on_it(
+    name: str, seed: int, groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Minima at which the anchor loses many edges, one, or none."""
     monkeypatch.setattr("certgcl.bounds.exact.two_layer.case.GROUPS", groups)
     around = surroundings(name, seed)
