@@ -135,7 +135,7 @@ def no_minimum_over_the_box(patch: pytest.MonkeyPatch) -> None:
 
     original = crown.BoxMinimum.__init__
 
-    def init(self: crown.BoxMinimum, plan: row_plan.DropPlan) -> None:
+    def init(self: crown.BoxMinimum, plan: row_plan.RowPlan) -> None:
         original(self, plan)
         self.outer, self.inner = Clean(plan.hood.outer), Clean(plan.hood.inner)
 
@@ -178,15 +178,13 @@ reach_off_by_one = _hop(most_drops=lambda hop: (hop.most_drops - 1).clamp(min=0)
 
 def lines_of_the_clean_count(patch: pytest.MonkeyPatch) -> None:
     """Layer 1 bounded for rows that lose nothing, in all their cases."""
-    original = row_plan.DropPlan.__init__
+    original = row_plan.RowPlan.__init__
 
-    def init(
-        self: row_plan.DropPlan, hood: neighbourhood.Neighbourhood, resolution: int, lines: Any, hubs: Any
-    ) -> None:
+    def init(self: row_plan.RowPlan, hood: neighbourhood.Neighbourhood, resolution: int, lines: Any, hubs: Any) -> None:
         original(self, hood, resolution, "shared", hubs)
         self.line_cases = replace(self.line_cases, last=self.line_cases.first)
 
-    patch.setattr(row_plan.DropPlan, "__init__", init)
+    patch.setattr(row_plan.RowPlan, "__init__", init)
 
 
 def kept_edges_that_make_room(patch: pytest.MonkeyPatch) -> None:
@@ -288,40 +286,40 @@ nothing_droppable_by_kernels = _rows(lambda rows: rows._replace(droppable=np.zer
 
 
 def kept_edges_that_make_room_by_kernels(patch: pytest.MonkeyPatch) -> None:
-    original = flat_tables.Layout.visits
+    original = flat_tables.FlatTables.visits
     patch.setattr(
-        flat_tables.Layout,
+        flat_tables.FlatTables,
         "visits",
         lambda *given: (visits := original(*given))._replace(droppable=np.ones_like(visits.droppable)),
     )
 
 
 def reach_off_by_one_by_kernels(patch: pytest.MonkeyPatch) -> None:
-    original = flat_tables.Layout.visits
+    original = flat_tables.FlatTables.visits
     patch.setattr(
-        flat_tables.Layout,
+        flat_tables.FlatTables,
         "visits",
         lambda *given: (visits := original(*given))._replace(reach=np.maximum(visits.reach - 1, 0)),
     )
 
 
 def slopes_of_the_root_by_kernels(patch: pytest.MonkeyPatch) -> None:
-    original = anchor_chunks.Entries
+    original = anchor_chunks.RowEntries
 
     def entries(start: Any, functional: Any, line: Any, *rest: Any) -> Any:
         return original(start, functional, ROOT.own_line.numpy()[functional], *rest)
 
-    def remember(every: flat_tables.Layout, cells: int) -> Any:
+    def remember(every: flat_tables.FlatTables, cells: int) -> Any:
         global ROOT
         ROOT = every
         return chunks_of(every, cells)
 
     chunks_of = anchor_chunks.chunks_of
     patch.setattr(anchor_chunks, "chunks_of", remember)
-    patch.setattr(anchor_chunks, "Entries", entries)
+    patch.setattr(anchor_chunks, "RowEntries", entries)
 
 
-ROOT: flat_tables.Layout
+ROOT: flat_tables.FlatTables
 
 
 def hubs_in_the_middle_by_kernels(patch: pytest.MonkeyPatch) -> None:

@@ -15,11 +15,11 @@ import certgcl
 from certgcl.attacks import field
 from certgcl.attacks.field import Reach
 from certgcl.bounds import get_method
-from certgcl.certify.pooling.drop_sets import DropSets
+from certgcl.certify.pooling.drop_sets import GraphDropSets
 from certgcl.certify.pooling.graph_set import GraphSet
 from certgcl.certify.pooling.multipliers import Array, Multipliers
 from certgcl.certify.pooling.problem import PooledProblem
-from certgcl.certify.pooling.shared_drops import NodeValues, SharedDrops
+from certgcl.certify.pooling.shared_drops import KnownNodeValues, SharedDrops
 from certgcl.errors import BoundError
 from certgcl.models.pooled_network import Pool
 from verification.network_audit import library_graph, library_network
@@ -123,7 +123,7 @@ def test_any_multipliers_give_a_bound(kind: str, monkeypatch: pytest.MonkeyPatch
     """Soundness does not rest on the solver."""
     random = np.random.default_rng(0)
 
-    def arbitrary(shared: SharedDrops, known: NodeValues, time_limit: float | None) -> Multipliers:
+    def arbitrary(shared: SharedDrops, known: KnownNodeValues, time_limit: float | None) -> Multipliers:
         return Multipliers(
             random.normal(size=len(shared.node)),
             random.exponential(size=len(shared.most)),
@@ -243,17 +243,17 @@ def a_graph_may_lose_one_edge_less(patch: pytest.MonkeyPatch) -> None:
 
 
 def several_edges_take_nothing(patch: pytest.MonkeyPatch) -> None:
-    init = NodeValues.__init__
+    init = KnownNodeValues.__init__
 
-    def wrong(self: NodeValues, *given: object) -> None:
+    def wrong(self: KnownNodeValues, *given: object) -> None:
         init(self, *given)  # type: ignore[arg-type]
         self.by_count[:, 2:] = np.maximum(self.by_count[:, 2:], self.values[:, :1])
 
-    patch.setattr(NodeValues, "__init__", wrong)
+    patch.setattr(KnownNodeValues, "__init__", wrong)
 
 
 def two_edges_are_never_tried(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DropSets, "pairs", lambda self: [])
+    patch.setattr(GraphDropSets, "pairs", lambda self: [])
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.method import by_lines_on_the_box
 from certgcl.bounds.two_layer.backward import MinimumOverFunctionals, bound_output, refine_layer2
 from certgcl.bounds.two_layer.blocks import Block
-from certgcl.bounds.two_layer.hidden_functionals import Functionals, RowTerms
-from certgcl.bounds.two_layer.row_plan import DropPlan
+from certgcl.bounds.two_layer.hidden_functionals import HiddenFunctionals, RowTerms
+from certgcl.bounds.two_layer.row_plan import RowPlan
 from certgcl.bounds.two_layer.row_tables import take
 from certgcl.changes.changes import AdmissibleChanges
 from certgcl.models.activations import SlopeRule, check_slopes
@@ -66,12 +66,12 @@ class BoxMinimum(MinimumOverFunctionals):
     The box has one case: ``(A, M)``.
     """
 
-    def __init__(self, plan: DropPlan) -> None:
+    def __init__(self, plan: RowPlan) -> None:
         super().__init__(plan)
         self.hood = plan.hood
         self.outer, self.inner = plan.hood.outer.box, plan.hood.inner.box
 
-    def __call__(self, functionals: Functionals) -> Tensor:
+    def __call__(self, functionals: HiddenFunctionals) -> Tensor:
         own = [functionals.anchor_intervals()]
         pair = torch.arange(self.hood.outer.col.numel(), device=self.hood.pair.device)
         for rule in range(functionals.rules):
@@ -85,7 +85,7 @@ class BoxMinimum(MinimumOverFunctionals):
         terms = Scale(self.outer.lower[:, None], self.outer.upper[:, None]).least(pairs)
         return total.index_add(0, self.hood.outer.row, terms)
 
-    def _pair_values(self, functionals: Functionals) -> Tensor:
+    def _pair_values(self, functionals: HiddenFunctionals) -> Tensor:
         """``v_ij`` for every pair, ``(P, M)``."""
         partition = self.plan.rows(functionals.width)
         table = [self.outer.lower.new_zeros(0, functionals.number)]

@@ -19,12 +19,12 @@ from certgcl.bounds.propagation.method import by_states
 from certgcl.bounds.propagation.ranges import Settings
 from certgcl.bounds.propagation.recompute import recomputed
 from certgcl.bounds.propagation.sign_patterns import Patterns
-from certgcl.bounds.two_layer.backward import Minimum, MinimumOverFunctionals, bound_output, refine_layer2
+from certgcl.bounds.two_layer.backward import AnchorMinimum, MinimumOverFunctionals, bound_output, refine_layer2
 from certgcl.bounds.two_layer.blocks import Block, Pairs, infinite_unless
-from certgcl.bounds.two_layer.hidden_functionals import Functionals, RowBounds, RowTerms
+from certgcl.bounds.two_layer.hidden_functionals import HiddenFunctionals, RowBounds, RowTerms
 from certgcl.bounds.two_layer.layer1 import Layer1
 from certgcl.bounds.two_layer.row_lemma import Terms, case_minima, largest_gain, least_terms, ways_to_bound
-from certgcl.bounds.two_layer.row_plan import DropPlan, LineSharing
+from certgcl.bounds.two_layer.row_plan import LineSharing, RowPlan
 from certgcl.bounds.two_layer.row_tables import Table, joined, take
 from certgcl.bounds.two_layer.single_drop import least_over_single_drops
 from certgcl.bounds.two_layer.weights import GCNWeights
@@ -176,12 +176,12 @@ class Degree(BoundMethod):
 class Steps(NamedTuple):
     """The steps of the bound: by blocks of rows in torch, or by compiled kernels."""
 
-    layer1: Callable[[GCNWeights, Tensor, DropPlan], Layer1]
-    layer2: Callable[[Layer1, DropPlan], tuple[Tensor, Tensor]]
-    minimum: Callable[[DropPlan], Minimum]
+    layer1: Callable[[GCNWeights, Tensor, RowPlan], Layer1]
+    layer2: Callable[[Layer1, RowPlan], tuple[Tensor, Tensor]]
+    minimum: Callable[[RowPlan], AnchorMinimum]
 
 
-def _steps(plan: DropPlan) -> Steps:
+def _steps(plan: RowPlan) -> Steps:
     # The knapsack of a total budget is torch's alone.
     if plan.hood.outer.total is None and plan.hood.inner.total is None and compiled.usable(plan.hood.pair.device):
         from certgcl.bounds.compiled import degree
@@ -190,7 +190,7 @@ def _steps(plan: DropPlan) -> Steps:
     return Steps(layer1_by_degree, layer2_by_degree, DegreeMinimum)
 
 
-def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> Layer1:
+def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: RowPlan) -> Layer1:
     """Bounds of the first pre-activations: the row lemma on every column of ``Y = X W1`` and of ``-Y``."""
     # Twice as many values, for both signs, but then the same blocks serve the steps that follow.
     table, partition = Table(projected), plan.layer1(projected.shape[1])
@@ -213,7 +213,7 @@ def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> 
     return Layer1(weights, projected, lower, upper, partition.place)
 
 
-def layer2_by_degree(layer1: Layer1, plan: DropPlan) -> tuple[Tensor, Tensor]:
+def layer2_by_degree(layer1: Layer1, plan: RowPlan) -> tuple[Tensor, Tensor]:
     """Bounds of the anchors' second pre-activations, ``(F, d2)``: the row lemma on the interval of ``V = H W2``.
 
     A neighbour's term is the least ``s_j V_j`` while its edge is kept, the anchor's own V that of the case it is in. As
@@ -239,14 +239,14 @@ class NeighbourTerms:
     out of reach: it is the full budget by itself.
     """
 
-    def __init__(self, values: Table, place: Tensor, plan: DropPlan) -> None:
+    def __init__(self, values: Table, place: Tensor, plan: RowPlan) -> None:
         self.values, self.place, self.cell = values, place[:, 0], None
         if place.shape[1] > 1:
             terms, self.cell = self.over_cases(values, place, plan)
             self.values = Table(terms)
 
     @staticmethod
-    def over_cases(values: Table, place: Tensor, plan: DropPlan) -> tuple[Tensor, Tensor]:
+    def over_cases(values: Table, place: Tensor, plan: RowPlan) -> tuple[Tensor, Tensor]:
         """The terms where every case has values of its own, and which of them every neighbour has."""
         hop, cases = plan.hood.outer, plan.row_cases
         last = cases.first.gather(1, (cases.number - 1)[:, None])[hop.col, 0]
@@ -259,7 +259,7 @@ class NeighbourTerms:
         return self.values.take(self.cell[block.slots]) * block.valid[..., None]
 
 
-def _least_over_cases(values: Table, place: Tensor, plan: DropPlan) -> Tensor:
+def _least_over_cases(values: Table, place: Tensor, plan: RowPlan) -> Tensor:
     """The least ``s_j V_j`` of every inner row over all its cases, then over all but its last one; ``(2 R, M)``."""
     cases = plan.row_cases
     scale, last = cases.scale(values.values.dtype), (cases.number - 1)[:, None]
@@ -294,7 +294,7 @@ class DegreeMinimum(MinimumOverFunctionals):
     s_j are replaced by their ranges over the group.
     """
 
-    def __call__(self, functionals: Functionals) -> Tensor:
+    def __call__(self, functionals: HiddenFunctionals) -> Tensor:
         """``F_i`` in every case of every anchor, ``(F, M)``."""
         partition = self.plan.rows(functionals.width)
         elements = partition.elements(functionals.width)
@@ -308,7 +308,7 @@ class DegreeMinimum(MinimumOverFunctionals):
         table, _ = joined(chain(phi, [nothing] if not partition.total else []), partition.total + 1)
         return self._anchor_minima(functionals, Table(table), partition.pair_place)
 
-    def _anchor_minima(self, functionals: Functionals, phi: Table, pair_place: Tensor) -> Tensor:
+    def _anchor_minima(self, functionals: HiddenFunctionals, phi: Table, pair_place: Tensor) -> Tensor:
         """``F_i`` in every case: the best over the rules for the anchor's own line."""
         rules, number = functionals.rules, functionals.number
         partition, flat = self.plan.anchors(rules * number), self.plan.flat
@@ -334,7 +334,7 @@ class DegreeMinimum(MinimumOverFunctionals):
         return take(torch.cat(parts), partition.place[flat.row, flat.case])
 
 
-def _pair_minima(functionals: Functionals, number: int, block: Block, pairs: Pairs) -> list[Tensor]:
+def _pair_minima(functionals: HiddenFunctionals, number: int, block: Block, pairs: Pairs) -> list[Tensor]:
     """``φ_ij`` for every pair of a block, case by case of the anchors; ``(R, columns, rules M)``."""
     minima = []
     here = functionals.at(number)
@@ -356,7 +356,9 @@ class RowTable:
     the next one takes its place. (Only the first holds when (i, j) cannot be dropped.) So one sorted row serves all i.
     """
 
-    def __init__(self, functionals: Functionals, block: Block, pairs: Pairs, columns: slice, rows: RowBounds) -> None:
+    def __init__(
+        self, functionals: HiddenFunctionals, block: Block, pairs: Pairs, columns: slice, rows: RowBounds
+    ) -> None:
         self.functionals, self.block, self.pairs = functionals, block, pairs
         self.start = columns.start
         self.scale = block.scale.at(slice(None), None, slice(None), None)  # of s_j, (R, 1, T, 1)

@@ -21,7 +21,7 @@ from certgcl.runtime.free_memory import free_memory
 
 SHARE_OF_FREE = 0.75
 BASE = 1 << 28  # blocks in flight, whatever the graph
-BYTES_OF_SLOT = 192  # of the hops, and of the layouts of kernels,
+BYTES_OF_SLOT = 192  # of the hops, and of the flat tables of kernels,
 BYTES_OF_BLOCKS = 512  # or of the blocks of all partitions
 
 

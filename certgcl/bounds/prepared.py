@@ -9,7 +9,7 @@ from torch import Tensor
 
 from certgcl.arguments import shown, whole
 from certgcl.bounds.two_layer.neighbourhood import Neighbourhood
-from certgcl.bounds.two_layer.row_plan import DropPlan, LineSharing
+from certgcl.bounds.two_layer.row_plan import LineSharing, RowPlan
 from certgcl.bounds.two_layer.weights import GCNWeights
 from certgcl.changes.changes import AdmissibleChanges
 from certgcl.changes.edge_drops import AdmissibleDrops
@@ -41,7 +41,7 @@ class DropProblem:
     memory_limit: int | None = None
     only_anchors: bool = False
     neighbourhoods: dict[torch.dtype, Neighbourhood] = field(default_factory=dict, init=False, repr=False)
-    _plans: dict[tuple[Any, ...], DropPlan] = field(default_factory=dict, init=False, repr=False)
+    _plans: dict[tuple[Any, ...], RowPlan] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.graph, Graph) or not isinstance(self.changes, (AdmissibleChanges, AdmissibleDrops)):
@@ -123,8 +123,8 @@ class DropProblem:
         return self.graph.col.numel() <= MAX_KEPT
 
     def release(self) -> None:
-        """Free what was built, unless it is small. Plans and layouts refer to each other: they would stay until Python
-        next looks for such garbage, which it does without regard to the memory they take."""
+        """Free what was built, unless it is small. Plans and flat tables refer to each other: they would stay until
+        Python next looks for such garbage, which it does without regard to the memory they take."""
         if not self.small:
             self.neighbourhoods.clear()
             self._plans.clear()
@@ -143,10 +143,10 @@ class DropProblem:
             self.neighbourhoods[dtype] = Neighbourhood.around(self.graph, self.drops, self.anchors, dtype)
         return self.neighbourhoods[dtype]
 
-    def plan(self, dtype: torch.dtype, resolution: int, lines: LineSharing, hubs: int | None = None) -> DropPlan:
+    def plan(self, dtype: torch.dtype, resolution: int, lines: LineSharing, hubs: int | None = None) -> RowPlan:
         key = dtype, resolution, lines, hubs
         if key not in self._plans:
-            self._plans[key] = DropPlan(self.neighbourhood(dtype), resolution, lines, hubs)
+            self._plans[key] = RowPlan(self.neighbourhood(dtype), resolution, lines, hubs)
         return self._plans[key]
 
     def projected(self, weights: GCNWeights) -> Tensor:

@@ -107,7 +107,7 @@ def verify(
         if directions is None
         else given_part(check_directions(directions, graph, network).to(certificate.directions.dtype))
     )
-    against = _Against(certificate, _chosen(certificate, graph.numbers_of(nodes)), network, graph, other, given)
+    against = _NodeChecks(certificate, _chosen(certificate, graph.numbers_of(nodes)), network, graph, other, given)
     return Verification(
         (
             sound,
@@ -176,7 +176,7 @@ def _on_cpu(certificate: Certificate) -> Certificate:
 
 
 @dataclass(frozen=True, eq=False)
-class _Against:
+class _NodeChecks:
     """The checks of values.
 
     Args:

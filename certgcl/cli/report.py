@@ -76,11 +76,11 @@ def report(
         raise typer.BadParameter("several runs have an encoder each", param_hint="--weights")
     with outcome(as_json, "Nothing is lost; run the same command again"):
         with needing("report", "a report"):
-            from certgcl.cli.report_files import Found, read_subject
+            from certgcl.cli.report_files import RunFiles, read_subject
             from certgcl.report import compare_reports, gather
             from certgcl.report.page import render, render_comparison
 
-        every = [Found.at(subject) for subject in subjects]
+        every = [RunFiles.at(subject) for subject in subjects]
         with Bar("reporting") as bar:
             source = choose_source(dataset, graph, data_root) if dataset or graph else None
             about = [read_subject(found, source, weights, data_root) for found in every]

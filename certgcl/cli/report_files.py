@@ -22,7 +22,7 @@ from certgcl.report.phrases import budget_rule
 
 
 @dataclass(frozen=True)
-class Found:
+class RunFiles:
     """A certificate, a run, or both.
 
     Args:
@@ -34,7 +34,7 @@ class Found:
     run: Path | None
 
     @classmethod
-    def at(cls, path: Path) -> "Found":
+    def at(cls, path: Path) -> "RunFiles":
         """What a file or folder of that name holds."""
         if path.is_file():
             return cls(path.with_suffix(".html"), path, _run_around(path))
@@ -87,7 +87,7 @@ def _certificate_in(run: Path) -> Path | None:
     return others[0] if others else None
 
 
-def read_subject(found: Found, source: GraphSource | None, weights: Path | None, root: Path | None) -> Subject:
+def read_subject(found: RunFiles, source: GraphSource | None, weights: Path | None, root: Path | None) -> Subject:
     """All there is. Where a run lacks something, or its graph cannot be had, a sentence says so.
 
     Args:
@@ -165,7 +165,7 @@ def _hints(certificate: Path | None, config: Mapping[str, Any] | None) -> list[i
     return [hint for hint in hints if isinstance(hint, int) or (isinstance(hint, float) and 0 < hint < 1)]
 
 
-def _commands(subject: Subject, found: Found, source: GraphSource | None, weights: Path | None) -> dict[str, Any]:
+def _commands(subject: Subject, found: RunFiles, source: GraphSource | None, weights: Path | None) -> dict[str, Any]:
     """How to make the run, the certificate and the page again: commands, and lines of Python where none will do."""
     commands: list[str | None] = []
     lines = ""

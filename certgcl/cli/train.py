@@ -235,7 +235,7 @@ class _Alike:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _FinishedRun:
     """A run that is over: what it prints, as JSON and in words."""
 
     evaluation: Evaluation | None
@@ -243,7 +243,7 @@ class _Run:
     text: str
 
 
-def _all_runs(executor: Executor, alike: _Alike, asked: list[_Asked]) -> list[_Run]:
+def _all_runs(executor: Executor, alike: _Alike, asked: list[_Asked]) -> list[_FinishedRun]:
     if isinstance(executor, ThisProcess):
         return all_answers(executor, _run, alike, asked)
     for one in asked:
@@ -259,7 +259,7 @@ def _all_runs(executor: Executor, alike: _Alike, asked: list[_Asked]) -> list[_R
         )
 
 
-def _run(alike: _Alike, asked: _Asked) -> _Run:
+def _run(alike: _Alike, asked: _Asked) -> _FinishedRun:
     """One training, in its folder."""
     estimator, folder, source, data = asked.estimator, asked.folder, alike.source, alike.data
     placed = (
@@ -276,7 +276,7 @@ def _run(alike: _Alike, asked: _Asked) -> _Run:
         evaluation = _evaluated(estimator, data, source.protocol(data), alike.bars)
         result = _result(estimator, source, folder, evaluation, certificate)
         write_json(folder / RESULT, result)
-    return _Run(evaluation, result, _text(estimator, source, folder, evaluation, certificate))
+    return _FinishedRun(evaluation, result, _text(estimator, source, folder, evaluation, certificate))
 
 
 def _all_of(seeds: int | list[int]) -> list[int]:

@@ -14,7 +14,7 @@ from certgcl.runtime.tensor_cache import kept, stamp
 
 MOST_FILLED = 0.05  # share of non-zero features up to which they are multiplied as a sparse matrix
 MAX_SEARCHED = 1 << 28  # features that are looked through for that; larger ones may lie on disk
-FEW = 8  # with gradients, the product at fewer than one node in so many is made for them alone
+FEW_NODES = 8  # with gradients, the product at fewer than one node in so many is made for them alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +152,7 @@ class Features:
             return product.clone() if nodes is None else product[nodes]
         if form is not None:
             trained = torch.is_grad_enabled() and weight.requires_grad and not absolute
-            if trained and (nodes is None or FEW * nodes.numel() >= self.x.shape[0]):
+            if trained and (nodes is None or FEW_NODES * nodes.numel() >= self.x.shape[0]):
                 everywhere = form.matrix(weight.dtype) @ weight
                 return everywhere if nodes is None else everywhere.index_select(0, nodes)
             return times_weight(form.csr if nodes is None else csr_rows(form.csr, nodes))

@@ -31,7 +31,7 @@ SEARCH_STEPS = 12  # of the root finder, which then has its roots to the last di
 
 
 @dataclass(frozen=True)
-class Piece:
+class ConvexPiece:
     """A part of the line on which f is convex, or concave.
 
     Args:

@@ -12,7 +12,7 @@ from torch import Tensor
 from certgcl.arguments import items, real, shown
 from certgcl.errors import EncoderError
 from certgcl.models.activations import Activation
-from certgcl.models.convex_pieces import Function, Piece
+from certgcl.models.convex_pieces import ConvexPiece, Function
 from certgcl.models.smooth import ELU, GELU, Sigmoid, SiLU, Smooth, Softplus, Tanh
 from certgcl.models.two_piece import TwoPieceLinear
 
@@ -33,7 +33,7 @@ class OwnActivation(Smooth):
 
     name: str  # type: ignore[misc]  # of the object, as all of them are of this class
     function: Function
-    parts: tuple[Piece, ...] = field(repr=False)
+    parts: tuple[ConvexPiece, ...] = field(repr=False)
     lipschitz: float
     increasing = False
 
@@ -47,7 +47,7 @@ class OwnActivation(Smooth):
         return abs(float(self.function(torch.zeros((), dtype=torch.float64)))) * (1 + 1e-12)
 
     @property
-    def pieces(self) -> tuple[Piece, ...]:
+    def pieces(self) -> tuple[ConvexPiece, ...]:
         return self.parts
 
     def with_tensors(self, tensors: dict[str, Tensor]) -> "OwnActivation":
@@ -113,7 +113,7 @@ def register_activation(
         error=EncoderError,
     )
     parts = tuple(
-        Piece(function, derivative, convex_first == (number % 2 == 0), low, high)
+        ConvexPiece(function, derivative, convex_first == (number % 2 == 0), low, high)
         for number, (low, high) in enumerate(pairwise(ends))
     )
     for part in parts:
@@ -124,7 +124,7 @@ def register_activation(
     return activation
 
 
-def _look_at(piece: Piece, name: str, gain: float) -> None:
+def _look_at(piece: ConvexPiece, name: str, gain: float) -> None:
     """Refuse a piece whose derivative is not that of the function, not monotone, or beyond the gain."""
     width = 1e-5
     p = torch.linspace(

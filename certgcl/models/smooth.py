@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from certgcl.errors import EncoderError
 from certgcl.models.activations import Activation, Lines, SlopeRule, check_slopes
-from certgcl.models.convex_pieces import Function, Piece, clamped
+from certgcl.models.convex_pieces import ConvexPiece, Function, clamped
 
 
 class Smooth(Activation):
@@ -24,7 +24,7 @@ class Smooth(Activation):
 
     @property
     @abstractmethod
-    def pieces(self) -> tuple[Piece, ...]:
+    def pieces(self) -> tuple[ConvexPiece, ...]:
         """From left to right, without gaps."""
 
     @abstractmethod
@@ -139,7 +139,7 @@ class ELU(Smooth):
         return {"alpha": self.alpha}
 
     @property
-    def pieces(self) -> tuple[Piece, ...]:
+    def pieces(self) -> tuple[ConvexPiece, ...]:
         def exponential(p: Tensor) -> Tensor:
             return self.alpha * torch.exp(p.clamp(max=0))
 
@@ -147,10 +147,10 @@ class ELU(Smooth):
             return torch.log(a.clamp(min=torch.finfo(a.dtype).tiny) / self.alpha).clamp(max=0)
 
         if self.alpha == 1:
-            return (Piece(self, exponential, True, root=root),)
+            return (ConvexPiece(self, exponential, True, root=root),)
         return (
-            Piece(self, exponential, True, end=0.0, root=root),
-            Piece(self, torch.ones_like, self.alpha < 1, start=0.0),
+            ConvexPiece(self, exponential, True, end=0.0, root=root),
+            ConvexPiece(self, torch.ones_like, self.alpha < 1, start=0.0),
         )
 
 
@@ -170,13 +170,13 @@ class Tanh(Smooth):
         return 0.0
 
     @property
-    def pieces(self) -> tuple[Piece, ...]:
+    def pieces(self) -> tuple[ConvexPiece, ...]:
         def derivative(p: Tensor) -> Tensor:
             return 4 * torch.sigmoid(2 * p) * torch.sigmoid(-2 * p)  # keeps its digits where tanh is almost one
 
         return (
-            Piece(self, derivative, True, end=0.0, root=lambda a: -_sech_root(a)),
-            Piece(self, derivative, False, start=0.0, root=_sech_root),
+            ConvexPiece(self, derivative, True, end=0.0, root=lambda a: -_sech_root(a)),
+            ConvexPiece(self, derivative, False, start=0.0, root=_sech_root),
         )
 
 
@@ -196,13 +196,13 @@ class Sigmoid(Smooth):
         return 0.5
 
     @property
-    def pieces(self) -> tuple[Piece, ...]:
+    def pieces(self) -> tuple[ConvexPiece, ...]:
         def derivative(p: Tensor) -> Tensor:
             return torch.sigmoid(p) * torch.sigmoid(-p)
 
         return (
-            Piece(self, derivative, True, end=0.0, root=lambda a: -2 * _sech_root(4 * a)),
-            Piece(self, derivative, False, start=0.0, root=lambda a: 2 * _sech_root(4 * a)),
+            ConvexPiece(self, derivative, True, end=0.0, root=lambda a: -2 * _sech_root(4 * a)),
+            ConvexPiece(self, derivative, False, start=0.0, root=lambda a: 2 * _sech_root(4 * a)),
         )
 
 
@@ -230,7 +230,7 @@ class GELU(Smooth):
         return 0.0
 
     @property
-    def pieces(self) -> tuple[Piece, ...]:
+    def pieces(self) -> tuple[ConvexPiece, ...]:
         def derivative(p: Tensor) -> Tensor:
             near = p.clamp(-40, 40)  # where e^(-p²/2) has long been zero
             density = torch.exp(-near * near / 2) / math.sqrt(2 * math.pi)
@@ -257,19 +257,19 @@ class SiLU(Smooth):
         return 0.0
 
     @property
-    def pieces(self) -> tuple[Piece, ...]:
+    def pieces(self) -> tuple[ConvexPiece, ...]:
         def derivative(p: Tensor) -> Tensor:
             return torch.sigmoid(p) * (1 + p.clamp(-800, 800) * torch.sigmoid(-p))
 
         return _bowl(self, derivative, 2.3993572805154676, reach=45.0)
 
 
-def _bowl(activation: Smooth, derivative: Function, bend: float, reach: float) -> tuple[Piece, ...]:
+def _bowl(activation: Smooth, derivative: Function, bend: float, reach: float) -> tuple[ConvexPiece, ...]:
     """Convex between ``±bend`` and concave outside."""
     return (
-        Piece(activation, derivative, False, end=-bend, reach=reach),
-        Piece(activation, derivative, True, start=-bend, end=bend, reach=reach),
-        Piece(activation, derivative, False, start=bend, reach=reach),
+        ConvexPiece(activation, derivative, False, end=-bend, reach=reach),
+        ConvexPiece(activation, derivative, True, start=-bend, end=bend, reach=reach),
+        ConvexPiece(activation, derivative, False, start=bend, reach=reach),
     )
 
 
@@ -303,19 +303,19 @@ class Softplus(Smooth):
         return {"beta": self.beta, "threshold": self.threshold}
 
     @property
-    def pieces(self) -> tuple[Piece, ...]:
+    def pieces(self) -> tuple[ConvexPiece, ...]:
         edge = self.threshold / self.beta
 
         def root(a: Tensor) -> Tensor:
             return torch.logit(a.clamp(0, 1)) / self.beta
 
         return (
-            Piece(
+            ConvexPiece(
                 lambda p: functional.softplus(p.clamp(max=edge), self.beta, 2 * self.threshold),
                 lambda p: torch.sigmoid(self.beta * p),
                 True,
                 end=edge,
                 root=root,
             ),
-            Piece(lambda p: p, torch.ones_like, False, start=edge),
+            ConvexPiece(lambda p: p, torch.ones_like, False, start=edge),
         )

@@ -8,7 +8,7 @@ from torch import Tensor
 from certgcl.changes.embedding_without_edges import DropEvaluation
 from certgcl.report.content import Edge, EdgeEffect
 
-MOST, ENOUGH = 8, 0.95  # edges of a sub-witness, and the share of the witness's effect that it is to have
+MAX_EDGES, ENOUGH_EFFECT = 8, 0.95  # edges of a sub-witness, and the share of the witness's effect that it is to have
 WORTH = 0.02  # the share of that effect that each must add, the first one apart
 _CANDIDATES = 24  # edges of a large witness that are tried again and again: those that do most alone
 
@@ -46,7 +46,7 @@ def _strongest(value: Callable[[list[Edge]], float], edges: list[Edge]) -> list[
 def _greedy(value: Callable[[list[Edge]], float], edges: list[Edge], start: float, effect: float) -> list[EdgeEffect]:
     chosen: list[EdgeEffect] = []
     best = start
-    while len(chosen) < min(MOST, len(edges)) and (start - best < ENOUGH * effect or not chosen):
+    while len(chosen) < min(MAX_EDGES, len(edges)) and (start - best < ENOUGH_EFFECT * effect or not chosen):
         gone = [each.edge for each in chosen]
         left, edge = min((value([*gone, edge]), edge) for edge in edges if edge not in gone)
         if left >= best or (chosen and best - left < WORTH * effect):  # some edges hurt only together

@@ -49,7 +49,7 @@ def test_what_was_built_for_a_large_graph_can_be_freed(graph: Graph, monkeypatch
     for most, built in ((10**6, 1), (10, 0)):
         monkeypatch.setattr(prepared, "MAX_KEPT", most)
         asked = DropProblem(graph, EdgeDropBudget(local=2).on(graph), EVERYONE)
-        layout = weakref.ref(asked.plan(torch.float64, 1, "shared").layout)
+        layout = weakref.ref(asked.plan(torch.float64, 1, "shared").flat_tables)
         asked.release()
         assert len(asked.neighbourhoods) == built
         assert (layout() is not None) == bool(built)

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from certgcl.errors import EncoderError, MethodError
 from certgcl.models.activations import Activation, Lines
-from certgcl.models.convex_pieces import Piece, increasing_root
+from certgcl.models.convex_pieces import ConvexPiece, increasing_root
 from certgcl.models.registry import ACTIVATIONS, OWN, register_activation
 from certgcl.models.smooth import ELU, GELU, Sigmoid, SiLU, Softplus, Tanh
 
@@ -115,7 +115,7 @@ def test_a_root_that_is_far_off_is_loose_but_sound() -> None:
     def wrong(a: Tensor) -> Tensor:
         return torch.full_like(a, 1.5)
 
-    piece = Piece(torch.exp, torch.exp, convex=True, root=wrong)
+    piece = ConvexPiece(torch.exp, torch.exp, convex=True, root=wrong)
     lower, upper = torch.tensor([-1.0, 0.0, 2.0]), torch.tensor([1.0, 3.0, 4.0])
     a = torch.tensor([1.0, 2.0, 9.0])
     least, _ = piece.extremes(lower, upper, a, a, lower)

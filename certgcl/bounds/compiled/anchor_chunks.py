@@ -5,30 +5,40 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from certgcl.bounds.compiled.flat_tables import Layout, Lemma, Pieces, Span, array, gcn_scales, ranges, spans, terms_of
-from certgcl.bounds.compiled.kernels.line_products import Entries
-from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, Visits
+from certgcl.bounds.compiled.flat_tables import (
+    FlatTables,
+    LazyParts,
+    Lemma,
+    LineSpan,
+    array,
+    gcn_scales,
+    ranges,
+    spans,
+    terms_of,
+)
+from certgcl.bounds.compiled.kernels.line_products import RowEntries
+from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, VisitArrays
 from certgcl.bounds.compiled.kernels.row_lemma import Rows
 from certgcl.bounds.two_layer.row_plan import starts
 
 
-def chunks_of(layout: Layout, cells: int) -> "Pieces[RowChunk]":
+def chunks_of(flat: FlatTables, cells: int) -> "LazyParts[RowChunk]":
     """All visits in chunks. A row whose table would be larger by itself is cut into several *pieces*, each with some of
     its visits."""
-    hubs = torch.inf if layout.plan.hubs is None else layout.plan.hubs
-    each = layout.hood.inner.degree * layout.plan.line_cases.number  # cells of one visit
+    hubs = torch.inf if flat.plan.hubs is None else flat.plan.hubs
+    each = flat.hood.inner.degree * flat.plan.line_cases.number  # cells of one visit
     most = (cells // each.clamp(min=1)).clamp(min=1)
-    number = ((layout.around + most - 1) // most).clamp(min=1)
+    number = ((flat.around + most - 1) // most).clamp(min=1)
     row = torch.repeat_interleave(torch.arange(len(number)), number)
     rank = torch.arange(len(row)) - starts(number)[row]
-    begin = layout.start[row] + rank * most[row]
-    end = (begin + most[row]).minimum(layout.start[row + 1])
+    begin = flat.start[row] + rank * most[row]
+    end = (begin + most[row]).minimum(flat.start[row + 1])
 
     def chunk(pieces: range) -> RowChunk:
         here = slice(pieces.start, pieces.stop)
-        return RowChunk(layout, row[here], begin[here], end[here], hubs)
+        return RowChunk(flat, row[here], begin[here], end[here], hubs)
 
-    return Pieces(ranges(starts(each[row] * (end - begin)), cells), chunk, layout.keep)
+    return LazyParts(ranges(starts(each[row] * (end - begin)), cells), chunk, flat.keep)
 
 
 class RowChunk:
@@ -41,9 +51,9 @@ class RowChunk:
         hubs: rows of more neighbours have no lines.
     """
 
-    def __init__(self, layout: Layout, row: Tensor, begin: Tensor, end: Tensor, hubs: float) -> None:
-        plan, inner = layout.plan, layout.hood.inner
-        self.layout, self.row, self.begin, self.around = layout, row, begin, end - begin
+    def __init__(self, flat: FlatTables, row: Tensor, begin: Tensor, end: Tensor, hubs: float) -> None:
+        plan, inner = flat.plan, flat.hood.inner
+        self.flat, self.row, self.begin, self.around = flat, row, begin, end - begin
         self.degree, self.lines = inner.degree[row], plan.line_cases.number[row]
         self.lined = self.degree <= hubs
         self.each = self.around * self.lines  # entries of every piece
@@ -53,16 +63,16 @@ class RowChunk:
         rank = torch.arange(len(piece)) - self.slot[piece]
         self.slots = inner.rowptr[row[piece]] + rank
         # The first cell of every slot, and how far it is from there to that of the next case with lines of its own.
-        self.leaf, self.step = self.place[piece] + rank * self.each[piece], self.around * layout.by_case[row]
+        self.leaf, self.step = self.place[piece] + rank * self.each[piece], self.around * flat.by_case[row]
         self.case = starts(plan.row_cases.number[row])
         self.piece_of_case = torch.repeat_interleave(torch.arange(len(row)), plan.row_cases.number[row])
         self.rank_of_case = torch.arange(len(self.piece_of_case)) - self.case[self.piece_of_case]
         self.width = self.around * self.lined
         # Of every visit the slot in the graph's inner row, the pair, and the anchor's case.
         visit = torch.arange(int(begin[0]), int(end[-1]))
-        self.visited = torch.searchsorted(layout.visit_start, visit, right=True) - 1
-        self.pair = layout.hood.pair[self.visited]
-        self.anchor_case = visit - layout.visit_start[self.visited]
+        self.visited = torch.searchsorted(flat.visit_start, visit, right=True) - 1
+        self.pair = flat.hood.pair[self.visited]
+        self.anchor_case = visit - flat.visit_start[self.visited]
         self.out = starts(self.width[self.piece_of_case])
         self.own = self.entry[self.piece_of_case] + self.rank_of_case * self.step[self.piece_of_case]
 
@@ -70,21 +80,21 @@ class RowChunk:
         """The same where rows of more edges have no lines."""
         small = self.degree <= edges
         return (
-            RowChunk(self.layout, self.row, self.begin, self.begin + self.around, edges)
+            RowChunk(self.flat, self.row, self.begin, self.begin + self.around, edges)
             if bool((self.lined & ~small).any())
             else self
         )
 
     @cached_property
-    def entries(self) -> tuple[Entries, int]:
+    def entries(self) -> tuple[RowEntries, int]:
         """The functionals that meet at every piece, and how many cells they take."""
-        layout, inner, plan = self.layout, self.layout.hood.inner, self.layout.plan
+        flat, inner, plan = self.flat, self.flat.hood.inner, self.flat.plan
         piece = torch.repeat_interleave(torch.arange(len(self.row)), self.each)
         rank, width = torch.arange(len(piece)) - self.entry[piece], self.around[piece]
         visit = (self.begin - self.begin[0])[piece] + rank % width
-        functional = plan.flat.start[layout.hood.outer.row[self.pair[visit]]] + self.anchor_case[visit]
+        functional = plan.flat.start[flat.hood.outer.row[self.pair[visit]]] + self.anchor_case[visit]
         line = plan.flat_lines.start[self.row[piece]] + rank // width
-        return Entries(
+        return RowEntries(
             *map(
                 array,
                 (
@@ -102,7 +112,7 @@ class RowChunk:
 
     @cached_property
     def lemma(self) -> Lemma:
-        inner, cases = self.layout.hood.inner, self.layout.plan.row_cases
+        inner, cases = self.flat.hood.inner, self.flat.plan.row_cases
         row = self.row[self.piece_of_case]
         rows = Rows(
             *map(
@@ -123,18 +133,18 @@ class RowChunk:
         return Lemma(rows, (terms,), int(self.out[-1]), int(self.place[-1]))
 
     @cached_property
-    def visits(self) -> tuple[Visits, Neighbours]:
-        layout, inner = self.layout, self.layout.hood.inner
+    def visits(self) -> tuple[VisitArrays, Neighbours]:
+        flat, inner = self.flat, self.flat.hood.inner
         piece = torch.repeat_interleave(torch.arange(len(self.row)), self.around)
         column = torch.arange(len(piece)) + self.begin[0] - self.begin[piece]
         leaf = self.leaf[self.visited - inner.rowptr[self.row[piece]] + self.slot[piece]] + column
-        visits = layout.visits(
-            self.pair, self.anchor_case, self.visited, piece, column, leaf, layout.own_pair(self.pair, self.anchor_case)
+        visits = flat.visits(
+            self.pair, self.anchor_case, self.visited, piece, column, leaf, flat.own_pair(self.pair, self.anchor_case)
         )
-        return visits, layout.neighbours(
+        return visits, flat.neighbours(
             self.case, self.row[self.piece_of_case], self.rank_of_case, self.out[:-1], self.own, self.step, self.lined
         )
 
-    def spans(self, width: int) -> list[Span]:
-        start = self.layout.plan.flat_lines.start
+    def spans(self, width: int) -> list[LineSpan]:
+        start = self.flat.plan.flat_lines.start
         return spans(start[self.row], start[self.row + 1], width)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from certgcl.bounds.compiled.flat_tables import Layout, array
+from certgcl.bounds.compiled.flat_tables import FlatTables, array
 from certgcl.bounds.compiled.kernels import channel_products, slot_products
 from certgcl.bounds.compiled.kernels.channel_products import Bounds, ChannelValues
 from certgcl.bounds.compiled.lines import LineTable, numbered
@@ -18,12 +18,12 @@ from certgcl.models.activations import SlopeRule
 
 
 def channel_values(
-    layout: Layout, rules: Sequence[SlopeRule], matrix: Tensor, layer1: Layer1, workspace: Workspace
+    flat: FlatTables, rules: Sequence[SlopeRule], matrix: Tensor, layer1: Layer1, workspace: Workspace
 ) -> tuple[Tensor, ...]:
     """Functionals of the columns of a matrix ``(d1, m)`` and of their negatives: of all lines the intervals, ``e_j``
     and ``C_jj``, and ``C_jk`` of all slots; ``(..., 2 m)`` by each rule side by side."""
     weights, number = layer1.weights, len(rules)
-    lines, places, width = len(layer1.lower), int(layout.leaf_start[-1]), 2 * matrix.shape[1]
+    lines, places, width = len(layer1.lower), int(flat.leaf_start[-1]), 2 * matrix.shape[1]
     tables = [
         workspace(name, matrix, size, each, width)
         for name, size, each in (
@@ -34,7 +34,7 @@ def channel_values(
         )
     ]
     found: tuple[Tensor, ...] = _ChannelValues.apply(  # type: ignore[no-untyped-call]
-        layout, rules, tables, matrix, layer1.projected, layer1.lower, layer1.upper, weights.b1, weights.slope1
+        flat, rules, tables, matrix, layer1.projected, layer1.lower, layer1.upper, weights.b1, weights.slope1
     )
     return found
 
@@ -46,7 +46,7 @@ class _ChannelValues(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        layout: Layout,
+        flat: FlatTables,
         rules: Sequence[SlopeRule],
         tables: Sequence[Tensor],
         matrix: Tensor,
@@ -59,25 +59,25 @@ class _ChannelValues(torch.autograd.Function):
         share(
             channel_products.products,
             tables[-1].numel() * len(matrix),
-            layout.lined_rows,
+            flat.lined_rows,
             bounds,
             *map(shaped, (projected, columns, columns.abs())),
             ChannelValues(*map(shaped, tables)),
         )
         ctx.save_for_backward(matrix, projected, *given)
-        ctx.rest = layout, rules
+        ctx.rest = flat, rules
         return tuple(values.flatten(1) for values in tables)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         matrix, projected, *given = ctx.saved_tensors
-        layout, rules = ctx.rest
+        flat, rules = ctx.rest
         table, number = LineTable(rules, *given), len(rules)
         interval, constant, own, leaves = (values.unflatten(1, (-1, 2 * matrix.shape[1])) for values in gradients)
         products = _SignedGradient(matrix)
         to_projected = zeros(projected)
         width = len(matrix)
-        for span, here in zip(layout.spans(width), layout.channel_slots(width), strict=True):
+        for span, here in zip(flat.spans(width), flat.channel_slots(width), strict=True):
             parts = torch.from_numpy(table.at(span.lines))
             to_parts = torch.empty_like(parts)
             ranges = parts[:, : 2 + 2 * number].unflatten(1, (2, 1 + number)).transpose(1, 2)

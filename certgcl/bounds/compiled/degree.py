@@ -17,7 +17,7 @@ from certgcl.bounds.propagation.extremes import most
 from certgcl.bounds.propagation.limits import MAX_STORED
 from certgcl.bounds.propagation.recompute import recomputed
 from certgcl.bounds.two_layer.layer1 import Layer1
-from certgcl.bounds.two_layer.row_plan import DropPlan
+from certgcl.bounds.two_layer.row_plan import RowPlan
 from certgcl.bounds.two_layer.row_tables import Table, joined
 from certgcl.bounds.two_layer.weights import GCNWeights
 from certgcl.models.activations import SlopeRule
@@ -26,20 +26,20 @@ MAX_NUMBERS = 1 << 21  # in the table of a chunk of rows, where no gradient is w
 ALWAYS = MAX_STORED + 1  # elements enough to compute a chunk again for its gradient
 
 
-def layer1(weights: GCNWeights, projected: Tensor, plan: DropPlan) -> Layer1:
+def layer1(weights: GCNWeights, projected: Tensor, plan: RowPlan) -> Layer1:
     """As :func:`certgcl.bounds.degree.layer1_by_degree`."""
-    (bound,) = row_minima(plan.layout.layer1, projected, projected)
+    (bound,) = row_minima(plan.flat_tables.layer1, projected, projected)
     return Layer1(weights, projected, *_from_both_signs(weights.b1, *bound.chunk(2)), plan.flat_lines.place)
 
 
-def layer2(layer1: Layer1, plan: DropPlan) -> tuple[Tensor, Tensor]:
+def layer2(layer1: Layer1, plan: RowPlan) -> tuple[Tensor, Tensor]:
     """As :func:`certgcl.bounds.degree.layer2_by_degree`."""
-    values, layout = layer1.signed_products(), plan.layout
+    values, flat = layer1.signed_products(), plan.flat_tables
     if layer1.place.shape[1] == 1:
-        (bound,) = row_minima(layout.layer2, values, values)
+        (bound,) = row_minima(flat.layer2, values, values)
     else:
         terms, cell = NeighbourTerms.over_cases(Table(values), layer1.place, plan)
-        (bound,) = row_minima(layout.layer2_from(cell), terms, values)
+        (bound,) = row_minima(flat.layer2_from(cell), terms, values)
     return _from_both_signs(layer1.weights.b2, *bound.chunk(2, dim=1))
 
 
@@ -53,33 +53,33 @@ def _from_both_signs(bias: Tensor, lower: Tensor, negative_upper: Tensor) -> tup
 class CompiledMinimum:
     """As :class:`certgcl.bounds.degree.DegreeMinimum`."""
 
-    def __init__(self, plan: DropPlan) -> None:
-        self.layout, self.workspace = plan.layout, Workspace()
+    def __init__(self, plan: RowPlan) -> None:
+        self.flat, self.workspace = plan.flat_tables, Workspace()
 
     def values_of_channel(self) -> int:
-        layout = self.layout
-        visits = int(layout.start[-1]) if torch.is_grad_enabled() else 0
-        lines, rows = len(layout.plan.flat_lines.row), len(layout.flat_rows.row)
-        return max(int(layout.leaf_start[-1]), visits) + 3 * lines + 2 * rows
+        flat = self.flat
+        visits = int(flat.start[-1]) if torch.is_grad_enabled() else 0
+        lines, rows = len(flat.plan.flat_lines.row), len(flat.flat_rows.row)
+        return max(int(flat.leaf_start[-1]), visits) + 3 * lines + 2 * rows
 
     def of_channels(self, matrix: Tensor, layer1: Layer1, rules: Sequence[SlopeRule]) -> Tensor:
-        layout = self.layout
-        interval, constant, own, leaves = channel_values(layout, rules, matrix, layer1, self.workspace)
-        at_rows = row_minima(layout.channels_at_rows, leaves, own, following=True)
+        flat = self.flat
+        interval, constant, own, leaves = channel_values(flat, rules, matrix, layer1, self.workspace)
+        at_rows = row_minima(flat.channels_at_rows, leaves, own, following=True)
         tables = *at_rows, constant, interval, leaves, leaves, leaves
         parts = []
-        for visits, lemma in layout.channels_at_anchors(max(1, _limit() // constant.shape[1])):
-            phi = pair_values(visits, layout.channel_neighbours, len(rules), *tables, workspace=self.workspace)
+        for visits, lemma in flat.channels_at_anchors(max(1, _limit() // constant.shape[1])):
+            phi = pair_values(visits, flat.channel_neighbours, len(rules), *tables, workspace=self.workspace)
             parts.append(row_minima(lemma, phi, constant, own)[0])
         return most(torch.cat(parts).unflatten(1, (len(rules), -1)), dim=1)
 
     def only(self, chosen: Tensor) -> "CompiledMinimum":
-        return CompiledMinimum(self.layout.plan.only(chosen))
+        return CompiledMinimum(self.flat.plan.only(chosen))
 
     def of_anchors(self, omega: Tensor, layer1: Layer1, rules: Sequence[SlopeRule], patterns: int = 1) -> Tensor:
-        layout, (_, number, width) = self.layout, omega.shape
+        flat, (_, number, width) = self.flat, omega.shape
         self.workspace.clear()  # the tables of channels are not needed any more
-        chunks = layout.chunks(max(1, _limit() // (len(rules) * number * patterns)))
+        chunks = flat.chunks(max(1, _limit() // (len(rules) * number * patterns)))
         products = partial(products_at_entries, rules=rules, omega=omega, layer1=layer1)
 
         def patterned(chunk: RowChunk) -> PatternedRows | None:
@@ -87,17 +87,17 @@ class CompiledMinimum:
 
         if len(chunks) == 1:  # lines serve both
             (chunk,) = chunks
-            (pairs, own, constant, _), at_rows = products(layout.spans(width), [layout.own_entries, chunk.entries])
+            (pairs, own, constant, _), at_rows = products(flat.spans(width), [flat.own_entries, chunk.entries])
             phi = _phi(chunk, len(rules), pairs, at_rows, self.workspace, patterned(chunk))
         else:
-            ((pairs, own, constant, _),) = products(layout.spans(width), [layout.own_entries])
+            ((pairs, own, constant, _),) = products(flat.spans(width), [flat.own_entries])
 
             def part(chunk: RowChunk) -> Tensor:
                 (at_rows,) = products(chunk.spans(width), [chunk.entries])
                 return _phi(chunk, len(rules), pairs, at_rows, self.workspace, patterned(chunk))
 
-            phi, _ = joined((recomputed(partial(part, chunk), ALWAYS) for chunk in chunks), int(layout.start[-1]))
-        (value,) = row_minima(layout.anchors_at_anchors, phi, constant, own)
+            phi, _ = joined((recomputed(partial(part, chunk), ALWAYS) for chunk in chunks), int(flat.start[-1]))
+        (value,) = row_minima(flat.anchors_at_anchors, phi, constant, own)
         return most(value.unflatten(1, (len(rules), -1)), dim=1)
 
 

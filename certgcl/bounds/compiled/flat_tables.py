@@ -9,20 +9,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from certgcl.bounds.compiled.kernels.channel_products import LinedRows
-from certgcl.bounds.compiled.kernels.line_products import Entries
+from certgcl.bounds.compiled.kernels.channel_products import LinedRowArrays
+from certgcl.bounds.compiled.kernels.line_products import RowEntries
 from certgcl.bounds.compiled.kernels.numerics import Array
-from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, Visits
-from certgcl.bounds.compiled.kernels.row_lemma import Rows, Terms
+from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, VisitArrays
+from certgcl.bounds.compiled.kernels.row_lemma import Rows, TermArrays
 from certgcl.bounds.propagation.drop_counts import DropCases, Scale
 from certgcl.bounds.two_layer.neighbourhood import Hop, inverse_sqrt_degree
-from certgcl.bounds.two_layer.row_plan import DropPlan, FlatCases, starts
+from certgcl.bounds.two_layer.row_plan import FlatCases, RowPlan, starts
 
 if TYPE_CHECKING:
     from certgcl.bounds.compiled.anchor_chunks import RowChunk
 
 MAX_LINE_VALUES = 1 << 16  # bounds whose lines are computed at a time
-MAX_KEPT = 1 << 20  # slots of a neighbourhood up to which all pieces of its layout are kept
+MAX_KEPT = 1 << 20  # slots of a neighbourhood up to which all parts of its tables are kept
 
 T = TypeVar("T")
 
@@ -35,9 +35,9 @@ def array(values: Tensor) -> Array:
     return numbers.astype(np.int32)
 
 
-class Pieces(Generic[T]):
-    """Parts of a layout, made where they are come to. Those of small graphs are kept for the next time; those of large
-    ones would fill the memory, and are made again."""
+class LazyParts(Generic[T]):
+    """Parts of flat tables, made when they are reached. Those of small graphs are kept for the next time; those of
+    large ones would fill the memory, and are made again."""
 
     def __init__(self, pieces: list[range], make: Callable[[range], T], keep: bool) -> None:
         self._pieces, self._make, self._keep = pieces, make, keep
@@ -59,7 +59,7 @@ class Lemma:
     """One use of the row lemma: rows, and where their values stand and go."""
 
     rows: Rows
-    terms: tuple[Terms, ...]  # one, or for both signs
+    terms: tuple[TermArrays, ...]  # one, or for both signs
     cells: int  # of results
     size: int  # cells at all neighbours
 
@@ -94,8 +94,8 @@ class Lemma:
         return cls(rows, tuple(terms), len(terms) * len(flat.row), place.numel() * len(terms))
 
 
-def terms_of(place: Tensor, step: Tensor, low: Tensor, high: Tensor, own: Tensor, out: Tensor) -> Terms:
-    return Terms(array(place), array(step), array(low), array(high), array(own), array(out), sign=1)
+def terms_of(place: Tensor, step: Tensor, low: Tensor, high: Tensor, own: Tensor, out: Tensor) -> TermArrays:
+    return TermArrays(array(place), array(step), array(low), array(high), array(own), array(out), sign=1)
 
 
 def rows_of(hop: Hop, cases: DropCases, flat: FlatCases, width: Tensor) -> Rows:
@@ -127,7 +127,7 @@ def gcn_scales(hop: Hop, rows: Tensor) -> tuple[Tensor, ...]:
     return start[:-1], scale, scale.square(), scale.square().square()
 
 
-class Span(NamedTuple):
+class LineSpan(NamedTuple):
     """Rows whose lines are computed at a time, so that they stay in the cache."""
 
     rows: range  # of the entries that are treated
@@ -142,14 +142,14 @@ class ChannelSlots(NamedTuple):
     leaves: slice  # the slots among those of all rows
 
 
-class Layout:
+class FlatTables:
     """Of one plan.
 
-    A *visit* is a pair of an anchor and a neighbour in one of the anchor's cases. Visits stand in the order of the
+    A *visit* is a pair of an anchor and a neighbour in one of the anchor's cases. VisitArrays stand in the order of the
     inner rows and their slots, case by case.
     """
 
-    def __init__(self, plan: DropPlan) -> None:
+    def __init__(self, plan: RowPlan) -> None:
         self.plan, self.hood = plan, plan.hood
         self.flat_rows = FlatCases(plan.row_cases)
         self.keep = plan.hood.inner.col.numel() <= MAX_KEPT
@@ -157,10 +157,10 @@ class Layout:
         self.anchor_scale = both_ends(plan.anchor_cases.scale(dtype))
         self.row_scale = both_ends(plan.row_cases.scale(dtype))
         self.by_case = plan.line_cases.number > 1  # the inner rows that have lines for each of their cases
-        self._spans: dict[int, list[Span]] = {}
+        self._spans: dict[int, list[LineSpan]] = {}
         self._channel_slots: dict[int, list[ChannelSlots]] = {}
-        self._channels_at_anchors: dict[int, Pieces[tuple[Visits, Lemma]]] = {}
-        self._chunks: dict[int, Pieces[RowChunk]] = {}
+        self._channels_at_anchors: dict[int, LazyParts[tuple[VisitArrays, Lemma]]] = {}
+        self._chunks: dict[int, LazyParts[RowChunk]] = {}
 
     @cached_property
     def visit_start(self) -> Tensor:
@@ -221,11 +221,12 @@ class Layout:
         return starts(self.plan.line_cases.number[self.hood.inner.row])
 
     @cached_property
-    def lined_rows(self) -> LinedRows:
+    def lined_rows(self) -> LinedRowArrays:
         inner, flat = self.hood.inner, self.plan.flat_lines
-        return LinedRows(*map(array, (flat.row, flat.start, inner.rowptr, inner.col, inner.own, self.leaf_start[:-1])))
+        parts = flat.row, flat.start, inner.rowptr, inner.col, inner.own, self.leaf_start[:-1]
+        return LinedRowArrays(*map(array, parts))
 
-    def spans(self, width: int) -> list[Span]:
+    def spans(self, width: int) -> list[LineSpan]:
         """All inner rows, for so many hidden channels."""
         if width not in self._spans:
             start = self.plan.flat_lines.start
@@ -273,14 +274,14 @@ class Layout:
             torch.ones_like(self.by_case),
         )
 
-    def channels_at_anchors(self, visits: int) -> Pieces[tuple[Visits, Lemma]]:
+    def channels_at_anchors(self, visits: int) -> LazyParts[tuple[VisitArrays, Lemma]]:
         """The anchors, in ranges with about so many visits at the most: their visits, and the lemma at the anchors."""
         if visits not in self._channels_at_anchors:
             total = starts(self.hood.outer.degree * self.plan.anchor_cases.number)
-            self._channels_at_anchors[visits] = Pieces(ranges(total, visits), self._at_some_anchors, self.keep)
+            self._channels_at_anchors[visits] = LazyParts(ranges(total, visits), self._at_some_anchors, self.keep)
         return self._channels_at_anchors[visits]
 
-    def _at_some_anchors(self, anchors: range) -> "tuple[Visits, Lemma]":
+    def _at_some_anchors(self, anchors: range) -> "tuple[VisitArrays, Lemma]":
         outer, cases, flat = self.hood.outer, self.plan.anchor_cases, self.plan.flat
         here, slots = slice(anchors.start, anchors.stop), slice(*outer.rowptr[[anchors.start, anchors.stop]].tolist())
         number = cases.number[outer.row[slots]]
@@ -324,20 +325,20 @@ class Layout:
 
     def visits(
         self, pair: Tensor, case: Tensor, slot: Tensor, row: Tensor, column: Tensor, leaf: Tensor, own: Tensor
-    ) -> Visits:
+    ) -> VisitArrays:
         """Some visits.
 
         Args:
             pair, case: the pair (i, j), and the case of i.
             slot: that of i in the inner row of j.
-            row, column, leaf, own: see the fields of :class:`Visits`; ``own`` is its ``pair``.
+            row, column, leaf, own: see the fields of :class:`VisitArrays`; ``own`` is its ``pair``.
         """
         outer, inner = self.hood.outer, self.hood.inner
         low, high = (end[outer.row[pair], case] for end in self.anchor_scale)
         scales = low, high, inner.low[slot], inner.high[slot], low.square(), high.square()
         parts = map(array, (row, *scales, outer.most_drops[pair], outer.droppable[pair], column))
         place = array(leaf)
-        return Visits(*parts, place, place, array(own))  # type: ignore[call-arg]  # mypy counts the starred one as one
+        return VisitArrays(*parts, place, place, array(own))  # type: ignore[call-arg]  # mypy counts the starred one as one
 
     def neighbours(
         self, start: Tensor, row: Tensor, case: Tensor, out: Tensor, own: Tensor, step: Tensor, lined: Tensor
@@ -363,7 +364,7 @@ class Layout:
         return torch.zeros_like(self.hood.inner.degree).index_copy_(0, self.hood.outer.own, cases)
 
     @cached_property
-    def own_entries(self) -> tuple[Entries, int]:
+    def own_entries(self) -> tuple[RowEntries, int]:
         """The functionals of every anchor in each of its cases, at its own inner row; and how many cells they take."""
         inner, flat, cases = self.hood.inner, self.plan.flat, self._own_cases
         entries, place = starts(cases), self._own_place
@@ -379,7 +380,7 @@ class Layout:
             place[:-1],
             torch.ones_like(cases, dtype=torch.bool),
         )
-        return Entries(*map(array, parts)), int(place[-1])
+        return RowEntries(*map(array, parts)), int(place[-1])
 
     @cached_property
     def own_entry(self) -> Tensor:
@@ -406,7 +407,7 @@ class Layout:
             by_case=self.plan.anchor_cases.number > 1,
         )
 
-    def chunks(self, cells: int) -> "Pieces[RowChunk]":
+    def chunks(self, cells: int) -> "LazyParts[RowChunk]":
         """All visits, in chunks of rows whose slots have about so many cells at the most."""
         from certgcl.bounds.compiled.anchor_chunks import chunks_of
 
@@ -438,7 +439,7 @@ def both_ends(scale: Scale) -> tuple[Tensor, Tensor]:
     return scale.low, scale.low if scale.high is None else scale.high
 
 
-def spans(first: Tensor, last: Tensor, width: int) -> list[Span]:
+def spans(first: Tensor, last: Tensor, width: int) -> list[LineSpan]:
     """Rows in spans of about as many lines.
 
     Args:
@@ -448,6 +449,6 @@ def spans(first: Tensor, last: Tensor, width: int) -> list[Span]:
     found, row, limit = [], 0, max(1, MAX_LINE_VALUES // width)
     while row < len(first):
         after = max(row + 1, int(torch.searchsorted(last, first[row] + limit, right=True)))
-        found.append(Span(range(row, after), slice(int(first[row]), int(last[after - 1]))))
+        found.append(LineSpan(range(row, after), slice(int(first[row]), int(last[after - 1]))))
         row = after
     return found

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from certgcl.bounds.compiled.flat_tables import MAX_LINE_VALUES, Span
+from certgcl.bounds.compiled.flat_tables import MAX_LINE_VALUES, LineSpan
 from certgcl.bounds.compiled.kernels import line_parts, line_products
 from certgcl.bounds.compiled.kernels import output_lines as output_lines_kernels
-from certgcl.bounds.compiled.kernels.line_products import Entries, Products
+from certgcl.bounds.compiled.kernels.line_products import Products, RowEntries
 from certgcl.bounds.compiled.kernels.numerics import Array
 from certgcl.bounds.compiled.minima import flat, shaped, zeros
 from certgcl.bounds.compiled.threads import share
@@ -124,8 +124,8 @@ def row_slices(rows: int, width: int) -> list[slice]:
 
 
 def products_at_entries(
-    spans: Sequence[Span],
-    entries: Sequence[tuple[Entries, int]],
+    spans: Sequence[LineSpan],
+    entries: Sequence[tuple[RowEntries, int]],
     rules: Sequence[SlopeRule],
     omega: Tensor,
     layer1: Layer1,
@@ -155,8 +155,8 @@ class _LineProducts(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        spans: Sequence[Span],
-        entries: Sequence[tuple[Entries, int]],
+        spans: Sequence[LineSpan],
+        entries: Sequence[tuple[RowEntries, int]],
         rules: Sequence[SlopeRule],
         omega: Tensor,
         projected: Tensor,
@@ -223,7 +223,7 @@ class _LineProducts(torch.autograd.Function):
         return None, None, None, to_omega, to_projected, *table.gradients
 
 
-def _work(entries: Entries, span: Span, omega: Tensor) -> int:
+def _work(entries: RowEntries, span: LineSpan, omega: Tensor) -> int:
     """About how many products are made."""
     slots = entries.slot[span.rows.stop] - entries.slot[span.rows.start]
     return int(slots) * omega[0].numel()

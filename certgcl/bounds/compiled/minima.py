@@ -8,7 +8,7 @@ from torch import Tensor
 from certgcl.bounds.compiled.flat_tables import Lemma
 from certgcl.bounds.compiled.kernels import pair_minima, row_lemma
 from certgcl.bounds.compiled.kernels.numerics import Array
-from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, Values, Visits
+from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, Values, VisitArrays
 from certgcl.bounds.compiled.threads import share
 from certgcl.bounds.compiled.workspace import Workspace, fresh
 
@@ -68,7 +68,7 @@ class _RowMinima(torch.autograd.Function):
         return None, None, *found
 
 
-def pair_values(visits: Visits, rows: Neighbours, rules: int, *tables: Tensor, workspace: Workspace) -> Tensor:
+def pair_values(visits: VisitArrays, rows: Neighbours, rules: int, *tables: Tensor, workspace: Workspace) -> Tensor:
     """φ of every visit, ``(V, rules M)``, from the tables of :class:`Values`."""
     phi = workspace("phi", tables[0], len(visits.row), tables[-1].shape[-1])
     result: Tensor = _PairMinima.apply(visits, rows, rules, [phi], *tables)  # type: ignore[no-untyped-call]
@@ -77,7 +77,9 @@ def pair_values(visits: Visits, rows: Neighbours, rules: int, *tables: Tensor, w
 
 class _PairMinima(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, visits: Visits, rows: Neighbours, rules: int, out: list[Tensor], *tables: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, visits: VisitArrays, rows: Neighbours, rules: int, out: list[Tensor], *tables: Tensor
+    ) -> Tensor:
         (phi,) = out
         share(
             pair_minima.minima,

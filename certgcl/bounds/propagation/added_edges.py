@@ -157,7 +157,7 @@ def _of_group(
     total: Tensor | None = None
     if shared is not None or len(apart) < len(mixes):
         rest = [mix for mix in mixes if mix.functionals.shared]
-        table = Table.of(ranges, cells.ball, left, scales, rest, shared)
+        table = CandidateTable.of(ranges, cells.ball, left, scales, rest, shared)
         total = _least_sums(table.smallest(cells, int(most.max())), least, most)
     if apart:
         value = _anywhere(ranges, cells, scales, apart, left)
@@ -259,7 +259,7 @@ def _terms(
 # -- terms that all rows share ---------------------------------------------------------------------
 
 
-class Table(NamedTuple):
+class CandidateTable(NamedTuple):
     """Terms of candidates that are the same for every row, ``(P, M)``."""
 
     node: Tensor
@@ -274,7 +274,7 @@ class Table(NamedTuple):
         scales: Aggregation,
         mixes: Sequence[Mix],
         shared: Shared | None,
-    ) -> "Table":
+    ) -> "CandidateTable":
         assert ball.additions is not None
         columns = Columns.of(ranges.widest, ball.additions, left)
         if ball.additions.candidates is not None:  # only those that are near these rows are known in all layers

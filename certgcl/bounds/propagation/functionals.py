@@ -11,7 +11,7 @@ from certgcl.models.activations import Lines
 from certgcl.models.network import Term
 
 
-class LineTable(NamedTuple):
+class LineBand(NamedTuple):
     """Lines around an activation in some cells, by each rule: middle and radius of their slopes, and of their
     intercepts, ``(cells, R, d)``."""
 
@@ -19,7 +19,7 @@ class LineTable(NamedTuple):
     intercepts: tuple[Tensor, Tensor]
 
     @classmethod
-    def of(cls, lines: list[Lines]) -> "LineTable":
+    def of(cls, lines: list[Lines]) -> "LineBand":
         lower_slope, lower, upper_slope, upper = (torch.stack(part, dim=1) for part in zip(*lines, strict=True))
         return cls(
             ((lower_slope + upper_slope) / 2, (upper_slope - lower_slope) / 2),
@@ -131,7 +131,7 @@ class Functionals:
             slopes.line, slopes.middle, slopes.radius, self.vector[0, 0, : self.number // 2], term.weight
         )
 
-    def through(self, lines: LineTable, line: Tensor) -> "tuple[Functionals, Tensor]":
+    def through(self, lines: LineBand, line: Tensor) -> "tuple[Functionals, Tensor]":
         """``ω · σ(p) >= λ · p + c`` by the lines of each rule: λ, and c ``(E, R, M)``.
 
         Args:

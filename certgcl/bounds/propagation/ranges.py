@@ -13,7 +13,7 @@ from certgcl.bounds.propagation.balls import Ball, balls_around
 from certgcl.bounds.propagation.chain import Cells
 from certgcl.bounds.propagation.changed_features import ChangedFeatures
 from certgcl.bounds.propagation.extremes import best
-from certgcl.bounds.propagation.functionals import Functionals, LineTable
+from certgcl.bounds.propagation.functionals import Functionals, LineBand
 from certgcl.bounds.propagation.sign_patterns import NONE, Patterns
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.bounds.two_layer.row_plan import LineSharing
@@ -68,7 +68,7 @@ class NetworkRanges:
         self._by_node: dict[int, tuple[Tensor, Tensor]] = {}
         self._projected: dict[int, Tensor] = {}
         self._feature_ranges: dict[int, tuple[Tensor, Tensor]] = {}
-        self._lines: dict[tuple[int, tuple[SlopeRule, ...]], LineTable] = {}
+        self._lines: dict[tuple[int, tuple[SlopeRule, ...]], LineBand] = {}
 
     # -- what is known ----------------------------------------------------------------------------
 
@@ -258,8 +258,8 @@ class NetworkRanges:
         return torch.where(beyond[:, None], least_by_row(cells.row, blocked, len(source.nodes))[rows], everywhere[rows])
 
 
-def _lines(activation: Activation, lower: Tensor, upper: Tensor, rules: Sequence[SlopeRule]) -> LineTable:
-    return LineTable.of([activation.lines(lower, upper, rule) for rule in rules])
+def _lines(activation: Activation, lower: Tensor, upper: Tensor, rules: Sequence[SlopeRule]) -> LineBand:
+    return LineBand.of([activation.lines(lower, upper, rule) for rule in rules])
 
 
 def least_by_row(row: Tensor, values: Tensor, rows: int) -> Tensor:

@@ -148,11 +148,11 @@ class TermSets:
     def _lemmas(self) -> "list[Lemma]":
         """With each end of the scales."""
         from certgcl.bounds.compiled.flat_tables import Lemma, array
-        from certgcl.bounds.compiled.kernels.row_lemma import Rows, Terms
+        from certgcl.bounds.compiled.kernels.row_lemma import Rows, TermArrays
 
         assert self.out is not None
         nothing = np.zeros(0, dtype=self.out.low.detach().numpy().dtype)
-        terms = Terms(
+        terms = TermArrays(
             array(self.start.new_empty(0) if not len(self.slot) else torch.arange(len(self.slot))),
             array(torch.zeros_like(self.level)),
             nothing,

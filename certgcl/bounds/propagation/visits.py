@@ -118,7 +118,7 @@ class Visits:
             array,
             (self.reach, self.droppable, torch.zeros_like(self.row), self.leaf, self.term, torch.arange(len(self.row))),
         )
-        visits = pair_minima.Visits(array(self.row), low, high, one, one, one, one, *others)
+        visits = pair_minima.VisitArrays(array(self.row), low, high, one, one, one, one, *others)
         return visits, pair_minima.Neighbours(
             *map(
                 array,

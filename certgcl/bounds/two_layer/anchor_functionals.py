@@ -13,7 +13,7 @@ from certgcl.bounds.two_layer.blocks import Block, Pairs, infinite_unless
 from certgcl.bounds.two_layer.hidden_functionals import AnchorTerms, RowBounds, RowTerms
 from certgcl.bounds.two_layer.layer1 import Layer1
 from certgcl.bounds.two_layer.products import range_and_line_products
-from certgcl.bounds.two_layer.row_plan import DropPlan
+from certgcl.bounds.two_layer.row_plan import RowPlan
 from certgcl.bounds.two_layer.row_tables import Table, joined
 from certgcl.models.activations import SlopeRule
 
@@ -28,7 +28,7 @@ class AnchorFunctionals:
     shared = False
 
     def __init__(
-        self, omega: Tensor, plan: DropPlan, layer1: Layer1, rules: Sequence[SlopeRule], patterns: int = 1
+        self, omega: Tensor, plan: RowPlan, layer1: Layer1, rules: Sequence[SlopeRule], patterns: int = 1
     ) -> None:
         self.patterns, self.weights = patterns, layer1.weights
         self.ranges = [Table(layer1.lower), Table(layer1.upper)] if patterns > 1 else []

@@ -19,10 +19,10 @@ from certgcl.bounds.propagation.sign_patterns import NONE, Patterns
 from certgcl.bounds.two_layer.anchor_functionals import AnchorFunctionals
 from certgcl.bounds.two_layer.box import signed_parts
 from certgcl.bounds.two_layer.channel_functionals import ChannelFunctionals
-from certgcl.bounds.two_layer.hidden_functionals import Functionals
+from certgcl.bounds.two_layer.hidden_functionals import HiddenFunctionals
 from certgcl.bounds.two_layer.layer1 import Layer1
 from certgcl.bounds.two_layer.patterned_output import OutputLines, improved_by_patterns
-from certgcl.bounds.two_layer.row_plan import DropPlan
+from certgcl.bounds.two_layer.row_plan import RowPlan
 from certgcl.bounds.two_layer.row_tables import take
 from certgcl.bounds.two_layer.weights import GCNWeights
 from certgcl.models.activations import SlopeRule
@@ -33,7 +33,7 @@ CHANNELS = 32  # with their negatives, the columns that kernels treat at a time,
 GRAIN = 4  # and how many of them meet a vector together
 
 
-class Minimum(Protocol):
+class AnchorMinimum(Protocol):
     """A lower bound ``(F, M)`` of ``ω · Σ_j Â_ij h_j`` for every anchor i in all its cases and M functionals ω, from
     the best slope rule for each of its parts."""
 
@@ -51,7 +51,7 @@ class Minimum(Protocol):
         ...
 
     @property
-    def only(self) -> "Callable[[Tensor], Minimum] | None":
+    def only(self) -> "Callable[[Tensor], AnchorMinimum] | None":
         """The same in some of the anchors' cases, given by their places; None where all are treated together."""
         ...
 
@@ -59,7 +59,7 @@ class Minimum(Protocol):
 class MinimumOverFunctionals(ABC):
     """One that goes through blocks of rows."""
 
-    def __init__(self, plan: DropPlan) -> None:
+    def __init__(self, plan: RowPlan) -> None:
         self.plan = plan
 
     def values_of_channel(self) -> int:
@@ -80,13 +80,13 @@ class MinimumOverFunctionals(ABC):
         return None
 
     @abstractmethod
-    def __call__(self, functionals: Functionals) -> Tensor: ...
+    def __call__(self, functionals: HiddenFunctionals) -> Tensor: ...
 
 
 def refine_layer2(
-    minimum: Minimum,
+    minimum: AnchorMinimum,
     layer1: Layer1,
-    plan: DropPlan,
+    plan: RowPlan,
     rules: Sequence[SlopeRule],
     interval: tuple[Tensor, Tensor],
     room: int = 0,
@@ -120,9 +120,9 @@ def refine_layer2(
 
 
 def bound_output(
-    minimum: Minimum,
+    minimum: AnchorMinimum,
     layer1: Layer1,
-    plan: DropPlan,
+    plan: RowPlan,
     rules: Sequence[SlopeRule],
     layer2: tuple[Tensor, Tensor],
     directions: Tensor,

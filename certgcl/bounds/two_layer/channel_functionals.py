@@ -10,7 +10,7 @@ from certgcl.bounds.propagation.recompute import recomputed
 from certgcl.bounds.two_layer.blocks import Block, Pairs
 from certgcl.bounds.two_layer.hidden_functionals import AnchorTerms, RowBounds, RowTerms
 from certgcl.bounds.two_layer.layer1 import Layer1, Range
-from certgcl.bounds.two_layer.row_plan import DropPlan
+from certgcl.bounds.two_layer.row_plan import RowPlan
 from certgcl.bounds.two_layer.row_tables import Table, joined
 from certgcl.models.activations import SlopeRule
 
@@ -23,7 +23,7 @@ class ChannelFunctionals:
 
     shared = True
 
-    def __init__(self, matrix: Tensor, plan: DropPlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
+    def __init__(self, matrix: Tensor, plan: RowPlan, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
         self.matrix, self.negative_magnitude = matrix, -matrix.abs()
         self.signs = matrix.new_tensor([[1.0], [-1.0]])
         self.plan, self.place, self.lined = plan, layer1.place, layer1.lined(rules)

@@ -50,7 +50,7 @@ class RowBounds(NamedTuple):
     patterned: list[RowTerms]
 
 
-class Functionals(Protocol):
+class HiddenFunctionals(Protocol):
     """M functionals at every anchor, under several slope rules.
 
     Every rule gives a lower bound of every single ``ω · h_j``, so the best rule may be taken for each of them.

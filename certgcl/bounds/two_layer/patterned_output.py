@@ -9,12 +9,12 @@ from torch import Tensor
 from certgcl.bounds.propagation.extremes import least
 from certgcl.bounds.propagation.sign_patterns import Patterns, dearest, improved
 from certgcl.bounds.two_layer.layer1 import Layer1
-from certgcl.bounds.two_layer.row_plan import DropPlan
+from certgcl.bounds.two_layer.row_plan import RowPlan
 from certgcl.bounds.two_layer.row_tables import take
 from certgcl.models.activations import SlopeRule
 
 if TYPE_CHECKING:
-    from certgcl.bounds.two_layer.backward import Minimum
+    from certgcl.bounds.two_layer.backward import AnchorMinimum
 
 MAX_VALUES = 1 << 24  # of functionals held at a time
 
@@ -32,9 +32,9 @@ class OutputLines(NamedTuple):
 def improved_by_patterns(
     bound: Tensor,
     lines: OutputLines,
-    minimum: "Minimum",
+    minimum: "AnchorMinimum",
     layer1: Layer1,
-    plan: DropPlan,
+    plan: RowPlan,
     rules: Sequence[SlopeRule],
     patterns: Patterns,
 ) -> Tensor:
@@ -42,7 +42,7 @@ def improved_by_patterns(
     weights = layer1.weights
     number = 1 if bool((weights.slope2 == 1).all()) else patterns.output
 
-    def by_pattern(chosen: Tensor, some: "Minimum") -> Tensor:
+    def by_pattern(chosen: Tensor, some: "AnchorMinimum") -> Tensor:
         here = OutputLines(*(take(part, chosen) for part in lines))
         found = dearest(here.directions, here.lower[:, None], here.upper[:, None], weights.slope2, number)
         constant = here.constant[..., None] + found.constant(weights.b2)

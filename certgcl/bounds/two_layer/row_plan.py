@@ -14,7 +14,7 @@ from certgcl.bounds.two_layer.blocks import SMALL_BLOCK, TOLERANCE, Pairs, Width
 from certgcl.bounds.two_layer.neighbourhood import Hop, Neighbourhood
 
 if TYPE_CHECKING:
-    from certgcl.bounds.compiled.flat_tables import Layout
+    from certgcl.bounds.compiled.flat_tables import FlatTables
 
 LineSharing = Literal["by-count", "mixed", "shared"]
 FEW_EDGES = 16  # of a row up to which "mixed" goes by count
@@ -74,17 +74,17 @@ class Partition:
         return width(4, cases.most), width(64, cases.most)
 
     @cached_property
-    def one_each(self) -> "Places":
+    def one_each(self) -> "JoinedPlaces":
         """Of tables with one value at every row and slot."""
-        return Places(self, by_case=False)
+        return JoinedPlaces(self, by_case=False)
 
     @cached_property
-    def by_case(self) -> "Places":
+    def by_case(self) -> "JoinedPlaces":
         """Of tables with a value in every case."""
-        return Places(self, by_case=True)
+        return JoinedPlaces(self, by_case=True)
 
 
-class Places:
+class JoinedPlaces:
     """Where values stand once tables ``(R, K, T, ...)`` of slots and ``(R, T, ...)`` of rows are flattened and joined.
 
     Attributes:
@@ -177,7 +177,7 @@ def starts(counts: Tensor) -> Tensor:
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
-class DropPlan:
+class RowPlan:
     """Cases and blocks for one neighbourhood.
 
     Args:
@@ -204,17 +204,17 @@ class DropPlan:
         self._outer: list[Partition] = []
 
     @cached_property
-    def layout(self) -> "Layout":
+    def flat_tables(self) -> "FlatTables":
         """Of the tables of compiled kernels."""
-        from certgcl.bounds.compiled.flat_tables import Layout
+        from certgcl.bounds.compiled.flat_tables import FlatTables
 
-        return Layout(self)
+        return FlatTables(self)
 
-    def only(self, chosen: Tensor) -> "DropPlan":
+    def only(self, chosen: Tensor) -> "RowPlan":
         """The same for some of the anchors' cases, given by their places in ``flat`` in ascending order. Anchors may be
         left without any."""
         plan = copy(self)
-        plan.__dict__.pop("layout", None)
+        plan.__dict__.pop("flat_tables", None)
         row, number = self.flat.row[chosen], torch.zeros_like(self.anchor_cases.number)
         number.index_add_(0, row, torch.ones_like(row))
         rank = torch.arange(len(row), device=row.device) - starts(number)[row]

@@ -17,7 +17,7 @@ from certgcl.bounds.two_layer.weights import GCNWeights
 from certgcl.graphs.graph import Graph
 
 AT_ONCE = 1 << 12  # changes of a row next to an anchor that are held at a time
-MOST = 1 << 20  # of them at one anchor, up to which it is enumerated
+MAX_SINGLE_DROPS = 1 << 20  # of them at one anchor, up to which it is enumerated
 
 
 def least_over_single_drops(weights: GCNWeights, problem: DropProblem, directions: Tensor) -> tuple[Tensor, Tensor]:
@@ -26,7 +26,7 @@ def least_over_single_drops(weights: GCNWeights, problem: DropProblem, direction
     graph, directions = problem.graph, problem.at_anchors(directions)
     around_row = _sum_around(graph, graph.degree)
     changes = _sum_around(graph, around_row)[problem.anchors]
-    places = (changes <= MOST).nonzero()[:, 0]
+    places = (changes <= MAX_SINGLE_DROPS).nonzero()[:, 0]
     least, start = [], 0
     ends = changes[places].cumsum(0).div(AT_ONCE, rounding_mode="floor")
     for count in torch.unique_consecutive(ends, return_counts=True)[1].tolist():

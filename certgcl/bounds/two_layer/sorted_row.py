@@ -9,7 +9,7 @@ from torch import Tensor
 
 from certgcl.bounds.two_layer.blocks import Block, Count, Counts
 
-FEW = 8  # counts that are treated one after the other: what treats all at once is not vectorised over rows
+FEW_COUNTS = 8  # counts that are treated one after the other: what treats all at once is not vectorised over rows
 MERGING_PAYS = 1 << 9  # given so many rows and functionals for each of the largest
 
 Value = Callable[[Count, Tensor], Tensor]
@@ -35,7 +35,7 @@ class SortedRow(Protocol):
 
 def sorted_row(block: Block, terms: Tensor, most: int) -> SortedRow:
     """For counts up to ``most``."""
-    return FewLargest(block, terms, most) if most <= FEW else ManyLargest(block, terms, most)
+    return FewLargest(block, terms, most) if most <= FEW_COUNTS else ManyLargest(block, terms, most)
 
 
 class FewLargest:
@@ -113,7 +113,7 @@ def candidates_of(block: Block, terms: Tensor) -> Tensor:
 
 def largest_values(values: Tensor, number: int) -> list[Tensor]:
     """The values that ``topk(number, dim=1)`` gives. As their places are not wanted, there are faster ways to them."""
-    if 0 < number <= FEW and values[:, :1].numel() >= MERGING_PAYS * number:
+    if 0 < number <= FEW_COUNTS and values[:, :1].numel() >= MERGING_PAYS * number:
         return largest_by_merging(values, number)
     trained = torch.is_grad_enabled() and values.requires_grad  # NumPy's sort has no gradient
     if not number or trained or values.device.type != "cpu":

@@ -17,14 +17,14 @@ ROWS = 1 << 16  # nodes that are embedded at a time
 MOST_ROWS = 1 << 22  # nodes that a search may embed for one graph; a larger graph is not searched
 
 
-class Found(NamedTuple):
+class LeastValues(NamedTuple):
     """The least value that was found, for each direction, and the edges without which it is reached."""
 
     values: Tensor  # (C,)
     witnesses: tuple[Tensor, ...]  # (2, k) each
 
 
-class DropSets:
+class GraphDropSets:
     """The drop sets of one graph, as lists of its edges that can be dropped."""
 
     def __init__(self, network: PooledNetwork, graph: Graph, drops: AdmissibleDrops, most: int) -> None:
@@ -102,20 +102,20 @@ class DropSets:
 
     # -- minima ------------------------------------------------------------------------------------
 
-    def enumerated(self, directions: Tensor) -> Found:
+    def enumerated(self, directions: Tensor) -> LeastValues:
         """The minimum over all admissible sets."""
         sets = list(self.every())
         least, place = self.values(sets, directions).min(dim=0)
-        return Found(least, tuple(self._edges(sets[number]) for number in place.tolist()))
+        return LeastValues(least, tuple(self._edges(sets[number]) for number in place.tolist()))
 
-    def greedy(self, directions: Tensor) -> Found:
+    def greedy(self, directions: Tensor) -> LeastValues:
         """One edge after the other, each the one that hurts most, as long as that helps; for one direction after the
         other. No minimum, but a value that is reached."""
         clean = self.values([()], directions)[0]
         if self.single_rows * self.most > MOST_ROWS:
-            return Found(clean, tuple(self._edges(()) for _ in clean))
+            return LeastValues(clean, tuple(self._edges(()) for _ in clean))
         found = [self._greedily(direction[None], value) for direction, value in zip(directions, clean, strict=True)]
-        return Found(torch.stack([value for value, _ in found]), tuple(edges for _, edges in found))
+        return LeastValues(torch.stack([value for value, _ in found]), tuple(edges for _, edges in found))
 
     def _greedily(self, direction: Tensor, best: Tensor) -> tuple[Tensor, Tensor]:
         chosen: tuple[int, ...] = ()

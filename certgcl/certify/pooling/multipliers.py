@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 if TYPE_CHECKING:
-    from certgcl.certify.pooling.shared_drops import NodeValues, SharedDrops
+    from certgcl.certify.pooling.shared_drops import KnownNodeValues, SharedDrops
 
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -27,7 +27,7 @@ class Multipliers:
     ends: Array
 
 
-def best_multipliers(shared: "SharedDrops", known: "NodeValues", time_limit: float | None) -> Multipliers:
+def best_multipliers(shared: "SharedDrops", known: "KnownNodeValues", time_limit: float | None) -> Multipliers:
     """Some graphs at a time, as they do not depend on each other; zeros for graphs whose program was not solved."""
     number, count = len(shared.batch), len(shared.most)
     found = Multipliers(np.zeros(len(shared.node)), np.zeros(count), np.zeros(number))
@@ -40,7 +40,7 @@ def best_multipliers(shared: "SharedDrops", known: "NodeValues", time_limit: flo
 
 
 def _solve(
-    shared: "SharedDrops", known: "NodeValues", graphs: Counts, found: Multipliers, time_limit: float | None
+    shared: "SharedDrops", known: "KnownNodeValues", graphs: Counts, found: Multipliers, time_limit: float | None
 ) -> None:
     """Fill in the multipliers of some graphs. With losses ``l_i(b) = f_i(0) - f_i(b)`` they are those of
 

@@ -17,7 +17,7 @@ from certgcl.bounds.rounding.slack import Sizes
 from certgcl.certify.certification import precision_of
 from certgcl.certify.evidence import dtype_name
 from certgcl.certify.pooling.certificate import GraphCertificate
-from certgcl.certify.pooling.drop_sets import DropSets
+from certgcl.certify.pooling.drop_sets import GraphDropSets
 from certgcl.certify.pooling.evidence import evidence_of
 from certgcl.certify.pooling.graph_set import GraphSet, GraphsLike, SetDrops
 from certgcl.certify.pooling.multipliers import Array
@@ -312,9 +312,9 @@ class GraphQuestion:
             node, edge = node + n, edge + e
         return [torch.cat(found)]
 
-    def _drop_sets(self) -> list[DropSets]:
+    def _drop_sets(self) -> list[GraphDropSets]:
         return [
-            DropSets(self.network, graph, drops, most)
+            GraphDropSets(self.network, graph, drops, most)
             for graph, drops, most in zip(self.graphs.graphs, self.drops.each, self.drops.most.tolist(), strict=True)
         ]
 

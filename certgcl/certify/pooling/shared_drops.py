@@ -48,7 +48,7 @@ class SharedDrops:
         """
         # What holds for more drops holds for fewer. The clean value stays: no bound without two edges says more of it.
         values = np.concatenate([values[:, :1], np.maximum.accumulate(values[:, :0:-1], axis=1)[:, ::-1]], axis=1)
-        known = NodeValues(self, values, (values[:, 0] - values[:, 1])[self.node] if losses is None else losses)
+        known = KnownNodeValues(self, values, (values[:, 0] - values[:, 1])[self.node] if losses is None else losses)
         chosen = [np.zeros(len(self.node)), known.scores, known.alone]
         free = [Multipliers(each, self._threshold(self.score(each)), np.zeros(len(self.batch))) for each in chosen]
         found = [self.by(known, each) for each in (*free, best_multipliers(self, known, time_limit))]
@@ -56,7 +56,7 @@ class SharedDrops:
         bound, error = (np.stack(each)[best, np.arange(len(self.most))] for each in zip(*found, strict=True))
         return bound, error
 
-    def by(self, known: "NodeValues", multipliers: Multipliers) -> tuple[Array, Array]:
+    def by(self, known: "KnownNodeValues", multipliers: Multipliers) -> tuple[Array, Array]:
         """The bound that multipliers give, and its rounding error.
 
         For any numbers ``a_ie`` of nodes and edges of their fields, with ``s_e = Σ_i a_ie``, and S any admissible set,
@@ -110,7 +110,7 @@ class SharedDrops:
         return np.bincount(place, weights=values, minlength=len(self.most)).astype(float)
 
 
-class NodeValues:
+class KnownNodeValues:
     """What is known of single nodes: ``v_i`` is ``f_i(0)`` without drops, ``f_i(0) - δ_ie`` without e, else at least
     ``f_i(b)``."""
 

@@ -48,7 +48,7 @@ def verify_graphs(
         read.pool,
         None if read.head is None else read.head.to(torch.float64),
     )
-    against = _Against(certificate, network, several, _given(directions, certificate))
+    against = _GraphChecks(certificate, network, several, _given(directions, certificate))
     return Verification(
         (
             *checks,
@@ -83,7 +83,7 @@ def _on_cpu(certificate: GraphCertificate) -> GraphCertificate:
 
 
 @dataclass(frozen=True, eq=False)
-class _Against:
+class _GraphChecks:
     """The checks of values.
 
     Args:

@@ -23,7 +23,7 @@ PARTS_PER_WORKER = 4  # of what is left, so that all workers end at about the sa
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class ShardBatch:
     """Shards that are computed together.
 
     Args:
@@ -117,13 +117,13 @@ class Batches:
         share = min(1.0, workers * len(anchors) / len(self._plan.anchors))
         room = self._executor.memory
         if room is None:
-            return Piece(tuple(nodes), Batch(nodes, share, self._memory_limit))
+            return Piece(tuple(nodes), ShardBatch(nodes, share, self._memory_limit))
         limit = self._memory_limit or (None if question.reproducible else room)
         needed = min(question.estimated_bytes(anchors), limit or PART)
-        return Piece(tuple(nodes), Batch(nodes, share, limit), Needs(needed))
+        return Piece(tuple(nodes), ShardBatch(nodes, share, limit), Needs(needed))
 
 
-def certified(question: Question, batch: Batch) -> dict[int, Certificate]:
+def certified(question: Question, batch: ShardBatch) -> dict[int, Certificate]:
     """The task of a worker: the certificates of some shards, all computed at once, without the budgets."""
     nodes = torch.cat(list(batch.nodes.values()))
     certificate = question.in_its_time(batch.share).certify(nodes, batch.memory_limit)

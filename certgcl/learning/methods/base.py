@@ -23,7 +23,7 @@ from certgcl.models.network import GraphNetwork
 from certgcl.models.reading import network_of
 from certgcl.runtime.out_of_memory import LESS_AT_A_TIME, SMALLER, told_when_out_of_memory
 
-MOST = torch.finfo(torch.float32).max
+LARGEST_FLOAT32 = torch.finfo(torch.float32).max
 _REGULARIZER = "regularizer__"  # before the names of its settings
 FIXED_ACTIVATIONS = ("relu", "prelu", "leaky_relu", "identity")  # an RReLU is random while it is trained
 
@@ -94,14 +94,14 @@ class ContrastiveMethod:
         self.learning_rate = arguments.real(
             self.learning_rate,
             "learning_rate",
-            lambda rate: 0 < rate <= MOST,
+            lambda rate: 0 < rate <= LARGEST_FLOAT32,
             "it must be positive, and finite in float32",
             "Try 5e-4",
         )
         self.weight_decay = arguments.real(
             self.weight_decay,
             "weight_decay",
-            lambda decay: 0 <= decay <= MOST,
+            lambda decay: 0 <= decay <= LARGEST_FLOAT32,
             "it must not be negative, and finite in float32",
             "Try 1e-5, or 0",
         )

@@ -38,7 +38,7 @@ class Edges(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Batch(Node):
+class BatchVector(Node):
     """``batch`` as it is given: the graph of each node."""
 
 
@@ -135,7 +135,7 @@ def words(node: Node) -> str:
             return f"the output of {node.name}"
         case Activated():
             return f"the activation of {words(node.source)}"
-        case Batch():
+        case BatchVector():
             return "batch"
         case Combination() | Concatenation() | Operation() | Pooled() | Softmax():
             return f"`{node.place.text}`"

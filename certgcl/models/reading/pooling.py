@@ -9,7 +9,7 @@ from certgcl.errors import EncoderError
 from certgcl.graphs.graph import Graph
 from certgcl.models.layers.formula import (
     Activated,
-    Batch,
+    BatchVector,
     Combination,
     Concatenation,
     InputFeatures,
@@ -45,7 +45,7 @@ def read_pooled_network(model: ModelLike, graph: Graph, batch: Tensor) -> Pooled
         raise EncoderError("a GraphNetwork without pool=", "it gives embeddings of nodes", 'Pass pool="mean"')
     check_surroundings()
     check_fit(graph.num_features, check_module(module).device, graph)
-    found = assemble_pooled(*trace(module, graph.num_features, Batch()))
+    found = assemble_pooled(*trace(module, graph.num_features, BatchVector()))
     check_fit(found.network.features, found.network.device, graph)
     check_finite(found.network.named_tensors())
     graph = graph.to(dtype=found.network.precision)

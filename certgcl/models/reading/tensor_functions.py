@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from certgcl.models.layers.activations import EVAL
-from certgcl.models.layers.formula import Batch, Edges, Pooled, Position, Softmax
+from certgcl.models.layers.formula import BatchVector, Edges, Pooled, Position, Softmax
 from certgcl.models.layers.lookup import is_a
 from certgcl.models.layers.modules import plain_tensor
 from certgcl.models.pooled_network import Pool
@@ -155,7 +155,7 @@ def pooling(pool: Pool) -> Callable[..., Symbol]:
 
     def pooled(tracer: "Tracer", place: Position, x: Any, batch: Any, size: Any = None) -> Symbol:
         source = values_of(x, place, "pooling")
-        if type(batch) is not Symbol or not isinstance(batch.node, Batch) or size is not None:
+        if type(batch) is not Symbol or not isinstance(batch.node, BatchVector) or size is not None:
             raise refusal(
                 "pooling by something else than the batch that the model is given, or with a size", place, POOLED, POOL
             )

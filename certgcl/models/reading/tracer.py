@@ -12,7 +12,7 @@ from torch_geometric.nn import MLP, JumpingKnowledge
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from certgcl.errors import EncoderError
-from certgcl.models.layers.formula import Batch, Edges, InputFeatures, Node, NodeValues, Position, words
+from certgcl.models.layers.formula import BatchVector, Edges, InputFeatures, Node, NodeValues, Position, words
 from certgcl.models.layers.lookup import class_attribute, is_a, is_class
 from certgcl.models.layers.modules import is_module, named_modules
 from certgcl.models.layers.table import LEAVES
@@ -119,7 +119,7 @@ class Tracer:
 
     def check_changeable(self, symbol: Symbol, place: Position) -> None:
         """A tensor that is changed in place must be one of the run's own, whose every name is known."""
-        if isinstance(symbol.node, (InputFeatures, Edges, Batch)) or symbol.view:
+        if isinstance(symbol.node, (InputFeatures, Edges, BatchVector)) or symbol.view:
             raise refusal(
                 f"{words(symbol.node)} changed in place",
                 place,

@@ -157,7 +157,7 @@ def test_in_small_chunks_and_spans_it_is_the_same(
     assert_same(bounds_and_gradients(method, toy_network(), problem), whole)
     if isinstance(method, Degree):
         made = problem.plan(torch.float64, method.resolution, method.line_sharing(4), method.hubs)
-        assert len(made.layout.chunks(50)) > 1
+        assert len(made.flat_tables.chunks(50)) > 1
 
 
 @pytest.mark.parametrize(("most", "made"), [(0, [0, 1, 2, 0, 1, 2]), (100, [0, 1, 2])], ids=["large", "small"])
@@ -165,9 +165,9 @@ def test_pieces_of_a_layout_are_kept_on_small_graphs_alone(
     most: int, made: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flat_tables, "MAX_KEPT", most)
-    keep = drop_problem(random_graph(6, 0.6), 1).plan(torch.float64, 1, "shared").layout.keep
+    keep = drop_problem(random_graph(6, 0.6), 1).plan(torch.float64, 1, "shared").flat_tables.keep
     calls: list[int] = []
-    pieces = flat_tables.Pieces([range(k, k + 1) for k in range(3)], lambda piece: calls.append(piece.start), keep)
+    pieces = flat_tables.LazyParts([range(k, k + 1) for k in range(3)], lambda piece: calls.append(piece.start), keep)
     assert len(list(pieces)) == len(list(pieces)) == len(pieces) == 3
     assert calls == made
 

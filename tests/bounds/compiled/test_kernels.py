@@ -1,6 +1,7 @@
 """The kernels one by one, beside what they stand for in torch."""
 
 import os
+import pickle
 from pathlib import Path
 
 import numba
@@ -74,6 +75,17 @@ def test_the_stamp_of_kernels_changes_with_any_of_their_files(tmp_path: Path) ->
 
 def test_kernels_are_kept_with_the_stamp_of_all_their_files() -> None:
     assert row_lemma.minima._cache._cache_file._source_stamp == numerics.STAMP
+
+
+def test_kernels_kept_by_another_release_are_never_unpickled(tmp_path: Path) -> None:
+    """Types of another release may have other names, and unpickling them would fail."""
+    file = type(row_lemma.minima._cache._cache_file)(str(tmp_path), "kernel", numerics.STAMP)
+    gone = b"ccertgcl.bounds.compiled.kernels.row_lemma\nNameOfBefore\n."
+    Path(file._index_path).write_bytes(pickle.dumps(numerics.numba.__version__) + gone)
+    with pytest.raises(AttributeError, match="NameOfBefore"):
+        file._load_index()
+    file._version = row_lemma.minima._cache._cache_file._version
+    assert file._load_index() == {}
 
 
 @pytest.mark.parametrize("resolution", [1, 2, 9])

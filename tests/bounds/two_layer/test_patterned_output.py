@@ -113,7 +113,7 @@ def test_gradients_of_the_deciding_cases_are_those_of_finite_differences(monkeyp
 
 
 def test_a_plan_of_some_cases_has_their_counts_and_lines() -> None:
-    plan = row_plan.DropPlan(drop_problem(GRAPH, LOCAL).neighbourhood(torch.float64), 6, "by-count")
+    plan = row_plan.RowPlan(drop_problem(GRAPH, LOCAL).neighbourhood(torch.float64), 6, "by-count")
     chosen = torch.tensor([0, 3, 7, 8])
     some = plan.only(chosen)
     assert torch.equal(some.flat.row, plan.flat.row[chosen])
@@ -123,4 +123,4 @@ def test_a_plan_of_some_cases_has_their_counts_and_lines() -> None:
         (plan.anchor_cases.last, some.anchor_cases.last),
     ):
         assert torch.equal(part[some.flat.row, some.flat.case], ends[plan.flat.row[chosen], plan.flat.case[chosen]])
-    assert plan.layout is not some.layout
+    assert plan.flat_tables is not some.flat_tables

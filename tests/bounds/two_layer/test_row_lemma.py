@@ -122,7 +122,7 @@ def test_counts_are_treated_alike_one_by_one_and_all_at_once_by_merging_and_by_s
         return merge(values, number)
 
     def results(few: int, pays: int) -> list[Tensor]:
-        monkeypatch.setattr(sorted_row, "FEW", few)
+        monkeypatch.setattr(sorted_row, "FEW_COUNTS", few)
         monkeypatch.setattr(sorted_row, "MERGING_PAYS", pays)
         found = case_minima(block, *inputs, following=True)
         return [*found, *torch.autograd.grad(sum(values.sum() for values in found), inputs)]

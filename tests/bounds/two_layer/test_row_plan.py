@@ -13,7 +13,7 @@ from certgcl.bounds.two_layer import blocks
 from certgcl.bounds.two_layer import row_plan as plan_module
 from certgcl.bounds.two_layer.blocks import SMALL_BLOCK
 from certgcl.bounds.two_layer.neighbourhood import Neighbourhood
-from certgcl.bounds.two_layer.row_plan import DropPlan, FlatCases, LineSharing, PairedPartition, Partition
+from certgcl.bounds.two_layer.row_plan import FlatCases, LineSharing, PairedPartition, Partition, RowPlan
 from certgcl.changes.edge_drops import EdgeDropBudget
 from tests.toys import hood_of, hubs_and_others, toy_graph
 
@@ -76,7 +76,7 @@ def test_places_lead_back_to_pair_and_case(
 @pytest.mark.parametrize("hubs", [1, 4, 19, 20, 99, None])
 def test_rows_of_many_neighbours_are_in_blocks_of_their_own(hood: Neighbourhood, hubs: int | None) -> None:
     degree = hood.inner.degree
-    partition = DropPlan(hood, 3, "by-count", hubs).rows(width)
+    partition = RowPlan(hood, 3, "by-count", hubs).rows(width)
     for block in partition.blocks:
         assert ((degree[block.rows] > (20 if hubs is None else hubs)) == block.hub).all()
     assert any(block.hub for block in partition.blocks) == (hubs is not None and hubs < 20)
@@ -116,7 +116,7 @@ def test_lines_are_made_by_count_or_once(
     hood: Neighbourhood, lines: LineSharing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan_module, "FEW_EDGES", 2)
-    plan = DropPlan(hood, 3, lines)
+    plan = RowPlan(hood, 3, lines)
     place, by_count = (
         plan.layer1(4).place,
         {"by-count": hood.inner.degree >= 0, "mixed": hood.inner.degree <= 2, "shared": hood.inner.degree < 0}[lines],
@@ -133,7 +133,7 @@ def test_a_partition_serves_widths_for_which_its_blocks_have_about_the_right_siz
     monkeypatch: pytest.MonkeyPatch, hood: Neighbourhood
 ) -> None:
     monkeypatch.setattr(plan_module, "SMALL_BLOCK", 0)
-    plan = DropPlan(hood, 3, "by-count")
+    plan = RowPlan(hood, 3, "by-count")
     for kind in (plan.layer1, plan.anchors):
         assert kind(8) is kind(8) is kind(2) is kind(32)
         assert kind(8) is not kind(1)
@@ -144,7 +144,7 @@ def test_a_partition_serves_widths_for_which_its_blocks_have_about_the_right_siz
 
 
 def test_a_small_block_of_all_rows_serves_every_width(hood: Neighbourhood) -> None:
-    plan = DropPlan(hood, 3, "by-count")
+    plan = RowPlan(hood, 3, "by-count")
     (whole,) = plan.layer1(8).blocks
     assert plan.layer1(1) is plan.layer1(8) is plan.rows(lambda size, cases: size)
     too_much = 1 + SMALL_BLOCK // whole.slots.numel()
@@ -152,7 +152,7 @@ def test_a_small_block_of_all_rows_serves_every_width(hood: Neighbourhood) -> No
 
 
 def test_partitions_with_cases_of_their_own_are_not_shared(hood: Neighbourhood) -> None:
-    plan = DropPlan(hood, 3, "shared")
+    plan = RowPlan(hood, 3, "shared")
     assert plan.rows(lambda size, cases: 8) is not plan.layer1(8)
 
 
@@ -161,7 +161,7 @@ def test_blocks_of_a_plan_are_no_larger_than_allowed(
     monkeypatch: pytest.MonkeyPatch, hood: Neighbourhood, limit: int
 ) -> None:
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", limit)
-    plan, channels = DropPlan(hood, 3, "by-count"), 4
+    plan, channels = RowPlan(hood, 3, "by-count"), 4
     several = 0
     for block in plan.layer1(channels).blocks:  # terms are the same in all cases
         several += len(block.rows) > 1

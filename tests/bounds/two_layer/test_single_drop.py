@@ -48,7 +48,7 @@ def test_the_least_is_that_of_graphs_built_one_by_one(
 
 
 def test_anchors_with_too_much_around_them_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(single_drop, "MOST", 40)
+    monkeypatch.setattr(single_drop, "MAX_SINGLE_DROPS", 40)
     graph, weights, directions = random_graph(), toy_network(), random_tensor(12, 1, 3, seed=5)
     least, places = least_over_single_drops(gcn_weights(weights), drop_problem(graph, BUDGET), directions)
     assert 0 < len(places) < 12

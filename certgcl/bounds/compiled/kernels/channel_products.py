@@ -14,7 +14,7 @@ from certgcl.bounds.compiled.kernels.numerics import Array, compiled_sums, inlin
 VECTORS = 16  # that meet the matrix at a time: they stay in the cache
 
 
-class LinedRows(NamedTuple):
+class LinedRowArrays(NamedTuple):
     """The rows of all lines, with slots ``slot[r] … slot[r + 1] - 1``."""
 
     row: Array  # (lines,)
@@ -74,7 +74,7 @@ def signed_products(middles: Array, radii: Array, columns: Array, sizes: Array, 
 def products(
     part: int,
     parts: int,
-    rows: LinedRows,
+    rows: LinedRowArrays,
     bounds: Bounds,
     features: Array,
     columns: Array,

@@ -13,7 +13,7 @@ from certgcl.bounds.compiled.kernels.numerics import Array, compiled_sums, inlin
 VECTORS = 32  # that meet the features of a row at a time: they stay in the cache
 
 
-class Entries(NamedTuple):
+class RowEntries(NamedTuple):
     """Entries ``start[r] … start[r + 1] - 1`` at row r, with slots ``slot[r] … slot[r + 1] - 1``."""
 
     start: Array  # (R + 1,)
@@ -133,7 +133,7 @@ def products(
     parts: int,
     begin: int,
     end: int,
-    entries: Entries,
+    entries: RowEntries,
     omega: Array,
     first_line: int,
     lines: Array,
@@ -195,7 +195,7 @@ def gradients(
     parts: int,
     begin: int,
     end: int,
-    entries: Entries,
+    entries: RowEntries,
     omega: Array,
     first_line: int,
     lines: Array,

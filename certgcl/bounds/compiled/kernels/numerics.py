@@ -62,8 +62,10 @@ def _made(kernel: Kernel, freedoms: set[str]) -> Kernel:
     make = partial(numba.njit, nogil=True, fastmath=freedoms, error_model="numpy")
     try:
         made: Any = make(cache=True)(kernel)
-        # Numba takes what it kept for current while the kernel's own file is. Parts of it may come from the others.
-        made._cache._cache_file._source_stamp = STAMP
+        # Numba takes what it kept for current while the kernel's own file is. Parts of it may come from the others. It
+        # compares stamps after unpickling, which fails if a type has a new name since; versions it compares before.
+        file = made._cache._cache_file
+        file._source_stamp, file._version = STAMP, f"{numba.__version__} {STAMP}"
     except (RuntimeError, AttributeError):  # no folder that can be written to, or another numba: compiled every time
         made = make()(kernel)
     return cast(Kernel, made)

@@ -11,7 +11,7 @@ import numpy as np
 from certgcl.bounds.compiled.kernels.numerics import LANES, Array, compiled, inlined, larger, smaller
 
 
-class Visits(NamedTuple):
+class VisitArrays(NamedTuple):
     """For each of V visits."""
 
     row: Array  # j
@@ -58,7 +58,7 @@ class Values(NamedTuple):
 
 
 @inlined
-def _scales(visit: int, case: int, visits: Visits, rows: Neighbours) -> tuple[float, ...]:
+def _scales(visit: int, case: int, visits: VisitArrays, rows: Neighbours) -> tuple[float, ...]:
     """Middle and radius of ``out_j``, of ``out_j in_i``, of the factor of ``C_ij`` and of ``in_j``."""
     low, high, half = rows.out_low[case], rows.out_high[case], rows.low.dtype.type(0.5)
     near, far = visits.low[visit], visits.high[visit]
@@ -77,7 +77,7 @@ def _scales(visit: int, case: int, visits: Visits, rows: Neighbours) -> tuple[fl
 
 
 @inlined
-def _scale_kept(visit: int, visits: Visits) -> tuple[float, float]:
+def _scale_kept(visit: int, visits: VisitArrays) -> tuple[float, float]:
     """Middle and radius of the scale of i while the edge is kept."""
     least, most, half = visits.least[visit], visits.most[visit], visits.least.dtype.type(0.5)
     return half * (least + most), half * (most - least)
@@ -119,7 +119,7 @@ def _line(
     w: int,
     rule: int,
     number: int,
-    visits: Visits,
+    visits: VisitArrays,
     rows: Neighbours,
     tables: Values,
     rules: int,
@@ -167,7 +167,7 @@ def _value(
     at: int,
     w: int,
     number: int,
-    visits: Visits,
+    visits: VisitArrays,
     rows: Neighbours,
     tables: Values,
     rules: int,
@@ -198,7 +198,7 @@ def _value(
 
 @compiled
 def minima(
-    part: int, parts: int, visits: Visits, rows: Neighbours, tables: Values, rules: int, number: int, phi: Array
+    part: int, parts: int, visits: VisitArrays, rows: Neighbours, tables: Values, rules: int, number: int, phi: Array
 ) -> None:
     """``phi``, ``(V, rules M)`` flat.
 
@@ -267,7 +267,7 @@ def minima(
 def gradients(
     part: int,
     parts: int,
-    visits: Visits,
+    visits: VisitArrays,
     rows: Neighbours,
     tables: Values,
     rules: int,

@@ -31,7 +31,7 @@ class Rows(NamedTuple):
     of_squared: Array  # and its second one
 
 
-class Terms(NamedTuple):
+class TermArrays(NamedTuple):
     """``g = least s v`` for the values v of the neighbours, with scales from ``low`` to ``high``."""
 
     place: Array  # (S,) the first cell of every slot
@@ -44,7 +44,7 @@ class Terms(NamedTuple):
 
 
 @inlined
-def scale_of(terms: Terms, slot: int, number_type: type) -> tuple[float, float]:
+def scale_of(terms: TermArrays, slot: int, number_type: type) -> tuple[float, float]:
     """The middle and the radius, with the sign."""
     half, sign = number_type(0.5), number_type(terms.sign)
     if terms.low.size:
@@ -54,7 +54,7 @@ def scale_of(terms: Terms, slot: int, number_type: type) -> tuple[float, float]:
 
 @inlined
 def least_term(
-    terms: Terms, slot: int, row: int, rank: int, cell: int, start: int, w: int, values: Array, term: Array
+    terms: TermArrays, slot: int, row: int, rank: int, cell: int, start: int, w: int, values: Array, term: Array
 ) -> None:
     at = (terms.place[slot] + rank * terms.step[row]) * cell + start
     here = values[at : at + w]
@@ -88,7 +88,7 @@ def sort(
     w: int,
     start: int,
     rows: Rows,
-    terms: Terms,
+    terms: TermArrays,
     cell: int,
     values: Array,
     top: Array,
@@ -136,7 +136,7 @@ def minima(
     part: int,
     parts: int,
     rows: Rows,
-    terms: Terms,
+    terms: TermArrays,
     cell: int,
     values: Array,
     own: Array,
@@ -228,7 +228,7 @@ def gradients(
     part: int,
     parts: int,
     rows: Rows,
-    terms: Terms,
+    terms: TermArrays,
     cell: int,
     values: Array,
     count: Array,
@@ -239,7 +239,7 @@ def gradients(
     of_squared: Array,
 ) -> None:
     """Adds the gradients of the tables to the last three: ``out(t)`` at the terms that are kept where the minimum is
-    taken. Terms that tie with the smallest dropped one share what is left to drop."""
+    taken. TermArrays that tie with the smallest dropped one share what is left to drop."""
     number_type = values.dtype.type
     sign, one, zero = number_type(terms.sign), number_type(1), number_type(0)
     change, kept, tied, weight, term = np.empty((5, LANES), values.dtype)

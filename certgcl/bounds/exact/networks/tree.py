@@ -19,7 +19,7 @@ FEW_SETS = 64  # of drops, up to which a branch is enumerated
 
 
 @dataclass(order=True)
-class _Open:
+class _OpenBranch:
     lower: float
     number: int
     state: Tensor = field(compare=False)
@@ -61,7 +61,7 @@ class EdgeTree:
         self.clean = self.upper
         self._try(rows.dropping(dropped))
         self.number = count()
-        self.open = [_Open(-math.inf, next(self.number), rows.settled(rows.undecided).state[0])]
+        self.open = [_OpenBranch(-math.inf, next(self.number), rows.settled(rows.undecided).state[0])]
         self.closed, self.bounded = math.inf, 0
         self.parents: list[float] = []
 
@@ -107,7 +107,7 @@ class EdgeTree:
         for state, parent, bound in zip(branch.state, self.parents, bounds.tolist(), strict=True):
             lower = max(parent, bound) if math.isfinite(bound) else parent
             if lower < self.cutoff:
-                heapq.heappush(self.open, _Open(lower, next(self.number), state))
+                heapq.heappush(self.open, _OpenBranch(lower, next(self.number), state))
             else:
                 self.closed = min(self.closed, lower)
 
@@ -147,7 +147,7 @@ class EdgeTree:
                 return False
         return True
 
-    def _enumerate(self, ends: list[_Open]) -> None:
+    def _enumerate(self, ends: list[_OpenBranch]) -> None:
         """All sets of drops that agree with some branches."""
         self.bounded += len(ends)
         states = torch.cat([self._sets(branch.state) for branch in ends])

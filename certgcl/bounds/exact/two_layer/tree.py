@@ -24,7 +24,7 @@ SEARCH = Search(relaxed=0, restarts=0, tried=(32,), worth=0.0)
 
 
 @dataclass(order=True)
-class _Open:
+class _OpenCase:
     lower: float
     number: int
     case: Case | int = field(compare=False)  # or the edges that the anchor loses in a case not looked at yet
@@ -66,7 +66,7 @@ class Tree:
         self._try(dropped)
         # Every number of edges that the anchor can lose is a case; those it loses most in come first.
         most = int(space.drops.local[receptive.nodes[0]])
-        self.open = [_Open(lower, -lost, lost) for lost in range(most, -1, -1)]
+        self.open = [_OpenCase(lower, -lost, lost) for lost in range(most, -1, -1)]
         self.closed, self.bounded, self.number = float("inf"), 0, count(1)
         self.proposals, self.proposed = 0, set[frozenset[int]]()
 
@@ -124,7 +124,7 @@ class Tree:
         self.closed = min(self.closed, case.closed)
         case.bounded, case.closed = 0, float("inf")
         if left:
-            heapq.heappush(self.open, _Open(case.lower, next(self.number), case))
+            heapq.heappush(self.open, _OpenCase(case.lower, next(self.number), case))
             if case.lower < self.best.cutoff and self.proposals < MOST_PROPOSALS:
                 self.proposals += 1
                 self._try_nearby(Solution(case).admissible(self.witness))
