@@ -58,11 +58,11 @@ def bound(name: str, inputs: Inputs) -> Callable[[], Tensor]:
     graph, weights = inputs.graph, inputs.weights
     if name in CERTGCL:
         budget = certgcl.EdgeDropBudget(local=inputs.local)
+        prepared = certgcl.PreparedGraph(graph, budget)
 
         def call() -> Tensor:
-            if name == FIRST:
-                graph.private().beside.clear()
-            return certgcl.linear_bounds(weights, graph, budget, inputs.directions, method=CERTGCL[name]).lower
+            asked = (graph, budget) if name == FIRST else (prepared, None)
+            return certgcl.linear_bounds(weights, *asked, inputs.directions, method=CERTGCL[name]).lower
 
         return call
     from verification import lirpa  # here, so that auto_LiRPA is only loaded where it is used

@@ -17,7 +17,6 @@ import certgcl
 from benchmarks import report
 from benchmarks.real_graphs import load
 from benchmarks.setting import DROP_RATE, make_encoder
-from certgcl.bounds import DropProblem
 from certgcl.bounds.rounding.direction_error import CompactnessDirections
 from certgcl.bounds.rounding.slack import Sizes
 from certgcl.certify.certification import Question
@@ -31,9 +30,10 @@ def shares(name: str, method: str, repeats: int) -> dict[str, Any]:
     graph = certgcl.Graph.of(load(name))
     network = make_encoder(graph).network()
     question = Question.compactness(network, graph, DROP_RATE, method=method, view=None, dtype=torch.float64)
-    problem = DropProblem.on(question.graph, question.drops, question.anchors(None))
+    prepared = certgcl.PreparedGraph(graph, DROP_RATE)
+    problem = prepared.problem(question.anchors(None))
     calls: dict[str, Callable[[], object]] = {
-        "whole": lambda: certgcl.node_compactness(network, graph, DROP_RATE, method=method),
+        "whole": lambda: certgcl.node_compactness(network, prepared, method=method),
         "sizes": lambda: Sizes.of(question.encoder, problem, torch.float64).bound_slack(question.directions),
         "directions": lambda: CompactnessDirections.of(question.network, question.view),
         "embeddings": lambda: _embed(question),

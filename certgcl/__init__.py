@@ -12,6 +12,7 @@ from certgcl.certify.directions import compactness_directions
 from certgcl.certify.evidence import Evidence
 from certgcl.certify.interchange import ExportedProblem, export_problem
 from certgcl.certify.pooling import GraphCertificate, graph_bounds, graph_compactness
+from certgcl.certify.prepared_graph import PreparedGraph
 from certgcl.certify.sharding import certify_shards, merge_shards
 from certgcl.certify.transform import AttachCompactness
 from certgcl.certify.verify import Verification
@@ -60,6 +61,7 @@ __all__ = [
     "GraphCertificate",
     "GraphNetwork",
     "LocalProcesses",
+    "PreparedGraph",
     "ProGCL",
     "Ramp",
     "RayCluster",

@@ -17,7 +17,6 @@ from certgcl.errors import DirectionError, MethodError
 from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
 
-LATEST = "latest problem"
 MAX_KEPT = 1 << 18  # slots of a graph up to which it is kept; each takes about half a kilobyte there
 
 
@@ -92,21 +91,6 @@ class DropProblem:
             )
         for name, copy in (("graph", self.graph.private()), ("anchors", self.anchors.clone())):
             object.__setattr__(self, name, copy)
-
-    @classmethod
-    def on(
-        cls, graph: Graph, changes: AdmissibleChanges, anchors: Tensor, memory_limit: int | None = None
-    ) -> "DropProblem":
-        """The last problem on this graph, with all that was built for it, if this is the same one; else a new one. It
-        is small, so that its limit does not matter."""
-        graph, changes = graph.private(), AdmissibleChanges.of(changes)
-        latest = graph.beside.get(LATEST)
-        if latest is not None and latest.changes.same(changes) and torch.equal(latest.anchors, anchors):
-            return latest
-        problem = cls(graph, changes, anchors, memory_limit)
-        if problem.small:
-            graph.beside[LATEST] = problem
-        return problem
 
     @property
     def drops(self) -> AdmissibleDrops:

@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from certgcl.arguments import flag, items, shown
 from certgcl.attacks import Search, SearchSpace
 from certgcl.attacks.features import FeatureField, without
-from certgcl.bounds import BoundMethod, DropProblem
+from certgcl.bounds import BoundMethod
 from certgcl.bounds.rounding.slack import Sizes
 from certgcl.certify.accuracy_result import CertifiedAccuracy
 from certgcl.certify.certification import NodesLike, check_anchors
 from certgcl.certify.compactness import linear_bounds
-from certgcl.changes.changes import AdmissibleChanges, BudgetLike, Changes
+from certgcl.certify.prepared_graph import PreparedGraph
+from certgcl.changes.changes import AdmissibleChanges, BudgetLike
 from certgcl.changes.embedding_without_edges import DropEvaluation
 from certgcl.errors import ClassifierError, InputError
 from certgcl.graphs.graph import Graph, GraphLike
@@ -213,7 +214,8 @@ def _accuracy(
     """:func:`certified_accuracy` with all arguments in their places."""
     graph, search = Graph.of(graph).private(), flag(search, "search")
     network, softmax = _network(model, graph, classifier, reading, budgets)
-    exact, changes, anchors = network.to(torch.float64), Changes.of(budgets).on(graph), check_anchors(nodes, graph)
+    prepared = PreparedGraph(graph, budgets)
+    exact, changes, anchors = network.to(torch.float64), prepared.changes, check_anchors(nodes, graph)
     with torch.no_grad():
         embeddings = exact.embed(graph)
     linear = (
@@ -224,9 +226,9 @@ def _accuracy(
     labels = _places(y, linear, anchors, graph)[anchors]
     predicted = linear.predict(embeddings)
     directions, offsets = linear.differences(predicted)
-    bounds = linear_bounds(network, graph, budgets, directions, method=method, nodes=anchors)
+    bounds = linear_bounds(network, prepared, None, directions, method=method, nodes=anchors)
     predicted, directions, offsets = predicted[anchors], directions[anchors], offsets[anchors]
-    sizes = Sizes.of(network, DropProblem.on(graph, changes, anchors), torch.float64)
+    sizes = Sizes.of(network, prepared.problem(anchors), torch.float64)
     slack = bounds.rounding + bounds.run_error + linear.margin_slack(sizes.output + sizes.run, predicted)
     others = torch.arange(offsets.shape[1], device=predicted.device) != predicted[:, None]
     margins = torch.where(others, bounds.lower + offsets, torch.inf)

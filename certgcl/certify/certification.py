@@ -18,8 +18,9 @@ from certgcl.bounds.two_views.second_view import LINES, TwoViews
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.directions import check_directions
 from certgcl.certify.evidence import Evidence, dtype_name
+from certgcl.certify.prepared_graph import PreparedGraph
 from certgcl.certify.proof import ProofTrace, check_provable
-from certgcl.changes.changes import AdmissibleChanges, BudgetLike, Changes
+from certgcl.changes.changes import AdmissibleChanges, BudgetLike
 from certgcl.errors import BoundError, GraphError, InputError, MethodError, OutOfMemoryError
 from certgcl.graphs.graph import Graph, GraphLike
 from certgcl.models.network import GraphNetwork
@@ -48,6 +49,7 @@ class Question:
         given: ``(N, d)`` or ``(N, C, d)`` directions of one's own.
         views: whether the second view is the given one, or any admissible view like the first.
         proof: whether the answer says how lines were chosen, for those who prove it again.
+        prepared: where what is built for graph and changes is kept, if the user keeps it.
         reproducible: whether the answer is the same to the last bit in every process of one
             :func:`~certgcl.runtime.reproducible.arithmetic`; set by :meth:`made_reproducible`.
 
@@ -64,6 +66,7 @@ class Question:
     views: Views = "one"
     proof: bool = False
     reproducible: bool = False
+    prepared: PreparedGraph | None = None
     features: object = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -79,8 +82,8 @@ class Question:
     def compactness(
         cls,
         model: ModelLike,
-        graph: GraphLike,
-        budgets: BudgetLike,
+        graph: GraphLike | PreparedGraph,
+        budgets: BudgetLike | None,
         *,
         method: str | BoundMethod,
         view: GraphLike | None,
@@ -92,20 +95,20 @@ class Question:
         """What :func:`certgcl.node_compactness` asks."""
         bound = get_method(method)
         _check_views(views, view, bound)
-        graph = Graph.of(graph).private()
+        prepared = PreparedGraph.of(graph, budgets)
+        graph = prepared.graph
         other = graph if view is None else graph.view(view).private()
-        encoder = read_network(model, graph, reading, budgets=budgets).copied()
-        return cls(
-            encoder, precision_of(dtype), graph, Changes.of(budgets).on(graph), bound, other, views=views, proof=proof
-        )
+        encoder = read_network(model, graph, reading, budgets=prepared.budgets).copied()
+        dtype = precision_of(dtype)
+        return cls(encoder, dtype, graph, prepared.changes, bound, other, views=views, proof=proof, prepared=prepared)
 
     @classmethod
     @undisturbed()
     def linear(
         cls,
         model: ModelLike,
-        graph: GraphLike,
-        budgets: BudgetLike,
+        graph: GraphLike | PreparedGraph,
+        budgets: BudgetLike | None,
         directions: Tensor,
         *,
         method: str | BoundMethod,
@@ -114,10 +117,12 @@ class Question:
         reading: Reading = "traced",
     ) -> "Question":
         """What :func:`certgcl.linear_bounds` asks."""
-        graph = Graph.of(graph).private()
-        encoder = read_network(model, graph, reading, budgets=budgets).copied()
+        prepared = PreparedGraph.of(graph, budgets)
+        graph = prepared.graph
+        encoder = read_network(model, graph, reading, budgets=prepared.budgets).copied()
         given = check_directions(directions, graph, encoder.to(precision_of(dtype)))
-        return cls(encoder, dtype, graph, Changes.of(budgets).on(graph), get_method(method), graph, given, proof=proof)
+        bound = get_method(method)
+        return cls(encoder, dtype, graph, prepared.changes, bound, graph, given, proof=proof, prepared=prepared)
 
     @cached_property
     def network(self) -> GraphNetwork:
@@ -211,12 +216,13 @@ class Question:
 
     def __getstate__(self) -> dict[str, Any]:
         computed = ("evidence", "embeddings", "compactness_directions")
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.init} | {
+        sent = [each.name for each in fields(self) if each.init and each.name != "prepared"]
+        return {name: getattr(self, name) for name in sent} | {
             name: vars(self)[name] for name in computed if name in vars(self)
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
+        vars(self).update(state, prepared=None)
         for graph in (self.graph, self.view):
             graph.owned()
         vars(self)["features"] = self._features()
@@ -242,7 +248,7 @@ class Question:
                 return self._certify_in_fixed_parts(anchors, None if memory_limit is None else _limit(memory_limit))
         limit = default_limit(anchors.device) if memory_limit is None else _limit(memory_limit)
         evidence = self.evidence  # before the computation, of the values it begins with
-        problem = DropProblem.on(self.graph, self.changes, anchors.contiguous(), limit)
+        problem = self._problem(anchors.contiguous(), limit)
         second, number = None, self.directions.shape[1]
         if self.views == "both":
             second, number = TwoViews.of(self.bound, self.network, self.graph, self.changes, limit), LINES
@@ -261,11 +267,16 @@ class Question:
                 progress(done, len(anchors))
         return Certificate.joined(certificates).at(torch.argsort(torch.cat(parts)))
 
+    def _problem(self, anchors: Tensor, limit: int) -> DropProblem:
+        if self.prepared is None:
+            return DropProblem(self.graph, self.changes, anchors, limit)
+        return self.prepared.problem(anchors, limit)
+
     def _certify_in_fixed_parts(self, anchors: Tensor, memory_limit: int | None) -> Certificate:
         """The same in parts that depend on the question and the anchors alone; a limit is kept to or refused."""
         evidence = self.evidence
 
-        def problem(places: Tensor | slice) -> DropProblem:  # not the one that a graph may keep, and without a limit
+        def problem(places: Tensor | slice) -> DropProblem:  # not one that is kept, and without a limit
             return DropProblem(self.graph, self.changes, anchors[places].contiguous())
 
         number = LINES if self.views == "both" else self.directions.shape[1]
@@ -371,7 +382,7 @@ def _check_views(views: Views, view: GraphLike | None, bound: BoundMethod) -> No
         return
     if view is not None:
         raise InputError(
-            "views='both' beside view=", "with both views free there is no fixed second one", "Leave one out"
+            "views='both' with view=", "with both views free there is no fixed second one", "Leave one out"
         )
     if not bound.second_view:
         raise MethodError(

@@ -11,6 +11,7 @@ from certgcl.bounds import BoundMethod, BranchAndBound, get_method
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.certification import NodesLike, Question, Views
 from certgcl.certify.directions import compactness_directions
+from certgcl.certify.prepared_graph import PreparedGraph
 from certgcl.changes.changes import BudgetLike
 from certgcl.graphs.graph import GraphLike
 from certgcl.models.reading import ModelLike, Reading
@@ -24,8 +25,8 @@ __all__ = ["compactness_directions", "linear_bounds", "node_compactness"]
 @told_when_out_of_memory()
 def node_compactness(
     model: ModelLike,
-    graph: GraphLike,
-    budgets: BudgetLike,
+    graph: GraphLike | PreparedGraph,
+    budgets: BudgetLike | None = None,
     *,
     method: str | BoundMethod = "degree",
     view: GraphLike | None = None,
@@ -48,8 +49,9 @@ def node_compactness(
     Args:
         model: a trained method, a module called as ``model(x, edge_index)``, or a ``GraphNetwork``; see
             :func:`certgcl.read_network` for what can be read.
-        graph: the graph whose edges may be dropped: all that :meth:`certgcl.Graph.of` takes.
-        budgets: an :class:`EdgeDropBudget`, an int (edges at each node), or a float (a drop rate).
+        graph: the graph that may change: all that :meth:`certgcl.Graph.of` takes; or a :class:`PreparedGraph`.
+        budgets: what may change: an int (edges dropped at each node), a float (a drop rate), an
+            :class:`EdgeDropBudget` or :class:`Changes`; None with a :class:`PreparedGraph`, which has them.
         method: ``"degree"`` (default), ``"degree-fast"``, ``"degree-cheap"``, ``"crown"``, ``"interval"``; or
             ``"optimized"`` and ``"exact"``, which search: tighter, slower, with ``upper`` and witnesses (for workers
             and progress pass a :class:`certgcl.bounds.BranchAndBound`); or
@@ -99,8 +101,8 @@ def node_compactness(
 @told_when_out_of_memory()
 def linear_bounds(
     model: ModelLike,
-    graph: GraphLike,
-    budgets: BudgetLike,
+    graph: GraphLike | PreparedGraph,
+    budgets: BudgetLike | None,
     directions: Tensor,
     *,
     method: str | BoundMethod = "degree",

@@ -68,14 +68,6 @@ class AdmissibleChanges:
             return self
         return replace(self, drops=drops, features=features, additions=additions)
 
-    def same(self, other: "AdmissibleChanges") -> bool:
-        """Whether both allow the same, on the same graph."""
-        return self is other or (
-            self.drops.same(other.drops)
-            and (other.features is None if self.features is None else self.features.same(other.features))
-            and (other.additions is None if self.additions is None else self.additions.same(other.additions))
-        )
-
     def to(self, device: torch.device) -> "AdmissibleChanges":
         return replace(
             self,

@@ -201,11 +201,6 @@ class Graph:
             )
         return self.names.find(named)
 
-    @cached_property
-    def beside(self) -> dict[str, Any]:
-        """What is kept beside a graph while it lives, and does not go along when it is copied or sent."""
-        return {}
-
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 

@@ -14,6 +14,7 @@ from certgcl.bounds.uncertified.formulas import PrintedScore
 from certgcl.certify.directions import compactness_directions
 from certgcl.certify.pooling.graph_set import GraphSet, GraphsLike
 from certgcl.certify.pooling.problem import PooledProblem
+from certgcl.certify.prepared_graph import PreparedGraph
 from certgcl.changes.changes import AdmissibleChanges, BudgetLike, Changes
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.errors import InputError
@@ -40,7 +41,7 @@ class _Step:
     epoch: int = 0
     score: float = float("nan")
     term: Tensor | None = None
-    kept: tuple[float | None, DropProblem] | None = None
+    prepared: tuple[float | None, PreparedGraph] | None = None
     kept_graphs: tuple[float | None, PooledProblem] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -314,23 +315,22 @@ class CompactnessRegularizer:
 
     def changes_on(self, graph: Graph) -> AdmissibleChanges:
         """What may change at this epoch; the same object while graph and budget stay."""
-        return self._whole_problem(graph).changes
+        return self._prepared(graph).changes
 
-    def _whole_problem(self, graph: Graph) -> DropProblem:
-        """The problem of all nodes at this epoch, kept while graph and budget stay."""
-        graph, rate, kept = graph.private(), self._rate(), self._step.kept
+    def _prepared(self, graph: Graph) -> PreparedGraph:
+        """The graph with what may change at this epoch, kept while both stay."""
+        graph, rate, kept = graph.private(), self._rate(), self._step.prepared
         if kept is None or kept[0] != rate or kept[1].graph is not graph:
-            everyone = torch.arange(graph.num_nodes, device=graph.col.device)
-            self._step.kept = kept = rate, DropProblem(graph, self._changes().on(graph), everyone)
+            self._step.prepared = kept = rate, PreparedGraph(graph, self._changes())
         return kept[1]
 
     def _problem_on(self, graph: Graph, generator: torch.Generator | None) -> DropProblem:
-        """The problem of this step."""
-        problem = self._whole_problem(graph)
-        if self.anchors == -1 or self.anchors >= graph.num_nodes:
-            return problem
-        chosen = torch.randperm(graph.num_nodes, device=graph.col.device, generator=generator)[: self.anchors]
-        return DropProblem(graph, problem.changes, chosen.sort().values)
+        """What is bounded in this step: other anchors in each, or all of them, for which most is built only once."""
+        prepared, nodes, device = self._prepared(graph), graph.num_nodes, graph.col.device
+        if self.anchors == -1 or self.anchors >= nodes:
+            return prepared.problem(torch.arange(nodes, device=device))
+        chosen = torch.randperm(nodes, device=device, generator=generator)[: self.anchors]
+        return DropProblem(prepared.graph, prepared.changes, chosen.sort().values)
 
     def _rate(self) -> float | None:
         """The drop rate of a ramp at this epoch, in steps."""

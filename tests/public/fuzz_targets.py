@@ -247,6 +247,12 @@ def _bounds(world: World) -> list[Target]:
             fuzzed=("method", "views", "nodes"),
         ),
         _of("linear_bounds", certgcl.linear_bounds, {**question, "directions": torch.ones(8, 2)}),
+        _of("PreparedGraph", certgcl.PreparedGraph, {"graph": graph, "budgets": 1}),
+        _of(
+            "node_compactness, prepared",
+            certgcl.node_compactness,
+            {"model": world.encoder, "graph": certgcl.PreparedGraph(graph, 1), "nodes": [0]},
+        ),
         _of(
             "export_problem",
             certgcl.export_problem,

@@ -126,11 +126,11 @@ DIRECTIONS = random_tensor(12, 3, seed=0)
 LABELS = torch.arange(12) % 2
 ENTRIES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "node_compactness": (
-        "certgcl.certify.certification.DropProblem.on",
+        "certgcl.certify.certification.Question._problem",
         lambda _: certgcl.node_compactness(WEIGHTS, GRAPH, 1),
     ),
     "linear_bounds": (
-        "certgcl.certify.certification.DropProblem.on",
+        "certgcl.certify.certification.Question._problem",
         lambda _: certgcl.linear_bounds(WEIGHTS, GRAPH, 1, DIRECTIONS),
     ),
     "certified_accuracy": (
@@ -138,7 +138,7 @@ ENTRIES: dict[str, tuple[str, Callable[[Path], object]]] = {
         lambda _: certgcl.certified_accuracy(WEIGHTS, DIRECTIONS[:2], GRAPH, LABELS, 1),
     ),
     "certify_shards": (
-        "certgcl.certify.certification.DropProblem.on",
+        "certgcl.certify.certification.Question._problem",
         lambda folder: certgcl.certify_shards(WEIGHTS, GRAPH, 1, folder),
     ),
     "audit": ("certgcl.certify.audit.EdgeDropper", lambda _: audit.audit(WEIGHTS, GRAPH, 1)),
@@ -159,7 +159,7 @@ def test_every_public_entry_says_it(entry: str, tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_command_line_says_it_without_a_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("certgcl.certify.certification.DropProblem.on", fails)
+    monkeypatch.setattr("certgcl.certify.certification.Question._problem", fails)
     graph, weights = certgcl.save_graph(tmp_path / "graph", GRAPH), WEIGHTS.save(tmp_path / "weights.npz")
     result = run(
         "certify",

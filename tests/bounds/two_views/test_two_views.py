@@ -138,8 +138,8 @@ def test_a_vector_that_may_vanish_may_point_anywhere_in_its_box() -> None:
 # -- bad input -------------------------------------------------------------------------------------
 
 
-def test_a_fixed_view_is_refused_beside_free_ones(weights: GraphNetwork, graph: Graph) -> None:
-    with pytest.raises(InputError, match=r"views='both' beside view=.*Leave one out"):
+def test_a_fixed_view_is_refused_with_free_ones(weights: GraphNetwork, graph: Graph) -> None:
+    with pytest.raises(InputError, match=r"views='both' with view=.*Leave one out"):
         node_compactness(weights, graph, 1, view=graph, views="both")
 
 

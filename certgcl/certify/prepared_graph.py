@@ -1,0 +1,66 @@
+"""A graph and what may change about it, with what bounds build for both."""
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds import DropProblem
+from certgcl.changes.changes import BudgetLike, Changes
+from certgcl.errors import BudgetError
+from certgcl.graphs.graph import Graph, GraphLike
+
+
+class PreparedGraph:
+    """A graph and what may change about it: keep one to certify many encoders.
+
+    :func:`certgcl.node_compactness` and :func:`certgcl.linear_bounds` take it in the place of a graph, without budgets.
+    What bounds build for graph, budget and nodes alone is then built once, if the graph is small enough to keep it.
+    Edges and budgets are those of the moment it was made; features are those of the graph.
+
+    Args:
+        graph: all that :meth:`certgcl.Graph.of` takes.
+        budgets: all that :func:`certgcl.node_compactness` takes.
+
+    Example::
+
+        prepared = certgcl.PreparedGraph(data, budgets=2)
+        certificates = [certgcl.node_compactness(model, prepared) for model in models]
+    """
+
+    def __init__(self, graph: GraphLike, budgets: BudgetLike) -> None:
+        self.graph = Graph.of(graph).private()
+        self.budgets = Changes.of(budgets)
+        self.changes = self.budgets.on(self.graph)
+        self._latest: DropProblem | None = None
+
+    def __repr__(self) -> str:
+        return f"PreparedGraph({self.graph!r}, {self.budgets!r})"
+
+    @classmethod
+    def of(cls, graph: "GraphLike | PreparedGraph", budgets: BudgetLike | None) -> "PreparedGraph":
+        """One that is given, or one of a graph and budgets: exactly one of both says what may change."""
+        if isinstance(graph, PreparedGraph):
+            if budgets is not None:
+                raise BudgetError(
+                    "budgets with a PreparedGraph",
+                    "what may change about it was said when it was made",
+                    "Leave budgets out, or pass the graph itself",
+                )
+            return graph
+        if budgets is None:
+            raise BudgetError(
+                "budgets=None",
+                "what may change about the graph must be said",
+                "Pass budgets=2 for two edges a node",
+            )
+        return cls(graph, budgets)
+
+    def problem(self, anchors: Tensor, memory_limit: int | None = None) -> DropProblem:
+        """What is to be bounded at some anchors, with all that was built for it if the last call had the same ones. One
+        that is kept is small, so its limit does not matter."""
+        latest = self._latest
+        if latest is not None and torch.equal(latest.anchors, anchors):
+            return latest
+        problem = DropProblem(self.graph, self.changes, anchors, memory_limit)
+        if problem.small:
+            self._latest = problem
+        return problem
