@@ -56,6 +56,11 @@ class AdmissibleChanges:
         return self.features is None and self.additions is None
 
     @property
+    def none(self) -> bool:
+        """Whether the graph stays as it is."""
+        return self.drops_only and not bool(self.drops.local.any())
+
+    @property
     def features_only(self) -> bool:
         """Whether all edges stay, and features may change."""
         return self.features is not None and not bool(self.drops.local.any())

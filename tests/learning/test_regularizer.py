@@ -70,6 +70,19 @@ def test_clean_compactness_is_the_term_of_the_graph_as_given(setting) -> None:
         CompactnessRegularizer.clean(budget=2)
 
 
+def test_a_bound_is_asked_for_only_where_something_may_change(setting, monkeypatch) -> None:
+    asked = []
+    bound = Degree.__call__
+    monkeypatch.setattr(Degree, "__call__", lambda *problem: asked.append(problem) or bound(*problem))
+    CompactnessRegularizer.clean()(*setting)
+    CompactnessRegularizer(budget=0, objective="kept")(*setting)
+    assert not asked
+    CompactnessRegularizer(budget=1)(*setting)
+    assert asked
+    heuristic = CompactnessRegularizer(method="released", budget=0)(*setting)  # is its own formula without a budget too
+    assert not torch.isclose(heuristic, CompactnessRegularizer.clean()(*setting))
+
+
 @pytest.mark.parametrize("method", list(METHODS))
 def test_the_term_is_differentiable_in_every_parameter(setting, method: str) -> None:
     encoder = setting[0]
