@@ -7,7 +7,8 @@ to the file of results; runs that are there already are skipped, so a stopped gr
 keeps the trained encoders, so that a new measure needs no new training.
 
 ``CERTGCL_DATA=... python -m benchmarks.certified_training [--graphs Cora CiteSeer] [--methods grace gca progcl costa]
-[--variants plain released clean "one edge" certified] [--seeds 0 1 2 3 4] [--executor processes] [--models FOLDER]``
+[--variants plain released clean "one edge" certified] [--seeds 0 1 2 3 4] [--nodes 500] [--executor processes]
+[--models FOLDER]``
 
 A variant is one of these names, with settings of the regularizer after a colon: ``certified:kappa=0.2,scale=10``.
 ``--tests`` prints means and paired tests of what the file holds; ``python -m benchmarks.tables`` puts them into
@@ -34,8 +35,8 @@ from certgcl.learning import presets
 from certgcl.learning.methods import METHODS
 
 RESULTS = Path(__file__).parent / "results" / "certified_training.jsonl"
-COMPACTNESS_NODES, ACCURACY_NODES = 500, 500
-DENSE_NODES = 100  # for both, on graphs with more than presets.DENSE edges a node
+NODES = 500  # that are measured
+DENSE_NODES = 100  # at most, on graphs with more than presets.DENSE edges a node
 SPLITS = 3  # of protocols with random ones
 
 
@@ -69,18 +70,26 @@ def trained(
 
 
 def run(
-    data: Data, graph: certgcl.Graph, dataset: str, method: str, variant: str, seed: int, models: Path | None
+    data: Data,
+    graph: certgcl.Graph,
+    dataset: str,
+    method: str,
+    variant: str,
+    seed: int,
+    models: Path | None,
+    nodes: int,
 ) -> dict[str, Any]:
-    """One training, and what is known of its encoder."""
+    """One training, and what is known of its encoder at some nodes."""
     estimator, seconds = trained(graph, dataset, method, variant, seed, models)
     protocol = presets.get(method, dataset, tuned=True).protocol
     public, dense = protocol == "public", graph.num_edges > presets.DENSE * graph.num_nodes
+    nodes = min(nodes, DENSE_NODES) if dense else nodes
     evaluation = certgcl.evaluate(
         estimator.transform(graph), data.y, protocol, masks=data if public else None, seeds=SPLITS
     )
     start = time.process_time()
-    measured = training_measures.compactness(estimator, graph, DENSE_NODES if dense else COMPACTNESS_NODES)
-    measured |= training_measures.accuracy(estimator, graph, data, public, DENSE_NODES if dense else ACCURACY_NODES)
+    measured = training_measures.compactness(estimator, graph, nodes)
+    measured |= training_measures.accuracy(estimator, graph, data, public, nodes)
     return {
         "graph": dataset,
         "method": method,
@@ -101,9 +110,9 @@ def loaded(dataset: str) -> tuple[Data, certgcl.Graph]:
     return data, certgcl.Graph.of(data)
 
 
-def one_run(models: Path | None, asked: tuple[str, str, str, int]) -> dict[str, Any]:
+def one_run(settings: tuple[Path | None, int], asked: tuple[str, str, str, int]) -> dict[str, Any]:
     """The task of a worker."""
-    return run(*loaded(asked[0]), *asked, models)
+    return run(*loaded(asked[0]), *asked, *settings)
 
 
 def known(path: Path) -> list[dict[str, Any]]:
@@ -116,6 +125,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(range(5)))
+    parser.add_argument("--nodes", type=int, default=NODES, help="that are measured")
     parser.add_argument("--executor", default="here", choices=NAMES, help="where the runs are made")
     parser.add_argument("--models", type=Path, help="a folder for the trained encoders")
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -137,7 +147,7 @@ def main() -> None:
     # By the name of its module, which workers can import: a script that is run goes by another one.
     task = importlib.import_module("benchmarks.certified_training").one_run
     pieces = (Piece(asked, asked) for asked in runs)
-    for answer in get_executor(arguments.executor).stream(task, arguments.models, pieces):
+    for answer in get_executor(arguments.executor).stream(task, (arguments.models, arguments.nodes), pieces):
         row, (dataset, method, variant, seed) = answer.value(), answer.key
         with arguments.results.open("a") as stream:
             stream.write(json.dumps(row) + "\n")
