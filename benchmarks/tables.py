@@ -10,7 +10,7 @@ import json
 import re
 from pathlib import Path
 
-from benchmarks import bound_against_attack, training_tables
+from benchmarks import bound_against_attack, presets_tried, training_tables
 from benchmarks.report import report
 
 RESULTS = Path(__file__).parent / "results"
@@ -43,7 +43,11 @@ def _measured(name: str) -> str:
         return report(json.loads(one.read_text()))
     if runs.exists():
         rows = [json.loads(line) for line in runs.read_text().splitlines()]
-        written = {"bound_against_attack": bound_against_attack.table, "objectives_tried": training_tables.tried}
+        written = {
+            "bound_against_attack": bound_against_attack.table,
+            "objectives_tried": training_tables.tried,
+            "presets_tried": presets_tried.table,
+        }
         return written[name](rows) if name in written else "\n\n".join(training_tables.tables(rows))
     return "Not measured yet."
 
