@@ -1,6 +1,6 @@
 """Killed workers, nodes and drivers change no bit of a certificate or a training: on a cluster of Ray, with kill -9.
 
-``python -m benchmarks.kills_change_no_bit [--kills 24] [--nodes 1200] [--json FILE]``
+``python -m benchmarks.kills_change_no_bit [--kills 24] [--nodes 3000] [--json FILE]``
 
 A cluster of three nodes (processes of this machine, by Ray's own utility) certifies the same graph again and again, by
 ``certify_shards`` with ``reproducible=True``, until there were enough kills at random moments: of a worker, or of a
@@ -36,7 +36,7 @@ from certgcl.errors import ShardError, WorkerError
 from certgcl.executors import RayCluster, ThisProcess, all_answers
 
 NAME = "kills_change_no_bit"
-BETWEEN = {"certifying": (4.0, 12.0), "training": (8.0, 16.0)}  # seconds from a kill to the next
+BETWEEN = {"certifying": (1.0, 6.0), "training": (12.0, 24.0)}  # seconds to the next kill
 SEEDS = range(4)
 NODE = {"num_cpus": 1, "object_store_memory": 1 << 28, "memory": 4 << 30}
 
@@ -47,10 +47,11 @@ class Killer:
     def __init__(self, cluster: Cluster, seed: int = 0) -> None:
         self._cluster, self._random = cluster, random.Random(seed)
         self.kills: Counter[str] = Counter()
-        self._gone = 0
+        self._gone, self._answered = 0, threading.Event()
 
-    def replace_nodes(self, *_: Any) -> None:
-        """Let others join, in the middle of a run: Ray starts nodes in the main thread alone."""
+    def answered(self, *_: Any) -> None:
+        """After every answer, let others join in the place of dead nodes: Ray starts nodes in the main thread alone."""
+        self._answered.set()
         while self._gone:
             self._cluster.add_node(**NODE)
             self._gone -= 1
@@ -61,7 +62,10 @@ class Killer:
 
         def kill() -> None:
             while not over.wait(self._random.uniform(*BETWEEN[what])):
-                self._kill_one()
+                # Of shards at least one is finished between two kills: faster than workers start, nothing would be.
+                if what == "training" or self._answered.is_set():
+                    self._answered.clear()
+                    self._kill_one()
 
         thread = threading.Thread(target=kill, daemon=True)
         thread.start()
@@ -120,20 +124,20 @@ def trainings(folder: Path, data: Data, executor: RayCluster, killer: "Killer") 
     while True:
         try:
             return all_answers(
-                executor, fault_tasks.train, data, [(seed, folder) for seed in SEEDS], progress=killer.replace_nodes
+                executor, fault_tasks.train, data, [(seed, folder) for seed in SEEDS], progress=killer.answered
             )
         except WorkerError as error:
             print(error, flush=True)
-            killer.replace_nodes()
+            killer.answered()
 
 
 def under_fire(killer: Killer, what: str, kills: int, run: Callable[[int], bool]) -> dict[str, Any]:
     """The same work until there were so many kills; whether each result was the right one."""
     before, begun, same = killer.kills.copy(), time.monotonic(), []
-    while sum((killer.kills - before).values()) < kills:
-        with killer.at_work(what):
+    with killer.at_work(what):
+        while sum((killer.kills - before).values()) < kills:
             same.append(run(len(same)))
-        print(dict(killer.kills - before), same, flush=True)
+            print(dict(killer.kills - before), same, flush=True)
     return {**(killer.kills - before), "runs": len(same), "identical": sum(same), "seconds": time.monotonic() - begun}
 
 
@@ -185,7 +189,7 @@ def out_of_memory(folder: Path, nodes: int) -> dict[str, Any]:
 def main() -> None:
     parser = report.parser(__doc__, threads=1)
     parser.add_argument("--kills", type=int, default=24, help="of workers and nodes while certifying")
-    parser.add_argument("--nodes", type=int, default=1200)
+    parser.add_argument("--nodes", type=int, default=3000)
     parser.add_argument("--driver", nargs=2, metavar=("ADDRESS", "FOLDER"), help="be the driver that is killed")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -207,7 +211,7 @@ def main() -> None:
                 arguments.kills,
                 lambda run: (
                     certificate(
-                        place / f"certified-{run}", arguments.nodes, executor=executor, progress=killer.replace_nodes
+                        place / f"certified-{run}", arguments.nodes, executor=executor, progress=killer.answered
                     )
                     == expected
                 ),

@@ -29,8 +29,9 @@ from certgcl.changes.changes import AdmissibleChanges, BudgetLike, Changes
 from certgcl.changes.edge_drops import AdmissibleDrops, EdgeDropBudget
 from certgcl.errors import InputError, OutOfMemoryError
 from certgcl.executors import Executor, all_answers
+from certgcl.graphs.halo import Halo
 from certgcl.graphs.row_chunks import MAX_ELEMENTS
-from certgcl.graphs.stored import Halo, StoredGraph
+from certgcl.graphs.stored import StoredGraph
 from certgcl.models.reading import ModelLike, Reading, read_network
 from certgcl.runtime.arithmetic import undisturbed
 from certgcl.runtime.reproducible import PART, one_thread
@@ -149,7 +150,7 @@ class HaloQuestion(Question):
             return None
         assert self.totals is not None
         graph, nodes = halo.graph.owned(), self.stored.num_nodes
-        drops = EdgeDropBudget(self.budget.at(halo.nodes, halo.degree), self.budget.total).on(graph)
+        drops = self.budget.on_halo(halo)
         question = Question(
             self.encoder, self.dtype, graph, AdmissibleChanges(drops), self.bound, graph, reproducible=self.reproducible
         )

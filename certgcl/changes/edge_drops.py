@@ -13,6 +13,7 @@ from certgcl.changes.coverage import binomial_quantile, jointly_covering_level, 
 from certgcl.errors import BudgetError
 from certgcl.formatting import html_table, spread
 from certgcl.graphs.graph import Graph
+from certgcl.graphs.halo import Halo
 from certgcl.graphs.validation import check_edge_index
 from certgcl.runtime.tensor_cache import PRIVATE
 
@@ -196,6 +197,11 @@ class EdgeDropBudget:
             "it depends on all edges at once",
             "Pass the budgets themselves: EdgeDropBudget(local=[...])",
         )
+
+    def on_halo(self, halo: Halo) -> AdmissibleDrops:
+        """What it admits in the whole graph, as far as edges of a halo are dropped: no node of it may lose more there
+        than it may lose in all, so that a bound over these drops is one over those of the whole graph."""
+        return EdgeDropBudget(self.at(halo.nodes, halo.degree), self.total).on(halo.graph)
 
     def _requested(self, graph: Graph) -> Tensor:
         if self._local is None or isinstance(self._local, Tensor):

@@ -15,7 +15,14 @@ from certgcl.graphs.graph import Graph
 from certgcl.learning import presets
 from certgcl.learning.methods import METHODS
 
-_OPTIONS = ("epochs", "seed", "kappa", "anchors", "budget")  # of certgcl train; others are given with --set
+_OPTIONS = (
+    "epochs",
+    "batch_nodes",
+    "seed",
+    "kappa",
+    "anchors",
+    "budget",
+)  # of certgcl train; others are given with --set
 
 
 def encoder_words(run: Path | None, weights: Path, source: GraphSource) -> list[str]:
@@ -50,7 +57,7 @@ def train_command(config: Mapping[str, Any], source: GraphSource, out: str) -> s
     words = ["certgcl", "train", *_source_words(source), "--method", name, "--regularizer", regularizer]
     for setting, value in given.items():
         shown = ",".join(map(str, value)) if isinstance(value, list) else str(value)
-        words += [f"--{setting}", shown] if setting in _OPTIONS else ["--set", f"{setting}={shown}"]
+        words += [f"--{setting.replace('_', '-')}", shown] if setting in _OPTIONS else ["--set", f"{setting}={shown}"]
     return shlex.join([*words, "--out", out])
 
 

@@ -30,6 +30,7 @@ from certgcl.cli.options import (
     read_drops,
     read_executor,
     read_seeds,
+    read_worker,
 )
 from certgcl.cli.progress import Bar, TrainingBar
 from certgcl.cli.results import outcome, show
@@ -93,6 +94,14 @@ def train(
         ),
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=0, help="The preset's by default.")] = None,
+    batch_nodes: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="Train in mini-batches of so many nodes, for graphs whose full pass does not fit into memory; "
+            "under torchrun its processes share them.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="Of the weights and the views.")] = 0,
     seeds: Annotated[
         str | None,
@@ -156,11 +165,14 @@ def train(
         certgcl train --graph my_graph --regularizer none --epochs 500 --out runs/mine --resume
 
         certgcl train --dataset cycles-and-trees --method graphcl --epochs 10 --certify
+
+        torchrun --nproc-per-node 2 -m certgcl train --dataset digits --batch-nodes 512 --epochs 3 --out runs/together
     """
     options = {
         "kappa": kappa,
         "anchors": anchors,
         "epochs": epochs,
+        "batch_nodes": batch_nodes,
         "budget": budget and read_drops(budget),
         "device": device,
     }
@@ -169,7 +181,9 @@ def train(
         | read_settings(changes or [])
         | {name: value for name, value in options.items() if value is not None}
     )
-    place = read_executor(executor, workers, address)
+    place, share = read_executor(executor, workers, address), read_worker(None) or (0, 1)
+    if share[1] > 1 and (seeds is not None or not isinstance(place, ThisProcess)):
+        raise typer.BadParameter("torchrun trains one run in all its processes", param_hint="--seeds, --executor")
     with outcome(as_json, "The run is kept; go on with the same command and --resume"):
         source = choose_source(dataset, graph, data_root, several=method in GRAPH_METHODS)
         if method in GRAPH_METHODS and not source.several:
@@ -195,7 +209,17 @@ def train(
             )
             for one in estimators
         ]
-        alike = _Alike(source, source.load_several() if source.several else source.load(), resume, certify, tensorboard)
+        alike = _Alike(
+            source,
+            source.load_several() if source.several else source.load(),
+            resume,
+            certify,
+            tensorboard,
+            together=share[1] > 1,
+        )
+        if share[0] > 0:
+            _help(alike, asked[0])
+            return
         runs = _all_runs(place, alike, asked)
         every = [run.evaluation for run in runs if run.evaluation is not None]
         pooled = Evaluation.pooled(every) if seeds is not None and every else None
@@ -232,6 +256,7 @@ class _Alike:
     certify: bool
     tensorboard: bool
     bars: bool = True
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -259,16 +284,27 @@ def _all_runs(executor: Executor, alike: _Alike, asked: list[_Asked]) -> list[_F
         )
 
 
+def _help(alike: _Alike, asked: _Asked) -> None:
+    """Be one of the processes of a training that the first of them writes down."""
+    asked.estimator.fit(_placed(alike, asked), folder=asked.folder, resume=alike.resume, distributed=True)
+
+
+def _placed(alike: _Alike, asked: _Asked) -> Any:
+    data, device = alike.data, asked.estimator.device
+    return [moved(each, device) for each in data] if isinstance(data, list) else moved(data, device)
+
+
 def _run(alike: _Alike, asked: _Asked) -> _FinishedRun:
     """One training, in its folder."""
     estimator, folder, source, data = asked.estimator, asked.folder, alike.source, alike.data
-    placed = (
-        [moved(each, estimator.device) for each in data] if isinstance(data, list) else moved(data, estimator.device)
-    )
+    placed = _placed(alike, asked)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder, "train", remedy="Wait until it is through, end it, or choose another --out"):
         with TrainingBar(shown=alike.bars) as bar:
-            estimator.fit(placed, folder=folder, resume=alike.resume, progress=bar, tensorboard=alike.tensorboard)
+            options = {"distributed": True} if alike.together else {}
+            estimator.fit(
+                placed, folder=folder, resume=alike.resume, progress=bar, tensorboard=alike.tensorboard, **options
+            )
         source.save(folder, data)
         estimator.save(folder / METHOD)
         estimator.network().save(folder / ENCODER)

@@ -11,44 +11,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from certgcl.arguments import flag, whole
+from certgcl.arguments import flag
 from certgcl.arguments import path as checked_path
-from certgcl.errors import GraphError, OutOfMemoryError
+from certgcl.errors import GraphError
 from certgcl.files.atomic import refusing, save_sealed_json, write_atomically
 from certgcl.files.locks import locked
 from certgcl.files.sealed import digest_of
 from certgcl.files.strict_json import read_sealed
 from certgcl.files.untrusted import mapped_array, open_regular
 from certgcl.graphs.graph import Graph, GraphLike
-from certgcl.graphs.sparse import slots_of_rows
+from certgcl.graphs.halo import Halo, halo_of
 from certgcl.graphs.storage import as_tensor
-from certgcl.runtime.free_memory import gigabytes
 
 SEAL = "rows.json"
 ARRAYS = ("x", "rowptr", "col")
 _FORMAT = "certgcl-rows-1"
 _REMEDY = "Write it again with certgcl.StoredGraph.save(folder, graph)"
-BYTES_OF_SLOT = 64  # while a halo is put together
-
-
-@dataclass(frozen=True, eq=False)
-class Halo:
-    """What a network of K hops can see from some anchors: the edges of all nodes within K hops.
-
-    An embedding of K hops depends on the features and on the degrees of the nodes within K hops of it. So their rows
-    are complete; the nodes one hop beyond have only the edges to these, and features of zero, which no anchor sees.
-
-    Args:
-        graph: nodes in the order of their numbers in the whole graph.
-        nodes: these numbers.
-        anchors: the places of the anchors among the nodes.
-        degree: of the nodes in the whole graph.
-    """
-
-    graph: Graph
-    nodes: Tensor
-    anchors: Tensor
-    degree: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,58 +98,13 @@ class StoredGraph:
     def num_edges(self) -> int:
         return self.mapped.num_edges
 
-    def degrees(self, nodes: Tensor) -> Tensor:
-        return self.mapped.rowptr[nodes + 1] - self.mapped.rowptr[nodes]
-
-    def reach(self, anchors: Tensor, hops: int, limit: int | None = None) -> tuple[Tensor, Tensor]:
-        """The numbers of the nodes within so many hops, in order, and the ends of all their edges.
-
-        Raises:
-            OutOfMemoryError: they would take more than ``limit`` bytes, by their degrees, before they are read.
-        """
-        inner, ends = anchors.unique(), anchors.new_empty(0)
-        for hop in range(hops + 1):  # the last round is the edges of the nodes that are farthest
-            needed = self._bytes(inner)
-            if limit is not None and needed > limit:
-                raise OutOfMemoryError(
-                    f"a halo of {hop} hops around {len(anchors)} nodes that takes about {gigabytes(needed)}",
-                    f"it may take {gigabytes(limit)}",
-                    "Pass a larger memory_limit=; hubs in the halo are what costs",
-                )
-            ends = self.mapped.col[slots_of_rows(self.mapped.rowptr, inner)]
-            if hop < hops:
-                inner = torch.cat([inner, ends]).unique()
-        return inner, ends
-
-    def _bytes(self, inner: Tensor) -> int:
-        x = self.mapped.x
-        return int(self.degrees(inner).sum()) * BYTES_OF_SLOT + len(inner) * x.shape[1] * x.element_size()
-
     def halo(self, anchors: Tensor, hops: int, limit: int | None = None) -> Halo:
         """What a network of so many hops sees from some anchors, loaded and checked to be a graph.
 
         Args:
             limit: the most bytes that it may take.
         """
-        anchors = self.mapped.checked_nodes(anchors, "anchors")
-        if anchors.dim() != 1 or not anchors.numel():
-            raise GraphError(
-                f"anchors of shape {tuple(anchors.shape)}", "they are a list of node numbers", "Pass a vector"
-            )
-        hops = whole(hops, "hops", 0, "it counts hops", "A network of K layers sees K", error=GraphError)
-        if limit is not None:
-            limit = whole(limit, "limit", 1, "it is a number of bytes", "Leave it out for none", error=GraphError)
-        inner, ends = self.reach(anchors, hops, limit)
-        nodes = torch.cat([inner, ends]).unique()
-        own, other = torch.searchsorted(nodes, inner), torch.searchsorted(nodes, ends)
-        row = own.repeat_interleave(self.degrees(inner))
-        inside = torch.zeros(len(nodes), dtype=torch.bool)
-        inside[own] = True
-        beyond = ~inside[other]
-        edges = torch.cat([torch.stack([row, other]), torch.stack([other[beyond], row[beyond]])], dim=1)
-        x = self.mapped.x.new_zeros(len(nodes), self.mapped.x.shape[1])
-        x[own] = self.mapped.x[inner]
-        return Halo(Graph.from_edges(x, edges), nodes, torch.searchsorted(nodes, anchors), self.degrees(nodes))
+        return halo_of(self.mapped, anchors, hops, limit)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"folder": str(self.folder), "identity": self.identity}

@@ -280,7 +280,7 @@ class CompactnessRegularizer:
         """What may be dropped in graphs at this epoch; the same object while graphs and budget stay."""
         rate, kept = self._rate(), self._step.kept_graphs
         if kept is None or kept[0] != rate or kept[1].graphs is not graphs:
-            self._step.kept_graphs = kept = rate, PooledProblem(graphs, graphs.drops(self._changes()))
+            self._step.kept_graphs = kept = rate, PooledProblem(graphs, graphs.drops(self.changes()))
         return kept[1]
 
     def scored(self, lower: Tensor, z1: Tensor, z2: Tensor, nominal: Callable[[], Tensor]) -> Tensor:
@@ -321,7 +321,7 @@ class CompactnessRegularizer:
         """The graph with what may change at this epoch, kept while both stay."""
         graph, rate, kept = graph.private(), self._rate(), self._step.prepared
         if kept is None or kept[0] != rate or kept[1].graph is not graph:
-            self._step.prepared = kept = rate, PreparedGraph(graph, self._changes())
+            self._step.prepared = kept = rate, PreparedGraph(graph, self.changes())
         return kept[1]
 
     def _problem_on(self, graph: Graph, generator: torch.Generator | None) -> DropProblem:
@@ -339,7 +339,8 @@ class CompactnessRegularizer:
         step = self.budget.last / BUDGET_STEPS
         return self.budget.last if step == 0 else round(self.budget.at(self.epoch) / step) * step
 
-    def _changes(self) -> Changes:
+    def changes(self) -> Changes:
+        """What may change at this epoch."""
         if isinstance(self.budget, Ramp):
             rate = self._rate()
             return Changes(drops=rate if rate else 0)
@@ -350,6 +351,11 @@ class CompactnessRegularizer:
                 "Pass budget=0.4 for a drop rate, an int, an EdgeDropBudget or Changes",
             )
         return Changes.of(self.budget)
+
+
+def metrics_of(regularizer: CompactnessRegularizer, term: Tensor) -> dict[str, float]:
+    """What the history of a training notes of a step with this term."""
+    return {"pot": float(term.detach()), "compactness": regularizer.score, "kappa": regularizer.share}
 
 
 def _ramp(settings: Mapping[str, Any]) -> Ramp:

@@ -217,3 +217,28 @@ def test_help_has_examples() -> None:
     shown = plain(run("train", "--help", env={"COLUMNS": "200"}).stdout)
     assert "certgcl train --dataset Cora --method gca --fast --seed 1 --certify" in shown
     assert run("train").exit_code == 2
+
+
+def test_batches_are_an_option_and_part_of_the_run() -> None:
+    assert json_of(*KARATE, "--batch-nodes", "10", "--set", "fanout=2")["last"]["steps"] == 4
+    config = json.loads((OUT / "config.json").read_text())
+    assert "batch_nodes" in str(config)
+    assert "sampler" in str(config)
+
+
+@pytest.mark.parametrize("options", [("--seeds", "2"), ("--executor", "processes")])
+def test_torchrun_trains_one_run(options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    result = run(*KARATE, "--batch-nodes", "10", *options)
+    assert result.exit_code == 2
+    assert "torchrun" in plain(result.stderr)
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_torchrun_needs_batches_to_share(rank: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    result = run(*KARATE)
+    assert result.exit_code == 1
+    assert "--batch-nodes" in result.stderr

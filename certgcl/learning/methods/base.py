@@ -1,6 +1,7 @@
 """What the contrastive methods share: their settings, and what makes them estimators."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +20,7 @@ from certgcl.learning.methods.session import ContrastiveSession, check_contrast
 from certgcl.learning.methods.storage import load_method, save_method
 from certgcl.learning.regularizer import CompactnessRegularizer
 from certgcl.learning.training import History, Progress, train
+from certgcl.learning.training.processes import ALONE, Processes
 from certgcl.models.network import GraphNetwork
 from certgcl.models.reading import network_of
 from certgcl.runtime.out_of_memory import LESS_AT_A_TIME, SMALLER, told_when_out_of_memory
@@ -49,6 +51,10 @@ class ContrastiveMethod:
         mask_rates: the share of feature columns that each view sets to zero.
         temperature: τ of InfoNCE.
         batch: how many random nodes InfoNCE compares with each other in a step; None for all.
+        batch_nodes: train in mini-batches, for graphs whose full pass does not fit into memory: an epoch is a step for
+            every so many nodes, which sees a sample of what is around them. The regularizer bounds its anchors, some of
+            these nodes, with their whole neighbourhood. None for one step on the whole graph.
+        fanout: how many neighbours of a node such a step samples, at each hop; -1 for all.
         regularizer: the compactness term and its share of the loss.
         inside_budget: sample only views that are admissible changes by the regularizer's budget: drops, and masks if
             features are part of it.
@@ -66,6 +72,8 @@ class ContrastiveMethod:
     weight_decay: float = 1e-5
     epochs: int = 200
     batch: int | None = None
+    batch_nodes: int | None = None
+    fanout: int = 10
     regularizer: CompactnessRegularizer | None = None
     inside_budget: bool = False
     seed: int = 0
@@ -110,6 +118,19 @@ class ContrastiveMethod:
             self.batch = arguments.whole(
                 self.batch, "batch", 2, "a node is compared with others: an int of at least 2", "Try 2048, or None"
             )
+        if self.batch_nodes is not None:
+            self.batch_nodes = arguments.whole(
+                self.batch_nodes,
+                "batch_nodes",
+                2,
+                "a node is contrasted with others of its batch: an int of at least 2",
+                "Try 1024, or None for the whole graph",
+            )
+        self.fanout = arguments.whole(
+            self.fanout, "fanout", -1, "it is a number of neighbours, or -1 for all", "Try 10", most=WIDEST
+        )
+        if self.fanout == 0:
+            raise InputError("fanout=0", "it is a number of neighbours, or -1 for all", "Try 10")
         if self.regularizer is not None and not isinstance(self.regularizer, CompactnessRegularizer):
             raise InputError(
                 f"regularizer={arguments.shown(self.regularizer)}",
@@ -125,6 +146,12 @@ class ContrastiveMethod:
                 "inside_budget=True without a regularizer",
                 "its budget is what the views stay inside",
                 "Pass regularizer=certgcl.CompactnessRegularizer(...)",
+            )
+        if self.inside_budget and self.batch_nodes is not None:
+            raise InputError(
+                "inside_budget=True with batch_nodes",
+                "views of a sample are no views of the graph, inside whose budget they could stay",
+                "Leave one of them out",
             )
 
     # -- the estimator -----------------------------------------------------------------------------
@@ -182,23 +209,36 @@ class ContrastiveMethod:
         folder: str | Path | None = None,
         resume: bool = False,
         progress: Callable[[Progress], None] | None = None,
+        distributed: bool = False,
         **options: Any,
     ) -> Self:
         """Train on a graph; with a ``folder``, checkpoints and the history are kept there and ``resume`` goes on.
 
         ``y`` is ignored: it is there for scikit-learn's pipelines. Further options are those of
         :func:`certgcl.learning.training.train`.
+
+        Args:
+            distributed: train together with the other processes that torchrun has started, each on its own batches of
+                ``batch_nodes``. All of them call ``fit`` with the same arguments and end with the same weights; the
+                first one writes the folder.
         """
-        session = self.session(_graph(data))
-        self.history_ = train(
-            session,
-            self.epochs,
-            folder=folder,
-            resume=resume,
-            progress=progress,
-            config=None if folder is None else self.run_config(session.graph),
-            **options,
-        )
+        if arguments.flag(distributed, "distributed") and self.batch_nodes is None:
+            raise InputError(
+                "distributed=True without batch_nodes",
+                "processes share the batches of an epoch",
+                "Pass batch_nodes= (--batch-nodes)",
+            )
+        with Processes.joined() if distributed else nullcontext(ALONE) as processes:
+            session = self.session(_graph(data), processes)
+            self.history_ = train(
+                session,
+                self.epochs,
+                folder=folder,
+                resume=resume,
+                progress=progress,
+                config=None if folder is None else self.run_config(session.graph) | session.facts(),
+                **options,
+            )
         self.encoder_, self.n_features_in_ = session.encoder.eval(), session.graph.num_features
         return self
 
@@ -259,9 +299,9 @@ class ContrastiveMethod:
 
     # -- what the methods differ in ----------------------------------------------------------------
 
-    def session(self, data: GraphLike) -> ContrastiveSession:
-        """A training about to begin."""
-        return ContrastiveSession(self, Graph.of(data))
+    def session(self, data: GraphLike, processes: Processes = ALONE) -> ContrastiveSession:
+        """A training about to begin, in this process or together with others."""
+        return ContrastiveSession(self, Graph.of(data), processes)
 
     def new_encoder(self, features: int) -> nn.Module:
         """The module that a training begins with."""

@@ -15,6 +15,7 @@ from certgcl.graphs.graph import Graph
 from certgcl.learning.graph_term import graph_term
 from certgcl.learning.methods.session import ContrastiveSession
 from certgcl.learning.methods.views import EdgeDropper
+from certgcl.learning.regularizer import metrics_of
 from certgcl.models.pooled_network import pooled_rows
 from certgcl.runtime.arithmetic import undisturbed
 
@@ -78,10 +79,8 @@ class GraphSession(ContrastiveSession):
                 first, second = (pooled_rows(network.embed(view), graphs.batch, pool) for view in views)
             term = graph_term(regularizer, network, problem, (first, second), pool, self.generator)
             loss = regularizer.combine(infonce)
-            metrics |= {"pot": float(term.detach()), "compactness": regularizer.score, "kappa": regularizer.share}
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
+            metrics |= metrics_of(regularizer, term)
+        self.descend(loss)
         return {"loss": float(loss.detach()), **metrics}
 
     def _views(self, graphs: GraphSet, inside: SetDrops | None) -> list[Graph]:
@@ -91,9 +90,6 @@ class GraphSession(ContrastiveSession):
             for rate in self.method.drop_rates
         ]
         return [dropper.sample(self.generator) for dropper in droppers]
-
-    def dense_features(self, view: Graph) -> Tensor:
-        return view.x
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,12 +11,14 @@ from torch_geometric.nn.models import GIN
 
 from certgcl import arguments
 from certgcl.certify.pooling.graph_set import GraphSet, GraphsLike
+from certgcl.errors import InputError
 from certgcl.files.digest import digest
 from certgcl.learning.methods.base import ContrastiveMethod
 from certgcl.learning.methods.graph_session import GraphSession
 from certgcl.learning.methods.infonce import info_nce
 from certgcl.learning.methods.session import ContrastiveSession, check_contrast
 from certgcl.learning.training import Progress, train
+from certgcl.learning.training.processes import ALONE, Processes
 from certgcl.models.pooled_network import Pool, PooledNetwork
 from certgcl.runtime.out_of_memory import LESS_AT_A_TIME, SMALLER, told_when_out_of_memory
 
@@ -61,6 +63,10 @@ class GraphCL(ContrastiveMethod):
         super().__post_init__()
         arguments.choice(self.convolution, "convolution", get_args(Convolution))
         arguments.choice(self.pool, "pool", get_args(Pool))
+        if self.batch_nodes is not None:
+            raise InputError(
+                f"batch_nodes={self.batch_nodes} for GraphCL", "its batches are of graphs", "Pass batch= instead"
+            )
 
     @told_when_out_of_memory(LESS_AT_A_TIME)
     def fit(
@@ -95,7 +101,11 @@ class GraphCL(ContrastiveMethod):
             graphs = GraphSet.of(data).to(network.device, network.dtype)
             return PooledNetwork(network, self.pool).embed(graphs.union, graphs.batch).to(network.precision)
 
-    def session(self, data: GraphsLike) -> GraphSession:
+    def session(self, data: GraphsLike, processes: Processes = ALONE) -> GraphSession:
+        if processes.count > 1:
+            raise InputError(
+                f"GraphCL in {processes.count} processes", "it trains in one", "Run one training in each process"
+            )
         return GraphSession(self, GraphSet.of(data))
 
     def run_config(self, graph: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from certgcl.learning.methods.gca import GCA
 from certgcl.learning.methods.infonce import info_nce, log_denominators
 from certgcl.learning.methods.mixture import BetaMixture
 from certgcl.learning.methods.session import ContrastiveSession, check_contrast
+from certgcl.learning.training.processes import ALONE, Processes
 
 PAIRS = 100  # sampled similarities a node, to which the mixture is fitted
 HARDEST = 64  # negatives of a node that are mixed with each other
@@ -61,8 +62,8 @@ class ProGCL(GCA):
     def run_config(self, graph: Graph) -> dict[str, Any]:
         return super().run_config(graph) | {"plain_epochs": self.plain_epochs}
 
-    def session(self, data: GraphLike) -> "ProGCLSession":
-        return ProGCLSession(self, Graph.of(data))
+    def session(self, data: GraphLike, processes: Processes = ALONE) -> "ProGCLSession":
+        return ProGCLSession(self, Graph.of(data), processes)
 
     def contrast(self, session: ContrastiveSession, z1: Tensor, z2: Tensor, epoch: int) -> Tensor:
         check_contrast(session, ProGCLSession, z1, z2, epoch)
@@ -72,7 +73,8 @@ class ProGCL(GCA):
             return info_nce(p, q, self.temperature).mean()
         if session.mixture is None:
             sampled = sampled_similarities(p.detach(), q.detach(), session.generator)
-            session.mixture = BetaMixture.fit((sampled + 1) / 2)
+            fitted = BetaMixture.fit((sampled + 1) / 2)
+            session.mixture = BetaMixture.from_state_dict(session.processes.of_first(fitted.state_dict()))
         hardness = Hardness(session.mixture)
         if self.variant == "weight":
             return info_nce(p, q, self.temperature, weighting=hardness).mean()

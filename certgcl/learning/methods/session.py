@@ -1,5 +1,7 @@
 """One training in progress: the modules, the optimizer, the views, and the step."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,8 +16,10 @@ from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.changes.random_features import columns_inside
 from certgcl.errors import EncoderError, GraphError, InputError
 from certgcl.graphs.graph import Graph
+from certgcl.learning.methods.minibatches import MiniBatches
 from certgcl.learning.methods.views import EdgeDropper, feature_mask
-from certgcl.learning.regularizer import CompactnessRegularizer, in_eval_mode
+from certgcl.learning.regularizer import CompactnessRegularizer, in_eval_mode, metrics_of
+from certgcl.learning.training.processes import ALONE, Processes
 from certgcl.models.network import GraphNetwork
 from certgcl.models.reading import traced_network
 from certgcl.runtime.arithmetic import undisturbed
@@ -37,14 +41,14 @@ class ContrastiveSession:
     global_generators = False
 
     @undisturbed(gradients=True)
-    def __init__(self, method: "ContrastiveMethod", graph: Graph) -> None:
+    def __init__(self, method: "ContrastiveMethod", graph: Graph, processes: Processes = ALONE) -> None:
         if graph.num_nodes < 2:
             raise GraphError(
                 f"a graph with {graph.num_nodes} node",
                 "a node is contrasted with others",
                 "Give a graph of two nodes or more",
             )
-        self.method = method
+        self.method, self.processes = method, processes
         self.graph = graph.to(arguments.usable_device(method.device), torch.float32).private()
         device = self.graph.x.device
         weights = generator_on("cpu", method.seed)  # drawn there, so that they are the same on every device
@@ -65,6 +69,7 @@ class ContrastiveSession:
         self._drop_probabilities = method.drop_probabilities(self.graph)
         self._droppers: tuple[AdmissibleDrops | None, list[EdgeDropper]] | None = None
         self.masks = method.mask_probabilities(self.graph)
+        self.minibatches = None if method.batch_nodes is None else MiniBatches(self, method.batch_nodes, method.fanout)
 
     def at(self, epoch: int) -> "ContrastiveSession":
         """Move the schedules to an epoch."""
@@ -90,9 +95,12 @@ class ContrastiveSession:
 
     @undisturbed(gradients=True)
     def step(self, epoch: int) -> dict[str, float]:
-        network = self.at(epoch).network()
+        self.at(epoch)
+        if self.minibatches is not None:
+            return self.minibatches.epoch(epoch)
+        network = self.network()
         views, (z1, z2) = self.sampled_views(network)
-        loss = infonce = self.method.contrast(self, *self._batch(z1, z2), epoch)
+        loss = infonce = self.method.contrast(self, *self.compared(z1, z2), epoch)
         metrics = {"infonce": float(infonce.detach())}
         regularizer = self.regularizer
         if regularizer is not None and regularizer.due:
@@ -101,11 +109,15 @@ class ContrastiveSession:
                 network, self.graph, *views, embeddings=(z1, z2) if self.as_network else None, generator=self.generator
             )
             loss = regularizer.combine(infonce)
-            metrics |= {"pot": float(term.detach()), "compactness": regularizer.score, "kappa": regularizer.share}
+            metrics |= metrics_of(regularizer, term)
+        self.descend(loss)
+        return {"loss": float(loss.detach()), **metrics}
+
+    def descend(self, loss: Tensor) -> None:
+        """One step of the optimizer."""
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
-        return {"loss": float(loss.detach()), **metrics}
 
     def network(self) -> GraphNetwork:
         """The encoder as a network in its own precision, as it is in eval mode."""
@@ -136,27 +148,52 @@ class ContrastiveSession:
             mask = (~columns_inside(self.graph, features, mask == 0, self.generator)).to(mask)
         if self.as_network:
             return (network if mask is None else _masked(network, mask)).embed(view)
-        x = self.dense_features(view)
+        x = self._x if view.x is self.graph.x else _dense(view.x)
         with PrivateRandomness(self.generator):
             found: Tensor = self.encoder(x if mask is None else x * mask, view.edge_index)
         return found
 
-    def dense_features(self, view: Graph) -> Tensor:
-        """Of a view, for encoders that are called: those of the graph."""
-        return self._x
-
     @cached_property
     def _x(self) -> Tensor:
         """The features, for encoders that are called."""
-        return self.graph.x if self.graph.x.layout == torch.strided else self.graph.x.to_dense()
+        return _dense(self.graph.x)
 
-    def _batch(self, z1: Tensor, z2: Tensor) -> tuple[Tensor, Tensor]:
+    def compared(self, z1: Tensor, z2: Tensor) -> tuple[Tensor, Tensor]:
         """The nodes that are compared in this step."""
         batch = self.method.batch
         if batch is None or batch >= len(z1):
             return z1, z2
         nodes = torch.randperm(len(z1), device=z1.device, generator=self.generator)[:batch]
         return z1[nodes], z2[nodes]
+
+    def drop_probabilities_at(self, ends: Tensor) -> list[float | Tensor]:
+        """Of some edges, for each view: by the numbers of their ends, ``(2, k)``, the smaller one first."""
+        key = ends[0] * self.graph.num_nodes + ends[1]
+        return [
+            p[torch.searchsorted(self._edge_keys, key)] if isinstance(p, Tensor) else p
+            for p in self._drop_probabilities
+        ]
+
+    @cached_property
+    def _edge_keys(self) -> Tensor:
+        """One number for every edge, in their order."""
+        forward = self.graph.row < self.graph.col
+        return self.graph.row[forward] * self.graph.num_nodes + self.graph.col[forward]
+
+    @contextmanager
+    def drawing_from(self, generator: torch.Generator) -> Iterator[None]:
+        """Within it, another generator is that of the session."""
+        before, self.generator = self.generator, generator
+        try:
+            yield
+        finally:
+            self.generator = before
+
+    def facts(self) -> dict[str, Any]:
+        """What the run depends on besides the settings of its method."""
+        if self.minibatches is None:
+            return {}
+        return {"sampler": self.minibatches.sampler.name, "processes": self.processes.count}
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -169,6 +206,10 @@ class ContrastiveSession:
         self.modules.load_state_dict(state["modules"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.generator.set_state(state["generator"])
+
+
+def _dense(x: Tensor) -> Tensor:
+    return x if x.layout == torch.strided else x.to_dense()
 
 
 def _masked(network: GraphNetwork, mask: Tensor) -> GraphNetwork:

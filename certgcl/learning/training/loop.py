@@ -15,6 +15,7 @@ from certgcl.errors import InputError, TrainingError
 from certgcl.learning.training.checkpoint import device_of, first_non_finite
 from certgcl.learning.training.history import History, record_of
 from certgcl.learning.training.interrupt import DeferredInterrupt
+from certgcl.learning.training.processes import ALONE, Processes
 from certgcl.learning.training.run_folder import RunFolder, RunInMemory
 from certgcl.runtime.logs import LOG
 
@@ -26,6 +27,7 @@ class Session(Protocol):
 
     The global generators of torch, numpy and Python are kept in checkpoints and restored for it. A session that draws
     from generators of its own, and has them in its state, says ``global_generators = False``: they are left alone then.
+    One that several processes train together has them as ``processes``; its metrics are then the same in all of them.
     """
 
     def step(self, epoch: int) -> dict[str, float]:
@@ -97,9 +99,10 @@ def train(
     resume, tensorboard = arguments.flag(resume, "resume"), arguments.flag(tensorboard, "tensorboard")
     folder = None if folder is None else arguments.path(folder, "folder")
     _check(epochs, checkpoint_every, folder, resume or tensorboard)
+    processes: Processes = getattr(session, "processes", ALONE)
     run = (
         RunInMemory(History())
-        if folder is None
+        if folder is None or not processes.first
         else RunFolder.open(
             folder,
             epochs,
@@ -112,6 +115,7 @@ def train(
     )
     with run, DeferredInterrupt() as interrupt:
         run.restore(session.load_state_dict)
+        _begin_together(session, run, processes)
         _save(session, run)
         cadence, seconds = _Cadence(checkpoint_every), sum(run.history.column("seconds"))
         while len(run.history) < epochs and not interrupt.pending:
@@ -124,6 +128,7 @@ def train(
             if progress is not None:
                 left = epochs - len(run.history)
                 progress(Progress(len(run.history), epochs, metrics, seconds, left * run.history.pace()))
+            interrupt.pending = processes.anyone(interrupt.pending)
         _save(session, run)
     LOG.info("trained for %d epochs in %.2f s", len(run.history), seconds)
     return run.history
@@ -140,6 +145,16 @@ def _check(epochs: int, checkpoint_every: int | float, folder: str | Path | None
     )
     if needs_folder and folder is None:
         raise InputError("resume or tensorboard without a folder", "both are about files", "Pass folder=")
+
+
+def _begin_together(session: Session, run: RunInMemory, processes: Processes) -> None:
+    """Let all processes begin where the first one does, which has the folder."""
+    if processes.count == 1:
+        return
+    state, records = processes.of_first((session.state_dict(), run.history.records))
+    if not processes.first:
+        session.load_state_dict(state)
+        run.history.records[:] = records
 
 
 def _epoch(session: Session, run: RunInMemory) -> dict[str, float]:

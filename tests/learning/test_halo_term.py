@@ -1,0 +1,114 @@
+"""The term of a batch is certified on the whole graph: its anchors have all their neighbours."""
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from certgcl.bounds import DropProblem, get_method
+from certgcl.changes.changes import Changes
+from certgcl.changes.edge_drops import EdgeDropBudget
+from certgcl.changes.feature_changes import FeatureBudget
+from certgcl.errors import BudgetError, InputError, OutOfMemoryError
+from certgcl.graphs.graph import Graph
+from certgcl.graphs.halo import halo_of
+from certgcl.learning import halo_term as module
+from certgcl.learning.halo_term import check_term, halo_bounds, halo_term
+from certgcl.learning.methods.sampling import Sample, TorchSampler
+from certgcl.learning.regularizer import CompactnessRegularizer
+from certgcl.models.network import GraphNetwork
+from certgcl.runtime.randomness import generator_on
+from tests.toys import admissible_sets, random_graph, toy_network, without
+
+
+def directions_of(nodes: int, width: int) -> Tensor:
+    return torch.randn(nodes, 2, width, dtype=torch.float64, generator=generator_on("cpu", 5))
+
+
+def smallest(
+    network: GraphNetwork, graph: Graph, local: int, total: int | None, anchors: Tensor, directions: Tensor
+) -> Tensor:
+    """The least ``w · z`` over every admissible drop set, one after the other."""
+    views = (without(graph, dropped) for dropped in admissible_sets(graph, local, total))
+    return torch.stack([(directions * network.embed(view)[anchors].unsqueeze(1)).sum(dim=-1) for view in views]).amin(
+        dim=0
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    density=st.sampled_from([0.15, 0.3]),
+    local=st.integers(0, 2),
+    total=st.sampled_from([None, 1, 3]),
+    method=st.sampled_from(["degree-fast", "degree", "crown"]),
+)
+@example(seed=3, density=0.3, local=1, total=2, method="degree-fast")
+def test_a_bound_on_the_halo_is_one_on_the_whole_graph(
+    seed: int, density: float, local: int, total: int | None, method: str
+) -> None:
+    graph, network = random_graph(nodes=8, density=density, seed=seed), toy_network()
+    if graph.num_edges > 9:
+        return
+    anchors, budget = torch.tensor([1, 6]), EdgeDropBudget(local, total)
+    directions = directions_of(2, network.width)
+    regularizer = CompactnessRegularizer(method=method, budget=budget)
+    lower = halo_bounds(regularizer, network, halo_of(graph, anchors, network.hops), directions)
+    assert bool((lower <= smallest(network, graph, local, total, anchors, directions) + 1e-9).all())
+
+
+def test_a_bound_on_a_sampled_neighbourhood_would_be_none() -> None:
+    """Why the anchors are not sampled: the least value of a sample can be above that of the graph."""
+    wrong = 0
+    for seed in range(12):
+        graph, network = random_graph(nodes=8, density=0.25, seed=seed), toy_network()
+        if graph.num_edges > 9:
+            continue
+        anchors = torch.tensor([1, 6])
+        directions = directions_of(2, network.width)
+        sample = Sample.of(graph, anchors, TorchSampler(graph, 2, 1).edges(anchors, generator_on("cpu", 0)))
+        problem = DropProblem(sample.graph, Changes(drops=1).on(sample.graph), sample.places, only_anchors=True)
+        lower = get_method("degree-fast")(network, problem, directions)
+        wrong += int((lower > smallest(network, graph, 1, None, anchors, directions) + 1e-6).sum())
+    assert wrong > 0
+
+
+@pytest.mark.parametrize("objective", ["bound", "kept"])
+@pytest.mark.parametrize("budget", [1, 0.4, EdgeDropBudget(local=2, total=3)])
+def test_the_term_of_all_nodes_is_that_of_the_whole_graph(objective: str, budget: object) -> None:
+    graph, network = random_graph(nodes=30, density=0.1), toy_network()
+    regularizer = CompactnessRegularizer(budget=budget, objective=objective)  # type: ignore[arg-type]
+    views = [graph.with_edges(graph.rowptr, graph.col), graph]
+    z1, z2 = network.embed(graph), network.embed(graph) + 0.1
+    expected = regularizer(network, graph, *views, embeddings=(z1, z2))
+    order = torch.randperm(30, generator=generator_on("cpu", 0))
+    found = halo_term(regularizer, network, graph, order, (z1[order], z2[order]), generator_on("cpu", 0))
+    torch.testing.assert_close(found, expected)
+
+
+def test_so_many_anchors_are_drawn_among_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, network, seen = random_graph(nodes=30, density=0.1), toy_network(), []
+    monkeypatch.setattr(
+        module, "halo_of", lambda graph, anchors, *rest: seen.append(anchors) or halo_of(graph, anchors, *rest)
+    )
+    nodes = torch.tensor([20, 3, 11, 7, 28])
+    z = network.embed(graph)[nodes]
+    halo_term(CompactnessRegularizer(budget=1, anchors=3), network, graph, nodes, (z, z), generator_on("cpu", 0))
+    assert len(seen[0]) == 3
+    assert set(seen[0].tolist()) < set(nodes.tolist())
+
+
+def test_a_halo_beyond_the_memory_is_refused_before_it_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, network = random_graph(nodes=30, density=0.3), toy_network()
+    monkeypatch.setattr(module, "default_limit", lambda device: 4000)
+    z = network.embed(graph)
+    with pytest.raises(OutOfMemoryError, match="fewer anchors"):
+        halo_term(CompactnessRegularizer(budget=1), network, graph, torch.arange(30), (z, z))
+
+
+def test_what_needs_the_whole_graph_is_refused() -> None:
+    with pytest.raises(BudgetError, match="batch_nodes"):
+        check_term(CompactnessRegularizer(budget=Changes(features=FeatureBudget(masked=1))))
+    with pytest.raises(InputError, match="views of the whole graph"):
+        check_term(CompactnessRegularizer(method="paper", budget=1))
