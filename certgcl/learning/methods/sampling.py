@@ -1,5 +1,6 @@
 """Neighbours of some nodes at random: what a step of training sees of a graph whose full pass does not fit."""
 
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
@@ -76,7 +77,9 @@ class CompiledSampler(NeighbourSampler):
         from torch_geometric.loader import NeighborLoader
 
         whole = Data(edge_index=self.graph.edge_index.flip(0).cpu(), num_nodes=self.graph.num_nodes)
-        return NeighborLoader(whole, [self.fanout] * self.hops, batch_size=1, is_sorted=True)  # by the second end
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*without a 'pyg-lib' installation", UserWarning)  # torch-sparse will do
+            return NeighborLoader(whole, [self.fanout] * self.hops, batch_size=1, is_sorted=True)  # by the second end
 
     def edges(self, nodes: Tensor, generator: torch.Generator) -> Tensor:
         if not self.hops:

@@ -54,11 +54,12 @@ def test_a_node_has_few_neighbours_at_each_hop(kind: type[NeighbourSampler], gra
     assert torch.equal(counts[few], graph.degree[few])
 
 
-def test_neighbours_are_drawn_alike(kind: type[NeighbourSampler]) -> None:
+def test_neighbours_are_drawn_alike() -> None:
+    """Of ours; that of torch-sparse draws the last neighbours of a node less often."""
     star = Graph.from_edges(
         torch.ones(11, 1), torch.tensor([[0] * 10 + list(range(1, 11)), list(range(1, 11)) + [0] * 10])
     )
-    sampler, generator = kind(star, 1, 3), generator_on("cpu", 0)
+    sampler, generator = TorchSampler(star, 1, 3), generator_on("cpu", 0)
     counts = torch.zeros(11)
     for _ in range(2000):
         counts[torch.tensor(sorted({max(pair) for pair in distinct(sampler.edges(torch.tensor([0]), generator))}))] += 1
