@@ -1,8 +1,8 @@
 """An epoch of GRACE with the compactness term on a million nodes runs within eight gigabytes, in mini-batches.
 
 Power-law graphs (exponent 2.5), 64 features, embeddings of 64 channels, the term with 4 anchors of every batch on their
-whole neighbourhoods; each size in a fresh process. The peak is that of the
-process, with graph and libraries. Seconds are those of the epoch; CPU seconds do not grow where the machine is busy.
+whole neighbourhoods; each size in a fresh process. The peak is that of the process, with graph and libraries. Seconds
+are those of the epoch; CPU seconds do not grow where the machine is busy.
 
 ``python -m benchmarks.an_epoch_on_a_million_nodes_within_eight_gigabytes [--largest 1000000] [--json FILE [--keep]]``
 """
@@ -78,7 +78,8 @@ def tables(result: dict[str, Any]) -> list[str]:
     keys = ["nodes", "edges", "max_degree", "steps", "cpu_seconds", "seconds", "peak_gb", "infonce"]
     return [
         report.markdown(columns, [[row.get(key) for key in keys] for row in result["rows"]]),
-        f"Batches of {BATCH:,} nodes, of which {COMPARED:,} are compared; {FANOUT} neighbours at each hop, {ANCHORS} anchors.",
+        f"Batches of {BATCH:,} nodes, of which {COMPARED:,} are compared; {FANOUT} neighbours at each hop, "
+        f"{ANCHORS} anchors.",
     ]
 
 

@@ -1,6 +1,6 @@
 """Killed workers, nodes and drivers change no bit of a certificate or a training: on a cluster of Ray, with kill -9.
 
-``python -m benchmarks.kills_change_no_bit [--kills 24] [--nodes 3000] [--json FILE]``
+``python -m benchmarks.kills_change_no_bit [--kills 24] [--nodes 3000] [--json FILE [--keep]]``
 
 A cluster of three nodes (processes of this machine, by Ray's own utility) certifies the same graph again and again, by
 ``certify_shards`` with ``reproducible=True``, until there were enough kills at random moments: of a worker, or of a
@@ -9,6 +9,7 @@ the driver is killed and started again; and a worker takes more memory than Ray'
 compared with that of one process, byte by byte.
 """
 
+import json
 import os
 import random
 import signal
@@ -20,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,36 +38,44 @@ from certgcl.errors import ShardError, WorkerError
 from certgcl.executors import RayCluster, ThisProcess, all_answers
 
 NAME = "kills_change_no_bit"
-BETWEEN = {"certifying": (1.0, 6.0), "training": (12.0, 24.0)}  # seconds to the next kill
+BETWEEN = 1.0, 6.0  # seconds to the next kill
 SEEDS = range(4)
 NODE = {"num_cpus": 1, "object_store_memory": 1 << 28, "memory": 4 << 30}
 
 
 class Killer:
-    """Ends a worker of the cluster at random moments, and now and then a whole node."""
+    """Ends a worker of the cluster at random moments, and now and then a whole node.
+
+    Between two kills something is finished: a shard, or the epochs to a checkpoint. Where workers die faster than they
+    start, nothing ever would be.
+    """
 
     def __init__(self, cluster: Cluster, seed: int = 0) -> None:
         self._cluster, self._random = cluster, random.Random(seed)
         self.kills: Counter[str] = Counter()
-        self._gone, self._answered = 0, threading.Event()
+        self._gone = 0
 
-    def answered(self, *_: Any) -> None:
-        """After every answer, let others join in the place of dead nodes: Ray starts nodes in the main thread alone."""
-        self._answered.set()
+    def replace_nodes(self, *_: Any) -> None:
+        """Let others join, in the middle of a run: Ray starts nodes in the main thread alone."""
         while self._gone:
             self._cluster.add_node(**NODE)
             self._gone -= 1
 
     @contextmanager
-    def at_work(self, what: str) -> Iterator[None]:
-        over = threading.Event()
+    def at_work(self, finished: Callable[[], float]) -> Iterator[None]:
+        """Within it, kills.
+
+        Args:
+            finished: a time or a number that grows when something is finished.
+        """
+        over, last = threading.Event(), finished()
 
         def kill() -> None:
-            while not over.wait(self._random.uniform(*BETWEEN[what])):
-                # Of shards at least one is finished between two kills: faster than workers start, nothing would be.
-                if what == "training" or self._answered.is_set():
-                    self._answered.clear()
+            nonlocal last
+            while not over.wait(self._random.uniform(*BETWEEN)):
+                if finished() > last:
                     self._kill_one()
+                    last = finished()
 
         thread = threading.Thread(target=kill, daemon=True)
         thread.start()
@@ -124,17 +134,25 @@ def trainings(folder: Path, data: Data, executor: RayCluster, killer: "Killer") 
     while True:
         try:
             return all_answers(
-                executor, fault_tasks.train, data, [(seed, folder) for seed in SEEDS], progress=killer.answered
+                executor, fault_tasks.train, data, [(seed, folder) for seed in SEEDS], progress=killer.replace_nodes
             )
         except WorkerError as error:
             print(error, flush=True)
-            killer.answered()
+            killer.replace_nodes()
 
 
-def under_fire(killer: Killer, what: str, kills: int, run: Callable[[int], bool]) -> dict[str, Any]:
-    """The same work until there were so many kills; whether each result was the right one."""
+def under_fire(killer: Killer, kills: int, files: str, place: Path, run: Callable[[int], bool]) -> dict[str, Any]:
+    """The same work until there were so many kills; whether each result was the right one.
+
+    Args:
+        files: that are written in ``place`` when something is finished.
+    """
+
+    def finished() -> float:
+        return max((path.stat().st_mtime for path in place.glob(files)), default=0.0)
+
     before, begun, same = killer.kills.copy(), time.monotonic(), []
-    with killer.at_work(what):
+    with killer.at_work(finished):
         while sum((killer.kills - before).values()) < kills:
             same.append(run(len(same)))
             print(dict(killer.kills - before), same, flush=True)
@@ -190,6 +208,7 @@ def main() -> None:
     parser = report.parser(__doc__, threads=1)
     parser.add_argument("--kills", type=int, default=24, help="of workers and nodes while certifying")
     parser.add_argument("--nodes", type=int, default=3000)
+    parser.add_argument("--keep", action="store_true", help="keep the parts that FILE holds, and run the others")
     parser.add_argument("--driver", nargs=2, metavar=("ADDRESS", "FOLDER"), help="be the driver that is killed")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -198,44 +217,57 @@ def main() -> None:
         certificate(Path(folder), arguments.nodes, executor=RayCluster(address))
         return
     place = Path(tempfile.mkdtemp())
-    expected = certificate(place / "alone", arguments.nodes)
-    data = certgcl.load_dataset("digits")
-    trained = all_answers(ThisProcess(), fault_tasks.train, data, [(seed, place / "trained") for seed in SEEDS])
+    kept = json.loads(arguments.json.read_text()) if arguments.keep else {"rows": {}, "memory": {}}
+    rows, memory = kept["rows"], kept["memory"]
     with cluster_of(3) as cluster:
-        killer = Killer(cluster)
-        executor = RayCluster(retries=5)
-        rows = {
-            "certifying": under_fire(
-                killer,
-                "certifying",
-                arguments.kills,
-                lambda run: (
-                    certificate(
-                        place / f"certified-{run}", arguments.nodes, executor=executor, progress=killer.answered
-                    )
-                    == expected
-                ),
-            )
-        }
-        report.save(NAME, arguments.json, **summary(rows, {}))
-        rows["training"] = under_fire(
-            killer,
-            "training",
-            arguments.kills // 3,
-            lambda run: trainings(place / f"trained-{run}", data, executor, killer) == trained,
-        )
-        report.save(NAME, arguments.json, **summary(rows, {}))  # so that no stop loses them
-        begun = time.monotonic()
-        drivers = driver_killed(cluster.address, place / "driver", arguments.nodes, 3)
-        certgcl.merge_shards(place / "driver")
-        rows["driver"] = {
+        faults = Faults(cluster, place, arguments.nodes, arguments.kills)
+        for part in (part for part in (faults.certifying, faults.training, faults.driver) if part.__name__ not in rows):
+            rows[part.__name__] = part()
+            report.save(NAME, arguments.json, **summary(rows, memory))  # so that no stop loses them
+    memory = memory or out_of_memory(place / "hungry", arguments.nodes)
+    report.publish(NAME, arguments.json, **summary(rows, memory))
+
+
+class Faults:
+    """What is killed, part by part."""
+
+    def __init__(self, cluster: Cluster, place: Path, nodes: int, kills: int) -> None:
+        self._cluster, self._place, self._nodes, self._kills = cluster, place, nodes, kills
+        self._killer, self._executor = Killer(cluster), RayCluster(retries=5)
+
+    @cached_property
+    def _expected(self) -> bytes:
+        return certificate(self._place / "alone", self._nodes)
+
+    def certifying(self) -> dict[str, Any]:
+        expected = self._expected
+
+        def run(number: int) -> bool:
+            folder, progress = self._place / f"certified-{number}", self._killer.replace_nodes
+            return certificate(folder, self._nodes, executor=self._executor, progress=progress) == expected
+
+        return under_fire(self._killer, self._kills, "certified-*/shard-*", self._place, run)
+
+    def training(self) -> dict[str, Any]:
+        data = certgcl.load_dataset("digits")
+        alone = [(seed, self._place / "alone") for seed in SEEDS]
+        expected = all_answers(ThisProcess(), fault_tasks.train, data, alone)
+
+        def run(number: int) -> bool:
+            return trainings(self._place / f"trained-{number}", data, self._executor, self._killer) == expected
+
+        return under_fire(self._killer, self._kills // 3, "trained-*/*/checkpoint.pt", self._place, run)
+
+    def driver(self) -> dict[str, Any]:
+        expected, begun, folder = self._expected, time.monotonic(), self._place / "driver"
+        drivers = driver_killed(self._cluster.address, folder, self._nodes, 3)
+        certgcl.merge_shards(folder)
+        return {
             "drivers": drivers,
             "runs": 1,
             "seconds": time.monotonic() - begun,
-            "identical": int((place / "driver" / "certificate.npz").read_bytes() == expected),
+            "identical": int((folder / "certificate.npz").read_bytes() == expected),
         }
-    memory = out_of_memory(place / "hungry", arguments.nodes)
-    report.publish(NAME, arguments.json, **summary(rows, memory))
 
 
 def summary(rows: dict[str, dict[str, Any]], memory: dict[str, Any]) -> dict[str, Any]:
