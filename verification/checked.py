@@ -14,9 +14,10 @@ from certgcl.models.storage import meta_of
 from verification.audit import weights
 from verification.case import Case
 from verification.checker.__main__ import check
+from verification.checker.changes import Changes
 from verification.checker.claim import Claim
 from verification.checker.lines import Choices
-from verification.checker.statement import Drops, Graph, Network
+from verification.checker.statement import Graph, Network
 from verification.checker.theorem import Bound
 from verification.network_audit import NETWORK_METHODS, library_graph, library_network
 from verification.network_case import NetworkCase
@@ -70,7 +71,7 @@ class Checked:
 def proved(case: Case | NetworkCase, choices: Choices) -> Tensor:
     """The checker's own bounds at all nodes, one direction each, ``(n,)``."""
     checked = Checked(case)
-    drops = Drops(checked.plain_graph, np.array(case.node_budgets()), case.graph_budget())
+    drops = Changes(checked.plain_graph, np.array(case.node_budgets()), case.graph_budget())
     bound = Bound(checked.plain, drops, range(case.nodes), choices)
     directions = checked.directions.numpy()
     return torch.tensor([bound.lower(node, directions[[node]])[0] for node in range(case.nodes)])

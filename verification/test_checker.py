@@ -26,9 +26,10 @@ from verification.case import Case
 from verification.checked import Checked, as_claim, proved, raised
 from verification.checker import activations, arithmetic
 from verification.checker.cases import NotProved, Proof
+from verification.checker.changes import Changes
 from verification.checker.claim import Claim
 from verification.checker.lines import Choices
-from verification.checker.statement import Drops, Graph, Network
+from verification.checker.statement import Graph, Network
 from verification.exact_arithmetic import ExactCase, ExactNetwork, surely_below
 from verification.network_audit import NETWORK_METHODS
 from verification.network_case import NetworkCase
@@ -165,7 +166,7 @@ def test_what_is_proved_of_another_problem_holds_there(case: NetworkCase, what: 
         case _:
             other = case.with_budget(case.node_budgets(), case.graph_budget() + 1)
     degree = [other.graph.degree[i] for i in range(case.nodes)]
-    drops = Drops(Checked(other).plain_graph, np.array(other.node_budgets()), other.graph_budget())
+    drops = Changes(Checked(other).plain_graph, np.array(other.node_budgets()), other.graph_budget())
     forged = replace(claim, local=np.minimum(other.node_budgets(), degree), tightened=drops.budget, total=drops.total)
     failed, minima = Checked(other).failed(forged, branches=0), exact_minima(other)
     for node in set(range(case.nodes)) - set(failed):
@@ -238,7 +239,7 @@ def test_weights_that_do_not_fit_are_not_checked() -> None:
 
 def test_trees_must_have_all_their_branches_and_no_others() -> None:
     checked = small()
-    drops = Drops(checked.plain_graph, np.full(6, 2), 7)
+    drops = Changes(checked.plain_graph, np.full(6, 2), 7)
     width, node = checked.directions.shape[1], 0
 
     def proof(least: float, branches: int = 0) -> Proof:

@@ -12,11 +12,11 @@ from torch import Tensor
 from certgcl.bounds import BoundMethod
 from certgcl.bounds.propagation.drop_counts import Losses, drop_cases
 from certgcl.bounds.two_layer.row_plan import FEW_EDGES
-from certgcl.changes.changes import AdmissibleChanges
 from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.errors import InputError
 from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
+from certgcl.models.registry import OwnActivation
 
 ARRAYS = ("proof_nodes", "proof_sizes", "proof_starts")
 _WORDS = ("rules", "output", "rows", "functional")
@@ -109,18 +109,14 @@ class ProofTrace:
         )
 
 
-def check_provable(bound: BoundMethod, changes: AdmissibleChanges, views: str) -> None:
+def check_provable(bound: BoundMethod, network: GraphNetwork, views: str) -> None:
     """Refuse a trace for bounds that the checker does not know."""
-    if views == "both" or not bound.certified or not changes.drops_only:
-        found = (
-            "views='both'"
-            if views == "both"
-            else f"method {bound.name!r}"
-            if not bound.certified
-            else ("other changes than dropped edges")
-        )
-        raise InputError(
-            f"proof=True with {found}",
-            "the checker proves bounds over dropped edges, with a fixed second view",
-            "Leave proof out, or use 'degree' with a fixed view",
-        )
+    found, rule = None, "the checker proves certified bounds with a fixed second view"
+    if views == "both":
+        found = "views='both'"
+    elif not bound.certified:
+        found = f"method {bound.name!r}"
+    elif any(isinstance(layer.activation, OwnActivation) for layer in network.layers):
+        found, rule = "an activation of your own", "the checker has its own formula of every activation, and none of it"
+    if found is not None:
+        raise InputError(f"proof=True with {found}", rule, "Leave proof out, or use 'degree' with a fixed view")

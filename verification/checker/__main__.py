@@ -12,8 +12,9 @@ import numpy as np
 
 from .arithmetic import Array, Ints, check_processor
 from .cases import NotProved, Proof, Tree, below
+from .changes import Changes
 from .claim import Claim, compactness, value
-from .statement import Drops, Graph, Network
+from .statement import Graph, Network
 from .theorem import Bound
 
 TOGETHER = 64  # nodes that share what is known of the nodes around them
@@ -30,7 +31,7 @@ def check(
 ) -> dict[str, Any]:
     """Prove the bounds at some places of a certificate; what was not proved is in ``failed``, with the reason."""
     check_processor()
-    drops, trees, started = claim.drops(graph), trees or {}, time.process_time()
+    changes, trees, started = claim.changes(graph), trees or {}, time.process_time()
     places = np.arange(len(claim.nodes)) if places is None else places
     if not len(places):
         raise ValueError("no nodes to prove anything of")
@@ -50,11 +51,11 @@ def check(
             some = range(first, min(first + TOGETHER, len(places)))
             nodes = claim.nodes[places[list(some)]]
             shared = [at for at in some if int(claim.nodes[places[at]]) not in trees]
-            bound = Bound(network, drops, nodes.tolist(), claim.choices) if shared else None
+            bound = Bound(network, changes, nodes.tolist(), claim.choices) if shared else None
             for at in some:
                 node, wanted = int(claim.nodes[places[at]]), _at_least(claim, int(places[at]), least[at])
                 try:
-                    witnesses += _check_witness(claim, int(places[at]), network, drops, directions[at], slack[at])
+                    witnesses += _check_witness(claim, int(places[at]), network, changes, directions[at], slack[at])
                     if (
                         bound is not None
                         and at in shared
@@ -63,7 +64,7 @@ def check(
                         found[node] = [None]
                     else:
                         proof = Proof(network, node, directions[at], slack[at], wanted, claim.choices, branches)
-                        proof.prove(drops, trees.get(node, [None]))
+                        proof.prove(changes, trees.get(node, [None]))
                         found[node] = proof.tree
                 except NotProved as reason:
                     failed[node] = str(reason)
@@ -87,20 +88,29 @@ def _at_least(claim: Claim, place: int, least: Array) -> Array:
     return wanted
 
 
-def _check_witness(claim: Claim, place: int, network: Network, drops: Drops, directions: Array, slack: Array) -> int:
-    """That a known drop is admissible and reaches ``upper``, up to ``rounding``."""
+def _check_witness(
+    claim: Claim, place: int, network: Network, changes: Changes, directions: Array, slack: Array
+) -> int:
+    """That a known change is admissible and reaches ``upper``, up to ``rounding``."""
     if claim.upper is None:
         return 0
-    edges, node = set(claim.witnesses[place]), int(claim.nodes[place])
-    lost = np.bincount(np.array(sorted(edges), dtype=np.int64).reshape(-1), minlength=len(drops.budget))
+    edges, node, graph = set(claim.witnesses[place]), int(claim.nodes[place]), changes.graph
+    lost = np.bincount(np.array(sorted(edges), dtype=np.int64).reshape(-1), minlength=len(changes.budget))
     if (
-        len(edges) > drops.total
+        len(edges) > changes.total
         or (lost > claim.local).any()
-        or not all(0 <= a < b < len(lost) and b in drops.graph.neighbours[a] for a, b in edges)
+        or not all(0 <= a < b < len(lost) and b in graph.neighbours[a] for a, b in edges)
     ):
         raise NotProved("a witness that is not admissible")
+    if claim.changed is not None:
+        nodes, columns, values = claim.changed[place]
+        x = graph.x.copy()
+        x[nodes, columns] = values
+        if changes.features is None or not changes.features.admit(graph.x, x):
+            raise NotProved("a witness whose features are not admissible")
+        graph = Graph(x, graph.neighbours)
     for upper, rounding, direction in zip(claim.upper[place], claim.rounding[place], directions, strict=True):
-        low, high = value(network, drops.graph.without(edges), node, direction, slack)
+        low, high = value(network, graph.without(edges), node, direction, slack)
         if not (upper - rounding <= high and low <= upper + rounding):
             raise NotProved(f"a witness with a value between {low:.17g} and {high:.17g} in the place of {upper:.17g}")
     return 1

@@ -8,10 +8,25 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import Array, Boxes, Ints, Scale, dot_above, down, sum_below, up
+from .changes import Additions, Changes, Features
 from .lines import Choices
-from .statement import Drops, Graph, Network, embed
+from .statement import Graph, Network, embed
 
-WORDS = {"format", "method", "precision", "reading", "certified", "total_budget", "evidence", "notes", "names", "proof"}
+WORDS = {
+    "format",
+    "method",
+    "precision",
+    "reading",
+    "certified",
+    "total_budget",
+    "evidence",
+    "notes",
+    "names",
+    "proof",
+    "features",
+    "additions",
+}
+CHANGED = ("changed_nodes", "changed_columns", "changed_values")
 ARRAYS = {
     "meta",
     "nodes",
@@ -29,18 +44,30 @@ ARRAYS = {
     "proof_nodes",
     "proof_sizes",
     "proof_starts",
+    "features_off",
+    "features_on",
+    "features_radius",
+    "added_local",
+    "added_degree",
+    "added_both",
+    "candidate_rowptr",
+    "candidate_col",
+    "changed_sizes",
+    *CHANGED,
 }
 SMALLEST_NORM = 1e-12  # what shorter rows are divided by
 
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """``w_i · z_i(S) >= lower_i - rounding_i`` for the nodes of a certificate and every admissible S.
+    """``w_i · z_i(S) >= lower_i - rounding_i`` for the nodes of a certificate and every admissible change S.
 
     Args:
         directions: as the certificate has them, ``(A, C, d)``.
         source: where directions come from: ``"graph"``, ``"view"`` or ``"given"``.
-        upper, witnesses: values that some admissible sets reach, and those sets.
+        local, tightened, total: budgets of lost edges, as they were asked for and lowered to what can be used.
+        upper, witnesses: values that some admissible changes reach, and the edges that are lost there.
+        changed: the features that are others there: nodes, columns and values.
     """
 
     nodes: Ints
@@ -54,6 +81,9 @@ class Claim:
     choices: Choices
     upper: Array | None
     witnesses: list[list[tuple[int, int]]]
+    features: Features | None = None
+    additions: dict[str, Any] | None = None
+    changed: list[tuple[Ints, Ints, Array]] | None = None
 
     @classmethod
     def load(cls, path: Path) -> "Claim":
@@ -93,18 +123,49 @@ class Claim:
             _choices(meta.get("proof"), arrays),
             np.asarray(arrays["upper"], dtype=np.float64).reshape(lower.shape) if "upper" in arrays else None,
             witnesses,
+            _features(meta.get("features"), arrays),
+            None if "additions" not in meta else {**meta["additions"], **arrays},
+            _changed(arrays),
         )
 
-    def drops(self, graph: Graph) -> Drops:
-        """The admissible sets on a graph; budgets as they were tightened must be what they are tightened to."""
+    def changes(self, graph: Graph) -> Changes:
+        """What is admissible on a graph; budgets as they were tightened must be what they are tightened to."""
         if not len(self.local) == len(graph.neighbours) == len(self.tightened):
             raise ValueError(f"budgets of {len(self.local)} nodes for a graph of {len(graph.neighbours)}")
         if (self.local < 0).any() or self.total < 0:
             raise ValueError("budgets below zero")
-        drops = Drops(graph, self.local, self.total)
-        if (drops.budget != self.tightened).any():
+        found = Changes(graph, self.local, self.total)
+        if (found.budget != self.tightened).any():
             raise ValueError("budgets that do not follow from those that were asked for on this graph")
-        return drops
+        features = None if self.features is None else self.features.check(graph)
+        additions = None if self.additions is None else _additions(self.additions, graph)
+        return Changes(graph, self.local, self.total, additions=additions, features=features)
+
+
+def _features(content: dict[str, Any] | None, arrays: dict[str, Any]) -> Features | None:
+    if content is None:
+        return None
+    off, on = (np.asarray(arrays[f"features_{name}"], dtype=np.int64) for name in ("off", "on"))
+    radius = np.asarray(arrays["features_radius"], dtype=np.float64)
+    columns = int(content["columns"]) if content["kind"] == "columns" else None
+    return Features(off, on, radius, int(content["total"]), columns)
+
+
+def _additions(content: dict[str, Any], graph: Graph) -> Additions:
+    nodes = len(graph.neighbours)
+    if "candidate_rowptr" in content:
+        rows = np.split(np.asarray(content["candidate_col"], dtype=np.int64), content["candidate_rowptr"][1:-1])
+    else:  # all pairs that are no edges
+        rows = [np.setdiff1d(np.arange(nodes), [i, *row]) for i, row in enumerate(graph.neighbours)]
+    local, both = (np.asarray(content[name], dtype=np.int64) for name in ("added_local", "added_both"))
+    return Additions(tuple(rows), local, int(content["total"]), both, int(content["both_total"])).check(graph)
+
+
+def _changed(arrays: dict[str, Any]) -> list[tuple[Ints, Ints, Array]] | None:
+    if "changed_sizes" not in arrays:
+        return None
+    parts = [np.split(arrays[name], np.cumsum(arrays["changed_sizes"])[:-1]) for name in CHANGED]
+    return list(zip(*parts, strict=True))
 
 
 def _choices(content: dict[str, Any] | None, arrays: dict[str, Any]) -> Choices:

@@ -77,11 +77,13 @@ class Lines:
         for i, starts in self.choices.starts.items():
             if i not in self.states.first or list(starts) != sorted({0, *starts}):
                 continue
-            at, number = self.states.first[i], self.states.drops.states(i)
-            ends = [min(start, number) for start in (*starts, number)]
-            for first, last in pairwise(ends):
-                if last - first > 1:
-                    found.update(dict.fromkeys(range(at + first, at + last), slice(at + first, at + last)))
+            begin, number = self.states.first[i], self.states.number[i]
+            gained = self.states.gained[begin : begin + number]
+            for level in np.unique(gained):  # the states with as many new edges stand together, in the order of losses
+                at, count = begin + int((gained < level).sum()), int((gained == level).sum())
+                for first, last in pairwise(min(start, count) for start in (*starts, count)):
+                    if last - first > 1:
+                        found.update(dict.fromkeys(range(at + first, at + last), slice(at + first, at + last)))
         return found
 
     def _line(self, layer: Layer, number: int, at: int, rule: Rule) -> tuple[Array, ...]:

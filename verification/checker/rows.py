@@ -1,90 +1,122 @@
-"""Lemma R: the states of nodes, and the least sum over the neighbours that are left."""
+"""Lemma R: the states of nodes, and the least sum over the neighbours that are left and those that came."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .arithmetic import Array, Ints, Scale, down, gamma, sum_below, up
-from .statement import Drops, Network, Term
+from .changes import Changes
+from .statement import Network, Term
 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """The neighbours of a node, and all states of all of them in one list."""
+    """The neighbours of a node and then its candidates, and all states of all of them in one list."""
 
-    neighbours: Ints
+    others: Ints
+    degree: int  # how many of them are neighbours
     flat: Ints  # where each state stands among the states of all nodes
-    owner: Ints  # the neighbour of each
-    begin: Ints  # the first of each neighbour
+    owner: Ints  # the one whose it is
+    begin: Ints  # the first of each
     reach: Ints  # the most edges that each neighbour loses while the edge is there
 
 
 class States:
-    """The states of the nodes around some anchors, one list for all: how many edges a node loses.
+    """The states of the nodes around some anchors, one list for all: how many edges a node loses and gains.
 
     Args:
         anchors: those whose values are asked for; ``balls`` are these, the nodes within one hop of them, and so on.
     """
 
-    def __init__(self, network: Network, drops: Drops, anchors: Sequence[int]) -> None:
-        self.drops = drops
+    def __init__(self, network: Network, changes: Changes, anchors: Sequence[int]) -> None:
+        self.changes = changes
         self.balls = self._around(anchors, max(network.hops) + 1)
         nodes = self.balls[-1]
-        number = drops.budget[nodes] + 1
+        pairs = [changes.pairs(int(i)) for i in nodes]
+        number = np.array([len(each) for each in pairs])
+        self.number = {int(i): int(count) for i, count in zip(nodes, number, strict=True)}
         self.first = {int(i): int(at) for i, at in zip(nodes, np.cumsum(number) - number, strict=True)}
-        self.lost = np.concatenate([np.arange(each) for each in number])
-        degree = np.repeat([len(drops.graph.neighbours[i]) for i in nodes], number)
+        self.lost, self.gained = np.array([pair for each in pairs for pair in each], dtype=np.int64).reshape(-1, 2).T
+        degree = np.repeat([len(changes.graph.neighbours[i]) for i in nodes], number)
         self.scales = {
-            term.mixing: term.mixing.scales((degree - self.lost).astype(float))
+            term.mixing: term.mixing.scales((degree - self.lost + self.gained).astype(float))
             for layer in network.layers
             for term in layer.terms
         }
         self.rows: dict[int, Row] = {}
-        self.limited = drops.total < sum(int(free.sum()) for free in drops.free) // 2
+        edges = sum(int(free.sum()) for free in changes.free) // 2
+        self.limited = changes.total < edges and changes.additions is None
 
     def _around(self, anchors: Sequence[int], hops: int) -> list[Ints]:
         balls: list[Ints] = [np.unique(np.array(anchors, dtype=np.int64))]
         for _ in range(hops):
-            balls.append(np.unique(np.concatenate([balls[-1], *(self.drops.graph.neighbours[i] for i in balls[-1])])))
+            rows = [row for i in balls[-1] for row in (self.changes.graph.neighbours[i], self.changes.candidates(i))]
+            balls.append(np.unique(np.concatenate([balls[-1], *rows])))
         return balls
 
     def row(self, i: int) -> Row:
         if i not in self.rows:
-            neighbours = self.drops.graph.neighbours[i]
-            number = self.drops.budget[neighbours] + 1
+            neighbours = self.changes.graph.neighbours[i]
+            others = np.concatenate([neighbours, self.changes.candidates(i)])
+            number = np.array([self.number[int(k)] for k in others], dtype=np.int64)
             begin = np.cumsum(number) - number
-            owner = np.repeat(np.arange(len(neighbours)), number)
-            flat = np.array([self.first[int(k)] for k in neighbours], dtype=np.int64)[owner] + (
+            owner = np.repeat(np.arange(len(others)), number)
+            flat = np.array([self.first[int(k)] for k in others], dtype=np.int64)[owner] + (
                 np.arange(len(owner)) - begin[owner]
             )
-            self.rows[i] = Row(neighbours, flat, owner, begin, self.drops.reach(i))
+            self.rows[i] = Row(others, len(neighbours), flat, owner, begin, self.changes.reach(i))
         return self.rows[i]
 
-    def as_parent(self, k: int, i: int, t: int) -> int:
-        """Where state t of i stands among the states of the neighbours of k."""
+    def beside(self, i: int, s: int) -> NDArray[np.bool_]:
+        """Which states of the others are possible while i is in state s and the edge between them is there. The edges
+        that both lose and gain are different ones, but for that edge itself, if it came."""
+        row, at, changes = self.row(i), self.first[i] + s, self.changes
+        t, a, lost, gained = self.lost[at], self.gained[at], self.lost[row.flat], self.gained[row.flat]
+        fits: NDArray[np.bool_] = t + lost <= changes.total
+        old = row.owner < row.degree
+        fits[old] &= lost[old] <= row.reach[row.owner[old]]
+        if changes.additions is not None:
+            both = np.where(old, 0, -1) + a + gained
+            fits &= (both <= changes.additions.total) & (both + t + lost <= changes.additions.both_total)
+            fits &= old | ((a > 0) & (gained > 0))
+        return fits
+
+    def as_parent(self, k: int, i: int, s: int) -> int:
+        """Where state s of i stands among the states of the others of k."""
         row = self.row(k)
-        return int(row.begin[np.searchsorted(row.neighbours, i)]) + t
+        return int(row.begin[np.flatnonzero(row.others == i)[0]]) + s
 
-    def out_in(self, i: int, t: int, term: Term) -> Scale:
-        """``out(n_i) in(n_k)`` in state t, for all states of all neighbours."""
+    def out_in(self, i: int, s: int, term: Term) -> Scale:
+        """``out(n_i) in(n_k)`` in state s, for all states of all others."""
         _, out, into = self.scales[term.mixing]
-        return out.at(self.first[i] + t).by(into.at(self.row(i).flat))
+        return out.at(self.first[i] + s).by(into.at(self.row(i).flat))
 
-    def least_sum(self, i: int, t: int, values: Array, parents: bool = False) -> Array:
-        """Below the sum over the neighbours that are left in state t, from values in each of their states: ``(M,)``.
-        With ``parents``, below that of the others, for each neighbour that is known to be left, ``(neighbours, M)``."""
-        row, left = self.row(i), self.drops.total - t
-        if not len(row.neighbours):
+    def least_sum(self, i: int, s: int, values: Array, parents: bool = False) -> Array:
+        """Below the sum over those that are neighbours in state s, from values in each of their states: ``(M,)``.
+        With ``parents``, below that of the others, for each that is known to be a neighbour, ``(others, M)``."""
+        row, t, a = self.row(i), int(self.lost[self.first[i] + s]), int(self.gained[self.first[i] + s])
+        if not len(row.others):
             return np.zeros((0 if parents else 1, values.shape[1]))[() if parents else 0]
-        lost = self.lost[row.flat]
-        inside = (lost <= np.minimum(row.reach[row.owner], left))[:, None]
+        inside = self.beside(i, s)[:, None]
         least = np.minimum.reduceat(np.where(inside, values, np.inf), row.begin, axis=0)
-        found = self._kept(i, t, least, parents)
-        if not self.limited:
+        old, new = least[: row.degree], least[row.degree :]
+        found = self._kept(i, t, old, parents)
+        if self.limited and row.degree:
+            found = np.maximum(found, self._with_few_edges(i, t, values, inside, parents))
+        if not len(new):
             return found
-        # Few edges in all: neighbours start from their values without a loss, and fall by so much for each edge.
-        clean = values[row.begin]
+        found = down(found + _gained(new, a))
+        if not parents:
+            return found
+        by_new = down(self._kept(i, t, old, False) + _gained(new, a - 1))  # its edge is one of those that came
+        return np.concatenate([found, np.broadcast_to(by_new, new.shape)])
+
+    def _with_few_edges(self, i: int, t: int, values: Array, inside: NDArray[np.bool_], parents: bool) -> Array:
+        """Neighbours start from their values without a loss, and fall by so much for each edge."""
+        row, left = self.row(i), self.changes.total - t
+        clean, lost = values[row.begin], self.lost[row.flat]
         each = up(up(clean[row.owner] - values) / np.maximum(lost, 1)[:, None])
         rate = np.where(inside & (lost > 0)[:, None], each, 0.0)
         rate = np.maximum(np.maximum.reduceat(rate, row.begin, axis=0), 0)
@@ -93,15 +125,17 @@ class States:
         most = row.reach[order]
         taken = np.clip(room - (np.cumsum(most, axis=0) - most), 0, most)
         gain = -sum_below(-up(taken * np.take_along_axis(rate, order, axis=0)))
-        return np.maximum(found, down(self._kept(i, t, clean, parents) - gain))
+        return down(self._kept(i, t, clean, parents) - gain)
 
     def _kept(self, i: int, t: int, terms: Array, parents: bool) -> Array:
         """Below the sum of terms when the t largest of those that can go are gone; with ``parents``, of all others."""
-        free = self.drops.free[i]
+        if not len(terms):
+            return np.zeros_like(terms) if parents else np.zeros(terms.shape[1])
+        free = self.changes.free[i]
         fixed, loose = terms[~free].sum(axis=0), np.sort(terms[free], axis=0)
         count = len(loose) - t  # how many of them stay
         slack = up(4 * gamma(2 * len(terms) + 4) * np.abs(terms).sum(axis=0))
-        prefix = np.concatenate([np.zeros_like(loose[:1] if len(loose) else terms[:1]), np.cumsum(loose, axis=0)])
+        prefix = np.concatenate([np.zeros_like(terms[:1]), np.cumsum(loose, axis=0)])
         if not parents:
             return down(fixed + prefix[count] - slack)
         others = fixed - terms + prefix[count]
@@ -113,7 +147,15 @@ class States:
 
     def _between(self, i: int) -> int:
         """How many edges between neighbours of i can go."""
-        around = self.drops.graph.neighbours[i]
-        return (
-            sum(int((self.drops.free[k] & np.isin(self.drops.graph.neighbours[k], around)).sum()) for k in around) // 2
-        )
+        around, changes = self.changes.graph.neighbours[i], self.changes
+        return sum(int((changes.free[k] & np.isin(changes.graph.neighbours[k], around)).sum()) for k in around) // 2
+
+
+def _gained(terms: Array, a: int) -> Array:
+    """Below the sum of any a of the candidates' terms: of the a smallest. Those that cannot come are infinite; if too
+    few can, there is no such state, and any number will do."""
+    smallest = np.sort(terms, axis=0)[: max(a, 0)]
+    if not len(smallest):
+        return np.zeros(terms.shape[1])
+    total = sum_below(np.where(smallest == np.inf, 0.0, smallest))
+    return np.where(np.isnan(terms).any(axis=0), np.nan, total)  # which the order would put last

@@ -1,4 +1,4 @@
-"""What is to be proved: a network, a graph, and which edges may go; read from plain files, or made of arrays."""
+"""What is to be proved something of: a network and a graph, read from plain files or made of arrays."""
 
 import json
 from dataclasses import dataclass
@@ -164,43 +164,11 @@ class Graph:
         )
         return Graph(self.x, rows)
 
-
-class Drops:
-    """The sets of edges that may go: at most ``local[i]`` at node i and ``total`` in all, none of them in ``kept``.
-
-    Budgets are lowered to what can be used: an edge can go if both ends may lose one and it is not kept, and a node
-    cannot lose more edges than can go. No admissible set is lost by that.
-    """
-
-    def __init__(self, graph: Graph, local: Ints, total: int, kept: frozenset[tuple[int, int]] = frozenset()) -> None:
-        self.graph, self.kept, self.asked = graph, kept, np.asarray(local, dtype=np.int64)
-        self.total = min(int(total), sum(map(len, graph.neighbours)) // 2)
-        budget = np.minimum(
-            np.array([len(row) for row in graph.neighbours], dtype=np.int64),
-            np.minimum(np.asarray(local, dtype=np.int64), self.total),
-        )
-        pinned: dict[int, set[int]] = {}
-        for a, b in kept:
-            pinned.setdefault(a, set()).add(b)
-            pinned.setdefault(b, set()).add(a)
-        while True:
-            free = [(budget[row] > 0) & (budget[i] > 0) for i, row in enumerate(graph.neighbours)]
-            for i, others in pinned.items():
-                free[i] &= ~np.isin(graph.neighbours[i], list(others))
-            usable = np.minimum(budget, [int(row.sum()) for row in free])
-            if (usable == budget).all():
-                break
-            budget = usable
-        self.budget, self.free = budget, free
-
-    def states(self, i: int) -> int:
-        """How many edges node i can lose is less than this."""
-        return int(self.budget[i]) + 1
-
-    def reach(self, i: int) -> Ints:
-        """How many edges each neighbour k of i can lose while (i, k) is there: none of them is that one."""
-        row = self.graph.neighbours[i]
-        return np.minimum(self.budget[row], [int(self.free[k].sum()) for k in row] - self.free[i].astype(np.int64))
+    def plus(self, edge: tuple[int, int]) -> "Graph":
+        rows = list(self.neighbours)
+        for a, b in (edge, edge[::-1]):
+            rows[a] = np.sort(np.append(rows[a], b))
+        return Graph(self.x, tuple(rows))
 
 
 def embed(network: Network, graph: Graph) -> dict[int, Boxes]:

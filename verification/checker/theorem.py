@@ -24,10 +24,13 @@ from .arithmetic import (
     sum_below,
     up,
 )
+from .changes import Changes
+from .inputs import Inputs
 from .lines import Choices, Lines, Pieces, Rule
 from .rows import States
-from .statement import Drops, Network, Term
+from .statement import Network, Term
 
+MORE_CANDIDATES = 4  # than a node gains edges, that are asked for their lines, for each functional
 MOST_SETS = 64  # of edges that a node can lose, up to which layers of the node's own edges are evaluated for each
 
 
@@ -44,20 +47,12 @@ class Passed:
 class Bound:
     """Ranges of all layers around some anchors, and then lower bounds of functionals of their embeddings."""
 
-    def __init__(self, network: Network, drops: Drops, anchors: Sequence[int], choices: Choices) -> None:
-        self.network, self.drops, self.choices = network, drops, choices
-        self.states = States(network, drops, anchors)
+    def __init__(self, network: Network, changes: Changes, anchors: Sequence[int], choices: Choices) -> None:
+        self.network, self.changes, self.choices = network, changes, choices
+        self.states = States(network, changes, anchors)
         self.first, self.row = self.states.first, self.states.row
         self.lines = Lines(network, self.states, choices)
-        inner = self.states.balls[-2]  # of the last ones, states are known, as parents, and nothing else
-        self.place = {int(i): at for at, i in enumerate(inner)}
-        inputs = Boxes.between(drops.graph.x[inner], drops.graph.x[inner])
-        self.features = {
-            id(term): product(inputs, term.weight)
-            for layer in network.layers
-            for term in layer.terms
-            if term.source == 0
-        }
+        self.inputs = Inputs(network, changes, self.states.balls[-2])  # of the last, states are known, and no more
         self.outputs: dict[int, Boxes] = {}  # in all states, by layer
         self.sizes: dict[int, Array] = {}
         for number in range(1, len(network.layers) + 1):
@@ -81,7 +76,7 @@ class Bound:
         }
         near = number in self.near
         for i in self.states.balls[self.network.hops[number]].tolist():
-            for t in range(self.drops.states(i)):
+            for t in range(self.states.number[i]):
                 at = self.first[i] + t
                 value = self._of_channels(i, t, number, None, {})
                 for rule in self.lines.rules(at, number - 1) if lines else ():
@@ -120,7 +115,7 @@ class Bound:
         units, tables = term.units(), {}
         for k in nodes.tolist():
             here = []
-            for s in range(self.drops.states(k)):
+            for s in range(self.states.number[k]):
                 ranges = self.outputs[term.source].rows(np.array([self.first[k] + s])).below(units)
                 here.append(np.maximum(ranges, self._below(k, s, {term.source: units}, 1)))
             tables[k] = np.array(here)
@@ -128,7 +123,7 @@ class Bound:
 
     def _looked_up(self, i: int, t: int, table: dict[int, Array]) -> Array:
         """The values of all neighbours of i in all their states, while i is in state t."""
-        found = [table[k][:, self.states.as_parent(k, i, t)] for k in self.row(i).neighbours.tolist()]
+        found = [table[k][:, self.states.as_parent(k, i, t)] for k in self.row(i).others.tolist()]
         return np.concatenate(found) if found else np.zeros((0, 1))
 
     # -- layers of a node's own edges --------------------------------------------------------------
@@ -139,20 +134,26 @@ class Bound:
         of such layers."""
         near: set[int] = set()
         for number, layer in enumerate(self.network.layers, 1):
-            if self.choices.functional and all(
-                (term.source == 0 and term.mixing.name in ("local", "mean", "sum"))
-                or (term.source in near and not term.mixes)
-                for term in layer.terms
+            if (
+                self.choices.functional
+                and self.changes.features is None
+                and all(
+                    (term.source == 0 and term.mixing.name in ("local", "mean", "sum"))
+                    or (term.source in near and not term.mixes)
+                    for term in layer.terms
+                )
             ):
                 near.add(number)
         return near
 
     def _by_sets(self, i: int, last: int) -> Iterator[tuple[int, dict[int, Boxes]]]:
-        """For every state, boxes around the pre-activations of near layers up to one, for each set of lost edges."""
-        free, budget = np.flatnonzero(self.drops.free[i]), self.drops.states(i) - 1
+        """For every state without a new edge, boxes around the pre-activations of near layers up to one, for each set
+        of lost edges."""
+        free = np.flatnonzero(self.changes.free[i])
+        budget = int((self.states.gained[self.first[i] :][: self.states.number[i]] == 0).sum()) - 1
         if sum(comb(len(free), t) for t in range(budget + 1)) > MOST_SETS:
             return
-        neighbours, degree = self.drops.graph.neighbours[i], len(self.drops.graph.neighbours[i])
+        neighbours, degree = self.changes.graph.neighbours[i], len(self.changes.graph.neighbours[i])
         for t in range(budget + 1):
             kept = [np.setdiff1d(np.arange(degree), gone) for gone in combinations(free, t)]
             found: dict[int, Boxes] = {}
@@ -167,12 +168,11 @@ class Bound:
                         outputs = Boxes.between(*below.range(each[:, :width], -each[:, width:]))
                         parts.append(own.times(product(outputs, term.weight).each()))
                         continue
-                    values = self.features[id(term)]
-                    mine = own.times(values.rows(np.array([self.place[i]])).each())
+                    mine = own.times(self.inputs.each(term, [i]))
                     if not term.mixes:
                         parts.append(np.repeat(mine, len(kept), axis=0))
                         continue
-                    around = values.rows(np.array([self.place[int(k)] for k in neighbours], dtype=np.int64)).each()
+                    around = self.inputs.each(term, neighbours)
                     sums = np.array([sum_below(around[left]) for left in kept])
                     parts.append(down(mine + out.times(sums)))
                 bias = np.concatenate([layer.bias, -layer.bias])
@@ -188,7 +188,7 @@ class Bound:
         ends = np.cumsum([0, *map(self.network.width, self.network.readout)])
         for number, first, last in zip(self.network.readout, ends[:-1], ends[1:], strict=True):
             omega[number] = directions[:, first:last]
-        best = [self._output(i, t, omega) for t in range(self.drops.states(i))]
+        best = [self._output(i, t, omega) for t in range(self.states.number[i])]
         if self.near.issuperset(self.network.readout):
             for t, boxes in self._by_sets(i, max(self.network.readout)):
                 value = np.zeros(1)
@@ -219,30 +219,30 @@ class Bound:
             best = np.maximum(best, np.reshape(found, (len(best), -1)).min(axis=1))
         return best
 
-    def _neighbour_values(self, i: int, t: int, passed: list[Passed], patterns: int) -> Array:
-        """Below all that is passed on to each neighbour in each of its states, by its ranges or its lines."""
-        row, found = self.row(i), list[Array]()
-        left = np.minimum(row.reach, self.drops.total - t)
-        for place, k in enumerate(row.neighbours.tolist()):
-            for s in range(self.drops.states(k)):
-                if s > left[place]:
-                    found.append(np.full_like(found[-1], np.nan))  # not beside state t of i
-                    continue
-                at, omega, value = self.first[k] + s, dict[int, Array](), np.zeros(1)
-                for each in passed:
-                    scale = self.states.out_in(i, t, each.term).at(int(row.begin[place]) + s)
-                    beta = each.beta
-                    assert beta is not None
-                    if each.term.source == 0:
-                        value = down(value + scale.times(self._of_features(each.term, k, beta)))
-                    else:
-                        value = down(value - self._add(omega, each.term.source, scale, beta, each.residual))
-                if omega:
-                    ranges = plus(*(self.outputs[m].rows(np.array([at])).below(part)[0] for m, part in omega.items()))
-                    lines = self._below(k, s, omega, patterns)[self.states.as_parent(k, i, t)]
-                    value = down(value + np.maximum(ranges, lines))
-                found.append(value)
-        return np.array(found).reshape(len(row.flat), max(len(each.beta) for each in passed if each.beta is not None))
+    def _neighbour_values(self, i: int, s: int, passed: list[Passed], patterns: int) -> Array:
+        """Below all that is passed on to each neighbour in each of its states, by its ranges or its lines; of
+        candidates, lines serve those that come first by their ranges."""
+        row, found, inside = self.row(i), self._passed_values(i, s, passed), self.states.beside(i, s)
+        asked = np.arange(len(row.others)) < row.degree
+        gained = int(self.states.gained[self.first[i] + s])
+        if gained and not asked.all():
+            least = np.minimum.reduceat(np.where(inside[:, None], found, np.inf), row.begin, axis=0)[row.degree :]
+            asked[row.degree + np.unique(np.argsort(least, axis=0)[: gained + MORE_CANDIDATES])] = True
+        for at in np.flatnonzero(asked[row.owner] & inside).tolist():
+            k, state = int(row.others[row.owner[at]]), at - int(row.begin[row.owner[at]])
+            omega, value = dict[int, Array](), np.zeros(1)
+            for each in passed:
+                scale = self.states.out_in(i, s, each.term).at(at)
+                beta = each.beta
+                assert beta is not None
+                if each.term.source == 0:
+                    value = down(value + scale.times(self._of_features(each.term, k, beta)))
+                else:
+                    value = down(value - self._add(omega, each.term.source, scale, beta, each.residual))
+            if omega:
+                lines = self._below(k, state, omega, patterns)[self.states.as_parent(k, i, s)]
+                found[at] = np.maximum(found[at], down(value + lines))
+        return found
 
     def _below(self, k: int, s: int, omega: dict[int, Array], patterns: int) -> Array:
         """Below ``Σ ω · h_k`` in state s, for every state that a neighbour known to be there can be in, by lines:
@@ -326,21 +326,22 @@ class Bound:
         )
 
     def _of_features(self, term: Term, k: int, slope: Array | None) -> Array:
-        """Below ``λ · W' x_k``."""
-        values = self.features[id(term)].rows(np.array([self.place[k]]))
-        return values.each()[0] if slope is None else values.below(slope)[0]
+        """Below ``λ · W' x̃_k``."""
+        return (self.inputs.each(term, [k]) if slope is None else self.inputs.below(term, [k], slope))[0]
 
-    def _passed_values(self, i: int, t: int, passed: list[Passed]) -> Array:
+    def _passed_values(self, i: int, s: int, passed: list[Passed]) -> Array:
         """Below what is passed on to each neighbour in each of its states, by ranges; exact for features."""
         row, total = self.row(i), np.zeros((len(self.row(i).flat), 1))
         for each in passed:
             if each.term.source == 0:
-                around = self.features[id(each.term)].rows(
-                    np.array([self.place[int(k)] for k in row.neighbours], dtype=np.int64)
-                )
-                values = (around.each() if each.beta is None else around.below(each.beta))[row.owner]
+                known = self.inputs
+                values = (
+                    known.each(each.term, row.others)
+                    if each.beta is None
+                    else known.below(each.term, row.others, each.beta)
+                )[row.owner]
             else:
                 assert each.beta is not None
                 values = down(self.outputs[each.term.source].rows(row.flat).below(each.beta) - each.residual)
-            total = down(total + self.states.out_in(i, t, each.term).columns.times(values))
+            total = down(total + self.states.out_in(i, s, each.term).columns.times(values))
         return total
