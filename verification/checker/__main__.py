@@ -11,11 +11,10 @@ from zipfile import BadZipFile
 import numpy as np
 
 from .arithmetic import Array, Ints, check_processor
-from .cases import NotProved, Proof, Tree, below
+from .cases import Bounds, NotProved, Proof, Tree
 from .changes import Changes
 from .claim import Claim, compactness, value
 from .statement import Graph, Network
-from .theorem import Bound
 
 TOGETHER = 64  # nodes that share what is known of the nodes around them
 
@@ -51,16 +50,12 @@ def check(
             some = range(first, min(first + TOGETHER, len(places)))
             nodes = claim.nodes[places[list(some)]]
             shared = [at for at in some if int(claim.nodes[places[at]]) not in trees]
-            bound = Bound(network, changes, nodes.tolist(), claim.choices) if shared else None
+            bounds = Bounds(network, changes, nodes.tolist(), claim.choices)
             for at in some:
                 node, wanted = int(claim.nodes[places[at]]), _at_least(claim, int(places[at]), least[at])
                 try:
                     witnesses += _check_witness(claim, int(places[at]), network, changes, directions[at], slack[at])
-                    if (
-                        bound is not None
-                        and at in shared
-                        and (below(bound, node, directions[at], slack[at]) >= wanted).all()
-                    ):
+                    if at in shared and (bounds.below(node, directions[at], slack[at], wanted) >= wanted).all():
                         found[node] = [None]
                     else:
                         proof = Proof(network, node, directions[at], slack[at], wanted, claim.choices, branches)

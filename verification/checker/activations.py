@@ -182,26 +182,29 @@ class Smooth:
                 sign * (self._at(end)[0] - value - slope * (end - p)) < -1e-12 * (1 + abs(value)) for end in (low, high)
             )  # type: ignore[return-value]
 
-        best, distance = chord, np.inf
+        slope, known = chord, False
         for piece, _, _ in self.pieces:
             a, b = max(low, piece.start[1]), min(high, piece.end[0])
-            if piece.convex != convex or a > b:
+            if piece.convex != convex or a > b or (known and target < piece.start[1]):
                 continue
-            wanted = min(max(target, a), b)
-            left, right = outside(wanted)
-            if left or right:  # towards the side of which an end is beyond the tangent
-                other, which = (a, 0) if left else (b, 1)
+            touch = min(max(target, a), b)
+            left, right = outside(touch)
+            if left or right:  # away from the end that is beyond the tangent, which turns it towards that end
+                other, which = (b, 0) if left else (a, 1)
                 if outside(other)[which]:
                     continue
                 for _ in range(45):
-                    middle = (wanted + other) / 2
-                    wanted, other = (middle, other) if outside(middle)[which] else (wanted, middle)
-                wanted = other
-                if any(outside(wanted)):
+                    middle = (touch + other) / 2
+                    touch, other = (middle, other) if outside(middle)[which] else (touch, middle)
+                touch = other
+                if any(outside(touch)):
                     continue
-            if abs(wanted - target) < distance:
-                best, distance = self._at(wanted)[1], abs(wanted - target)
-        return best
+            # At a kink there are many tangents; the steepest allowed goes through the end.
+            through = low if low < touch and target < touch else high if touch < high and touch < target else touch
+            known, slope = True, self._at(touch)[1]
+            if abs(through - touch) > 1e-6 * (1 + abs(touch)):
+                slope = (self._at(through)[0] - self._at(touch)[0]) / (through - touch)
+        return slope
 
 
 def _each(function: Callable[..., tuple[float, float]], *arrays: Array) -> tuple[Array, Array]:
@@ -241,7 +244,10 @@ def activation(content: dict[str, Any] | None, tensors: dict[str, Array]) -> Act
         case "elu":
             alpha, zero = settings["alpha"], (0.0, 0.0)
             below = (lambda p: alpha * (p.exp() - 1)), (lambda p: alpha * p.exp())
-            return Smooth(((Piece(True, end=zero), *below), (Piece(True, start=zero), lambda p: p, lambda p: arb(1))))
+            line = Piece(
+                alpha <= 1, start=zero
+            )  # a line is convex and concave; tangents above take it where it is a hull
+            return Smooth(((Piece(True, end=zero), *below), (line, lambda p: p, lambda p: arb(1))))
         case "tanh":
             return _s_shape(lambda p: p.tanh(), lambda p: 1 / p.cosh() ** 2)
         case "sigmoid":
@@ -262,7 +268,7 @@ def activation(content: dict[str, Any] | None, tensors: dict[str, Array]) -> Act
             return Smooth(
                 (
                     (Piece(True, end=around), lambda p: (beta * p).exp().log1p() / beta, lambda p: _logistic(beta * p)),
-                    (Piece(True, start=around), lambda p: p, lambda p: arb(1)),
+                    (Piece(False, start=around), lambda p: p, lambda p: arb(1)),
                 )
             )
         case other:

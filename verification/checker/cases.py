@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .arithmetic import Array, dot_above, down
+from .arithmetic import Array, dot_above, down, up
 from .changes import Changes, Edge
+from .fixed import Fixed
 from .lines import Choices
 from .statement import Network
 from .theorem import Bound
@@ -72,8 +73,8 @@ class Proof:
                 raise NotProved("branches of a case that cannot be")
 
     def _leaf(self, changes: Changes) -> None:
-        bound = Bound(self.network, changes, [self.node], self.choices)
-        found = below(bound, self.node, self.directions, self.slack)
+        bounds = Bounds(self.network, changes, [self.node], self.choices)
+        found = bounds.below(self.node, self.directions, self.slack, self.least)
         if (found >= self.least).all():
             self.tree.append(None)
             return
@@ -96,11 +97,27 @@ class Proof:
         return None
 
 
-def below(bound: Bound, node: int, directions: Array, slack: Array) -> Array:
-    """Below ``w · z`` for all w within ``slack`` of the directions."""
-    found = bound.lower(node, directions)
-    if not slack.any():
-        return found
-    at = slice(bound.first[node], bound.first[node] + bound.states.number[node])
-    sizes = np.concatenate([bound.outputs[m].rows(np.arange(at.start, at.stop)).size for m in bound.network.readout])
-    return down(found - dot_above(slack[None], sizes))
+class Bounds:
+    """What Theorems A and B prove of some nodes, where what is known of the nodes around them is shared."""
+
+    def __init__(self, network: Network, changes: Changes, anchors: Sequence[int], choices: Choices) -> None:
+        self.given = network, changes, anchors, choices
+        self.theorems: list[type[Bound] | type[Fixed]] = [Fixed, Bound] if changes.features_alone else [Bound]
+        self.known: dict[type, Bound | Fixed] = {}
+
+    def below(self, node: int, directions: Array, slack: Array, least: Array) -> Array:
+        """Below ``w · z`` for all w within ``slack`` of the directions: by the first theorem, and the others while that
+        is less than it should be."""
+        best = np.full(len(directions), -np.inf)
+        for theorem in self.theorems:
+            if theorem not in self.known:
+                self.known[theorem] = theorem(*self.given)
+            bound = self.known[theorem]
+            states = bound.first[node] + np.arange(bound.states.number[node])
+            sizes = np.concatenate([bound.outputs[m].rows(states).size for m in bound.network.readout])
+            off = dot_above(slack[None], sizes) if slack.any() else np.zeros(1)
+            found = down(bound.lower(node, directions, up(least + 2 * off)) - off)
+            best = np.fmax(best, found)  # what is no number proves nothing
+            if (best >= least).all():
+                break
+        return best

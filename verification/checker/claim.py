@@ -210,11 +210,10 @@ def compactness(network: Network, graph: Graph) -> Boxes:
 def value(network: Network, graph: Graph, node: int, direction: Array, slack: Array) -> tuple[float, float]:
     """``w · z`` of a node on a graph as it is, between two floats."""
     found = embed(network, graph)
-    ends = np.cumsum([0, *map(network.width, network.readout)])
     low = high = np.zeros(())
-    for number, first, last in zip(network.readout, ends[:-1], ends[1:], strict=True):
+    slacks = network.split(slack[None])
+    for number, part in network.split(direction[None]).items():
         boxes = found[number].rows(np.array([node]))
-        part = direction[None, first:last]
-        off = dot_above(slack[None, first:last], boxes.size)[0]
+        off = dot_above(slacks[number], boxes.size)[0]
         low, high = down(down(low + boxes.below(part)[0, 0]) - off), up(up(high - boxes.below(-part)[0, 0]) + off)
     return float(low), float(high)

@@ -8,13 +8,17 @@ of the admissible features, ``μ · x̃`` is at least ``μ · x`` less its *fall
 a masked entry takes ``μ_f x_f`` off, a zero that becomes 1 adds ``μ_f``, and in a box each entry moves by itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
-from .arithmetic import ETA, Array, Boxes, Ints, down, gamma, product, sum_below, up
+from .arithmetic import ETA, Array, Boxes, Ints, U, down, gamma, product, sum_below, up
 from .changes import Changes, Features
 from .statement import Network, Term
+
+Coefficients: TypeAlias = Callable[[Ints], tuple[Array, Array]]
+"""From some features to μ there, ``(M, n)``, and above how far off that is."""
 
 
 class Inputs:
@@ -32,7 +36,8 @@ class Inputs:
         each, units = self.clean[id(term)].each(), term.units()
         if self.changed is None:
             return each
-        falls = [total(self.falls(at, units, np.zeros_like(units))) for at in range(len(self.nodes))]
+        exact = np.zeros((len(units), 1))
+        falls = [total(self.falls(at, lambda some: (units[:, some], exact))) for at in range(len(self.nodes))]
         return down(each - np.array(falls))
 
     def each(self, term: Term, nodes: Sequence[int] | Ints) -> Array:
@@ -51,37 +56,52 @@ class Inputs:
         found = self.clean[id(term)].rows(places).below(functional)
         if self.changed is None or not len(places):
             return found
-        mu, error = back(term, functional)
-        return down(found - np.array([total(self.falls(int(at), mu, error)) for at in places]))
+        parts = [(term, functional)]
+        return down(found - np.array([total(self.falls(int(at), coefficients(parts))) for at in places]))
 
     def places(self, nodes: Sequence[int] | Ints) -> Ints:
         return np.array([self.place[int(k)] for k in nodes], dtype=np.int64)
 
-    def falls(self, at: int, mu: Array, error: Array) -> list[Array]:
+    def falls(self, at: int, mu: Coefficients) -> list[Array]:
         """Above what masks and bits take off, one by one and the largest that a node's budgets allow, ``(M, n)``; and
-        what the box does, ``(M, 1)``. ``mu`` is ``(M, F)``, within ``error`` of what it stands for."""
+        what the box does, ``(M, 1)``."""
         changed: Features | None = self.changed
         assert changed is not None
         x, k, found = self.x[at], int(self.nodes[at]), []
         if changed.masks(k):
-            filled = np.flatnonzero(x)
-            masked = up(np.maximum(up(mu[:, filled] * x[filled]), 0) + up(error[:, filled] * np.abs(x[filled])))
-            found.append(_largest(masked, changed.masks(k)))
+            found.append(_largest(np.maximum(self.shares(at, mu), 0), changed.masks(k)))
         if changed.on[k]:
-            zeros = np.flatnonzero(x == 0)
-            found.append(_largest(up(np.maximum(-mu[:, zeros], 0) + error[:, zeros]), int(changed.on[k])))
+            here, error = mu(np.flatnonzero(x == 0))
+            found.append(_largest(up(np.maximum(-here, 0) + error), int(changed.on[k])))
         if changed.radius[k] > 0:
-            size = -sum_below(-up(np.abs(mu) + error), axis=1)
+            here, error = mu(np.arange(len(x)))
+            size = -sum_below(-up(np.abs(here) + error), axis=1)
             found.append(up(size * changed.radius[k])[:, None])
-        return found or [np.zeros((len(mu), 1))]
+        return found or [mu(np.zeros(0, dtype=np.int64))[0]]
+
+    def shares(self, at: int, mu: Coefficients) -> Array:
+        """Above what every feature that is not zero adds, ``(M, filled)``."""
+        x, filled = self.x[at], np.flatnonzero(self.x[at])
+        here, error = mu(filled)
+        return up(up(here * x[filled]) + up(error * np.abs(x[filled])))
 
 
-def back(term: Term, functional: Array) -> tuple[Array, Array]:
-    """``W λ`` in floats, and above how far off that is, ``(M, F)`` both."""
-    mu, size = term.back(functional), np.abs(functional)
-    reach = size * np.abs(term.weight) if term.weight.ndim == 1 else size @ np.abs(term.weight).T
-    number = functional.shape[1] + 4
-    return mu, up(up(2 * gamma(number) * reach) + 4 * number * ETA)
+def coefficients(parts: Sequence[tuple[Term, Array]]) -> Coefficients:
+    """``Σ W λ`` over some terms at some features in floats, and above how far off that is, ``(M, n)`` both."""
+
+    def at(some: Ints) -> tuple[Array, Array]:
+        mu, error = np.zeros((1, len(some))), np.zeros((1, len(some)))
+        for term, functional in parts:
+            size, number = np.abs(functional), functional.shape[1] + 4
+            if term.weight.ndim == 1:
+                here, reach = functional[:, some] * term.weight[some], size[:, some] * np.abs(term.weight[some])
+            else:
+                here, reach = functional @ term.weight[some].T, size @ np.abs(term.weight[some]).T
+            mu = mu + here
+            error = up(up(error + up(up(2 * gamma(number) * reach) + 4 * number * ETA)) + up(4 * U * np.abs(mu)))
+        return mu, error
+
+    return at
 
 
 def total(falls: list[Array]) -> Array:
@@ -90,9 +110,5 @@ def total(falls: list[Array]) -> Array:
 
 
 def _largest(values: Array, number: int) -> Array:
-    number = min(number, values.shape[1])
-    return (
-        np.partition(values, values.shape[1] - number, axis=1)[:, values.shape[1] - number :]
-        if number
-        else values[:, :0]
-    )
+    first = max(0, values.shape[1] - number)
+    return np.partition(values, first, axis=1)[:, first:] if values.shape[1] else values

@@ -80,6 +80,14 @@ class Network:
     def width(self, number: int) -> int:
         return len(self.layers[number - 1].bias)
 
+    def split(self, directions: Array) -> dict[int, Array]:
+        """Functionals of the embedding as functionals of the layers that it has side by side."""
+        ends = np.cumsum([0, *map(self.width, self.readout)])
+        return {
+            number: directions[:, first:last]
+            for number, first, last in zip(self.readout, ends[:-1], ends[1:], strict=True)
+        }
+
     @cached_property
     def hops(self) -> list[int]:
         """How far from an anchor each layer is needed, features first."""

@@ -182,13 +182,10 @@ class Bound:
 
     # -- Theorem A ---------------------------------------------------------------------------------
 
-    def lower(self, i: int, directions: Array) -> Array:
-        """Below ``w · z_i`` whatever admissible edges are lost, ``(M, width)`` to ``(M,)``."""
-        omega: dict[int, Array] = {}
-        ends = np.cumsum([0, *map(self.network.width, self.network.readout)])
-        for number, first, last in zip(self.network.readout, ends[:-1], ends[1:], strict=True):
-            omega[number] = directions[:, first:last]
-        best = [self._output(i, t, omega) for t in range(self.states.number[i])]
+    def lower(self, i: int, directions: Array, enough: Array | float = np.inf) -> Array:
+        """Below ``w · z_i`` whatever changes, ``(M, width)`` to ``(M,)``; no more than ``enough`` is looked for."""
+        omega = self.network.split(directions)
+        best = [self._output(i, t, omega, enough) for t in range(self.states.number[i])]
         if self.near.issuperset(self.network.readout):
             for t, boxes in self._by_sets(i, max(self.network.readout)):
                 value = np.zeros(1)
@@ -201,22 +198,26 @@ class Bound:
                 best[t] = np.maximum(best[t], value.min(axis=0))
         return np.min(best, axis=0)
 
-    def _output(self, i: int, t: int, omega: dict[int, Array]) -> Array:
+    def _output(self, i: int, t: int, omega: dict[int, Array], enough: Array | float) -> Array:
         best, _ = self._chain(i, t, omega, None, None)
         at, last = self.first[i] + t, max(omega)
+        rules = self.lines.rules(at, last)  # for the last layer, and for those below
+        pairs = sorted(((top, rule) for top in rules for rule in rules if top.grouped == rule.grouped), key=_unlike)
         for patterns in sorted({1, self.choices.output}):
             chosen = self.lines.dearest(last, at, omega[last], patterns)
+            rows = 1 if patterns == 1 < self.choices.output else self.choices.rows
             found: Array | float = -np.inf
-            for rule in self.lines.rules(at, last):
-                constant, passed = self._chain(i, t, omega, None, rule, chosen)
-                rows = 1 if patterns == 1 < self.choices.output else self.choices.rows
+            for top, rule in pairs:
+                if (best >= enough).all():
+                    return best
+                constant, passed = self._chain(i, t, omega, None, rule, chosen, top)
                 value = (
                     constant
                     if not passed
                     else plus(constant, self.states.least_sum(i, t, self._neighbour_values(i, t, passed, rows)))
                 )
                 found = np.maximum(found, value)
-            best = np.maximum(best, np.reshape(found, (len(best), -1)).min(axis=1))
+                best = np.maximum(best, np.reshape(found, (len(best), -1)).min(axis=1))
         return best
 
     def _neighbour_values(self, i: int, s: int, passed: list[Passed], patterns: int) -> Array:
@@ -263,10 +264,18 @@ class Bound:
         return best
 
     def _chain(
-        self, i: int, t: int, omega: dict[int, Array], top: int | None, rule: Rule | None, chosen: Pieces | None = None
+        self,
+        i: int,
+        t: int,
+        omega: dict[int, Array],
+        top: int | None,
+        rule: Rule | None,
+        chosen: Pieces | None = None,
+        first: Rule | None = None,
     ) -> tuple[Array, list[Passed]]:
         """``Σ ω_l · h_i^l`` (and all channels of the pre-activations of layer ``top``, and their negatives) in state t
-        is at least a constant and what is passed on to neighbours. Without a rule, outputs are bounded by ranges."""
+        is at least a constant and what is passed on to neighbours. Without a rule, outputs are bounded by ranges; the
+        last layer's lines can have a rule of their own, ``first``."""
         at, waiting, passed = self.first[i] + t, dict(omega), list[Passed]()
         constant: Array = np.zeros(1)
         for number in range(len(self.network.layers), 0, -1):
@@ -279,8 +288,8 @@ class Bound:
                 constant = down(constant + self.outputs[number].rows(np.array([at])).below(waiting.pop(number))[0])
                 continue
             else:
-                pieces = chosen if number == max(omega, default=0) else None
-                slope, value = self.lines.below(layer, number, at, waiting.pop(number), rule, pieces)
+                pieces, used = (chosen, first or rule) if number == max(omega, default=0) else (None, rule)
+                slope, value = self.lines.below(layer, number, at, waiting.pop(number), used, pieces)
                 if pieces is not None:
                     waiting = {m: np.repeat(part, pieces.patterns, axis=0) for m, part in waiting.items()}
                 positive, negative = np.maximum(slope, 0), np.minimum(slope, 0)
@@ -345,3 +354,8 @@ class Bound:
                 values = down(self.outputs[each.term.source].rows(row.flat).below(each.beta) - each.residual)
             total = down(total + self.states.out_in(i, s, each.term).columns.times(values))
         return total
+
+
+def _unlike(pair: tuple[Rule, Rule]) -> bool:
+    """Pairs of one rule come first: they are enough more often than not."""
+    return pair[0] != pair[1]
