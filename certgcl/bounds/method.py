@@ -27,6 +27,7 @@ class BoundResult:
         witnesses: for each anchor the dropped edges that reach ``upper``, ``(2, k)`` node numbers.
         exact: whether lower and upper are the same up to the method's tolerance, ``(A, C)``.
         changed: the features that reach ``upper`` together with the dropped edges, where features may change.
+        added: the new edges that do, ``(2, k)`` for each anchor, where edges may be added.
     """
 
     lower: Tensor
@@ -34,6 +35,7 @@ class BoundResult:
     witnesses: tuple[Tensor, ...] | None = None
     exact: Tensor | None = None
     changed: tuple[ChangedEntries, ...] | None = None
+    added: tuple[Tensor, ...] | None = None
 
 
 class LineChoices(NamedTuple):

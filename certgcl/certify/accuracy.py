@@ -1,5 +1,6 @@
 """Certified accuracy: the share of nodes whose correct prediction no admissible drop can change."""
 
+import time
 from collections.abc import Sequence
 from typing import Any, overload
 
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from certgcl.arguments import flag, items, shown
 from certgcl.attacks import Search, SearchSpace
+from certgcl.attacks.edge_search import EdgeSearch
 from certgcl.attacks.features import FeatureField, without
 from certgcl.bounds import BoundMethod
 from certgcl.bounds.rounding.slack import Sizes
@@ -28,6 +30,7 @@ from certgcl.runtime.out_of_memory import told_when_out_of_memory
 
 __all__ = ["CertifiedAccuracy", "certified_accuracy", "certified_accuracy_curve"]
 
+SECONDS_OF_ANCHOR = 2.0  # for a search over edges that are added, at most
 _RULE = "there is one integer or string class for each of {} nodes"
 
 
@@ -281,6 +284,8 @@ def _lowest(
 
     The given ``embeddings``, which no drop leads to, where a node is too large to be searched.
     """
+    if changes.additions is not None:
+        return _lowest_with_new_edges(network, graph, changes, anchors, embeddings, directions)
     space, evaluation = SearchSpace(network, graph, changes.drops), DropEvaluation.of(network, graph)
     around = map(space.field, anchors.tolist())
     fields = {place: field for place, field in enumerate(around) if field is not None}
@@ -291,6 +296,25 @@ def _lowest(
             left = FeatureField.of(network, without(graph, dropped_edges), changes.features, field.anchor)
             changed = left.changed(left.search(directions[place])[1])
         reached[place] = evaluation.embedding(field.anchor, dropped_edges, changed)
+    return reached
+
+
+def _lowest_with_new_edges(
+    network: GraphNetwork,
+    graph: Graph,
+    changes: AdmissibleChanges,
+    anchors: Tensor,
+    embeddings: Tensor,
+    directions: Tensor,
+) -> Tensor:
+    """The same where edges may be added."""
+    search, reached = EdgeSearch(network, graph, changes), embeddings.clone()
+    for place, (anchor, direction) in enumerate(zip(anchors.tolist(), directions, strict=True)):
+        view = search.changed(*search.greedy(anchor, direction, time.monotonic() + SECONDS_OF_ANCHOR))
+        if changes.features is not None:
+            around = FeatureField.of(network, view, changes.features, anchor)
+            view = view.with_features(around.changed(around.search(direction)[1]).applied(graph))
+        reached[place] = network.embed(view)[anchor]
     return reached
 
 

@@ -1,5 +1,6 @@
 """Bounds put to the test on one's own model and graph: no admissible view that is tried may fall below them."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +11,14 @@ from torch import Tensor
 from certgcl.arguments import callback, whole
 from certgcl.arguments import seed as checked_seed
 from certgcl.attacks import Search, SearchSpace
+from certgcl.attacks.edge_search import EdgeSearch
 from certgcl.attacks.features import FeatureField, without
 from certgcl.bounds import BoundMethod
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.compactness import node_compactness
-from certgcl.changes.changes import BudgetLike, Changes
+from certgcl.changes.changes import AdmissibleChanges, BudgetLike, Changes
 from certgcl.changes.edge_drops import AdmissibleDrops
-from certgcl.changes.feature_changes import AdmissibleFeatures
+from certgcl.changes.random_additions import random_additions
 from certgcl.changes.random_features import random_features
 from certgcl.graphs.graph import Graph, GraphLike
 from certgcl.learning.methods.views import EdgeDropper
@@ -26,6 +28,7 @@ from certgcl.runtime.arithmetic import undisturbed
 from certgcl.runtime.out_of_memory import told_when_out_of_memory
 from certgcl.runtime.randomness import generator_on
 
+SECONDS_OF_ANCHOR = 10.0  # for a search over edges that are added, at most
 DROP_PROBABILITY = 0.9  # of the sampled views, which then are as far from the graph as the budget lets them
 
 
@@ -128,7 +131,8 @@ def audit(
     """Certify nodes, then look for views that break the certificate.
 
     Every other sampled view drops as much as fits everywhere, the others exactly the budget of one anchor around it;
-    features change as much as they may, too.
+    new edges come on top as far as budgets allow, at every third view without any drops, and features change as much
+    as they may.
     Searched views drop what lowers the value of one anchor most (:class:`certgcl.attacks.Search`), by the weights
     that were read out of the model. The model itself, in its own precision, is run on each view as a whole and on the
     graph as it is, and all anchors are checked in it: so a model that was misread shows, too. Where ``model`` is
@@ -157,7 +161,7 @@ def audit(
     changes = budget.on(graph)
     runner, space = Runner.of(model, read, graph), SearchSpace(read.to(torch.float64), graph, changes.drops)
     certificate = node_compactness(read, graph, budget, method=method, nodes=nodes)
-    views = _Views(space, changes.features, certificate, generator_on(graph.col.device, seed))
+    views = _Views(space, changes, certificate, generator_on(graph.col.device, seed))
     lowest, searched = _values(runner, graph, certificate), []
     for done, (view, position) in enumerate(views.drawn(samples, searches), start=1):
         lowest = lowest.minimum(_values(runner, view, certificate))
@@ -178,7 +182,7 @@ class _Views:
     """The views of an audit."""
 
     space: SearchSpace
-    features: AdmissibleFeatures | None
+    changes: AdmissibleChanges
     certificate: Certificate
     generator: torch.Generator
 
@@ -195,12 +199,12 @@ class _Views:
         everywhere = EdgeDropper(self.graph, DROP_PROBABILITY, self.drops)
         for number in range(samples):
             view = everywhere.sample(self.generator) if number % 2 == 0 else self._around_one_anchor()
-            yield (
-                view
-                if self.features is None
-                else view.with_features(random_features(self.graph, self.features, self.generator)),
-                None,
-            )
+            if self.changes.additions is not None:
+                kept = self.graph if number % 3 == 2 else view
+                view = random_additions(self.graph, kept, self.changes.additions, self.generator)
+            if self.changes.features is not None:
+                view = view.with_features(random_features(self.graph, self.changes.features, self.generator))
+            yield view, None
         found = 0
         for position in self._shuffled(len(self.certificate.nodes)).tolist():
             if found == searches:
@@ -222,13 +226,19 @@ class _Views:
         return without(self.graph, self.graph.edge_index[:, chosen])
 
     def _searched(self, position: int) -> Graph | None:
-        field = self.space.field(int(self.certificate.nodes[position]))
-        if field is None:
-            return None
-        direction = self.certificate.directions[position]
-        (dropped,) = Search(restarts=0)(self.space, [field], direction[None])
-        view = without(self.graph, self.space.edges(field, dropped))
-        if self.features is None:
+        direction, anchor = self.certificate.directions[position], int(self.certificate.nodes[position])
+        if self.changes.additions is not None:
+            search = EdgeSearch(self.space.network, self.graph, self.changes)
+            end = time.monotonic() + SECONDS_OF_ANCHOR
+            view = search.changed(*search.greedy(anchor, direction.double(), end))
+        else:
+            field = self.space.field(anchor)
+            if field is None:
+                return None
+            (dropped,) = Search(restarts=0)(self.space, [field], direction[None])
+            view = without(self.graph, self.space.edges(field, dropped))
+        features = self.changes.features
+        if features is None:
             return view
-        around = FeatureField.of(self.space.network, view, self.features, field.anchor)
+        around = FeatureField.of(self.space.network, view, features, anchor)
         return view.with_features(around.changed(around.search(direction.double())[1]).applied(self.graph))

@@ -69,6 +69,7 @@ class Certificate:
         changed: the features that reach ``upper`` together with the dropped edges of ``witnesses``; see
             :meth:`changed_features`.
         additions: the edges that could be added; None where none could.
+        added: the new edges that reach ``upper`` together with the rest of a witness; see :meth:`added_edges`.
         proof: how lines were chosen, for ``certgcl verify --proof``; None unless asked for.
     """
 
@@ -93,15 +94,17 @@ class Certificate:
     features: AdmissibleFeatures | None = None
     changed: tuple[ChangedEntries, ...] | None = None
     additions: AdmissibleAdditions | None = None
+    added: tuple[Tensor, ...] | None = None
     proof: ProofTrace | None = None
 
     @property
     def changes(self) -> Changes:
         """What was allowed to change, as ``budgets`` of another call."""
         drops = EdgeDropBudget(self.requested_budget, self.total_budget)
-        if self.additions is not None:
-            return Changes(**self.additions.budgets(self.local_budget, self.total_budget, drops))
-        return Changes(drops, None if self.features is None else self.features.budget())
+        features = None if self.features is None else self.features.budget()
+        if self.additions is None:
+            return Changes(drops, features)
+        return Changes(**self.additions.budgets(self.local_budget, self.total_budget, drops), features=features)
 
     @property
     def positive(self) -> Tensor:
@@ -158,7 +161,7 @@ class Certificate:
 
     def witness(self, node: Any) -> Tensor:
         """The edges, ``(2, k)``, without which ``w · z`` of a node, by number or name, is its ``upper``; together with
-        :meth:`changed_features`, where these may change."""
+        :meth:`changed_features` and :meth:`added_edges`, where features may change and edges may be added."""
         place = self._place(node)
         assert self.witnesses is not None
         return self.witnesses[place]
@@ -167,6 +170,11 @@ class Certificate:
         """The features of a node's witness: which entries of the features are others, and what they become."""
         place = self._place(node)
         return ChangedEntries.none(self.nodes.device) if self.changed is None else self.changed[place]
+
+    def added_edges(self, node: Any) -> Tensor:
+        """The new edges of a node's witness, ``(2, k)``."""
+        place = self._place(node)
+        return self.nodes.new_empty(2, 0) if self.added is None else self.added[place]
 
     def _place(self, node: Any) -> int:
         """Where a node that has a witness stands, by number or name."""
@@ -243,9 +251,11 @@ class Certificate:
             together["witnesses"] = tuple(witness for part in parts for witness in part.witnesses or ())
             if first.features is not None:
                 together["changed"] = tuple(entries for part in parts for entries in part.changed or ())
+            if first.additions is not None:
+                together["added"] = tuple(edges for part in parts for edges in part.added or ())
         norms = [part.norms for part in parts if part.norms is not None]
         together["norms"] = torch.cat(norms) if len(norms) == len(parts) else None
-        joined = replace(first, **{"upper": None, "witnesses": None, "changed": None} | together)
+        joined = replace(first, **{"upper": None, "witnesses": None, "changed": None, "added": None} | together)
         distinct, count = torch.unique(joined.nodes, return_counts=True)
         if len(distinct) != len(joined.nodes):
             raise CertificateError(
@@ -264,6 +274,8 @@ class Certificate:
             chosen |= {"upper": self.upper[positions], "witnesses": tuple(self.witnesses[place] for place in places)}
             if self.changed is not None:
                 chosen["changed"] = tuple(self.changed[place] for place in places)
+            if self.added is not None:
+                chosen["added"] = tuple(self.added[place] for place in places)
         if self.norms is not None:
             chosen["norms"] = self.norms[positions]
         return replace(self, **chosen)

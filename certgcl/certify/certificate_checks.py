@@ -81,6 +81,8 @@ def _form(certificate: "Certificate") -> Iterator[Fault]:
         )
     ):
         yield "changed features of other shapes or types", f"there is a list of entries for each of {shape[0]} anchors"
+    if (certificate.added is not None) != (certificate.additions is not None and certificate.witnesses is not None):
+        yield "added edges without a budget, or witnesses without them", "a witness has both where edges may be added"
     if (certificate.upper is None) != (certificate.witnesses is None):
         yield "upper values or witnesses alone", "an upper value is one that a witness reaches"
     norms = certificate.norms
@@ -210,9 +212,23 @@ def _where(wrong: Tensor, nodes: Tensor, found: str, rule: str) -> Iterator[Faul
 
 def _witnesses(certificate: "Certificate") -> Iterator[Fault]:
     """Each a set of edges that its budgets allow; whether the graph has them is for :meth:`Certificate.verify`."""
-    witnesses, nodes, n = certificate.witnesses, certificate.nodes, len(certificate.local_budget)
-    if witnesses is None:
+    if certificate.witnesses is None:
         return
+    yield from _edge_sets(
+        certificate, certificate.witnesses, "drops", certificate.local_budget, certificate.total_budget
+    )
+    added, allowed = certificate.added, certificate.additions
+    if added is None or allowed is None:
+        return
+    yield from _edge_sets(certificate, added, "adds", allowed.local, allowed.total)
+    both = tuple(torch.cat(pair, dim=1) for pair in zip(certificate.witnesses, added, strict=True))
+    yield from _edge_sets(certificate, both, "drops and adds", allowed.both, allowed.both_total)
+
+
+def _edge_sets(
+    certificate: "Certificate", witnesses: tuple[Tensor, ...], does: str, local: Tensor, total: int
+) -> Iterator[Fault]:
+    nodes, n = certificate.nodes, len(certificate.local_budget)
     if len(witnesses) != len(nodes) or any(
         witness.dim() != 2 or len(witness) != 2 or witness.dtype != torch.int64 for witness in witnesses
     ):
@@ -228,18 +244,13 @@ def _witnesses(certificate: "Certificate") -> Iterator[Fault]:
             one, other = edges[:, wrong][:, 0].tolist()
             yield f"a witness with the edge ({one}, {other})", f"edges join two of the nodes 0 to {n - 1}"
     if torch.unique(torch.stack([place, low, high]), dim=1).shape[1] != len(place):
-        yield "a witness with an edge twice", "a drop is a set of edges"
-    ends, lost = torch.unique(torch.stack([place.repeat(2), edges.flatten()]), dim=1, return_counts=True)
-    over = lost > certificate.local_budget[ends[1]]
+        yield "a witness with an edge twice", "a change is a set of edges"
+    ends, number = torch.unique(torch.stack([place.repeat(2), edges.flatten()]), dim=1, return_counts=True)
+    over = number > local[ends[1]]
     if bool(over.any()):
         yield (
-            f"a witness of node {int(nodes[ends[0][over][0]])} that drops {int(lost[over][0])} edges at node "
+            f"a witness of node {int(nodes[ends[0][over][0]])} that {does} {int(number[over][0])} edges at node "
             f"{int(ends[1][over][0])}",
             "a witness is within the budget of every node",
         )
-    yield from _where(
-        sizes > certificate.total_budget,
-        nodes,
-        "a witness beyond the total budget",
-        f"it drops at most {certificate.total_budget} edges",
-    )
+    yield from _where(sizes > total, nodes, "a witness beyond the total budget", f"it {does} at most {total} edges")

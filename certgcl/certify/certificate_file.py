@@ -35,6 +35,7 @@ _NORMS = "norms"
 _CHANGED = ("changed_nodes", "changed_columns", "changed_values", "changed_sizes")
 _FEATURES = ("features_off", "features_on", "features_radius")
 _ADDED = ("added_local", "added_degree", "added_both")
+_NEW = ("new_edges", "new_sizes")
 _CANDIDATES = ("candidate_rowptr", "candidate_col")
 _WORDS = ("method", "precision", "reading")
 _RULE = f"it must be a whole file in the format {FORMAT}"
@@ -59,6 +60,9 @@ def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> N
             name: torch.cat([getattr(entries, name.removeprefix("changed_")) for entries in certificate.changed]).cpu()
             for name in _CHANGED[:3]
         } | {_CHANGED[3]: sizes}
+    if certificate.added is not None:
+        sizes = torch.tensor([edges.shape[1] for edges in certificate.added])
+        tensors |= dict(zip(_NEW, (torch.cat(certificate.added, dim=1).cpu(), sizes), strict=True))
     features, added = certificate.features, certificate.additions
     if features is not None:
         tensors |= {name: getattr(features, name.removeprefix("features_")).cpu() for name in _FEATURES}
@@ -106,7 +110,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     with refusing(path, CertificateError, _RULE, _REMEDY):
         meta, arrays = load_arrays(
-            path, _READ, _ARRAYS, (*_BRACKET, _NORMS, *_FEATURES, *_CHANGED, *_ADDED, *_CANDIDATES, *_PROOF)
+            path, _READ, _ARRAYS, (*_BRACKET, _NORMS, *_FEATURES, *_CHANGED, *_ADDED, *_NEW, *_CANDIDATES, *_PROOF)
         )
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if 0 < sum(name in tensors for name in _BRACKET) < len(_BRACKET):
@@ -119,6 +123,8 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             raise ValueError("no whole budget of added edges")
         if sum(name in tensors for name in _CHANGED) not in (0, len(_CHANGED)):
             raise ValueError("no whole list of changed features")
+        if sum(name in tensors for name in _NEW) not in (0, len(_NEW)):
+            raise ValueError("no whole list of added edges")
         return _fields(meta, tensors), dict(meta["notes"])
 
 
@@ -134,6 +140,7 @@ def _fields(meta: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, An
             for each in zip(*(part.split(entries[3].tolist()) for part in entries[:3]), strict=True)
         )
     )
+    new = [tensors.pop(name) for name in _NEW if name in tensors]
     parts: dict[str, Any] = {name.removeprefix("features_"): tensors.pop(name) for name in _FEATURES if name in tensors}
     features = AdmissibleFeatures(**meta["features"], **parts) if parts else None
     given = [tensors.pop(name) for name in _ADDED if name in tensors]
@@ -161,6 +168,7 @@ def _fields(meta: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, An
         "features": features,
         "changed": changed,
         "additions": added,
+        "added": tuple(new[0].split(new[1].tolist(), dim=1)) if new else None,
         "proof": None if proof is None and not trace else ProofTrace.from_file(proof, trace),
         "evidence": Evidence.from_dict(meta["evidence"]),
     }

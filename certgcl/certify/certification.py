@@ -348,6 +348,7 @@ class Question:
             features=None if features is None else features.private(),
             changed=found.changed,
             additions=None if self.changes.additions is None else self.changes.additions.private(),
+            added=found.added,
             proof=self.trace if self.proof else None,
         )
 

@@ -162,7 +162,7 @@ def budget_part(changes: AdmissibleChanges) -> Fact:
     words = f"local {spread(drops.local)}, total {drops.total} edges"
     found = digest(drops.local, drops.requested, drops.droppable, torch.tensor(drops.total))
     if added is not None:
-        return Fact(f"{words}; {added.words()}", _both(found, digest(*added.tensors())))
+        words, found = f"{words}; {added.words()}", _both(found, digest(*added.tensors()))
     if features is None:
         return Fact(words, found)
     numbers = torch.tensor([features.columns, features.total])

@@ -168,6 +168,8 @@ def _on_cpu(certificate: Certificate) -> Certificate:
         moved["witnesses"] = tuple(witness.cpu() for witness in certificate.witnesses)
     if certificate.changed is not None:
         moved["changed"] = tuple(entries.to(torch.device("cpu")) for entries in certificate.changed)
+    if certificate.added is not None:
+        moved["added"] = tuple(edges.cpu() for edges in certificate.added)
     if certificate.features is not None:
         moved["features"] = certificate.features.to(torch.device("cpu"))
     if certificate.additions is not None:
@@ -234,7 +236,8 @@ class _NodeChecks:
         if certificate.additions is None:
             return certificate.changes.on(self.graph)
         drops = EdgeDropBudget(certificate.requested_budget, certificate.total_budget).on(self.graph)
-        return AdmissibleChanges(drops, additions=certificate.additions.on(self.graph, drops))
+        features = None if certificate.features is None else certificate.features.budget().on(self.graph)
+        return AdmissibleChanges(drops, features, certificate.additions.on(self.graph, drops))
 
     def _directions(self) -> Check:
         name, evidence, source = "directions", self.certificate.evidence, self.certificate.evidence.direction_source
@@ -282,7 +285,8 @@ class _NodeChecks:
             if fault is not None:
                 return Check(name, False, f"at node {node}: {fault}")
             try:
-                values.append(evaluation.embedding(node, witness, self._changed(place)) @ direction.double())
+                z = evaluation.embedding(node, witness, self._changed(place), self._added(place))
+                values.append(z @ direction.double())
             except CertgclError as error:
                 return Check(name, False, f"at node {node}: {error.found}")
         return self._compared(name, torch.stack(values), chosen.upper)
@@ -290,9 +294,15 @@ class _NodeChecks:
     def _changed(self, place: int) -> ChangedEntries | None:
         return None if self.chosen.changed is None else self.chosen.changed[place]
 
+    def _added(self, place: int) -> Tensor | None:
+        return None if self.chosen.added is None else self.chosen.added[place]
+
     def _fault(self, place: int) -> str | None:
-        """What the features of a witness are beyond their budget."""
+        """What the features and the new edges of a witness are beyond their budgets."""
         changed, allowed = self._changed(place), self.chosen.features
+        added, additions = self._added(place), self.chosen.additions
+        if added is not None and additions is not None and not additions.lists(added):
+            return "a new edge that is no candidate"
         return None if changed is None or allowed is None else changed.fault(self.graph, allowed)
 
     def _compared(self, name: str, values: Tensor, expected: Tensor) -> Check:

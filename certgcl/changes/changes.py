@@ -37,14 +37,6 @@ class AdmissibleChanges:
     features: AdmissibleFeatures | None = None
     additions: AdmissibleAdditions | None = None
 
-    def __post_init__(self) -> None:
-        if self.features is not None and self.additions is not None:
-            raise BudgetError(
-                "features and new edges that change together",
-                "a bound knows the one or the other, next to edges that are dropped",
-                "Leave one of them out",
-            )
-
     @classmethod
     def of(cls, changes: "AdmissibleChanges | AdmissibleDrops") -> "AdmissibleChanges":
         """Drops alone are changes too."""
@@ -63,7 +55,7 @@ class AdmissibleChanges:
     @property
     def features_only(self) -> bool:
         """Whether all edges stay, and features may change."""
-        return self.features is not None and not bool(self.drops.local.any())
+        return self.features is not None and self.additions is None and not bool(self.drops.local.any())
 
     def private(self) -> "AdmissibleChanges":
         """A copy that no one else holds; this itself, if it is one."""
@@ -88,7 +80,7 @@ class Changes:
     Args:
         drops: edges that may be dropped: all that :meth:`EdgeDropBudget.of` takes.
         features: how features may change.
-        additions: edges that may be added: an :class:`EdgeAddBudget`, or a number for every node; not with features.
+        additions: edges that may be added: an :class:`EdgeAddBudget`, or a number for every node.
         flips: dropped and added edges together, in the place of both: an :class:`EdgeFlipBudget`, or a number for every
             node.
 
@@ -99,6 +91,7 @@ class Changes:
         Changes(drops=0.2, features=FeatureBudget(box=0.1)) # both at once
         Changes(drops=2, additions=1)                       # two edges lost and one gained at any node
         Changes(flips=EdgeFlipBudget(local=1, total=3))     # one edge lost or gained at any node, three in all
+        Changes(additions=1, features=FeatureBudget(masked=2))
     """
 
     def __init__(
@@ -129,10 +122,6 @@ class Changes:
         self._features = features
         self._additions = None if additions is None else EdgeAddBudget.of(additions)
         self._flips = None if flips is None else EdgeFlipBudget.of(flips)
-        if features is not None and (additions is not None or flips is not None):
-            raise BudgetError(
-                f"{self!r}", "features and new edges are not bounded together yet", "Leave one of them out"
-            )
 
     @property
     def drops(self) -> EdgeDropBudget:
@@ -161,14 +150,15 @@ class Changes:
 
     def on(self, graph: Graph) -> AdmissibleChanges:
         """What they allow on ``graph``, with every budget lowered to what can really be used."""
+        features = None if self._features is None else self._features.on(graph)
         if self._flips is not None:
             drops, additions = self._flips.on(graph)
         else:
             drops = self._drops.on(graph)
             if self._additions is None:
-                return AdmissibleChanges(drops, None if self._features is None else self._features.on(graph))
+                return AdmissibleChanges(drops, features)
             additions = beside_drops(drops, self._additions.on(graph))
-        return AdmissibleChanges(drops, additions=additions if bool(additions.local.any()) else None)
+        return AdmissibleChanges(drops, features, additions if bool(additions.local.any()) else None)
 
     def drops_alone(self, what: str) -> EdgeDropBudget:
         """The edge drops, for what knows no other change; anything else is refused.
@@ -180,13 +170,13 @@ class Changes:
             raise BudgetError(
                 f"{what} under {self!r}",
                 "it knows no change but edges that are dropped",
-                f"Leave the {'additions' if self._features is None else 'features'} out",
+                "Pass drops alone",
             )
         return self._drops
 
     def __repr__(self) -> str:
-        if self._flips is not None:
-            return f"Changes(flips={self._flips!r})"
         features = "" if self._features is None else f", features={self._features!r}"
+        if self._flips is not None:
+            return f"Changes(flips={self._flips!r}{features})"
         additions = "" if self._additions is None else f", additions={self._additions!r}"
         return f"Changes(drops={self._drops!r}{features}{additions})"

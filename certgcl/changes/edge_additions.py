@@ -69,6 +69,14 @@ class AdmissibleAdditions:
         totals = torch.tensor([self.total, self.both_total, len(listed)], device=self.local.device)
         return self.local, self.addable_degree, self.both, totals, *listed
 
+    def lists(self, edges: Tensor) -> bool:
+        """Whether all of some pairs ``(2, k)`` are candidates; all pairs are where there is no list."""
+        if self.candidates is None:
+            return True
+        n = len(self.local)
+        known = self.candidates.row * n + self.candidates.col
+        return bool(torch.isin(edges[0] * n + edges[1], known).all())
+
     def budgets(self, lost: Tensor, total: int, drops: EdgeDropBudget) -> dict[str, Any]:
         """What allows the same next to drops of at most ``lost`` at every node and so many in all, as the arguments of
         :class:`~certgcl.changes.changes.Changes`."""

@@ -1,4 +1,4 @@
-"""The embedding of one node on a graph without some edges, from the nodes that it depends on alone."""
+"""The embedding of one node on a graph without some edges and with others, from the nodes that it depends on alone."""
 
 from dataclasses import dataclass, replace
 
@@ -38,15 +38,17 @@ class DropEvaluation:
             },
         )
 
-    def embedding(self, node: int, dropped: Tensor, changed: ChangedEntries | None = None) -> Tensor:
-        """``z`` of a node without the edges ``dropped``, ``(2, k)``, each listed once, and with changed features;
-        ``(width,)``.
+    def embedding(
+        self, node: int, dropped: Tensor, changed: ChangedEntries | None = None, added: Tensor | None = None
+    ) -> Tensor:
+        """``z`` of a node without the edges ``dropped`` and with those ``added``, ``(2, k)``, each listed once, and
+        with changed features; ``(width,)``.
 
         Layers are computed at all nodes within reach, those at the rim without some of their neighbours. That is sound
         because a layer that sees r hops is right up to r hops from the rim, and the embedding sees no further.
 
         Raises:
-            GraphError: an edge that the graph does not have.
+            GraphError: a dropped edge that the graph does not have, or an added one that it has.
         """
         graph, n = self.graph, self.graph.num_nodes
         both = torch.cat([dropped, dropped.flip(0)], dim=1).to(graph.col.device)
@@ -59,16 +61,26 @@ class DropEvaluation:
                 "only edges of the graph can be dropped",
                 "Pass the graph that they are from",
             )
+        new = both[:, :0] if added is None else torch.cat([added, added.flip(0)], dim=1).to(graph.col.device)
+        there = graph.has_edge(new[0], new[1]) | (new[0] == new[1])
+        if bool(there.any()):
+            one, other = new[:, there][:, 0].tolist()
+            raise GraphError(
+                f"an added edge ({one}, {other}) that the graph has",
+                "only pairs of nodes that are no edges can be added",
+                "Pass the graph that they are from",
+            )
         near = graph.col.new_tensor([node])
         for _ in range(self.network.hops):
-            near = torch.cat([near, graph.col[self._kept(near, gone)]]).unique()
-        slots, inside = self._kept(near, gone), torch.zeros_like(graph.degree, dtype=torch.bool)
+            near = torch.cat([near, self._edges(near, gone, new)[1]]).unique()
+        (row, col), inside = self._edges(near, gone, new), torch.zeros_like(graph.degree, dtype=torch.bool)
         inside[near] = True
-        slots = slots[inside[graph.col[slots]]]
+        row, col = row[inside[col]], col[inside[col]]
         place = torch.zeros_like(graph.degree).index_copy(0, near, torch.arange(len(near), device=near.device))
-        left = graph.degree.index_add(0, both[0], -torch.ones_like(both[0]))[near]
+        left = graph.degree.index_add(0, both[0], -torch.ones_like(both[0]))
+        left = left.index_add(0, new[0], torch.ones_like(new[0]))[near]
         here = self if changed is None else self.with_features(changed)
-        outputs = here._outputs(near, left, place[graph.row[slots]], place[graph.col[slots]])
+        outputs = here._outputs(near, left, place[row], place[col])
         return torch.cat([outputs[number - 1][place[node]] for number in self.network.readout])
 
     def with_features(self, changed: ChangedEntries) -> "DropEvaluation":
@@ -93,10 +105,12 @@ class DropEvaluation:
             outputs.append(layer.activate(p))
         return outputs
 
-    def _kept(self, nodes: Tensor, gone: Tensor) -> Tensor:
-        """The slots of some nodes that are not gone."""
+    def _edges(self, nodes: Tensor, gone: Tensor, new: Tensor) -> tuple[Tensor, Tensor]:
+        """Ends of the edges at some nodes that are not gone, and of new ones."""
         slots, graph = self._slots(nodes), self.graph
-        return slots[~torch.isin(graph.row[slots] * graph.num_nodes + graph.col[slots], gone)]
+        slots = slots[~torch.isin(graph.row[slots] * graph.num_nodes + graph.col[slots], gone)]
+        new = new[:, torch.isin(new[0], nodes)]
+        return torch.cat([graph.row[slots], new[0]]), torch.cat([graph.col[slots], new[1]])
 
     def _slots(self, nodes: Tensor) -> Tensor:
         """The slots of some nodes, one node after the other."""

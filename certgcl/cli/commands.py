@@ -76,6 +76,7 @@ def certify_command(
         budget is None
         or settings is not None
         or certificate.features is not None
+        or certificate.additions is not None
         or certificate.method not in BOUNDS | SEARCHES
         or len(certificate.nodes) < graph.num_nodes
     ):

@@ -6,7 +6,7 @@ import torch
 
 import certgcl
 from certgcl import Changes, EdgeAddBudget, EdgeFlipBudget
-from certgcl.attacks import edge_changes
+from certgcl.attacks import edge_search
 from tests.toys import random_graph, toy_graph, toy_network
 
 CHANGES = [
@@ -51,7 +51,7 @@ def test_few_changes_are_all_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     changes = Changes(drops=1, additions=EdgeAddBudget(1, 1))
     whole = certgcl.search_changes(network, graph, changes)
     assert bool(whole.exact.all())
-    monkeypatch.setattr(edge_changes, "FEW_CHANGES", 0)
+    monkeypatch.setattr(edge_search, "FEW_CHANGES", 0)
     greedy = certgcl.search_changes(network, graph, changes)
     assert not bool(greedy.exact.any())
     assert bool((greedy.values >= whole.values - 1e-12).all())
@@ -65,6 +65,21 @@ def test_without_time_nothing_is_searched() -> None:
     assert "no time" in str(found)
 
 
-def test_changed_features_are_refused() -> None:
-    with pytest.raises(certgcl.errors.BudgetError, match="changes of edges"):
-        certgcl.search_changes(toy_network(), random_graph(), Changes(features=certgcl.FeatureBudget(masked=1)))
+def test_features_are_found_together_with_edges() -> None:
+    graph, network, budget = random_graph(), toy_network(), certgcl.FeatureBudget(masked=1)
+    edges = certgcl.search_changes(network, graph, Changes(additions=1))
+    found = certgcl.search_changes(network, graph, Changes(additions=1, features=budget))
+    assert not bool(found.exact.any())
+    assert bool((found.values <= edges.values).all())
+    assert bool((found.values < edges.values).any())
+    directions = certgcl.compactness_directions(network.embed(graph))
+    for place, node in enumerate(found.nodes.tolist()):
+        dropped, added = found.witness(node)
+        entries = found.changed_features(node)
+        assert entries.fault(graph, budget.on(graph)) is None
+        there = {tuple(sorted(edge)) for edge in graph.edge_index.T.tolist()}
+        gone, new = ({tuple(sorted(edge)) for edge in each.T.tolist()} for each in (dropped, added))
+        view = _with(graph.with_features(entries.applied(graph)), there - gone | new)
+        assert float(network.embed(view)[node] @ directions[node]) == pytest.approx(
+            float(found.values[place]), abs=1e-9
+        )

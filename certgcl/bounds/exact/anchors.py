@@ -33,6 +33,7 @@ class Brackets:
         witnesses: ``(2, k)`` node numbers of the dropped edges, for every anchor.
         branches: how many branches were bounded for it, ``(A,)``.
         changed: features that reach ``upper`` together with the dropped edges, where they may change.
+        added: new edges that do, ``(2, k)`` for every anchor, where some may be added.
     """
 
     lower: Tensor
@@ -41,6 +42,7 @@ class Brackets:
     witnesses: tuple[Tensor, ...]
     branches: Tensor
     changed: tuple[ChangedEntries, ...] | None = None
+    added: tuple[Tensor, ...] | None = None
 
     @classmethod
     def joined(cls, parts: "list[Brackets]") -> "Brackets":
@@ -67,6 +69,7 @@ class Brackets:
             tuple(witness.to(values.device) for witness in self.witnesses),
             self.branches.to(values.device),
             None if self.changed is None else tuple(entries.to(values.device) for entries in self.changed),
+            None if self.added is None else tuple(edges.to(values.device) for edges in self.added),
         )
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from certgcl.arguments import callback, real, shown, whole
 from certgcl.bounds.degree import Degree
 from certgcl.bounds.exact.anchors import AnchorSearch, Brackets
+from certgcl.bounds.exact.edge_changes.brackets import edge_brackets
 from certgcl.bounds.exact.features import feature_brackets
 from certgcl.bounds.exact.networks.search import NetworkSearch
 from certgcl.bounds.exact.shares import searched
@@ -44,7 +45,8 @@ class BranchAndBound(BoundMethod):
         bound: to begin with; of networks other than two-layer GCNs, for every branch.
         time_limit: in seconds, for all anchors of a call together.
         branch_limit: about how many branches of each anchor are bounded: cells of a two-layer GCN, for which see
-            ``docs/theory.md``; of other networks, lists of edges that are dropped and kept.
+            ``docs/theory.md``; of other networks, lists of edges that are dropped and kept; where edges may be added,
+            of pairs that change and that stay.
         tolerance: brackets narrower than this share of the larger of clean value and upper bound are closed.
         workers: how many shares the anchors are cut into, each for one process with one thread; by default as many as
             the executor has workers, if there are more than a hundred anchors for each.
@@ -132,8 +134,8 @@ class BranchAndBound(BoundMethod):
     def line_choices(self, hidden_channels: int) -> LineChoices:
         return self.bound.line_choices(hidden_channels)
 
-    def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> str | None:
-        return None if changes.additions is None else "its search knows no added edges"
+    def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> None:
+        return None
 
     def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)
@@ -146,7 +148,12 @@ class BranchAndBound(BoundMethod):
             return BoundResult(self(network, problem, directions))
         found = self.brackets(network, problem, directions[:, 0])
         return BoundResult(
-            found.lower[:, None], found.upper[:, None], found.witnesses, found.exact[:, None], found.changed
+            found.lower[:, None],
+            found.upper[:, None],
+            found.witnesses,
+            found.exact[:, None],
+            found.changed,
+            found.added,
         )
 
     def limited(self, **limits: Any) -> Self:
@@ -170,12 +177,10 @@ class BranchAndBound(BoundMethod):
     @torch.no_grad()
     def brackets(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Brackets:
         """Brackets of the least ``w · z_i(S)`` for the anchors of a problem; directions of all nodes, ``(N, d)``."""
-        reason = self.supports(network, problem.changes)
-        if reason is not None:
-            raise MethodError(f"a problem of {shown(problem.changes)}", reason, "Use 'degree', the default")
         if not problem.changes.drops_only:
             end = math.inf if self.time_limit is None else time.time() + self.time_limit
-            return feature_brackets(
+            brackets = feature_brackets if problem.changes.additions is None else edge_brackets
+            return brackets(
                 network,
                 problem,
                 problem.at_anchors(directions),

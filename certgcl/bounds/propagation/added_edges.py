@@ -232,8 +232,10 @@ def _terms(
     widest, shape = ranges.widest, columns.cell.shape
     for mix, vector in vectors:
         if mix.term.source == 0:
-            known = ranges.projected(mix.term)[widest.place[columns.node]]
-            value = (vector @ known.transpose(-1, -2))[..., None]
+            middle, radius = (table[widest.place[columns.node]] for table in ranges.feature_range(mix.term))
+            value = vector @ middle.transpose(-1, -2)
+            value = value if ranges.changed is None else value - vector.abs() @ radius.transpose(-1, -2)
+            value = value[..., None]
         else:
             source = ranges.ball_of(mix.term.source)
             flat = columns.cell.flatten()
@@ -392,7 +394,11 @@ def _by_blocks(
             terms = terms.masked_fill(taken[:, None, :-1], torch.inf)
         else:
             place = torch.where(listed < 0, -1, inside[listed.clamp(min=0)])
-            terms = _terms(ranges, columns.at(place.clamp(min=0)), scales, vectors, shared)
+            known = place.max()  # any candidate of these rows is known in all layers; others need not be
+            if known < 0:
+                nobody = torch.full((len(entries), number, width), torch.inf, dtype=ranges.dtype, device=row.device)
+                return _least_sums(nobody, least[entries], most[entries])
+            terms = _terms(ranges, columns.at(torch.where(place < 0, known, place)), scales, vectors, shared)
             terms = terms.expand(len(entries), -1, -1).masked_fill((place < 0)[:, None], torch.inf)
         if refine is not None:
             chosen = _worth_a_look(terms.detach(), number)  # (B, C)
@@ -442,14 +448,15 @@ def _anywhere(ranges: "NetworkRanges", cells: Cells, scales: Aggregation, mixes:
     into: Scale = widest.cells.extent(scales.into, ranges.dtype).take(flat)
     for mix in mixes:
         if mix.term.source == 0:
-            low = high = ranges.projected(mix.term)[widest.place[columns.node]].repeat_interleave(
-                columns.cell.shape[1], dim=0
+            middle, radius = (
+                table[widest.place[columns.node]].repeat_interleave(columns.cell.shape[1], dim=0)
+                for table in ranges.feature_range(mix.term)
             )
         else:
             source = ranges.ball_of(mix.term.source)
             place = flat if source is widest else widest.cells_in(source, flat)
             middle, radius = (table[place] for table in ranges.outputs(mix.term.source))
-            low, high = middle - radius, middle + radius
+        low, high = middle - radius, middle + radius
         low, high = into.column.least(low).amin(dim=0), into.column.most(high).amax(dim=0)
         zero = torch.zeros(len(cells.place), dtype=torch.long, device=low.device)
         value = mix.functionals.lowest(((low + high) / 2)[None], ((high - low) / 2)[None], zero).flatten(1)

@@ -67,7 +67,7 @@ def lines_at(
 def _of_parent(ranges: NetworkRanges, cells: Cells, mix: Mix, parent: Cells) -> Tensor:
     """The least ``out(n_c) in(n_i) β · h_i`` of a node i that is a new neighbour of each cell's, ``(E, R M)``."""
     if mix.term.source == 0:
-        value = mix.functionals.dot_rows(ranges.projected(mix.term), ranges.widest.place[parent.node])
+        value = ranges.features_below(mix.term, mix.functionals, ranges.widest.place[parent.node])
     else:
         value = ranges.interval_below(mix.term.source, parent, mix.functionals)
     out = cells.ball.cells.extent(mix.term.aggregation.out, ranges.dtype).take(cells.place)

@@ -102,9 +102,9 @@ class NewNeighbours:
             line = line + scaled.minima(found.leaves.terms)[0]
         value = best([value, line.unflatten(1, (rules, -1)).amax(dim=1)])
         for mix in self.features:
-            vector = mix.functionals.explicit().flatten(1, 2)
-            known = ranges.projected(mix.term)[ranges.widest.place[nodes]]
-            pair = ((vector if len(vector) == 1 else vector[entries]) @ known[..., None])[..., 0]
+            vector = mix.functionals.explicit().flatten(1, 2)[:, None]
+            here = Functionals(vector, None if len(vector) == 1 else entries)
+            pair = ranges.features_below(mix.term, here, ranges.widest.place[nodes])[:, 0]
             value = value + pair[of_case]
         value = ball.cases.extent(self.scales.into, value.dtype).rows(case).least(value)
         value = torch.where(self._left(entries[of_case], case)[:, None], value, torch.inf)
