@@ -41,7 +41,7 @@ def accuracy(subject: Subject, sample: int, progress: Progress) -> Accuracy | Mi
         seen = nodes[torch.isin(labels[nodes], labels[train])]
         correct = certified = broken = 0
         if len(seen):
-            found = certified_accuracy(weights, probe, graph, labels, subject.budget, nodes=seen, method=method)
+            found = certified_accuracy(weights, probe, graph, labels, certificate.changes, nodes=seen, method=method)
             correct, certified, broken = (int(mask.sum()) for mask in (found.correct, found.certified, found.broken))
         evaluated = evaluate(embeddings, labels, subject.protocol, masks=subject.data, seeds=SEEDS)
     except InputError as error:

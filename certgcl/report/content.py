@@ -164,10 +164,11 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class EdgeEffect:
-    """An edge, and the value of a node without it and those before it."""
+    """An edge that is dropped or added, and the value of a node with this change and those before it."""
 
     edge: Edge
     value: float
+    added: bool = False
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ class Explorer:
 @dataclass(frozen=True)
 class FragileNode:
     """A row of the table. ``upper`` and ``witness`` are None where nobody searched; ``effects`` is short, and so is
-    ``features``: which entries of the features the witness changes, in words."""
+    ``features``: which entries of the features the witness changes, in words. ``added`` are its new edges."""
 
     node: int
     name: str | None
@@ -219,6 +220,7 @@ class FragileNode:
     witness: list[Edge] | None
     effects: list[EdgeEffect]
     features: list[str] = field(default_factory=list)
+    added: list[Edge] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -234,11 +236,13 @@ class PicturePlace:
 
 @dataclass(frozen=True)
 class NodePicture:
-    """The neighbourhood of a node and the few edges that matter, without which it has the value ``reached``.
+    """The neighbourhood of a node and the few edges that matter, whose change gives it the value ``reached``.
 
     Args:
         proved: what its value is proved to stay above.
-        witness: those edges; ``upper`` is reached without ``whole`` edges.
+        witness: those that are dropped; ``upper`` is reached by a change of ``whole`` edges.
+        added: those that are added.
+        features: what the whole witness changes about features, in words.
         hidden: how many nodes within two hops are left out for want of room.
     """
 
@@ -252,6 +256,8 @@ class NodePicture:
     edges: list[Edge]
     witness: list[Edge]
     hidden: int
+    added: list[Edge]
+    features: list[str]
 
 
 @dataclass(frozen=True)

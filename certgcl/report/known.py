@@ -3,6 +3,7 @@
 Every table and figure of a page is drawn from this, so that a node is the same in all of them.
 """
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,14 +12,18 @@ import torch
 from torch import Tensor
 
 from certgcl.attacks import Search, SearchSpace
+from certgcl.attacks.edge_search import EdgeSearch, edges_of
 from certgcl.certify.certificate import Certificate
 from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.changes.embedding_without_edges import DropEvaluation
-from certgcl.report.content import BREAKS, OPEN, PROVED, UNPROVED, EdgeEffect
+from certgcl.graphs.graph import Graph
+from certgcl.models.network import GraphNetwork
+from certgcl.report.content import BREAKS, OPEN, PROVED, UNPROVED, Edge, EdgeEffect
 from certgcl.report.curves import Curves
 from certgcl.report.few_edges import few_edges
 from certgcl.report.sources import Subject
 
+SECONDS = 30.0  # for a search over edges that are added, at all nodes together
 CLOSER = 6  # of the least bounds, how many a branch and bound looks at
 
 
@@ -81,25 +86,34 @@ class Known:
         witnesses: Mapping[int, Tensor],
         values: Mapping[int, float],
         changed: Mapping[int, ChangedEntries] | None = None,
+        added: Mapping[int, Tensor] | None = None,
     ) -> "Known":
-        """With drops, and changed features, that reach a value, by position, where it is below what is known by more
-        than rounding; those places are searched."""
+        """With drops, changed features and new edges that reach a value, by position, where it is below what is known
+        by more than rounding; those places are searched."""
         own, searched = self.certificate, self.searched.clone()
         upper = (own.nominal if own.upper is None else own.upper).clone()
         found = list(own.witnesses or (own.nodes.new_empty((2, 0)),) * len(own.nodes))
         none = ChangedEntries.none(own.nodes.device)
         features = None if own.features is None else list(own.changed or (none,) * len(own.nodes))
+        nothing = own.nodes.new_empty((2, 0))
+        new = None if own.additions is None else list(own.added or (nothing,) * len(own.nodes))
         for place, witness in witnesses.items():
             searched[place] = True
             if values[place] < float(upper[place] - own.rounding[place]):
                 upper[place], found[place] = values[place], witness
                 if features is not None:
                     features[place] = none if changed is None else changed[place]
+                if new is not None:
+                    new[place] = nothing if added is None else added[place]
         return replace(
             self,
             searched=searched,
             certificate=replace(
-                own, upper=upper, witnesses=tuple(found), changed=None if features is None else tuple(features)
+                own,
+                upper=upper,
+                witnesses=tuple(found),
+                changed=None if features is None else tuple(features),
+                added=None if new is None else tuple(new),
             ),
         )
 
@@ -131,7 +145,7 @@ def _closer(subject: Subject, known: Known) -> Known:
     """A short branch and bound at the least bounds."""
     own = known.certificate
     nodes = own.nodes[own.lower.argsort(stable=True)[:CLOSER]]
-    found = subject.bounds(subject.budget, "optimized", nodes, own)
+    found = subject.bounds(own.changes, "optimized", nodes, own)
     assert found.upper is not None
     assert found.witnesses is not None
     places = positions(own, nodes).tolist()
@@ -139,16 +153,19 @@ def _closer(subject: Subject, known: Known) -> Known:
         dict(zip(places, found.witnesses, strict=True)),
         dict(zip(places, found.upper.tolist(), strict=True)),
         None if found.changed is None else dict(zip(places, found.changed, strict=True)),
+        None if found.added is None else dict(zip(places, found.added, strict=True)),
     )
     return known.raised(nodes, found.lower, found.rounding) if subject.bounds_can_be_raised else known
 
 
 @torch.no_grad()
 def _searched(subject: Subject, known: Known, nodes: Tensor) -> Known:
-    """A search for drops at some nodes."""
+    """A search for drops at some nodes, and for new edges where some may be added."""
     assert subject.encoder is not None
     assert subject.graph is not None
     own, graph = known.certificate, subject.graph
+    if own.additions is not None:
+        return _searched_with_new_edges(subject.encoder, graph, known, nodes)
     space = SearchSpace(subject.encoder, graph, subject.budget.on(graph))
     places = [place for place in positions(own, nodes).tolist() if not bool(known.searched[place])]
     around = {place: field for place in places if (field := space.field(int(own.nodes[place]))) is not None}
@@ -166,6 +183,23 @@ def _searched(subject: Subject, known: Known, nodes: Tensor) -> Known:
     )
 
 
+def _searched_with_new_edges(network: GraphNetwork, graph: Graph, known: Known, nodes: Tensor) -> Known:
+    """While there is time; the most fragile nodes first."""
+    own, end = known.certificate, time.monotonic() + SECONDS
+    search, evaluation = EdgeSearch(network, graph, own.changes.on(graph)), DropEvaluation.of(network, graph)
+    dropped: dict[int, Tensor] = {}
+    added: dict[int, Tensor] = {}
+    values: dict[int, float] = {}
+    places = positions(own, nodes)
+    for place in places[own.lower[places].argsort(stable=True)].tolist():
+        if bool(known.searched[place]) or time.monotonic() >= end:
+            continue
+        node, direction = int(own.nodes[place]), own.directions[place]
+        dropped[place], added[place] = (edges_of(pairs, graph).T for pairs in search.greedy(node, direction, end))
+        values[place] = float(evaluation.embedding(node, dropped[place], None, added[place]) @ direction)
+    return known.lowered(dropped, values, None, added)
+
+
 @torch.no_grad()
 def _with_few_edges(subject: Subject, known: Known, nodes: Tensor) -> Known:
     """The few edges that matter at some nodes; where they do more than the whole witness, they take its place."""
@@ -175,12 +209,24 @@ def _with_few_edges(subject: Subject, known: Known, nodes: Tensor) -> Known:
     assert own.witnesses is not None
     places = {place: int(own.nodes[place]) for place in positions(own, nodes).tolist() if bool(known.searched[place])}
     effects = {
-        node: few_edges(evaluation, node, own.directions[place], float(own.nominal[place]), own.witnesses[place])
+        node: few_edges(
+            evaluation,
+            node,
+            own.directions[place],
+            float(own.nominal[place]),
+            own.witnesses[place],
+            own.added_edges(node),
+        )
         for place, node in places.items()
     }
     found = {place: effects[node] for place, node in places.items() if effects[node]}
-    known = known.lowered(
-        {place: torch.tensor([effect.edge for effect in few]).T for place, few in found.items()},
-        {place: few[-1].value for place, few in found.items()},
+    dropped, added = (
+        {place: _edges([effect.edge for effect in few if effect.added == new]) for place, few in found.items()}
+        for new in (False, True)
     )
+    known = known.lowered(dropped, {place: few[-1].value for place, few in found.items()}, None, added)
     return replace(known, effects=effects)
+
+
+def _edges(pairs: list[Edge]) -> Tensor:
+    return torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T

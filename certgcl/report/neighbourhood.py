@@ -22,8 +22,12 @@ def drawing_of(row: FragileNode, graph: Graph, labels: Tensor | None) -> NodePic
     """The drawing of a node that was searched."""
     assert row.witness is not None
     assert row.upper is not None
-    anchor, witness = row.node, sorted(effect.edge for effect in row.effects) or row.witness
-    parents, hidden = _shown(graph, anchor, witness)
+    dropped, added = (
+        sorted(effect.edge for effect in row.effects if effect.added == new) if row.effects else whole
+        for new, whole in ((False, row.witness), (True, row.added))
+    )
+    anchor, witness = row.node, dropped
+    parents, hidden = _shown(graph, anchor, dropped + added)
     angles = _angles(parents, anchor)
     hops = _hops(parents, anchor)
     places = [
@@ -44,7 +48,18 @@ def drawing_of(row: FragileNode, graph: Graph, labels: Tensor | None) -> NodePic
     ]
     reached = row.effects[-1].value if row.effects else row.upper
     return NodePicture(
-        anchor, row.nominal, row.lower, reached, row.upper, len(row.witness), places, edges, witness, hidden
+        anchor,
+        row.nominal,
+        row.lower,
+        reached,
+        row.upper,
+        len(row.witness) + len(row.added),
+        places,
+        edges,
+        witness,
+        hidden,
+        added,
+        row.features,
     )
 
 
@@ -72,7 +87,8 @@ def _shown(graph: Graph, anchor: int, witness: list[Edge]) -> tuple[dict[int, in
     for one, other in witness:
         for end, towards in ((one, other), (other, one)):
             if end != anchor and end not in parents:
-                parents[end] = towards
+                # An edge between two that are far away hangs on the anchor.
+                parents[end] = towards if towards == anchor or towards in parents else anchor
     return parents, hidden
 
 
@@ -85,7 +101,7 @@ def _first(nodes: list[int], wanted: set[int], most: int) -> list[int]:
 def _hops(parents: dict[int, int], anchor: int) -> dict[int, int]:
     hops = {anchor: 0}
     for node, parent in parents.items():
-        hops[node] = hops[parent] + 1
+        hops[node] = min(hops[parent] + 1, len(_RADIUS) - 1)
     return hops
 
 
@@ -119,7 +135,7 @@ def _angles(parents: dict[int, int], anchor: int) -> dict[int, float]:
 
 
 def draw(drawing: NodePicture) -> str:
-    """The drawing as SVG: witness edges dashed, nodes of the anchor's class filled."""
+    """The drawing as SVG: dropped edges dashed, new ones thick, nodes of the anchor's class filled."""
     sheet = figure(3.4, 3.4)
     sheet.set_layout_engine("none")
     axes = sheet.add_axes((0, 0, 1, 1))
@@ -135,6 +151,7 @@ def draw(drawing: NodePicture) -> str:
         ([edge for edge in kept if drawing.node not in edge], Svg.FAINT, 0.7, None),
         ([edge for edge in kept if drawing.node in edge], Svg.MUTED, 1.0, None),
         (drawing.witness, Svg.BAD, 2.0 if len(drawing.witness) <= _MOST_BOLD else 1.2, (2.2, 1.4)),
+        (drawing.added, Svg.GOOD, 2.6 if len(drawing.added) <= _MOST_BOLD else 1.4, None),
     ):
         axes.add_collection(
             LineCollection(
@@ -147,7 +164,7 @@ def draw(drawing: NodePicture) -> str:
 
 def _draw_nodes(axes: Axes, drawing: NodePicture) -> None:
     own = next(place.label for place in drawing.places if place.hops == 0)
-    ends = {end for edge in drawing.witness for end in edge}
+    ends = {end for edge in (*drawing.witness, *drawing.added) for end in edge}
     sizes, fills, rims = [], [], []
     for place in drawing.places:
         named = place.hops <= 1 or (place.node in ends and len(ends) <= _MOST_NAMED)
@@ -183,4 +200,5 @@ def _described(drawing: NodePicture) -> str:
     return (
         f"Node {drawing.node}, {len(drawing.places) - 1} nodes around it and {len(drawing.edges)} edges, "
         f"{len(drawing.witness)} of them dropped by the witness"
+        + (f", and {len(drawing.added)} added" if drawing.added else "")
     )

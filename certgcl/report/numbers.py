@@ -193,7 +193,8 @@ def _explorer(subject: Subject, known: Known, curves: Curves | None) -> Explorer
     places = positions(known.certificate, curves.nodes).tolist()
     details = []
     for place, node in zip(places, curves.nodes.tolist(), strict=True):
-        witness = known.certificate.witnesses[place].shape[1] if known.certificate.witnesses else 0
+        own = known.certificate
+        witness = own.witnesses[place].shape[1] + own.added_edges(node).shape[1] if own.witnesses else 0
         details.append(NodeDetail(node, *curves.lower(node), known.effects.get(node, []), witness))
     small = graph.num_edges <= MOST_EDGES
     return Explorer(
@@ -240,6 +241,7 @@ def _rows(subject: Subject, shown: Known) -> list[FragileNode]:
                 witness,
                 shown.effects.get(node, []),
                 [] if witness is None else changed_words(own, node),
+                [] if witness is None else edges_of(own.added_edges(node)),
             )
         )
     return rows

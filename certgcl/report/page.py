@@ -64,12 +64,28 @@ def moment(text: str) -> str:
 
 
 def drop(drawing: NodePicture) -> str:
-    """What the dashed edges of a drawing do, in a sentence."""
-    if not drawing.witness:
-        return f"No admissible drop was found that brings it below its clean value, {number(drawing.nominal)}."
-    count = len(drawing.witness)
-    what = "the dashed edge" if count == 1 else f"the {count} dashed edges"
-    words = f"Without {what} its value falls from {number(drawing.nominal)} to {number(drawing.reached)}"
-    if drawing.whole > count:
+    """What the edges of a drawing and changed features do, in a sentence."""
+    dropped, added = len(drawing.witness), len(drawing.added)
+    if not dropped and not added and not drawing.features:
+        return f"No admissible change was found that brings it below its clean value, {number(drawing.nominal)}."
+    what = []
+    if dropped:
+        what.append("without the dashed edge" if dropped == 1 else f"without the {dropped} dashed edges")
+    if added:
+        what.append("with the new edge in green" if added == 1 else f"with the {added} new edges in green")
+    words = ""
+    if what:
+        first = " and ".join(what)
+        words = (
+            f"{first[0].upper()}{first[1:]} its value falls from {number(drawing.nominal)} to {number(drawing.reached)}"
+        )
+    if drawing.features:
+        listed = ", ".join(drawing.features)
+        words += (
+            f"; and it is {number(drawing.upper)} where {listed}"
+            if words
+            else (f"Its value falls from {number(drawing.nominal)} to {number(drawing.upper)} where {listed}")
+        )
+    elif drawing.whole > dropped + added:
         words += f"; all {drawing.whole} edges that were found take it to {number(drawing.upper)}"
     return f"{words}."

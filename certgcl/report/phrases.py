@@ -42,9 +42,14 @@ def _holds(subject: Subject, certificate: Certificate) -> str:
     number = f"{bounded:,} of {everyone:,} nodes" if bounded < everyone else f"the {everyone:,} nodes"
     if not certificate.certified:
         return f"Nothing is proved. The scores at {number} estimate {value} in the worst view, and can lie above it."
+    edges = "dropped" if certificate.additions is None else "dropped or added"
+    features = certificate.features is not None
+    stays = ["weights"] if features else ["features", "weights"]
     return (
-        f"For each of {number} it is proved: whatever admissible edges are dropped, {value} does not fall below "
-        "its lower bound. Features and weights stay as they are, and no edges are added."
+        f"For each of {number} it is proved: whatever admissible edges are {edges}"
+        f"{' and features are changed' if features else ''}, {value} does not fall below its lower bound. "
+        f"{' and '.join(stays).capitalize()} stay as they are"
+        f"{', and no edges are added.' if certificate.additions is None else '.'}"
     )
 
 
@@ -60,6 +65,8 @@ def _method(certificate: Certificate) -> str:
 def _budget(subject: Subject, certificate: Certificate) -> str:
     """The rule that was asked for, what it comes to at the nodes, and how many edges may go in all; then features."""
     features = "" if certificate.features is None else f" Features: {certificate.features.words()}."
+    if certificate.additions is not None:
+        features = f" {certificate.additions.words().capitalize()}.{features}"
     graph, at_nodes, total = subject.graph, _range(certificate.local_budget), f"{certificate.total_budget:,}"
     if graph is None:
         return f"At most {at_nodes} edges at a node; {total} in all.{features}"

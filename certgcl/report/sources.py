@@ -14,6 +14,7 @@ from certgcl.certify.certificate import Certificate
 from certgcl.certify.compactness import linear_bounds, node_compactness
 from certgcl.certify.evidence import differences, edges_part, features_part, weights_part
 from certgcl.changes.changes import Changes
+from certgcl.changes.edge_additions import CandidatesLike, EdgeAddBudget
 from certgcl.changes.edge_drops import DropsLike, EdgeDropBudget
 from certgcl.errors import ReportError
 from certgcl.graphs.graph import Graph
@@ -102,24 +103,27 @@ class Subject:
 
     @property
     def bounds_can_be_raised(self) -> bool:
-        """Whether bounds with the second view fixed, in one direction a node, are bounds of what was certified."""
+        """Whether bounds with the second view fixed, in one direction a node, are bounds of what was certified. Where
+        edges may be added, budgets of drops alone do not say which allows more."""
         certificate = self.certificate
         return (
             certificate is not None
             and certificate.certified
+            and certificate.additions is None
             and certificate.directions.dim() == 2
             and (certificate.evidence.direction_source != "both views")
         )
 
-    def bounds(self, budget: DropsLike, method: str, nodes: Tensor, about: Certificate | None = None) -> Certificate:
-        """Other bounds, under any budget of drops and the same changes of features, in the directions of the
-        certificate, or of ``about``; those of compactness without one. Those of compactness are computed again, so that
-        ``rounding`` has their error."""
+    def bounds(
+        self, budget: DropsLike | Changes, method: str, nodes: Tensor, about: Certificate | None = None
+    ) -> Certificate:
+        """Other bounds, under any changes, or any budget of drops with the certificate's other changes, in the
+        directions of the certificate, or of ``about``; those of compactness without one. Those of compactness are
+        computed again, so that ``rounding`` has their error."""
         assert self.encoder is not None
         assert self.graph is not None
         about = about or self.certificate
-        features = None if about is None or about.features is None else about.features.budget()
-        changes = Changes(EdgeDropBudget.of(budget), features)
+        changes = budget if isinstance(budget, Changes) else _with_drops(EdgeDropBudget.of(budget), about)
         if about is None or (about.evidence.direction_source == "graph" and about.directions.dim() == 2):
             return node_compactness(self.encoder, self.graph, changes, method=method, nodes=nodes)
         directions = about.directions.new_zeros(self.graph.num_nodes, *about.directions.shape[1:])
@@ -136,12 +140,6 @@ class Subject:
         """Refuse a graph or an encoder that the certificate was not made with, by the digests in it."""
         if self.certificate is None:
             return
-        if self.certificate.additions is not None:
-            raise ReportError(
-                "a certificate of edges that may be added",
-                "a report knows edges that are dropped, and features",
-                "Print the certificate, which says what was proved",
-            )
         here = {} if self.graph is None else {"edges": edges_part(self.graph), "features": features_part(self.graph)}
         if self.weights is not None:
             here["weights"] = weights_part(self.weights)
@@ -152,6 +150,19 @@ class Subject:
                 "certificate, encoder and graph must belong together",
                 _SAME,
             )
+
+
+def _with_drops(drops: EdgeDropBudget, about: Certificate | None) -> Changes:
+    """Other drops, with what else a certificate allows to change."""
+    if about is None:
+        return Changes(drops)
+    features, added = None if about.features is None else about.features.budget(), about.additions
+    if added is None:
+        return Changes(drops, features)
+    listed: CandidatesLike = (
+        "all" if added.candidates is None else torch.stack([added.candidates.row, added.candidates.col])
+    )
+    return Changes(drops, features, EdgeAddBudget(added.local, added.total, listed))
 
 
 def bound_method(certificate: Certificate | None) -> str:

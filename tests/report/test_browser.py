@@ -292,6 +292,38 @@ def test_the_edges_that_matter_are_ranked_and_drawn(page: webdriver.Chrome) -> N
     assert shown == [str(rank) for rank in range(len(few), 0, -1)]
 
 
+def test_new_edges_of_a_witness_are_listed_and_drawn(
+    browser: webdriver.Chrome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("certgcl.report.curves._RATES", (0.5,))
+    monkeypatch.setattr("certgcl.report.curves._COUNTS", (1,))
+    graph = random_graph(8, 0.3)
+    changes = certgcl.Changes(additions=certgcl.EdgeAddBudget(1, 1), features=certgcl.FeatureBudget(masked=1, total=1))
+    method = certgcl.bounds.BranchAndBound(branch_limit=0)
+    found = certgcl.node_compactness(toy_network(), graph, changes, method=method)
+    data = Data(x=graph.x, edge_index=graph.edge_index)
+    path = tmp_path / "added.html"
+    path.write_text(render(gather(Subject("added", found, "random", data, toy_network()), sample=10)), encoding="utf-8")
+    resize(browser, WIDE)
+    browser.get_log("browser")
+    browser.get(path.as_uri())
+    details = {detail["node"]: detail for detail in numbers_of(browser)["explorer"]["details"]}
+    node, few = next(
+        (node, detail["effects"])
+        for node, detail in details.items()
+        if any(effect["added"] for effect in detail["effects"])
+    )
+    ask(browser, str(node))
+    edge = next(effect["edge"] for effect in few if effect["added"])
+    (line,) = browser.find_elements(By.CSS_SELECTOR, "#around .new")
+    assert line.get_attribute("data-edge") == "-".join(map(str, edge))
+    assert f"+ {edge[0]} – {edge[1]}" in browser.find_element(By.ID, "edges").text
+    cells = {node_of(row): row[-1] for row in rows(browser)}
+    assert any(f"+{edge[0]}–{edge[1]}" in words for words in cells.values())
+    assert any("feature" in words for words in cells.values())
+    assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+
+
 def test_one_walks_through_the_graph_by_clicks_and_keys(page: webdriver.Chrome) -> None:
     edges = numbers_of(page)["explorer"]["edges"]
     start = edges[0][0]

@@ -12,6 +12,7 @@ import torch
 import certgcl
 from certgcl import Certificate, EdgeDropBudget, Graph
 from certgcl.certify.accuracy import certified_accuracy
+from certgcl.changes.embedding_without_edges import DropEvaluation
 from certgcl.errors import ReportError
 from certgcl.learning.training import History
 from certgcl.report import Report, Subject, gather
@@ -154,6 +155,51 @@ def test_changed_features_of_a_witness_are_named(method: str) -> None:
     page = render(report)
     assert named[0] in page
     assert "features masked, 2 in all" in page
+
+
+@pytest.mark.parametrize("method", ["degree", "optimized"])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        certgcl.Changes(drops=1, additions=certgcl.EdgeAddBudget(1, 1)),
+        certgcl.Changes(flips=certgcl.EdgeFlipBudget(1, 2), features=certgcl.FeatureBudget(masked=1)),
+    ],
+    ids=["drops and additions", "flips and features"],
+)
+def test_added_edges_of_a_witness_are_named_and_drawn(
+    changes: certgcl.Changes, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("certgcl.report.curves._RATES", (0.5,))
+    monkeypatch.setattr("certgcl.report.curves._COUNTS", ())
+    graph, network = random_graph(8, 0.3), toy_network()
+    limited = certgcl.bounds.BranchAndBound(branch_limit=2) if method == "optimized" else method
+    certificate = certgcl.node_compactness(network, graph, changes, method=limited)
+    report = gather(subject(data=data_of(graph), certificate=certificate), sample=3)
+    assert isinstance(report.fragile, Fragile)
+    directions = certgcl.compactness_directions(network.embed(graph))
+    evaluation = DropEvaluation.of(network, graph)
+    new = 0
+    for row in report.fragile.rows:
+        if row.witness is None:
+            continue
+        dropped, added = (torch.tensor(edges, dtype=torch.long).reshape(-1, 2).T for edges in (row.witness, row.added))
+        if not row.features:
+            value = float(evaluation.embedding(row.node, dropped, None, added) @ directions[row.node])
+            assert row.upper == pytest.approx(value, abs=1e-9)
+        assert row.lower <= row.upper + 1e-9
+        new += len(row.added)
+    assert new
+    drawn = [drawing for drawing in report.fragile.drawings if drawing.added]
+    assert drawn
+    for drawing in drawn:
+        places = {place.node for place in drawing.places}
+        assert all(end in places for edge in drawing.added for end in edge)
+    page = render(report)
+    one, other = next(row for row in report.fragile.rows if row.added).added[0]
+    assert f"+{one}–{other}" in page
+    assert "dropped or added" in page
+    assert "in green" in page
+    assert "no edges are added" not in page
 
 
 @pytest.mark.parametrize("method", ["degree", "optimized"])
