@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv
 
 import certgcl
-import certgcl.bounds.rounding.slack
+import certgcl.bounds.rounding.forward_error
 from certgcl.bounds.rounding.slack import Sizes
 from verification.audit import LEDGER, weights
 from verification.case import Case
@@ -280,7 +280,7 @@ def overflow_of_float16() -> None:
 MUTANTS = {
     "W^CL taken as exact": (Sizes, "direction_slack", lambda self, own, shared: self.output.new_zeros(()), collapse),
     "a product taken to be never too small": (
-        certgcl.bounds.rounding.slack,
+        certgcl.bounds.rounding.forward_error,
         "smallest_size",
         lambda dtype: 0.0,
         underflow,

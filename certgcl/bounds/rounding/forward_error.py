@@ -1,7 +1,8 @@
 """What is summed on the way to an embedding, and how far a run of the model can be from exact arithmetic.
 
 Layer by layer, for every admissible view at once: the forward pass over absolute values, each scale of an aggregation
-at its largest, and with it the errors that roundings at each node add. Proofs are in ``docs/theory.md``, section 10.
+at its largest, and with it the errors that roundings at each node add: equations (R1) to (R6) of ``docs/theory.md``,
+section 10, with their proofs.
 """
 
 from dataclasses import dataclass
@@ -27,8 +28,15 @@ DERIVED = 6  # of a weight that was computed from the model's own, as a BatchNor
 
 
 def smallest_size(dtype: torch.dtype) -> float:
-    """The size that one rounding can change by the smallest normal number, which is the most an underflow can lose."""
+    """``τ``, the size that one rounding can change by the smallest normal number: the most an underflow can lose."""
     return 2 * torch.finfo(dtype).tiny / torch.finfo(dtype).eps
+
+
+def room_for(roundings: int, dtype: torch.dtype) -> float:
+    """By how much to multiply a number that so many roundings of numbers that are not negative led to, so that it is no
+    less than the exact one, (R8): ``1 / (1 - n u) <= 1 + 2 n u`` for ``2 n u <= 1``; infinite beyond."""
+    share = roundings * torch.finfo(dtype).eps
+    return 1 + 2 * share if share <= 0.5 else torch.inf
 
 
 def roundings_of(activation: Activation | None) -> int:
@@ -91,8 +99,13 @@ class ForwardError:
         network: in the dtype in which sizes are computed.
         field: in the same dtype.
         precision: of the run.
-        smallest: the floor of all sizes, so that a relative error of them also covers what underflow loses.
         derived: whether weights were computed from the model's own.
+        bounds: whether they are also for bounds: products of functionals that underflow then count too.
+
+    Attributes:
+        terms: the roundings of all layers together, at most.
+        everything: at least the sum of all sizes that an embedding is made of, ``X`` of (R4): what the entries of
+            functionals that are lost to underflow are multiplied by.
     """
 
     def __init__(
@@ -100,15 +113,19 @@ class ForwardError:
         network: GraphNetwork,
         field: LargestMixing,
         precision: torch.dtype,
-        smallest: float,
         derived: bool,
+        bounds: bool,
         features: AdmissibleFeatures | None = None,
     ) -> None:
-        self.network, self.field, self.smallest, self.features = network, field, smallest, features
+        self.network, self.field, self.features, self._bounds = network, field, features, bounds
         self.growth, self.limit = Growth(precision, field.most_edges), torch.finfo(precision).max / 2
         self._fixed, self._converted_product = LAYER + DERIVED * derived, 2 + DERIVED * derived  # roundings
-        self.terms = longest_sums(network, field.most_edges)
-        self._room = 1 + 2 * self.terms * torch.finfo(field.dtype).eps
+        self._paths = None if features is None else longest_paths(network, field, features)
+        more = 0 if self._paths is None else len(network.layers) * int(self._paths.max())
+        self.terms = longest_sums(network, field.most_edges) + more
+        # The second half is for what underflows while sizes are computed.
+        self.smallest = smallest_size(precision) * (1 + (precision == field.dtype))
+        self.everything = 0.0
         self.largest: list[float] = [largest_feature(field.graph, precision, network, features)]  # of each layer
         self._layers: list[Sized] = []
         self._lost: list[Tensor] = []  # what underflow can cost each layer's channels, as a size
@@ -116,34 +133,30 @@ class ForwardError:
             self._layers.append(self._activated(layer, *self._layer(number, layer)))
 
     @classmethod
-    def of(cls, network: GraphNetwork, problem: DropProblem, precision: torch.dtype, smallest: float) -> "ForwardError":
+    def of(cls, network: GraphNetwork, problem: DropProblem, precision: torch.dtype, bounds: bool) -> "ForwardError":
         wide = torch.promote_types(precision, torch.float32)
         sized = network.to(wide)
         return cls(
             sized,
             LargestMixing(sized, problem, wide),
             precision,
-            smallest,
             network.dtype != network.precision,
+            bounds,
             problem.changes.features,
         )
 
-    def everything(self) -> float:
-        """At least the sum of all sizes that an embedding is made of: what numbers lost to underflow are multiplied
-        by."""
-        reached = (1.0 + self.field.most_edges) ** self.network.hops
-        return reached * sum(
-            layer.width * largest for layer, largest in zip(self.network.layers, self.largest[1:], strict=True)
-        )
-
     def embeddings(self) -> Sized:
-        """At the anchors, ``(A, width)``."""
+        """At the anchors, ``(A, width)``, raised to cover the roundings on the way here, (R8)."""
         parts = [
             [self.field.at_anchors(number, table) for table in self._layers[number - 1]]
             for number in self.network.readout
         ]
+        room = room_for(self.terms, self.field.dtype)
         return Sized(
-            *(tables[0] if len(tables) == 1 else torch.cat(tables, dim=1) for tables in zip(*parts, strict=True))
+            *(
+                room * (tables[0] if len(tables) == 1 else torch.cat(tables, dim=1))
+                for tables in zip(*parts, strict=True)
+            )
         )
 
     def _layer(self, number: int, layer: Layer) -> Sized:
@@ -154,12 +167,19 @@ class ForwardError:
             and sum(term.weight.dim() == 2 for term in layer.terms) == 1
         )
         count, lost, mixed = self.field.degree(number) * layer.mixes + self._fixed + len(layer.terms) - 1, [], []
+        if self._paths is not None:
+            nodes = self.field.nodes[number]
+            count = count + (self._paths if nodes is None else self._paths[nodes])
+        reach, met = 0.0, 0.0
         for term in layer.terms:
             weight = term.weight.abs()
             lost.append(self.smallest * (1 + (weight.sum(dim=0) if weight.dim() == 2 else weight)))
             if term.source and weight.dim() == 1:
                 lost[-1] = lost[-1] + weight * self._lost[term.source - 1]  # a matrix before it may be applied later
             product, counted = self._product(number, term, weight + self.smallest, lost[-1], weight_first)
+            if self._bounds:
+                reach += self.field.largest_sum(term.aggregation, term.source, number)
+                met += _largest(product.size)
             mixed.append([self.field.mix(term.aggregation, term.source, number, table) for table in product])
             if not weight_first:
                 self._check_sums(number, term, mixed[-1][1])
@@ -168,8 +188,14 @@ class ForwardError:
         for other in others:
             size, error = size.add_(other[0]), error.add_(other[1])
         self._lost.append(sum(lost[1:], lost[0]))
-        size = size.add_(layer.bias.abs() + self.smallest + self._lost[-1]).mul_(self._room)
-        error = error.mul_(self._room).addcmul_(size, self.growth(count)[:, None])
+        self.everything = max(1.0, reach) * (self.everything + layer.width * met)
+        functionals = (
+            self.terms / LAYER * self.smallest * self.everything
+        )  # of which each layer has that many roundings
+        size = size.add_(layer.bias.abs() + (self.smallest + functionals) + self._lost[-1])
+        error = error.addcmul_(size, self.growth(count)[:, None])
+        if self._bounds:  # 0 · inf is not a number
+            self.everything += layer.width * _largest(size)
         return Sized(size.add_(error), error)
 
     def _activated(self, layer: Layer, size: Tensor, error: Tensor) -> Sized:
@@ -186,6 +212,8 @@ class ForwardError:
             error.add_(size, alpha=roundings)
             largest = self._check(size, error) if changed else largest
         self.largest.append(largest)
+        if self._bounds:
+            self.everything += layer.width * largest
         return Sized(size, error)
 
     # -- products ----------------------------------------------------------------------------------
@@ -269,7 +297,7 @@ class ForwardError:
     def _check(self, size: Tensor, error: Tensor) -> float:
         """Make an error infinite where half of the largest number may be exceeded, so that all that follow from it are;
         the largest size."""
-        largest = float(size.max()) if size.numel() else 0.0  # where a layer that nothing depends on has no rows
+        largest = _largest(size)
         if not largest < self.limit:
             error[~(size.amax(dim=1) < self.limit)] = torch.inf
         return largest
@@ -281,6 +309,21 @@ class ForwardError:
         total = self.field.mix(term.aggregation, term.source, number, ones)[:, 0]
         growth = max(1.0, float(total.max())) ** steps_after(self.network, number)
         error[~(total * (growth * self.largest[term.source]) < self.limit)] = torch.inf
+
+
+def _largest(size: Tensor) -> float:
+    return float(size.max()) if size.numel() else 0.0  # where a layer that nothing depends on has no rows
+
+
+def longest_paths(network: GraphNetwork, field: LargestMixing, features: AdmissibleFeatures) -> Tensor:
+    """How many numbers a functional of changed features adds up at each node beyond the sums of its layers, ``(N,)``:
+    one for every node within its hops, and one for every feature that may change."""
+    graph = field.graph
+    count = torch.ones_like(graph.degree)
+    for _ in range(network.hops):
+        count = (count + count.index_add(0, graph.row, count[graph.col])).clamp(max=graph.num_nodes)
+    each = features.off + features.on
+    return count + each.max() + min(features.total, int(each.sum())) + features.columns
 
 
 def largest_feature(

@@ -1,5 +1,6 @@
 """The rows that embeddings of some anchors depend on, mixed over absolute values with each scale at its largest."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -53,6 +54,34 @@ class LargestMixing:
             mixed = mixed + self._added(aggregation, source, layer, values)
         return mixed if own is None else mixed.addcmul_(own, here())
 
+    def largest_sum(self, aggregation: Aggregation, source: int, layer: int) -> float:
+        """The largest sum of all scales in a row."""
+        known = self.nodes[source]
+        ones = torch.ones(self.graph.num_nodes if known is None else known.numel(), 1, dtype=self.dtype)
+        sums = self.mix(aggregation, source, layer, ones.to(self.graph.row.device))
+        return float(sums.max()) if sums.numel() else 0.0
+
+    def spread(self, network: GraphNetwork) -> float:
+        """How many times larger than here what is summed inside a bound can be, ``ρ`` of (R7).
+
+        A bound may scale a neighbour as if the edge to it were not kept, in every layer; and a whole sum so, before
+        terms are taken out of it. That matters where a node can lose all edges that may be dropped. If aggregations
+        differ, one is scaled as a multiple of another, each anywhere in its range.
+        """
+        kinds = {term.aggregation for layer in network.layers for term in layer.terms if term.aggregation.mixes}
+        drops, degree = self.drops, self.graph.degree
+        bare = (drops.droppable_degree > 0) & (drops.local >= drops.droppable_degree)
+        alone = (degree - drops.droppable_degree)[bare].unique().to(self.dtype)
+        fewest = (degree - drops.local.minimum(drops.droppable_degree)).clamp(min=1).to(self.dtype)
+        most, out, into, mixed = self._most.clamp(min=1).to(self.dtype), 1.0, 1.0, 1.0
+        for kind in kinds:
+            out = max(out, _largest_ratio(kind.out(alone), kind.out(alone + 1)) / 2**0.5)
+            into = max(into, _largest_ratio(kind.into(alone), kind.into(alone + 1)))
+            if len(kinds) > 1:
+                ratios = (_largest_ratio(scale(fewest), scale(most)) for scale in (kind.out, kind.into))
+                mixed = max(mixed, math.prod(ratios))
+        return out * (into * mixed) ** network.hops
+
     def _added(self, aggregation: Aggregation, source: int, layer: int, values: Tensor) -> Tensor:
         rows, known = self.nodes[layer], self.nodes[source]
         gain = self.gain if rows is None else self.gain[rows]
@@ -102,6 +131,15 @@ class LargestMixing:
     def _places(self, source: int, nodes: Tensor) -> Tensor:
         known = self.nodes[source]
         return nodes if known is None else torch.searchsorted(known, nodes)
+
+
+def _largest_ratio(one: Tensor, other: Tensor) -> float:
+    """Of two scales in either order, at least 1; with room for their own rounding."""
+    both = (one > 0) & (other > 0)
+    if not bool(both.any()):
+        return 1.0
+    ratio = one[both] / other[both]
+    return 1.0001 * max(float(ratio.max()), 1 / float(ratio.min()))
 
 
 def _needed(

@@ -1,8 +1,8 @@
 """How far floating-point rounding can move a bound, and the model itself where it is run in its own precision.
 
 Every slack here is a number of roundings times the *size* of what is summed
-(:mod:`certgcl.bounds.rounding.forward_error`).
-Statements and proofs are in ``docs/theory.md``, section 10.
+(:mod:`certgcl.bounds.rounding.forward_error`). ``docs/theory.md``, section 10, has the theorem and its proof; the
+equations named here, (R1) to (R9), are numbered there.
 """
 
 from dataclasses import dataclass
@@ -11,16 +11,19 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.prepared import DropProblem
-from certgcl.bounds.rounding.forward_error import ForwardError, smallest_size
+from certgcl.bounds.rounding.forward_error import ForwardError, room_for
 from certgcl.bounds.two_layer.rowwise import rowwise
 from certgcl.models.network import GraphNetwork
 
+LINES = 3  # what a layer that is bounded by lines multiplies errors by: the functional's own, and twice its range's
+STEPS = 6  # how many times the roundings of a forward pass a step of a bound can have
+MOST = 1 / 64  # of a number: all roundings together, up to which (R7) holds
+
 
 def bound_factor(network: GraphNetwork) -> int:
-    """How many times the error of a forward pass a bound of it can be off: ``(L + 2) 3^(L + 1)`` for L layers that are
-    bounded by lines. theory.md counts ``(2 L + 3) 3^L``, to first order."""
-    lines = sum(not layer.linear for layer in network.layers)
-    return (lines + 2) * 3 ** (lines + 1)
+    """``C(L) = 6 · 3^L`` of (R7): how many times the error of a forward pass a bound can be off, for L layers that are
+    bounded by lines."""
+    return STEPS * LINES ** sum(not layer.linear for layer in network.layers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,28 +47,29 @@ class Sizes:
     @torch.no_grad()
     def of(cls, network: GraphNetwork, problem: DropProblem, dtype: torch.dtype) -> "Sizes":
         """For a model with the precision of ``network``, and bounds that are computed in ``dtype``."""
-        precision = network.precision or network.dtype
-        smallest = max(smallest_size(dtype), smallest_size(precision))
-        forward = ForwardError.of(network, problem, precision, smallest)
-        size, run = (table.to(dtype) for table in forward.embeddings())
-        error = run * (torch.finfo(dtype).eps / torch.finfo(precision).eps)
-        if precision in (torch.float16, torch.bfloat16) or any(
-            layer.activation is not None and layer.activation.jump for layer in network.layers
-        ):
-            # A format may be too short for a run, and a jump is not in proportion to roundings.
-            forward = ForwardError.of(network, problem, dtype, smallest)
-            size, error = forward.embeddings()
-        factor, eps = bound_factor(network), torch.finfo(dtype).eps
-        lost = smallest * (1 + forward.everything())
-        return cls(
-            size,
-            error.add_(size, alpha=eps * (size.shape[1] + 8)).mul_(factor),
-            run,
-            factor * eps * forward.terms * lost,
+        precision, eps = network.precision or network.dtype, torch.finfo(dtype).eps
+        # E(u) / u grows with u, so that the error in a longer format is no more than its share of the one in a shorter
+        # format; but half precision may be too short for any, and a jump is not in proportion to roundings.
+        proportional = (
+            precision not in (torch.float16, torch.bfloat16)
+            and eps <= torch.finfo(precision).eps
+            and not any(layer.activation is not None and layer.activation.jump for layer in network.layers)
         )
+        forward = ForwardError.of(network, problem, precision, bounds=proportional)
+        size, run = (table.to(dtype) for table in forward.embeddings())
+        error = run * (eps / torch.finfo(precision).eps)
+        if not proportional:
+            forward = ForwardError.of(network, problem, dtype, bounds=True)
+            size, error = forward.embeddings()
+        width = size.shape[1]
+        factor = bound_factor(network) * forward.field.spread(network)
+        if (forward.terms + width + 8) * eps / 2 > MOST:
+            factor = torch.inf
+        lost = factor * eps * forward.terms * forward.smallest * (1 + forward.everything)
+        return cls(size, error.add_(size, alpha=eps * (width + 8)).mul_(factor), run, lost)
 
     def bound_slack(self, directions: Tensor) -> Tensor:
-        """How far above the minimum of ``w · z_i`` a computed bound of it can lie, ``(A, C)`` for directions
+        """How far above the minimum of ``w · z_i`` a computed bound of it can lie, (R7), ``(A, C)`` for directions
         ``(A, C, d)``."""
         return _products(directions, self.bound) + self.lost
 
@@ -76,16 +80,22 @@ class Sizes:
     def run_error(self, directions: Tensor, own: Tensor | None = None, shared: Tensor | None = None) -> Tensor:
         """How far ``w · ẑ_i`` of the model as it is run can be from ``w · z_i``, for w within ``own_i + shared_c`` of
         the given directions, ``(A, C)``."""
-        error = _products(directions, self.run) * (1 + 2 * self.run.shape[1] * torch.finfo(self.run.dtype).eps)
+        error = _products(directions, self.run)
         moved = 0.0 if own is None or shared is None else _moved(own, shared, self.run)
         return torch.nan_to_num(error + moved, nan=torch.inf, posinf=torch.inf)  # 0 · inf
 
 
 def _products(directions: Tensor, values: Tensor) -> Tensor:
-    """``|w| · values`` for values that are not negative, ``(A, C)``."""
+    """At least ``|w| · values`` for values that are not negative, ``(A, C)``."""
     (found,) = rowwise(lambda w, v: ((w.abs() @ v[..., None])[..., 0],), [directions, values], [], values.shape[1])
-    return found
+    return found * _room(values)
 
 
 def _moved(own: Tensor, shared: Tensor, values: Tensor) -> Tensor:
-    return (own * values.sum(dim=1) + values @ shared.to(values))[:, None]
+    """At least ``Σ_c (own + shared_c) values_c``, ``(A, 1)``."""
+    return (own * values.sum(dim=1) + values @ shared.to(values))[:, None] * _room(values)
+
+
+def _room(values: Tensor) -> float:
+    """For a sum over all channels, and for the numbers that are added to it."""
+    return room_for(values.shape[1] + 8, values.dtype)

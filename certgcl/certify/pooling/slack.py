@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.rounding.direction_error import CompactnessDirections, embeddings_with_error
-from certgcl.bounds.rounding.forward_error import Growth
+from certgcl.bounds.rounding.forward_error import Growth, room_for
 from certgcl.bounds.rounding.slack import Sizes
 from certgcl.certify.pooling.graph_set import GraphSet
 from certgcl.graphs.graph import Graph
@@ -22,12 +22,14 @@ class PooledSizes:
         output: at least ``|z_gc|`` and every partial sum on the way to it.
         run: at least ``|ẑ_gc - z_gc|`` of the model as it is run; infinite where it may overflow.
         lost: what underflow can cost a bound besides, ``(G,)``.
+        room: for the roundings of these numbers and of sums over their channels.
     """
 
     bound: Tensor
     output: Tensor
     run: Tensor
     lost: Tensor
+    room: float
 
     @classmethod
     def of(cls, model: PooledNetwork, graphs: GraphSet, sizes: Sizes, dtype: torch.dtype) -> "PooledSizes":
@@ -57,7 +59,9 @@ class PooledSizes:
                 growth, smallest = _growth(rows, format), torch.finfo(format).tiny
                 table += (output + run) * growth + head.roundings * smallest * (1 + head.size.sum(dim=0))
                 table[~(output * (1 + growth) < torch.finfo(format).max / 2)] = torch.inf
-        return cls(bound, output, run, lost)
+        roundings = 0 if model.head is None else model.head.roundings
+        sums = int(graphs.sizes.max()) + roundings + bound.shape[1] + 32
+        return cls(bound, output, run, lost, room_for(sums, torch.float64))
 
     def slack(self, directions: Tensor, lifted: Tensor) -> Tensor:
         """How far above the minimum of ``w · z_g`` a computed bound can lie, ``(G, C)`` for directions ``(G, C, d)``.
@@ -67,16 +71,16 @@ class PooledSizes:
         """
         eps = torch.finfo(torch.float64).eps
         found = _times(directions, self.bound) + self.lost[:, None] + lifted
-        return found + eps * (directions.shape[2] + 8) * _times(directions, self.output)
+        return (found + eps * (directions.shape[2] + 8) * _times(directions, self.output)) * self.room
 
     def run_error(self, directions: Tensor) -> Tensor:
         """How far ``w · ẑ_g`` of the model as it is run can be from ``w · z_g``, ``(G, C)``."""
-        return _times(directions, self.run) * (1 + 1e-12)
+        return _times(directions, self.run) * self.room
 
     def moved(self, own: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:
         """How far ``w · z_g`` and ``w · (ẑ_g - z_g)`` can move with w by at most ``own_g + shared_c``, ``(G, 1)``."""
         first, second = ((own * table.sum(dim=1) + table @ shared)[:, None] for table in (self.output, self.run))
-        return first, second
+        return first * self.room, second * self.room
 
 
 def _growth(counts: Tensor, precision: torch.dtype) -> Tensor:
@@ -104,4 +108,6 @@ def pooled_directions(model: PooledNetwork, graphs: GraphSet, view: Graph) -> Co
         growth = _growth(graphs.sizes.new_full((1,), head.roundings), torch.float64)
         sums = head.size.sum(dim=0).max()
         off = off * sums + growth * (largest * sums + head.bias_size.max())
-    return CompactnessDirections.of_embeddings(embeddings, off * (1 + 1e-12) + (off > 0) * torch.finfo(z.dtype).tiny)
+    roundings = 0 if wide.head is None else wide.head.roundings
+    off = off * room_for(int(graphs.sizes.max()) + z.shape[1] + roundings + 32, z.dtype)
+    return CompactnessDirections.of_embeddings(embeddings, off + (off > 0) * torch.finfo(z.dtype).tiny)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 import certgcl
 from certgcl.bounds.rounding.direction_error import CompactnessDirections
-from certgcl.bounds.rounding.slack import Sizes, smallest_size
+from certgcl.bounds.rounding.forward_error import smallest_size
+from certgcl.bounds.rounding.slack import Sizes
 from certgcl.graphs.graph import Graph
 from certgcl.models import GraphNetwork, gcn_network
 from certgcl.models.gcn_encoder import GCNEncoder
