@@ -67,7 +67,7 @@ class ExactCase:
 
     def minimum(self, node: int, direction: list[arb]) -> arb:
         """``min_S w · z_i(S)``."""
-        return _least([_dot(direction, row(view, node)) for view in self.views])
+        return _least([dot(direction, row(view, node)) for view in self.views])
 
     def minimum_over_pairs(self, node: int) -> arb:
         """``min W^CL_i(S2) · z_i(S1)`` over all pairs."""
@@ -95,7 +95,8 @@ ACTIVATIONS: dict[str, Callable[[arb, arb], arb]] = {
 }
 
 
-def _exact(values: Array) -> arb_mat:
+def exact_matrix(values: Array) -> arb_mat:
+    """Numbers of NumPy as what they are."""
     return arb_mat([[arb(value) for value in row] for row in values.tolist()])
 
 
@@ -115,6 +116,19 @@ def _mixing(term: PlainTerm, graph: nx.Graph) -> arb_mat:
     return arb_mat(entries)
 
 
+def exact_embeddings(case: NetworkCase, graph: nx.Graph, x: arb_mat) -> list[list[arb]]:
+    """A row for each node, on any graph and with any features."""
+    outputs = [x]
+    for layer in case.layers:
+        outputs.append(
+            _activated(
+                layer,
+                [_mixing(term, graph) * (outputs[term.source] * exact_matrix(term.matrix())) for term in layer.terms],
+            )
+        )
+    return [[value for number in case.readout for value in row(outputs[number], node)] for node in range(x.nrows())]
+
+
 class ExactNetwork:
     """The embeddings of a network on its clean graph and on every admissible one, as balls."""
 
@@ -127,21 +141,10 @@ class ExactNetwork:
         """A row for each node."""
         graph = self.case.graph.copy()
         graph.remove_edges_from(drops)
-        outputs = [_exact(self.case.x)]
-        for layer in self.case.layers:
-            outputs.append(
-                _activated(
-                    layer,
-                    [_mixing(term, graph) * (outputs[term.source] * _exact(term.matrix())) for term in layer.terms],
-                )
-            )
-        return [
-            [value for number in self.case.readout for value in row(outputs[number], node)]
-            for node in range(self.case.nodes)
-        ]
+        return exact_embeddings(self.case, graph, exact_matrix(self.case.x))
 
     def minimum(self, node: int, direction: list[arb]) -> arb:
-        return _least([_dot(direction, view[node]) for view in self.views])
+        return _least([dot(direction, view[node]) for view in self.views])
 
 
 def _activated(layer: PlainLayer, parts: list[arb_mat]) -> arb_mat:
@@ -179,7 +182,7 @@ def _unit(vector: list[arb]) -> list[arb]:
     return [value / norm for value in vector]
 
 
-def _dot(first: list[arb], second: list[arb]) -> arb:
+def dot(first: list[arb], second: list[arb]) -> arb:
     return sum((a * b for a, b in zip(first, second, strict=True)), arb(0))
 
 
@@ -201,4 +204,4 @@ def surely_positive(value: arb) -> bool:
 
 def dot_with_floats(direction: list[arb], values: Tensor) -> arb:
     """``w · z`` for an embedding in floats, of any precision."""
-    return _dot(direction, [arb(value) for value in values.double().tolist()])
+    return dot(direction, [arb(value) for value in values.double().tolist()])

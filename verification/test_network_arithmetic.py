@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from flint import arb
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch_geometric.nn import APPNP, BatchNorm, GCNConv, GINConv, GraphConv, SAGEConv, SGConv
@@ -16,14 +16,16 @@ from torch_geometric.nn.models import GCN, GIN, MLP, GraphSAGE
 
 import certgcl
 import certgcl.bounds.rounding.forward_error
+import certgcl.bounds.rounding.slack
 from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.rounding.largest_mixing import LargestMixing
 from certgcl.bounds.rounding.slack import Sizes
 from certgcl.models import Activation, GraphNetwork, TwoPieceLinear
 from verification.audit import LEDGER
 from verification.exact_arithmetic import ExactNetwork, surely_below, surely_positive
 from verification.network_audit import PARAMETERS, certify_network, library_graph, library_network
 from verification.network_case import Array, Mixing, NetworkCase, PlainActivation, PlainLayer, PlainTerm
-from verification.networks import network_cases
+from verification.networks import RELU, Builder, network_case, network_cases
 
 SOME = settings(max_examples=max(6, settings().max_examples // 2), suppress_health_check=[HealthCheck.filter_too_much])
 SCALES = (1.0, 1e-3, 1e3, 1e-30, 1e30)
@@ -50,13 +52,49 @@ def small_cases(draw: st.DrawFn, scales: tuple[float, ...] = SCALES) -> NetworkC
 # -- bounds ------------------------------------------------------------------------------------------
 
 
+def gcn(graph: nx.Graph, depth: int, seed: int, shift: float) -> NetworkCase:
+    return network_case(graph, "GCN", depth, Builder(np.random.default_rng(seed), RELU, 3, features=3, shift=shift))
+
+
+def each_scaled(case: NetworkCase, *factors: float) -> NetworkCase:
+    """Without biases, and the matrices of every layer times a factor."""
+    layers = tuple(
+        replace(
+            layer,
+            bias=0 * layer.bias,
+            terms=tuple(replace(term, weight=term.weight * factor) for term in layer.terms),
+        )
+        for layer, factor in zip(case.layers, factors, strict=True)
+    )
+    return replace(case, layers=layers, x=case.x.astype(np.float32).astype(np.float64))
+
+
+def with_loops(case: NetworkCase, weight: float) -> NetworkCase:
+    layers = tuple(
+        replace(layer, terms=tuple(replace(term, loop=weight) for term in layer.terms)) for layer in case.layers
+    )
+    return replace(case, layers=layers)
+
+
+# W2 W3 is too small for float64, in a range that W4 makes a million slacks of without what functionals lose.
+UNDERFLOW = each_scaled(gcn(nx.lollipop_graph(3, 1), 4, 3, 0.0), 1e150, 1e-150, 1e-172, 1e172).with_budget(1)
+# A node that loses all neighbours takes rounding errors of their sum a million times.
+SMALL_LOOPS = with_loops(gcn(nx.star_graph(3), 3, 3, 0.15), 1e-12).with_budget(None)
+
+
 @SOME
 @given(
     small_cases(),
     st.sampled_from(["degree", "degree-fast", "crown", "interval"]),
     st.sampled_from([torch.float64, torch.float32]),
 )
+@example(UNDERFLOW, "degree", torch.float64)
+@example(SMALL_LOOPS, "degree", torch.float64)
 def test_bounds_hold_in_exact_arithmetic(case: NetworkCase, method: str, dtype: torch.dtype) -> None:
+    check_bounds(case, method, dtype)
+
+
+def check_bounds(case: NetworkCase, method: str, dtype: torch.dtype) -> None:
     case = replace(case, directions=case.directions.astype(np.float32).astype(np.float64))
     try:
         certificate = certify_network(case, method, dtype)
@@ -73,6 +111,29 @@ def test_bounds_hold_in_exact_arithmetic(case: NetworkCase, method: str, dtype: 
         )
         tally.violations += wrong
         assert not wrong, f"{case.kind}: node {node} certified at {lower} - {rounding}, the exact minimum is {least}"
+
+
+SLACK_MUTANTS: dict[str, tuple[object, str, object, NetworkCase]] = {
+    "products of functionals taken to be never too small": (
+        certgcl.bounds.rounding.slack.ForwardError,
+        "of",
+        lambda *args, bounds, real=certgcl.bounds.rounding.slack.ForwardError.of: real(*args, bounds=False),
+        UNDERFLOW,
+    ),
+    "scales taken to be those of edges that are kept": (LargestMixing, "spread", lambda *_: 1.0, SMALL_LOOPS),
+}
+
+
+@pytest.mark.parametrize("name", SLACK_MUTANTS)
+def test_a_slack_without_one_of_its_parts_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, attribute, wrong, case = SLACK_MUTANTS[name]
+    row = "networks, exact arithmetic, bounds in float64"
+    check_bounds(case, "degree", torch.float64)
+    monkeypatch.setattr(owner, attribute, wrong)
+    before = replace(LEDGER.tallies[row])
+    with pytest.raises(AssertionError, match="certified at"):
+        check_bounds(case, "degree", torch.float64)
+    LEDGER.tallies[row] = before  # what a mutant does is no violation of the library
 
 
 # -- runs --------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+import certgcl.bounds.rounding.slack
 from verification.audit import LEDGER
 from verification.slack_used import STARTS, climb
 
@@ -15,3 +16,9 @@ def test_no_climb_uses_up_the_slack(name: str) -> None:
     used = max(climb(name, STEPS, seed=0), climb(name, STEPS, seed=1, dtype=torch.float32))
     LEDGER.note(f"slack used, {name}", f"{used:.1e}")
     assert 0 < used < 1
+
+
+def test_a_constant_that_is_too_small_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certgcl.bounds.rounding.slack, "STEPS", 1e-4)
+    with pytest.raises(certgcl.errors.BoundError, match="above the clean value"):  # without a budget bounds are that
+        climb("GCN, one layer", 2, seed=0)
