@@ -11,6 +11,10 @@ import torch
 
 from certgcl.graphs.graph import Graph
 
+# The graphs here are small, and small graphs are bounded without kernels unless this says otherwise: most tests run the
+# kernels, and those that switch them off run torch.
+os.environ.setdefault("CERTGCL_KERNELS", "always")
+
 
 def _graph(sparse: bool) -> Graph:
     """Six nodes: a triangle 0-1-2 with a tail 2-3-4, and node 5 alone."""

@@ -10,6 +10,10 @@ from hypothesis import HealthCheck, settings
 from verification.audit import LEDGER
 from verification.lirpa_required import pytest_configure  # noqa: F401 - the audit fails where it has to run and does not
 
+# The graphs here are small, and small graphs are bounded without kernels unless this says otherwise: most tests run the
+# kernels, and those that switch them off run torch.
+os.environ.setdefault("CERTGCL_KERNELS", "always")
+
 # Only the deep profile draws afresh each time: a push must not fail on somebody else's luck.
 SIZES = {"quick": 6, "ci": 100, "deep": 2500}
 for name, size in SIZES.items():

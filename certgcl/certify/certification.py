@@ -10,6 +10,7 @@ from torch import Tensor
 
 from certgcl.arguments import INTEGERS, LARGEST, choice, numbers, real, shown
 from certgcl.bounds import BoundMethod, BoundResult, DropProblem, get_method
+from certgcl.bounds.engine import engine_for
 from certgcl.bounds.memory import default_limit, estimated_bytes, parts_that_fit
 from certgcl.bounds.rounding.direction_error import CompactnessDirections
 from certgcl.bounds.rounding.finite import check_finite
@@ -25,10 +26,10 @@ from certgcl.errors import BoundError, GraphError, InputError, MethodError, OutO
 from certgcl.graphs.graph import Graph, GraphLike
 from certgcl.models.network import GraphNetwork
 from certgcl.models.reading import ModelLike, Reading, read_network
-from certgcl.runtime.arithmetic import check_arithmetic, undisturbed
+from certgcl.runtime.arithmetic import check_arithmetic, one_thread, undisturbed
 from certgcl.runtime.free_memory import gigabytes
 from certgcl.runtime.logs import LOG
-from certgcl.runtime.reproducible import PART, one_thread, packed
+from certgcl.runtime.reproducible import PART, packed
 from certgcl.runtime.tensor_cache import stamp
 
 Views = Literal["one", "both"]
@@ -201,7 +202,8 @@ class Question:
     def estimated_bytes(self, anchors: Tensor) -> int:
         """About how much memory the bounds at some anchors take at a time."""
         problem = DropProblem(self.graph, self.changes, anchors)
-        return estimated_bytes(self.bound, self.network, problem, self.directions.shape[1])
+        with engine_for(self.encoder, self.graph):
+            return estimated_bytes(self.bound, self.network, problem, self.directions.shape[1])
 
     def for_workers(self) -> "Question":
         """The same, to be sent to other processes: what all anchors share is computed before, and goes along."""
@@ -243,9 +245,15 @@ class Question:
                 "all parts of a certificate are about the same features",
                 "Pass a copy of them",
             )
-        if self.reproducible:
-            with one_thread():
-                return self._certify_in_fixed_parts(anchors, None if memory_limit is None else _limit(memory_limit))
+        with engine_for(self.encoder, self.graph):
+            if self.reproducible:
+                with one_thread():
+                    return self._certify_in_fixed_parts(anchors, None if memory_limit is None else _limit(memory_limit))
+            return self._certify_in_parts(anchors, memory_limit, progress)
+
+    def _certify_in_parts(
+        self, anchors: Tensor, memory_limit: int | None, progress: Callable[[int, int], object] | None
+    ) -> Certificate:
         limit = default_limit(anchors.device) if memory_limit is None else _limit(memory_limit)
         evidence = self.evidence  # before the computation, of the values it begins with
         problem = self._problem(anchors.contiguous(), limit)

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from certgcl.bounds import BoundMethod, get_method
+from certgcl.bounds.engine import engine_for
 from certgcl.bounds.memory import default_limit
 from certgcl.bounds.rounding.direction_error import (
     CompactnessDirections,
@@ -33,8 +34,8 @@ from certgcl.graphs.halo import Halo
 from certgcl.graphs.row_chunks import MAX_ELEMENTS
 from certgcl.graphs.stored import StoredGraph
 from certgcl.models.reading import ModelLike, Reading, read_network
-from certgcl.runtime.arithmetic import undisturbed
-from certgcl.runtime.reproducible import PART, one_thread
+from certgcl.runtime.arithmetic import one_thread, undisturbed
+from certgcl.runtime.reproducible import PART
 
 NODES_AT_A_TIME = 2048  # whose embeddings are summed; fixed, as the last digits of the sum depend on it
 SHARE_OF_HALO = 0.5  # of the memory limit, for the halo itself
@@ -125,6 +126,12 @@ class HaloQuestion(Question):
     @undisturbed()
     def certify(
         self, anchors: Tensor, memory_limit: int | None = None, progress: Callable[[int, int], object] | None = None
+    ) -> Certificate:
+        with engine_for(self.encoder, self.graph):  # by the whole graph, not by each halo
+            return self._certify_by_halos(anchors, memory_limit, progress)
+
+    def _certify_by_halos(
+        self, anchors: Tensor, memory_limit: int | None, progress: Callable[[int, int], object] | None
     ) -> Certificate:
         limit = PART if self.reproducible else memory_limit or default_limit(anchors.device)
         waiting, certificates = [anchors], []

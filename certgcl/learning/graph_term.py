@@ -7,6 +7,7 @@ from torch import Tensor
 
 from certgcl.arguments import choice
 from certgcl.bounds import get_method
+from certgcl.bounds.engine import engine_for
 from certgcl.certify.directions import compactness_directions
 from certgcl.certify.pooling.graph_set import GraphSet, GraphsLike
 from certgcl.certify.pooling.problem import PooledProblem
@@ -43,8 +44,10 @@ def graph_term(
         some = problem.graphs.at(places)
         problem, directions = PooledProblem(some, problem.drops.at(some, places)), directions[chosen]
     graphs = problem.graphs
+    with engine_for(network, problem.graphs.union):
+        lower = problem.lower(method, network, pool, directions)
     return regularizer.scored(
-        problem.lower(method, network, pool, directions),
+        lower,
         z1,
         z2,
         lambda: (directions * pooled_rows(network.embed(graphs.union), graphs.batch, pool).unsqueeze(1)).sum(dim=-1),

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from certgcl.arguments import FLOATS, choice, items, real, shown, whole
 from certgcl.bounds import BoundMethod, DropProblem, get_method
+from certgcl.bounds.engine import engine_for
 from certgcl.bounds.uncertified.formulas import PrintedScore
 from certgcl.certify.directions import compactness_directions
 from certgcl.certify.pooling.graph_set import GraphSet, GraphsLike
@@ -247,7 +248,8 @@ class CompactnessRegularizer:
             return (directions[problem.anchors] * network.embed(graph)[problem.anchors].unsqueeze(1)).sum(dim=-1)
 
         # Where nothing may change, the least value is the clean one, which needs no bound.
-        lower = nominal() if method.certified and problem.changes.none else method(network, problem, directions)
+        with engine_for(network, graph):
+            lower = nominal() if method.certified and problem.changes.none else method(network, problem, directions)
         return self.scored(lower, z1, z2, nominal)
 
     @told_when_out_of_memory(LESS_AT_A_TIME)

@@ -25,6 +25,17 @@ def undisturbed(gradients: bool = False) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within it, torch computes with one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def check_arithmetic(dtype: torch.dtype) -> None:
     """Refuse what changes every operation in a way that rounding slack does not cover.
 

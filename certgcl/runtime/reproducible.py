@@ -9,8 +9,7 @@ names the rest, so that results of another arithmetic are told apart.
 
 import os
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -32,16 +31,6 @@ _VARIABLES = (
 )
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def packed(values: Tensor) -> Tensor:
     """The same in row-major order, in memory of its own: how products are summed depends on that. Zero has one sign."""
     return values.detach().clone(memory_format=torch.contiguous_format).add_(0.0)
@@ -49,7 +38,9 @@ def packed(values: Tensor) -> Tensor:
 
 def arithmetic() -> str:
     """What decides the last digits of one thread."""
-    kernels = f"numba {version('numba')}" if compiled.usable(torch.device("cpu")) else "no kernels"
+    kernels = "no kernels"
+    if compiled.usable(torch.device("cpu")):
+        kernels = f"numba {version('numba')}" + (" at every size" if compiled.setting() == "always" else "")
     subnormal = torch.tensor([1e-310], dtype=torch.float64)
     settings = [
         f"float32 products {torch.get_float32_matmul_precision()}",

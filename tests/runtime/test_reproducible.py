@@ -17,7 +17,8 @@ from certgcl.certify.certification import Question
 from certgcl.certify.sharding import certify_shards, merge_shards
 from certgcl.errors import InputError, MethodError, OutOfMemoryError, ShardError
 from certgcl.runtime import reproducible
-from certgcl.runtime.reproducible import arithmetic, one_thread
+from certgcl.runtime.arithmetic import one_thread
+from certgcl.runtime.reproducible import arithmetic
 from tests.cli.running import json_of
 from tests.toys import random_graph, toy_network
 

@@ -1,22 +1,30 @@
 """The bounds by kernels that numba compiles for the processor: the same formulas, several times as fast.
 
 ``kernels`` has the loops, each of them on flat arrays and with its gradient. ``flat_tables`` and ``anchor_chunks`` say
-where rows, cases and pairs stand in those arrays; ``lines``, ``channels``, ``entries`` and ``minima`` make functions of
+where rows, cases and pairs are in those arrays; ``lines``, ``channels``, ``entries`` and ``minima`` make functions of
 tensors of them, and ``degree`` and ``paper_formulas`` the steps of the bounds.
 
-They are used for tensors on a CPU where numba is installed (``pip install "certgcl[fast]"``), and never needed: torch
-does the same work without them, and on other devices. The first call on a machine takes up to a minute to compile
-them; they are kept on disk then.
+They are used for tensors on a CPU if numba is installed (``pip install "certgcl[fast]"``), and never needed: torch
+does the same work without them, and on other devices. The first call on a machine compiles them, which takes up to a
+minute; they are then kept on disk. Small graphs (:func:`for_work`) do not need them, so that nothing is compiled there.
 """
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 
 import torch
 
-_switched_off = False
+from certgcl.errors import InputError
+
+SETTING = "CERTGCL_KERNELS"
+SETTINGS = ("auto", "always", "never")
+WORTHWHILE = 1 << 21  # edges times channels: with fewer, torch takes about a second, and compiling takes ten
+
+_wanted: ContextVar[bool | None] = ContextVar("kernels wanted", default=None)
 
 
 @cache
@@ -24,17 +32,45 @@ def _installed() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
+def setting() -> str:
+    """When kernels are used, by the environment variable ``CERTGCL_KERNELS``: ``auto`` unless it says otherwise."""
+    found = os.environ.get(SETTING) or "auto"
+    if found not in SETTINGS:
+        raise InputError(f"{SETTING}={found!r} in the environment", f"it is one of {', '.join(SETTINGS)}", "Unset it")
+    return found
+
+
 def usable(device: torch.device) -> bool:
-    """Whether kernels can serve tensors there."""
-    return device.type == "cpu" and not _switched_off and _installed()
+    """Whether kernels can be used for tensors there."""
+    return device.type == "cpu" and _wanted.get() is not False and setting() != "never" and _installed()
+
+
+@contextmanager
+def for_work(values: int) -> Iterator[bool]:
+    """Within it, kernels are used only if a bound of this size repays their compilation. Gives whether it does not: the
+    work is small. An outer choice stands, so that all parts of one question take the same path.
+
+    Args:
+        values: the directed edges of the graph times the channels of all layers.
+    """
+    if setting() == "always" or _wanted.get() is not None:
+        yield False
+        return
+    with _chosen(values >= WORTHWHILE):
+        yield values < WORTHWHILE
 
 
 @contextmanager
 def switched_off() -> Iterator[None]:
     """Within it, torch does all the work."""
-    global _switched_off
-    before, _switched_off = _switched_off, True
+    with _chosen(False):
+        yield
+
+
+@contextmanager
+def _chosen(kernels: bool) -> Iterator[None]:
+    before = _wanted.set(kernels)
     try:
         yield
     finally:
-        _switched_off = before
+        _wanted.reset(before)

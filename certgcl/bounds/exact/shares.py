@@ -6,6 +6,7 @@ from contextlib import closing
 import torch
 from torch import Tensor
 
+from certgcl.bounds.engine import engine_for
 from certgcl.bounds.exact.anchors import AnchorSearch, Brackets
 from certgcl.executors import Executor, Piece
 
@@ -32,5 +33,6 @@ def searched(
 def _search(search: AnchorSearch, share: Tensor) -> tuple[Brackets, int]:
     """The brackets of one share, and how many of its anchors are finished."""
     seen = [0]
-    found = search.at(share).run(lambda finished, _: seen.append(finished))
+    with engine_for(search.network, search.graph):
+        found = search.at(share).run(lambda finished, _: seen.append(finished))
     return found, seen[-1]

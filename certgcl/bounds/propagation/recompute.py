@@ -1,6 +1,7 @@
 """Blocks of work that are computed again for their gradients, instead of holding on to all they computed."""
 
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import TypeVar
 
 import torch
@@ -12,8 +13,11 @@ Result = TypeVar("Result")
 
 
 def recomputed(work: Callable[[], Result], elements: int) -> Result:
-    """The result of ``work``. What a gradient needs of it beyond that is computed anew, one block at a time, if all
-    blocks together have so many elements that they would fill the memory."""
+    """The result of ``work``. What a gradient needs beyond that is computed again, one block at a time, if all blocks
+    together have more elements than memory should hold.
+
+    It is computed again by the same path: whether kernels are used is part of the context.
+    """
     if not torch.is_grad_enabled() or elements <= limits.MAX_STORED:
         return work()
-    return checkpoint(work, use_reentrant=False, preserve_rng_state=False, determinism_check="none")
+    return checkpoint(copy_context().run, work, use_reentrant=False, preserve_rng_state=False, determinism_check="none")

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from certgcl.arguments import FLOATS, INTEGERS, choice, numbers, real, whole
 from certgcl.bounds import BoundMethod, DropProblem, get_method
+from certgcl.bounds.engine import engine_for
 from certgcl.bounds.memory import default_limit, parts_that_fit
 from certgcl.bounds.rounding.direction_error import CompactnessDirections
 from certgcl.bounds.rounding.slack import Sizes
@@ -132,7 +133,8 @@ class GraphQuestion:
         lower, lifted = upper.clone(), torch.zeros_like(upper)
         rest = (~enumerated).nonzero()[:, 0]
         if len(rest):
-            lower[rest], lifted[rest] = self._only(rest.tolist())._bounded(directions[rest])
+            with engine_for(self.model.network, union):
+                lower[rest], lifted[rest] = self._only(rest.tolist())._bounded(directions[rest])
         rounding = sizes.slack(directions.double(), lifted)
         run_error = sizes.run_error(directions.double())
         if moved is not None:

@@ -98,8 +98,10 @@ def products(
             for number in range(begin, end):
                 middle, radius = middles[number - begin], radii[number - begin]
                 if number <= rules:  # the range, then the constants
-                    middle[:] = lined[0, number]
-                    radius[:] = lined[0, 1 + rules + number]
+                    for c in range(width):
+                        middle[c] = lined[0, number, c]
+                    for c in range(width):
+                        radius[c] = lined[0, 1 + rules + number, c]
                 else:  # by each rule the slopes times features: of the row itself, then of its slots
                     rule, rank = divmod(number - 1 - rules, around)
                     slope, spread = lined[0, 2 + 2 * rules + rule], lined[0, 2 + 3 * rules + rule]
@@ -119,4 +121,5 @@ def products(
                     place = out.own[line, rule]
                 else:
                     place = out.leaves[rows.leaf[first + rank - 1] + line - rows.first[row], rule]
-                place[:] = found[number - begin]
+                for c in range(found.shape[1]):
+                    place[c] = found[number - begin, c]

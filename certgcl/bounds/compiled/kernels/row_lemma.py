@@ -156,7 +156,10 @@ def minima(
     zero = number_type(0)  # a plain 0 would turn single precision into double
     sign, limit = number_type(terms.sign), number_type(np.finfo(values.dtype).max)
     shifts, where = len(least), count.size > 0
-    top = np.empty((rows.degree.max() + 1, LANES), values.dtype)
+    most = 0
+    for row in range(len(rows.degree)):
+        most = max(most, rows.degree[row])
+    top = np.empty((most + 1, LANES), values.dtype)
     term, total, rest, new, best, gone, edge, mark, nothing = np.zeros((9, LANES), values.dtype)
     for row in range(len(rows.degree)):
         width, alike = rows.width[row] * cell, terms.step[row] == 0
@@ -219,8 +222,11 @@ def minima(
                     for c in range(w):  # rest - rest is zero, or NaN where anything was not finite
                         out[c] = best[c] + (rest[c] - rest[c])
                     if where:
-                        count[shift, at_out : at_out + w] = gone[:w]
-                        dropped[shift, at_out : at_out + w] = edge[:w]
+                        count_here, edge_here = count[shift, at_out : at_out + w], dropped[shift, at_out : at_out + w]
+                        for c in range(w):
+                            count_here[c] = gone[c]
+                        for c in range(w):
+                            edge_here[c] = edge[c]
 
 
 @compiled
