@@ -23,6 +23,7 @@ PAGES = [
         "comparison.md",
         "howto/clusters.md",
         "howto/large_graphs.md",
+        "howto/training.md",
     )
 ]
 PART = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
