@@ -6,14 +6,14 @@ goes on, is a tree.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from .arithmetic import Array, dot_above, down, up
 from .changes import Changes, Edge
 from .fixed import Fixed
-from .lines import Choices
+from .lines import EVERY, Choices
 from .statement import Network
 from .theorem import Bound
 
@@ -101,18 +101,21 @@ class Bounds:
     """What Theorems A and B prove of some nodes, where what is known of the nodes around them is shared."""
 
     def __init__(self, network: Network, changes: Changes, anchors: Sequence[int], choices: Choices) -> None:
-        self.given = network, changes, anchors, choices
-        self.theorems: list[type[Bound] | type[Fixed]] = [Fixed, Bound] if changes.features_alone else [Bound]
-        self.known: dict[type, Bound | Fixed] = {}
+        self.given = network, changes, anchors
+        theorems: list[type[Bound] | type[Fixed]] = [Fixed, Bound] if changes.features_alone else [Bound]
+        self.ways = [
+            (theorem, each) for each in (choices, replace(EVERY, starts=choices.starts)) for theorem in theorems
+        ]
+        self.known: dict[int, Bound | Fixed] = {}
 
     def below(self, node: int, directions: Array, slack: Array, least: Array) -> Array:
-        """Below ``w · z`` for all w within ``slack`` of the directions: by the first theorem, and the others while that
-        is less than it should be."""
+        """Below ``w · z`` for all w within ``slack`` of the directions: with the given choices, and with all others
+        while that is less than it should be."""
         best = np.full(len(directions), -np.inf)
-        for theorem in self.theorems:
-            if theorem not in self.known:
-                self.known[theorem] = theorem(*self.given)
-            bound = self.known[theorem]
+        for way, (theorem, choices) in enumerate(self.ways):
+            if way not in self.known:
+                self.known[way] = theorem(*self.given, choices)
+            bound = self.known[way]
             states = bound.first[node] + np.arange(bound.states.number[node])
             sizes = np.concatenate([bound.outputs[m].rows(states).size for m in bound.network.readout])
             off = dot_above(slack[None], sizes) if slack.any() else np.zeros(1)

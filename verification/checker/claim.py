@@ -9,7 +9,7 @@ import numpy as np
 
 from .arithmetic import Array, Boxes, Ints, Scale, dot_above, down, sum_below, up
 from .changes import Additions, Changes, Features
-from .lines import Choices
+from .lines import EVERY, Choices
 from .statement import Graph, Network, embed
 
 WORDS = {
@@ -171,7 +171,7 @@ def _changed(arrays: dict[str, Any]) -> list[tuple[Ints, Ints, Array]] | None:
 def _choices(content: dict[str, Any] | None, arrays: dict[str, Any]) -> Choices:
     """What the library chose; nothing in it can make a bound wrong."""
     if content is None:
-        return Choices(("adaptive", "flat", "parallel"), output=4)
+        return EVERY
     if not all(number in (1 << bit for bit in range(11)) for number in (content["output"], content["rows"])):
         raise ValueError("sign patterns whose number is no power of two up to 1024")
     nodes, sizes = arrays["proof_nodes"].tolist(), arrays["proof_sizes"]

@@ -31,6 +31,9 @@ class Choices:
     functional: bool = True
 
 
+EVERY = Choices(("adaptive", "flat", "parallel"), output=4, rows=4)  # for those who were told nothing
+
+
 @dataclass(frozen=True)
 class Rule:
     name: str
