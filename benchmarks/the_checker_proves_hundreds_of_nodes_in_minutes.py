@@ -23,10 +23,9 @@ from benchmarks.real_graphs import load
 from benchmarks.setting import make_encoder
 from certgcl.models.storage import meta_of
 from verification.checker.__main__ import check
-from verification.checker.cases import below
+from verification.checker.cases import Bounds
 from verification.checker.claim import Claim, compactness
 from verification.checker.statement import Graph, Network
-from verification.checker.theorem import Bound
 
 BUDGETS: tuple[int | float, ...] = (2, 0.4)
 AT_MOST = 10.0  # minutes
@@ -64,9 +63,10 @@ def proved(budget: int | float, nodes: int) -> dict[str, Any]:
 
 def _slack_used(claim: Claim, network: Network, graph: Graph) -> float:
     boxes = compactness(network, graph)
-    bound = Bound(network, claim.drops(graph), claim.nodes[:SAMPLE].tolist(), claim.choices)
+    bounds = Bounds(network, claim.changes(graph), claim.nodes[:SAMPLE].tolist(), claim.choices)
     shares = [
-        (claim.lower[at, 0] - below(bound, node, boxes.middle[[node]], boxes.reach[node])[0]) / claim.rounding[at, 0]
+        (claim.lower[at, 0] - bounds.below(node, boxes.middle[[node]], boxes.reach[node], np.full(1, np.inf))[0])
+        / claim.rounding[at, 0]
         for at, node in enumerate(claim.nodes[:SAMPLE].tolist())
     ]
     return float(np.max(shares))

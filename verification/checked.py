@@ -11,16 +11,21 @@ import certgcl
 from certgcl.bounds import BoundMethod
 from certgcl.models import GraphNetwork
 from certgcl.models.storage import meta_of
+from verification import changed_audit, feature_audit
 from verification.audit import weights
 from verification.case import Case
 from verification.checker.__main__ import check
-from verification.checker.changes import Changes
 from verification.checker.claim import Claim
+from verification.checker.fixed import Fixed
 from verification.checker.lines import Choices
 from verification.checker.statement import Graph, Network
 from verification.checker.theorem import Bound
+from verification.edge_changes import ChangedCase
+from verification.feature_case import FeatureCase
 from verification.network_audit import NETWORK_METHODS, library_graph, library_network
 from verification.network_case import NetworkCase
+
+AnyCase = Case | NetworkCase | FeatureCase | ChangedCase
 
 
 def plain_network(network: GraphNetwork) -> Network:
@@ -38,28 +43,33 @@ def as_claim(certificate: certgcl.Certificate) -> Claim:
 
 
 class Checked:
-    """A case of either kind, for the library and for the checker."""
+    """A case of any kind, for the library and for the checker."""
 
-    def __init__(self, case: Case | NetworkCase) -> None:
+    def __init__(self, case: AnyCase) -> None:
         self.case = case
-        if isinstance(case, Case):
-            self.network, self.graph = weights(case), certgcl.Graph.from_networkx(case.graph, case.x)
-            self.directions = case.directions
+        plain = case.network if isinstance(case, FeatureCase) else case.case if isinstance(case, ChangedCase) else case
+        if isinstance(plain, Case):
+            self.network, self.graph = weights(plain), certgcl.Graph.from_networkx(plain.graph, plain.x)
+            self.directions = plain.directions
         else:
-            self.network, self.graph = library_network(case), library_graph(case)
-            self.directions = torch.from_numpy(case.directions)
+            self.network, self.graph = library_network(plain), library_graph(plain)
+            self.directions = torch.from_numpy(plain.directions)
+        self.nodes = plain.nodes
+        self.changes = (
+            feature_audit.library_changes(case)
+            if isinstance(case, FeatureCase)
+            else changed_audit.library_changes(case)
+            if isinstance(case, ChangedCase)
+            else certgcl.Changes(certgcl.EdgeDropBudget(case.local, case.total))
+        )
         self.plain, self.plain_graph = plain_network(self.network), plain_graph(self.graph)
-
-    @property
-    def budget(self) -> certgcl.EdgeDropBudget:
-        return certgcl.EdgeDropBudget(self.case.local, self.case.total)
 
     def certificate(self, method: str | BoundMethod) -> certgcl.Certificate:
         known = NETWORK_METHODS.get(method, method) if isinstance(method, str) else method
-        return certgcl.linear_bounds(self.network, self.graph, self.budget, self.directions, method=known, proof=True)
+        return certgcl.linear_bounds(self.network, self.graph, self.changes, self.directions, method=known, proof=True)
 
     def compactness(self, method: str | BoundMethod) -> certgcl.Certificate:
-        return certgcl.node_compactness(self.network, self.graph, self.budget, method=method, proof=True)
+        return certgcl.node_compactness(self.network, self.graph, self.changes, method=method, proof=True)
 
     def failed(self, claim: Claim | certgcl.Certificate, branches: int = 64) -> dict[int, str]:
         """The nodes of which the checker does not prove what is claimed."""
@@ -68,13 +78,17 @@ class Checked:
         return found
 
 
-def proved(case: Case | NetworkCase, choices: Choices) -> Tensor:
+def proved(case: AnyCase, choices: Choices) -> Tensor:
     """The checker's own bounds at all nodes, one direction each, ``(n,)``."""
     checked = Checked(case)
-    drops = Changes(checked.plain_graph, np.array(case.node_budgets()), case.graph_budget())
-    bound = Bound(checked.plain, drops, range(case.nodes), choices)
+    changes = as_claim(checked.certificate("interval")).changes(checked.plain_graph)
+    theorems: list[type[Bound] | type[Fixed]] = [Fixed, Bound] if changes.features_alone else [Bound]
     directions = checked.directions.numpy()
-    return torch.tensor([bound.lower(node, directions[[node]])[0] for node in range(case.nodes)])
+    with np.errstate(all="ignore"):
+        bounds = [theorem(checked.plain, changes, range(checked.nodes), choices) for theorem in theorems]
+        return torch.tensor(
+            [max(bound.lower(node, directions[[node]])[0] for bound in bounds) for node in range(checked.nodes)]
+        )
 
 
 def raised(claim: Claim, node: int, least: float) -> Claim:

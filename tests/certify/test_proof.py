@@ -8,8 +8,9 @@ import certgcl
 from certgcl.bounds import Degree, get_method
 from certgcl.bounds.propagation.drop_counts import Losses, drop_cases
 from certgcl.certify.certificate import Certificate
-from certgcl.certify.proof import ProofTrace
+from certgcl.certify.proof import ProofTrace, check_provable
 from certgcl.errors import CertificateError, InputError
+from certgcl.models.registry import OwnActivation
 from tests.certify.certificates import rewritten
 from tests.toys import random_graph, toy_network
 
@@ -69,3 +70,10 @@ def test_shards_without_a_proof_are_computed_again(tmp_path: Path) -> None:
 def test_what_the_checker_cannot_prove_has_none(arguments: dict[str, str]) -> None:
     with pytest.raises(InputError, match="proof=True"):
         certgcl.node_compactness(WEIGHTS, GRAPH, 1, proof=True, **arguments)
+
+
+def test_activations_of_users_have_none() -> None:
+    own = OwnActivation("of a user", torch.sin, (), 1.0)
+    network = replace(WEIGHTS, layers=tuple(replace(layer, activation=own) for layer in WEIGHTS.layers))
+    with pytest.raises(InputError, match="an activation of your own"):
+        check_provable(get_method("degree"), network, "one")

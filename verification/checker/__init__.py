@@ -1,8 +1,9 @@
 """Proofs of certificates, by a program that believes nothing: it imports NumPy and python-flint, and nothing else.
 
 **What is proved.** ``w_i · z_i(S) >= lower_i - rounding_i``, in exact arithmetic, for a node i of a certificate and
-every admissible set S of lost edges: at most ``q_j`` at each node j, and Q in all. Layers are numbered from 1, ``h^0``
-is X, ``n_i`` the number of neighbours that i has left, and
+every admissible change S (``changes.py``): edges that go, at most ``q_j`` at each node j and Q in all; candidates that
+become edges, at most ``a_j`` and A, of both at most ``f_j`` and F; and features that change, by budgets of their own.
+Layers are numbered from 1, ``h^0`` is X, ``n_i`` the number of neighbours that i has then, and
 
     p^l_i = Σ_terms ( own(n_i) W' h^m_i + out(n_i) Σ_{kept k} in(n_k) W' h^m_k ) + b_l,     h^l_i = σ_l(p^l_i),      (1)
 
@@ -11,15 +12,18 @@ side by side. W^CL, tightened budgets, scales and all else is computed here from
 certificate's own computation nothing is used but *choices* (``Choices``), and all of what follows holds whatever they
 are: a forged one can only make a proof fail.
 
-**States.** The state of a node is the number t of edges that it loses; then ``n = d - t`` and its scales are numbers.
-All ranges and bounds are for one state at a time. While the edge (i, k) is kept and i is in state t, k is in a state
-``s <= min(q_k, edges of k other than (i, k) that can go)`` with ``s + t <= Q``, as the edges that i and k lose are
-different ones.
+**States.** The state of a node is (t, a), the numbers of edges that it loses and gains; then ``n = d - t + a`` and its
+scales are numbers. All ranges and bounds are for one state at a time. While the edge (i, k) is kept and i is in state
+(t, a), k is in a state (t', a') with ``t' <= min(q_k, edges of k other than (i, k) that can go)``, ``t + t' <= Q``,
+``a + a' <= A`` and ``t + t' + a + a' <= F``, as the edges that i and k lose and gain are different ones. If (i, k) is
+new, it is one that both have gained: ``a, a' >= 1``, and it counts once in the sums.
 
 **Lemma R** (``rows.py``). Let node i lose t edges, and let ``g_k`` be at most the term of neighbour k whenever its edge
 is kept. Then the sum over the kept ones is at least the sum of all ``g_k`` without the t largest of those that can go.
 *Proof.* Exactly t of those that can go are gone, whichever they are. ∎ If one neighbour is known to be kept, the same
-holds of the others. *With few edges in all*: let ``g_k`` be its value where k loses nothing, and ``g_k - x ρ_k`` at
+holds of the others. The a candidates that came add at least the sum of the a smallest ``g_c``; if one of them is known,
+the others add at least the sum of the a - 1 smallest. *With few edges in all, and none new*:
+let ``g_k`` be its value where k loses nothing, and ``g_k - x ρ_k`` at
 most its term where k loses x edges. All kept neighbours together lose at most ``U = (Q - t) + min(Q - t, edges between
 them that can go)``, each lost edge being counted at its two ends at the most; so no more than the largest ``Σ x_k ρ_k``
 with ``x_k <= reach_k`` and ``Σ x_k <= U`` is missing, which is found by filling from the largest ρ on.
@@ -43,8 +47,12 @@ for a given S each node is in one state, and the bound of that state is among th
 Ranges of ``p^l`` are such bounds of its channels and of their negatives, layer by layer. Layers that depend on a node's
 own edges alone are evaluated for every set of them where these are few (``Bound._by_sets``).
 
-**Cases** (``cases.py``). S has an edge or has it not. In the first case the edge is taken out of the graph and off the
-budgets, in the other it cannot go; if both are proved, all is.
+**Features** (``inputs.py``). Where features of a node appear, as ``μ · x_k``, the least over those that it may have
+takes their place: what is bounded is the same term. If features alone change, Theorem B (``fixed.py``) merges all paths
+to a node first, and knows totals and columns that all nodes share.
+
+**Cases** (``cases.py``). An edge goes or it does not. In the first case it is taken out of the graph and off the
+budgets, in the other it cannot go; likewise a candidate comes, or is none. If both are proved, all is.
 
 **Arithmetic** (``arithmetic.py``). All numbers are float64 with a bound of their rounding errors that is itself proved,
 subnormal numbers included; smooth activations come from Arb. Functionals λ and β are floats, by choice: how far β is
