@@ -68,7 +68,7 @@ def minima(changes: Changes, graph: certgcl.Graph = PATH) -> torch.Tensor:
 def test_exact_is_the_minimum(changes: Changes, enumerated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not enumerated:
         monkeypatch.setattr(edge_search, "FEW_CHANGES", 0)
-        monkeypatch.setattr(tree, "FEW_SETS", 8)
+        monkeypatch.setattr(tree, "FEW_CHANGE_SETS", 8)
     nodes = torch.arange(5) if enumerated else torch.tensor([2])
     found = certgcl.node_compactness(toy_network(), PATH, changes, method="exact", nodes=nodes)
     assert bool(found.exact.all())
@@ -78,7 +78,7 @@ def test_exact_is_the_minimum(changes: Changes, enumerated: bool, monkeypatch: p
 
 def test_a_few_branches_bracket_the_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edge_search, "FEW_CHANGES", 0)
-    monkeypatch.setattr(tree, "FEW_SETS", 1)
+    monkeypatch.setattr(tree, "FEW_CHANGE_SETS", 1)
     least, bound = minima(CHANGES[1])[:2], certgcl.node_compactness(toy_network(), PATH, CHANGES[1], nodes=[0, 1])
     for limit in (0, 8):
         method = BranchAndBound(branch_limit=limit)
@@ -126,20 +126,20 @@ def test_without_time_there_is_the_clean_value() -> None:
 
 
 def test_a_witness_says_all_that_changed_and_is_kept_in_files(tmp_path: Path) -> None:
-    graph, network = random_graph(), toy_network()
+    graph, network = random_graph(7, 0.4), toy_network()
     changes = Changes(flips=EdgeFlipBudget(1, 2), features=FeatureBudget(masked=1, total=2))
-    method = BranchAndBound(branch_limit=8)
-    found = certgcl.node_compactness(network, graph, changes, method=method, nodes=[0, 3, 7])
+    method = BranchAndBound(branch_limit=2)
+    found = certgcl.node_compactness(network, graph, changes, method=method, nodes=[0, 3])
     assert found.added is not None
     assert any(edges.numel() for edges in found.added)
-    assert any(len(found.changed_features(node)) for node in (0, 3, 7))
+    assert any(len(found.changed_features(node)) for node in (0, 3))
     assert found.verify(network, graph).ok
     found.save(tmp_path / "result.npz")
     again = certgcl.Certificate.load(tmp_path / "result.npz")
-    for node in (0, 3, 7):
+    for node in (0, 3):
         assert torch.equal(again.added_edges(node), found.added_edges(node))
     assert again.verify(network, graph).ok
-    assert certgcl.Certificate.joined([found.at([0]), found.at([1, 2])]).verify(network, graph).ok
+    assert certgcl.Certificate.joined([found.at([0]), found.at([1])]).verify(network, graph).ok
 
 
 def _edited(found: certgcl.Certificate, edges: list[list[int]]) -> certgcl.Certificate:

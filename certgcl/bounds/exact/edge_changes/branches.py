@@ -21,12 +21,12 @@ from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
 from certgcl.runtime.tensor_cache import PRIVATE
 
-FREE, CHANGED, STAYS = 0, 1, 2
-MOST_NODES = 1 << 13  # of all copies that are treated together
+UNDECIDED, CHANGED, STAYS = 0, 1, 2
+UNION_NODES = 1 << 13  # of all copies that are treated together
 
 
 @dataclass(frozen=True, eq=False)
-class Left:
+class BudgetsLeft:
     """What some branches ``(B, P)`` leave of the budgets.
 
     Args:
@@ -63,9 +63,9 @@ class EdgeBranches:
 
     @cached_property
     def undecided(self) -> Tensor:
-        return torch.full((1, self.pairs.shape[1]), FREE, dtype=torch.int8)
+        return torch.full((1, self.pairs.shape[1]), UNDECIDED, dtype=torch.int8)
 
-    def left(self, state: Tensor) -> Left:
+    def left(self, state: Tensor) -> BudgetsLeft:
         """Never below zero in a branch that some admissible change agrees with."""
         drops, added, nodes = self.changes.drops, self.changes.additions, self.graph.num_nodes
         assert added is not None
@@ -86,7 +86,7 @@ class EdgeBranches:
         )
         room = room.minimum(of_both[:, one]).minimum(of_both[:, other])
         room = room.minimum(torch.where(self.new, totals[:, 1:2], totals[:, :1])).minimum(totals[:, 2:])
-        return Left(of_drops, of_new, of_both, totals, (state == FREE) & (room > 0))
+        return BudgetsLeft(of_drops, of_new, of_both, totals, (state == UNDECIDED) & (room > 0))
 
     def _ends(self, chosen: Tensor, nodes: int) -> Tensor:
         """How many of the chosen pairs every node has, ``(B, P)`` to ``(B, N)``."""
@@ -97,7 +97,7 @@ class EdgeBranches:
 
     @property
     def at_once(self) -> int:
-        return max(1, MOST_NODES // self.graph.num_nodes)
+        return max(1, UNION_NODES // self.graph.num_nodes)
 
     def bounds(self, state: Tensor) -> Tensor:
         """Lower bounds of ``w · z`` over all changes that agree with the decisions, ``(B,)``; branches with the same
@@ -174,7 +174,7 @@ class EdgeBranches:
             found[there] = order[place[there]]
         return found
 
-    def _problem(self, state: Tensor, left: Left, some: Tensor) -> DropProblem:
+    def _problem(self, state: Tensor, left: BudgetsLeft, some: Tensor) -> DropProblem:
         """What may still change in some branches of the same totals."""
         n, copies = self.graph.num_nodes, len(state)
         undecided = left.open[some]

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from certgcl.bounds.exact.edge_changes.branches import CHANGED, STAYS, EdgeBranches
 
-BREADTH = 8  # branches that are cut in two at a time
-FEW_SETS = 1 << 12  # of changes, up to which a branch is enumerated
+CUT_AT_ONCE = 8  # branches that are cut in two at a time
+FEW_CHANGE_SETS = 1 << 12  # of changes, up to which a branch is enumerated
 
 
 @dataclass(order=True)
-class _Open:
+class _OpenChange:
     lower: float
     number: int
     state: Tensor = field(compare=False)
@@ -55,7 +55,7 @@ class ChangeTree:
         self.clean = self.upper
         self._try(state)
         self.number = count()
-        self.open = [_Open(lower, next(self.number), branches.undecided[0])]
+        self.open = [_OpenChange(lower, next(self.number), branches.undecided[0])]
         self.closed, self.bounded = math.inf, 0
 
     @property
@@ -73,11 +73,11 @@ class ChangeTree:
 
     def step(self) -> None:
         """Cut the least branches in two, and bound both halves."""
-        taken = [heapq.heappop(self.open) for _ in range(min(BREADTH, len(self.open)))]
+        taken = [heapq.heappop(self.open) for _ in range(min(CUT_AT_ONCE, len(self.open)))]
         states = torch.stack([branch.state for branch in taken])
         is_open, children, parents = self.branches.left(states).open, [], []
         for branch, free in zip(taken, is_open, strict=True):
-            changes = self.branches.every_change(branch.state, FEW_SETS if self.fixed else 1)
+            changes = self.branches.every_change(branch.state, FEW_CHANGE_SETS if self.fixed else 1)
             if changes is not None:
                 self._end(branch, changes)
                 continue
@@ -95,11 +95,11 @@ class ChangeTree:
         for state, parent, bound in zip(made, parents, self.branches.bounds(made).tolist(), strict=True):
             lower = max(parent, bound) if math.isfinite(bound) else parent  # what is no number says nothing
             if lower < self.cutoff:
-                heapq.heappush(self.open, _Open(lower, next(self.number), state))
+                heapq.heappush(self.open, _OpenChange(lower, next(self.number), state))
             else:
                 self.closed = min(self.closed, lower)
 
-    def _end(self, branch: _Open, changes: Tensor) -> None:
+    def _end(self, branch: _OpenChange, changes: Tensor) -> None:
         """A branch of few graphs: the least of their values; or its bound, if features may change too."""
         value = self._try(changes) if self.fixed else branch.lower
         self.closed = min(self.closed, max(branch.lower, value))
