@@ -117,7 +117,8 @@ def _stays_zero(layer: Layer, p: Tensor, error: Tensor) -> Tensor:
 
 def unit_errors(z: Tensor, error: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
     """Those of ``W^CL`` for some of the N embeddings, with an error of at most ``error_j`` in every channel: of their
-    own, ``(rows,)``, and what they add to the error of the sum over all nodes, ``(d,)``, for :func:`shared_error`.
+    own, ``(rows,)``, and what they add to the error of the sum over all nodes, ``(d,)``, for :func:`shared_error`; (R9)
+    of ``docs/theory.md``.
 
     With ``z* = z - e`` exact, ``m = max(‖z‖, 1e-12)`` and ``z̄ = z / m``, ``z̄ - z̄* = z̄ (m* - m) / m* + e / m*``, and
     ``|m - m*| <= ‖e‖``. So it is at most ``a |z̄| + b`` with ``a = ‖e‖ / m*`` and ``b = max |e| / m*``; and at most

@@ -1,8 +1,8 @@
 """What is summed on the way to an embedding, and how far a run of the model can be from exact arithmetic.
 
 Layer by layer, for every admissible view at once: the forward pass over absolute values, each scale of an aggregation
-at its largest, and with it the errors that roundings at each node add: equations (R1) to (R6) of ``docs/theory.md``,
-section 10, with their proofs.
+at its largest, and with it the errors that roundings at each node add: equations (R1) to (R4) and (R6) of
+``docs/theory.md``, section 10, with their proofs.
 """
 
 from dataclasses import dataclass
@@ -104,7 +104,7 @@ class ForwardError:
 
     Attributes:
         terms: the roundings of all layers together, at most.
-        everything: at least the sum of all sizes that an embedding is made of, ``X`` of (R4): what the entries of
+        everything: at least the sum of all sizes that an embedding is made of, ``X`` of (R6): what the entries of
             functionals that are lost to underflow are multiplied by.
     """
 
@@ -160,7 +160,8 @@ class ForwardError:
         )
 
     def _layer(self, number: int, layer: Layer) -> Sized:
-        """Before its activation: ``Σ_terms mixed`` with the errors of what is mixed, and γ of the roundings here."""
+        """Before its activation, (R3): ``Σ_terms mixed`` with the errors of what is mixed, and γ of the roundings here;
+        sizes are raised by what underflow can cost, (R2) and (R6)."""
         # Matrices may be blocks of one, whose sums are not separate.
         weight_first = (
             all(term.aggregation.weight_first for term in layer.terms)
@@ -235,8 +236,8 @@ class ForwardError:
         if not weight_first:
             error = absolute * growth.of(self._converted_product)
             return Sized(absolute, self._converted(error)), self._summed_features(number, term)
-        # Multiplied before they are mixed, they do not depend on the view and enter by what they are: subtotals are no
-        # larger than the sum of the terms of one sign, (|x| |W| + |x W|) / 2.
+        # (R4): multiplied before they are mixed, they do not depend on the view and enter by what they are. Subtotals
+        # are no larger than the sum of the terms of one sign, (|x| |W| + |x W|) / 2.
         size = features_times(graph, term.weight, nodes).abs_()
         count = graph.features.terms(torch.arange(len(size), device=size.device) if nodes is None else nodes)
         sums, all_roundings = growth(count)[:, None], growth(count + self._converted_product)[:, None]

@@ -17,11 +17,11 @@ from certgcl.models.network import GraphNetwork
 
 LINES = 3  # what a layer that is bounded by lines multiplies errors by: the functional's own, and twice its range's
 STEPS = 6  # how many times the roundings of a forward pass a step of a bound can have
-MOST = 1 / 64  # of a number: all roundings together, up to which (R7) holds
+MOST = 1 / 64  # of a number: all roundings together, up to which (R5) holds
 
 
 def bound_factor(network: GraphNetwork) -> int:
-    """``C(L) = 6 · 3^L`` of (R7): how many times the error of a forward pass a bound can be off, for L layers that are
+    """``C(L) = 6 · 3^L`` of (R5): how many times the error of a forward pass a bound can be off, for L layers that are
     bounded by lines."""
     return STEPS * LINES ** sum(not layer.linear for layer in network.layers)
 
@@ -69,7 +69,7 @@ class Sizes:
         return cls(size, error.add_(size, alpha=eps * (width + 8)).mul_(factor), run, lost)
 
     def bound_slack(self, directions: Tensor) -> Tensor:
-        """How far above the minimum of ``w · z_i`` a computed bound of it can lie, (R7), ``(A, C)`` for directions
+        """How far above the minimum of ``w · z_i`` a computed bound of it can lie, (R5), ``(A, C)`` for directions
         ``(A, C, d)``."""
         return _products(directions, self.bound) + self.lost
 
