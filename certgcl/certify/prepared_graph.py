@@ -23,7 +23,7 @@ class PreparedGraph:
     Example::
 
         prepared = certgcl.PreparedGraph(data, budgets=2)
-        certificates = [certgcl.node_compactness(model, prepared) for model in models]
+        certificate = certgcl.node_compactness(encoder, prepared)
     """
 
     def __init__(self, graph: GraphLike, budgets: BudgetLike) -> None:
