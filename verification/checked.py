@@ -24,8 +24,9 @@ from verification.edge_changes import ChangedCase
 from verification.feature_case import FeatureCase
 from verification.network_audit import NETWORK_METHODS, library_graph, library_network
 from verification.network_case import NetworkCase
+from verification.together import TogetherCase
 
-AnyCase = Case | NetworkCase | FeatureCase | ChangedCase
+AnyCase = Case | NetworkCase | FeatureCase | ChangedCase | TogetherCase
 
 
 def plain_network(network: GraphNetwork) -> Network:
@@ -47,7 +48,16 @@ class Checked:
 
     def __init__(self, case: AnyCase) -> None:
         self.case = case
-        plain = case.network if isinstance(case, FeatureCase) else case.case if isinstance(case, ChangedCase) else case
+        plain: Case | NetworkCase
+        match case:
+            case FeatureCase():
+                plain, self.changes = case.network, feature_audit.library_changes(case)
+            case ChangedCase():
+                plain, self.changes = case.case, changed_audit.library_changes(case)
+            case TogetherCase():
+                plain, self.changes = case.edges.case, case.budgets
+            case _:
+                plain, self.changes = case, certgcl.Changes(certgcl.EdgeDropBudget(case.local, case.total))
         if isinstance(plain, Case):
             self.network, self.graph = weights(plain), certgcl.Graph.from_networkx(plain.graph, plain.x)
             self.directions = plain.directions
@@ -55,13 +65,6 @@ class Checked:
             self.network, self.graph = library_network(plain), library_graph(plain)
             self.directions = torch.from_numpy(plain.directions)
         self.nodes = plain.nodes
-        self.changes = (
-            feature_audit.library_changes(case)
-            if isinstance(case, FeatureCase)
-            else changed_audit.library_changes(case)
-            if isinstance(case, ChangedCase)
-            else certgcl.Changes(certgcl.EdgeDropBudget(case.local, case.total))
-        )
         self.plain, self.plain_graph = plain_network(self.network), plain_graph(self.graph)
 
     def certificate(self, method: str | BoundMethod) -> certgcl.Certificate:

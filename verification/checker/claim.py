@@ -53,6 +53,8 @@ ARRAYS = {
     "candidate_rowptr",
     "candidate_col",
     "changed_sizes",
+    "new_edges",
+    "new_sizes",
     *CHANGED,
 }
 SMALLEST_NORM = 1e-12  # what shorter rows are divided by
@@ -66,7 +68,7 @@ class Claim:
         directions: as the certificate has them, ``(A, C, d)``.
         source: where directions come from: ``"graph"``, ``"view"`` or ``"given"``.
         local, tightened, total: budgets of lost edges, as they were asked for and lowered to what can be used.
-        upper, witnesses: values that some admissible changes reach, and the edges that are lost there.
+        upper, witnesses: values that some admissible changes reach, and the edges that are lost or new there.
         changed: the features that are others there: nodes, columns and values.
     """
 
@@ -80,7 +82,7 @@ class Claim:
     total: int
     choices: Choices
     upper: Array | None
-    witnesses: list[list[tuple[int, int]]]
+    witnesses: list[set[tuple[int, int]]]
     features: Features | None = None
     additions: dict[str, Any] | None = None
     changed: list[tuple[Ints, Ints, Array]] | None = None
@@ -106,11 +108,12 @@ class Claim:
         lower, rounding = (
             np.asarray(arrays[name], dtype=np.float64).reshape(len(nodes), -1) for name in ("lower", "rounding")
         )
-        witnesses: list[list[tuple[int, int]]] = []
-        if "upper" in arrays:
-            ends = np.cumsum(arrays["witness_sizes"])
-            for edges in np.split(arrays["witness_edges"], ends[:-1], axis=1):
-                witnesses.append([(min(a, b), max(a, b)) for a, b in edges.T.tolist()])
+        witnesses: list[set[tuple[int, int]]] = [set() for _ in nodes]
+        for edges, sizes in (("witness_edges", "witness_sizes"), ("new_edges", "new_sizes")):
+            if edges in arrays:
+                parts = np.split(arrays[edges], np.cumsum(arrays[sizes])[:-1], axis=1)
+                for here, part in zip(witnesses, parts, strict=True):
+                    here |= {(min(a, b), max(a, b)) for a, b in part.T.tolist()}
         return cls(
             nodes,
             lower,
