@@ -19,6 +19,6 @@ def test_no_climb_uses_up_the_slack(name: str) -> None:
 
 
 def test_a_constant_that_is_too_small_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certgcl.bounds.rounding.slack, "STEPS", 1e-4)
+    monkeypatch.setattr(certgcl.bounds.rounding.slack, "STEP_ROUNDINGS", 1e-4)
     with pytest.raises(certgcl.errors.BoundError, match="above the clean value"):  # without a budget bounds are that
         climb("GCN, one layer", 2, seed=0)

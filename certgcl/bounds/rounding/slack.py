@@ -15,15 +15,17 @@ from certgcl.bounds.rounding.forward_error import ForwardError, room_for
 from certgcl.bounds.two_layer.rowwise import rowwise
 from certgcl.models.network import GraphNetwork
 
-LINES = 3  # what a layer that is bounded by lines multiplies errors by: the functional's own, and twice its range's
-STEPS = 6  # how many times the roundings of a forward pass a step of a bound can have
-MOST = 1 / 64  # of a number: all roundings together, up to which (R5) holds
+LINE_FACTOR = (
+    3  # what a layer that is bounded by lines multiplies errors by: the functional's own, and twice its range's
+)
+STEP_ROUNDINGS = 6  # how many times the roundings of a forward pass a step of a bound can have
+MOST_ROUNDING = 1 / 64  # of a number: all roundings together, up to which (R5) holds
 
 
 def bound_factor(network: GraphNetwork) -> int:
     """``C(L) = 6 · 3^L`` of (R5): how many times the error of a forward pass a bound can be off, for L layers that are
     bounded by lines."""
-    return STEPS * LINES ** sum(not layer.linear for layer in network.layers)
+    return STEP_ROUNDINGS * LINE_FACTOR ** sum(not layer.linear for layer in network.layers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +65,7 @@ class Sizes:
             size, error = forward.embeddings()
         width = size.shape[1]
         factor = bound_factor(network) * forward.field.spread(network)
-        if (forward.terms + width + 8) * eps / 2 > MOST:
+        if (forward.terms + width + 8) * eps / 2 > MOST_ROUNDING:
             factor = torch.inf
         lost = factor * eps * forward.terms * forward.smallest * (1 + forward.everything)
         return cls(size, error.add_(size, alpha=eps * (width + 8)).mul_(factor), run, lost)

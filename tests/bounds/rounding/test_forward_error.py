@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import networkx as nx
 import pytest
 import torch
 
 import certgcl
 from certgcl.bounds.rounding.direction_error import CompactnessDirections
-from certgcl.bounds.rounding.forward_error import longest_sums, steps_after
+from certgcl.bounds.rounding.forward_error import longest_paths, longest_sums, room_for, steps_after
+from certgcl.bounds.rounding.largest_mixing import LargestMixing
 from certgcl.bounds.rounding.slack import Sizes, bound_factor
 from certgcl.graphs.graph import Graph
 from certgcl.models import (
@@ -24,7 +26,7 @@ from certgcl.models import (
     gcn_network,
 )
 from certgcl.models.smooth import ELU, Sigmoid, Softplus
-from tests.toys import admissible_sets, drop_problem, random_graph, random_tensor, run_in, without
+from tests.toys import admissible_sets, drop_problem, random_graph, random_tensor, run_in, toy_graph, without
 
 WIDTH = 3
 BIAS = random_tensor(WIDTH, seed=9)
@@ -185,3 +187,54 @@ def test_a_jump_is_as_large_in_every_precision() -> None:
         found = Sizes.of(run_in(network, torch.float32), drop_problem(random_graph(), 1), dtype)
         assert (found.run >= 0.3).all()
         assert (found.bound >= 0.3).all()
+
+
+# -- room, and what is larger inside a bound -----------------------------------------------------------
+
+
+def test_room_is_at_least_what_roundings_can_take_away() -> None:
+    for dtype in (torch.float32, torch.float64):
+        unit = torch.finfo(dtype).eps / 2
+        for roundings in (0, 1, 1000, 10**6):
+            assert room_for(roundings, dtype) * (1 - roundings * unit) >= 1
+    assert room_for(2**23, torch.float32) == torch.inf
+
+
+def test_sums_that_are_too_long_for_the_format_of_a_bound_leave_no_slack() -> None:
+    wide = gcn_network((torch.ones(2**18, 1), 0.0, 1.0))
+    graph = random_graph(4).with_features(torch.zeros(4, 2**18))
+    assert Sizes.of(wide, drop_problem(graph, 0), torch.float32).bound.isinf().all()
+    assert Sizes.of(wide, drop_problem(graph, 0), torch.float64).bound.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "budget", "spread"),
+    [
+        ((SymmetricNorm(),), 0, 1.0),
+        ((SymmetricNorm(),), 4, 2**0.5),  # in(0) / in(1), once
+        ((SymmetricNorm(), SymmetricNorm()), 4, 2.0),
+        ((Mean(),), 4, 1.0),
+        ((Sum(), Sum()), 4, 1.0),
+        ((SymmetricNorm(0.01),), 4, 101 / 2**0.5),  # ten times each, and out in units of √2
+        ((Mean(), Sum()), 0, 1.0),
+        ((Mean(), Sum()), 2, 9.0),  # of three neighbours one is left, in both layers
+    ],
+)
+def test_scales_spread_where_nodes_can_lose_all_edges_or_aggregations_differ(
+    kinds: tuple[Aggregation, ...], budget: int, spread: float
+) -> None:
+    network = of(*(Layer((Term(number, matrix(0), kind),), BIAS) for number, kind in enumerate(kinds)))
+    complete = toy_graph(nx.complete_graph(4))
+    found = LargestMixing(network, drop_problem(complete, budget), torch.float64).spread(network)
+    assert spread <= found <= 1.001 * spread
+
+
+def test_functionals_of_changed_features_add_up_all_nodes_within_their_hops() -> None:
+    graph = toy_graph(nx.path_graph(6))
+    network = of(*(Layer((Term(number, matrix(0), Sum()),), BIAS) for number in range(2)))
+    changes = certgcl.Changes(features=certgcl.FeatureBudget(masked=1)).on(graph)
+    assert changes.features is not None
+    field = LargestMixing(network, drop_problem(graph, 0), torch.float64)
+    found = longest_paths(network, field, changes.features) - 1 - changes.features.total
+    assert (found >= torch.tensor([3, 4, 5, 5, 4, 3])).all()
+    assert (found <= 6).all()
