@@ -139,7 +139,7 @@ def path(value: Any, name: str = "path", error: Kind = InputError) -> Path:
     if not isinstance(text, str) or not text or "\0" in text or not _encodable(text):
         raise error(
             f"{name}={shown(value)}",
-            "a path is a string or a pathlib.Path, not empty, of characters that the file system knows",
+            "a path is a string or a pathlib.Path, not empty, in characters that the file system supports",
             "Pass the name of a file or folder",
         )
     return Path(text)
@@ -220,6 +220,6 @@ def usable_device(value: Any, name: str = "device", error: Kind = InputError) ->
             torch.zeros(1, device=found).item()  # not on "meta"
         except (RuntimeError, AssertionError, NotImplementedError, ModuleNotFoundError) as reason:
             raise error(
-                f"{name}={shown(value)} ({first_line(reason)})", "the device must be there", "Use another, or 'cpu'"
+                f"{name}={shown(value)} ({first_line(reason)})", "the device must exist", "Use another device, or 'cpu'"
             ) from reason
     return found

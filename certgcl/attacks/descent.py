@@ -38,7 +38,7 @@ class Search:
     Args:
         relaxed: steps on relaxed masks; 0 for none.
         restarts: for every field.
-        tried: changes tried in a step; more if the first so many lead nowhere.
+        tried: changes tried in a step; more if none of the first ones helps.
         steps: at most, of each kind from each start.
         worth: the share of what a node has lost already by which another step must lower its value.
         seed: of the restarts. The random numbers of a field are its own, and no one else's are drawn.
@@ -148,7 +148,7 @@ def _by_strides(batch: FieldBatch, dropped: Tensor, allowed: Tensor) -> tuple[Te
 
 
 def _by_changes(batch: FieldBatch, dropped: Tensor, allowed: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """The best of so many promising changes, or several of them."""
+    """The best of the most promising changes, or several of them."""
     number = min(number, max(FEWEST, MAX_TRIED * len(batch.ends) // max(1, len(batch.row))))
     return _best_changes(batch, dropped, promising_changes(batch, dropped, allowed, number))
 

@@ -176,7 +176,7 @@ class FeatureField:
             yield from self._from(0, self.x, self.allowed.total)
 
     def _from(self, node: int, x: Tensor, left: int) -> Iterator[Tensor]:
-        """All choices at a node and those after it, with so many entries left."""
+        """All choices at a node and those after it, with a number of entries left."""
         if node == len(self.nodes):
             yield x
             return

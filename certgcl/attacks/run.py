@@ -73,7 +73,7 @@ class ModelRun:
             raise EncoderError(
                 f"{self} failed on a view ({view}) with {type(error).__name__}: {error}",
                 RULE,
-                "Look for what it does with the edges",
+                "Check what it does with the edges",
             ) from error
         if not isinstance(output, Tensor) or output.dim() != 2 or len(output) != view.num_nodes:
             shape = f" of shape {tuple(output.shape)}" if isinstance(output, Tensor) else ""
@@ -96,10 +96,10 @@ class ModelRun:
         nothing = self.graph.col[:0]
         clean, again = self.embed(nothing), self.embed(nothing, seed=1)
         if not torch.isfinite(clean).all():
-            raise EncoderError(f"embeddings of {self} that are not finite", RULE, "Look for a diverged training run")
+            raise EncoderError(f"embeddings of {self} that are not finite", RULE, "Check whether training diverged")
         if not torch.allclose(clean, again, rtol=1e-3, atol=1e-6):
             raise EncoderError(
-                f"{self} with other embeddings each time it is called",
+                f"{self} whose embeddings differ from call to call",
                 "drops can be compared only if nothing else changes",
                 "Call model.eval() first",
             )

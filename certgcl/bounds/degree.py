@@ -53,7 +53,7 @@ class Degree(BoundMethod):
             ``"shared"`` one pair for all of them, which saves most of the time; ``"mixed"`` has them by count at
             nodes of up to 16 edges, and shared at the others, where most of the time would go. By default by count up
             to a hidden width of 64, and mixed beyond it.
-        resolution: budgets below this many drops are treated count by count; larger ones in so many groups of counts,
+        resolution: budgets below this many drops are treated count by count; larger ones in this many groups of counts,
             which is sound too and costs little tightness.
         hubs: neighbours with more edges than this enter the last step by intervals alone. Each would cost the square
             of its degree there, and its weight ``(D_i D_j)^(-1/2)`` is small. By default there is no limit.

@@ -18,7 +18,7 @@ from certgcl.models.network import GraphNetwork
 from certgcl.models.two_piece import TwoPieceLinear
 
 MAX_WHOLE = 1 << 23  # values of ``X W1`` up to which all hidden channels are treated at once,
-CHANNELS = 64  # and beyond, so many
+CHANNELS = 64  # beyond that, at a time
 
 
 def layer1_on_box(weights: GCNWeights, projected: Tensor, hood: Neighbourhood) -> Layer1:

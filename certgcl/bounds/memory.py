@@ -37,7 +37,7 @@ def default_limit(device: torch.device) -> int:
 
 
 def estimated_bytes(method: BoundMethod, network: GraphNetwork, problem: DropProblem, directions: int) -> int:
-    """About the most that the bound holds at a time, for so many directions a node."""
+    """About the most that the bound holds at a time, for a number of directions per node."""
     if not problem.changes.drops_only or two_layer_gcn(network) is None:
         return network_bytes(network, problem, directions, settings_of(method, network))
     needs = _Needs(method, network, problem)

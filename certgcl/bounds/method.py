@@ -104,7 +104,7 @@ class BoundMethod(ABC):
     def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> str | None:
         """Why it does not bound this network under such changes; None where it does. Unless a method says more, it
         knows edge drops alone."""
-        return None if changes.drops_only else "it knows no change but edges that are dropped"
+        return None if changes.drops_only else "it supports dropped edges only"
 
     def solve(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> BoundResult:
         """All that the method finds, with upper values and witnesses where it searches for them."""

@@ -46,7 +46,7 @@ class DropProblem:
         if not isinstance(self.graph, Graph) or not isinstance(self.changes, (AdmissibleChanges, AdmissibleDrops)):
             raise MethodError(
                 f"a problem of graph {shown(self.graph)} and changes {shown(self.changes)}",
-                "it has a certgcl.Graph and what a budget allows on it",
+                "it needs a certgcl.Graph and the changes that a budget admits on it",
                 "Pass certgcl.Graph.of(graph) and Changes(...).on(graph)",
             )
         object.__setattr__(self, "changes", AdmissibleChanges.of(self.changes).private())
@@ -54,14 +54,14 @@ class DropProblem:
         if (self.drops.local.numel(), self.drops.droppable.numel()) != (nodes, slots):
             raise MethodError(
                 f"drops for {self.drops.local.numel()} nodes with a {self.graph!r}",
-                "they must be those of this graph",
+                "they must belong to this graph",
                 "Pass Changes(...).on(graph)",
             )
         added = self.changes.additions
         if added is not None and added.local.numel() != nodes:
             raise MethodError(
                 f"additions for {added.local.numel()} nodes with a {self.graph!r}",
-                "they must be those of this graph",
+                "they must belong to this graph",
                 "Pass Changes(...).on(graph)",
             )
         anchors = self.anchors
@@ -163,19 +163,19 @@ def check_call(
         raise MethodError(
             f"problem {shown(problem)}",
             "a method is called with a DropProblem",
-            "Use certgcl.node_compactness, or make one of graph, drops and anchors",
+            "Use certgcl.node_compactness, or make a DropProblem from graph, drops and anchors",
         )
     if drops_only and not problem.changes.drops_only:
         raise MethodError(
             f"a problem of {shown(problem.changes)}",
-            "this method knows no change but edges that are dropped",
+            "this method supports dropped edges only",
             "Use 'degree', the default",
         )
     nodes, width = problem.graph.num_nodes, network.width
     if network.features != problem.graph.num_features:
         raise MethodError(
             f"a network for {network.features} features with a graph of {problem.graph.num_features}",
-            "both must belong together",
+            "network and graph must have the same number of features",
             "Pass the graph that the model was made for",
         )
     dense = isinstance(directions, Tensor) and not directions.is_nested and directions.layout == torch.strided

@@ -23,7 +23,7 @@ PRECISIONS = ("float16", "bfloat16", "float32", "float64")
 UNPROVED = {
     name for method in METHODS.values() if not method.certified for name in (method.name, type(method).__name__)
 }
-_CROSSED = "no bound exceeds a value it should bound"
+_CROSSED = "a lower bound cannot exceed a value that it bounds"
 Fault = tuple[str, str]  # what was found, and the rule it breaks
 
 
@@ -35,7 +35,7 @@ def check_certificate(certificate: "Certificate", where: str = "") -> None:
     """
     for faults in (_form, _words, _nodes, _budgets, _features, _additions, _values, _witnesses):  # each trusts the last
         for found, rule in faults(certificate):
-            raise CertificateError(f"{where}{found}", rule, "Certify again, or bring it back from a copy")
+            raise CertificateError(f"{where}{found}", rule, "Certify again, or restore it from a copy")
 
 
 def _form(certificate: "Certificate") -> Iterator[Fault]:

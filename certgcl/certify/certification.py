@@ -93,7 +93,7 @@ class Question:
         proof: bool = False,
         reading: Reading = "traced",
     ) -> "Question":
-        """What :func:`certgcl.node_compactness` asks."""
+        """The question that :func:`certgcl.node_compactness` answers."""
         bound = get_method(method)
         _check_views(views, view, bound)
         prepared = PreparedGraph.of(graph, budgets)
@@ -117,7 +117,7 @@ class Question:
         proof: bool = False,
         reading: Reading = "traced",
     ) -> "Question":
-        """What :func:`certgcl.linear_bounds` asks."""
+        """The question that :func:`certgcl.linear_bounds` answers."""
         prepared = PreparedGraph.of(graph, budgets)
         graph = prepared.graph
         encoder = read_network(model, graph, reading, budgets=prepared.budgets).copied()
@@ -241,8 +241,8 @@ class Question:
         check_arithmetic(self.dtype)
         if self.features != self._features():
             raise GraphError(
-                "features that were written to while they were certified",
-                "all parts of a certificate are about the same features",
+                "features that were modified while they were being certified",
+                "all parts of a certificate must be computed from the same features",
                 "Pass a copy of them",
             )
         with engine_for(self.encoder, self.graph):
@@ -298,7 +298,7 @@ class Question:
             if memory_limit is not None and needed > memory_limit:
                 raise OutOfMemoryError(
                     f"{len(part.anchors)} nodes that take about {gigabytes(needed)}",
-                    f"memory_limit={memory_limit} is less, and cannot change the parts of a reproducible result",
+                    f"memory_limit={memory_limit} is less, and a reproducible result cannot be split further",
                     "Pass more shards=, or a larger limit",
                 )
             certificates.append(self._certify(part, second, evidence))
@@ -377,7 +377,7 @@ def _check(lower: Tensor, nominal: Tensor, rounding: Tensor, anchors: Tensor, bo
     if bool(crossed.any()):
         raise BoundError(
             f"a lower bound above the clean value at node {int(anchors[crossed][0])}",
-            "no bound exceeds a value it should bound",
+            "a lower bound cannot exceed a value that it bounds",
             "Please report this graph and encoder",
         )
 
@@ -391,12 +391,12 @@ def _check_views(views: Views, view: GraphLike | None, bound: BoundMethod) -> No
         return
     if view is not None:
         raise InputError(
-            "views='both' with view=", "with both views free there is no fixed second one", "Leave one out"
+            "views='both' with view=", "with both views free, there is no fixed second view", "Leave one out"
         )
     if not bound.second_view:
         raise MethodError(
             f"views='both' with method {bound.name!r}",
-            "only closed-form bounds know a second view",
+            "only closed-form bounds support a second view",
             "Use 'degree', 'degree-fast', 'degree-cheap', 'crown' or 'interval'",
         )
 

@@ -115,14 +115,14 @@ def collective_certificate(
     if different:
         raise CertificateError(
             f"certificates that differ from model and graph in {', '.join(different)}",
-            "both are those that were certified",
+            "both must be those that were certified",
             "Pass the same model and graph",
         )
     drops = EdgeDropBudget(last.requested_budget, last.total_budget).on(graph)
     if not torch.equal(drops.local.cpu(), last.local_budget.cpu()):
         raise CertificateError(
             "certificates whose budgets are not those of this graph",
-            "tightening what was asked for gives the same",
+            "tightening the requested budgets on this graph must give the same budgets",
             _REMEDY,
         )
     nodes, largest = last.nodes, _largest_totals(parts, last.nodes)
@@ -178,13 +178,13 @@ def _checked(certificates: Any) -> tuple[Certificate, ...]:
         if part.features is not None:
             raise CertificateError(
                 f"a certificate of {part.features.words()}",
-                "one change to all nodes is one of edges that are dropped",
+                "a change shared by all nodes can only drop edges",
                 "Certify without features",
             )
         if part.additions is not None:
             raise CertificateError(
                 f"a certificate of edges that are {part.additions.words()}",
-                "one change to all nodes is one of edges that are dropped",
+                "a change shared by all nodes can only drop edges",
                 "Certify without additions",
             )
         if part.evidence.direction_source == "both views":

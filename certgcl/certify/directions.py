@@ -28,7 +28,7 @@ def compactness_directions(embeddings: Tensor) -> Tensor:
     ):
         raise DirectionError(
             f"embeddings {shown(embeddings)}",
-            "they are a dense matrix of floats, a row per node",
+            "they must be a dense matrix of floats, one row per node",
             "Pass what the encoder gives",
         )
     count = embeddings.shape[0]

@@ -42,15 +42,15 @@ class PreparedGraph:
             if budgets is not None:
                 raise BudgetError(
                     "budgets with a PreparedGraph",
-                    "what may change about it was said when it was made",
+                    "its budgets were set when it was made",
                     "Leave budgets out, or pass the graph itself",
                 )
             return graph
         if budgets is None:
             raise BudgetError(
                 "budgets=None",
-                "what may change about the graph must be said",
-                "Pass budgets=2 for two edges a node",
+                "the changes to certify must be given",
+                "Pass budgets=2 for two edges at each node",
             )
         return cls(graph, budgets)
 

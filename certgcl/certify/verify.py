@@ -146,7 +146,7 @@ def _chosen(certificate: Certificate, nodes: Tensor | Sequence[int] | None) -> C
     if wanted.dim() != 1 or not len(wanted) or wanted.dtype not in (torch.int64, torch.int32):
         raise InputError(
             f"nodes of dtype {wanted.dtype} and shape {tuple(wanted.shape)}",
-            "they are a list of node numbers, one at least",
+            "they are a non-empty list of node numbers",
             "Leave out for all",
         )
     outside = wanted[~torch.isin(wanted, certificate.nodes)]

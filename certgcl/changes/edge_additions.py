@@ -207,7 +207,9 @@ class _Pairs:
         loop = (pairs[0] == pairs[1]).nonzero()[:, 0]
         if loop.numel():
             raise BudgetError(
-                f"a candidate from node {int(pairs[0, loop[0]])} to itself", "an edge joins two nodes", "Leave it out"
+                f"a candidate from node {int(pairs[0, loop[0]])} to itself",
+                "an edge joins two different nodes",
+                "Leave it out",
             )
         return pairs
 

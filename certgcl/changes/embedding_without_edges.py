@@ -59,7 +59,7 @@ class DropEvaluation:
             raise GraphError(
                 f"a dropped edge ({one}, {other}) that the graph does not have",
                 "only edges of the graph can be dropped",
-                "Pass the graph that they are from",
+                "Pass the graph they come from",
             )
         new = both[:, :0] if added is None else torch.cat([added, added.flip(0)], dim=1).to(graph.col.device)
         there = graph.has_edge(new[0], new[1]) | (new[0] == new[1])

@@ -55,7 +55,7 @@ class AdmissibleFeatures:
         if kind == "bits" and not bool((entries.value == 1).all()):
             odd = entries.value[entries.value != 1]
             raise BudgetError(
-                f"bits turned off or on in features with a value of {float(odd[0]):g}",
+                f"bits turned on or off in features with the value {float(odd[0]):g}",
                 "only features that are all 0 or 1 have bits",
                 "Use masked= or box=",
             )
@@ -160,7 +160,7 @@ class FeatureBudget:
         if len(kinds) != 1:
             raise BudgetError(
                 f"a budget of {' and '.join(kinds) or 'no feature'}",
-                "features are masked, their bits are turned, they stay in a box, or columns are masked",
+                "a feature budget masks features, turns bits on or off, allows a box, or masks columns",
                 "Pass one of masked=, turned_off= and turned_on=, box= and columns=",
             )
         self._kind: Kind = kinds[0]
@@ -175,7 +175,7 @@ class FeatureBudget:
         if total is not None and self._kind in ("box", "columns"):
             raise BudgetError(
                 f"total={shown(total)} with {self._kind}=",
-                "a total counts single features that are masked or turned",
+                "a total counts single features that are masked, turned off or turned on",
                 "Leave it out",
             )
         self._total = (
@@ -210,7 +210,7 @@ class FeatureBudget:
             raise BudgetError(
                 f"probability {shown(given)}",
                 "it is one floating-point number per column",
-                "Pass a tensor of as many as there are features",
+                "Pass a tensor with one value for each feature",
             )
         outside = given[~((given >= 0) & (given <= 1))]
         if outside.numel():

@@ -50,7 +50,7 @@ def audit(
         typer.Option(
             callback=check_method,
             help="The bound: degree, degree-fast, degree-cheap, "
-            "crown, interval. paper and released show what a violation is.",
+            "crown, interval. paper and released are not bounds, and show what a violation looks like.",
         ),
     ] = "degree",
     nodes: Annotated[
@@ -60,9 +60,11 @@ def audit(
             f"at most {MOST_NODES:,} drawn at random by default."
         ),
     ] = None,
-    samples: Annotated[int, typer.Option(min=0, help="How many random views.")] = 200,
-    searches: Annotated[int, typer.Option(min=0, help="For how many nodes to search the worst drops.")] = 16,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="Of the nodes, the views and the search.")] = 0,
+    samples: Annotated[int, typer.Option(min=0, help="The number of random views.")] = 200,
+    searches: Annotated[
+        int, typer.Option(min=0, help="The number of nodes for which to search for the worst drops.")
+    ] = 16,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="The seed of the nodes, the views and the search.")] = 0,
     device: DeviceOption = None,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
@@ -113,7 +115,7 @@ def _model(run: Path | None, encoder: Path, device: str | None) -> ModelLike:
         raise CheckpointError(
             f"{run} with other weights in {ENCODER} ({here.shown}) than in {METHOD} ({there.shown})",
             "both files hold the trained encoder",
-            "Bring both back from one copy of the run",
+            "Restore both from one copy of the run",
         )
     method.encoder_ = moved(method.fitted_encoder(), device)
     return method

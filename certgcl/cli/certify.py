@@ -60,7 +60,7 @@ def certify(
         Path | None,
         typer.Option(
             file_okay=False,
-            help="The folder of the shards; made if needed. With "
+            help="The folder of the shards; created if needed. With "
             "--run, certificates/METHOD-BUDGET in the run by default.",
         ),
     ] = None,
@@ -80,10 +80,10 @@ def certify(
         ),
     ] = "degree",
     time_limit: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="Of a search, for all nodes together.")
+        float | None, typer.Option(min=0, metavar="SECONDS", help="The time limit of a search, for all nodes together.")
     ] = None,
     branch_limit: Annotated[
-        int | None, typer.Option(min=0, help="Of a search, for each node; 128 for optimized.")
+        int | None, typer.Option(min=0, help="The most branches of a search at each node; 128 for optimized.")
     ] = None,
     view: Annotated[
         Path | None,
@@ -107,7 +107,8 @@ def certify(
         ),
     ] = None,
     order: Annotated[
-        Literal["near", "given"], typer.Option(help="Bring neighbours to the same shard, or keep the nodes as given.")
+        Literal["near", "given"],
+        typer.Option(help="Put neighbours into the same shard, or keep the order of the nodes."),
     ] = "near",
     pool: PoolOption = None,
     dtype: Annotated[Literal["float64", "float32"], typer.Option(help="The precision of the computation.")] = "float64",
@@ -122,13 +123,13 @@ def certify(
         typer.Option(
             "--reproducible/--not-reproducible",
             help="Every shard by itself and by one thread: its file is the same to "
-            "the last bit whichever process writes it. By default as the folder was made, else not.",
+            "the last bit whichever process writes it. By default, as when the folder was created, and otherwise off.",
         ),
     ] = None,
     executor: ExecutorOption = "here",
     workers: WorkersOption = None,
     address: AddressOption = None,
-    proof: Annotated[bool, typer.Option("--proof", help="Keep how lines were chosen, for certgcl verify --proof.")] = (
+    proof: Annotated[bool, typer.Option("--proof", help="Store the choices that certgcl verify --proof needs.")] = (
         False
     ),
     device: DeviceOption = None,

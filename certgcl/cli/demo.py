@@ -25,8 +25,8 @@ DATASET, DROP_RATE, ANCHORS = "digits", 0.3, 64
 
 
 def demo(
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs of each training.")] = 50,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="Of both trainings.")] = 0,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of each training run.")] = 50,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="The seed of both training runs.")] = 0,
     device: DeviceOption = None,
     as_json: JsonFlag = False,
 ) -> None:

@@ -24,25 +24,29 @@ def evaluate(
     runs: Annotated[
         list[Path] | None,
         typer.Argument(
-            exists=True, file_okay=False, help="Folders of certgcl train; the values of several are put together."
+            exists=True, file_okay=False, help="Run folders of certgcl train; the values of several runs are pooled."
         ),
     ] = None,
     against: Annotated[
         list[Path] | None,
         typer.Option(
-            exists=True, file_okay=False, help="Runs to compare with, in the same order of seeds, as often as needed."
+            exists=True, file_okay=False, help="A run to compare with, in the same order of seeds; can be repeated."
         ),
     ] = None,
-    embeddings: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="A row per node, .npy.")] = None,
-    labels: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="A class per node, .npy.")] = None,
+    embeddings: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A .npy file with one row per node.")
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A .npy file with one class per node.")
+    ] = None,
     protocol: Annotated[
         str | None,
         typer.Option(
             callback=lambda name: name and check_name(name, PROTOCOLS),
-            help=f"{', '.join(PROTOCOLS)}; that of the graph by default.",
+            help=f"{', '.join(PROTOCOLS)}; the graph's own by default.",
         ),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="Of the random splits: how many (5), or which (0,1,2).")] = "5",
+    seeds: Annotated[str, typer.Option(help="The seeds of the random splits: how many (5), or which (0,1,2).")] = "5",
     device: DeviceOption = None,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
@@ -97,7 +101,7 @@ def _evaluated(
         raise EvaluationError(
             f"{run} on a graph without labels",
             "an evaluation needs one class per node",
-            "Put y into the file of the graph",
+            "Add y to the graph file",
         )
     return evaluation.evaluate(
         method.transform(data), data.y, protocol or source.protocol(data), masks=data, seeds=seeds

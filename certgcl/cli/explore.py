@@ -31,8 +31,8 @@ def explore(
         typer.Argument(callback=lambda name: check_name(name, GRAPHS), help=f"A bundled graph: {', '.join(GRAPHS)}."),
     ] = "les-miserables",
     budget: BudgetOption = "4",
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs of the training.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="Of the training.")] = 0,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs of the training run.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="The seed of the training run.")] = 0,
     out: Annotated[
         Path | None, typer.Option(dir_okay=False, help="The page; report.html in a new temporary folder by default.")
     ] = None,

@@ -55,7 +55,9 @@ def refuse_options(given: Mapping[str, Any]) -> None:
     """Options that say nothing about whole graphs."""
     for name, value in given.items():
         if value is not None:
-            raise typer.BadParameter("it is about the nodes of one graph, and this is a set of graphs", param_hint=name)
+            raise typer.BadParameter(
+                "it is about the nodes of a single graph, and this is a set of graphs", param_hint=name
+            )
 
 
 def certify_graphs(

@@ -12,7 +12,9 @@ from certgcl.cli.results import outcome, show
 
 
 def merge(
-    folder: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder given to certify as --out.")],
+    folder: Annotated[
+        Path, typer.Argument(exists=True, file_okay=False, help="The folder passed to certify as --out.")
+    ],
     as_json: JsonFlag = False,
 ) -> None:
     """Check that all shards of a folder are there and whole, and join them to certificate.npz.

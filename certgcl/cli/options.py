@@ -30,10 +30,12 @@ _GRAPH = "a folder with x.npy and edge_index.npy (features stay on disk), an .np
 JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 RunOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option("--run", exists=True, file_okay=False, help="A folder of certgcl train: its encoder on its graph."),
+    typer.Option(
+        "--run", exists=True, file_okay=False, help="A run folder of certgcl train: its encoder on its graph."
+    ),
 ]
 GraphOption: TypeAlias = Annotated[Path | None, typer.Option(exists=True, help=f"The graph: {_GRAPH}.")]
-DatasetOption: TypeAlias = Annotated[str | None, typer.Option(help="A graph by its name; certgcl datasets lists them.")]
+DatasetOption: TypeAlias = Annotated[str | None, typer.Option(help="The name of a graph; certgcl datasets lists them.")]
 WeightsOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(
@@ -42,7 +44,7 @@ WeightsOption: TypeAlias = Annotated[
 ]
 DataRootOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option(file_okay=False, help="The folder with the raw files of datasets; by default that of CERTGCL_DATA."),
+    typer.Option(file_okay=False, help="The folder with the raw files of datasets; CERTGCL_DATA by default."),
 ]
 DeviceOption: TypeAlias = Annotated[
     str | None, typer.Option(help="Where to compute: cpu, cuda, cuda:1; the CPU by default.")
@@ -63,7 +65,7 @@ ExecutorOption: TypeAlias = Annotated[
     ),
 ]
 WorkersOption: TypeAlias = Annotated[
-    int | None, typer.Option("--workers", min=1, help="How many processes; one a core by default.")
+    int | None, typer.Option("--workers", min=1, help="The number of processes; one per core by default.")
 ]
 AddressOption: TypeAlias = Annotated[
     str | None,
@@ -73,7 +75,7 @@ AddressOption: TypeAlias = Annotated[
         "on this machine, or is started there.",
     ),
 ]
-TotalOption: TypeAlias = Annotated[int | None, typer.Option(min=0, help="Edges that may be dropped in all.")]
+TotalOption: TypeAlias = Annotated[int | None, typer.Option(min=0, help="Edges that may be dropped in total.")]
 
 
 def choose_source(dataset: str | None, graph: Path | None, root: Path | None, *, several: bool = False) -> GraphSource:

@@ -59,7 +59,7 @@ def report(
     certificate.npz, or the one in certificates/. A certificate outside a run needs --dataset or --graph, and --weights,
     for all of that; without them, the sections they are needed for say so.
 
-    Several runs are put on one page: their numbers, budget curves and nodes beside each other, and paired tests of
+    Several runs are put on one page: their numbers, budget curves and nodes side by side, and paired tests of
     each against the first.
 
     **Examples**
@@ -73,7 +73,7 @@ def report(
         certgcl report runs/digits-grace-none-0 runs/digits-grace-degree-fast-0 --out comparison.html
     """
     if len(subjects) > 1 and weights is not None:
-        raise typer.BadParameter("several runs have an encoder each", param_hint="--weights")
+        raise typer.BadParameter("each of several runs has its own encoder", param_hint="--weights")
     with outcome(as_json, "Nothing is lost; run the same command again"):
         with needing("report", "a report"):
             from certgcl.cli.report_files import RunFiles, read_subject

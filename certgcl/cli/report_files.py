@@ -65,7 +65,7 @@ class RunFiles:
 
 
 def _run_around(certificate: Path) -> Path | None:
-    """The run that a certificate lies in, beside its files or in a folder of its own in ``certificates``."""
+    """The run that a certificate belongs to, next to its files or in a folder of its own in ``certificates``."""
     around = [certificate.parent]
     for path in (certificate, certificate.resolve()):  # as it was named, where that names the run too
         if path.parent.parent.name == CERTIFICATES:

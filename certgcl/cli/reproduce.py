@@ -40,17 +40,21 @@ def add(experiment: Experiment) -> None:
     def command(
         dataset: Annotated[
             list[str] | None,
-            typer.Option(help="A graph by its name (certgcl datasets), as often as wanted; Cora by default."),
+            typer.Option(help="The name of a graph (see certgcl datasets); can be repeated; Cora by default."),
         ] = None,
-        methods: Annotated[str, typer.Option(help=f"Some of {','.join(METHODS)}.")] = ",".join(experiment.methods),
-        seeds: Annotated[str, typer.Option(help="Of the trainings: how many (5), or which (0,1,2).")] = "1",
+        methods: Annotated[str, typer.Option(help=f"Any of {','.join(METHODS)}.")] = ",".join(experiment.methods),
+        seeds: Annotated[
+            str, typer.Option(help="The seeds of the training runs: how many (5), or which (0,1,2).")
+        ] = "1",
         fast: Annotated[
             bool,
             typer.Option(
                 "--fast", help=f"The presets for two CPU cores, {FAST_PAIRS} pairs of views and {FAST_NODES} nodes."
             ),
         ] = False,
-        epochs: Annotated[int | None, typer.Option(min=1, help="Of every training; the preset's by default.")] = None,
+        epochs: Annotated[
+            int | None, typer.Option(min=1, help="Epochs of each training run; the preset's by default.")
+        ] = None,
         pairs: Annotated[
             int | None,
             typer.Option(
@@ -59,14 +63,16 @@ def add(experiment: Experiment) -> None:
         ] = None,
         nodes: Annotated[
             int | None,
-            typer.Option(min=1, help=f"Nodes, drawn at random, whose compactness is bounded; {NODES} by default."),
+            typer.Option(min=1, help=f"The number of random nodes whose compactness is bounded; {NODES} by default."),
         ] = None,
-        out: Annotated[Path, typer.Option(file_okay=False, help="The folder of CSV, PNG and SVG.")] = Path("reproduce"),
+        out: Annotated[Path, typer.Option(file_okay=False, help="The folder for CSV, PNG and SVG files.")] = Path(
+            "reproduce"
+        ),
         cache: Annotated[
             Path | None,
             typer.Option(
                 file_okay=False,
-                help="The folder of the trainings, shared by all experiments; cache in --out by default.",
+                help="The folder of the training runs, shared by all experiments; cache in --out by default.",
             ),
         ] = None,
         executor: ExecutorOption = "here",

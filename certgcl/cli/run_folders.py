@@ -107,7 +107,7 @@ class GraphSource:
             if changed:
                 raise CheckpointError(
                     f"{self.dataset or self.graph} with other {' and '.join(changed)}",
-                    "a run goes with the graph that it was trained on",
+                    "a run belongs to the graph that it was trained on",
                     "Name that graph with --graph, or the folder of its raw files with --data-root",
                 )
 
@@ -172,6 +172,6 @@ def _finished(run: Path, name: str) -> Path:
         raise CheckpointError(
             f"{run} without {name}",
             "a run has it once it is trained",
-            "Finish it: the same certgcl train with --resume",
+            "Finish it: run the same certgcl train with --resume",
         )
     return run / name

@@ -77,14 +77,15 @@ def train(
         typer.Option(
             callback=lambda name: check_name(name, [NO_REGULARIZER, *BOUNDS]),
             help="The compactness term in the loss: degree-fast, degree, degree-cheap, crown, interval; none for the "
-            "plain method; paper and released are no bounds, but can be trained with.",
+            "plain method; paper and released are not bounds, but can be trained with.",
         ),
     ] = "degree-fast",
     kappa: Annotated[
         float | None, typer.Option(min=0, max=1, help="Its share of the loss; the preset's by default.")
     ] = None,
     anchors: Annotated[
-        int | None, typer.Option(help="How many random nodes it bounds in a step, -1 for all; the preset's by default.")
+        int | None,
+        typer.Option(help="The number of random nodes it bounds in each step, -1 for all; the preset's by default."),
     ] = None,
     budget: Annotated[
         str | None,
@@ -114,7 +115,7 @@ def train(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Any other setting of the method or of the regularizer, as often as needed: --set drop_rates=0.3,0.1.",
+            help="Any other setting of the method or the regularizer; can be repeated: --set drop_rates=0.3,0.1.",
         ),
     ] = None,
     out: Annotated[
@@ -127,16 +128,19 @@ def train(
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in the folder, if there is one; --epochs may grow.")
+        bool,
+        typer.Option(
+            "--resume", help="Continue the run in the folder, if there is one; --epochs may be larger than before."
+        ),
     ] = False,
     certify: Annotated[
         bool,
         typer.Option(
             "--certify",
-            help="Certify all nodes afterwards, at the budget of the regularizer, or the rate of the views.",
+            help="Certify all nodes afterwards, at the regularizer's budget, or at the drop rate of the views.",
         ),
     ] = False,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write the history for TensorBoard too.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write the history for TensorBoard.")] = False,
     executor: ExecutorOption = "here",
     workers: WorkersOption = None,
     address: AddressOption = None,
@@ -318,7 +322,7 @@ def _run(alike: _Alike, asked: _Asked) -> _FinishedRun:
 def _all_of(seeds: int | list[int]) -> list[int]:
     found = list(range(seeds)) if isinstance(seeds, int) else seeds
     if not found or len(set(found)) < len(found) or max(found) > LARGEST:
-        raise typer.BadParameter(f"{found} are not seeds, all different and one at least", param_hint="--seeds")
+        raise typer.BadParameter(f"{found} must be one or more different seeds", param_hint="--seeds")
     return found
 
 

@@ -30,7 +30,7 @@ from certgcl.models.network import GraphNetwork
 
 def verify(
     certificate: Annotated[
-        Path, typer.Argument(exists=True, help="The file of a certificate, or a folder of certgcl certify.")
+        Path, typer.Argument(exists=True, help="A certificate file, or a folder of certgcl certify.")
     ],
     run: RunOption = None,
     graph: GraphOption = None,
@@ -50,7 +50,7 @@ def verify(
         bool,
         typer.Option(
             "--proof",
-            help="Prove the bounds again by verification/checker, a program that uses nothing of this library.",
+            help="Prove the bounds again with verification/checker, a program that does not import this library.",
         ),
     ] = False,
     branches: Annotated[

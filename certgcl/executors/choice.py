@@ -34,7 +34,7 @@ def get_executor(executor: ExecutorLike, *, workers: int | None = None, address:
         if name != takes:
             raise InputError(
                 f"{name}={settings[name]!r} with executor={executor!r}",
-                "workers are those of 'processes', an address is that of 'ray'",
+                "workers= is for 'processes', and address= for 'ray'",
                 "Leave it out",
             )
     if isinstance(executor, Executor):

@@ -43,6 +43,6 @@ def all_answers(
         raise WorkerError(
             f"{len(failed)} of {len(contents)} pieces of work that failed ({shown})",
             "every piece needs an answer",
-            "Run the same again when the reason is gone: what is done is kept",
+            "Fix the cause and run the same command again: finished work is kept",
         ) from failed[min(failed)]
     return [found[place] for place in range(len(contents))]

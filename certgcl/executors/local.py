@@ -24,7 +24,7 @@ SHARE_OF_FREE = 0.75
 
 @dataclass(frozen=True)
 class LocalProcesses(Executor):
-    """Processes of this machine, each with one thread; they are started afresh, not forked.
+    """Processes of this machine, each with one thread; they are spawned, not forked.
 
     Where a worker dies, as when the system is short of memory, all pieces without an answer are given out again. After
     ``retries`` such deaths they are run one at a time, each in a process of its own, so that the piece that takes its
@@ -44,10 +44,10 @@ class LocalProcesses(Executor):
             object.__setattr__(
                 self,
                 "processes",
-                whole(self.processes, "processes", 1, "it counts processes", "Leave it out for one a core"),
+                whole(self.processes, "processes", 1, "it counts processes", "Leave it out for one per core"),
             )
         object.__setattr__(
-            self, "retries", whole(self.retries, "retries", 0, "it counts further tries", "Leave it out for 3")
+            self, "retries", whole(self.retries, "retries", 0, "it is a number of retries", "Leave it out for 3")
         )
 
     @property

@@ -47,7 +47,7 @@ class Parcel:
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise WorkerError(
                 f"work that cannot be sent to another process ({error})",
-                "models and methods are classes of modules that can be imported",
+                "models and methods must be classes of importable modules",
                 "Move them to a module, or use executor='here'",
             ) from error
         arrays = tuple(np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers)
@@ -82,7 +82,7 @@ class Parcel:
             if _digest(self.skeleton, self.arrays) != self.sha256:
                 raise WorkerError(
                     "a graph or weights that changed on their way to a worker",
-                    "they have the SHA-256 that they were sent with",
+                    "their SHA-256 must be the one they were sent with",
                     "Run the same again",
                 )
             _opened[self.sha256] = pickle.loads(self.skeleton, buffers=self.arrays)

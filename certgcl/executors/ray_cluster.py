@@ -41,10 +41,10 @@ class RayCluster(Executor):
 
     def __post_init__(self) -> None:
         if self.address is not None and not (isinstance(self.address, str) and self.address):
-            raise InputError(f"address={shown(self.address)}", "it is that of a cluster of Ray", "Try 'auto'")
-        object.__setattr__(self, "cpus", whole(self.cpus, "cpus", 1, "it counts CPUs", "Leave it out for 1"))
+            raise InputError(f"address={shown(self.address)}", "it is the address of a Ray cluster", "Try 'auto'")
+        object.__setattr__(self, "cpus", whole(self.cpus, "cpus", 1, "it is a number of CPUs", "Leave it out for 1"))
         object.__setattr__(
-            self, "retries", whole(self.retries, "retries", 0, "it counts further tries", "Leave it out for 3")
+            self, "retries", whole(self.retries, "retries", 0, "it is a number of retries", "Leave it out for 3")
         )
 
     @property
@@ -115,7 +115,7 @@ class RayCluster(Executor):
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise InputError(
                     f"address={self.address!r} ({_first_line(error)})",
-                    "a cluster of Ray answers at it",
+                    "a Ray cluster must be running there",
                     "Start one with `ray start --head`",
                 ) from error
         return ray

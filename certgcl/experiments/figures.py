@@ -49,7 +49,7 @@ def styled() -> Iterator[None]:
 
 
 def grid(rows: int, panels: int, title: str) -> tuple[Figure, Sequence[Sequence[Axes]]]:
-    """An empty figure of so many panels in each row; four are laid out as two and two, for their type to stay large."""
+    """An empty figure with ``panels`` in a row; four are laid out as two and two, so that the type stays large."""
     from matplotlib import figure as drawing
 
     columns = panels if panels < 4 else panels // 2
@@ -155,7 +155,7 @@ def without_start(axes: Axes, start: Sequence[float], later: Sequence[float]) ->
 def label_points(
     axes: Axes, points: Sequence[tuple[float, float]], labels: Sequence[str], limits: Sequence[tuple[float, float]]
 ) -> None:
-    """Labels beside points, but for those too near the one labelled before; the last is always labelled.
+    """Labels next to points, but for those too near the one labelled before; the last is always labelled.
 
     Args:
         limits: the ranges of x and y that distances are measured by.

@@ -29,7 +29,7 @@ def measure(study: Study, recipe: Recipe) -> list[Row]:
 
 
 def draw(rows: list[Row]) -> figures.Figure:
-    """Micro-F1 against κ, plain at κ = 0, beside its trade-off with the certified bound; and both scores against κ."""
+    """Micro-F1 against κ, plain at κ = 0, with its trade-off with the certified bound; and both scores against κ."""
     methods = grouped(rows, "method")
     figure, grid = figures.grid(len(methods), 4, f"{rows[0]['dataset']}: the share κ of the regularizer in the loss")
     for ((method,), here), (accuracy, trade, *scores) in zip(methods.items(), grid, strict=True):
@@ -58,7 +58,7 @@ def _draw_trade(axes: figures.Axes, rows: list[Row]) -> None:
         here = {f"{kappa:g}": point for (one, kappa), point in means.items() if one == variant}
         axes.plot(*zip(*here.values(), strict=True), "o-", color=figures.COLOURS[variant], markersize=3, linewidth=1.2)
         figures.label_points(axes, list(here.values()), list(here), limits)
-    axes.set(xlabel="certified lower bound / norm", ylabel="Micro-F1", title="trade-off, κ beside the points")
+    axes.set(xlabel="certified lower bound / norm", ylabel="Micro-F1", title="trade-off, labelled by κ")
     axes.locator_params(axis="x", nbins=4)
 
 

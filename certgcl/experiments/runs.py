@@ -24,7 +24,7 @@ from certgcl.learning.training.checkpoint import Checkpoint
 from certgcl.learning.training.run_folder import CHECKPOINT
 from certgcl.models.network import GraphNetwork
 
-MILESTONES = 10  # encoders kept along a training, beside the one before it
+MILESTONES = 10  # encoders kept during training, with the untrained one
 
 
 def _nothing(words: str) -> None:

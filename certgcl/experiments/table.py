@@ -66,7 +66,7 @@ def _against_plain(rows: list[Row], here: list[Row]) -> float | None:
 
 EXPERIMENT = Experiment(
     "table",
-    "Micro- and Macro-F1 of the methods, plain and with each regularizer, beside "
+    "Micro- and Macro-F1 of the methods, plain and with each regularizer, next to "
     "supervised GCN and GAT, under the protocol of the graph.",
     tuple(METHODS),
     recipes,

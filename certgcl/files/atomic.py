@@ -28,7 +28,7 @@ _FOREIGN_LEFTOVER = 24 * 3600.0  # seconds after which a temporary file of anoth
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, replace: bool = True) -> bool:
-    """Write a file beside ``path`` and move it there: whatever happens, ``path`` is the old file or the whole new one.
+    """Write a file next to ``path`` and move it there: whatever happens, ``path`` is the old file or the whole new one.
 
     Returns whether it is the new one; with ``replace=False`` a file that is there already stays.
     """

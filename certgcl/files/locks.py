@@ -40,7 +40,7 @@ class Lock:
                 f"{self.path.parent} in process {os.getpid()}, forked off from process {self.process}, "
                 "which writes there",
                 _RULE,
-                "Let the parent go on, and write elsewhere in the child",
+                "Let the parent continue, and write elsewhere in the child",
             )
 
 
@@ -102,7 +102,7 @@ def _acquire(path: Path) -> int | None:
             _close(descriptor)
             raise
         _close(descriptor)  # its holder removed the file meanwhile: another one is there, or none
-    raise LockedError(f"{path}, which comes and goes", _RULE, "Try again when less is going on there")
+    raise LockedError(f"{path}, which comes and goes", _RULE, "Try again when fewer processes use it")
 
 
 def _release(lock: Lock, descriptor: int) -> None:

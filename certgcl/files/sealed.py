@@ -41,16 +41,16 @@ def check_seal(stream: BinaryIO) -> None:
     size = stream.seek(0, io.SEEK_END) - _DIGITS
     stream.seek(max(0, size - len(_MARK)))
     if stream.read(len(_MARK)) != _MARK or size <= len(_MARK):
-        raise ValueError("no checksum at its end: cut short, changed, or of another version of certgcl")
+        raise ValueError("no checksum at its end: truncated, modified, or written by another version of certgcl")
     noted = stream.read()
     stream.seek(0)
     if digest_of(stream, size).encode() != noted:
-        raise ValueError("changed since it was written: its checksum is another one")
+        raise ValueError("changed since it was written: its checksum does not match")
     stream.seek(0)
 
 
 def digest_of(stream: BinaryIO, size: int | None = None) -> str:
-    """SHA-256 of a stream to its end, or of so many bytes of it, a piece at a time."""
+    """SHA-256 of a stream to its end, or of its first bytes, a piece at a time."""
     state, left = hashlib.sha256(), size
     while piece := stream.read(_PIECE if left is None else min(_PIECE, left)):
         state.update(piece)

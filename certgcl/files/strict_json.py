@@ -43,7 +43,7 @@ def unsealed(content: Any, format: str) -> dict[str, Any]:
     if content.get("format") != format:
         raise ValueError(f"format {content.get('format')!r}, of another version of certgcl or of another file")
     if content.pop(SEAL, None) != _digest(content):
-        raise ValueError("changed since it was written: its checksum is another one")
+        raise ValueError("changed since it was written: its checksum does not match")
     return content
 
 

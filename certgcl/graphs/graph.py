@@ -61,8 +61,8 @@ class Graph:
         again = Graph.from_edges(x, self.edge_index)
         if not torch.equal(again.col, self.col):
             raise GraphError(
-                "neighbours out of order",
-                "those of a node are in increasing order",
+                "neighbours that are not sorted",
+                "the neighbours of a node must be in increasing order",
                 "Build graphs with Graph.of or Graph.from_edges",
             )
         object.__setattr__(self, "x", x)
@@ -107,7 +107,7 @@ class Graph:
         if loops.any():
             raise GraphError(
                 f"{int(loops.sum())} self-loop(s), the first at node {int(edge_index[0][loops][0])}",
-                "the graph must have none, the GCN adds its own",
+                "the graph must have none, because the GCN adds its own",
                 f"{CLEAN}, as does torch_geometric.utils.remove_self_loops for this alone",
             )
         key, order = torch.sort(edge_index[0] * n + edge_index[1])
@@ -152,7 +152,7 @@ class Graph:
         if loops:
             raise GraphError(
                 f"{len(loops)} self-loop(s), the first at networkx node {loops[0]!r}",
-                "the graph must have none, the GCN adds its own",
+                "the graph must have none, because the GCN adds its own",
                 CLEAN,
             )
         features, edges, names = networkx_parts(graph, x)
@@ -226,7 +226,7 @@ class Graph:
             raise GraphError(
                 f"nodes of shapes {tuple(i.shape)} and {tuple(j.shape)}",
                 "they are compared pair by pair",
-                "Pass as many of the one as of the other, or one for all",
+                "Pass the same number of both, or one for all",
             )
         if not self.col.numel():
             return torch.zeros_like(i + j, dtype=torch.bool)

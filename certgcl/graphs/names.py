@@ -1,4 +1,4 @@
-"""Names of nodes, as the user has them: kept beside the numbers 0 to N - 1 that everything is computed with."""
+"""Names of nodes, as the user has them: kept with the numbers 0 to N - 1 that everything is computed with."""
 
 import difflib
 from collections.abc import Hashable, Iterable, Sequence
@@ -23,7 +23,7 @@ class NodeNames:
 
     @classmethod
     def of(cls, names: Any, num_nodes: int) -> "NodeNames | None":
-        """Names for so many nodes; None where they are the numbers themselves."""
+        """Names for ``num_nodes`` nodes; None where they are the numbers themselves."""
         if names is None or isinstance(names, cls):
             given: Any = names
         else:
@@ -46,12 +46,12 @@ class NodeNames:
             hash(self.all)
         except TypeError as error:
             raise GraphError(
-                f"names {shown(self.all)} ({error})", "a name can be looked up, as text and numbers can", "Use strings"
+                f"names {shown(self.all)} ({error})", "names must be hashable, like strings and numbers", "Use strings"
             ) from error
         if len(self.numbers) != len(self.all):
             seen: set[Hashable] = set()
             twice = next(name for name in self.all if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-            raise GraphError(f"two nodes of the name {shown(twice)}", "all names are different", "Rename one")
+            raise GraphError(f"two nodes with the name {shown(twice)}", "names must be unique", "Rename one")
 
     def _are_numbers(self) -> bool:
         return all(is_whole(name) and name == number for number, name in enumerate(self.all))

@@ -76,7 +76,7 @@ def features(x: Any) -> Any:
         words = [str(name) for name, dtype in x.dtypes.items() if getattr(dtype, "kind", "O") not in "fiub"]
         if words:
             raise GraphError(
-                f"feature columns {shown(words)} that are no numbers",
+                f"feature columns {shown(words)} that are not numbers",
                 "features are numbers",
                 "Leave them out, or encode them, for example with pandas.get_dummies",
             )
@@ -107,7 +107,7 @@ def as_tensor(value: Any, name: str) -> Tensor:
         raise GraphError(
             f"{name} ({first_line(error)})",
             "features must be numbers, in rows of one length",
-            "Give a tensor, an array or lists of floats",
+            "Pass a tensor, an array or lists of floats",
         ) from error
 
 
@@ -152,7 +152,7 @@ def _unweighted(edge_index: Tensor, values: np.ndarray, shape: tuple[int, ...], 
         raise GraphError(
             f"an adjacency matrix of shape {shape} for {len(x)} rows of features",
             "it has a row and a column for each node",
-            "Pass both of the same nodes",
+            "Pass features and adjacency of the same nodes",
         )
     other = values[values != 1]
     if len(other):
@@ -253,8 +253,8 @@ def _networkx_features(graph: "nx.Graph") -> Tensor:
         if rows[-1].shape != rows[0].shape:
             raise GraphError(
                 f"attribute 'x' of networkx node {shown(node)} with shape {tuple(rows[-1].shape)}",
-                f"all nodes need as many features as the first, {tuple(rows[0].shape)}",
-                "Pad or mend it",
+                f"all nodes need the same number of features as the first, {tuple(rows[0].shape)}",
+                "Pad or fix it",
             )
     return torch.stack(rows) if rows else torch.empty(0, 0)
 

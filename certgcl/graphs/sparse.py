@@ -1,4 +1,4 @@
-"""Products with constant sparse matrices, whose gradients transpose nothing anew."""
+"""Products with constant sparse matrices, whose gradients do not transpose again."""
 
 import warnings
 from dataclasses import dataclass

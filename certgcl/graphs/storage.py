@@ -186,7 +186,7 @@ def _folder(folder: Path, check: bool) -> dict[str, Any]:
             continue
         with refusing(path, GraphError, f"it must be the array that {SEAL} speaks of", _RESEAL):
             if check and _checksum(path) != noted[file]:
-                raise ValueError("changed since it was written: its checksum is another one")
+                raise ValueError("changed since it was written: its checksum does not match")
             parts[name] = _part(name, mapped_array(path))
     return parts
 

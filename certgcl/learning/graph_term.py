@@ -32,7 +32,7 @@ def graph_term(
     if not method.certified:
         raise MethodError(
             f"method {method.name!r} for whole graphs",
-            "it is a score of single nodes, and no bound",
+            "it is a score of single nodes, not a bound",
             "Use 'degree-fast', the default",
         )
     z1, z2 = embeddings
@@ -67,7 +67,7 @@ def pooled_views(
             raise GraphError(
                 f"a view of {len(view)} graphs with {view.union.num_nodes} nodes for {len(graphs)} graphs "
                 f"with {graphs.union.num_nodes}",
-                "a view of a graph has its nodes and features",
+                "a view must have the nodes and features of its graph",
                 "Pass the views in the order of the graphs",
             )
         found.append(pooled_rows(network.embed(view.union.to(dtype=network.dtype)), graphs.batch, pool))

@@ -33,7 +33,7 @@ ViewLike: TypeAlias = GraphLike | Tensor
 """A view: a graph with the same nodes, or its ``edge_index``."""
 
 LARGEST_SCALE = 1e6  # far beyond what any loss can tell apart
-BUDGET_STEPS = 20  # a ramp of the drop rate goes up in so many steps, for the budgets are prepared again at each
+BUDGET_STEPS = 20  # a ramp of the drop rate rises in this many steps, because budgets are prepared again at each
 
 
 class _Step:
@@ -302,7 +302,7 @@ class CompactnessRegularizer:
         if term is None:
             raise InputError(
                 "combine before a call",
-                "there is no term to combine with",
+                "there is no term yet",
                 "Call the regularizer with encoder, graph and views first",
             )
         if (
@@ -349,7 +349,7 @@ class CompactnessRegularizer:
         if self.budget is None:
             raise InputError(
                 "budget None",
-                "a regularizer of one's own loop needs to know what may change",
+                "in your own training loop, the regularizer needs a budget",
                 "Pass budget=0.4 for a drop rate, an int, an EdgeDropBudget or Changes",
             )
         return Changes.of(self.budget)
@@ -377,7 +377,7 @@ def _ramp(settings: Mapping[str, Any]) -> Ramp:
 
 def _pair(embeddings: Any, network: GraphNetwork) -> tuple[Tensor, Tensor]:
     """The embeddings of two views, as the encoder gives them."""
-    rule, remedy = "they are those of both views, as the encoder gives them", "Leave them out to have them computed"
+    rule, remedy = "they are the encoder's outputs for both views", "Leave them out to have them computed"
     given = items(embeddings, "embeddings", rule, remedy)
     if (
         len(given) != 2

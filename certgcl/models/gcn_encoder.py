@@ -102,7 +102,7 @@ class GCNEncoder(nn.Module):
         if conv2.lin.in_channels not in (-1, conv1.out_channels):
             raise EncoderError(
                 f"conv1 with {conv1.out_channels} outputs and conv2 with {conv2.lin.in_channels} inputs",
-                "the second layer must take what the first gives",
+                "the second layer must take the output of the first",
                 "Pass the layers in forward order",
             )
         with PrivateRandomness(generator_on("cpu", 0)):  # for layers that are replaced at once

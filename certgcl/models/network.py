@@ -126,7 +126,7 @@ class Layer:
                 f"layer {self.name!r} with terms of {sorted(widths)} outputs and a bias of shape "
                 f"{tuple(self.bias.shape)}",
                 "all have the same channels",
-                "Look at the weights' shapes",
+                "Check the shapes of the weights",
             )
         for name, tensor in ({} if activation is None else activation.tensors()).items():
             if tensor.shape not in ((), bias.shape):
@@ -222,7 +222,7 @@ class GraphNetwork:
                         f"layer {number} with a weight for {term.inputs} inputs, of layer {term.source} "
                         f"with {self.width_of(term.source)}",
                         "a weight takes what its source gives",
-                        "Look at the weights' shapes",
+                        "Check the shapes of the weights",
                     )
         if not all(1 <= number <= len(self.layers) for number in self.readout):
             raise EncoderError(

@@ -88,7 +88,9 @@ def register_activation(
                                     convex_first=True, gain=1.0)
     """
     if not isinstance(name, str) or not name or name in ACTIVATIONS:
-        raise EncoderError(f"name {shown(name)}", "it is a string that no other activation has", "Choose another name")
+        raise EncoderError(
+            f"name {shown(name)}", "it is a string, and unique among the activations", "Choose another name"
+        )
     rule = "they are finite numbers in rising order"
     ends = [
         -math.inf,
@@ -108,7 +110,7 @@ def register_activation(
         gain,
         "gain",
         lambda given: 0 < given < math.inf,
-        "it is a finite number above zero",
+        "it is a finite, positive number",
         "Give the largest |derivative|",
         error=EncoderError,
     )

@@ -1,4 +1,4 @@
-"""Several runs on one page: their numbers beside each other, and what differs from the first by more than chance."""
+"""Several runs on one page: their numbers side by side, and what differs from the first by more than chance."""
 
 import math
 from collections.abc import Sequence

@@ -90,7 +90,7 @@ def half_lost(points: list[BudgetPoint]) -> float | None:
 
 
 def drawn(nodes: Tensor, most: int) -> Tensor:
-    """``nodes``, or so many of them at random, in their order."""
+    """``nodes``, or a random sample of them, in their order."""
     if len(nodes) <= most:
         return nodes
     order = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(SEED))[:most]

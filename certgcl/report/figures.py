@@ -49,7 +49,7 @@ def draw_all(report: Report) -> dict[str, list[str]]:
 
 
 def histogram(values: NodeTable) -> str:
-    """How the bounds are distributed, beside the clean values and, where there are any, the upper values."""
+    """How the bounds are distributed, with the clean values and, where there are any, the upper values."""
     sheet = figure()
     axes = sheet.add_subplot()
     upper = [value for value in values.upper if value is not None]

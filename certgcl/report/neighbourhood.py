@@ -93,7 +93,7 @@ def _shown(graph: Graph, anchor: int, witness: list[Edge]) -> tuple[dict[int, in
 
 
 def _first(nodes: list[int], wanted: set[int], most: int) -> list[int]:
-    """At most so many nodes in their order; those that are wanted are always among them."""
+    """At most ``most`` nodes in their order; those that are wanted are always among them."""
     kept = sorted(nodes, key=lambda node: node not in wanted)[: max(most, len(wanted.intersection(nodes)))]
     return sorted(kept)
 

@@ -73,14 +73,14 @@ def settings() -> Iterator[None]:
 
 
 def figure(width: float = 4.2, height: float = 2.7) -> Figure:
-    """An empty figure of so many inches: small, so that its type is readable on a phone. Use it within settings()."""
+    """An empty figure of a size in inches: small, so that its type is readable on a phone. Use it within settings()."""
     sheet = Figure(figsize=(width, height), layout="constrained")
     sheet.patch.set_alpha(0)
     return sheet
 
 
 def to_svg(sheet: Figure, name: str, description: str) -> str:
-    """The figure as an ``<svg>`` element to stand in a page beside others: with ids of its own, and said in words."""
+    """The figure as an ``<svg>`` element to embed in a page with others: with its own ids, and described in words."""
     for axes in sheet.axes:
         axes.patch.set_alpha(0)
     stream = io.StringIO()

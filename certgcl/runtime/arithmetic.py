@@ -54,7 +54,7 @@ def check_arithmetic(dtype: torch.dtype) -> None:
     if float(smallest / 2) == 0:
         raise InputError(
             "a processor that is set to flush subnormal numbers to zero",
-            "rounding slack counts on gradual underflow",
+            "the rounding slack relies on gradual underflow",
             "Call torch.set_flush_denormal(False); a library compiled with -ffast-math may have set it",
         )
 

@@ -20,6 +20,6 @@ def needing(extra: str, what: str) -> Iterator[None]:
     except ImportError as reason:
         raise InputError(
             f"{what} without a package it needs ({reason})",
-            f"it comes with the extra {extra}",
+            f"it is part of the extra {extra}",
             f'Run `pip install "certgcl[{extra}]"`',
         ) from reason

@@ -25,7 +25,7 @@ def test_changes_of_nothing_allow_nothing() -> None:
 def test_changes_are_their_own() -> None:
     changes = certgcl.Changes(drops=1)
     assert certgcl.Changes.of(changes) is changes
-    with pytest.raises(certgcl.errors.BudgetError, match="a budget of its own kind"):
+    with pytest.raises(certgcl.errors.BudgetError, match="its own kind of budget"):
         certgcl.Changes(drops=changes)
 
 

@@ -70,7 +70,7 @@ def test_runs_are_compared(folder: Path) -> None:
     text = run("report", target, target, "--sample", "4", "--out", str(page)).stdout
     assert "b> (2) - b> (1), bound over norm, node by node: +0, p = 1, 34 pairs" in text
     refused = run("report", target, target, "--weights", str(folder / "a <b>run</b>" / "encoder.npz"))
-    assert (refused.exit_code, "several runs have an encoder each" in plain(refused.stderr)) == (2, True)
+    assert (refused.exit_code, "each of several runs has its own encoder" in plain(refused.stderr)) == (2, True)
 
 
 def test_the_commands_make_the_run_again(folder: Path) -> None:

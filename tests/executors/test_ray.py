@@ -185,5 +185,7 @@ def test_no_cluster_at_an_address_is_told(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", refused)
-    with pytest.raises(InputError, match=r"address='10.0.0.1:6379' \(nobody answers\): a cluster of Ray answers at it"):
+    with pytest.raises(
+        InputError, match=r"address='10.0.0.1:6379' \(nobody answers\): a Ray cluster must be running there"
+    ):
         _ = RayCluster("10.0.0.1:6379").workers

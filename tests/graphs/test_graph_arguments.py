@@ -24,7 +24,7 @@ def test_the_constructor_takes_the_rows_of_a_graph(path: Graph) -> None:
 @pytest.mark.parametrize(
     ("rowptr", "col", "message"),
     [
-        ([0, 1, 3, 4, 4], [1, 2, 0, 1], "out of order"),
+        ([0, 1, 3, 4, 4], [1, 2, 0, 1], "not sorted"),
         ([0, 1, 3, 4, 4], [1, 0, 3, 1], "without their reverse"),
         ([0, 1, 3, 4, 4], [1, 0, 0, 1], "duplicate"),
         ([0, 1, 3, 4, 4], [0, 0, 2, 1], "self-loop"),

@@ -279,7 +279,7 @@ def test_an_own_activation_is_known_by_what_stands_for_it() -> None:
         ({"gain": 0.5}, "at most the gain"),
         ({"gain": math.inf}, "finite number"),
         ({"turns": (1.0, 0.0)}, "rising order"),
-        ({"name": "tanh"}, "no other activation"),
+        ({"name": "tanh"}, "unique among the activations"),
         ({"function": torch.abs, "derivative": torch.sign, "turns": (0.0,)}, "jump|that of"),
     ],
 )

@@ -158,7 +158,7 @@ class AnchorSearch(ABC):
     @torch.no_grad()
     def run(self, progress: Callable[[int, int], object] | None = None) -> Brackets:
         """The brackets. Anchors have their turn again and again, each time with a larger limit of branches; a search
-        begins anew then, from the bracket it has, so that only one at a time takes memory."""
+        then starts again from the bracket it has, so that only one at a time takes memory."""
         problem = DropProblem(self.graph, self.changes, self.anchors)
         lower = self.bound(self.network, problem, self.directions[:, None])[:, 0]
         clean = (self.directions * self.network.embed(self.graph)).sum(dim=1)[self.anchors]

@@ -85,7 +85,7 @@ class _Extreme(torch.autograd.Function):
 
 
 class Losses(NamedTuple):
-    """Rows with so many edges, of which they can lose so many."""
+    """Rows by their number of edges and the number of them that they can lose."""
 
     degree: Tensor
     budget: Tensor
@@ -142,8 +142,8 @@ class DropCases:
 
 
 def drop_cases(hop: Hop | Losses, resolution: int) -> DropCases:
-    """Single counts where the budget is below ``resolution``, else so many groups, in each of which the scale grows by
-    about the same factor. The full budget is then a group of its own (unless there is but one group), as it may be out
+    """Single counts for budgets below ``resolution``, else that many groups, in each of which the scale grows by
+    about the same factor. The full budget is then its own group (unless there is only one), as it may be out
     of reach while a given edge is kept.
     """
     budget, degree = hop.budget[:, None], hop.degree[:, None]

@@ -63,7 +63,7 @@ class DropSets:
 
     @classmethod
     def of(cls, ball: Ball, most_rows: int) -> "list[DropSets]":
-        """The sets of all rows that have few of them, so many rows at a time."""
+        """The sets of all rows that have few of them, a block of rows at a time."""
         free = torch.zeros_like(ball.degree).index_add_(0, ball.row, ball.droppable.long())
         first, slots = starts(free), ball.droppable.nonzero()[:, 0]
         found = []

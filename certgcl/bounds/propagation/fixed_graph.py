@@ -220,14 +220,14 @@ class FixedGraphBound:
         return torch.cat(parts)[torch.argsort(torch.cat(places))]
 
     def _chunks(self, targets: Tensor, hops: int, each: int) -> Iterator[Tensor]:
-        """Places of targets, so many at a time that their pairs fit."""
+        """Places of targets, in blocks whose pairs fit."""
         count = self._pairs(hops)
         order = torch.argsort(count[targets], stable=True)
         group = torch.div((count[targets][order] * each).cumsum(0), limits.MAX_VALUES, rounding_mode="floor")
         yield from order.split(torch.unique_consecutive(group, return_counts=True)[1].tolist())
 
     def _pairs(self, hops: int) -> Tensor:
-        """How many nodes every node can be reached from in so many steps, at most."""
+        """How many nodes every node can be reached from within a number of steps, at most."""
         count = torch.ones_like(self.around.degree)
         row = torch.repeat_interleave(torch.arange(len(count), device=count.device), self.around.start.diff())
         for _ in range(hops):

@@ -15,5 +15,5 @@ def check_finite(anchors: Tensor, *values: Tensor) -> None:
         raise BoundError(
             f"a non-finite value at node {int(anchors[~finite][0])}",
             "bounds must be finite",
-            "Look for weights or features so large that they overflow; float64 reaches further",
+            "Check for weights or features so large that they overflow; float64 has a larger range",
         )

@@ -44,7 +44,7 @@ class AnchorFunctionals:
         self.of_anchors = torch.cat(own)[self.places.row[plan.flat.row] + plan.flat.case].split(self.number, dim=1)
 
     def _of_anchors(self, own: list[Tensor]) -> Iterator[Tensor]:
-        """``C_ij`` by every rule for all neighbours of the anchors; beside them, the terms of the anchors' own rows."""
+        """``C_ij`` by every rule for all neighbours of the anchors, with the terms of the anchors' own rows."""
         partition = self.plan.anchors(self.channels)
         elements = partition.elements(lambda size, cases: self.channels * cases)
         for block in partition.blocks:

@@ -132,7 +132,7 @@ def bound_output(
 
     At the output ``w · σ(p) >= Λ · p + const`` by lines again (lower ones where ``w >= 0``), and
     ``Λ · p_i = (W2 Λ) · Σ_j Â_ij h_j + Λ · b2`` is one more functional of the hidden layer. Every choice of slopes is
-    sound, so their maximum is; so is the interval value beside them, and the least over sign patterns of the output.
+    sound, so their maximum is; so are the interval value and the least over sign patterns of the output.
     """
     weights, flat = layer1.weights, plan.flat
     directions = directions if len(flat.row) == len(directions) else directions[flat.row]

@@ -13,7 +13,7 @@ from certgcl.bounds.two_layer.neighbourhood import Hop, Neighbourhood, inverse_s
 
 MAX_ELEMENTS = 1 << 20  # of one intermediate tensor; larger ones leave the cache, and cost fresh memory at every use
 SMALL_BLOCK = 1 << 18  # elements that take about as long as the calls around them
-TOLERANCE = 4  # blocks so many times too large, or too small, are used again rather than others made
+TOLERANCE = 4  # blocks up to this factor too large or too small are reused
 
 Width = Callable[[int, int], int]
 """Elements needed for each slot, given the padded degree and the number of cases of a row."""
@@ -25,7 +25,7 @@ def infinite_unless(condition: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class Count(NamedTuple):
-    """A number t of edges that rows lose, or several, one beside the other."""
+    """A number t of edges that rows lose, or several, next to each other."""
 
     start: int  # the first
     number: int | slice
@@ -181,7 +181,9 @@ class Pairs:
     out_of_reach: Tensor | None  # (R, I, T) infinity in cases that j cannot be in while (i, j) is kept, else zero
     columns: list[int]  # per case g of the anchors: the first so many places have it
     tau: list[Scale]  # per case g: the scale of i, (R, columns)
-    left: list[Tensor | None]  # per case g: how many edges j can lose beside those of i, (R, columns); None: any number
+    left: list[
+        Tensor | None
+    ]  # per case g: how many edges j can lose in addition to those of i, (R, columns); None: any number
 
 
 def pairs_of(block: Block, hood: Neighbourhood, anchor_cases: DropCases) -> Pairs:

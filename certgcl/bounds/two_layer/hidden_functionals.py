@@ -6,7 +6,7 @@ lines, signs of ω), so that with ``C_jk = y_k · λ_j`` and ``e_j = λ_j · b1 
     ω · h_j  >=  Σ_k Â_jk C_jk + e_j .
 
 The lines, and so C and e, may differ with the number of edges j loses (its *case*). ``ChannelFunctionals`` and
-``AnchorFunctionals`` compute C and e, and the plain interval value of ``ω · h_j`` beside them; what is then minimised
+``AnchorFunctionals`` compute C and e, and the plain interval value of ``ω · h_j``; what is then minimised
 over the drops is the bound's business.
 With ``a`` the mean and ``r`` half the difference of the two slopes, ``λ = ω a - |ω| r``: so ω and -ω share products.
 """

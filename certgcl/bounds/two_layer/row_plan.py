@@ -173,7 +173,7 @@ class FlatCases:
 
 
 def starts(counts: Tensor) -> Tensor:
-    """Where each begins when so many stand one after the other, and the end."""
+    """Prefix sums of the counts, with the total."""
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Fault = tuple[str, str]  # what was found, and the rule it breaks
 VALUES = ("lower", "nominal", "rounding", "run_error", "upper")
 COUNTS = ("most_dropped", "sizes", "total_budget")
-_CROSSED = "no bound exceeds a value it should bound"
+_CROSSED = "a lower bound cannot exceed a value that it bounds"
 
 
 def check_graph_certificate(certificate: "GraphCertificate", where: str = "") -> None:
@@ -28,7 +28,7 @@ def check_graph_certificate(certificate: "GraphCertificate", where: str = "") ->
     """
     for faults in (_form, _words, _budgets, _values, _witnesses):  # each trusts those before it
         for found, rule in faults(certificate):
-            raise CertificateError(f"{where}{found}", rule, "Certify again, or bring it back from a copy")
+            raise CertificateError(f"{where}{found}", rule, "Certify again, or restore it from a copy")
 
 
 def _form(certificate: "GraphCertificate") -> Iterator[Fault]:

@@ -138,7 +138,7 @@ class SetDrops:
         return SetDrops(graphs, tuple(self.each[place] for place in places))
 
     def limited_to(self, total: int) -> AdmissibleDrops:
-        """On the union, with at most so many edges in each graph, as far as any one node can tell.
+        """On the union, with at most ``total`` edges in each graph, as far as any one node can tell.
 
         A total of the union is a limit in each of its graphs too, and a node sees the edges of its own graph alone: so
         bounds of single nodes with this total hold for this total in every graph.

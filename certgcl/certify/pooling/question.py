@@ -208,7 +208,7 @@ class GraphQuestion:
         return (wide @ head.weight.double().T).to(self.dtype), wide @ head.bias.double()
 
     def _of_nodes(self, total: int, directions: Tensor, rows: Callable[[Tensor], Tensor]) -> Tensor:
-        """The least ``w · z_i`` of every node, with so many edges in each graph, ``(N, C)``, float64.
+        """The least ``w · z_i`` of every node, with at most ``total`` edges dropped in each graph, ``(N, C)``, float64.
 
         Args:
             directions: of which ``rows`` makes those of some nodes, ``(A, C, d)``.
@@ -358,12 +358,12 @@ def _check(lower: Tensor, nominal: Tensor, rounding: Tensor) -> None:
             broken,
             "a non-finite value",
             "bounds must be finite",
-            "Look for weights or features so large that they overflow; float64 reaches further",
+            "Check for weights or features so large that they overflow; float64 has a larger range",
         ),
         (
             crossed,
             "a lower bound above the clean value",
-            "no bound exceeds a value it should bound",
+            "a lower bound cannot exceed a value that it bounds",
             "Please report these graphs and the model",
         ),
     ):

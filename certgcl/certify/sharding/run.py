@@ -266,7 +266,7 @@ class _Run:
         error = ShardError(
             f"{len(shards)} of {self._manifest.shards} shards that failed ({listed(shards)})",
             f"every shard needs an answer, and these have errors instead ({shown})",
-            "Run the same again when the reason is gone: all other shards are kept",
+            "Fix the cause and run the same command again: all other shards are kept",
         )
         error.__cause__ = self._failed[shards[0]]
         return error

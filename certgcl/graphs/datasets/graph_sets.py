@@ -85,7 +85,7 @@ def _numbers(path: Path, columns: int) -> Integers:
 
 
 def _damaged(path: Path, found: str) -> DatasetError:
-    return DatasetError(f"{path} with {found}", _RULE, "Fetch its files again")
+    return DatasetError(f"{path} with {found}", _RULE, "Download its files again")
 
 
 def _simple(ends: Integers, nodes: int) -> Integers:

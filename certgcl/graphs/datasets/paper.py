@@ -60,7 +60,7 @@ def missing_files(root: Path, info: DatasetInfo) -> list[str]:
 
 
 def _read_from(root: Path, info: DatasetInfo) -> Data:
-    """PyG writes beside ``raw``, and into it where a file is missing: it gets a link elsewhere, once all are there."""
+    """PyG writes next to ``raw``, and into it where a file is missing: it gets a link elsewhere, once all are there."""
     raw, missing = root / info.folder / "raw", missing_files(root, info)
     if missing:
         raise DatasetError(
@@ -72,7 +72,7 @@ def _read_from(root: Path, info: DatasetInfo) -> Data:
         link = Path(scratch, info.folder, "raw")
         link.parent.mkdir(parents=True)
         link.symlink_to(raw.resolve(), target_is_directory=True)
-        with _refusing(str(raw), f"it must hold {info.name} as PyG reads it", "Fetch its files again"):
+        with _refusing(str(raw), f"it must hold {info.name} as PyG reads it", "Download its files again"):
             return _read_with_pyg(Path(scratch), info)
 
 

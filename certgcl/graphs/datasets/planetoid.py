@@ -104,7 +104,7 @@ def _edges(path: Path, nodes: int) -> Tensor:
     row = [node for node, near in lists.items() for _ in near]
     edges = torch.tensor([row, [other for near in lists.values() for other in near]])
     if edges.dtype != torch.long or not 0 <= int(edges.min()) <= int(edges.max()) < nodes:
-        raise ValueError(f"{path.name} with neighbours that are no nodes")
+        raise ValueError(f"{path.name} with neighbours that are not nodes")
     return coalesce(remove_self_loops(edges)[0], num_nodes=nodes, sort_by_row=False)
 
 

@@ -45,7 +45,7 @@ def check_labels(y: Any, nodes: int) -> np.ndarray:
     if labels.dtype.kind not in "iu":
         raise EvaluationError(
             f"labels of dtype {labels.dtype}",
-            "a label is the number of a class, an integer",
+            "a label is an integer class number",
             "Convert with y.long(), or y.argmax(dim=1) if one-hot",
         )
     if labels.shape != (nodes,):

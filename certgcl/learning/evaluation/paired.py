@@ -51,7 +51,7 @@ def compare(a: Evaluation | Sequence[float], b: Evaluation | Sequence[float]) ->
     if isinstance(a, Evaluation) and isinstance(b, Evaluation) and a.protocol != b.protocol:
         raise EvaluationError(
             f"evaluations under {a.protocol} and {b.protocol}",
-            "only values of one protocol can be compared",
+            "only values of the same protocol can be compared",
             "Evaluate both under the same",
         )
     first, second = _values(a), _values(b)

@@ -142,7 +142,7 @@ class _Sums:
         return cls(row * scales[0], column * scales[1], scales[0], scales[1], kept if keep else None)
 
     def again(self, p: Tensor, q: Tensor, form: _Form) -> Iterator[tuple[slice, Tensor]]:
-        """The terms, from memory or made anew."""
+        """The terms, from memory or computed again."""
         if self.kept is not None:
             yield from self.kept
         else:

@@ -111,7 +111,7 @@ def first_non_finite(state: dict[str, Any]) -> str | None:
 
 
 def device_of(state: dict[str, Any]) -> str:
-    """Where the tensors are, beside those that optimizers keep on the CPU."""
+    """Where the tensors are, apart from those that optimizers keep on the CPU."""
     devices = {str(leaf.device) for _, leaf in leaves(state) if isinstance(leaf, Tensor)}
     return ", ".join(sorted(devices - {"cpu"})) or "cpu"
 

@@ -13,7 +13,7 @@ from certgcl.files.atomic import refusing, write_atomically
 from certgcl.files.strict_json import parse_json
 from certgcl.files.untrusted import open_regular
 
-TENSORBOARD = "tensorboard"  # a folder beside the history
+TENSORBOARD = "tensorboard"  # a folder next to the history
 _RECENT = 100  # epochs
 _SEAL, _DIGITS = "checksum", 16  # the last entry of a line
 _BEGINNING = "certgcl-history-2"  # what the checksum of the first line follows on
@@ -120,7 +120,7 @@ class HistoryWriter:
         """Start with the records of ``history``; lines that are there beyond them are dropped, all at once.
 
         Args:
-            board: what :func:`board_class` returns, to write to the folder ``tensorboard`` beside the file too.
+            board: what :func:`board_class` returns, to write to the folder ``tensorboard`` next to the file as well.
         """
         self.checksum, lines = _BEGINNING, []
         for record in history.records:

@@ -188,7 +188,7 @@ def _diverged(found: str, run: RunInMemory) -> TrainingError:
 
 
 class _Cadence:
-    """When a checkpoint is due: after so many epochs, or after so many seconds if writing the last was quick."""
+    """When a checkpoint is due: after a number of epochs, or of seconds if writing the last one was quick."""
 
     def __init__(self, every: int | float, clock: Callable[[], float] = time.monotonic) -> None:
         self._every, self._clock = every, clock

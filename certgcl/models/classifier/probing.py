@@ -7,7 +7,7 @@ from certgcl.errors import ClassifierError
 from certgcl.models.classifier.linear import LinearClassifier
 
 _SAMPLE = 256  # embeddings that other points are made of
-_BEYOND = 2.0  # times what rounding explains: the least margin at points beside a boundary
+_BEYOND = 2.0  # times what rounding explains: the least margin at points next to a boundary
 
 
 def hold_to_predict(classifier: LinearClassifier, embeddings: Tensor) -> None:

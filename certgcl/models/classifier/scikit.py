@@ -131,7 +131,7 @@ def _support_vectors(estimator: Any) -> Affine:
     if len(fitted(estimator, "classes_")) != 2:
         raise ClassifierError(
             f"{type(estimator).__name__} with {len(estimator.classes_)} classes",
-            "it decides one class against one other and counts votes, which no linear score per class reproduces",
+            "it decides one class against one other and counts votes, which linear scores per class cannot reproduce",
             "Use LinearSVC, or OneVsRestClassifier(SVC(kernel='linear'))",
         )
     dual, vectors = dense(estimator.dual_coef_), dense(estimator.support_vectors_)
@@ -260,7 +260,7 @@ def _transformer(step: Any) -> Affine:
         return Affine.of(fitted(step, "components_"))
     raise ClassifierError(
         f"a {kind.__name__} in a pipeline",
-        "before a linear classifier only affine steps are known: StandardScaler, MinMaxScaler, "
+        "only these affine steps are supported before a linear classifier: StandardScaler, MinMaxScaler, "
         "MaxAbsScaler, RobustScaler, PCA and TruncatedSVD",
         f"Leave it out. {_PAIR}",
     )

@@ -18,7 +18,7 @@ def batch_norm(site: CallSite, source: NodeValues) -> NodeValues:
     found = described(site.module, site.name)
     if site.setting("training") is not False:
         raise EncoderError(
-            f"{found} in training mode", "its statistics must be those of training, not of the graph", EVAL
+            f"{found} in training mode", "its statistics must be fixed, not computed from the graph", EVAL
         )
     eps = site.setting("eps")
     if site.setting("running_mean") is None or site.setting("running_var") is None:
@@ -35,7 +35,7 @@ def batch_norm(site: CallSite, source: NodeValues) -> NodeValues:
         raise EncoderError(
             f"{found} on {source.width} channels",
             "it needs a mean and a positive variance of each",
-            "Look at its number of features and its statistics",
+            "Check its number of features and its statistics",
         )
     scale = (variance.double() + eps).sqrt()
     gain = 1 / scale if weight is None else weight.double() / scale

@@ -18,7 +18,7 @@ def weight_and_bias(site: CallSite, source: NodeValues | None = None) -> tuple[T
         raise EncoderError(
             f"{site.name} with weights {tuple(weight.shape)}{shape}",
             "weights are (outputs, inputs) and a bias has one value for each output",
-            "Look at the layer",
+            "Check the layer",
         )
     if isinstance(source, InputFeatures) and source.width != weight.shape[1]:
         raise EncoderError(
@@ -30,7 +30,7 @@ def weight_and_bias(site: CallSite, source: NodeValues | None = None) -> tuple[T
         raise EncoderError(
             f"{words(source)} with {source.width} channels at {site.place}",
             f"{site.name} takes {weight.shape[1]}",
-            "Look at the widths of the layers",
+            "Check the widths of the layers",
         )
     return weight.T, bias
 

@@ -80,7 +80,7 @@ def check_convolution(conv: nn.Module, kind: type[nn.Module], name: str, setting
         if store(conv, hooks):
             raise EncoderError(
                 f"a message passing hook on {described(conv, name)}",
-                "nothing may come between a layer and its messages",
+                "nothing may run between a layer and its messages",
                 "Remove it with its handle",
             )
     expected, aggregation = _AGGREGATIONS[held(conv, "aggr")]
@@ -89,7 +89,7 @@ def check_convolution(conv: nn.Module, kind: type[nn.Module], name: str, setting
     if any(store(module, hooks) for hooks in ("_forward_hooks", "_forward_pre_hooks")):
         raise EncoderError(
             f"a forward hook on {described(module, f'{name}.aggr_module')}",
-            "nothing may come between a module and its forward",
+            "nothing may run between a module and its forward",
             "Remove it with its handle",
         )
     check_unshadowed(module, f"{name}.aggr_module")
@@ -108,7 +108,7 @@ def check_loops(site: CallSite, edges: Edges) -> None:
     if edges.looped:
         raise EncoderError(
             f"{described(site.module, site.name)} with the edges edge_index with self-loops at {site.place}",
-            "self-loops are known to layers with add_self_loops=True alone, which replace them",
+            "only layers with add_self_loops=True, which replace them, may get self-loops",
             "Pass edge_index as it is",
         )
 

@@ -120,8 +120,8 @@ def check_call(module: nn.Module, name: str) -> None:
     cls, attributes = type(module), instance_dict(module)
     if not all(type(key) is str for base in bases(cls) for key in class_dict(base)):
         raise EncoderError(
-            f"{described(module, name)}, a class with names that are no plain str",
-            "what a class holds must be found under the names it is asked for",
+            f"{described(module, name)}, a class with names that are not plain strings",
+            "the attributes of a class must be stored under plain names",
             "Write a plain class",
         )
     for part, own in _OWN.items():
@@ -148,7 +148,7 @@ def check_call(module: nn.Module, name: str) -> None:
         if store(module, hooks) and hooks.startswith("_forward"):  # others change gradients alone
             raise EncoderError(
                 f"a forward hook on {described(module, name)}",
-                "nothing may come between a module and its forward",
+                "nothing may run between a module and its forward",
                 "Remove it with its handle; spectral and weight norms by torch.nn.utils.remove_*",
             )
 

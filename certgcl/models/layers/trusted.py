@@ -194,6 +194,6 @@ def check_surroundings() -> None:
     if hooks._global_forward_hooks or hooks._global_forward_pre_hooks:
         raise EncoderError(
             "a forward hook on all modules",
-            "nothing may come between a module and its forward",
+            "nothing may run between a module and its forward",
             "Remove it with its handle",
         )

@@ -36,8 +36,8 @@ def assemble(output: Node, like: Tensor) -> GraphNetwork:
     if not any(part.aggregation.mixes for node in nodes if isinstance(node, Combination) for part in node.parts):
         raise EncoderError(
             "a model without message passing",
-            "its edges must matter to a model that is certified against dropped edges",
-            "Pass the encoder; certified_accuracy takes a classifier by itself",
+            "a model that is certified against dropped edges must use the edges",
+            "Pass the encoder; certified_accuracy takes the classifier separately",
         )
     return _Assembly(nodes, like).network()
 

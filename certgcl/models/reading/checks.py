@@ -58,7 +58,7 @@ def check_finite(tensors: Iterable[tuple[str, Tensor]]) -> None:
             raise EncoderError(
                 f"{bad} NaN or infinite value(s) in {name}",
                 "weights must be finite",
-                "Look for a diverged training run",
+                "Check whether training diverged",
             )
 
 
@@ -108,7 +108,7 @@ def check_output(network: GraphNetwork, graph: Graph, output: Any, softmax: Soft
         raise EncoderError(
             f"embeddings that overflow {output.dtype}",
             "the model's output must be finite",
-            "Look for weights or features of enormous size",
+            "Check for extremely large weights or features",
         )
     wrong = ~((output - z).abs() <= tolerance * size + torch.finfo(dtype).tiny)
     if wrong.any():
@@ -117,7 +117,7 @@ def check_output(network: GraphNetwork, graph: Graph, output: Any, softmax: Soft
             f"{int(wrong.sum())} of {wrong.numel()} embedding values on {graph} that the layers do not give, the "
             f"first at node {node}, channel {channel}: {output[node, channel]:g} instead of {z[node, channel]:g}",
             "a model must compute what its program says",
-            f"Look for changed edges, stored results and overridden layers. {BUILD}",
+            f"Check for changed edges, stored results and overridden layers. {BUILD}",
         )
 
 

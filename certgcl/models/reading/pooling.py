@@ -161,8 +161,8 @@ def _check_output(found: PooledNetwork, module: nn.Module, graph: Graph, batch: 
     if bool(wrong.any()):
         row, channel = wrong.nonzero()[0].tolist()
         raise EncoderError(
-            f"{int(wrong.sum())} of {wrong.numel()} outputs that the layers do not give, the first of "
+            f"{int(wrong.sum())} of {wrong.numel()} outputs that differ from what the layers compute, the first of "
             f"graph {row}, channel {channel}",
             "a model must compute what its program says",
-            f"Look for changed edges, stored results and overridden layers. {BUILD}",
+            f"Check for changed edges, stored results and overridden layers. {BUILD}",
         )

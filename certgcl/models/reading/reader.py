@@ -126,7 +126,7 @@ def _traced(module: Any, graph: Graph, scores: bool) -> tuple[GraphNetwork, Soft
 
 
 def network_of(module: nn.Module, features: int) -> GraphNetwork:
-    """The network that the program of a module computes from nodes with so many features."""
+    """The network that the program of a module computes from nodes with ``features`` features."""
     check_surroundings()
     check_module(module)
     return assemble(*trace(module, features))

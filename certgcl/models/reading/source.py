@@ -63,7 +63,7 @@ def source_of(function: FunctionType) -> FunctionSource:
     except _UnprovedError as reason:
         raise EncoderError(
             f"{found}: {reason}",
-            "a model is read by its source, which must be there and be what runs",
+            "a model is read from its source, which must exist and be the code that runs",
             f"Put the class in a file, unedited since it was imported. {BUILD}. {PROBED}",
         ) from None
     _PROVED[id(code)] = code, source

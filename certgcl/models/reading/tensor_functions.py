@@ -103,7 +103,7 @@ def dropout(
 ) -> Any:
     """Nothing at all, outside training: the tensor itself."""
     if type(training) is not bool or not is_a(p, int, float):
-        raise refusal("a dropout with settings that are no numbers", place)
+        raise refusal("a dropout with settings that are not numbers", place)
     if training and p != 0:
         raise refusal(
             "dropout in training mode",

@@ -149,7 +149,7 @@ class Tracer:
 
 
 def trace(model: nn.Module, features: int, *more: Node) -> tuple[Node, Tensor]:
-    """What ``model(x, edge_index)`` computes of so many features, and one of the tensors it does it with; with ``more``
+    """What ``model(x, edge_index)`` computes from ``features`` features, and one of the tensors it uses; with ``more``
     arguments after these two, if any.
 
     Sound because every value is either a symbol for a tensor of the run, which only functions that are known by their

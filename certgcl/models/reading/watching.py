@@ -32,7 +32,7 @@ class WatchedRun:
     output: Any
 
     def others(self) -> str:
-        """A sentence on the innermost modules beside the layers: where to look for what cannot be read."""
+        """A sentence on the innermost modules other than the layers: where to look for what cannot be read."""
         inside = tuple(f"{layer.name}." for layer in self.layers)
         names = [
             f"{name} ({type(module).__name__})"

@@ -81,7 +81,7 @@ def products(
     sizes: Array,
     out: ChannelValues,
 ) -> None:
-    """Of lines in turn for each of so many parts."""
+    """For the lines of one part; parts take lines in turn."""
     rules, width = len(bounds.rules), features.shape[1]
     lined = np.empty((1, 2 + 4 * rules, width), features.dtype)
     middles, radii = np.empty((2, VECTORS, width), features.dtype)

@@ -1,4 +1,4 @@
-"""Lines below ``w · σ(p)`` at the output: their slopes, their constants, and the interval value beside them."""
+"""Lines below ``w · σ(p)`` at the output: their slopes, their constants, and the interval value."""
 
 import numpy as np
 

@@ -181,7 +181,7 @@ class Case:
     # -- the bound -----------------------------------------------------------------------------------
 
     def refine(self, best: Incumbent, limit: float) -> None:
-        """Split cells and lift the bound, a few times, until about so many cells are bounded."""
+        """Split cells and lift the bound, a few times, until about ``limit`` cells are bounded."""
         start = self.lower
         for _ in range(ROUNDS):
             if self.bounded >= limit:

@@ -1,8 +1,8 @@
 """Cells: ways in which a neighbour of the anchor can lose edges, each bounded by itself.
 
 A cell of row j says how many edges j loses, which of them it surely loses or keeps, and how many edges each of its
-neighbours k may lose beside (j, k). Over all drops that agree with it, and with the edge to the anchor kept, it bounds
-``h_j`` and linear functionals of it, by the row lemma.
+neighbours k may lose in addition to (j, k). Over all drops that agree with it, and with the edge to the anchor kept, it
+bounds ``h_j`` and linear functionals of it, by the row lemma.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class RowCells:
         row: ``(C,)``.
         fewest, most: the edges that the node of the row loses, ``(C,)``.
         state: of the edges to its other neighbours, ``(C, K)``.
-        leaf_fewest, leaf_most: the edges that those lose beside this one, ``(C, K)``.
+        leaf_fewest, leaf_most: the edges that those lose in addition to this one, ``(C, K)``.
         lower, upper: bounds of the first pre-activation, ``(C, d1)``.
         channels: lower bounds of some functionals ``ω · h_j``, ``(C, M)``.
     """

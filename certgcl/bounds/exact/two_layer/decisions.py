@@ -58,7 +58,7 @@ class EdgeSite:
         return alike
 
     def rows(self, lost: int) -> CellBounds:
-        """The rows when the anchor loses so many edges."""
+        """The rows when the anchor loses a given number of edges."""
         inner, tau = self.field.adjacency.shape[1], float(self.field.degree[0] - lost) ** -0.5
         return CellBounds(self.node, self.size, self.field.projected, self.field.degree[:inner], tau, self.weights)
 
@@ -118,7 +118,7 @@ class Decisions:
         return self.decided(edges, kind).settled()
 
     def counted(self, nodes: Tensor, fewest: Tensor, most: Tensor) -> "Decisions":
-        """The same where some nodes lose so many edges."""
+        """The same where some nodes lose a given number of edges."""
         return replace(
             self,
             fewest=self.fewest.scatter_reduce(0, nodes, fewest, "amax"),
