@@ -61,7 +61,7 @@ class FoundChanges:
     def _place(self, node: int) -> int:
         place = (self.nodes == node).nonzero()[:, 0]
         if not len(place):
-            raise InputError(f"node {node}", "only nodes that were asked for have a witness", "See .nodes")
+            raise InputError(f"node {node}", "only the nodes that were searched have a witness", "See .nodes")
         return int(place[0])
 
     def __str__(self) -> str:

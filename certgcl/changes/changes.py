@@ -105,7 +105,7 @@ class Changes:
             if isinstance(part, Changes):
                 raise BudgetError(
                     f"{name}={shown(part)}",
-                    "each part of a change has a budget of its own kind",
+                    "each part of a change has its own kind of budget",
                     "Pass the changes themselves",
                 )
         if features is not None and not isinstance(features, FeatureBudget):
@@ -169,7 +169,7 @@ class Changes:
         if self._features is not None or self._additions is not None or self._flips is not None:
             raise BudgetError(
                 f"{what} under {self!r}",
-                "it knows no change but edges that are dropped",
+                "it supports dropped edges only",
                 "Pass drops alone",
             )
         return self._drops

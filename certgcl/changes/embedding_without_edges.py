@@ -68,7 +68,7 @@ class DropEvaluation:
             raise GraphError(
                 f"an added edge ({one}, {other}) that the graph has",
                 "only pairs of nodes that are no edges can be added",
-                "Pass the graph that they are from",
+                "Pass the graph they come from",
             )
         near = graph.col.new_tensor([node])
         for _ in range(self.network.hops):

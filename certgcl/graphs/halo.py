@@ -35,7 +35,7 @@ class Halo:
 
 
 def halo_of(graph: Graph, anchors: Tensor, hops: int, limit: int | None = None) -> Halo:
-    """What a network of so many hops sees from some anchors of a graph, which may lie on disk.
+    """What a network of ``hops`` hops sees from some anchors of a graph, which may lie on disk.
 
     Args:
         limit: the most bytes that it may take.
@@ -46,7 +46,7 @@ def halo_of(graph: Graph, anchors: Tensor, hops: int, limit: int | None = None) 
     anchors = graph.checked_nodes(anchors, "anchors")
     if anchors.dim() != 1 or not anchors.numel():
         raise GraphError(f"anchors of shape {tuple(anchors.shape)}", "they are a list of node numbers", "Pass a vector")
-    hops = whole(hops, "hops", 0, "it counts hops", "A network of K layers sees K", error=GraphError)
+    hops = whole(hops, "hops", 0, "it is a number of hops", "A network of K layers sees K", error=GraphError)
     if limit is not None:
         limit = whole(limit, "limit", 1, "it is a number of bytes", "Leave it out for none", error=GraphError)
     inner, ends = _reach(graph, anchors, hops, limit)
@@ -84,7 +84,7 @@ def _degrees(graph: Graph, nodes: Tensor) -> Tensor:
 
 
 def _reach(graph: Graph, anchors: Tensor, hops: int, limit: int | None) -> tuple[Tensor, Tensor]:
-    """The numbers of the nodes within so many hops, in order, and the ends of all their edges."""
+    """The numbers of the nodes within ``hops`` hops, in order, and the ends of all their edges."""
     inner, ends = anchors.unique(), anchors.new_empty(0)
     for hop in range(hops + 1):  # the last round is the edges of the nodes that are farthest
         needed = _bytes(graph, inner)

@@ -84,7 +84,7 @@ class StoredGraph:
             noted = read_sealed(folder / SEAL, _FORMAT)["files"]
             for name in ARRAYS:
                 if check and _checksum(folder / f"{name}.npy") != noted[name]:
-                    raise ValueError(f"{name}.npy has changed: its checksum is another one")
+                    raise ValueError(f"{name}.npy has changed: its checksum does not match")
             x, rowptr, col = (as_tensor(mapped_array(folder / f"{name}.npy")) for name in ARRAYS)
             if rowptr.dtype != torch.long or col.dtype != torch.long or int(rowptr[-1]) != col.numel():
                 raise ValueError("rows that do not fit each other")
@@ -99,7 +99,7 @@ class StoredGraph:
         return self.mapped.num_edges
 
     def halo(self, anchors: Tensor, hops: int, limit: int | None = None) -> Halo:
-        """What a network of so many hops sees from some anchors, loaded and checked to be a graph.
+        """What a network of ``hops`` hops sees from some anchors, loaded and checked to be a graph.
 
         Args:
             limit: the most bytes that it may take.

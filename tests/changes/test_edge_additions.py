@@ -77,7 +77,7 @@ def test_flips_are_drops_and_additions_with_one_budget() -> None:
         (lambda graph: EdgeAddBudget(candidates=[(0, 1, 2)]), "pairs of nodes"),
         (lambda graph: EdgeAddBudget(candidates=object()), "pairs of nodes"),  # type: ignore[arg-type]
         (lambda graph: EdgeAddBudget(candidates=[(0, 99)]).on(graph), "from 0 to 7"),
-        (lambda graph: EdgeAddBudget(candidates=[(1, 1)]).on(graph), "joins two nodes"),
+        (lambda graph: EdgeAddBudget(candidates=[(1, 1)]).on(graph), "joins two different nodes"),
         (lambda graph: EdgeAddBudget(local=[1, 2]).on(graph), "one per node"),
         (lambda graph: Changes(drops=1, flips=1), "flips with drops"),
     ],

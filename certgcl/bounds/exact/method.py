@@ -112,7 +112,9 @@ class BranchAndBound(BoundMethod):
         )
         if self.workers is not None:
             object.__setattr__(
-                self, "workers", whole(self.workers, "workers", 1, "it counts processes", remedy, error=MethodError)
+                self,
+                "workers",
+                whole(self.workers, "workers", 1, "it is a number of processes", remedy, error=MethodError),
             )
         callback(self.progress, "progress", MethodError)
         get_executor(self.executor)  # says what is wrong with it
@@ -166,7 +168,7 @@ class BranchAndBound(BoundMethod):
         if self.time_limit is not None:
             raise MethodError(
                 f"reproducible=True with time_limit={self.time_limit!r}",
-                "what a search has found by a time is never the same twice",
+                "a search with a time limit does not find the same twice",
                 "Use branch_limit=",
             )
         return self.for_worker()  # anchors of a worker begin with a bound of all that it has
