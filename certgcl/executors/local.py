@@ -44,7 +44,7 @@ class LocalProcesses(Executor):
             object.__setattr__(
                 self,
                 "processes",
-                whole(self.processes, "processes", 1, "it counts processes", "Leave it out for one per core"),
+                whole(self.processes, "processes", 1, "it is a number of processes", "Leave it out for one per core"),
             )
         object.__setattr__(
             self, "retries", whole(self.retries, "retries", 0, "it is a number of retries", "Leave it out for 3")

@@ -96,7 +96,7 @@ def test_bad_budgets_are_refused_with_what_was_found(what: str) -> None:
 
 def test_what_knows_drops_alone_says_so() -> None:
     graph, changes = random_graph(), certgcl.Changes(features=FeatureBudget(masked=1))
-    with pytest.raises(certgcl.errors.MethodError, match="no change but edges"):
+    with pytest.raises(certgcl.errors.MethodError, match="supports dropped edges only"):
         certgcl.node_compactness(toy_network(), graph, changes, method="paper")
     with pytest.raises(BudgetError, match="search_drops under"):
         certgcl.search_drops(toy_network(), graph, changes)

@@ -123,7 +123,7 @@ def test_settings_of_another_executor_are_refused(arguments: dict[str, Any], mes
 
 @pytest.mark.parametrize("settings", [{"processes": 0}, {"processes": 1.5}, {"retries": -1}, {"retries": None}])
 def test_processes_and_retries_are_counted(settings: Any) -> None:
-    with pytest.raises(InputError, match="it counts"):
+    with pytest.raises(InputError, match="it is a number of"):
         LocalProcesses(**settings)
 
 

@@ -168,5 +168,5 @@ def test_one_anchor_takes_one_process(alone: Brackets, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("workers", [0, -1, 2.0, True, "2"])
 def test_workers_are_counted(workers: Any) -> None:
-    with pytest.raises(MethodError, match=f"workers={workers!r}: it counts processes"):
+    with pytest.raises(MethodError, match=f"workers={workers!r}: it is a number of processes"):
         BranchAndBound(workers=workers)
