@@ -64,11 +64,11 @@ def proved(budget: int | float, nodes: int) -> dict[str, Any]:
 def _slack_used(claim: Claim, network: Network, graph: Graph) -> float:
     boxes = compactness(network, graph)
     bounds = Bounds(network, claim.changes(graph), claim.nodes[:SAMPLE].tolist(), claim.choices)
-    shares = [
-        (claim.lower[at, 0] - bounds.below(node, boxes.middle[[node]], boxes.reach[node], np.full(1, np.inf))[0])
-        / claim.rounding[at, 0]
-        for at, node in enumerate(claim.nodes[:SAMPLE].tolist())
-    ]
+    bounds.ways = bounds.ways[:1]  # with the choices of the trace alone
+    shares = []
+    for at, node in enumerate(claim.nodes[:SAMPLE].tolist()):
+        proved = bounds.below(node, boxes.middle[[node]], boxes.reach[node], np.full(1, np.inf))[0]
+        shares.append((claim.lower[at, 0] - proved) / claim.rounding[at, 0])
     return float(np.max(shares))
 
 
