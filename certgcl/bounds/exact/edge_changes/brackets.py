@@ -21,7 +21,7 @@ from certgcl.bounds.rounding.finite import check_finite
 from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.models.network import GraphNetwork
 
-MOST_LISTED = 1 << 12  # pairs that may change, up to which a tree decides on them one by one
+MOST_LISTED = 1 << 9  # pairs that may change, up to which a tree decides on them one by one
 
 
 @torch.no_grad()
