@@ -82,7 +82,10 @@ REFUSED = {
         "3 probabilities",
         lambda: FeatureBudget.from_mask_probabilities(torch.full((3,), 0.1)).on(BITS),
     ),
-    "bits of features that have none": ("the value 2", lambda: FeatureBudget(turned_off=1).on(graph_of([[2.0], [1.0]]))),
+    "bits of features that have none": (
+        "the value 2",
+        lambda: FeatureBudget(turned_off=1).on(graph_of([[2.0], [1.0]])),
+    ),
     "a number in the place of a budget": ("features=3", lambda: certgcl.Changes(features=3)),  # type: ignore[arg-type]
 }
 
