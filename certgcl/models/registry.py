@@ -110,7 +110,7 @@ def register_activation(
         gain,
         "gain",
         lambda given: 0 < given < math.inf,
-        "it is a finite, positive number",
+        "it is a finite number above zero",
         "Give the largest |derivative|",
         error=EncoderError,
     )

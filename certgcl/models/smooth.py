@@ -112,7 +112,7 @@ class Smooth(Activation):
 
 def _positive(value: float, words: str) -> float:
     if not (isinstance(value, int | float) and math.isfinite(value) and value > 0):
-        raise EncoderError(f"{words}={value!r}", "it is a finite, positive number", "Use another activation")
+        raise EncoderError(f"{words}={value!r}", "it is a finite number above zero", "Use another activation")
     return float(value)
 
 
