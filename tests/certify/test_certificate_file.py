@@ -232,7 +232,7 @@ def test_an_old_file_is_refused_with_the_way_out(tmp_path: Path) -> None:
     )
     refused(
         tmp_path / "c.npz",
-        r"c\.npz \(no checksum.*of another version of certgcl\).*certgcl-certificate-4.*Certify again",
+        r"c\.npz \(no checksum.*by another version of certgcl\).*certgcl-certificate-4.*Certify again",
     )
 
 
