@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 import certgcl
 from benchmarks.power_law import power_law_graph
 from benchmarks.setting import make_encoder
-from certgcl.bounds import Degree, DropProblem
+from certgcl.bounds import ChangeProblem, Degree
 from certgcl.files.digest import digest
 from certgcl.models.network import GraphNetwork
 
@@ -30,7 +30,7 @@ class Hungry(Degree):
 
     node: int = 0
 
-    def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+    def __call__(self, network: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> Tensor:
         while self.node in problem.anchors.tolist():
             HELD.append(torch.ones(1 << 26))  # a quarter of a gigabyte
         return super().__call__(network, problem, directions)

@@ -20,7 +20,7 @@ from benchmarks.arithmetic import multiply_adds
 from benchmarks.operators import self_times
 from benchmarks.real_graphs import load
 from benchmarks.setting import WIDTHS, budget, make_encoder
-from certgcl.bounds import METHODS, Degree, DropProblem
+from certgcl.bounds import METHODS, ChangeProblem, Degree
 
 NAMES = ("degree", "degree-fast")
 SIDE = 2048
@@ -37,7 +37,7 @@ def main() -> None:
     anchors = torch.arange(graph.num_nodes)
 
     def bound(method: Degree) -> Callable[[], Tensor]:
-        return torch.no_grad()(lambda: method(weights, DropProblem(graph, drops, anchors), directions))
+        return torch.no_grad()(lambda: method(weights, ChangeProblem(graph, drops, anchors), directions))
 
     with torch.no_grad():
         directions = certgcl.compactness_directions(weights.embed(graph))[:, None]

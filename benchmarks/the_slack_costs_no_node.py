@@ -17,7 +17,7 @@ import certgcl
 from benchmarks import report
 from benchmarks.real_graphs import load
 from benchmarks.setting import DROP_RATE
-from certgcl.bounds import DropProblem
+from certgcl.bounds import ChangeProblem
 from certgcl.bounds.rounding.forward_error import Growth, longest_sums
 from certgcl.bounds.rounding.slack import Sizes, bound_factor
 from certgcl.models import GraphNetwork, gcn_network
@@ -42,7 +42,7 @@ def measured(graph: certgcl.Graph, depth: int, precision: torch.dtype, dtype: to
     network = network_of(graph, depth, precision)
     found = certgcl.node_compactness(network, graph, DROP_RATE, method="degree-fast", dtype=dtype)
     budget = certgcl.Changes.of(DROP_RATE).on(graph)
-    sizes = Sizes.of(network, DropProblem(graph, budget, found.nodes), dtype)
+    sizes = Sizes.of(network, ChangeProblem(graph, budget, found.nodes), dtype)
     # W^CL has an error of its own, the same for both ways of counting: what is compared is the bound's.
     followed = sizes.bound_slack(found.directions[:, None])[:, 0]
     most_edges = int(graph.degree.max())

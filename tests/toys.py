@@ -8,7 +8,7 @@ import networkx as nx
 import torch
 from torch import Tensor
 
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.two_layer.neighbourhood import Hop, Neighbourhood
 from certgcl.bounds.two_layer.weights import GCNWeights
 from certgcl.changes.edge_drops import EdgeDropBudget
@@ -92,9 +92,9 @@ def tensors_of(network: GraphNetwork) -> list[Tensor]:
     return [tensor for _, tensor in network.named_tensors()]
 
 
-def drop_problem(graph: Graph, budget: EdgeDropBudget | int, anchors: list[int] | None = None) -> DropProblem:
+def drop_problem(graph: Graph, budget: EdgeDropBudget | int, anchors: list[int] | None = None) -> ChangeProblem:
     nodes = torch.arange(graph.num_nodes) if anchors is None else torch.tensor(anchors)
-    return DropProblem(graph, EdgeDropBudget.of(budget).on(graph), nodes)
+    return ChangeProblem(graph, EdgeDropBudget.of(budget).on(graph), nodes)
 
 
 def hood_of(graph: Graph, budget: EdgeDropBudget, anchors: list[int] | None = None) -> Neighbourhood:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import certgcl
 from certgcl.bounds import BoundMethod
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.models import GraphNetwork
 from verification.audit import Ledger
 from verification.feature_case import FeatureCase, PlainFeatures
@@ -55,7 +55,7 @@ def certify_features(
 def differentiable_bound(case: FeatureCase, method: str, network: GraphNetwork) -> Tensor:
     """The bounds of all nodes as a function of the network's tensors, ``(n,)``."""
     graph = library_graph(case.network)
-    problem = DropProblem(graph, library_changes(case).on(graph), torch.arange(case.nodes))
+    problem = ChangeProblem(graph, library_changes(case).on(graph), torch.arange(case.nodes))
     return NETWORK_METHODS[method](network, problem, torch.from_numpy(case.network.directions)[:, None])[:, 0]
 
 

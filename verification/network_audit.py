@@ -6,7 +6,7 @@ from torch import Tensor
 
 import certgcl
 from certgcl.bounds import METHODS, BoundMethod, Degree
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.models import (
     AGGREGATIONS,
     Activation,
@@ -87,7 +87,7 @@ def differentiable_bound(case: NetworkCase, method: str, network: GraphNetwork) 
     """The bounds of all nodes as a function of the network's tensors, ``(n,)``."""
     graph = library_graph(case)
     changes = certgcl.Changes(certgcl.EdgeDropBudget(case.local, case.total)).on(graph)
-    problem = DropProblem(graph, changes, torch.arange(case.nodes))
+    problem = ChangeProblem(graph, changes, torch.arange(case.nodes))
     return NETWORK_METHODS[method](network, problem, torch.from_numpy(case.directions)[:, None])[:, 0]
 
 

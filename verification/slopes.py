@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import certgcl
-from certgcl.bounds import Degree, DropProblem
+from certgcl.bounds import ChangeProblem, Degree
 from certgcl.models.activations import Lines, SlopeRule
 from certgcl.models.two_piece import TwoPieceLinear
 from verification.audit import Ledger, certify, weights
@@ -55,7 +55,7 @@ def by_gradient_steps(case: Case, steps: int) -> Tensor:
     changes = certgcl.Changes(certgcl.EdgeDropBudget(case.local, case.total)).on(graph)
     best = certify(case, "degree").lower.clone()
     for node in range(case.nodes):
-        problem, free = DropProblem(graph, changes, torch.tensor([node])), FreeSlopes()
+        problem, free = ChangeProblem(graph, changes, torch.tensor([node])), FreeSlopes()
         optimiser: torch.optim.Adam | None = None
         for _ in range(steps):
             with free.used():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from certgcl import Graph
-from certgcl.bounds import DropProblem
+from certgcl.bounds import ChangeProblem
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
 from certgcl.bounds.two_layer.weights import GCNWeights
 from certgcl.changes.edge_drops import EdgeDropBudget
@@ -38,7 +38,7 @@ def test_the_interval_bound_is_lirpas_ibp_layer_by_layer(case: Case) -> None:
     theirs = bounded(case).layers()
     graph = Graph.from_networkx(case.graph, case.x)
     drops = EdgeDropBudget(case.local, case.total).on(graph)
-    problem = DropProblem(graph, drops, torch.arange(case.nodes))
+    problem = ChangeProblem(graph, drops, torch.arange(case.nodes))
     hood, encoder = problem.neighbourhood(torch.float64), GCNWeights.of(weights(case))
     assert encoder is not None
     layer1 = layer1_on_box(encoder, problem.projected(encoder), hood)

@@ -13,7 +13,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from certgcl.bounds import Degree, compiled
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.propagation import limits
 from certgcl.errors import BoundError
 from verification.audit import LEDGER
@@ -158,7 +158,7 @@ def test_fallbacks_are_sound(fallback: str, kind: str, monkeypatch: pytest.Monke
 def test_gradients_are_those_of_finite_differences(method: str) -> None:
     changed = gaussian("GCN", seed=6, local=1, total=2)
     network, graph = library_network(changed.case), library_graph(changed.case)
-    problem = DropProblem(graph, library_changes(changed).on(graph), torch.arange(changed.case.nodes))
+    problem = ChangeProblem(graph, library_changes(changed).on(graph), torch.arange(changed.case.nodes))
     directions = torch.from_numpy(changed.case.directions)[:, None]
     weight = network.layers[0].terms[0].weight
     way = torch.randn(weight.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

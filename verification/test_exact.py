@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import certgcl
-from certgcl.bounds import BranchAndBound, DropProblem
+from certgcl.bounds import BranchAndBound, ChangeProblem
 from certgcl.bounds.exact import Brackets
 from verification.audit import LEDGER, certify, tolerance, weights
 from verification.case import Case
@@ -27,7 +27,7 @@ FEWER = settings(max_examples=max(1, settings().max_examples // 4))  # a tree fo
 def search(case: Case, branch_limit: int | None = None, tolerance: float = 1e-9) -> Brackets:
     graph = certgcl.Graph.from_networkx(case.graph, case.x)
     drops = certgcl.EdgeDropBudget(case.local, case.total).on(graph)
-    problem = DropProblem(graph, drops, torch.arange(case.nodes))
+    problem = ChangeProblem(graph, drops, torch.arange(case.nodes))
     bound = BranchAndBound(branch_limit=branch_limit, tolerance=tolerance)
     return bound.brackets(weights(case), problem, case.directions)
 
@@ -87,7 +87,7 @@ def test_a_witness_replays_to_its_value(case: Case) -> None:
 
 def search_network(case: NetworkCase, branch_limit: int | None = None) -> Brackets:
     graph = library_graph(case)
-    problem = DropProblem(graph, certgcl.EdgeDropBudget(case.local, case.total).on(graph), torch.arange(case.nodes))
+    problem = ChangeProblem(graph, certgcl.EdgeDropBudget(case.local, case.total).on(graph), torch.arange(case.nodes))
     return BranchAndBound(branch_limit=branch_limit).brackets(
         library_network(case), problem, torch.from_numpy(case.directions)
     )

@@ -17,7 +17,7 @@ from torch_geometric.nn.models import GCN, GIN, MLP, GraphSAGE
 import certgcl
 import certgcl.bounds.rounding.forward_error
 import certgcl.bounds.rounding.slack
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.rounding.largest_mixing import LargestMixing
 from certgcl.bounds.rounding.slack import Sizes
 from certgcl.models import Activation, GraphNetwork, TwoPieceLinear
@@ -189,7 +189,7 @@ Run = Callable[[Tensor, Tensor], Tensor]
 def check_run(name: str, case: NetworkCase, network: GraphNetwork, run: Run) -> bool:
     """``|run - exact|`` against ``Sizes.run``, channel by channel on every admissible graph; whether it was finite."""
     graph = library_graph(case)
-    problem = DropProblem(graph, certgcl.EdgeDropBudget(case.local, case.total).on(graph), torch.arange(case.nodes))
+    problem = ChangeProblem(graph, certgcl.EdgeDropBudget(case.local, case.total).on(graph), torch.arange(case.nodes))
     allowed = Sizes.of(network, problem, torch.float64).run.nan_to_num(nan=torch.inf, posinf=torch.inf)
     exact, tally = ExactNetwork(case), LEDGER.tallies[name]
     order = torch.Generator().manual_seed(0)

@@ -49,7 +49,7 @@ def test_gradients_under_a_total_are_those_of_finite_differences(total: int) -> 
     case = gaussian_case(nx.gnp_random_graph(6, 0.5, seed=1), 1, widths=(2, 3, 2))
     graph = certgcl.Graph.from_networkx(case.graph, case.x)
     drops = certgcl.EdgeDropBudget(2, total).on(graph)
-    problem = certgcl.bounds.DropProblem(graph, drops, torch.arange(case.nodes))
+    problem = certgcl.bounds.ChangeProblem(graph, drops, torch.arange(case.nodes))
 
     def lower(w1: torch.Tensor, w2: torch.Tensor) -> torch.Tensor:
         return certgcl.bounds.Degree()(weights(replace(case, w1=w1, w2=w2)), problem, case.directions[:, None])

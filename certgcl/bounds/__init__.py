@@ -8,7 +8,7 @@ from certgcl.bounds.degree import Degree
 from certgcl.bounds.exact import BranchAndBound
 from certgcl.bounds.interval import Interval
 from certgcl.bounds.method import BoundMethod, BoundResult
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.uncertified.paper import Paper
 from certgcl.bounds.uncertified.released import Released
 from certgcl.errors import MethodError
@@ -60,9 +60,9 @@ __all__ = [
     "BoundMethod",
     "BoundResult",
     "BranchAndBound",
+    "ChangeProblem",
     "Crown",
     "Degree",
-    "DropProblem",
     "Interval",
     "Paper",
     "Released",

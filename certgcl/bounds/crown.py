@@ -8,7 +8,7 @@ from torch import Tensor
 
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
 from certgcl.bounds.method import BoundMethod
-from certgcl.bounds.prepared import DropProblem, check_call
+from certgcl.bounds.prepared import ChangeProblem, check_call
 from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.method import by_lines_on_the_box
@@ -47,7 +47,7 @@ class Crown(BoundMethod):
     def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> None:
         return None
 
-    def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+    def __call__(self, network: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)
         weights = problem.two_layer(network)
         if weights is None:

@@ -13,7 +13,7 @@ from certgcl.arguments import choice, whole
 from certgcl.bounds import compiled
 from certgcl.bounds.memory import values_for_channels
 from certgcl.bounds.method import BoundMethod, LineChoices
-from certgcl.bounds.prepared import DropProblem, check_call, check_width
+from certgcl.bounds.prepared import ChangeProblem, check_call, check_width
 from certgcl.bounds.propagation.extremes import best, least, most
 from certgcl.bounds.propagation.method import by_states
 from certgcl.bounds.propagation.ranges import Settings
@@ -147,7 +147,7 @@ class Degree(BoundMethod):
             self.preactivations == "functional",
         )
 
-    def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+    def __call__(self, network: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)
         weights = problem.two_layer(network)
         if weights is None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.method import BoundMethod
-from certgcl.bounds.prepared import DropProblem, check_call
+from certgcl.bounds.prepared import ChangeProblem, check_call
 from certgcl.bounds.propagation.method import by_ranges_on_the_box
 from certgcl.bounds.two_layer.box import signed_parts
 from certgcl.bounds.two_layer.layer1 import Layer1
@@ -78,7 +78,7 @@ class Interval(BoundMethod):
     def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> None:
         return None
 
-    def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+    def __call__(self, network: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)
         weights = problem.two_layer(network)
         if weights is None:

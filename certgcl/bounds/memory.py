@@ -7,7 +7,7 @@ from torch import Tensor
 
 from certgcl.bounds import compiled
 from certgcl.bounds.method import BoundMethod
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.propagation.cost import estimated_bytes as network_bytes
 from certgcl.bounds.propagation.ranges import Settings
 from certgcl.bounds.propagation.sign_patterns import Patterns
@@ -36,7 +36,7 @@ def default_limit(device: torch.device) -> int:
     return int(SHARE_OF_FREE * free) // int(sharing)
 
 
-def estimated_bytes(method: BoundMethod, network: GraphNetwork, problem: DropProblem, directions: int) -> int:
+def estimated_bytes(method: BoundMethod, network: GraphNetwork, problem: ChangeProblem, directions: int) -> int:
     """About the most that the bound holds at a time, for a number of directions per node."""
     if not problem.changes.drops_only or two_layer_gcn(network) is None:
         return network_bytes(network, problem, directions, settings_of(method, network))
@@ -50,7 +50,7 @@ def estimated_bytes(method: BoundMethod, network: GraphNetwork, problem: DropPro
     return needs.kept + needs.bytes * max(steps)
 
 
-def values_for_channels(method: BoundMethod, network: GraphNetwork, problem: DropProblem) -> int:
+def values_for_channels(method: BoundMethod, network: GraphNetwork, problem: ChangeProblem) -> int:
     """How many numbers the memory limit of a problem leaves for the tables of layer 2's channels; none without one."""
     if problem.memory_limit is None:
         return 0
@@ -61,7 +61,7 @@ def values_for_channels(method: BoundMethod, network: GraphNetwork, problem: Dro
 class _Needs:
     """What is held throughout, in bytes, and for each channel of layer 2 while its functionals are bounded."""
 
-    def __init__(self, method: BoundMethod, network: GraphNetwork, problem: DropProblem) -> None:
+    def __init__(self, method: BoundMethod, network: GraphNetwork, problem: ChangeProblem) -> None:
         dtype, (hidden, channels) = network.dtype, _widths(network)
         graph, anchors, budget = problem.graph, problem.anchors, problem.drops.local
         nodes, targets = reached(graph, anchors)
@@ -99,7 +99,7 @@ def _widths(network: GraphNetwork) -> tuple[int, int]:
 
 
 def parts_that_fit(
-    method: BoundMethod, network: GraphNetwork, problem: DropProblem, directions: int, limit: int
+    method: BoundMethod, network: GraphNetwork, problem: ChangeProblem, directions: int, limit: int
 ) -> list[Tensor]:
     """The places of the anchors in the problem, in parts whose estimates stay below the limit, or of one anchor.
 
@@ -113,7 +113,7 @@ def parts_that_fit(
     waiting, parts = [torch.argsort(rank[problem.anchors])], []
     while waiting:
         places = waiting.pop()
-        part = DropProblem(problem.graph, problem.changes, problem.anchors[places])
+        part = ChangeProblem(problem.graph, problem.changes, problem.anchors[places])
         if places.numel() == 1 or estimated_bytes(method, network, part, directions) <= limit:
             parts.append(places)
         else:

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple, Self
 from torch import Tensor
 
 from certgcl.arguments import shown
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.two_layer.row_plan import LineSharing
 from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.changes.changes import AdmissibleChanges
@@ -72,7 +72,7 @@ class BoundMethod(ABC):
         """Whether the result is a lower bound over all admissible changes."""
 
     @abstractmethod
-    def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+    def __call__(self, network: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> Tensor:
         """Values ``(A, C)`` for ``w_ic · z_i``.
 
         Args:
@@ -106,7 +106,7 @@ class BoundMethod(ABC):
         knows edge drops alone."""
         return None if changes.drops_only else "it supports dropped edges only"
 
-    def solve(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> BoundResult:
+    def solve(self, network: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> BoundResult:
         """All that the method finds, with upper values and witnesses where it searches for them."""
         return BoundResult(self(network, problem, directions))
 

@@ -21,7 +21,7 @@ MAX_KEPT = 1 << 18  # slots of a graph up to which it is kept; each takes about 
 
 
 @dataclass(frozen=True, eq=False)
-class DropProblem:
+class ChangeProblem:
     """Some anchors of a graph, and what may change about it.
 
     It holds what depends on graph and budget alone, built when first needed: keep it to bound many encoders. Edges,
@@ -141,7 +141,7 @@ class DropProblem:
 
 def check_call(
     network: GraphNetwork,
-    problem: DropProblem,
+    problem: ChangeProblem,
     directions: Tensor,
     *,
     everywhere: bool = False,
@@ -159,11 +159,11 @@ def check_call(
             "a method is called with a GraphNetwork in float32 or float64",
             "Use certgcl.read_network(model, graph).to(torch.float64)",
         )
-    if not isinstance(problem, DropProblem):
+    if not isinstance(problem, ChangeProblem):
         raise MethodError(
             f"problem {shown(problem)}",
-            "a method is called with a DropProblem",
-            "Use certgcl.node_compactness, or make a DropProblem from graph, drops and anchors",
+            "a method is called with a ChangeProblem",
+            "Use certgcl.node_compactness, or make a ChangeProblem from graph, drops and anchors",
         )
     if drops_only and not problem.changes.drops_only:
         raise MethodError(

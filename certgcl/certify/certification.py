@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from certgcl.arguments import INTEGERS, LARGEST, choice, numbers, real, shown
-from certgcl.bounds import BoundMethod, BoundResult, DropProblem, get_method
+from certgcl.bounds import BoundMethod, BoundResult, ChangeProblem, get_method
 from certgcl.bounds.engine import engine_for
 from certgcl.bounds.memory import default_limit, estimated_bytes, parts_that_fit
 from certgcl.bounds.rounding.direction_error import CompactnessDirections
@@ -201,7 +201,7 @@ class Question:
 
     def estimated_bytes(self, anchors: Tensor) -> int:
         """About how much memory the bounds at some anchors take at a time."""
-        problem = DropProblem(self.graph, self.changes, anchors)
+        problem = ChangeProblem(self.graph, self.changes, anchors)
         with engine_for(self.encoder, self.graph):
             return estimated_bytes(self.bound, self.network, problem, self.directions.shape[1])
 
@@ -267,7 +267,7 @@ class Question:
         certificates, done = [], 0
         for places in parts:
             certificates.append(
-                self._certify(DropProblem(self.graph, self.changes, anchors[places], limit), second, evidence)
+                self._certify(ChangeProblem(self.graph, self.changes, anchors[places], limit), second, evidence)
             )
             done += len(places)
             LOG.debug("%d of %d nodes certified", done, len(anchors))
@@ -275,17 +275,17 @@ class Question:
                 progress(done, len(anchors))
         return Certificate.joined(certificates).at(torch.argsort(torch.cat(parts)))
 
-    def _problem(self, anchors: Tensor, limit: int) -> DropProblem:
+    def _problem(self, anchors: Tensor, limit: int) -> ChangeProblem:
         if self.prepared is None:
-            return DropProblem(self.graph, self.changes, anchors, limit)
+            return ChangeProblem(self.graph, self.changes, anchors, limit)
         return self.prepared.problem(anchors, limit)
 
     def _certify_in_fixed_parts(self, anchors: Tensor, memory_limit: int | None) -> Certificate:
         """The same in parts that depend on the question and the anchors alone; a limit is kept to or refused."""
         evidence = self.evidence
 
-        def problem(places: Tensor | slice) -> DropProblem:  # not one that is kept, and without a limit
-            return DropProblem(self.graph, self.changes, anchors[places].contiguous())
+        def problem(places: Tensor | slice) -> ChangeProblem:  # not one that is kept, and without a limit
+            return ChangeProblem(self.graph, self.changes, anchors[places].contiguous())
 
         number = LINES if self.views == "both" else self.directions.shape[1]
         second = TwoViews.of(self.bound, self.network, self.graph, self.changes, PART) if self.views == "both" else None
@@ -304,7 +304,7 @@ class Question:
             certificates.append(self._certify(part, second, evidence))
         return Certificate.joined(certificates).at(torch.argsort(torch.cat(parts)))
 
-    def _certify(self, problem: DropProblem, second: TwoViews | None, evidence: Evidence) -> Certificate:
+    def _certify(self, problem: ChangeProblem, second: TwoViews | None, evidence: Evidence) -> Certificate:
         """The bounds at the anchors of a problem, checked before they are called a certificate."""
         network, directions, bound, anchors = self.network, self.directions, self.bound, problem.anchors
         name = bound.name
@@ -360,7 +360,7 @@ class Question:
             proof=self.trace if self.proof else None,
         )
 
-    def _slack(self, problem: DropProblem) -> tuple[Tensor, Tensor]:
+    def _slack(self, problem: ChangeProblem) -> tuple[Tensor, Tensor]:
         """How far rounding can have put the bounds above the truth, and how far a run of the model can fall below it:
         ``(A, C)`` both."""
         sizes, directions = Sizes.of(self.encoder, problem, self.dtype), problem.at_anchors(self.directions)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from certgcl.bounds import DropProblem
+from certgcl.bounds import ChangeProblem
 from certgcl.changes.changes import BudgetLike, Changes
 from certgcl.errors import BudgetError
 from certgcl.graphs.graph import Graph, GraphLike
@@ -30,7 +30,7 @@ class PreparedGraph:
         self.graph = Graph.of(graph).private()
         self.budgets = Changes.of(budgets)
         self.changes = self.budgets.on(self.graph)
-        self._latest: DropProblem | None = None
+        self._latest: ChangeProblem | None = None
 
     def __repr__(self) -> str:
         return f"PreparedGraph({self.graph!r}, {self.budgets!r})"
@@ -54,13 +54,13 @@ class PreparedGraph:
             )
         return cls(graph, budgets)
 
-    def problem(self, anchors: Tensor, memory_limit: int | None = None) -> DropProblem:
+    def problem(self, anchors: Tensor, memory_limit: int | None = None) -> ChangeProblem:
         """What is to be bounded at some anchors, with all that was built for it if the last call had the same ones. One
         that is kept is small, so its limit does not matter."""
         latest = self._latest
         if latest is not None and torch.equal(latest.anchors, anchors):
             return latest
-        problem = DropProblem(self.graph, self.changes, anchors, memory_limit)
+        problem = ChangeProblem(self.graph, self.changes, anchors, memory_limit)
         if problem.small:
             self._latest = problem
         return problem

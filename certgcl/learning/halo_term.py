@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from certgcl.bounds import DropProblem, get_method
+from certgcl.bounds import ChangeProblem, get_method
 from certgcl.bounds.memory import default_limit
 from certgcl.bounds.uncertified.formulas import PrintedScore
 from certgcl.certify.directions import compactness_directions
@@ -70,7 +70,7 @@ def halo_bounds(regularizer: "CompactnessRegularizer", network: GraphNetwork, ha
         directions: of the anchors, ``(A, C, d)``.
     """
     drops = regularizer.changes().drops_alone("a step of batch_nodes").on_halo(halo)
-    problem = DropProblem(halo.graph.owned(), AdmissibleChanges(drops), halo.anchors, only_anchors=True)
+    problem = ChangeProblem(halo.graph.owned(), AdmissibleChanges(drops), halo.anchors, only_anchors=True)
     return get_method(regularizer.method)(network, problem, directions)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from certgcl.arguments import FLOATS, choice, items, real, shown, whole
-from certgcl.bounds import BoundMethod, DropProblem, get_method
+from certgcl.bounds import BoundMethod, ChangeProblem, get_method
 from certgcl.bounds.engine import engine_for
 from certgcl.bounds.uncertified.formulas import PrintedScore
 from certgcl.certify.directions import compactness_directions
@@ -326,13 +326,13 @@ class CompactnessRegularizer:
             self._step.prepared = kept = rate, PreparedGraph(graph, self.changes())
         return kept[1]
 
-    def _problem_on(self, graph: Graph, generator: torch.Generator | None) -> DropProblem:
+    def _problem_on(self, graph: Graph, generator: torch.Generator | None) -> ChangeProblem:
         """What is bounded in this step: other anchors in each, or all of them, for which most is built only once."""
         prepared, nodes, device = self._prepared(graph), graph.num_nodes, graph.col.device
         if self.anchors == -1 or self.anchors >= nodes:
             return prepared.problem(torch.arange(nodes, device=device))
         chosen = torch.randperm(nodes, device=device, generator=generator)[: self.anchors]
-        return DropProblem(prepared.graph, prepared.changes, chosen.sort().values)
+        return ChangeProblem(prepared.graph, prepared.changes, chosen.sort().values)
 
     def _rate(self) -> float | None:
         """The drop rate of a ramp at this epoch, in steps."""

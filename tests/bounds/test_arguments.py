@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from certgcl.bounds import METHODS, BranchAndBound, Crown, Degree, DropProblem, Paper, Released, get_method
+from certgcl.bounds import METHODS, BranchAndBound, ChangeProblem, Crown, Degree, Paper, Released, get_method
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.errors import DirectionError, MethodError
 from tests.toys import drop_problem, random_tensor, toy_graph, toy_network
@@ -101,4 +101,4 @@ def test_a_method_is_called_with_what_belongs_together(name: str) -> None:
 def test_a_problem_is_about_nodes_of_its_graph(anchors: Any) -> None:
     graph = toy_graph(nx.path_graph(4))
     with pytest.raises(MethodError, match="anchors"):
-        DropProblem(graph, EdgeDropBudget(local=1).on(graph), anchors)
+        ChangeProblem(graph, EdgeDropBudget(local=1).on(graph), anchors)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds import Degree, compiled, interval
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.propagation import limits
 from certgcl.bounds.two_layer import backward, blocks, layer1, row_plan, rowwise
 from certgcl.changes.edge_drops import EdgeDropBudget
@@ -35,7 +35,7 @@ def as_if_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "MAX_ELEMENTS", 64)
 
 
-def problem() -> DropProblem:
+def problem() -> ChangeProblem:
     return drop_problem(random_graph(density=0.5), EdgeDropBudget(local=[k % 4 for k in range(12)]))
 
 

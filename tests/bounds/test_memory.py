@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import certgcl
-from certgcl.bounds import METHODS, DropProblem
+from certgcl.bounds import METHODS, ChangeProblem
 from certgcl.bounds.memory import BASE, default_limit, estimated_bytes, parts_that_fit, values_for_channels
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.errors import InputError
@@ -39,7 +39,7 @@ def test_channels_of_layer_2_get_what_the_limit_leaves() -> None:
     drops, anchors = EdgeDropBudget(local=2).on(graph), torch.arange(graph.num_nodes)
 
     def room(limit: int | None) -> int:
-        return values_for_channels(bound, weights, DropProblem(graph, drops, anchors, limit))
+        return values_for_channels(bound, weights, ChangeProblem(graph, drops, anchors, limit))
 
     assert room(None) == room(1) == 0
     assert room(2 * BASE) > 0

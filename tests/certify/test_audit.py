@@ -10,7 +10,7 @@ from torch_geometric.utils import degree
 
 import certgcl
 from certgcl.attacks import field as receptive
-from certgcl.bounds import METHODS, Degree, DropProblem, get_method
+from certgcl.bounds import METHODS, ChangeProblem, Degree, get_method
 from certgcl.certify import audit as audits
 from certgcl.certify import certification
 from certgcl.certify.audit import AuditReport, audit
@@ -27,7 +27,7 @@ class Raised(Degree):
 
     share: float = 1.0
 
-    def __call__(self, weights: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+    def __call__(self, weights: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> Tensor:
         lower = super().__call__(weights, problem, directions)
         clean = (directions * weights.embed(problem.graph)[:, None]).sum(dim=2)[problem.anchors]
         return lower + self.share * (clean - lower)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import certgcl
 from certgcl.bounds import BoundMethod, BranchAndBound, Degree
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.certify.evidence import Evidence, Fact, differences, features_part, weights_part
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.models import GraphNetwork
@@ -105,7 +105,7 @@ def test_what_is_edited_during_the_computation_is_not_what_was_certified() -> No
     x = GRAPH.x.clone()
 
     class Editing(Degree):
-        def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+        def __call__(self, network: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> Tensor:
             lower = super().__call__(network, problem, directions)
             x.mul_(-3)
             return lower
@@ -125,7 +125,7 @@ def test_a_method_without_a_repr_has_unknown_settings() -> None:
     class Nameless(BoundMethod):
         name, certified = "nameless", True
 
-        def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+        def __call__(self, network: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> Tensor:
             return Degree()(network, problem, directions)
 
     assert evidence(method=Nameless()).special_settings.endswith("Nameless, whose settings are not known")

@@ -9,7 +9,7 @@ import torch
 import certgcl
 from certgcl import EdgeDropBudget, Graph, PreparedGraph
 from certgcl.bounds import prepared as problems
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.certify.certification import Question
 from certgcl.errors import BudgetError
 from certgcl.graphs import datasets
@@ -95,7 +95,7 @@ def test_what_may_change_is_said_once(graph: Graph) -> None:
 def test_what_was_built_for_a_large_graph_can_be_freed(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     for most, built in ((10**6, 1), (10, 0)):
         monkeypatch.setattr(problems, "MAX_KEPT", most)
-        asked = DropProblem(graph, EdgeDropBudget(local=2).on(graph), EVERYONE)
+        asked = ChangeProblem(graph, EdgeDropBudget(local=2).on(graph), EVERYONE)
         tables = weakref.ref(asked.plan(torch.float64, 1, "shared").flat_tables)
         asked.release()
         assert len(asked.neighbourhoods) == built

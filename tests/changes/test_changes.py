@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import certgcl
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.changes.changes import AdmissibleChanges
 from tests.toys import random_graph, toy_network
 
@@ -32,7 +32,7 @@ def test_changes_are_their_own() -> None:
 def test_a_problem_takes_drops_for_changes_and_keeps_a_copy() -> None:
     graph = random_graph()
     drops = certgcl.EdgeDropBudget(local=1).on(graph)
-    problem = DropProblem(graph, drops, torch.tensor([0]))
+    problem = ChangeProblem(graph, drops, torch.tensor([0]))
     drops.local.zero_()
     assert isinstance(problem.changes, AdmissibleChanges)
     assert bool(problem.drops.local.any())

@@ -31,6 +31,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> str:
             Changes(drops=1, features=FeatureBudget(masked=2)),
             "degree-fast-1-masked-2",
         ),
+        (
+            ("--budget", "0", "--added", "1", "--masked", "1"),
+            Changes(additions=1, features=FeatureBudget(masked=1)),
+            "degree-fast-0-added-1-masked-1",
+        ),
         (("--budget", "0", "--columns", "3"), Changes(features=FeatureBudget(columns=3)), "degree-fast-0-columns-3"),
         (("--budget", "0", "--box", "0.1"), Changes(features=FeatureBudget(box=0.1)), "degree-fast-0-box-0.1"),
     ],
@@ -51,7 +56,6 @@ def test_changes_are_those_of_python(trained: str, options: tuple[str, ...], cha
     [
         ("--budget", "1", "--flipped", "1"),
         ("--budget", "0", "--masked", "1", "--box", "1"),
-        ("--budget", "0", "--added", "1", "--masked", "1"),
     ],
 )
 def test_changes_that_do_not_go_together_are_refused(trained: str, options: tuple[str, ...]) -> None:

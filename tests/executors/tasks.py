@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from certgcl.bounds import Degree, DropProblem
+from certgcl.bounds import ChangeProblem, Degree
 from certgcl.errors import BoundError
 
 
@@ -61,7 +61,7 @@ class FailsAtNode(Degree):
 
     node: int = 0
 
-    def __call__(self, network: Any, problem: DropProblem, directions: Tensor) -> Tensor:
+    def __call__(self, network: Any, problem: ChangeProblem, directions: Tensor) -> Tensor:
         if self.node in problem.anchors.tolist():
             raise BoundError(f"node {self.node}", "it must have a bound", "Ask for another")
         return super().__call__(network, problem, directions)

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from certgcl.bounds import DropProblem, get_method
+from certgcl.bounds import ChangeProblem, get_method
 from certgcl.changes.changes import Changes
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.changes.feature_changes import FeatureBudget
@@ -68,7 +68,7 @@ def test_a_bound_on_a_sampled_neighbourhood_would_be_none() -> None:
         anchors = torch.tensor([1, 6])
         directions = directions_of(2, network.width)
         sample = Sample.of(graph, anchors, TorchSampler(graph, 2, 1).edges(anchors, generator_on("cpu", 0)))
-        problem = DropProblem(sample.graph, Changes(drops=1).on(sample.graph), sample.places, only_anchors=True)
+        problem = ChangeProblem(sample.graph, Changes(drops=1).on(sample.graph), sample.places, only_anchors=True)
         lower = get_method("degree-fast")(network, problem, directions)
         wrong += int((lower > smallest(network, graph, 1, None, anchors, directions) + 1e-6).sum())
     assert wrong > 0

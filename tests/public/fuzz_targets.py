@@ -14,7 +14,7 @@ from torch_geometric.nn import GCNConv
 
 import certgcl
 from certgcl import bounds
-from certgcl.bounds import DropProblem
+from certgcl.bounds import ChangeProblem
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.graphs.graph import Graph
 from certgcl.learning import presets
@@ -50,8 +50,8 @@ class World:
     def fresh(self) -> Path:
         return self.folder / "fresh" / str(next(self.number))
 
-    def problem(self) -> DropProblem:
-        return DropProblem(self.graph, EdgeDropBudget(local=1).on(self.graph), torch.arange(8))
+    def problem(self) -> ChangeProblem:
+        return ChangeProblem(self.graph, EdgeDropBudget(local=1).on(self.graph), torch.arange(8))
 
 
 def public_calls(folder: Path) -> list[Target]:
@@ -315,8 +315,8 @@ def _bounds(world: World) -> list[Target]:
             callbacks=("progress",),
         ),
         _of(
-            "bounds.DropProblem",
-            DropProblem,
+            "bounds.ChangeProblem",
+            ChangeProblem,
             {"graph": graph, "changes": problem.changes, "anchors": torch.arange(8), "memory_limit": 2**31},
         ),
         *(_of(f"bounds.{name}.__call__", instance, called) for name, instance in instances.items()),

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from certgcl import EdgeDropBudget, GCNEncoder, Graph, certify_shards, linear_bounds, merge_shards, node_compactness
-from certgcl.bounds import METHODS, DropProblem
+from certgcl.bounds import METHODS, ChangeProblem
 from certgcl.certify.certificate import Certificate
 from certgcl.errors import BoundError, GraphError
 from certgcl.learning.methods.views import EdgeDropper
@@ -176,8 +176,8 @@ def test_a_problem_is_about_the_drops_and_anchors_it_was_made_with() -> None:
     graph, weights = random_graph(), toy_network()
     drops, anchors = EdgeDropBudget(local=1).on(graph), torch.arange(5)
     directions = weights.embed(graph)[:, None]
-    problem, method = DropProblem(graph, drops, anchors), METHODS["degree"]
-    expected = method(weights, DropProblem(fresh(graph), EdgeDropBudget(local=1).on(graph), anchors), directions)
+    problem, method = ChangeProblem(graph, drops, anchors), METHODS["degree"]
+    expected = method(weights, ChangeProblem(fresh(graph), EdgeDropBudget(local=1).on(graph), anchors), directions)
     for tensor in (drops.local, drops.requested, drops.droppable, drops.droppable_degree, anchors):
         tensor.zero_()
     assert torch.equal(method(weights, problem, directions), expected)
@@ -185,7 +185,7 @@ def test_a_problem_is_about_the_drops_and_anchors_it_was_made_with() -> None:
 
 def test_the_features_of_a_problem_are_those_of_its_graph() -> None:
     graph, weights = graph_of(0, features(0)), gcn_weights(toy_network(40))
-    problem = DropProblem(graph, EdgeDropBudget(local=1).on(graph), torch.arange(5))
+    problem = ChangeProblem(graph, EdgeDropBudget(local=1).on(graph), torch.arange(5))
     before = problem.projected(weights)
     graph.x.mul_(-3)
     torch.testing.assert_close(problem.projected(weights), -3 * before)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from certgcl.attacks import SearchSpace
 from certgcl.bounds.degree import Degree
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.rounding.finite import check_finite
 from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.changes.changes import AdmissibleChanges
@@ -116,7 +116,7 @@ class AnchorSearch(ABC):
     def of(
         cls,
         network: GraphNetwork,
-        problem: DropProblem,
+        problem: ChangeProblem,
         directions: Tensor,
         bound: Degree,
         time_limit: float | None,
@@ -159,7 +159,7 @@ class AnchorSearch(ABC):
     def run(self, progress: Callable[[int, int], object] | None = None) -> Brackets:
         """The brackets. Anchors have their turn again and again, each time with a larger limit of branches; a search
         then starts again from the bracket it has, so that only one at a time takes memory."""
-        problem = DropProblem(self.graph, self.changes, self.anchors)
+        problem = ChangeProblem(self.graph, self.changes, self.anchors)
         lower = self.bound(self.network, problem, self.directions[:, None])[:, 0]
         clean = (self.directions * self.network.embed(self.graph)).sum(dim=1)[self.anchors]
         check_finite(self.anchors, lower, clean)  # a tree grows from finite values

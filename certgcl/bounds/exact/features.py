@@ -14,7 +14,7 @@ from certgcl.attacks import Search, SearchSpace
 from certgcl.attacks.features import FeatureField, without
 from certgcl.bounds.degree import Degree
 from certgcl.bounds.exact.anchors import Brackets
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.rounding.finite import check_finite
 from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.models.network import GraphNetwork
@@ -25,7 +25,7 @@ MOST_ENUMERATED = 1 << 12  # admissible features of an anchor that are tried one
 @torch.no_grad()
 def feature_brackets(
     network: GraphNetwork,
-    problem: DropProblem,
+    problem: ChangeProblem,
     directions: Tensor,
     bound: Degree,
     end: float,
@@ -43,7 +43,7 @@ def feature_brackets(
     cpu = torch.device("cpu")
     network, graph, changes = network.to(torch.float64, cpu), problem.graph.to(cpu), problem.changes.to(cpu)
     anchors, directions = problem.anchors.to(cpu), directions.to(cpu, torch.float64)
-    here = DropProblem(graph, changes, anchors, only_anchors=True)
+    here = ChangeProblem(graph, changes, anchors, only_anchors=True)
     lower = bound(network, here, directions[:, None])[:, 0]
     upper = (directions * network.embed(graph)[anchors]).sum(dim=1)
     check_finite(anchors, lower, upper)

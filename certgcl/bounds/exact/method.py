@@ -24,7 +24,7 @@ from certgcl.bounds.exact.networks.search import NetworkSearch
 from certgcl.bounds.exact.shares import searched
 from certgcl.bounds.exact.two_layer.search import TwoLayerSearch
 from certgcl.bounds.method import BoundMethod, BoundResult, LineChoices
-from certgcl.bounds.prepared import DropProblem, check_call
+from certgcl.bounds.prepared import ChangeProblem, check_call
 from certgcl.changes.changes import AdmissibleChanges
 from certgcl.errors import MethodError
 from certgcl.executors import Executor, ExecutorLike, LocalProcesses, get_executor
@@ -139,12 +139,12 @@ class BranchAndBound(BoundMethod):
     def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> None:
         return None
 
-    def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+    def __call__(self, network: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)
         brackets = [self.brackets(network, problem, each) for each in directions.unbind(1)]
         return torch.stack([bracket.lower for bracket in brackets], dim=1)
 
-    def solve(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> BoundResult:
+    def solve(self, network: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> BoundResult:
         check_call(network, problem, directions)
         if directions.shape[1] > 1:  # a witness is one direction's own
             return BoundResult(self(network, problem, directions))
@@ -177,7 +177,7 @@ class BranchAndBound(BoundMethod):
         return replace(self, workers=1, executor=None, progress=None)
 
     @torch.no_grad()
-    def brackets(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Brackets:
+    def brackets(self, network: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> Brackets:
         """Brackets of the least ``w · z_i(S)`` for the anchors of a problem; directions of all nodes, ``(N, d)``."""
         if not problem.changes.drops_only:
             end = math.inf if self.time_limit is None else time.time() + self.time_limit

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.balls import within_a_hop
 from certgcl.bounds.propagation.ranges import Settings, radii
@@ -15,7 +15,7 @@ TENSORS_AT_ONCE = 8  # of a chunk of functionals, while it is treated
 BYTES_OF_SLOT = 256  # of balls, sets and visits
 
 
-def estimated_bytes(network: GraphNetwork, problem: DropProblem, directions: int, settings: Settings) -> int:
+def estimated_bytes(network: GraphNetwork, problem: ChangeProblem, directions: int, settings: Settings) -> int:
     """About the most that is held at a time, for a number of directions per node."""
     graph, size, rules = problem.graph, torch.finfo(network.dtype).bits // 8, len(settings.rules)
     radius = radii(network)
@@ -41,7 +41,7 @@ def estimated_bytes(network: GraphNetwork, problem: DropProblem, directions: int
     )
 
 
-def _cells(problem: DropProblem, nodes: Tensor, settings: Settings, anchors: bool) -> Tensor:
+def _cells(problem: ChangeProblem, nodes: Tensor, settings: Settings, anchors: bool) -> Tensor:
     """How many cells every node has."""
     added = problem.changes.additions
     levels = 1 if added is None else (added.local[nodes] + 1).clamp(max=settings.resolution)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.rounding.largest_mixing import LargestMixing
 from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.graphs.graph import Graph
@@ -133,7 +133,7 @@ class ForwardError:
             self._layers.append(self._activated(layer, *self._layer(number, layer)))
 
     @classmethod
-    def of(cls, network: GraphNetwork, problem: DropProblem, precision: torch.dtype, bounds: bool) -> "ForwardError":
+    def of(cls, network: GraphNetwork, problem: ChangeProblem, precision: torch.dtype, bounds: bool) -> "ForwardError":
         wide = torch.promote_types(precision, torch.float32)
         sized = network.to(wide)
         return cls(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.propagation.balls import within_a_hop
 from certgcl.bounds.two_layer.neighbourhood import row_slots
 from certgcl.changes.edge_additions import AdmissibleAdditions
@@ -19,7 +19,7 @@ from certgcl.models.network import GraphNetwork
 class LargestMixing:
     """Where each layer is needed for the embeddings of some anchors, and what its rows are mixed with at most."""
 
-    def __init__(self, network: GraphNetwork, problem: DropProblem, dtype: torch.dtype) -> None:
+    def __init__(self, network: GraphNetwork, problem: ChangeProblem, dtype: torch.dtype) -> None:
         self.graph, self.drops, self.anchors, self.dtype = problem.graph, problem.drops, problem.anchors, dtype
         self.additions = problem.changes.additions
         self.nodes = _needed(network, self.graph, self.additions, self.anchors)

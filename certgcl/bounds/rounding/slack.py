@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.rounding.forward_error import ForwardError, room_for
 from certgcl.bounds.two_layer.rowwise import rowwise
 from certgcl.models.network import GraphNetwork
@@ -47,7 +47,7 @@ class Sizes:
 
     @classmethod
     @torch.no_grad()
-    def of(cls, network: GraphNetwork, problem: DropProblem, dtype: torch.dtype) -> "Sizes":
+    def of(cls, network: GraphNetwork, problem: ChangeProblem, dtype: torch.dtype) -> "Sizes":
         """For a model with the precision of ``network``, and bounds that are computed in ``dtype``."""
         precision, eps = network.precision or network.dtype, torch.finfo(dtype).eps
         # E(u) / u grows with u, so that the error in a longer format is no more than its share of the one in a shorter

@@ -11,7 +11,7 @@ all anchors next to it: nothing is computed for a whole graph at a time.
 import torch
 from torch import Tensor
 
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.two_layer.neighbourhood import Neighbourhood, inverse_sqrt_degree, row_slots
 from certgcl.bounds.two_layer.weights import GCNWeights
 from certgcl.graphs.graph import Graph
@@ -20,7 +20,7 @@ AT_ONCE = 1 << 12  # changes of a row next to an anchor that are held at a time
 MAX_SINGLE_DROPS = 1 << 20  # of them at one anchor, up to which it is enumerated
 
 
-def least_over_single_drops(weights: GCNWeights, problem: DropProblem, directions: Tensor) -> tuple[Tensor, Tensor]:
+def least_over_single_drops(weights: GCNWeights, problem: ChangeProblem, directions: Tensor) -> tuple[Tensor, Tensor]:
     """The least ``w · z_i`` over the graph itself and all admissible drops of one edge, ``(E, C)``, and the places of
     the E anchors that are not too large to be enumerated."""
     graph, directions = problem.graph, problem.at_anchors(directions)
@@ -31,7 +31,7 @@ def least_over_single_drops(weights: GCNWeights, problem: DropProblem, direction
     ends = changes[places].cumsum(0).div(AT_ONCE, rounding_mode="floor")
     for count in torch.unique_consecutive(ends, return_counts=True)[1].tolist():
         here = places[start : start + count]
-        least.append(_least(weights, DropProblem(graph, problem.changes, problem.anchors[here]), directions[here]))
+        least.append(_least(weights, ChangeProblem(graph, problem.changes, problem.anchors[here]), directions[here]))
         start += count
     return torch.cat(least) if least else directions.new_empty(0, directions.shape[1]), places
 
@@ -41,7 +41,7 @@ def _sum_around(graph: Graph, values: Tensor) -> Tensor:
     return values.index_add(0, graph.row, values[graph.col])
 
 
-def _least(weights: GCNWeights, problem: DropProblem, directions: Tensor) -> Tensor:
+def _least(weights: GCNWeights, problem: ChangeProblem, directions: Tensor) -> Tensor:
     """For directions of the anchors, ``(A, C, d2)``."""
     graph, anchors, dtype = problem.graph, problem.anchors, weights.w1.dtype
     hood = problem.neighbourhood(dtype)
@@ -87,7 +87,7 @@ def _values(weights: GCNWeights, sums: Tensor, directions: Tensor) -> Tensor:
     return (directions @ weights.activation2(sums @ weights.w2 + weights.b2)[..., None])[..., 0]
 
 
-def _changes(problem: DropProblem, hood: Neighbourhood) -> tuple[Tensor, Tensor]:
+def _changes(problem: ChangeProblem, hood: Neighbourhood) -> tuple[Tensor, Tensor]:
     """Every droppable edge with every inner row that its loss changes: those of its ends and of their neighbours."""
     graph, inner = problem.graph, hood.inner
     number = len(inner.nodes)

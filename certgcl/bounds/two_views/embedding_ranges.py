@@ -10,7 +10,7 @@ from torch.nn import functional
 from certgcl.bounds.interval import Interval
 from certgcl.bounds.memory import parts_that_fit
 from certgcl.bounds.method import BoundMethod
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.rounding.slack import Sizes
 from certgcl.certify.directions import SMALLEST_NORM
 from certgcl.changes.changes import AdmissibleChanges
@@ -87,10 +87,10 @@ class EmbeddingRanges:
         unit = functional.normalize(clean, dim=1)
         axis = functional.normalize(unit.mean(dim=0), dim=0)
         frame = torch.cat([torch.eye(len(axis), dtype=axis.dtype, device=axis.device), axis[None]])
-        everyone = DropProblem(graph, changes, torch.arange(graph.num_nodes, device=axis.device))
+        everyone = ChangeProblem(graph, changes, torch.arange(graph.num_nodes, device=axis.device))
         parts = parts_that_fit(bound, network, everyone, 2 * len(frame) + 2, memory_limit)
         found = [
-            _ranges(bound, network, DropProblem(graph, changes, nodes, only_anchors=True), unit[nodes], frame)
+            _ranges(bound, network, ChangeProblem(graph, changes, nodes, only_anchors=True), unit[nodes], frame)
             for nodes in parts
         ]
         order = torch.argsort(torch.cat(parts))
@@ -105,7 +105,7 @@ class EmbeddingRanges:
 
 
 def _ranges(
-    bound: BoundMethod, network: GraphNetwork, problem: DropProblem, unit: Tensor, frame: Tensor
+    bound: BoundMethod, network: GraphNetwork, problem: ChangeProblem, unit: Tensor, frame: Tensor
 ) -> tuple[Span, Span]:
     """At the anchors: of ``p`` along every vector of the frame and of a, ``(A, d + 2)``; of z by intervals."""
     dtype = network.dtype
@@ -122,7 +122,7 @@ def _ranges(
     return Span(least - room, room - negative_most), _box(network, problem, channels)
 
 
-def _box(network: GraphNetwork, problem: DropProblem, channels: Tensor) -> Span:
+def _box(network: GraphNetwork, problem: ChangeProblem, channels: Tensor) -> Span:
     """Of z by intervals, with room for rounding. That comes before two-piece linear activations at the end, so that a
     channel that a ReLU keeps at zero stays there."""
     taken = {term.source for layer in network.layers for term in layer.terms}

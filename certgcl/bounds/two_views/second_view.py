@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.method import BoundMethod
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.rounding.slack import Sizes
 from certgcl.bounds.two_views.embedding_ranges import EmbeddingRanges, Span, unit_span
 from certgcl.certify.directions import SMALLEST_NORM, compactness_directions
@@ -92,7 +92,7 @@ class TwoViews:
         return cls(ranges, cosine, norm, turns, on_axis)
 
     def bound(
-        self, bound: BoundMethod, encoder: GraphNetwork, problem: DropProblem, dtype: torch.dtype
+        self, bound: BoundMethod, encoder: GraphNetwork, problem: ChangeProblem, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Lower bounds at the anchors over both views, computed in ``dtype``; how far above the truth rounding can have
         put them; and how far below it the value can be for the first view's embedding as the encoder is run."""

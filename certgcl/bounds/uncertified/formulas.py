@@ -17,7 +17,7 @@ from torch import Tensor
 from certgcl.arguments import shown
 from certgcl.bounds import compiled
 from certgcl.bounds.method import BoundMethod
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.two_layer.box import signed_parts
 from certgcl.bounds.two_layer.layer1 import Range
 from certgcl.bounds.two_layer.neighbourhood import inverse_sqrt_degree
@@ -99,7 +99,7 @@ class PrintedScore(BoundMethod):
     def rules(self, hidden_channels: int) -> tuple[SlopeRule, ...]:
         return ("parallel",)
 
-    def terms(self, weights: GCNWeights, problem: DropProblem, directions: Tensor, projected: Tensor) -> PrintedTerms:
+    def terms(self, weights: GCNWeights, problem: ChangeProblem, directions: Tensor, projected: Tensor) -> PrintedTerms:
         """Of every node.
 
         Args:
@@ -134,7 +134,7 @@ class PrintedScore(BoundMethod):
 class PaperBox:
     """The paper's ``L = diag(1/D)`` and ``U_ij = ((D_i - q_i)(D_j - q_j))^(-1/2)``."""
 
-    def __init__(self, problem: DropProblem, dtype: torch.dtype) -> None:
+    def __init__(self, problem: ChangeProblem, dtype: torch.dtype) -> None:
         graph = problem.graph
         scale = inverse_sqrt_degree(graph.degree, problem.drops.requested, dtype)
         self.graph, self.entries = graph, scale[graph.row] * scale[graph.col]

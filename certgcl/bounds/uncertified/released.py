@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from certgcl.bounds.prepared import DropProblem, check_call
+from certgcl.bounds.prepared import ChangeProblem, check_call
 from certgcl.bounds.two_layer.weights import two_layers
 from certgcl.bounds.uncertified.formulas import PrintedScore
 from certgcl.models.network import GraphNetwork
@@ -17,7 +17,7 @@ class Released(PrintedScore):
 
     name: str = field(default="released", init=False)
 
-    def __call__(self, network: GraphNetwork, problem: DropProblem, directions: Tensor) -> Tensor:
+    def __call__(self, network: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions, everywhere=True, drops_only=True)
         weights = two_layers(network, self.name)
         graph = problem.graph

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from certgcl.attacks.field import Reach
-from certgcl.bounds import BoundMethod, DropProblem
+from certgcl.bounds import BoundMethod, ChangeProblem
 from certgcl.certify.pooling.graph_set import GraphSet, SetDrops
 from certgcl.certify.touched_edges import edges_of, touched_edges
 from certgcl.changes.changes import AdmissibleChanges
@@ -97,17 +97,17 @@ class PooledProblem:
         return int(self.drops.most.max())
 
     @cached_property
-    def _most_dropped(self) -> DropProblem:
+    def _most_dropped(self) -> ChangeProblem:
         return self._limited_to(self._largest)
 
     @cached_property
-    def _one_dropped(self) -> DropProblem:
+    def _one_dropped(self) -> ChangeProblem:
         return self._limited_to(1)
 
-    def _limited_to(self, total: int) -> DropProblem:
+    def _limited_to(self, total: int) -> ChangeProblem:
         union = self.graphs.union
         everyone = torch.arange(union.num_nodes, device=union.col.device)
-        return DropProblem(union, AdmissibleChanges(self.drops.limited_to(total)), everyone)
+        return ChangeProblem(union, AdmissibleChanges(self.drops.limited_to(total)), everyone)
 
     @cached_property
     def _copies(self) -> tuple[Graph, Tensor] | None:

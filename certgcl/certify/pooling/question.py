@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from certgcl.arguments import FLOATS, INTEGERS, choice, numbers, real, whole
-from certgcl.bounds import BoundMethod, DropProblem, get_method
+from certgcl.bounds import BoundMethod, ChangeProblem, get_method
 from certgcl.bounds.engine import engine_for
 from certgcl.bounds.memory import default_limit, parts_that_fit
 from certgcl.bounds.rounding.direction_error import CompactnessDirections
@@ -127,7 +127,7 @@ class GraphQuestion:
         graphs, union = self.graphs, self.graphs.union
         nominal = (directions @ self.network.embed(union, graphs.batch)[..., None])[..., 0].double()
         everyone = torch.arange(union.num_nodes, device=union.col.device)
-        problem = DropProblem(union, AdmissibleChanges(self.drops.limited_to(self._largest)), everyone)
+        problem = ChangeProblem(union, AdmissibleChanges(self.drops.limited_to(self._largest)), everyone)
         sizes = PooledSizes.of(self.model, graphs, Sizes.of(self.model.network, problem, self.dtype), self.dtype)
         enumerated, upper, witnesses = self._searched(directions)
         lower, lifted = upper.clone(), torch.zeros_like(upper)
@@ -217,10 +217,10 @@ class GraphQuestion:
         changes, everyone = AdmissibleChanges(self.drops.limited_to(total)), torch.arange(self.graphs.union.num_nodes)
         everyone = everyone.to(union.col.device)
         limit, number = default_limit(union.col.device), rows(everyone[:1]).shape[1]
-        problem = DropProblem(union, changes, everyone, limit)
+        problem = ChangeProblem(union, changes, everyone, limit)
         found = torch.empty(len(everyone), number, dtype=torch.float64, device=everyone.device)
         for part in parts_that_fit(self.bound, network, problem, number, limit):
-            anchors = DropProblem(union, changes, part, limit, only_anchors=True)
+            anchors = ChangeProblem(union, changes, part, limit, only_anchors=True)
             found[part] = self.bound.solve(network, anchors, rows(part)).lower.double()
         return found
 

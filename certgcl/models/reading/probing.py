@@ -6,7 +6,7 @@ from torch_geometric.nn import GCNConv, MessagePassing
 from torch_geometric.nn.dense import Linear
 
 from certgcl.bounds.interval import layer1_on_box, layer2_on_box
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.two_layer.weights import two_layers
 from certgcl.changes.changes import AdmissibleChanges
 from certgcl.changes.edge_drops import AdmissibleDrops
@@ -147,7 +147,7 @@ def _check_ranges(
     """The activations once more, at points all over the range that each channel can take under the drops."""
     weights, exact = (two_layers(each, "probed") for each in (network, network.to(torch.float64)))
     wide = graph.to(dtype=torch.float64)
-    problem = DropProblem(wide, AdmissibleChanges(drops), torch.arange(graph.num_nodes, device=graph.col.device))
+    problem = ChangeProblem(wide, AdmissibleChanges(drops), torch.arange(graph.num_nodes, device=graph.col.device))
     hood, projected = problem.neighbourhood(torch.float64), problem.projected(exact)
     layer1 = layer1_on_box(exact, projected, hood)
     values = (

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import certgcl
-from certgcl.bounds import METHODS, BoundMethod, Degree, DropProblem, compiled
+from certgcl.bounds import METHODS, BoundMethod, ChangeProblem, Degree, compiled
 from certgcl.bounds.compiled import degree, flat_tables, threads
 from certgcl.bounds.two_layer import row_plan
 from certgcl.changes.edge_drops import EdgeDropBudget
@@ -68,7 +68,7 @@ every_setting = pytest.mark.parametrize("method", SETTINGS.values(), ids=SETTING
 Result = tuple[Tensor, ...]
 
 
-def bounds_and_gradients(method: BoundMethod, weights: GraphNetwork, problem: DropProblem) -> Result:
+def bounds_and_gradients(method: BoundMethod, weights: GraphNetwork, problem: ChangeProblem) -> Result:
     """The bounds of two directions a node, and the gradients of all weights and of the directions."""
     given = {
         name: tensor.clone().requires_grad_(not (tensor == 0).all())  # the γ of a ReLU is a kink
@@ -84,7 +84,7 @@ def bounds_and_gradients(method: BoundMethod, weights: GraphNetwork, problem: Dr
     return bound.detach(), *torch.autograd.grad((weight * bound).sum(), inputs, allow_unused=True)
 
 
-def by_both(method: BoundMethod, weights: GraphNetwork, make: Callable[[], DropProblem]) -> tuple[Result, Result]:
+def by_both(method: BoundMethod, weights: GraphNetwork, make: Callable[[], ChangeProblem]) -> tuple[Result, Result]:
     with compiled.switched_off():
         by_torch = bounds_and_gradients(method, weights, make())
     return bounds_and_gradients(method, weights, make()), by_torch

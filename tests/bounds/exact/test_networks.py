@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from certgcl.bounds import SEARCHES, BranchAndBound, Degree, DropProblem
+from certgcl.bounds import SEARCHES, BranchAndBound, ChangeProblem, Degree
 from certgcl.bounds.exact import Brackets
 from certgcl.bounds.exact.networks.branches import Branch, Branches, Copies
 from certgcl.bounds.exact.networks.rows import FieldRows
@@ -314,7 +314,7 @@ def test_copies_of_fields_have_the_bounds_and_values_of_the_graph(kind: str, dep
         around = [FieldRows.around(whole.space, node) for node in range(9)]
         branches = Branches(whole.space, Degree())
         parts = [Branch(rows, rows.undecided, whole.directions[node]) for node, rows in enumerate(around) if rows]
-        problem = DropProblem(graph, budget.on(graph), torch.arange(9))
+        problem = ChangeProblem(graph, budget.on(graph), torch.arange(9))
         torch.testing.assert_close(torch.cat([branches.values(part) for part in parts]), values(network, graph))
         if kind != "GCN" or depth != 2:  # which has an engine of its own
             torch.testing.assert_close(

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from certgcl.bounds import BranchAndBound, Degree, DropProblem
+from certgcl.bounds import BranchAndBound, ChangeProblem, Degree
 from certgcl.bounds.exact import Brackets
 from certgcl.bounds.exact.two_layer.field import ReceptiveField
 from certgcl.bounds.exact.two_layer.search import TwoLayerSearch
@@ -20,7 +20,7 @@ from tests.toys import drop_problem, gcn_weights, random_graph, random_tensor, t
 WEIGHTS, GRAPH, DIRECTIONS = toy_network(), random_graph(nodes=9, density=0.5), random_tensor(9, 3, seed=5)
 
 
-def problem(anchors: list[int] | None = None) -> DropProblem:
+def problem(anchors: list[int] | None = None) -> ChangeProblem:
     return drop_problem(GRAPH, 1, anchors)
 
 

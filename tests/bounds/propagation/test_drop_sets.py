@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from certgcl import EdgeDropBudget, Graph
-from certgcl.bounds import METHODS, DropProblem
+from certgcl.bounds import METHODS, ChangeProblem
 from certgcl.bounds.propagation import drop_sets, limits
 from certgcl.bounds.propagation.network_bound import NetworkBound
 from certgcl.bounds.propagation.ranges import NetworkRanges, Settings
@@ -67,7 +67,7 @@ def test_ranges_and_output_are_exact(on: Graph, aggregation: Aggregation) -> Non
     NetworkBound(ranges)
     lower, upper = ranges.bounds[2]
     directions = random(on.num_nodes, 3, 4, seed=8)
-    bound = METHODS["degree"](model, DropProblem(on, drops, everyone), directions)
+    bound = METHODS["degree"](model, ChangeProblem(on, drops, everyone), directions)
     for node in range(on.num_nodes):
         by_count = values(model, on, node)
         for cell in (ranges.balls[0].cells.row == node).nonzero()[:, 0]:
@@ -80,7 +80,7 @@ def test_ranges_and_output_are_exact(on: Graph, aggregation: Aggregation) -> Non
 
 def test_nodes_with_more_sets_are_left_to_lines(on: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     model, everyone = network(Sum()), torch.arange(on.num_nodes)
-    problem = DropProblem(on, EdgeDropBudget(BUDGET).on(on), everyone)
+    problem = ChangeProblem(on, EdgeDropBudget(BUDGET).on(on), everyone)
     directions = random(on.num_nodes, 1, 4, seed=8)
     exact = METHODS["degree"](model, problem, directions)
     monkeypatch.setattr(limits, "MOST_SETS", 4)  # three edges, of which two may go, have seven
@@ -93,7 +93,7 @@ def test_nodes_with_more_sets_are_left_to_lines(on: Graph, monkeypatch: pytest.M
 
 def test_several_rows_at_a_time_change_nothing(on: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     model, everyone = network(Mean(), above=Sum(), readout=(3,)), torch.arange(on.num_nodes)
-    problem = DropProblem(on, EdgeDropBudget(BUDGET).on(on), everyone)
+    problem = ChangeProblem(on, EdgeDropBudget(BUDGET).on(on), everyone)
     directions = random(on.num_nodes, 2, 4, seed=8)
     at_once = METHODS["degree"](model, problem, directions)
     monkeypatch.setattr(limits, "MAX_ELEMENTS", 1)
@@ -116,7 +116,7 @@ def test_layers_are_near_up_to_the_second_convolution(model: GraphNetwork, near:
 
 def test_gradients_are_those_of_the_values(on: Graph) -> None:
     everyone = torch.arange(on.num_nodes)
-    problem = DropProblem(on, EdgeDropBudget(BUDGET).on(on), everyone)
+    problem = ChangeProblem(on, EdgeDropBudget(BUDGET).on(on), everyone)
     directions, plain = random(on.num_nodes, 1, 4, seed=8), network(Sum())
 
     def bound(weight: Tensor, other: Tensor) -> Tensor:

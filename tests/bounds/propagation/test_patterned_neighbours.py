@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from certgcl import EdgeDropBudget, Graph
-from certgcl.bounds import Degree, DropProblem, compiled
+from certgcl.bounds import ChangeProblem, Degree, compiled
 from certgcl.bounds.propagation import limits, neighbours, sign_patterns
 from certgcl.models import GraphNetwork
 from tests.bounds.propagation.test_propagation import KINDS, graph, network, random
@@ -16,7 +16,7 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 
 def values(method: Degree, model: GraphNetwork, on: Graph | None = None) -> Tensor:
     on = on or graph()
-    problem = DropProblem(on, EdgeDropBudget(local=2).on(on), torch.arange(on.num_nodes))
+    problem = ChangeProblem(on, EdgeDropBudget(local=2).on(on), torch.arange(on.num_nodes))
     return method(model, problem, random(on.num_nodes, 2, model.width, seed=7))
 
 
@@ -66,7 +66,7 @@ def test_large_anchors_have_no_patterns(monkeypatch: pytest.MonkeyPatch) -> None
 @kinds
 def test_gradients_are_those_of_finite_differences(kind: str) -> None:
     model, on = network(KINDS[kind]), graph(8, 12)
-    problem = DropProblem(on, EdgeDropBudget(local=2).on(on), torch.arange(4))
+    problem = ChangeProblem(on, EdgeDropBudget(local=2).on(on), torch.arange(4))
     given = [tensor for name, tensor in model.named_tensors() if not name.endswith("slope")]
     directions = random(8, 1, model.width, seed=8).requires_grad_()
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from certgcl import EdgeDropBudget, Graph
-from certgcl.bounds import METHODS, Degree, DropProblem, compiled
+from certgcl.bounds import METHODS, ChangeProblem, Degree, compiled
 from certgcl.bounds.propagation.balls import Ball, extent
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.models import GraphNetwork, Layer, Local, Mean, Sum, SymmetricNorm, Term, TwoPieceLinear
@@ -46,9 +46,9 @@ def graph(nodes: int = 14, edges: int = 30, seed: int = 0) -> Graph:
     return Graph.cleaned((random(nodes, 3, seed=seed), pairs))
 
 
-def problem(on: Graph, anchors: Tensor | None = None, budget: object = 2) -> DropProblem:
+def problem(on: Graph, anchors: Tensor | None = None, budget: object = 2) -> ChangeProblem:
     everyone = torch.arange(on.num_nodes)
-    return DropProblem(on, EdgeDropBudget.of(budget).on(on), everyone if anchors is None else anchors)
+    return ChangeProblem(on, EdgeDropBudget.of(budget).on(on), everyone if anchors is None else anchors)
 
 
 @pytest.mark.parametrize("method", ["degree", "degree-fast", "degree-cheap", "crown", "interval"])

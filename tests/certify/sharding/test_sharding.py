@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import certgcl
-from certgcl.bounds import METHODS, BoundMethod, BranchAndBound, Degree, DropProblem
+from certgcl.bounds import METHODS, BoundMethod, BranchAndBound, ChangeProblem, Degree
 from certgcl.bounds.exact import Brackets
 from certgcl.bounds.rounding.direction_error import CompactnessDirections
 from certgcl.certify.certificate import Certificate
@@ -102,7 +102,7 @@ def test_shards_share_the_time_of_a_search_by_their_nodes(tmp_path: Path) -> Non
     seen: list[tuple[int, float | None]] = []
 
     class Timed(BranchAndBound):
-        def brackets(self, network: certgcl.GraphNetwork, problem: DropProblem, directions: Tensor) -> Brackets:
+        def brackets(self, network: certgcl.GraphNetwork, problem: ChangeProblem, directions: Tensor) -> Brackets:
             seen.append((len(problem.anchors), self.time_limit))
             return super().brackets(network, problem, directions)
 

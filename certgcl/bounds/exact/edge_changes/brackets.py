@@ -16,7 +16,7 @@ from certgcl.bounds.degree import Degree
 from certgcl.bounds.exact.anchors import Brackets
 from certgcl.bounds.exact.edge_changes.branches import CHANGED, EdgeBranches
 from certgcl.bounds.exact.edge_changes.tree import ChangeTree
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.rounding.finite import check_finite
 from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.models.network import GraphNetwork
@@ -27,7 +27,7 @@ MOST_LISTED = 1 << 9  # pairs that may change, up to which a tree decides on the
 @torch.no_grad()
 def edge_brackets(
     network: GraphNetwork,
-    problem: DropProblem,
+    problem: ChangeProblem,
     directions: Tensor,
     bound: Degree,
     end: float,
@@ -45,7 +45,7 @@ def edge_brackets(
     cpu = torch.device("cpu")
     network, graph, changes = network.to(torch.float64, cpu), problem.graph.to(cpu), problem.changes.to(cpu)
     anchors, directions = problem.anchors.to(cpu), directions.to(cpu, torch.float64)
-    lower = bound(network, DropProblem(graph, changes, anchors, only_anchors=True), directions[:, None])[:, 0]
+    lower = bound(network, ChangeProblem(graph, changes, anchors, only_anchors=True), directions[:, None])[:, 0]
     upper = (directions * network.embed(graph)[anchors]).sum(dim=1)
     check_finite(anchors, lower, upper)
     search, fixed = EdgeSearch(network, graph, changes), changes.features is None

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from certgcl.bounds.degree import Degree
 from certgcl.bounds.exact.networks.branches import Copies
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.two_layer.row_plan import starts
 from certgcl.changes.changes import AdmissibleChanges
 from certgcl.changes.edge_additions import AdmissibleAdditions, Candidates
@@ -174,7 +174,7 @@ class EdgeBranches:
             found[there] = order[place[there]]
         return found
 
-    def _problem(self, state: Tensor, left: BudgetsLeft, some: Tensor) -> DropProblem:
+    def _problem(self, state: Tensor, left: BudgetsLeft, some: Tensor) -> ChangeProblem:
         """What may still change in some branches of the same totals."""
         n, copies = self.graph.num_nodes, len(state)
         undecided = left.open[some]
@@ -202,4 +202,4 @@ class EdgeBranches:
         for made in (drops, added):
             vars(made)[PRIVATE] = True
         anchors = self.anchor + n * torch.arange(copies)
-        return DropProblem(graph, changes, anchors, only_anchors=True)
+        return ChangeProblem(graph, changes, anchors, only_anchors=True)

@@ -11,7 +11,7 @@ from certgcl.attacks import SearchSpace
 from certgcl.bounds.degree import Degree
 from certgcl.bounds.exact.networks.rows import FieldRows
 from certgcl.bounds.exact.two_layer.cells import DROPPED, FREE
-from certgcl.bounds.prepared import DropProblem
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.two_layer.row_plan import starts
 from certgcl.changes.changes import AdmissibleChanges
 from certgcl.changes.edge_drops import AdmissibleDrops
@@ -91,7 +91,7 @@ class Branches:
     def bounds(self, branches: Sequence[Branch]) -> list[Tensor]:
         """Lower bounds of ``w · z`` over all drops that agree with the decisions, ``(B,)`` of each."""
         graph, drops, anchors, directions = self._union(branches)
-        problem = DropProblem(graph, AdmissibleChanges(drops), anchors, only_anchors=True)
+        problem = ChangeProblem(graph, AdmissibleChanges(drops), anchors, only_anchors=True)
         found = self.bound(self.network, problem, directions[:, None])[:, 0]
         return [*found.split([len(branch.state) for branch in branches])]
 
