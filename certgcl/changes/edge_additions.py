@@ -78,7 +78,7 @@ class AdmissibleAdditions:
         return bool(torch.isin(edges[0] * n + edges[1], known).all())
 
     def budgets(self, lost: Tensor, total: int, drops: EdgeDropBudget) -> dict[str, Any]:
-        """What allows the same next to drops of at most ``lost`` at every node and so many in all, as the arguments of
+        """What allows the same with drops of at most ``lost`` at every node and ``total`` in all, as the arguments of
         :class:`~certgcl.changes.changes.Changes`."""
         listed: CandidatesLike = (
             "all" if self.candidates is None else torch.stack([self.candidates.row, self.candidates.col])

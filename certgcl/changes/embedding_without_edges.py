@@ -92,7 +92,7 @@ class DropEvaluation:
         )
 
     def _outputs(self, nodes: Tensor, degree: Tensor, row: Tensor, col: Tensor) -> list[Tensor]:
-        """Of all layers at some nodes, of so many neighbours each, and with these edges among them."""
+        """Of all layers at some nodes, with their numbers of neighbours and these edges among them."""
         count, outputs = degree.to(self.network.dtype)[:, None], list[Tensor]()
         for layer in self.network.layers:
             p = layer.bias.expand(len(nodes), -1)

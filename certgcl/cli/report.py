@@ -34,7 +34,7 @@ def report(
         Path | None,
         typer.Option(
             dir_okay=False,
-            help="The page; report.html in the folder, or beside the "
+            help="The page; report.html in the folder, or next to the "
             "certificate, by default; comparison.html here for several.",
         ),
     ] = None,

@@ -99,7 +99,7 @@ def train(
         int | None,
         typer.Option(
             min=2,
-            help="Train in mini-batches of so many nodes, for graphs whose full pass does not fit into memory; "
+            help="Train in mini-batches of this number of nodes, for graphs whose full pass does not fit into memory; "
             "under torchrun its processes share them.",
         ),
     ] = None,

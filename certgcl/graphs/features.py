@@ -14,7 +14,7 @@ from certgcl.runtime.tensor_cache import kept, stamp
 
 MOST_FILLED = 0.05  # share of non-zero features up to which they are multiplied as a sparse matrix
 MAX_SEARCHED = 1 << 28  # features that are looked through for that; larger ones may lie on disk
-FEW_NODES = 8  # with gradients, the product at fewer than one node in so many is made for them alone
+FEW_NODES = 8  # with gradients, the product at fewer than one node in 8 is made for them alone
 
 
 @dataclass(frozen=True, eq=False)

@@ -227,7 +227,7 @@ class FlatTables:
         return LinedRowArrays(*map(array, parts))
 
     def spans(self, width: int) -> list[LineSpan]:
-        """All inner rows, for so many hidden channels."""
+        """All inner rows, for a hidden layer of this width."""
         if width not in self._spans:
             start = self.plan.flat_lines.start
             self._spans[width] = spans(start[:-1], start[1:], width)
@@ -275,7 +275,7 @@ class FlatTables:
         )
 
     def channels_at_anchors(self, visits: int) -> LazyParts[tuple[VisitArrays, Lemma]]:
-        """The anchors, in ranges with about so many visits at the most: their visits, and the lemma at the anchors."""
+        """The anchors, in ranges with at most about ``visits`` visits: their visits, and the lemma at the anchors."""
         if visits not in self._channels_at_anchors:
             total = starts(self.hood.outer.degree * self.plan.anchor_cases.number)
             self._channels_at_anchors[visits] = LazyParts(ranges(total, visits), self._at_some_anchors, self.keep)
@@ -408,7 +408,7 @@ class FlatTables:
         )
 
     def chunks(self, cells: int) -> "LazyParts[RowChunk]":
-        """All visits, in chunks of rows whose slots have about so many cells at the most."""
+        """All visits, in chunks of rows whose slots have at most about ``cells`` cells."""
         from certgcl.bounds.compiled.anchor_chunks import chunks_of
 
         cells = min(cells, self._all_cells)  # so that limits beyond all of them are one

@@ -200,7 +200,7 @@ class AnchorSearch(ABC):
 
     @abstractmethod
     def _grown(self, places: list[int], lower: Tensor, dropped: dict[int, Tensor], limit: float) -> Iterator[Grown]:
-        """The searches for some anchors while there is time, each up to about so many branches; anchors that see too
+        """The searches for some anchors while there is time, each up to about ``limit`` branches; anchors that see too
         much are passed over.
 
         Args:

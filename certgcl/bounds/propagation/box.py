@@ -1,7 +1,7 @@
 """Bounds on the box: every entry of an aggregation's matrix varies by itself between its extremes.
 
 ``interval`` and ``crown`` go through a network of any depth on it. What is lost against the row lemma is that all
-entries of a row share one number of neighbours, and that only so many of them can be dropped. Of edges that are added
+entries of a row share one number of neighbours, and how many of them can be dropped. Of edges that are added
 no more than allowed count.
 """
 

@@ -154,7 +154,7 @@ class ChangedFeatures:
         if self.most_off:
             single.append(self._masked_falls(mu, summed))
         if self.most_on:
-            # The first that are zero at a node are among so many of the whole column.
+            # The first that are zero at a node are among the first of the whole column.
             rises, row = (-mu).clamp(min=0).topk(min(self.features, self.most_on + self.most_filled), dim=0)
             there = torch.zeros(nodes, self.features, dtype=torch.bool, device=mu.device)
             there[owner, column] = True

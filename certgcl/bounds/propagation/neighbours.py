@@ -149,7 +149,8 @@ class SharedFunctionals:
 
     def at_the_node(self, cells: Cells, sets: TermSets, times: int) -> tuple[Tensor, Tensor]:
         """The same functionals of the node itself: ``(own(n_i) + times) ω · h_i`` comes down to constants, ``(E, RM)``,
-        and terms at its slots, ``(slots, R M)``. Only where they serve a layer, with so many terms of its own alone.
+        and terms at its slots, ``(slots, R M)``. Only where they serve a layer, ``times`` of
+        whose terms are those of the node alone.
 
         A scale that varies is its middle, and ``own(n) - middle`` times the range of ``ω · h_i``.
         """

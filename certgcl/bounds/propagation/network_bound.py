@@ -211,7 +211,7 @@ class NetworkBound:
         self, cells: Cells, omega: Mapping[int, Functionals], slope: Tensor, patterns: int = 1
     ) -> Tensor:
         """The least value, with K ways to have lines ``(E, K, M, d)`` in the place of the last layer's outputs,
-        ``(E, K, M)``; with so many sign patterns at neighbours."""
+        ``(E, K, M)``; with the given number of sign patterns at neighbours."""
         last, (ways, functionals) = max(omega), slope.shape[1:3]
         others = {
             number: Functionals(part.vector.expand(-1, ways, -1, -1).flatten(1, 2)[:, None])

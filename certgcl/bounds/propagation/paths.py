@@ -113,7 +113,7 @@ class Paths:
 
 
 def largest_sums(values: Tensor, target: Tensor, targets: int, most: int) -> Tensor:
-    """The sum of the largest values of each target, so many of them, ``(n, T, M)`` to ``(targets, M)``.
+    """The sum of the largest values of each target, as many as it counts, ``(n, T, M)`` to ``(targets, M)``.
 
     Args:
         values: at least zero.

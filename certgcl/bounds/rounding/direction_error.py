@@ -42,7 +42,7 @@ class CompactnessDirections(NamedTuple):
 
     @classmethod
     def of_embeddings(cls, embeddings: Tensor, error: Tensor) -> "CompactnessDirections":
-        """Those of embeddings, each with an error of at most so much in every channel, ``(N, d)`` and ``(N,)``."""
+        """Those of embeddings, each with the given largest error in every channel, ``(N, d)`` and ``(N,)``."""
         own, shared = unit_errors(embeddings, error, len(embeddings))
         return cls(embeddings, compactness_directions(embeddings), own, shared_error(shared, len(embeddings)))
 

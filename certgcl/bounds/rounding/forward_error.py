@@ -33,7 +33,7 @@ def smallest_size(dtype: torch.dtype) -> float:
 
 
 def room_for(roundings: int, dtype: torch.dtype) -> float:
-    """By how much to multiply a number that so many roundings of numbers that are not negative led to, so that it is no
+    """By how much to multiply a number that n roundings of numbers that are not negative led to, so that it is no
     less than the exact one, (R8): ``1 / (1 - n u) <= 1 + 2 n u`` for ``2 n u <= 1``; infinite beyond."""
     share = roundings * torch.finfo(dtype).eps
     return 1 + 2 * share if share <= 0.5 else torch.inf

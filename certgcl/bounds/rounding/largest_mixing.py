@@ -120,7 +120,7 @@ class LargestMixing:
         )
 
     def _largest(self, scale: Callable[[Tensor], Tensor], nodes: Tensor | slice, kept: Tensor | int = 0) -> Tensor:
-        """Over the numbers of neighbours that nodes can have, if so many edges that may be dropped are kept: scales are
+        """Over the numbers of neighbours that nodes can have, if a given number of droppable ones is kept: scales are
         monotone from 1 on."""
         most, drops = self._most[nodes], self.drops
         least = self.graph.degree[nodes] - drops.local[nodes].minimum(drops.droppable_degree[nodes] - kept)

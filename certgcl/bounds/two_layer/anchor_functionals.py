@@ -71,7 +71,7 @@ class AnchorFunctionals:
         return pairs.flatten(3).flatten(0, 2), rows.flatten(2).flatten(0, 1)
 
     def _elements(self, anchors: int, size: int, cases: int) -> int:
-        """Elements of a row when so many anchors around it are treated at once."""
+        """Elements of a row when ``anchors`` anchors around it are treated at once."""
         return anchors * cases * self.number * ((size + 1) * self.patterns + self.channels)
 
     def width(self, size: int, cases: int) -> int:

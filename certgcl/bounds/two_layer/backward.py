@@ -46,7 +46,7 @@ class AnchorMinimum(Protocol):
         ...
 
     def of_anchors(self, omega: Tensor, layer1: Layer1, rules: Sequence[SlopeRule], patterns: int = 1) -> Tensor:
-        """For functionals of each anchor's own in each of its cases, ``(F, M, d1)``; with so many sign patterns at
+        """For functionals of each anchor's own in each of its cases, ``(F, M, d1)``; with ``patterns`` sign patterns at
         every neighbour."""
         ...
 

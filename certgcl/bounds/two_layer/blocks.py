@@ -82,7 +82,7 @@ class Block:
         cases, scale: the cases of the rows, and the scales in them, ``(R, T)``.
         counts: those of each case.
         most: the largest count.
-        units: with t edges lost by the row, all its neighbours together can lose so many others, ``(R, most + 1)``;
+        units: with t edges lost by the row, how many others all its neighbours together can lose, ``(R, most + 1)``;
             None where that is no limit.
     """
 
@@ -179,7 +179,7 @@ class Pairs:
     valid: Tensor  # (R, I)
     never_dropped: Tensor | None  # (R, I) minus infinity where (i, j) cannot be dropped, else zero; None if all can
     out_of_reach: Tensor | None  # (R, I, T) infinity in cases that j cannot be in while (i, j) is kept, else zero
-    columns: list[int]  # per case g of the anchors: the first so many places have it
+    columns: list[int]  # per case g of the anchors: how many places have it, from the first
     tau: list[Scale]  # per case g: the scale of i, (R, columns)
     left: list[
         Tensor | None

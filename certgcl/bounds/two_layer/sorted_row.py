@@ -10,7 +10,7 @@ from torch import Tensor
 from certgcl.bounds.two_layer.blocks import Block, Count, Counts
 
 FEW_COUNTS = 8  # counts that are treated one after the other: what treats all at once is not vectorised over rows
-MERGING_PAYS = 1 << 9  # given so many rows and functionals for each of the largest
+MERGING_PAYS = 1 << 9  # rows times functionals for each of the largest, from which on merging pays
 
 Value = Callable[[Count, Tensor], Tensor]
 """The value of a row that loses some number of edges, from what remains of the sum of its terms."""

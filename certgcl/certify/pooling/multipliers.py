@@ -56,7 +56,7 @@ def _solve(
     n, e, k, g = len(nodes), len(edges), len(pairs), len(graphs)
     counts = [int(first) for first in shared.first if 2 <= first < known.by_count.shape[1]]
     clean, node = known.values[nodes, 0], np.searchsorted(nodes, shared.node[pairs])
-    losses = [clean - known.by_count[nodes, b] for b in counts]  # -inf where a node cannot lose so many
+    losses = [clean - known.by_count[nodes, b] for b in counts]  # -inf where a node has fewer
     scale = max(float(np.abs(known.losses[pairs]).max()), *(float(loss.max()) for loss in losses), 0.0)
     if not scale > SMALLEST:
         return

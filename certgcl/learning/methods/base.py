@@ -51,9 +51,9 @@ class ContrastiveMethod:
         mask_rates: the share of feature columns that each view sets to zero.
         temperature: τ of InfoNCE.
         batch: how many random nodes InfoNCE compares with each other in a step; None for all.
-        batch_nodes: train in mini-batches, for graphs whose full pass does not fit into memory: an epoch is a step for
-            every so many nodes, which sees a sample of what is around them. The regularizer bounds its anchors, some of
-            these nodes, with their whole neighbourhood. None for one step on the whole graph.
+        batch_nodes: train in mini-batches, for graphs whose full pass does not fit into memory: an epoch has a step for
+            each batch of this number of nodes, which sees a sample of what is around them. The regularizer bounds its
+            anchors, some of these nodes, with their whole neighbourhood. None for one step on the whole graph.
         fanout: how many neighbours of a node such a step samples, at each hop; -1 for all.
         regularizer: the compactness term and its share of the loss.
         inside_budget: sample only views that are admissible changes by the regularizer's budget: drops, and masks if

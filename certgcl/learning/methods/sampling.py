@@ -36,7 +36,7 @@ class NeighbourSampler(ABC):
 
     @abstractmethod
     def edges(self, nodes: Tensor, generator: torch.Generator) -> Tensor:
-        """Pairs of a node and a neighbour, within so many hops of some nodes, ``(2, k)``; a pair may come twice."""
+        """Pairs of a node and a neighbour, within ``hops`` hops of some nodes, ``(2, k)``; a pair may come twice."""
 
 
 class TorchSampler(NeighbourSampler):

@@ -113,7 +113,7 @@ class EdgeBranches:
 
     def every_change(self, state: Tensor, most: int) -> Tensor | None:
         """All changes that agree with the decisions of a branch ``(P,)``, as states ``(S, P)``; None where they may be
-        more than so many."""
+        more than ``most``."""
         left = self.left(state[None])
         free, number = left.open[0].nonzero()[:, 0], 0
         for size in range(min(len(free), int(left.totals[0, 2])) + 1):

@@ -88,7 +88,7 @@ class NetworkSearch(AnchorSearch):
             self.guides.update(zip(new, found, strict=True))
 
     def _grow(self, trees: list[EdgeTree], limit: float) -> None:
-        """Step by step, until each is done or has bounded about so many branches, or the time is over."""
+        """Step by step, until each is done or has bounded about ``limit`` branches, or the time is over."""
         while time.time() < self.end:
             growing = [tree for tree in trees if not tree.done and tree.bounded < limit and not too_large(tree.rows)]
             if not growing:

@@ -88,7 +88,7 @@ class Tree:
         return EdgeSite(self.field, self.space.drops, self.direction)
 
     def grow(self, limit: float, end: float) -> None:
-        """Search until it is done, or about so many branches are bounded, or the time is over."""
+        """Search until it is done, or about ``limit`` branches are bounded, or the time is over."""
         while not self.done and self.bounded < limit and time.time() < end:
             self._step(limit)
 
