@@ -107,7 +107,7 @@ def test_faults_of_frames_are_told() -> None:
         Graph.of((x, edges[["source"]]))
     with pytest.raises(GraphError, match="duplicate"):
         Graph.of((x, pd.concat([edges, edges[:1]])))
-    with pytest.raises(GraphError, match=r"'city'.* no numbers"):
+    with pytest.raises(GraphError, match=r"'city'.* not numbers"):
         Graph.of((x.assign(city="Digne"), edges))
     with pytest.raises(GraphError, match="two nodes with the name 'Valjean'"):
         Graph.of((x.rename(index={"Javert": "Valjean"}), edges))

@@ -7,7 +7,7 @@ import pytest
 import certgcl
 from certgcl import bounds
 from tests.public.fuzz import Call, Target, chosen_calls, hostile_values, run
-from tests.public.fuzz_targets import public_calls
+from tests.public.targets import public_calls
 
 CALLS = 3000
 WITHOUT_ARGUMENTS = {"Interval", "BoundMethod", "BoundResult", "METHODS", "SEARCHES"}  # no call, or the library's own

@@ -261,7 +261,7 @@ def test_one_missing_file_is_named_and_not_fetched(tmp_path: Path) -> None:
 @needs_files
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     (copy_of_cora(tmp_path) / "ind.cora.x").write_text("version https://git-lfs.github.com/spec/v1")
-    with pytest.raises(DatasetError, match=r"Planetoid.*must hold Cora.*Fetch"):
+    with pytest.raises(DatasetError, match=r"Planetoid.*must hold Cora.*Download"):
         load_dataset("Cora", tmp_path)
 
 
