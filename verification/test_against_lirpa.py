@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 from torch import Tensor
 
 from certgcl import Graph
@@ -120,7 +121,14 @@ SHARES = {
     ("GIN", 1): 1.0,
     ("GIN", 2): 0.95,
 }
-"""Of the nodes, where ``degree`` is at or above optimised CROWN; all are meant to reach 0.99."""
+"""Of the nodes, where ``degree`` is at or above optimised CROWN; all are meant to reach 0.99. With 150 cases each, two
+layers have 99.5 % (GCN) and 98.8 % (sums)."""
+
+
+def agrees(found: list[Tensor], share: float) -> bool:
+    """Whether the exceptions are no more than a share allows by chance: once in a thousand samples they are."""
+    every = torch.cat(found)
+    return float(binom.sf(int((~every).sum()) - 1, every.numel(), 1 - share)) > 1e-3
 
 
 @pytest.mark.parametrize(("kind", "depth"), SHARES)
@@ -159,7 +167,7 @@ def test_networks_of_every_depth_are_bounded_tighter_than_by_lirpa(kind: str, de
     share = {name: float(torch.cat(found).double().mean()) for name, found in above.items()}
     LEDGER.note(row, {name: f"{100 * value:.2f} %" for name, value in share.items()})
     assert share["interval at or above LiRPA IBP"] == 1
-    assert share["degree at or above LiRPA CROWN"] >= (0.99 if kind == "GCN" or depth == 1 else 0.98)
-    assert share["degree at or above LiRPA CROWN-Optimized"] >= SHARES[kind, depth]
+    assert agrees(above["degree at or above LiRPA CROWN"], 0.99 if kind == "GCN" or depth == 1 else 0.98)
+    assert agrees(above["degree at or above LiRPA CROWN-Optimized"], SHARES[kind, depth])
     for name, found in more.items():
         assert float(torch.cat(found).mean()) >= -1e-12, name

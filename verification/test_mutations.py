@@ -1,7 +1,7 @@
 """An audit that cannot fail is worthless: known wrong bounds must each be caught by it."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from random import Random
 from types import ModuleType
@@ -50,8 +50,12 @@ METHODS = {
 Engine = Literal["torch", "kernels"]
 
 
-def caught(method: str, engine: Engine, examples: int = 1500) -> bool:
-    """Whether generated cases show the (by now wrong) method above the enumerated minimum."""
+def caught(method: str, engine: Engine, examples: int = 1500, seeds: int = 4) -> bool:
+    """Whether generated cases show the (by now wrong) method above the enumerated minimum.
+
+    Hypothesis also draws numbers that it finds in the modules loaded so far: a single seed may be out of luck when tests
+    run in another order.
+    """
 
     def shows(case: Case) -> bool:
         try:
@@ -62,11 +66,11 @@ def caught(method: str, engine: Engine, examples: int = 1500) -> bool:
         return len(violations(case, lower, enumerated_minimum(case))) > 0
 
     search = settings(max_examples=examples, database=None, phases=[Phase.generate])
-    try:
-        find(cases(), shows, settings=search, random=Random(0))
-    except NoSuchExample:
-        return False
-    return True
+    for seed in range(seeds):
+        with suppress(NoSuchExample):
+            find(cases(), shows, settings=search, random=Random(seed))
+            return True
+    return False
 
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -387,4 +391,4 @@ def test_the_audit_catches_by_kernels(mutant: str, method: str, monkeypatch: pyt
 @pytest.mark.parametrize("engine", get_args(Engine))
 @pytest.mark.parametrize("method", METHODS)
 def test_without_a_mutant_nothing_is_caught(method: str, engine: Engine) -> None:
-    assert not caught(method, engine, examples=200)
+    assert not caught(method, engine, examples=200, seeds=1)
