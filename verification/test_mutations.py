@@ -53,7 +53,7 @@ Engine = Literal["torch", "kernels"]
 def caught(method: str, engine: Engine, examples: int = 1500, seeds: int = 4) -> bool:
     """Whether generated cases show the (by now wrong) method above the enumerated minimum.
 
-    Hypothesis also draws numbers that it finds in the modules loaded so far: a single seed may be out of luck when tests
+    Hypothesis also draws numbers that it finds in the modules loaded so far: a single seed may be out of luck if tests
     run in another order.
     """
 
