@@ -26,7 +26,13 @@ class PreparedGraph:
         certificate = certgcl.node_compactness(encoder, prepared)
     """
 
-    def __init__(self, graph: GraphLike, budgets: BudgetLike) -> None:
+    def __init__(self, graph: GraphLike, budgets: BudgetLike | None) -> None:
+        if budgets is None:
+            raise BudgetError(
+                "budgets=None",
+                "the changes to certify must be given",
+                "Pass budgets=2 for two edges at each node",
+            )
         self.graph = Graph.of(graph).private()
         self.budgets = Changes.of(budgets)
         self.changes = self.budgets.on(self.graph)
@@ -46,12 +52,6 @@ class PreparedGraph:
                     "Leave budgets out, or pass the graph itself",
                 )
             return graph
-        if budgets is None:
-            raise BudgetError(
-                "budgets=None",
-                "the changes to certify must be given",
-                "Pass budgets=2 for two edges at each node",
-            )
         return cls(graph, budgets)
 
     def problem(self, anchors: Tensor, memory_limit: int | None = None) -> ChangeProblem:

@@ -90,6 +90,8 @@ def test_what_may_change_is_said_once(graph: Graph) -> None:
         certgcl.node_compactness(ENCODER, PreparedGraph(graph, 2), 2)
     with pytest.raises(BudgetError, match=r"budgets=None.*Pass budgets=2"):
         certgcl.node_compactness(ENCODER, graph)
+    with pytest.raises(BudgetError, match=r"budgets=None"):
+        PreparedGraph(graph, None)
 
 
 def test_what_was_built_for_a_large_graph_can_be_freed(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
