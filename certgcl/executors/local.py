@@ -1,5 +1,6 @@
 """Processes of this machine, by joblib."""
 
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
@@ -11,6 +12,7 @@ from typing import Any, ClassVar
 
 import torch
 from joblib import Parallel, delayed, parallel_config
+from joblib.externals.loky import process_executor
 
 from certgcl.arguments import whole
 from certgcl.executors.executor import Answers, Executor, Piece, Task
@@ -89,15 +91,21 @@ class LocalProcesses(Executor):
                     return
 
     def _answers(self, task: Task, parcel: Parcel, batch: Iterable[Piece]) -> Answers:
-        with parallel_config(backend="loky", inner_max_num_threads=1):
-            # Of one process joblib makes this one.
+        one = self.workers == 1
+        with parallel_config(backend="loky", inner_max_num_threads=1, initializer=_keep_what_it_maps):
             pool = Parallel(
-                n_jobs=max(2, self.workers),
+                n_jobs=2 if one else self.workers,  # of one process joblib would make this one
                 return_as="generator_unordered",
                 batch_size=1,
-                pre_dispatch=2 * self.workers,
+                pre_dispatch=1 if one else 2 * self.workers,
             )
         return pool(delayed(attempt)(task, parcel, piece.key, piece.content, 1) for piece in batch)
+
+
+def _keep_what_it_maps() -> None:
+    """What every worker does first. Joblib replaces a worker that has gained 300 MB since its first piece, for it may
+    leak; here that would be the pages of a graph that all workers share, at seconds for each new process."""
+    process_executor._MAX_MEMORY_LEAK_SIZE = sys.maxsize
 
 
 @contextmanager

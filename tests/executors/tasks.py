@@ -26,6 +26,20 @@ def threads(shared: Any, number: int) -> int:
     return torch.get_num_threads()
 
 
+def reads_all(shared: Tensor, number: int) -> int:
+    """Which process; all but the first piece read what is shared, and take longer than joblib waits between checks."""
+    if number:
+        shared.sum()
+    time.sleep(1.2)
+    return os.getpid()
+
+
+def begin_and_end(shared: Any, number: int) -> tuple[float, float]:
+    begin = time.monotonic()
+    time.sleep(0.2)
+    return begin, time.monotonic()
+
+
 def fails_at_three(shared: Any, number: int) -> int:
     if number == 3:
         raise KeyError("three")

@@ -1,5 +1,6 @@
 """Pieces of work in this process, and in processes of this machine."""
 
+import itertools
 import os
 import signal
 import threading
@@ -33,6 +34,16 @@ def test_every_piece_has_its_answer(executor: Executor) -> None:
 
 def test_workers_have_one_thread() -> None:
     assert {done.value() for done in answers(TWO, tasks.threads, None).values()} == {1}
+
+
+def test_one_process_has_one_piece_at_a_time() -> None:
+    found = sorted(done.value() for done in answers(LocalProcesses(1), tasks.begin_and_end, None, 4).values())
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(found))
+
+
+def test_a_worker_that_reads_a_large_graph_goes_on_to_the_next_piece() -> None:
+    shared = torch.ones(100_000_000)  # joblib would end a worker that gains 300 MB
+    assert len({done.value() for done in answers(TWO, tasks.reads_all, shared, 6).values()}) <= 2
 
 
 def test_an_error_is_the_answer_to_its_piece_alone() -> None:

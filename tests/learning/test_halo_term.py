@@ -1,5 +1,8 @@
 """The term of a batch is certified on the whole graph: its anchors have all their neighbours."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -12,7 +15,7 @@ from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.changes.feature_changes import FeatureBudget
 from certgcl.errors import BudgetError, InputError, OutOfMemoryError
 from certgcl.graphs.graph import Graph
-from certgcl.graphs.halo import halo_of
+from certgcl.graphs.halo import Halo, halo_of
 from certgcl.learning import halo_term as module
 from certgcl.learning.halo_term import check_term, halo_bounds, halo_term
 from certgcl.learning.methods.sampling import Sample, TorchSampler
@@ -27,7 +30,7 @@ def directions_of(nodes: int, width: int) -> Tensor:
 
 
 def smallest(
-    network: GraphNetwork, graph: Graph, local: int, total: int | None, anchors: Tensor, directions: Tensor
+    network: GraphNetwork, graph: Graph, local: Tensor | int, total: int | None, anchors: Tensor, directions: Tensor
 ) -> Tensor:
     """The least ``w · z`` over every admissible drop set, one after the other."""
     views = (without(graph, dropped) for dropped in admissible_sets(graph, local, total))
@@ -56,6 +59,43 @@ def test_a_bound_on_the_halo_is_one_on_the_whole_graph(
     regularizer = CompactnessRegularizer(method=method, budget=budget)
     lower = halo_bounds(regularizer, network, halo_of(graph, anchors, network.hops), directions)
     assert bool((lower <= smallest(network, graph, local, total, anchors, directions) + 1e-9).all())
+
+
+def degrees_of_the_halo(halo: Halo, graph: Graph, anchors: Tensor) -> Halo:
+    """Budgets by the edges that a node has in the halo, which are fewer at its rim."""
+    return replace(halo, degree=halo.graph.degree)
+
+
+def a_hop_less(halo: Halo, graph: Graph, anchors: Tensor) -> Halo:
+    return halo_of(graph, anchors, 1)
+
+
+def rim_without_budgets(halo: Halo, graph: Graph, anchors: Tensor) -> Halo:
+    """Nodes whose features no anchor sees lose nothing, as if their numbers of edges did not matter."""
+    inside = torch.isin(halo.nodes, halo_of(graph, anchors, 1).nodes)
+    return replace(halo, degree=halo.degree * inside)
+
+
+def anchors_in_another_order(halo: Halo, graph: Graph, anchors: Tensor) -> Halo:
+    return replace(halo, anchors=halo.anchors.flip(0))
+
+
+@pytest.mark.parametrize(
+    "mutant", [degrees_of_the_halo, a_hop_less, rim_without_budgets, anchors_in_another_order], ids=lambda m: m.__name__
+)
+def test_a_wrong_halo_is_caught_by_enumeration(mutant: Callable[[Halo, Graph, Tensor], Halo]) -> None:
+    anchors, wrong = torch.tensor([1, 6]), 0
+    regularizer = CompactnessRegularizer(method="degree", budget=0.5)
+    for seed in range(40):
+        graph, network = random_graph(nodes=8, density=0.25, seed=seed), toy_network()
+        if graph.num_edges > 9:
+            continue
+        directions = directions_of(2, network.width)
+        halo = mutant(halo_of(graph, anchors, network.hops), graph, anchors)
+        lower = halo_bounds(regularizer, network, halo, directions)
+        local = (0.5 * graph.degree).round().long()
+        wrong += int((lower > smallest(network, graph, local, None, anchors, directions) + 1e-6).sum())
+    assert wrong > 0
 
 
 def test_a_bound_on_a_sampled_neighbourhood_would_be_none() -> None:
