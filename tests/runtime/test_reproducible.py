@@ -157,6 +157,31 @@ def test_a_killed_run_that_another_process_ends_writes_the_same(
     assert files(out) == expected
 
 
+AFTER_OTHERS = """
+import sys
+import certgcl
+graph, weights, out = sys.argv[1:]
+network, graph = certgcl.GraphNetwork.load(weights), certgcl.load_graph(graph)
+for method in ("degree", "crown", "interval", "degree-fast"):
+    certgcl.node_compactness(network, graph, 1, method=method, nodes=range(50))
+certgcl.certify_shards(network, graph, 0.3, out, shards=6, only=[2], method="degree-cheap", reproducible=True)
+"""
+
+
+@pytest.mark.parametrize("kernels", ["always", "never"])
+def test_what_a_process_computed_before_does_not_matter(
+    kernels: str, encoder: Any, data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CERTGCL_KERNELS", kernels)
+    graph, weights = certgcl.save_graph(tmp_path / "graph", data), encoder.network().save(tmp_path / "weights.npz")
+    certify_shards(encoder, data, 0.3, tmp_path / "here", method=METHOD, shards=SHARDS, only=[2], reproducible=True)
+    environment = {**os.environ, "PYTHONPATH": str(Path(certgcl.__file__).parents[1])}
+    subprocess.run(
+        [sys.executable, "-c", AFTER_OTHERS, graph, weights, tmp_path / "there"], env=environment, check=True
+    )
+    assert files(tmp_path / "here") == files(tmp_path / "there")
+
+
 def test_the_command_has_a_flag_for_it(tmp_path: Path) -> None:
     graph = certgcl.save_graph(tmp_path / "graph", random_graph())
     weights = toy_network().save(tmp_path / "weights.npz")
