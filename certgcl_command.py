@@ -1,7 +1,7 @@
-"""The ``certgcl`` script: help, completion and version at once, and everything else once torch is loaded.
+"""The ``certgcl`` script: help, completion and version answer at once, everything else after torch is loaded.
 
-It is a module next to the package, because ``import certgcl`` loads torch and PyG and cannot wait: models are later
-compared with the functions of both as they were at that moment. What the commands are is read from
+It is a module outside the package, because ``import certgcl`` loads torch and PyG and cannot defer that: models are
+later compared with the functions of both as they were at that moment. The commands are described in
 ``certgcl/cli/commands.json``, which a test compares with the commands themselves.
 """
 
@@ -25,11 +25,11 @@ _TYPES: dict[str, Any] = {"str": str, "int": int, "float": float, "bool": bool, 
 
 
 class _LoadTheLibrary(Exception):
-    """The words are a command to be run, not a question about one."""
+    """The arguments are a command to be run, not a request for help."""
 
 
 class Commands(TyperGroup):
-    """Commands whose usage errors are JSON too, where ``--json`` is among the arguments."""
+    """Commands that also report usage errors as JSON if ``--json`` is among the arguments."""
 
     as_json = False
 
@@ -44,7 +44,7 @@ class Commands(TyperGroup):
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """One JSON object on stdout for wrong usage; the words on stderr and exit code 2 come as always."""
+        """Prints one JSON object on stdout for wrong usage, in addition to the usual text on stderr and exit code 2."""
         try:
             yield
         except _USAGE_ERROR as error:
@@ -77,8 +77,8 @@ def new_app() -> typer.Typer:
     ) -> None:
         """Certified node compactness for graph contrastive learning.
 
-        Exit codes: 0; 1 for a failure; 2 for wrong usage; 3 if audit finds a violation, or verify something wrong; 130
-        after Ctrl-C.
+        Exit codes: 0 for success; 1 for a failure; 2 for wrong usage; 3 if audit finds a violation, or verify something
+        wrong; 130 after Ctrl-C.
         """
 
     return app
@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def described() -> typer.Typer:
-    """All commands with their options, none of which can be run."""
+    """All commands with their options, only for help: none of them can be run."""
     app = new_app()
     _add(app, json.loads((_package() / "cli" / "commands.json").read_text(encoding="utf-8")))
     return app

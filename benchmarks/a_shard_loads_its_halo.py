@@ -1,4 +1,5 @@
-"""A shard of a graph on disk loads its halo and not the graph: how halos grow, what hubs cost, what memory it takes.
+"""A shard of a graph on disk loads its halo and not the graph: how halos grow, what hubs cost, and how much memory it
+takes.
 
 ``python -m benchmarks.a_shard_loads_its_halo [--json FILE]``
 

@@ -2,7 +2,7 @@
 
 Power-law graphs (exponent 2.5), 64 features, embeddings of 64 channels, the term with 4 anchors of every batch on their
 whole neighbourhoods; each size in a fresh process. The peak is that of the process, with graph and libraries. Seconds
-are those of the epoch; CPU seconds do not grow where the machine is busy.
+are those of the epoch; CPU seconds do not grow if the machine is busy.
 
 ``python -m benchmarks.an_epoch_on_a_million_nodes_within_eight_gigabytes [--largest 1000000] [--json FILE [--keep]]``
 """

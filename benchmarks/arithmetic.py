@@ -22,8 +22,8 @@ def multiply_adds(
       both ends, ``2 d2 (S + Σ t_j)``.
     - layer 2 by functionals ``±W2[:, m]``: with ``a`` the mean of a row's two slopes and ``b`` half their difference,
       ``C_jk(±W2) = ±(a y_k) W2 - (b y_k) |W2|``, which is ``2 d1 d2`` for both signs, at every neighbour and the row
-      itself, and again for its constants: ``2 d1 d2 Σ_j L_j (ρ (d_j + 2) + 1)``, the last 1 for the intervals. The
-      terms ``C_ij`` of an anchor's own line are among them.
+      itself, and again for its constants: ``2 d1 d2 Σ_j L_j (ρ (d_j + 2) + 1)``, the last 1 for the intervals. This
+      includes the terms ``C_ij`` of an anchor's own line.
     - output: ω of every anchor and case, ``ρ C d1 d2 Σ T_i``. For every pair (i, j), case of i and case of j, slopes
       ``λ`` and ``C_jk = y_k · λ`` at the ``d_j + 1`` nodes around j (not at hubs), constants and the interval:
       ``ρ C d1 Σ_(i,j) T_i L_j (ρ (d_j + 4) + 2)``. The anchor's own line: ``ρ² C d1 Σ_i T_i (d_i + 4)``.

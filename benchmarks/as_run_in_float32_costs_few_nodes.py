@@ -1,7 +1,8 @@
-"""That ``positive`` also speaks of the model as it is run in float32 costs less than 1 % of the nodes of a real graph.
+"""Certifying the model as it runs in float32, not only in exact arithmetic, costs less than 1 % of the nodes of a real
+graph.
 
 GRACE with the fast preset, at random weights and after some epochs, in float32; drop rates 0.1 and 0.4; bounds by
-``degree-fast`` in float64. Counted are nodes that are positive in exact arithmetic and not as the model is run.
+``degree-fast`` in float64. It counts the nodes that are positive in exact arithmetic but not as the model is run.
 
 ``CERTGCL_DATA=... python -m benchmarks.as_run_in_float32_costs_few_nodes [--graphs Cora,Photo] [--json FILE] [--keep]``
 """

@@ -1,12 +1,12 @@
-"""How far the bound is from an attack, on trained encoders: what is left to gain in tightness lies between the two.
+"""How far the bound is from an attack, on trained encoders: any possible gain in tightness lies between the two.
 
 GRACE is trained with the fast preset of each graph. At some random nodes the worst case of node compactness is bounded
 from below by ``degree``, and from above by drops that the search finds (gradients on relaxed masks, rounding, local
 changes). ``drop ratio`` is ``Σ (clean - bound) / Σ (clean - attacked)`` over the nodes: 1 is exact, and as the attack
 need not find the worst drops, the bound is at least as tight as it says.
 
-One line of JSON for each graph and rate is added to the file of results; those that are there already are skipped, so a
-stopped benchmark goes on where it was.
+One line of JSON for each graph and rate is appended to the file of results; existing ones are skipped, so a stopped
+benchmark resumes where it was.
 
 ``CERTGCL_DATA=... python -m benchmarks.bound_against_attack [--graphs Cora Photo] [--rates 0.05 0.2 0.4] [--nodes 25]``
 """

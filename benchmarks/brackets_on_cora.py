@@ -26,7 +26,7 @@ from certgcl.experiments.variants import regularizer
 from certgcl.learning import presets
 
 ENCODERS = ("plain", "certified")
-ANCHORS = 256  # of the certified regularizer in an epoch, as all of Cora's would take hours
+ANCHORS = 256  # anchors of the certified regularizer in an epoch; all nodes of Cora would take hours
 CLOSE = 0.01  # of the clean value
 POINTS = 60  # of a curve
 CURVES = Path(__file__).parent / "results" / "brackets_on_cora.csv"
@@ -137,7 +137,7 @@ def draw(curves: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = report.parser(__doc__)
-    parser.add_argument("--nodes", type=int, help="a random sample of so many; all by default")
+    parser.add_argument("--nodes", type=int, help="a random sample of this number of nodes; all by default")
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--workers", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()

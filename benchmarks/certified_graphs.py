@@ -2,7 +2,8 @@
 
 GraphCL with its preset on MUTAG and PROTEINS, evaluated by the ten-fold probe on all graphs, and certified for two
 edges dropped anywhere in a graph, at a sample of the graphs. *Certified* trains with a budget of one edge, for which
-the bound in the loss is exact, *kept* likewise with the objective of that name, and *clean* with a budget of none.
+the bound in the loss is exact, *kept* likewise with the objective of that name, and *clean* with a budget of zero
+edges.
 
 ``CERTGCL_DATA=... python -m benchmarks.certified_graphs [--sets MUTAG PROTEINS] [--seeds 0 1 2] [--json FILE]``
 """
@@ -46,7 +47,7 @@ def regularizer(variant: str, preset: presets.Preset) -> certgcl.CompactnessRegu
 
 
 def run(graphs: list[Any], name: str, variant: str, seed: int) -> dict[str, Any]:
-    """One training, and what is known of its encoder."""
+    """One training, with the measurements of its encoder."""
     preset = presets.get("graphcl", name)
     start = time.process_time()
     method = certgcl.GraphCL(**preset.settings(), seed=seed, regularizer=regularizer(variant, preset)).fit(graphs)

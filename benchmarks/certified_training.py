@@ -2,9 +2,9 @@
 
 ``clean`` is the control: the same regularizer without a budget, compactness on the graph as given. ``one edge`` and
 ``certified`` bound the worst case, with one dropped edge at each node and with as many as the views drop. Every run is
-trained with the tuned preset and measured as ``benchmarks.training_measures`` says. One line of JSON per run is added
-to the file of results; runs that are there already are skipped, so a stopped grid goes on where it was. ``--models``
-keeps the trained encoders, so that a new measure needs no new training.
+trained with the tuned preset and measured as ``benchmarks.training_measures`` says. One line of JSON per run is
+appended to the file of results; existing runs are skipped, so a stopped grid resumes where it was. ``--models`` keeps
+the trained encoders, so that a new measure needs no new training.
 
 ``CERTGCL_DATA=... python -m benchmarks.certified_training [--graphs Cora CiteSeer] [--methods grace gca progcl costa]
 [--variants plain released clean "one edge" certified] [--seeds 0 1 2 3 4] [--nodes 500] [--executor processes]
@@ -79,7 +79,7 @@ def run(
     models: Path | None,
     nodes: int,
 ) -> dict[str, Any]:
-    """One training, and what is known of its encoder at some nodes."""
+    """One training, with the measurements of its encoder at some nodes."""
     estimator, seconds = trained(graph, dataset, method, variant, seed, models)
     protocol = presets.get(method, dataset, tuned=True).protocol
     public, dense = protocol == "public", graph.num_edges > presets.DENSE * graph.num_nodes
@@ -144,7 +144,7 @@ def main() -> None:
         )
         if (dataset, method, variant, seed) not in there
     ]
-    # By the name of its module, which workers can import: a script that is run goes by another one.
+    # By the name of its module, which workers can import: a script that is run has another name.
     task = importlib.import_module("benchmarks.certified_training").one_run
     pieces = (Piece(asked, asked) for asked in runs)
     for answer in get_executor(arguments.executor).stream(task, (arguments.models, arguments.nodes), pieces):

@@ -1,7 +1,7 @@
 """``degree`` in full certifies every node of each real graph within three minutes and 6 GB, of Cora within 2 seconds.
 
 Encoder 256, 128 at random weights, q = round(0.4 d), float64; each graph in a fresh
-process, beside one plain training step on it (GRACE). Ring lattices show that memory grows with
+process, with one plain training step on it (GRACE) for comparison. Ring lattices show that memory grows with
 the nodes, not with their square.
 
 ``CERTGCL_DATA=... python -m benchmarks.every_real_graph_within_three_minutes [--graphs Cora,CiteSeer] [--json FILE]``

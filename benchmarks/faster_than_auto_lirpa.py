@@ -1,11 +1,11 @@
 """certgcl is thousands of times faster than auto_LiRPA on the same perturbation set, tighter, and grows with the edges.
 
-Random graphs of average degree 4, widths (16, 16, 8), ReLU, q = round(0.4 d), float64, one thread. Both get their
-inputs prepared: graph, weights, directions; for auto_LiRPA, whose time includes building its network, the box of Â.
-What certgcl builds for graph and budget alone it keeps from call to call; its first call is a row of its own. Up to 150
-nodes the two are timed in turn; from 200 on, auto_LiRPA runs once, in a fresh process. Each of its bounds goes on until
-memory or patience (``--wait``) ends; from 1,000 nodes on certgcl's growth is measured alone. Memory is what one bound
-adds to a fresh process. Optimized CROWN takes 20 steps, auto_LiRPA's default, or the first five, which gain the most.
+Random graphs of average degree 4, widths (16, 16, 8), ReLU, q = round(0.4 d), float64, one thread. Both get prepared
+inputs: graph, weights, directions; for auto_LiRPA, whose time includes building its network, the box of Â. What certgcl
+builds for graph and budget alone it keeps from call to call; its first call is a row of its own. Up to 150 nodes the
+two are timed in turn; from 200 on, auto_LiRPA runs once, in a fresh process. Each of its bounds runs until memory or
+patience (``--wait``) ends; from 1,000 nodes on certgcl's growth is measured alone. Memory is what one bound adds to a
+fresh process. Optimized CROWN takes 20 steps, auto_LiRPA's default, or the first five, which gain the most.
 
 ``python -m benchmarks.faster_than_auto_lirpa [--largest 300] [--wait 2400] [--json FILE [--keep]]``
 """

@@ -1,4 +1,4 @@
-"""What workers do in ``benchmarks.kills_change_no_bit``: in a module of its own, which they can import."""
+"""The tasks of workers in ``benchmarks.kills_change_no_bit``, in a separate module that they can import."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +37,7 @@ class Hungry(Degree):
 
 
 def train(data: Data, asked: tuple[int, Path]) -> str:
-    """A training that goes on from its checkpoint, if there is one; the digest of its weights."""
+    """A training that resumes from its checkpoint, if there is one; the digest of its weights."""
     seed, folder = asked
     torch.set_num_threads(1)
     method = certgcl.GRACE(hidden=64, epochs=120, seed=seed).fit(

@@ -2,8 +2,8 @@
 
 Two-layer GCNs trained on Cora-ML and CiteSeer, and 1, 5 or 10 bits of features turned on, or off, anywhere in the
 graph: the share of nodes whose prediction is proved to stay, by ``degree``, of the 500 nodes of the KDD'20 evaluation,
-or of all. The published shares are those of an abstract interpretation of the same GCNs (2024), to one decimal, as
-these are compared; they do not say of which nodes.
+or of all. The published shares are those of an abstract interpretation of the same GCNs (2024), to one decimal, the
+precision of the comparison; they do not say for which nodes.
 
 ``CERTGCL_DATA=... python -m benchmarks.features_at_or_above_the_published_shares [--all] [--models plain] [--json
 FILE]``

@@ -1,4 +1,4 @@
-"""What stands in the way of exact values: neighbours of many edges.
+"""The obstacle to exact values: neighbours with many edges.
 
 GRACE on Cora with the fast preset, ``q = round(0.4 d)``, 300 random nodes, 256 branches each: how many are closed, by
 the largest degree among their neighbours.

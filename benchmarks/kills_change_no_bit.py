@@ -2,11 +2,11 @@
 
 ``python -m benchmarks.kills_change_no_bit [--kills 24] [--nodes 3000] [--json FILE [--keep]]``
 
-A cluster of three nodes (processes of this machine, by Ray's own utility) certifies the same graph again and again, by
+A cluster of three nodes (processes of this machine, by Ray's own utility) certifies the same graph repeatedly, by
 ``certify_shards`` with ``reproducible=True``, until there were enough kills at random moments: of a worker, or of a
-whole node, in whose place another one joins. The same for trainings of GRACE, which go on from their checkpoints. Then
-the driver is killed and started again; and a worker takes more memory than Ray's monitor allows. Each result is
-compared with that of one process, byte by byte.
+whole node, which is replaced by another. The same for trainings of GRACE, which resume from their checkpoints. Then the
+driver is killed and restarted; and a worker takes more memory than Ray's monitor allows. Each result is compared with
+that of one process, byte by byte.
 """
 
 import json
@@ -46,7 +46,7 @@ NODE = {"num_cpus": 1, "object_store_memory": 1 << 28, "memory": 4 << 30}
 class Killer:
     """Ends a worker of the cluster at random moments, and now and then a whole node.
 
-    Between two kills something is finished: a shard, or the epochs to a checkpoint. Where workers die faster than they
+    Between two kills something is finished: a shard, or the epochs up to a checkpoint. If workers died faster than they
     start, nothing ever would be.
     """
 
@@ -63,7 +63,7 @@ class Killer:
 
     @contextmanager
     def at_work(self, finished: Callable[[], float]) -> Iterator[None]:
-        """Within it, kills.
+        """In this context, workers are killed.
 
         Args:
             finished: a time or a number that grows when something is finished.
@@ -124,7 +124,7 @@ def certificate(folder: Path, nodes: int, **options: Any) -> bytes:
         try:
             certgcl.certify_shards(network, graph, 0.3, folder, **SETTINGS, **options)
             break
-        except ShardError as error:  # a shard that was killed more often than it is tried: call again, as a user would
+        except ShardError as error:  # a shard was killed more often than it is retried: call again, as a user would
             print(error, flush=True)
     certgcl.merge_shards(folder)
     return (folder / "certificate.npz").read_bytes()
@@ -142,7 +142,7 @@ def trainings(folder: Path, data: Data, executor: RayCluster, killer: "Killer") 
 
 
 def under_fire(killer: Killer, kills: int, files: str, place: Path, run: Callable[[int], bool]) -> dict[str, Any]:
-    """The same work until there were so many kills; whether each result was the right one.
+    """Repeats the same work until there were enough kills; returns whether each result was right.
 
     Args:
         files: that are written in ``place`` when something is finished.
@@ -223,7 +223,7 @@ def main() -> None:
         faults = Faults(cluster, place, arguments.nodes, arguments.kills)
         for part in (part for part in (faults.certifying, faults.training, faults.driver) if part.__name__ not in rows):
             rows[part.__name__] = part()
-            report.save(NAME, arguments.json, **summary(rows, memory))  # so that no stop loses them
+            report.save(NAME, arguments.json, **summary(rows, memory))  # so that an interruption does not lose them
     memory = memory or out_of_memory(place / "hungry", arguments.nodes)
     report.publish(NAME, arguments.json, **summary(rows, memory))
 

@@ -21,10 +21,10 @@ GB = 1024**3
 def interleaved(
     calls: Mapping[str, Callable[[], object]], repeats: int, warmups: int = 1, settle: int = 0
 ) -> dict[str, list[float]]:
-    """Seconds of each call. Every repeat makes all of them in turn, so that a slow moment meets all alike.
+    """Seconds of each call. Every repeat makes all of them in turn, so that a slow moment affects all of them equally.
 
     Args:
-        settle: calls that go before each timed one, so that none meets the caches and the heap as another left them.
+        settle: calls before each timed one, so that each starts with its own state of the caches and the heap.
     """
     for _ in range(warmups):
         for call in calls.values():
@@ -64,7 +64,8 @@ def growth(sizes: list[float], seconds: list[float]) -> float | None:
 
 
 def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """``function(*arguments)`` in a new process with as many threads; MemoryError where memory does not suffice."""
+    """``function(*arguments)`` in a new process with the same number of threads; MemoryError if memory does not
+    suffice."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
             return pool.submit(_worker, torch.get_num_threads(), function, arguments).result()
@@ -79,7 +80,7 @@ def in_fresh_process(function: Callable[..., Any], *arguments: Any) -> Any:
 def _worker(threads: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     torch.set_num_threads(threads)
     available = proc("/proc/meminfo", "MemAvailable")
-    if available is not None:  # so that too large an allocation fails here, instead of the machine running dry
+    if available is not None:  # so that too large an allocation fails here, before the machine runs out of memory
         resource.setrlimit(resource.RLIMIT_DATA, (int(available) * 1024,) * 2)
     return function(*arguments)
 
@@ -97,7 +98,7 @@ def _memory(kind: str) -> float:
 
 
 def _reset_peak_memory() -> float:
-    """Let the peak start from the memory held now, which is returned."""
+    """Reset the peak to the memory held now, and return it."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
     return _memory("VmRSS")

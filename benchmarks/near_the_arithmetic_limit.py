@@ -1,4 +1,4 @@
-"""How near ``degree`` comes to the time that its arithmetic needs at the speed of a matrix product.
+"""How close ``degree`` is to the time that its arithmetic needs at the speed of a matrix product.
 
 Cora, encoder 256, 128 at random weights, q = round(0.4 d), float64, all nodes. The multiply-adds are counted from the
 formulas (``benchmarks/arithmetic.py``); the speed is that of a product of two 2048 × 2048 matrices, interleaved with

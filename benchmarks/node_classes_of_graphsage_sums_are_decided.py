@@ -1,8 +1,8 @@
-"""Node classes of a GraphSAGE with sums on Cora: proved to stay, or turned by a change that is found.
+"""Node classes of a GraphSAGE with sums on Cora: proved to stay, or changed by a change that is found.
 
 The model trained for SCIP-MPNN (1433-32-7, sum aggregation), under dropped edges, and under flips of *any* pairs with
-small budgets. ``degree`` proves; what it leaves open is searched for a change that turns the class. The aim: nine of
-ten nodes are decided under one dropped edge a node.
+small budgets. ``degree`` proves; for what it leaves open, a search looks for a change that alters the class. The aim:
+nine of ten nodes are decided under one dropped edge a node.
 
 ``CERTGCL_DATA=... python -m benchmarks.node_classes_of_graphsage_sums_are_decided [--nodes 50] [--json FILE]``
 """

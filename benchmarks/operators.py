@@ -1,4 +1,4 @@
-"""Where the time of a call goes: by compiled kernels, and by groups of torch's operators."""
+"""The time of a call by compiled kernels and by groups of torch's operators."""
 
 import sys
 from collections import Counter
@@ -32,7 +32,7 @@ KERNEL, OTHER, OUTSIDE = "kernels: ", "other operators", "outside of both (Pytho
 def self_times(call: Callable[[], Any]) -> tuple[dict[str, float], Counter[str]]:
     """Seconds in each kernel and group of operators, children left out; and the operators that no group names.
 
-    What the wall clock has beyond their sum was spent outside of operators. Times are the calling thread's.
+    Wall-clock time beyond their sum was spent outside of operators. Times are the calling thread's.
     """
     with named_kernels(), profile(activities=[ProfilerActivity.CPU], acc_events=True) as profiler:
         _, wall = measure.timed(call)
@@ -48,7 +48,7 @@ def self_times(call: Callable[[], Any]) -> tuple[dict[str, float], Counter[str]]
 
 @contextmanager
 def named_kernels() -> Iterator[None]:
-    """Within it, the profiler sees kernels by the names of their modules."""
+    """In this context, the profiler sees kernels by the names of their modules."""
 
     def share(kernel: Callable[..., None], elements: int, *arguments: Any) -> None:
         with record_function(KERNEL + kernel.__module__.rpartition(".")[2].replace("_", " ")):

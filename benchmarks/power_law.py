@@ -58,7 +58,7 @@ def _ends(nodes: int, exponent: float, random: np.random.Generator) -> Ends:
 def _keys(nodes: int, edges: int, ends: Ends, random: np.random.Generator) -> np.ndarray:
     """Distinct pairs as numbers ``low * nodes + high``, without loops."""
     if edges > nodes * (nodes - 1) // 4:
-        raise ValueError(f"{edges} edges between {nodes} nodes: at most half of all pairs can be drawn in good time")
+        raise ValueError(f"{edges} edges between {nodes} nodes: at most half of all pairs can be drawn")
     keys = np.empty(0, dtype=np.int64)
     while len(keys) < edges:
         missing = edges - len(keys)

@@ -6,7 +6,7 @@ Two attacks, on the same test nodes as certified accuracy, at encoders of ``benc
   dropping edges in the order of its weights while both ends may lose one more. That is one admissible set for all
   nodes, so the accuracy after it is an upper value of certified accuracy;
 - *flips*: PRBCD as it is, with edges added and dropped, a share of the number of edges in all. No certificate here
-  speaks of added edges; it says what else training for drops is good for.
+  covers added edges; it shows what else training for drops achieves.
 
 ``CERTGCL_DATA=... python -m benchmarks.prbcd_stays_above_certified_accuracy [--graphs Cora] [--variants plain clean
 certified kept] [--seeds 3 4] [--models FOLDER] [--json FILE]``

@@ -49,7 +49,7 @@ def accuracies(embeddings: torch.Tensor, data: Data, public: bool) -> tuple[floa
 
 
 def tried(name: str, method: str, changes: dict[str, Any], seeds: Sequence[int]) -> dict[str, Any]:
-    """What one choice of settings gives."""
+    """The results of one choice of settings."""
     data = certgcl.load_dataset(name)
     graph, preset = certgcl.Graph.of(data), presets.get(method, name, tuned=True)
     start, found = time.process_time(), []

@@ -1,4 +1,4 @@
-"""What a benchmark takes and gives: its options, aims, tables, and results as JSON."""
+"""The options, aims and tables of a benchmark, and its results as JSON."""
 
 import argparse
 import importlib
@@ -39,14 +39,14 @@ def chosen(made: argparse.ArgumentParser, sizes: Collection[int]) -> tuple[argpa
 
 
 def memory_limit(gb: float | None) -> dict[str, Any]:
-    """The argument of ``node_compactness`` that keeps it below so much memory; none where no limit is given."""
+    """The argument of ``node_compactness`` that limits its memory; none if no limit is given."""
     return {} if gb is None else {"memory_limit": int(gb * measure.GB)}
 
 
 def aim(
     what: str, value: float | None, at_most: float | None = None, at_least: float | None = None, failed: bool = False
 ) -> dict[str, Any]:
-    """One aim; ``met`` is None where nothing was measured, unless because it ``failed`` for want of memory."""
+    """One aim; ``met`` is None if nothing was measured, unless it ``failed`` for lack of memory."""
     met = None if value is None else (at_most is None or value <= at_most) and (at_least is None or value >= at_least)
     return {"what": what, "at_most": at_most, "at_least": at_least, "value": value, "met": False if failed else met}
 
@@ -102,7 +102,8 @@ def publish(benchmark: str, file: Path | None, **parts: Any) -> None:
 
 
 def save(benchmark: str, file: Path | None, **parts: Any) -> dict[str, Any]:
-    """Write results, if a file is given; a long benchmark does after every size, so that no stop loses them."""
+    """Write results, if a file is given; a long benchmark does this after every size, so that an interruption loses
+    nothing."""
     result = {"benchmark": benchmark, "machine": machine(), **parts}
     if file is not None:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +113,7 @@ def save(benchmark: str, file: Path | None, **parts: Any) -> dict[str, Any]:
 
 def report(result: dict[str, Any]) -> str:
     """The tables of one benchmark, its aims, and where it ran."""
-    # Found by name, since a benchmark that is being run goes by another one.
+    # Found by name, since a benchmark that is being run has another name.
     tables: list[str] = importlib.import_module(f"benchmarks.{result['benchmark']}").tables(result)
     goals = [aims(result["aims"])] if result["aims"] else []
     return "\n\n".join([*tables, *goals, where(result["machine"])])

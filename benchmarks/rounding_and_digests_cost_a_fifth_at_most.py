@@ -1,7 +1,7 @@
-"""What makes a bound a certificate, the slack for rounding and the digests of evidence, costs a fifth of it at most.
+"""The slack for rounding and the digests of evidence, which make a bound a certificate, cost at most a fifth of it.
 
-Of the CPU time of ``node_compactness`` for all nodes, by one thread, with weights as a network, so that no model is
-read: the sizes that slack is computed from, errors of directions beyond a plain forward pass, and digests. Medians.
+Shares of the CPU time of ``node_compactness`` for all nodes, by one thread, with weights as a network, so that no model
+is read: the sizes that slack is computed from, errors of directions beyond a plain forward pass, and digests. Medians.
 
 ``CERTGCL_DATA=... python -m benchmarks.rounding_and_digests_cost_a_fifth_at_most [--repeats N] [--json FILE]``
 """

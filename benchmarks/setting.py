@@ -27,7 +27,8 @@ def grace_step(
     regularizer: certgcl.CompactnessRegularizer | None = None,
     encoder: Callable[[int, int], nn.Module] | None = None,
 ) -> Callable[[], object]:
-    """One training step of GRACE as its preset for Cora has it; with another encoder, made of features and width."""
+    """One training step of GRACE with its preset for Cora; optionally with another encoder, made from features and
+    width."""
     settings = presets.get("grace", "Cora").settings() | ({} if encoder is None else {"encoder": encoder})
     return partial(certgcl.GRACE(**settings, regularizer=regularizer).session(graph).step, 0)
 

@@ -2,8 +2,8 @@
 
 Two GCN layers of 32 channels, plain and robustly trained, and 500 nodes of Cora-ML and CiteSeer (``data/KDD20``). A
 prediction is proved if all its margins stay above zero, and refuted by a drop that makes one of them negative.
-``degree`` bounds all margins; ``optimized`` with so many branches for each margin, and then ``exact`` with a limit of
-time for each, search what is left.
+``degree`` bounds all margins; ``optimized`` with a number of branches for each margin, and then ``exact`` with a time
+limit for each, search the rest.
 
 ``CERTGCL_DATA=... python -m benchmarks.structure_on_kdd20_weights [--nodes 500] [--branches 1024] [--seconds 1]
 [--json FILE]``
@@ -49,7 +49,7 @@ class TwoLayers(nn.Module):
 
 @dataclass
 class Margins:
-    """The margins of some nodes' predictions against every class, and what is known of each.
+    """The margins of some nodes' predictions against every class, and what is known about each.
 
     Args:
         directions: the score of the predicted class less that of each class, ``(N, C, C)``.

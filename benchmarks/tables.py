@@ -2,7 +2,7 @@
 
 What stands between ``<!-- results: NAME -->`` and ``<!-- end of results -->`` is replaced by the report of
 ``benchmarks/results/NAME.json``, or by the tables of the runs in ``NAME.jsonl``: the page says what was measured.
-``--check`` only tells whether it does.
+``--check`` only reports whether it does.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
 Node compactness of an encoder with random weights, by ``degree`` with ``proof=True``; then ``verification/checker`` on
 the certificate's own file. CPU time of one thread, side by side: of the library for all nodes and for the same nodes,
-and of the checker. *Slack used* is ``(lower - proved) / rounding``, at its largest: how much of what the library sets
-aside for rounding was needed to prove the bound; below zero, the checker proved more than ``lower``.
+and of the checker. *Slack used* is the largest ``(lower - proved) / rounding``: the share of the library's rounding
+slack that was needed to prove the bound; below zero, the checker proved more than ``lower``.
 
 ``CERTGCL_DATA=... python -m benchmarks.the_checker_proves_hundreds_of_nodes_in_minutes [--nodes 300] [--json FILE]``
 """

@@ -2,9 +2,9 @@
 
 Power-law graphs (exponent 2.5, no largest degree imposed), 128 features, encoder 256, 128, q = round(0.4 d), all nodes;
 each size in a fresh process. 169,343 nodes and 1,166,243 edges are the size of ogbn-arxiv. The time is that of
-``node_compactness`` on a graph already built. Beside it stand the multiply-adds of the formulas
+``node_compactness`` on a graph already built. For comparison there are the multiply-adds of the formulas
 (``benchmarks/arithmetic.py``). Neighbours of more than 256 edges enter the output by intervals alone. A million nodes
-take 22 GB, which ``--memory-limit 20`` allows (graph and libraries come on top), and three quarters of 24 GB do not.
+take 22 GB, which ``--memory-limit 20`` allows (graph and libraries come on top) but three quarters of 24 GB would not.
 
 ``python -m benchmarks.the_size_of_ogbn_arxiv_within_eight_gigabytes [--largest 169343] [--json FILE [--keep]]``
 """
@@ -98,7 +98,7 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def fitted(rows: list[dict[str, Any]], key: str) -> float | None:
-    """The exponent in the number of edges, of what is done in float64."""
+    """The exponent of the time in the number of edges, for computations in float64."""
     rows = [row for row in rows if row[key] and row["dtype"] == "float64"]
     return measure.growth([row["edges"] for row in rows], [row[key] for row in rows])
 

@@ -27,7 +27,7 @@ FORMATS = (torch.float64, torch.float32)
 
 
 def network_of(graph: certgcl.Graph, depth: int, precision: torch.dtype) -> GraphNetwork:
-    """ReLU in all layers but the last; weights as Glorot has them."""
+    """ReLU in all layers but the last; weights drawn as by Glorot."""
     random, before, layers = torch.Generator().manual_seed(0), graph.num_features, []
     for number, width in enumerate(WIDTHS[depth], 1):
         reach = (6 / (before + width)) ** 0.5
@@ -43,7 +43,7 @@ def measured(graph: certgcl.Graph, depth: int, precision: torch.dtype, dtype: to
     found = certgcl.node_compactness(network, graph, DROP_RATE, method="degree-fast", dtype=dtype)
     budget = certgcl.Changes.of(DROP_RATE).on(graph)
     sizes = Sizes.of(network, ChangeProblem(graph, budget, found.nodes), dtype)
-    # W^CL has an error of its own, the same for both ways of counting: what is compared is the bound's.
+    # W^CL has its own error, the same for both ways of counting: only that of the bound is compared.
     followed = sizes.bound_slack(found.directions[:, None])[:, 0]
     most_edges = int(graph.degree.max())
     roundings = Growth(dtype, most_edges).of(longest_sums(network, most_edges) + network.width + 8)

@@ -1,7 +1,7 @@
 """The total budget counts: how many nodes are certified against the budget at each node, and against the one in all.
 
 GRACE on Cora and CiteSeer with the fast preset, plain and certified. ``degree`` for all nodes: with q edges at each
-node and no limit in all; then with three at each node and Q in all, beside the bound that ignores Q.
+node and no limit in all; then with three at each node and Q in all, compared with the bound that ignores Q.
 
 ``CERTGCL_DATA=... python -m benchmarks.total_budget_counts [--graphs Cora CiteSeer] [--json FILE]``
 

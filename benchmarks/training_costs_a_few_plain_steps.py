@@ -3,9 +3,9 @@
 A step of GRACE on Cora with its preset (encoder 256, 128; all negatives), with the regularizer of each variant. As in
 training, nothing else runs in the process: each variant has one of its own, where it takes turns with the plain step,
 each after an untimed step of its kind; the median of the repeats. Peak memory is that of a fresh process after two
-steps. Beside certgcl's own plain step stands the usual one, of PyG's layers and one loss for each direction, for
-comparison: ratios and aims are against certgcl's own, the faster one. Rows with another encoder (SAGE with two layers,
-GCN with three) are against the plain step of that encoder, and may take three of them.
+steps. For comparison there is also the usual plain step, with PyG's layers and one loss for each direction: ratios and
+aims are against certgcl's own, the faster one. Rows with another encoder (SAGE with two layers, GCN with three) are
+against the plain step of that encoder, and may take three of them.
 
 ``CERTGCL_DATA=... python -m benchmarks.training_costs_a_few_plain_steps [--json FILE]``
 """
@@ -72,7 +72,7 @@ VARIANTS: dict[str, Variant] = {
 
 
 def plain_of(name: str) -> str:
-    """The plain step that a variant is held against."""
+    """The plain step with which a variant is compared."""
     encoder = VARIANTS[name].encoder
     return PLAIN if encoder is None else f"{PLAIN}, {encoder}"
 

@@ -1,9 +1,9 @@
-"""What is known of a trained encoder: measures that neither longer embeddings nor a larger clean value can raise.
+"""Measures of a trained encoder that neither longer embeddings nor a larger clean value can raise.
 
 - *kept*: the share of the clean compactness that is proved to survive, ``Σ lower / Σ nominal`` over the nodes;
-- *positive*: the share of nodes whose compactness is proved to stay above zero, and at most which share does, as drops
-  that a search found take the others below;
-- *certified accuracy* of a linear probe, and at most which, likewise; its area is the mean over the drop rates;
+- *positive*: the share of nodes whose compactness is proved to stay above zero, and an upper bound of that share, since
+  drops that a search found take the others below zero;
+- *certified accuracy* of a linear probe, with an upper bound likewise; its area is the mean over the drop rates;
 - *worst 5 %*: the 5 % quantile of ``lower_i / nominal_i`` over the nodes with a positive nominal value.
 """
 

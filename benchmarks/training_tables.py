@@ -26,7 +26,7 @@ CONTROL, BASELINES = "clean", ("plain", "released", "clean")
 
 
 def tables(rows: Sequence[Row]) -> list[str]:
-    """Three tables for each graph: what was measured, how the variants compare, and accuracy class by class."""
+    """Three tables for each graph: the measurements, the comparison of the variants, and accuracy by class."""
     parts = []
     for graph in dict.fromkeys(row["graph"] for row in rows):
         here = [row for row in rows if row["graph"] == graph]

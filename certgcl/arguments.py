@@ -1,7 +1,8 @@
-"""Arguments as they must be: whole numbers, numbers in a range, flags, names, paths, tensors. One check for each kind.
+"""Argument checks: whole numbers, numbers in a range, flags, names, paths, tensors. One check for each kind.
 
-Each check returns the value in plain types or raises the caller's error, which names value, rule and way out. Nothing
-is read as something else: ``True`` is no 1, ``2.0`` no count, ``"0.4"`` no number, and NaN lies in no range.
+Each check returns the value in plain types or raises the caller's error, which names the value, the rule and the way
+out. Nothing is converted silently: ``True`` is not 1, ``2.0`` not a count, ``"0.4"`` not a number, and NaN is in no
+range.
 """
 
 import os
@@ -31,7 +32,7 @@ _LONGEST = 100  # characters of a value in a message
 
 
 class _Short(reprlib.Repr):
-    """Reprs that are short whatever the value: tensors and arrays by their shape, and one that raises by its type."""
+    """Short reprs of any value: tensors and arrays by their shape, values whose own repr raises by their type."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +48,7 @@ class _Short(reprlib.Repr):
 
 
 def shown(value: Any) -> str:
-    """A value as a message shows it: its repr, cut to about a hundred characters."""
+    """A value as messages show it: its repr, cut to about a hundred characters."""
     short = _Short().repr(value)
     return short if len(short) <= 2 * _LONGEST else f"{short[: 2 * _LONGEST]}…"
 
@@ -66,7 +67,7 @@ def described(value: Any) -> str:
 
 
 def is_whole(value: Any) -> bool:
-    """Whether a value is an integer of Python or numpy; booleans are none."""
+    """Whether a value is an integer of Python or numpy; booleans are not."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
@@ -80,14 +81,14 @@ def whole(
 
 
 def seed(value: Any, name: str = "seed", error: Kind = InputError) -> int:
-    """The seed of a generator: an integer from 0 on, as numpy and torch both take it."""
+    """A seed that numpy and torch both accept: an integer of at least 0."""
     return whole(value, name, 0, "a seed is an int from 0 to 2**63 - 1", "Try 0", error=error)
 
 
 def real(
     value: Any, name: str, inside: Callable[[float], bool], rule: str, remedy: str, *, error: Kind = InputError
 ) -> float:
-    """A number of Python or numpy that ``inside`` accepts; NaN is refused whatever ``inside`` says of it."""
+    """A number of Python or numpy that ``inside`` accepts; NaN is refused whatever ``inside`` says."""
     number = _number(value)
     if number != number or not inside(number):
         raise error(f"{name}={shown(value)}", rule, remedy)
@@ -95,7 +96,7 @@ def real(
 
 
 def _number(value: Any) -> float:
-    """A real number as a float; NaN for anything else. An integer beyond all floats counts as infinite."""
+    """A real number as a float; NaN for anything else. An integer too large for a float counts as infinite."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         return float("nan")
     try:
@@ -105,7 +106,7 @@ def _number(value: Any) -> float:
 
 
 def flag(value: Any, name: str, error: Kind = InputError) -> bool:
-    """``True`` or ``False``; no number, and nothing that merely counts as one of them."""
+    """``True`` or ``False``; no number, and nothing that is merely truthy or falsy."""
     if not isinstance(value, (bool, np.bool_)):
         raise error(f"{name}={shown(value)}", "it is True or False", "Pass one of the two")
     return bool(value)
@@ -126,8 +127,8 @@ def callback(value: Any, name: str, error: Kind = InputError) -> None:
 
 
 def items(value: Any, name: str, rule: str, remedy: str, *, error: Kind = InputError) -> tuple[Any, ...]:
-    """The members of a list or a tuple. A string is no list of letters, a dict none of its keys, and a generator would
-    be empty the second time."""
+    """The members of a list or a tuple. A string does not count as a list of letters, nor a dict as one of its keys,
+    and a generator would be empty the second time."""
     if not isinstance(value, (list, tuple)):
         raise error(f"{name}={shown(value)}", rule, remedy)
     return tuple(value)
@@ -157,7 +158,7 @@ def _encodable(text: str) -> bool:
 
 
 def dense(value: Tensor, name: str, error: Kind = InputError) -> Tensor:
-    """A tensor with its values in memory: no sparse, nested or quantized one, and none on the device ``meta``."""
+    """A dense tensor with its values in memory: not sparse, nested or quantized, and not on the device ``meta``."""
     if value.is_nested or value.layout != torch.strided or value.is_quantized or value.is_meta:
         raise error(
             f"{name} as {described(value)}",
@@ -176,7 +177,7 @@ def numbers(
     elif isinstance(value, (str, bytes, dict)):
         raise error(f"{name}={shown(value)}", rule, remedy)
     array = np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else None
-    if array is not None and not array.flags.writeable:  # torch would warn that it can write to it all the same
+    if array is not None and not array.flags.writeable:  # torch warns of arrays that are not writable
         array = array.copy()
     try:
         given = torch.as_tensor(value if array is None else array, device=device)
@@ -186,7 +187,7 @@ def numbers(
 
 
 def first_line(reason: Exception) -> str:
-    """What an error of another library says, cut to a line."""
+    """The message of another library's error, cut to one line."""
     return (str(reason).splitlines() or [""])[0][:_LONGEST]
 
 
@@ -198,7 +199,7 @@ def floating(value: Any, name: str, error: Kind = InputError) -> torch.dtype | N
 
 
 def device(value: Any, name: str = "device", error: Kind = InputError) -> torch.device | None:
-    """A device by its name, which need not be there; or None. ``meta`` holds no values and is refused."""
+    """A device by its name, whether or not it exists here; or None. ``meta`` holds no values and is refused."""
     if value is None:
         return None
     found = None
@@ -213,7 +214,7 @@ def device(value: Any, name: str = "device", error: Kind = InputError) -> torch.
 
 
 def usable_device(value: Any, name: str = "device", error: Kind = InputError) -> torch.device | None:
-    """The same, and it is there."""
+    """The same, and the device must exist here."""
     found = device(value, name, error)
     if found is not None and found.type != "cpu":
         try:

@@ -1,4 +1,4 @@
-"""The errors certgcl raises. Every message names what was found, the rule it breaks and the way out."""
+"""The errors that certgcl raises. Every message names what was found, the rule it breaks and the way out."""
 
 
 class CertgclError(Exception):
@@ -49,11 +49,11 @@ class MethodError(InputError):
 
 
 class DatasetError(InputError):
-    """A dataset that does not exist, or whose files cannot be had or read."""
+    """A dataset that does not exist, or whose files are missing or cannot be read."""
 
 
 class NotFittedError(InputError):
-    """A method that is asked for what only a fitted one has."""
+    """A method that is not fitted, asked for something that only a fitted one has."""
 
 
 class EvaluationError(InputError):
@@ -69,11 +69,11 @@ class ShardError(InputError):
 
 
 class CheckpointError(InputError):
-    """A run folder that cannot be gone on with: damaged, or that of another run."""
+    """A run folder that cannot be resumed: damaged, or that of another run."""
 
 
 class ReportError(InputError):
-    """A folder with nothing to report on, or parts of a report that do not belong together."""
+    """A folder without anything to report on, or parts of a report that do not belong together."""
 
 
 class FileSizeError(InputError):
@@ -97,4 +97,4 @@ class WorkerError(CertgclError):
 
 
 class OutOfMemoryError(CertgclError, MemoryError):
-    """More memory than there is, or than the process may have."""
+    """More memory needed than there is, or than the process may use."""

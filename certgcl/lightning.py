@@ -1,4 +1,4 @@
-"""Certificates during a training with PyTorch Lightning, which certgcl does not need for anything else.
+"""Certificates during a training with PyTorch Lightning, which nothing else in certgcl needs.
 
 Example::
 
@@ -22,7 +22,7 @@ from certgcl.graphs.graph import Graph, GraphLike
 
 
 class CertifyCompactness(lightning.Callback):
-    """Certify the encoder after every few epochs, and log what does not grow with the embeddings.
+    """Certify the encoder every few epochs, and log scale-free measures.
 
     It logs ``compactness/positive`` (the share of nodes that are proved), ``compactness/kept`` (of the clean value) and
     ``compactness/over_norm``; ``certificate`` is the last one. The encoder is in eval mode meanwhile.
@@ -31,7 +31,7 @@ class CertifyCompactness(lightning.Callback):
         graph: the graph to certify on; validated once.
         budgets: as in :func:`certgcl.node_compactness`.
         every: epochs from one certificate to the next.
-        encoder: the attribute of the Lightning module that has the encoder, with dots for one inside another.
+        encoder: the attribute of the Lightning module that has the encoder, with dots for nested modules.
         settings: other arguments of ``node_compactness``. The method is ``degree-fast`` unless they say otherwise.
 
     Raises:

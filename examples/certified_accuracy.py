@@ -1,4 +1,4 @@
-"""How much of a linear classifier's accuracy on the embeddings no dropped edges can take away, over budgets."""
+"""The accuracy of a linear classifier on embeddings that no dropped edges can take away, over budgets."""
 
 import torch
 from sklearn.linear_model import LogisticRegression

@@ -1,4 +1,5 @@
-"""A certificate for a PyG module of one's own: is every node closest to its own positive, whatever edge it loses?"""
+"""A certificate for your own PyG module: is every node closer to its own positive than, on average, to the others,
+whichever edge it loses?"""
 
 import torch
 from torch import nn
@@ -8,7 +9,8 @@ import certgcl
 
 
 class MyEncoder(nn.Module):
-    """Convolutions, linear layers, activations, norms and skips as you like; what else it holds does not matter."""
+    """Convolutions, linear layers, activations, norms and skips as you like; other parts that forward does not use do
+    not matter."""
 
     def __init__(self, features: int) -> None:
         super().__init__()
@@ -25,4 +27,4 @@ data = certgcl.load_dataset("sbm")
 model = MyEncoder(data.num_features).eval()  # trained as you like
 certificate = certgcl.node_compactness(model, data, budgets=1)
 print(certificate)
-certificate.at(certificate.lower.argsort()[:10])  # the certificate of the ten lowest alone
+certificate.at(certificate.lower.argsort()[:10])  # the certificate of the ten lowest nodes only

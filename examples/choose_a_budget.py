@@ -1,4 +1,4 @@
-"""One encoder under several budgets: what each lets go, and at how many nodes the certificate survives it."""
+"""One encoder under several budgets: what each allows, and how many nodes are still certified."""
 
 import torch
 
@@ -25,7 +25,7 @@ for name, budget in budgets.items():
         f"{100 * certificate.share_positive:5.1f} % proved, mean bound {certificate.lower.mean():6.3f}"
     )
 
-rates = (0.1, 0.2, 0.3, 0.4, 0.5)  # no budget to defend: what is the largest rate at which a node is proved?
+rates = (0.1, 0.2, 0.3, 0.4, 0.5)  # independent of any budget: what is the largest rate at which a node is proved?
 proved = [certgcl.node_compactness(method, graph, rate, method="degree-fast").positive * rate for rate in rates]
 largest = torch.stack(proved).amax(dim=0)
 print(f"proved up to a rate of {largest.mean():.2f} on average, {largest.min():.1f} at the weakest node")

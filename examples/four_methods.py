@@ -17,7 +17,7 @@ for name, method in {
         trained = method(**(preset.settings() | {"epochs": 30}), regularizer=regularizer).fit(data)  # 100 in the preset
         embeddings = trained.transform(data)
         certificate = certgcl.node_compactness(trained, data, 0.4)
-        over_norm = certificate.lower.mean() / embeddings.norm(dim=1).mean()  # longer embeddings alone win nothing
+        over_norm = certificate.lower.mean() / embeddings.norm(dim=1).mean()  # longer embeddings alone gain nothing
         accuracy = certgcl.evaluate(embeddings, data.y)
         print(
             f"{name:7} {kind:10} accuracy {100 * accuracy.micro_mean:.0f} %, "

@@ -1,4 +1,4 @@
-"""The nodes with the lowest bounds, what their true minimum is at most, and the edges to drop for it."""
+"""The nodes with the lowest bounds, upper bounds of their true minima, and the edges whose loss attains them."""
 
 import networkx as nx
 

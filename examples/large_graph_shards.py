@@ -1,4 +1,5 @@
-"""A certificate computed shard by shard, as for a graph that takes hours: it can be killed, and shared by machines."""
+"""A certificate computed shard by shard, as for a graph that takes hours: it can be killed and resumed, and shared by
+several machines."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The regularizer in PyTorch Lightning: the two lines of it stand in ``training_step``."""
+"""The regularizer in PyTorch Lightning: its two lines go into ``training_step``."""
 
 import lightning
 import torch

@@ -1,4 +1,4 @@
-"""GRACE with an encoder of one's own: three layers of GraphSAGE, trained with the certified bound in the loss."""
+"""GRACE with your own encoder: three layers of GraphSAGE, trained with the certified bound in the loss."""
 
 from torch_geometric.nn import GraphSAGE
 

@@ -1,4 +1,4 @@
-"""The regularizer in a training loop of one's own: any encoder that can be read, any views, any contrastive loss."""
+"""The regularizer in your own training loop: any encoder that can be read, any views, any contrastive loss."""
 
 import torch
 from torch.nn.functional import cross_entropy, normalize

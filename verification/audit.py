@@ -1,4 +1,4 @@
-"""What the audit asks of a bound, and the ledger in which it writes down what it saw."""
+"""The checks of the audit, and the ledger in which it records its results."""
 
 import json
 from collections import defaultdict
@@ -16,7 +16,7 @@ from certgcl.models import GraphNetwork, gcn_network
 from verification.case import Case
 
 CERTIFIED: Mapping[str, BoundMethod] = {name: method for name, method in METHODS.items() if method.certified}
-KERNELS = [name for name in CERTIFIED if name.startswith("degree")]  # which have compiled kernels beside torch
+KERNELS = [name for name in CERTIFIED if name.startswith("degree")]  # which have compiled kernels as well as torch
 MODULES = "modules, end to end"  # the row of whole modules, whatever their bounds
 UNCERTIFIED: Mapping[str, BoundMethod] = {name: method for name, method in METHODS.items() if not method.certified}
 
@@ -49,16 +49,15 @@ def magnitude(case: Case) -> Tensor:
 
 
 def size(case: Case) -> float:
-    """Of the numbers involved: a unit in which cases with weights of a thousand do not drown those with weights of
-    one."""
+    """The size of the numbers involved: a unit in which cases with weights of a thousand do not dominate those with
+    weights of one."""
     return float(magnitude(case).mean()) or 1.0
 
 
 def tolerance(case: Case) -> Tensor:
-    """How far rounding alone can lift a computed bound above a computed minimum, ``(n,)``.
-
-    Both are chains of a few hundred float64 operations on numbers no larger than the magnitude, each good to 1e-16 of
-    it. One-sided: only an excess above the tolerance is a violation.
+    """How far rounding alone can raise a computed bound above a computed minimum, ``(n,)``. Both are chains of a few
+    hundred float64 operations on numbers no larger than the magnitude, each good to 1e-16 of it. One-sided: only an
+    excess above the tolerance is a violation.
     """
     return 1e-13 * magnitude(case) + 1e-300
 
@@ -86,7 +85,7 @@ class Tally:
 
 @dataclass
 class Ledger:
-    """All that a run of the audit saw."""
+    """The results of a run of the audit."""
 
     tallies: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
     notes: dict[str, Any] = field(default_factory=dict)
@@ -94,7 +93,7 @@ class Ledger:
     def enter(
         self, method: str, case: Case, lower: Tensor, truth: Tensor, clean: Tensor, scale: float | None = None
     ) -> Tensor:
-        """Write down one case; returns the violated nodes.
+        """Record one case; returns the violated nodes.
 
         Drops are measured in units of ``scale``, by default the :func:`size` of the case.
         """
@@ -124,11 +123,11 @@ class Ledger:
         ]
 
     def plain(self) -> dict[str, Any]:
-        """All of it as JSON can hold it, for :meth:`add` in another process."""
+        """Everything as JSON, for :meth:`add` in another process."""
         return {"tallies": {name: asdict(tally) for name, tally in self.tallies.items()}, "notes": self.notes}
 
     def add(self, other: dict[str, Any]) -> None:
-        """What another process saw."""
+        """Add the results of another process."""
         for name, values in other["tallies"].items():
             tally = self.tallies[name]
             for part, value in values.items():
@@ -142,7 +141,7 @@ class Ledger:
     def lines(self) -> list[str]:
         wide = max(map(len, ("method", *self.tallies)))
         rows = [f"{'method':<{wide}} {'cases':>7} {'nodes':>8} {'violations':>11} {'mean drop / true drop':>22}"]
-        parts = sorted(name for name in self.tallies if ": " in name)  # of what another row has in one
+        parts = sorted(name for name in self.tallies if ": " in name)  # of a row that is contained in another one
         for name in (*(name for name in self.tallies if name not in parts), *parts):
             tally = self.tallies[name]
             rows.append(

@@ -24,7 +24,7 @@ class Droppable:
         return sorted((min(edge), max(edge)) for edge in self.graph.edges)
 
     def node_budgets(self) -> list[int]:
-        """The budget of every node, as given: the degree where there is no limit."""
+        """The budget of every node, as given: the degree if there is no limit."""
         if self.local is None:
             return [self.graph.degree[i] for i in range(self.nodes)]
         return [self.local] * self.nodes if isinstance(self.local, int) else self.local
@@ -73,5 +73,5 @@ class Case(Droppable):
         )
         return f"Case(nodes={self.nodes}, edges={self.edges}, local={self.local}, total={self.total}, {numbers})"
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # how Hypothesis shows a failing case
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # how Hypothesis prints a failing case
         printer.text(repr(self))

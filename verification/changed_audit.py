@@ -2,8 +2,8 @@
 
 Random graphs of 4 and 5 nodes with 3 to 7 edges, widths 4-5-5, Gaussian weights, biases shifted by 0.15, random
 directions. Columns: one new edge a node; two, and three in all; one lost and one gained, three and two in all; one flip
-a node and two in all. Next to each is what a plain recursion comes to on the same cases, which shares no code with the
-library and which the aims were set by.
+a node and two in all. Next to each is the result of a plain recursion on the same cases, which shares no code with the
+library and which determined the aims.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def changed_truth(changed: ChangedCase) -> tuple[Tensor, Tensor]:
 
 
 def changed_tolerance(changed: ChangedCase) -> Tensor:
-    """How far rounding alone can lift a computed bound above a computed minimum, ``(n,)``."""
+    """How far rounding alone can raise a computed bound above a computed minimum, ``(n,)``."""
     return torch.from_numpy(1e-13 * changed_magnitude(changed) + 1e-300)
 
 

@@ -1,11 +1,11 @@
-"""The functional of networks whose edges change, by plain recursion over walks: slow, in NumPy, nothing of certgcl.
+"""The functional of networks whose edges change, by plain recursion over walks: slow, in NumPy, independent of certgcl.
 
 A node that loses t edges and gains a is in *state* (t, a), which makes its scales numbers. In a state, a functional
-``Σ_l ω_l · h^l_i`` is passed down the node's own layers by lines; what it becomes on a neighbour is bounded in the same
-way, with the edge known to be there and the state of the node known; of the neighbours' terms the t largest are lost,
-of the candidates' the a smallest are gained. Ranges of pre-activations, which lines need, are such bounds of single
-channels. With two levels of lines and two rules it is the bound that the aims of ``verification.changed_audit`` come
-from.
+``Σ_l ω_l · h^l_i`` is passed down the node's own layers by lines; the resulting functional of a neighbour is bounded in
+the same way, given that the edge is present and the state of the node is known; of the neighbours' terms the t largest
+are lost, of the candidates' the a smallest are gained. Ranges of pre-activations, which lines need, are such bounds of
+single channels. With two levels of lines and two rules it is the bound from which the aims of
+``verification.changed_audit`` come.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ Parent = tuple[int, State]  # a neighbour whose edge is there, and its state
 
 
 def scales(term: PlainTerm, n: int) -> tuple[float, float, float]:
-    """Of a node with n neighbours: of itself, of the sum over neighbours, and of itself in such a sum."""
+    """The scales of a node with n neighbours: of itself, of the sum over neighbours, and of itself in such a sum."""
     match term.mixing:
         case "local":
             return 1.0, 0.0, 0.0
@@ -174,7 +174,7 @@ class ChangedReference:
             if number:
                 activation, (lower, upper) = self.case.layers[number - 1].activation, self.ranges[number, i, state]
                 ends = [apply(activation, p) for p in (lower, upper)]
-                turns = activation is not None and activation.parameter < 0  # downwards, and up again from zero on
+                turns = activation is not None and activation.parameter < 0  # downwards, then upwards from zero
                 valley = (lower < 0) & (upper > 0) & turns
                 low, up = np.where(valley, 0.0, np.minimum(*ends)), np.maximum(*ends)
             value += float(np.maximum(weight, 0) @ low + np.minimum(weight, 0) @ up)

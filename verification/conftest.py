@@ -11,10 +11,10 @@ from verification.audit import LEDGER
 from verification.lirpa_required import pytest_configure  # noqa: F401 - the audit fails where it has to run and does not
 
 # The graphs here are small, and small graphs are bounded without kernels unless this says otherwise: most tests run the
-# kernels, and those that switch them off run torch.
+# kernels, and tests that switch them off run torch.
 os.environ.setdefault("CERTGCL_KERNELS", "always")
 
-# Only the deep profile draws afresh each time: a push must not fail on somebody else's luck.
+# Only the deep profile draws new cases each time: a push must not fail because of an unlucky draw.
 SIZES = {"quick": 6, "ci": 100, "deep": 2500}
 for name, size in SIZES.items():
     settings.register_profile(
@@ -37,14 +37,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker of pytest-xdist hands over what it saw."""
+    """A worker of pytest-xdist passes on its results."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["ledger"] = LEDGER.plain()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """A worker that crashed has nothing to hand over; its test is a failure all the same."""
+    """A worker that crashed has nothing to pass on; its test counts as a failure anyway."""
     LEDGER.add(getattr(node, "workeroutput", {}).get("ledger", {"tallies": {}, "notes": {}}))
 
 

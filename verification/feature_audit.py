@@ -78,7 +78,7 @@ def enter_features(
     clean: Tensor,
     scale: float | None = None,
 ) -> Tensor:
-    """Write a case down in some rows; returns the nodes where the bound is above the minimum, or no number."""
+    """Record a case in some rows; returns the nodes where the bound is above the minimum, or NaN."""
     wrong = torch.nonzero(~(lower <= minimum + feature_tolerance(case)))[:, 0]
     scale = scale or float(feature_magnitude(case).mean()) or 1.0
     for row in rows:

@@ -1,4 +1,4 @@
-"""One case of the audit of changed features: a case of networks, and what its features may become."""
+"""One case of the audit of changed features: a case of networks, and the possible changes of its features."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""The truth about changed features by exhaustion: all that they may be. Plain NumPy; nothing of certgcl."""
+"""The truth about changed features by enumeration of all admissible ones. Plain NumPy, independent of certgcl."""
 
 import math
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def _box(x: Array, radius: float) -> Iterator[Array]:
 
 
 def number_of_views(case: FeatureCase) -> int:
-    """How many pairs of graph and features there are; at most, where features have a total."""
+    """How many pairs of graph and features there are; an upper bound if features have a total."""
     x, allowed = case.network.x, case.features
     if allowed.kind == "box":
         number = MOST_CORNERS

@@ -1,9 +1,9 @@
 """``python -m verification.feature_tightness``: how far ``degree`` is from the truth under changed features.
 
 Random graphs of 4 nodes with 4 features, widths 4-4, ReLU, Gaussian weights and random directions; with drops, budgets
-of ``ceil(0.4 d)`` edges at a node. The last column is the most that is aimed at: what prototypes of these bounds, which
-knew nothing of merged paths, printed on such cases. The truth of a box is the least of its corners and of points
-inside, so that its ratios are upper bounds.
+of ``ceil(0.4 d)`` edges at a node. The last column is the aim: the values that prototypes of these bounds, without
+merged paths, printed on such cases. The truth of a box is taken as the least over its corners and points inside, so its
+ratios are upper bounds.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Bounds of networks over a box of propagation matrices, computed by auto_LiRPA: a second opinion on certgcl.
 
-Nothing here uses certgcl, so that no mistake of the one can hide in the other. Everything is float64.
+Nothing here uses certgcl, so that no mistake of the one can be hidden by the other. Everything is float64.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class Box:
     upper: Tensor  # shape: (edges + nodes,)
 
     def __post_init__(self) -> None:
-        """Refuse a box without a point."""
+        """Raise an error for an empty box."""
         if not (self.lower <= self.upper).all():
             raise ValueError(f"lower {self.lower}, upper {self.upper}: a box needs lower <= upper. Check the budgets.")
 
@@ -62,7 +62,7 @@ def box(graph: nx.Graph, q: Sequence[int], total: int) -> Box:
     """The entry-wise box around Â when at most ``q[i]`` edges at node i, and ``total`` in all, are dropped.
 
     The diagonal lies in ``[1 / D_i, 1 / (D_i - q_i)]``. An edge is at most ``s_i s_j`` with as many other edges dropped
-    at both ends as can be; it is at least 0 if it can be dropped itself and ``(D_i D_j)^(-1/2)`` if not.
+    at both ends as possible; it is at least 0 if it can be dropped itself and ``(D_i D_j)^(-1/2)`` if not.
 
     Args:
         graph: simple, without self-loops, nodes 0..n-1.
@@ -118,7 +118,7 @@ class LayerBounds(NamedTuple):
 class LirpaNetwork:
     """``f_i = w_i · z_i`` of a network whose mixing is one matrix M, to be bounded over a box of M.
 
-    Building it takes longer than IBP and CROWN together: build once, bound often.
+    Building it takes longer than IBP and CROWN together, so build it once and bound often.
 
     CROWN takes any slope γ. IBP takes slopes in [0, 1] only: outside, the two halves of σ have opposite signs and their
     intervals no longer add up to the interval of σ.
@@ -126,7 +126,7 @@ class LirpaNetwork:
     Args:
         box: where M lies, which is Â or an adjacency matrix.
         x: node features, shape (nodes, d0).
-        layers: with two-piece linear activations. A term that is not local is mixed by M, whatever it says.
+        layers: with two-piece linear activations. Every term that is not local is mixed by M.
         readout: the numbers, from 1, of the layers whose outputs side by side are z.
         directions: w, shape (nodes, width of z).
     """
@@ -161,7 +161,7 @@ class LirpaNetwork:
 
         Args:
             method: intervals, linear bounds, or linear bounds with optimised slopes, those of the inner bounds too.
-            iterations: steps of the optimisation, at least 1. The first five gain most of what there is to gain.
+            iterations: steps of the optimisation, at least 1. The first five give most of the gain.
         """
         if method not in get_args(Method):
             raise ValueError(f"method {method!r}: it must be one of {get_args(Method)}. Spell it like that.")
@@ -346,7 +346,8 @@ class _AfterActivation(nn.Module):
 
 
 def _linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
-    """A constant linear map. It always has a bias: without, the tracer would turn it into a transpose and a matmul."""
+    """A constant linear map. It always has a bias: without one, the tracer would turn it into a transpose and a
+    matmul."""
     linear = nn.Linear(1, 1)
     linear.weight = nn.Parameter(weight, requires_grad=False)
     linear.bias = nn.Parameter(weight.new_zeros(len(weight)) if bias is None else bias, requires_grad=False)
@@ -388,7 +389,7 @@ def _finite(lower: Tensor, method: Method) -> Tensor:
 
 @contextlib.contextmanager
 def _float64_and_quiet() -> Iterator[None]:
-    """0.3 makes its own tensors in the default dtype, and prints and warns about matters of no concern here."""
+    """0.3 creates its own tensors in the default dtype, and prints messages and warnings that do not matter here."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:

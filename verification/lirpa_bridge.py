@@ -1,4 +1,4 @@
-"""The bridge to auto_LiRPA for tests: they are left out where it is not installed, unless it is required."""
+"""The bridge to auto_LiRPA for tests: they are skipped if it is not installed, unless it is required."""
 
 import importlib
 import types
@@ -10,8 +10,8 @@ from verification.lirpa_required import lirpa_is_required
 
 
 def lirpa_bridge() -> types.ModuleType:
-    """The module :mod:`verification.lirpa`. That auto_LiRPA is installed and cannot be imported is an error always: for
-    want of a package that it needs, say."""
+    """The module :mod:`verification.lirpa`. If auto_LiRPA is installed but cannot be imported, for example because a
+    package is missing, that is always an error."""
     if lirpa_is_required():
         return importlib.import_module("verification.lirpa")
     return pytest.importorskip(

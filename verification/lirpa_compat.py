@@ -1,10 +1,10 @@
-"""auto_LiRPA on a torch and a numpy it was not written for.
+"""Makes auto_LiRPA work with versions of torch and numpy that it was not written for.
 
 Release 0.3, the one of the package index, dates from torch 1.12: five names it relies on have moved or changed since.
 The 0.7 line, which its authors publish as a repository only, looks for them in their new places itself. Each repair
-puts one name back where it is missing and leaves it alone where it is not, so that all of them serve every version.
-:func:`load` makes them and returns the module; import auto_LiRPA through it and nowhere else. Names may move again, so
-a version that was not tried is refused.
+restores one name if it is missing and does nothing otherwise, so that all of them work with every version. :func:`load`
+makes them and returns the module; import auto_LiRPA through it and nowhere else. Names may move again, so a version
+that was not tried raises an error.
 """
 
 import importlib
@@ -24,11 +24,11 @@ TRIED_LIRPA = ("0.3", "0.7.0", "0.7.1")
 
 
 class UntriedVersionError(RuntimeError):
-    """A version that the bridge was not tried with. No ImportError: that would skip tests in silence."""
+    """A version with which the bridge was not tried. Not an ImportError, which would silently skip tests."""
 
 
 class NotInstalledError(ModuleNotFoundError):
-    """There is no auto_LiRPA. Anything else that keeps it from being imported is another error."""
+    """auto_LiRPA is not installed. Any other obstacle to its import is a different error."""
 
 
 def load() -> types.ModuleType:
@@ -42,7 +42,7 @@ def load() -> types.ModuleType:
     found = _version()
     for repair in (_provide_arraysetops, _provide_set_opset_version, _provide_optimize_graph, _provide_node_getitem):
         repair()
-    # The import installs a root log handler and a warning filter; neither is ours to keep.
+    # The import installs a root log handler and a warning filter; both are removed again.
     handlers = logging.root.handlers[:]
     with warnings.catch_warnings(record=True):
         auto_lirpa = importlib.import_module("auto_LiRPA")

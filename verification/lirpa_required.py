@@ -1,9 +1,9 @@
-"""Where the comparison with auto_LiRPA is required, a run that leaves any of it out fails.
+"""If the comparison with auto_LiRPA is required, a run that omits any part of it fails.
 
 ``make test`` sets ``CERTGCL_LIRPA=required``. Then every file of the comparison has to pass at least one test, and none
 of its tests may be skipped or expected to fail, whatever the reason. A test that fails, and a file that cannot be
-imported, fail the run by themselves. Nothing here imports auto_LiRPA, so nothing that is wrong with it can keep the
-requirement from being checked.
+imported, fail the run by themselves. Nothing here imports auto_LiRPA, so a broken installation cannot prevent the
+check.
 """
 
 import os
@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 import pytest
 
 REQUIRED = "CERTGCL_LIRPA"
-"""The environment variable: ``required``, or empty, which leaves the comparison out where there is no auto_LiRPA."""
+"""The environment variable: ``required``, or empty, which skips the comparison if auto_LiRPA is not installed."""
 
 COMPARISON = ("test_against_lirpa.py", "test_lirpa.py")
 
@@ -22,7 +22,7 @@ def lirpa_is_required() -> bool:
     """What the environment says.
 
     Raises:
-        UsageError: it says something else than ``required``, which must not pass for a no.
+        UsageError: it is something other than ``required``, which must not count as a no.
     """
     value = os.environ.get(REQUIRED, "")
     if value not in ("", "required"):
@@ -31,7 +31,7 @@ def lirpa_is_required() -> bool:
 
 
 class Requirement:
-    """A plugin that counts what became of the comparison, and ends the run in failure where some of it is missing."""
+    """A plugin that counts the results of the comparison, and fails the run if any part is missing."""
 
     def __init__(self) -> None:
         self.passed: Counter[str] = Counter()
@@ -50,7 +50,7 @@ class Requirement:
             self.left_out.append(report.nodeid)
 
     def missing(self) -> list[str]:
-        """What the run left out, in words."""
+        """The parts that the run omitted, in words."""
         return [
             *(f"{test} was skipped" for test in self.left_out),
             *(f"no test of {file} passed" for file in COMPARISON if not self.passed[file]),

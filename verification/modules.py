@@ -1,5 +1,5 @@
-"""Whole modules against what is read of them: run by their own forward on every admissible view, and their certificates
-with them."""
+"""Compares whole modules with the networks read from them: their own forward on every admissible view, and their
+certificates."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -26,15 +26,14 @@ Read = Callable[[nn.Module, certgcl.Graph], GraphNetwork]
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """What became of a module that was not refused.
+    """The result for a module that was accepted.
 
     Args:
-        network: what was read.
-        astray: the nodes at which its own forward gave something else on an admissible view, beyond rounding.
+        network: the network that was read.
+        astray: the nodes at which its own forward gave a different value on an admissible view, beyond rounding.
         certificate: of the network; None where no bound takes it.
-        lowest: the least value that its own forward gave on an admissible view, for every node; not a number where it
-            gave none.
-        scale: a unit in which cases with weights of a thousand do not drown those with weights of one.
+        lowest: the least value that its own forward gave on an admissible view, for every node; NaN where it gave none.
+        scale: a unit in which cases with weights of a thousand do not dominate those with weights of one.
     """
 
     network: GraphNetwork
@@ -56,11 +55,11 @@ as_read: Read = read_network
 """What a user gets."""
 
 as_probed: Read = partial(read_network, reading="probed")
-"""What a user gets on request for a module whose program cannot be read: measured, not proved."""
+"""What a user gets on request for a module whose program cannot be read: a measurement, not a proof."""
 
 
 def as_believed(entry: Entry, case: Case) -> Read:
-    """What a user would get of a reader that takes a module for what it seems: its honest twin, or two layers and their
+    """What a user would get from a reader that takes a module at face value: its honest twin, or two layers and their
     activations."""
 
     def read(module: nn.Module, graph: certgcl.Graph) -> GraphNetwork:
@@ -103,7 +102,7 @@ def judged(entry: Entry, case: Case, read: Read = as_read) -> Verdict | None:
 
 
 def recorded(entry: Entry, case: Case) -> Verdict | None:
-    """The same, with a line in the ledger for what has a certificate."""
+    """The same, with a line in the ledger for each certificate."""
     verdict = judged(entry, case)
     if verdict is not None and verdict.certificate is not None:
         nominal, lower = verdict.certificate.nominal, verdict.certificate.lower
@@ -118,7 +117,7 @@ def recorded(entry: Entry, case: Case) -> Verdict | None:
 
 
 def showcase(entry: Entry) -> Iterator[Case]:
-    """Cases on which a liar shows, if any do: wide layers, no ties, wide and narrow budgets; at all its scales."""
+    """Cases that expose a liar, if any do: wide layers, no ties, wide and narrow budgets; at all its scales."""
     shapes = (
         nx.cycle_graph(5),
         nx.star_graph(4),
@@ -136,8 +135,8 @@ def showcase(entry: Entry) -> Iterator[Case]:
 
 @torch.no_grad()
 def _runs(module: nn.Module, case: Case, width: int) -> Iterator[tuple[certgcl.Graph, Tensor]]:
-    """Every admissible view and what the module's own forward gives on it, in its own precision; clean first. Not a
-    number where it gives no embeddings of the width.
+    """Every admissible view and what the module's own forward gives on it, in its own precision; clean first. NaN where
+    it gives no embeddings of the width.
 
     One graph after the other, as a module may know their number, and with the features of the caller themselves.
     """
@@ -148,6 +147,6 @@ def _runs(module: nn.Module, case: Case, width: int) -> Iterator[tuple[certgcl.G
         view = certgcl.Graph.from_edges(case.x.to(torch.float64), edges.clone())
         try:
             z = module(x, edges).double().reshape(case.nodes, width)
-        except Exception:  # no value is no value above the bound
+        except Exception:  # a missing value is not above the bound
             z = torch.full((case.nodes, width), torch.nan, dtype=torch.float64)
         yield view, z

@@ -1,4 +1,4 @@
-"""The library's answers to cases of networks, and how they are judged and written down."""
+"""The library's answers to cases of networks, and how they are judged and recorded."""
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ PARAMETERS = {"elu": "alpha", "softplus": "beta"}
 
 
 def library_network(case: NetworkCase) -> GraphNetwork:
-    """The case's layers as the library has them; terms with one weight share its tensor."""
+    """The case's layers as layers of the library; terms with one weight share its tensor."""
     tensors = {id(term.weight): torch.from_numpy(term.weight) for layer in case.layers for term in layer.terms}
     return GraphNetwork(tuple(_layer(layer, diffuses(case), tensors) for layer in case.layers), case.readout)
 
@@ -92,7 +92,7 @@ def differentiable_bound(case: NetworkCase, method: str, network: GraphNetwork) 
 
 
 def network_tolerance(case: NetworkCase) -> Tensor:
-    """How far rounding alone can lift a computed bound above a computed minimum, as for two layers, ``(n,)``."""
+    """How far rounding alone can raise a computed bound above a computed minimum, as for two layers, ``(n,)``."""
     return torch.from_numpy(1e-13 * magnitude(case) + 1e-300)
 
 
@@ -111,7 +111,7 @@ def enter(
     clean: Tensor,
     scale: float | None = None,
 ) -> Tensor:
-    """Write a case down in some rows; returns the nodes where the bound is above the minimum, or no number."""
+    """Record a case in some rows; returns the nodes where the bound is above the minimum, or NaN."""
     wrong = torch.nonzero(~(lower <= minimum + network_tolerance(case)))[:, 0]
     scale = scale or float(magnitude(case).mean()) or 1.0
     for row in rows:

@@ -1,4 +1,5 @@
-"""The truth about networks by exhaustion: every admissible graph as a dense matrix. Plain NumPy; nothing of certgcl."""
+"""The truth about networks by enumeration: every admissible graph as a dense matrix. Plain NumPy, independent of
+certgcl."""
 
 from collections.abc import Callable
 
@@ -17,7 +18,7 @@ ACTIVATIONS: dict[str, Callable[[Array, float | Array], Array]] = {
     "silu": lambda p, _: p * expit(p),
     "softplus": lambda p, beta: np.where(beta * p > 20, p, np.logaddexp(0, beta * p) / beta),
 }
-STEEPEST = 1.13  # of all activations whose parameter is no slope
+STEEPEST = 1.13  # of all activations whose parameter is not a slope
 
 
 def activate(p: Array, activation: PlainActivation | None) -> Array:
@@ -36,7 +37,7 @@ def adjacencies(case: NetworkCase) -> Array:
 
 
 def mixing(term: PlainTerm, adjacency: Array) -> Array:
-    """The matrix M of ``M h W``, for many graphs; what is divided by zero is zero."""
+    """The matrix M of ``M h W``, for many graphs; division by zero gives zero."""
     identity = np.eye(adjacency.shape[-1])
     match term.mixing:
         case "local":

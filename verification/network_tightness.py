@@ -2,12 +2,12 @@
 
 Random graphs of 4 to 6 nodes with up to 7 edges; budgets of ``ceil(0.4 d)`` edges at a node, the same with 3 in all,
 and all edges, in turn; widths 4-5-5, Gaussian weights, biases shifted by 0.15 so that few ReLUs are dead, and random
-directions. The last column is the most that is aimed at.
+directions. The last column is the aim.
 
 The aims were printed by prototypes of these bounds, from one sample of 12 such cases each (4 for four layers). With
-``--prototype`` a second table has many samples of that size, and what the prototypes' own bound comes to on the same
-cases: lines at the anchor and its neighbours by two rules, ranges beyond, in a recursion that shares no code with the
-library. So it tells a loose bound from an unlucky sample.
+``--prototype`` a second table has many samples of that size, with the prototypes' own bound on the same cases: lines at
+the anchor and its neighbours by two rules, ranges beyond, in a recursion that shares no code with the library. So it
+distinguishes a loose bound from an unlucky sample.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from verification.network_case import NetworkCase, PlainActivation
 from verification.networks import RELU, Builder, network_case
 
 MAX_EDGES = 7
-PROTOTYPE = Choices(("adaptive", "parallel"))  # the checker with these rules is the bound that the aims come from
+PROTOTYPE = Choices(("adaptive", "parallel"))  # the checker with these rules is the bound from which the aims come
 
 
 class Row(NamedTuple):
@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--methods", nargs="+", default=["degree"], choices=NETWORK_METHODS)
     parser.add_argument("--rows", nargs="+", default=list(ROWS), choices=list(ROWS), metavar="ROW")
-    parser.add_argument("--prototype", action="store_true", help="many samples, beside the prototypes' bound")
+    parser.add_argument("--prototype", action="store_true", help="many samples, with the prototypes' bound")
     parser.add_argument("--samples", type=int, default=12, help="of --cases cases each, with --prototype")
     arguments = parser.parse_args()
     if arguments.prototype:

@@ -28,12 +28,12 @@ class Builder:
     """Layers, one after the other, with random numbers in them.
 
     Args:
-        random: where numbers come from.
+        random: the random generator.
         activation: after each layer that has one.
         width: of hidden layers.
         scale: of weights, times the inverse root of their inputs.
         shift: of biases.
-        ties: small integers in the place of Gaussian numbers, many of them zero.
+        ties: small integers instead of Gaussian numbers, many of them zero.
     """
 
     random: np.random.Generator
@@ -206,7 +206,7 @@ KINDS: dict[str, Callable[[Builder, int], tuple[int, ...]]] = {
     "GCN, jumping knowledge (sum)": _jumping("GCN", cat=False),
     "mixed": _mixed,
 }
-"""What adds the layers of a network of some depth to a builder and returns its readout."""
+"""A function that adds the layers of a network of some depth to a builder and returns its readout."""
 
 SMOOTH = (
     PlainActivation("elu"),

@@ -1,4 +1,4 @@
-"""The truth by exhaustion: every admissible graph is built and run. Plain networkx and PyG; nothing of certgcl."""
+"""The truth by enumeration: every admissible graph is built and run. Plain networkx and PyG, independent of certgcl."""
 
 from collections.abc import Iterator
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""The truth about pooled embeddings by exhaustion, the library's answers, and how tight they are.
+"""The truth about pooled embeddings by enumeration, the library's answers, and how tight they are.
 
 ``python -m verification.pooling_audit`` prints the gap to the clean value as a multiple of the true worst-case gap.
 """
@@ -56,7 +56,7 @@ def certify_pooled(
 
 
 def pooled_tolerance(case: NetworkCase) -> float:
-    """How far rounding alone can lift a computed bound above a computed minimum: all nodes' together."""
+    """How far rounding alone can raise a computed bound above a computed minimum, summed over the nodes."""
     size = magnitude(replace(case, directions=np.broadcast_to(case.directions[:1], case.directions.shape)))
     return float(1e-13 * size.sum() + 1e-300)
 

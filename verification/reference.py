@@ -1,6 +1,8 @@
-"""The bounds ``degree`` and ``degree-cheap`` once more, from the formulas of ``docs/theory.md`` and in its symbols.
+"""The bounds ``degree`` and ``degree-cheap`` implemented a second time, from the formulas of ``docs/theory.md`` and in
+its symbols.
 
-One node, case, functional and count at a time: slow, and made to be read beside the theory. Nothing of certgcl is used.
+One node, case, functional and count at a time: slow, and meant to be read together with the theory. It does not use
+certgcl.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -129,10 +131,10 @@ class Drops:
         return [(worst, {}), (clean, {k: (clean[k] - worst[k]) / max(1, self.most_drops[j, k]) for k in clean})]
 
     def groups(self, j: int, resolution: int) -> list[range]:
-        """The counts ``0 … q``: one by one below ``resolution``, else in so many groups (section 6).
+        """The counts ``0 … q``: one by one below ``resolution``, otherwise in that many groups (section 6).
 
         Group k starts at ``D (1 - ((D - q) / D)^(k / (resolution - 1)))``, rounded down, but early enough to leave a
-        count to each group after it; the last is q alone. The starts draw closer and closer, so no group is empty.
+        count to each group after it; the last is q alone. The starts get closer and closer, so no group is empty.
         """
         q, big_d, last = self.q[j], self.big_d[j], resolution - 1
         if q < resolution:
@@ -165,8 +167,8 @@ class Activated:
         return omega * slope, float(omega @ intercept)
 
     def by_pattern(self, omega: Vector, rule: Rule, patterns: int) -> list[tuple[Vector, float]]:
-        """Lines ``λ^α, c`` of which the least is below ``ω · σ(p)``: on the dearest channels a piece of σ takes the
-        place of the line, and there is nothing to pay (section 6)."""
+        """Lines ``λ^α, c`` whose minimum is below ``ω · σ(p)``: on the channels with the costliest relaxations a piece
+        of σ replaces the line, at no cost (section 6)."""
         slope, constant = self.line(omega, rule)
         pay = {m: -omega[m] * self._lines(m, rule)[0 if omega[m] >= 0 else 1][1] for m in range(len(omega))}
         number = patterns.bit_length() - 1
@@ -298,7 +300,7 @@ class _Bound:
     def anchor_minimum(self, anchor: Row, c: Vector, e: float, best: Mapping[int, list[tuple[Row, float]]]) -> float:
         """``min_t τ ( τ (τ² C_ii + e_i) + Σ_j φ_ij - (the t largest φ_ij) )`` with
         ``φ_ij = min_g' least( [lo, hi],  best + least([τ_lo², τ_hi²], C_ij) )``."""
-        left = self.drops.total - anchor.counts[0]  # what j can lose beside the anchor's own (section 15)
+        left = self.drops.total - anchor.counts[0]  # what j can lose in addition to the anchor's own (section 15)
         terms = {
             j: [
                 (row.counts[0], least(row.low, row.high, value + least(anchor.low**2, anchor.high**2, c[j])))

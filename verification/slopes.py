@@ -1,8 +1,8 @@
-"""``python -m verification.slopes``: what gradient steps on the free slopes of ``degree`` would gain.
+"""``python -m verification.slopes``: the gain of gradient steps on the free slopes of ``degree``.
 
-Every slope that is free, in both layers, is a parameter of its own for each anchor, begins at ``adaptive`` and takes
-projected steps of Adam; the best bound seen counts, and that of ``degree``. Cases are those of
-:mod:`verification.tightness`. ``optimized`` stands beside it, which branches instead.
+Every slope that is free, in both layers, is a separate parameter for each anchor, starts at ``adaptive`` and takes
+projected steps of Adam; the best bound seen counts, including that of ``degree``. Cases are those of
+:mod:`verification.tightness`. For comparison there is ``optimized``, which branches instead.
 """
 
 import argparse

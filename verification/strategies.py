@@ -74,7 +74,7 @@ def slopes(draw: st.DrawFn, channels: int) -> Tensor:
 
 @st.composite
 def budgets(draw: st.DrawFn, graph: nx.Graph) -> tuple[int | list[int] | None, int | None]:
-    """Nothing, everything, one number, one per node, a total alone, or a total with any of these."""
+    """No budget, everything, one number, one per node, a total alone, or a total with any of these."""
     degrees = [graph.degree[i] for i in range(graph.number_of_nodes())]
     local = draw(
         st.one_of(

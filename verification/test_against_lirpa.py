@@ -1,4 +1,4 @@
-"""certgcl beside auto_LiRPA, on the same box with one variable per undirected edge."""
+"""certgcl compared with auto_LiRPA, on the same box with one variable per undirected edge."""
 
 import numpy as np
 import pytest
@@ -83,7 +83,7 @@ def compare(case: Case) -> None:
 def test_lirpa_is_sound_and_certgcl_tighter_by_the_shares_and_means_claimed() -> None:
     compare()
     mean = {name: float(torch.cat(values).double().mean()) for name, values in COUNTS.items()}
-    # Of means, not of single nodes: where nothing can get worse, the true drop is rounding.
+    # Of means, not of single nodes: if nothing can get worse, the true drop is rounding.
     unit = mean.pop(TRUE_DROP)
     share = {name: value if "above" in name else value / unit for name, value in mean.items()}
     for name, value in share.items():
@@ -133,7 +133,7 @@ def agrees(found: list[Tensor], share: float) -> bool:
 
 @pytest.mark.parametrize(("kind", "depth"), SHARES)
 def test_networks_of_every_depth_are_bounded_tighter_than_by_lirpa(kind: str, depth: int) -> None:
-    """On the same box of entries: at all nodes but a few, and more on average.
+    """On the same box of entries: at all but a few nodes, and better on average.
 
     One layer of sums is exact at nodes of few edges, and at or above everything. Elsewhere the exceptions are slopes:
     auto_LiRPA optimises them channel by channel, for every neuron below too, and the best are between zero and one;

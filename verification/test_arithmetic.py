@@ -32,7 +32,7 @@ SCALES = (1.0, 1e-3, 1e3, 1e-30, 1e30, 1e-100, 1e-155, 1e-200, 1e-300)
 NARROW_SCALES = tuple(scale for scale in SCALES if 1e-38 < scale < 1e38)
 
 
-# -- cases where little or nothing is left of W^CL -----------------------------------------------------
+# -- cases in which W^CL almost vanishes -----------------------------------------------------
 
 
 def collapsed(case: Case) -> Case:
@@ -260,7 +260,7 @@ def test_a_model_in_float32_can_be_certified_as_it_is_run() -> None:
 
 
 def collapse() -> None:
-    for nodes in range(5, 20):  # which of them leave noise above zero is the processor's choice
+    for nodes in range(5, 20):  # which of them leave noise above zero depends on the processor
         case = collapsed(gaussian_case(nx.cycle_graph(nodes), seed=0)).with_budget(0)
         check_compactness("mutants", case, torch.float64)
 

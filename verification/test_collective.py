@@ -28,7 +28,7 @@ def pointing_up(case: NetworkCase) -> NetworkCase:
 
 
 def certificates(case: NetworkCase, *, exact: bool) -> list[certgcl.Certificate]:
-    """For every total up to that of the case; with the enumerated minima in the place of bounds, the hardest test."""
+    """For every total up to that of the case; with the enumerated minima instead of bounds, the hardest test."""
     found = []
     for total in range(min(case.graph_budget(), 3) + 1):
         limited = case.with_budget(case.local, total)
@@ -116,7 +116,7 @@ def test_wrong_receptive_fields_are_caught(
 
 
 def test_multipliers_of_any_kind_prove_a_bound() -> None:
-    """Soundness does not rest on the solver."""
+    """Soundness does not depend on the solver."""
     case = tree_case("GCN", 3)
     graph, network = library_graph(case), library_network(case)
     found = collective(case)

@@ -123,7 +123,7 @@ def test_degree_is_no_looser_than_the_plain_recursion(row: str) -> None:
     assert 1 <= ours <= 1.001 * plain
 
 
-# -- what large graphs and budgets take in the place of it --------------------------------------------
+# -- what large graphs and budgets use instead --------------------------------------------
 
 
 def _no_meetings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What must not change a bound, and what may move it in one direction only."""
+"""Transformations that must not change a bound, and those that may change it in one direction only."""
 
 from random import Random
 
@@ -53,7 +53,7 @@ def test_a_larger_budget_never_raises_the_interval_bound(case: Case, data: st.Da
 
 @given(smooth_cases(), st.data())
 def test_a_bound_for_a_larger_budget_holds_for_the_smaller_one(case: Case, data: st.DataObject) -> None:
-    """It may even be the better one there, as slopes are heuristics: the ledger counts how often."""
+    """It may even be better there, because slopes are chosen heuristically: the ledger counts how often."""
     larger, truth = enlarged(case, data), enumerated_minimum(case)
     for name in ("crown", "degree"):
         bound = certify(larger, name).lower

@@ -1,4 +1,4 @@
-"""Whole modules, end to end: each of the zoo is refused, or what its certificate says is true of its own forward."""
+"""Whole modules, end to end: each module of the zoo raises an error, or its certificate holds for its own forward."""
 
 from itertools import islice
 
@@ -60,7 +60,7 @@ def test_a_malicious_module_is_refused_where_it_would_show(name: str) -> None:
         assert recorded(MALICIOUS[name], case) is None
 
 
-# What measuring need not show, and tracing does: lies by chance and by the clock, ...
+# What measuring may miss, and tracing reveals: lies by chance and by the clock, ...
 UNMEASURED = {
     "ChanceOfTorch",
     "ChanceOfPython",
@@ -69,7 +69,7 @@ UNMEASURED = {
     "ByAnAddress",
     "EmptyMemory",
     "DropEdgeByChance",
-    "CountsInABuffer",  # ... in a buffer, which is put back after every run,
+    "CountsInABuffer",  # ... in a buffer, which is restored after every run,
     "LooksWhoIsCalling",  # ... to others than certgcl,
     "BranchOnTheSize",
 }  # ... and at one number of missing edges alone.

@@ -53,8 +53,8 @@ Engine = Literal["torch", "kernels"]
 def caught(method: str, engine: Engine, examples: int = 1500, seeds: int = 4) -> bool:
     """Whether generated cases show the (by now wrong) method above the enumerated minimum.
 
-    Hypothesis also draws numbers that it finds in the modules loaded so far: a single seed may be out of luck if tests
-    run in another order.
+    Hypothesis also draws numbers that it finds in the modules loaded so far: a single seed may be unlucky if tests run
+    in another order.
     """
 
     def shows(case: Case) -> bool:

@@ -76,7 +76,8 @@ def with_loops(case: NetworkCase, weight: float) -> NetworkCase:
     return replace(case, layers=layers)
 
 
-# W2 W3 is too small for float64, in a range that W4 makes a million slacks of without what functionals lose.
+# W2 W3 is too small for float64, in a range that W4 turns into a million times the slack, if losses of functionals are
+# ignored.
 UNDERFLOW = each_scaled(gcn(nx.lollipop_graph(3, 1), 4, 3, 0.0), 1e150, 1e-150, 1e-172, 1e172).with_budget(1)
 # A node that loses all neighbours takes rounding errors of their sum a million times.
 SMALL_LOOPS = with_loops(gcn(nx.star_graph(3), 3, 3, 0.15), 1e-12).with_budget(None)

@@ -1,4 +1,4 @@
-"""No certified bound lies above the enumerated minimum: the statement certgcl stands on."""
+"""No certified bound lies above the enumerated minimum: the statement on which certgcl rests."""
 
 import torch
 from hypothesis import given, settings
@@ -9,7 +9,7 @@ from verification.case import Case
 from verification.oracle import enumerated_minimum, nominal
 from verification.strategies import cases, smooth_cases
 
-MORE = settings(max_examples=4 * settings().max_examples)  # what everything else rests on
+MORE = settings(max_examples=4 * settings().max_examples)  # everything else rests on this
 
 
 def audit(case: Case) -> None:

@@ -1,4 +1,4 @@
-"""The distance from the truth that README states, on a part of the cases that ``verification.tightness`` prints."""
+"""The distance from the truth that README states, on some of the cases of ``verification.tightness``."""
 
 import pytest
 

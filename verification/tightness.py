@@ -30,13 +30,13 @@ def random_case(random: np.random.Generator) -> Case:
 
 
 def measure(cases: int, seed: int = 0, methods: Iterable[str] = (*CERTIFIED, *UNCERTIFIED)) -> Ledger:
-    """A ledger over so many random cases, with these methods in it."""
+    """A ledger over a number of random cases, for these methods."""
     random, ledger = np.random.default_rng(seed), Ledger()
     for _ in range(cases):
         case = random_case(random)
         truth, clean = enumerated_minimum(case), nominal(case)
         for name in methods:
-            ledger.enter(name, case, certify(case, name).lower, truth, clean, scale=1.0)  # all of one scale already
+            ledger.enter(name, case, certify(case, name).lower, truth, clean, scale=1.0)  # all have the same scale
     return ledger
 
 

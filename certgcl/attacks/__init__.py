@@ -1,6 +1,6 @@
-"""The search for drops that hurt a node most: upper values of the worst case, and their witnesses.
+"""Search for the drops that hurt a node most: upper bounds of the worst case, with their witnesses.
 
-It knows nothing of the bounds, which it puts to the test.
+It shares no code with the bounds, which it puts to the test.
 """
 
 from certgcl.attacks.descent import Search

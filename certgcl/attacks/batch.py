@@ -1,7 +1,7 @@
-"""Fields side by side, as one graph of separate parts: values of all of them in one pass, and what each edge is worth.
+"""Many fields as one graph of separate parts: all their values in one pass, and the effect of each edge.
 
 Nodes of all fields are numbered together, those at a smaller distance first and, among them, field by field. So the
-nodes that a layer is needed at are always the first ones, and node b is that of field b itself.
+nodes at which a layer is needed always come first, and node b is the centre of field b.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from torch.nn.functional import embedding_bag
 from certgcl.attacks.field import Field, SearchSpace
 from certgcl.models.aggregations import Aggregation
 
-OUTSIDE = 1 << 30  # the distance of the node that is nothing
-SPARE = 9  # neighbours of the node that is nothing, which lives through all changes
+OUTSIDE = 1 << 30  # the distance of the padding node
+SPARE = 9  # neighbours of the padding node, enough for any change
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +29,8 @@ class Scales:
 
     @classmethod
     def of(cls, aggregation: Aggregation, count: Tensor) -> "Scales":
-        """For real numbers of neighbours too: at every whole number the pass comes to the same, as ``out(0)`` is the
-        scale of an empty sum and ``into(0)`` that of no message; and below 1 nothing grows beyond all bounds."""
+        """For real numbers of neighbours too: at whole numbers the pass gives the same result, as ``out(0)`` scales an
+        empty sum and ``into(0)`` no message; and below 1 nothing grows without bound."""
         some = count.clamp(min=1)
         return cls(aggregation.own(count), aggregation.out(some), aggregation.into(some))
 
@@ -40,17 +40,17 @@ class Scales:
 
 @dataclass(frozen=True, eq=False)
 class FieldBatch:
-    """B fields with U nodes and M messages, and places for E edges each. Node U and edge E - 1 are nothing.
+    """B fields with U nodes and M messages, and places for E edges each. Node U and edge E - 1 are padding.
 
     Args:
         node: the number of every node in the graph, ``(U,)``.
         distance: from the node of its field, ``(U + 1,)``.
         count: its number of neighbours, ``(U + 1,)``.
-        budget: ``q``, ``(U + 1,)``; 0 for nothing, so that padding is never dropped.
+        budget: ``q``, ``(U + 1,)``; 0 for padding, which is never dropped.
         ends: of the droppable edges, ``(B, E, 2)``.
         direction: ``w``, ``(B, d)``.
-        row, col: the nodes that take and give the messages, row by row, ``(M,)``.
-        edge: the place in ``(B, E)`` that a message goes along, or ``B E`` where it cannot be dropped, ``(M,)``.
+        row, col: the nodes that receive and send the messages, row by row, ``(M,)``.
+        edge: the position in ``(B, E)`` of the edge that carries a message, ``B E`` if it cannot be dropped, ``(M,)``.
         members: the fields themselves.
     """
 
@@ -128,7 +128,7 @@ class FieldBatch:
 
     @property
     def nothing(self) -> int:
-        """The place of the edge that is nothing."""
+        """The position of the padding edge."""
         return self.ends.shape[1] - 1
 
     @cached_property
@@ -138,7 +138,7 @@ class FieldBatch:
 
     @cached_property
     def rows(self) -> list[int]:
-        """At how many of the nodes the output of every layer is needed, features first."""
+        """The number of nodes at which each layer's output is needed, features first."""
         distance = self.distance[:-1]
         return [int((distance <= most).sum()) for most in self.space.reach.outputs]
 
@@ -160,7 +160,8 @@ class FieldBatch:
         )
 
     def lost(self, dropped: Tensor) -> Tensor:
-        """How many edges every node loses, ``(B, E)`` to ``(U + 1,)``; shares of edges count as such."""
+        """The number of edges that each node loses, ``(B, E)`` to ``(U + 1,)``; fractions of edges count as
+        fractions."""
         shares = dropped.flatten().repeat_interleave(2)
         shares = shares.long() if shares.dtype == torch.bool else shares
         return torch.zeros_like(self.count, dtype=shares.dtype).index_add(0, self.ends.flatten(), shares)
@@ -191,7 +192,8 @@ class FieldBatch:
                         table, self.node[col] if term.source == 0 else col, start, weights[term.aggregation][: len(col)]
                     )
                     values = scale.own[:rows, None] * values + scale.out[:rows, None] * sums
-                # Few rows are left once neighbours are added up, so that W comes after; features had theirs before.
+                # Summing over neighbours leaves few rows, so W is applied afterwards; to features it was applied
+                # before.
                 p = p + (values if term.source == 0 else term.project(values))
             found.append(layer.activate(p))
         return found
@@ -206,7 +208,7 @@ class FieldBatch:
         return self.read_out(self.outputs(*self.state(dropped.to(self.direction.dtype))))
 
     def gains(self, dropped: Tensor) -> Tensor:
-        """About how much ``w · z`` rises when an edge changes sides: dropped if it is there, put back if it is not.
+        """First-order change of ``w · z`` when an edge is toggled: dropped if it is present, put back if it is not.
 
         By its derivatives, with respect to the edge and to the scales of its ends, which change by whole steps;
         ``(B, E)``.

@@ -1,4 +1,4 @@
-"""Drops that hurt a model of which nothing is known but its values."""
+"""Harmful drops for a model that can only be called."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from certgcl.graphs.graph import Graph
 
 MOST_EDGES = 512  # that are tried for a node, the nearest ones
 RANDOM_STARTS = 8
-PATIENCE = 8  # exchanges tried in vain for each edge that may be dropped, before a search ends
+PATIENCE = 8  # failed exchanges for each droppable edge, after which a search ends
 
 Value = Callable[[Sequence[int]], float]
 """``w · z`` of a node without some edges, given by their slots."""
@@ -23,7 +23,7 @@ class BlackBox:
 
     Args:
         end: when to stop, by ``time.monotonic``.
-        chance: its random numbers.
+        chance: its random generator.
     """
 
     graph: Graph
@@ -32,8 +32,8 @@ class BlackBox:
     chance: torch.Generator
 
     def candidates(self, anchor: int) -> list[int]:
-        """Droppable edges by one slot each: those at a node, then at its neighbours, and so on; then any others, as
-        nothing says that a model is local."""
+        """Droppable edges, one slot for each: those at a node, then at its neighbours, and so on; then all others,
+        since a model need not be local."""
         graph, nodes = self.graph, [anchor]
         found: dict[int, None] = {}
         seen = {anchor}
@@ -84,7 +84,7 @@ class BlackBox:
         return (best, lowest) if lowest < single else ([], single)
 
     def _exchanged(self, dropped: list[int], edges: list[int]) -> list[int]:
-        """The same with up to three edges put back or dropped, in the place of others where there is no room."""
+        """The same with up to three edges put back or dropped, in exchange for others where there is no room."""
         number = 1 + int(torch.randint(3, (), generator=self.chance))
         chosen = [edges[place] for place in self._shuffled(len(edges))[:number]]
         kept = [edge for edge in dropped if edge not in chosen]
@@ -92,7 +92,7 @@ class BlackBox:
         return self._filled([edge for edge in chosen if edge not in dropped] + kept)
 
     def _filled(self, edges: Sequence[int]) -> list[int]:
-        """As many of the edges as fit, the first ones first."""
+        """As many of the edges as fit, in their order."""
         lost: dict[int, int] = {}
         found: list[int] = []
         for edge in edges:
@@ -111,9 +111,9 @@ class BlackBox:
 
 
 def minimal(value: Value, dropped: Sequence[int], below: float) -> list[int]:
-    """Some of the drops whose value is still below a threshold, while it would not be with any one of them put back.
+    """A minimal subset of the drops: the value stays below a threshold, but would not if any one of them were put back.
 
-    Edges are put back as long as that is so, those first that matter least. Another choice may be smaller still.
+    Edges are put back as long as that holds, the least important first. Another subset may be smaller still.
     """
     left = list(dropped)
     while True:

@@ -1,4 +1,4 @@
-"""Which edges to change next: those that the derivatives speak for, as far as the budgets let them."""
+"""Which edges to change next: those with the best derivatives, as far as the budgets allow."""
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ def room(batch: FieldBatch, dropped: Tensor) -> tuple[Tensor, Tensor]:
 def filled(batch: FieldBatch, dropped: Tensor, gains: Tensor, wanted: Tensor) -> Tensor:
     """What is dropped with as many more of the wanted edges as fit, the least gains first; ``(B, E)``.
 
-    In rounds: all edges go at once that are, at both ends, among the first for which there is room.
+    In rounds: each drops all edges that are, at both ends, among the first for which there is room.
     """
     dropped, (left, total) = dropped.clone(), room(batch, dropped)
     total = total[:, 0]
@@ -40,11 +40,11 @@ def filled(batch: FieldBatch, dropped: Tensor, gains: Tensor, wanted: Tensor) ->
 
 
 def promising_changes(batch: FieldBatch, dropped: Tensor, allowed: Tensor, number: int) -> Tensor:
-    """Sets of up to three edges to change: one that comes back, or one that goes and those that come back for it where
+    """Sets of up to three edges to change: one that is put back, or one that is dropped and those put back for it where
     its ends, or the graph, can lose no more; ``(B, C, 3)``.
 
-    For the end nearer to the node, each of the few that it costs least to put back is considered. Half of the places
-    are for the edges of the node itself, for which derivatives say little.
+    For the end nearer to the node, each of the few that are cheapest to put back is considered. Half of the places are
+    for the edges of the node itself, about which derivatives say little.
     """
     gains, (left, total) = batch.gains(dropped), room(batch, dropped)
     none, field = batch.nothing, batch.fields[:, None]
@@ -85,8 +85,8 @@ def all_pairs(batch: FieldBatch, dropped: Tensor) -> Tensor:
 
 
 def apart_from_better(batch: FieldBatch, dropped: Tensor, changes: Tensor, order: Tensor) -> Tensor:
-    """Which changes ``(B, C, 3)`` can be made together: such as have no node in common with one that is before them in
-    the order ``(B, C)``, and drop no more than is left of the total."""
+    """Which changes ``(B, C, 3)`` can be made together: those that share no node with an earlier one in the order
+    ``(B, C)``, and drop no more than is left of the total."""
     field = batch.fields[:, None, None]
     ends = batch.ends[field, changes].flatten(2)
     first = torch.full_like(batch.count, order.shape[1]).scatter_reduce(
@@ -101,13 +101,13 @@ def apart_from_better(batch: FieldBatch, dropped: Tensor, changes: Tensor, order
 
 
 def _least(values: Tensor, number: int) -> Tensor:
-    """The places of the least values, ``(B, ...)`` to ``(B, number)`` or fewer."""
+    """The indices of the smallest values, ``(B, ...)`` to ``(B, number)`` or fewer."""
     flat = values.flatten(1)
     return flat.topk(min(number, flat.shape[1]), largest=False).indices
 
 
 def _cheapest_to_return(batch: FieldBatch, dropped: Tensor, gains: Tensor) -> Tensor:
-    """The dropped edges of every node that it costs least to put back, ``(U + 1, ALTERNATIVES)``."""
+    """The dropped edges of every node that are cheapest to put back, ``(U + 1, ALTERNATIVES)``."""
     field, edge = dropped.nonzero().T
     order = gains[field, edge].argsort(stable=True)
     node, edge = batch.ends[field, edge][order].flatten(), edge[order].repeat_interleave(2)

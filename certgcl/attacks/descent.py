@@ -1,4 +1,4 @@
-"""The search: from a set of dropped edges to better ones, many fields at a time."""
+"""Local search that improves sets of dropped edges, many fields at a time."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ from certgcl.attacks.single_changes import ChangedValues
 MAX_SIZE = 1 << 16  # messages and edges of the fields that are searched together, beyond the first
 FEWEST, MAX_TRIED = 16, 1 << 18  # changes tried in a field, and their number times the messages of the field
 NEVER = 1 << 40  # the turn of what is not changed
-CLEARLY = 1e-12  # of its size, by which a value must be lower to be called so
+CLEARLY = 1e-12  # relative decrease from which a value counts as lower
 
 Improve = Callable[[FieldBatch, Tensor, Tensor], tuple[Tensor, Tensor]]
 """From fields, what is dropped in each and what may change, ``(B, E)``, to other drops and their values."""
@@ -27,21 +27,22 @@ Improve = Callable[[FieldBatch, Tensor, Tensor], tuple[Tensor, Tensor]]
 class Search:
     """Looks for admissible drops with a low ``w · z``.
 
-    The first drops are those that gradients on relaxed edge masks lead to
-    (:func:`certgcl.attacks.relaxed.by_relaxation`), and none at all. From each, as many of the edges that the
-    derivatives speak for go at once as is best by the exact values of 1, 2, 4, … of them. Then single changes: an edge
-    is put back, or dropped, in the place of others where its ends can lose no more; those that look best by the
-    derivatives are tried, and the best by their exact values are made, until none lowers the value. All this first for
-    the edges at the node and its neighbours, which matter most, and then for all; last, in small fields, for all pairs.
-    Every restart puts a random half of the best drops back and goes on from there.
+    It starts from the drops that gradients on relaxed edge masks lead to
+    (:func:`certgcl.attacks.relaxed.by_relaxation`), and from none at all. From each, the
+    most promising edges by derivative are dropped together: the best number of them is chosen by the exact values of
+    1, 2, 4, … of them. Then single changes: an edge is put back, or dropped, in exchange for others where its ends
+    can lose no more. Those that look best by derivative are evaluated exactly, and the best are made, until none
+    lowers the value. All this is done first for the edges at the node and its neighbours, which matter most, then for
+    all edges, and in small fields finally for all pairs. Every restart puts back a random half of the best drops and
+    continues from there.
 
     Args:
         relaxed: steps on relaxed masks; 0 for none.
         restarts: for every field.
         tried: changes tried in a step; more if none of the first ones helps.
         steps: at most, of each kind from each start.
-        worth: the share of what a node has lost already by which another step must lower its value.
-        seed: of the restarts. The random numbers of a field are its own, and no one else's are drawn.
+        worth: another step must lower a node's value by at least this share of the decrease so far.
+        seed: of the restarts. Every field has its own random numbers; no other generator is used.
     """
 
     relaxed: int = 12
@@ -59,7 +60,7 @@ class Search:
 
         Args:
             directions: those of the fields, ``(B, d)``.
-            end: when to stop, by ``time.monotonic``; the best drops until then are given.
+            end: when to stop, by ``time.monotonic``; the best drops until then are returned.
         """
         found: list[Tensor] = [space.drops.local[:0]] * len(fields)
         for places in _batches(fields):
@@ -81,15 +82,15 @@ class Search:
 
     @torch.no_grad()
     def improved(self, space: SearchSpace, field: Field, direction: Tensor, start: Tensor) -> Tensor:
-        """The drops that a descent from admissible ones ends at, all by their positions in the field."""
+        """The drops that a descent from admissible ones ends at, as positions in the field."""
         batch = FieldBatch.of(space, [field], direction[None])
         dropped = torch.zeros(batch.ends.shape[:2], dtype=torch.bool, device=batch.ends.device)
         dropped[0, start] = True
         return self._descend(batch, dropped)[0][0].nonzero()[:, 0]
 
     def _starts(self, batch: FieldBatch, best: Tensor) -> Iterator[Tensor]:
-        """What relaxation finds, the whole graph, then random halves of the best drops so far, which the caller writes
-        to ``best``."""
+        """Starting points: the result of the relaxation, the whole graph, then random halves of the best drops so far,
+        which the caller writes to ``best``."""
         if self.relaxed:
             yield by_relaxation(batch, torch.zeros_like(best), self.relaxed)
         yield torch.zeros_like(best)
@@ -102,7 +103,7 @@ class Search:
             yield best & torch.stack(halves).to(best.device)
 
     def _descend(self, batch: FieldBatch, dropped: Tensor, end: float = float("inf")) -> tuple[Tensor, Tensor]:
-        """As low as it gets from here: what is dropped, which is changed in place, and its values."""
+        """Descends from here as far as it can: what is dropped, which is changed in place, and its values."""
         lowest, clean = batch.values(dropped), batch.values(torch.zeros_like(dropped))
         ways: list[Improve] = [_by_strides, *(partial(_by_changes, number=number) for number in self.tried)]
         near = batch.nearest <= 1
@@ -154,7 +155,7 @@ def _by_changes(batch: FieldBatch, dropped: Tensor, allowed: Tensor, number: int
 
 
 def _by_pairs(batch: FieldBatch, dropped: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
-    """The best change of two edges in small fields, which their derivatives need not speak for."""
+    """The best change of two edges in small fields, whatever their derivatives."""
     return _best_changes(batch, dropped, all_pairs(batch, dropped))
 
 

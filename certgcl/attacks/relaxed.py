@@ -1,8 +1,8 @@
 """Gradients on relaxed edge masks, then rounding.
 
 Every droppable edge has a share ``x_e`` in [0, 1] that is dropped, and numbers of neighbours are sums of what is left:
-``w · z`` is then a smooth function on the polytope ``Σ_{e ∋ i} x_e <= q_i``, ``Σ x_e <= Q``, whose whole points are the
-admissible drops.
+``w · z`` is then a smooth function on the polytope ``Σ_{e ∋ i} x_e <= q_i``, ``Σ x_e <= Q``, whose integer points are
+the admissible drops.
 """
 
 import torch
@@ -17,9 +17,9 @@ THRESHOLDS = (0.75, 0.5, 0.25, 0.05)  # of the shares that are dropped as a whol
 def by_relaxation(batch: FieldBatch, start: Tensor, steps: int) -> Tensor:
     """Admissible drops with a low ``w · z``, from others, ``(B, E)`` to ``(B, E)``.
 
-    Conditional gradients (Frank and Wolfe): the slopes at x say which admissible drops look best, and x moves towards
-    them by less and less. So no projection is needed, as x is always a mean of admissible drops; these themselves, and
-    x rounded at the end, are what is chosen from.
+    Conditional gradients (Frank and Wolfe): the gradient at x says which admissible drops look best, and x moves
+    towards them in ever smaller steps. No projection is needed, as x is always a mean of admissible drops. The result
+    is the best of these drops and of x rounded at the end.
     """
     fast, shares = batch.single(), start.float()
     best, lowest = start, fast.values(shares)

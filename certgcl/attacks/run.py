@@ -1,4 +1,4 @@
-"""A model as a function of which edges are there: whatever it is, called as it is."""
+"""A model of any kind as a function of the edges that are present, called as it is."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ RULE = "a model is called as model(x, edge_index) and gives an embedding of ever
 
 @dataclass(frozen=True, eq=False)
 class ModelRun:
-    """Runs a model on a graph without some edges. The module is called as it is, in its own precision; nothing of it is
+    """Runs a model on a graph without some edges. The module is called as it is, in its own precision; nothing in it is
     replaced.
 
     Args:
@@ -64,7 +64,8 @@ class ModelRun:
         if isinstance(self.model, GraphNetwork):
             return self.model.embed(view)
         try:
-            # What a model draws must not decide what is tried next. A copy, as forward may work in place.
+            # Random numbers that a model draws must not decide what is tried next. A copy, as forward may work in
+            # place.
             with torch.random.fork_rng(devices=[self._x.device] if self._x.is_cuda else []):
                 if seed is not None:
                     torch.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Values after small changes of what is dropped, from the rows that change alone."""
+"""Values after small changes of the drops, by computing only the rows that change."""
 
 from dataclasses import dataclass
 
@@ -40,7 +40,7 @@ class CaseNodes:
 
 
 class ChangedValues:
-    """``w · z`` once some edges have changed sides, from a pass over what is dropped before.
+    """``w · z`` after some edges are toggled, from a pass with the drops before.
 
     A row of a layer changes only if an edge or the scale of its node changes, or a value that it takes; those of a
     neighbour matter too, where messages are scaled by its number of neighbours. These rows are computed again, layer by
@@ -53,7 +53,7 @@ class ChangedValues:
         self.count = batch.count - batch.lost(dropped)
         self.present, self.scales = batch.state(shares)
         self.outputs = batch.outputs(self.present, self.scales)
-        # Messages by the nodes that give them.
+        # Messages by the nodes that send them.
         order = torch.argsort(batch.col, stable=True)
         number = torch.bincount(batch.col, minlength=len(batch.count))
         self.taker, self.given, self.first = batch.row[order], number, number.cumsum(0) - number

@@ -1,4 +1,4 @@
-"""Linear bounds on the box: the paper's Theorem 2, repaired so that it is one."""
+"""Linear bounds on the box: the paper's Theorem 2, repaired so that it is a bound."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -24,7 +24,7 @@ from certgcl.models.network import GraphNetwork
 
 @dataclass(frozen=True)
 class Crown(BoundMethod):
-    """Lines instead of intervals, every entry of Â still varying by itself between its extremes.
+    """Lines instead of intervals, while every entry of Â still varies independently between its extremes.
 
     For each pair (anchor i, neighbour j) ``ω · h_j >= v_ij``, with the lines of j and the signs of ω, and then both
     sums over Â are minimised entry by entry. They compose because ``Â >= 0``.

@@ -1,4 +1,4 @@
-"""Degree-exact bounds: all entries of a row share one degree, and the bound knows it."""
+"""Degree-exact bounds: all entries of a row share one degree, and the bound uses that."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,8 +34,8 @@ from certgcl.models.activations import SlopeRule, check_slopes
 from certgcl.models.network import GraphNetwork
 
 PATTERNS, MOST_PATTERNS = 4, 1 << 10
-FEW_CHANNELS = 16  # hidden ones up to which patterns at neighbours pay
-NARROW = 64  # hidden channels up to which a choice of slopes and lines for every neighbour and count pays
+FEW_CHANNELS = 16  # hidden channels up to which patterns at neighbours pay off
+NARROW = 64  # hidden channels up to which a choice of slopes and lines for every neighbour and count pays off
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Degree(BoundMethod):
         preactivations: how layer 2 is bounded before its activation. ``"functional"`` runs the closed form on each
             channel (the full setting); ``"interval"`` applies the row lemma to ``H W2`` (the cheap one, far looser at
             real widths).
-        slopes: the rules for the free slopes of both layers; every part of the bound takes the best of them, and time
-            grows with their number. By default all three up to a hidden width of 64, and ``("adaptive",)`` beyond it,
-            where the others change little.
+        slopes: the rules for the free slopes of both layers; every part of the bound takes the best of them; time grows
+            with their number. By default all three up to a hidden width of 64, and ``("adaptive",)`` beyond it, where
+            the others make little difference.
         lines: ``"by-count"`` gives every number of edges that a node loses its own bounds and lines of layer 1;
             ``"shared"`` one pair for all of them, which saves most of the time; ``"mixed"`` has them by count at
             nodes of up to 16 edges, and shared at the others, where most of the time would go. By default by count up
@@ -57,9 +57,10 @@ class Degree(BoundMethod):
             which is sound too and costs little tightness.
         hubs: neighbours with more edges than this enter the last step by intervals alone. Each would cost the square
             of its degree there, and its weight ``(D_i D_j)^(-1/2)`` is small. By default there is no limit.
-        patterns: how many sign patterns of the dearest channels are tried in the place of their chords, at the output
-            and at each neighbour of up to 16 edges; a power of two, and 1 is none. By default 4 at the output, and
-            at neighbours 4 up to a hidden width of 16 and none beyond it, where they cost more than they gain.
+        patterns: how many sign patterns of the channels with the costliest relaxations are tried instead of their
+            chords, at the output and at each neighbour of up to 16 edges; a power of two, where 1 means none. By
+            default 4 at the output, and at neighbours 4 up to a hidden width of 16 and none beyond it, where they cost
+            more than they gain.
     """
 
     preactivations: Literal["functional", "interval"] = "functional"
@@ -182,7 +183,7 @@ class Steps(NamedTuple):
 
 
 def _steps(plan: RowPlan) -> Steps:
-    # The knapsack of a total budget is torch's alone.
+    # Only torch has the knapsack of a total budget.
     if plan.hood.outer.total is None and plan.hood.inner.total is None and compiled.usable(plan.hood.pair.device):
         from certgcl.bounds.compiled import degree
 
@@ -192,7 +193,7 @@ def _steps(plan: RowPlan) -> Steps:
 
 def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: RowPlan) -> Layer1:
     """Bounds of the first pre-activations: the row lemma on every column of ``Y = X W1`` and of ``-Y``."""
-    # Twice as many values, for both signs, but then the same blocks serve the steps that follow.
+    # Both signs at once: twice as many values, but then the same blocks serve the later steps.
     table, partition = Table(projected), plan.layer1(projected.shape[1])
 
     def both_signs(index: Tensor) -> Tensor:
@@ -216,7 +217,7 @@ def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: RowPlan) -> L
 def layer2_by_degree(layer1: Layer1, plan: RowPlan) -> tuple[Tensor, Tensor]:
     """Bounds of the anchors' second pre-activations, ``(F, d2)``: the row lemma on the interval of ``V = H W2``.
 
-    A neighbour's term is the least ``s_j V_j`` while its edge is kept, the anchor's own V that of the case it is in. As
+    A neighbour's term is the least ``s_j V_j`` while its edge is kept, the anchor's own V is that of its case. As
     the bounds of layer 1 lie within the box's, so do these: `degree` is never below `interval`.
     """
     hop, b2 = plan.hood.outer, layer1.weights.b2
@@ -235,8 +236,8 @@ def layer2_by_degree(layer1: Layer1, plan: RowPlan) -> tuple[Tensor, Tensor]:
 class NeighbourTerms:
     """The least ``s_j V_j`` of the anchors' neighbours while their edge is kept, over all their cases.
 
-    Where all cases share V, that is at one end of the neighbour's scale. Where each has its own, the last one may be
-    out of reach: it is the full budget by itself.
+    If all cases share V, it is at one end of the neighbour's scale. If each has its own, the last one, which is the
+    full budget alone, may be out of reach.
     """
 
     def __init__(self, values: Table, place: Tensor, plan: RowPlan) -> None:
@@ -288,7 +289,7 @@ class DegreeMinimum(MinimumOverFunctionals):
 
         F_i = min_t τ [ τ (τ² C_ii + e_i) + Σ_j φ_ij(t) - (the t largest φ_ij(t), droppable j) ].
 
-    Keeping ``τ² C_ij`` inside φ, rather than bounding ``h_i`` by itself, uses that the edge (i, j) and the scale s_j
+    Keeping ``τ² C_ij`` inside φ, rather than bounding ``h_i`` separately, uses that the edge (i, j) and the scale s_j
     are the same in both layers. Any slope rule may serve any neighbour and count t', so φ takes the best one of each;
     the anchor's own line has one rule throughout, and F_i is the best over those. Where counts come in groups, τ and
     s_j are replaced by their ranges over the group.
@@ -379,7 +380,7 @@ class RowTable:
 
     def _at_anchors(self, leaves: Tensor, columns: slice) -> Tensor:
         """The values ``(R, K, I, T, M)`` of the anchors among the neighbours, each for its own functionals."""
-        # Where a part is the whole, torch would fill a tensor of zeros for its gradient all the same.
+        # Even if a part is the whole, torch would fill a tensor of zeros for its gradient.
         here = leaves if columns == slice(0, leaves.shape[1]) else leaves[:, columns]
         return here.squeeze(2) if self.functionals.shared else here.diagonal(dim1=1, dim2=2).movedim(-1, 1)
 
@@ -414,8 +415,8 @@ class RowTable:
 
 
 def _ways_of_pairs(block: Block, values: Tensor, width: int) -> list[Terms]:
-    """The terms φ at the anchors: each at its least; and where the total budget is a limit, each as if its neighbour
-    lost nothing, but for what so few drops can gain."""
+    """The terms φ at the anchors: each at its least; and if the total budget is a limit, each as if its neighbour lost
+    nothing, up to what so few drops can gain."""
     phi, *limited = values.split(width, dim=-1)
     if block.units is None or not limited:
         return [Terms(phi)]

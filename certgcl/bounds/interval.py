@@ -1,4 +1,4 @@
-"""Interval bounds on the box: every entry of Â varies by itself between its extremes."""
+"""Interval bounds on the box: every entry of Â varies independently between its extremes."""
 
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -39,7 +39,7 @@ def layer2_on_box(weights: GCNWeights, projected: Tensor, hood: Neighbourhood) -
 
 
 def _products_on_box(weights: GCNWeights, projected: Tensor, hood: Neighbourhood) -> tuple[Tensor, Tensor]:
-    """The range of ``V = H W2``. On a large graph some hidden channels at a time, for V adds up over them."""
+    """The range of ``V = H W2``. On a large graph it is summed over blocks of hidden channels."""
     if torch.is_grad_enabled() or projected.numel() <= MAX_WHOLE:
         return layer1_on_box(weights, projected, hood).products()
     low = high = torch.zeros((), dtype=projected.dtype, device=projected.device)

@@ -1,4 +1,4 @@
-"""How much memory a bound takes; anchors in parts that fit, and channels of layer 2 in what that leaves."""
+"""How much memory a bound takes; anchors in parts that fit, and channels of layer 2 in what is left."""
 
 import os
 
@@ -20,7 +20,7 @@ from certgcl.models.network import GraphNetwork, two_layer_gcn
 from certgcl.runtime.free_memory import free_memory
 
 SHARE_OF_FREE = 0.75
-BASE = 1 << 28  # blocks in flight, whatever the graph
+BASE = 1 << 28  # blocks in flight, for any graph
 BYTES_OF_SLOT = 192  # of the hops, and of the flat tables of kernels,
 BYTES_OF_BLOCKS = 512  # or of the blocks of all partitions
 
@@ -37,7 +37,7 @@ def default_limit(device: torch.device) -> int:
 
 
 def estimated_bytes(method: BoundMethod, network: GraphNetwork, problem: ChangeProblem, directions: int) -> int:
-    """About the most that the bound holds at a time, for a number of directions per node."""
+    """About the most that the bound holds at any time, for a number of directions per node."""
     if not problem.changes.drops_only or two_layer_gcn(network) is None:
         return network_bytes(network, problem, directions, settings_of(method, network))
     needs = _Needs(method, network, problem)
@@ -51,7 +51,8 @@ def estimated_bytes(method: BoundMethod, network: GraphNetwork, problem: ChangeP
 
 
 def values_for_channels(method: BoundMethod, network: GraphNetwork, problem: ChangeProblem) -> int:
-    """How many numbers the memory limit of a problem leaves for the tables of layer 2's channels; none without one."""
+    """How many numbers the memory limit of a problem leaves for the tables of layer 2's channels; None without a
+    limit."""
     if problem.memory_limit is None:
         return 0
     needs = _Needs(method, network, problem)
@@ -59,7 +60,7 @@ def values_for_channels(method: BoundMethod, network: GraphNetwork, problem: Cha
 
 
 class _Needs:
-    """What is held throughout, in bytes, and for each channel of layer 2 while its functionals are bounded."""
+    """The bytes held throughout, and those for each channel of layer 2 while its functionals are bounded."""
 
     def __init__(self, method: BoundMethod, network: GraphNetwork, problem: ChangeProblem) -> None:
         dtype, (hidden, channels) = network.dtype, _widths(network)
@@ -80,7 +81,7 @@ class _Needs:
 
 
 def settings_of(method: BoundMethod, network: GraphNetwork) -> Settings:
-    """As far as memory depends on them."""
+    """The quantities that memory depends on."""
     hidden, _ = _widths(network)
     lines: LineSharing = "shared" if method.line_resolution(hidden) == 1 else "by-count"
     return Settings(
@@ -103,7 +104,7 @@ def parts_that_fit(
 ) -> list[Tensor]:
     """The places of the anchors in the problem, in parts whose estimates stay below the limit, or of one anchor.
 
-    Neighbours come to the same part, as far as that goes: parts repeat the work on what they share.
+    Neighbours go into the same part where possible, because parts repeat the work on what they share.
     """
     whole = torch.arange(problem.anchors.numel(), device=problem.anchors.device)
     if estimated_bytes(method, network, problem, directions) <= limit:

@@ -1,4 +1,4 @@
-"""How a bound is asked for, and what it answers: one interface for closed forms and searches."""
+"""How a bound is requested, and what it returns: one interface for closed forms and searches."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class BoundResult:
 
     Args:
         lower: ``(A, C)``.
-        upper: a value that some admissible change reaches, ``(A, C)``, where the method searched for one.
+        upper: a value that some admissible change reaches, ``(A, C)``, if the method searched for one.
         witnesses: for each anchor the dropped edges that reach ``upper``, ``(2, k)`` node numbers.
         exact: whether lower and upper are the same up to the method's tolerance, ``(A, C)``.
         changed: the features that reach ``upper`` together with the dropped edges, where features may change.
@@ -52,8 +52,8 @@ class LineChoices(NamedTuple):
 class BoundMethod(ABC):
     """Every method is ``(network, problem, directions) -> lower``. Subclass it for a method of your own.
 
-    Closed forms are differentiable in the weights and the directions. What callers need to know beyond the numbers is
-    asked of the method, never of its type.
+    Closed forms are differentiable in the weights and the directions. Whatever callers need to know beyond the numbers,
+    they ask the method, and never test its type.
     """
 
     splits: ClassVar[bool] = True
@@ -93,7 +93,7 @@ class BoundMethod(ABC):
         return ()
 
     def functionals(self, hidden_channels: int) -> int:
-        """How many functionals of its own an anchor has at a time for each direction, at this width."""
+        """The number of functionals of its own that an anchor has at a time for each direction, at this width."""
         return len(self.rules(hidden_channels))
 
     def line_choices(self, hidden_channels: int) -> LineChoices:
@@ -102,12 +102,12 @@ class BoundMethod(ABC):
         return LineChoices(rules or ("adaptive",), functional=bool(rules))
 
     def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> str | None:
-        """Why it does not bound this network under such changes; None where it does. Unless a method says more, it
-        knows edge drops alone."""
+        """Why it does not bound this network under such changes; None where it does. Unless a method overrides this, it
+        supports edge drops alone."""
         return None if changes.drops_only else "it supports dropped edges only"
 
     def solve(self, network: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> BoundResult:
-        """All that the method finds, with upper values and witnesses where it searches for them."""
+        """Everything that the method finds, with upper values and witnesses if it searches for them."""
         return BoundResult(self(network, problem, directions))
 
     def limited(self, **limits: object) -> Self:
@@ -128,5 +128,5 @@ class BoundMethod(ABC):
         return self
 
     def for_worker(self) -> Self:
-        """The same method for a piece of work in another process: it starts none itself and reports to nobody."""
+        """The same method for a piece of work in another process: it starts no processes and reports no progress."""
         return self

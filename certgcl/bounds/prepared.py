@@ -1,4 +1,5 @@
-"""What is to be bounded: some anchors of a graph under a set of admissible changes, and what is prepared for them."""
+"""What is to be bounded: some anchors of a graph under a set of admissible changes, with everything prepared for
+them."""
 
 import gc
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from certgcl.errors import DirectionError, MethodError
 from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
 
-MAX_KEPT = 1 << 18  # slots of a graph up to which it is kept; each takes about half a kilobyte there
+MAX_KEPT = 1 << 18  # slots of a graph up to which it is kept; each takes about half a kilobyte
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,13 +26,13 @@ class ChangeProblem:
     """Some anchors of a graph, and what may change about it.
 
     It holds what depends on graph and budget alone, built when first needed: keep it to bound many encoders. Edges,
-    changes and anchors are copies, so that they stay what they were when it was made; features are those of the graph.
+    changes and anchors are copies, so that later modifications do not affect them; features are those of the graph.
 
     Args:
-        changes: what may change; the edges that may be dropped stand for changes, too.
+        changes: what may change; edge drops alone are accepted too.
         anchors: distinct node ids, ``(A,)``.
         memory_limit: about how many bytes bounds may take, if that is known.
-        only_anchors: whether directions have rows for the anchors alone, in their order, not for all nodes.
+        only_anchors: whether directions have rows for the anchors alone, in their order, rather than for all nodes.
     """
 
     graph: Graph
@@ -107,16 +108,16 @@ class ChangeProblem:
         return self.graph.col.numel() <= MAX_KEPT
 
     def release(self) -> None:
-        """Free what was built, unless it is small. Plans and flat tables refer to each other: they would stay until
-        Python next looks for such garbage, which it does without regard to the memory they take."""
+        """Free what was built, unless it is small. Plans and flat tables refer to each other: they would stay until the
+        next garbage collection, which Python schedules without regard to the memory they take."""
         if not self.small:
             self.neighbourhoods.clear()
             self._plans.clear()
             gc.collect()
 
     def at_anchors(self, values: Tensor) -> Tensor:
-        """The rows of the anchors in a table of all nodes (or of the anchors alone, where there are no others); no copy
-        where they are all, in order."""
+        """The rows of the anchors in a table of all nodes (or of the anchors alone, where there are no others); not
+        copied if the anchors are all nodes in order."""
         if self.only_anchors:
             return values
         everyone = torch.arange(self.graph.num_nodes, device=self.anchors.device)
@@ -147,11 +148,11 @@ def check_call(
     everywhere: bool = False,
     drops_only: bool = False,
 ) -> None:
-    """Refuse what a method cannot be called with: network, problem and directions that do not fit each other.
+    """Raise an error if network, problem and directions do not fit each other.
 
     Args:
         everywhere: whether directions are needed at every node, not only up to the last anchor.
-        drops_only: whether the method knows no change but edges that are dropped.
+        drops_only: whether the method supports dropped edges only.
     """
     if not isinstance(network, GraphNetwork) or network.dtype not in (torch.float32, torch.float64):
         raise MethodError(

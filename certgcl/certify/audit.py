@@ -1,4 +1,4 @@
-"""Bounds put to the test on one's own model and graph: no admissible view that is tried may fall below them."""
+"""Tests bounds on your own model and graph: no admissible view that is tried may fall below them."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,8 +28,8 @@ from certgcl.runtime.arithmetic import undisturbed
 from certgcl.runtime.out_of_memory import told_when_out_of_memory
 from certgcl.runtime.randomness import generator_on
 
-SECONDS_OF_ANCHOR = 10.0  # for a search over edges that are added, at most
-DROP_PROBABILITY = 0.9  # of the sampled views, which then are as far from the graph as the budget lets them
+SECONDS_OF_ANCHOR = 10.0  # seconds at most, for a search over added edges
+DROP_PROBABILITY = 0.9  # of the sampled views, which then are as far from the graph as the budget allows
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class AuditReport:
         certificate: the bounds that were put to the test.
         lowest: the least value that any view gave, for each anchor of the certificate, ``(A,)``.
         sampled: how many random views there were.
-        searched: the anchors that drops were searched for, as positions in ``certificate.nodes``.
+        searched: the anchors for which drops were searched, as positions in ``certificate.nodes``.
         ran: what was run on every view, in words.
     """
 
@@ -52,7 +52,7 @@ class AuditReport:
 
     @property
     def gap(self) -> Tensor:
-        """How far the least value is above the bound, ``(A,)``: an upper limit of how loose the bound is.
+        """How far the least value is above the bound, ``(A,)``: the bound is no looser than this.
 
         Zero where the value is below the bound by no more than rounding explains.
         """
@@ -133,15 +133,15 @@ def audit(
     Every other sampled view drops as much as fits everywhere, the others exactly the budget of one anchor around it;
     new edges come on top as far as budgets allow, at every third view without any drops, and features change as much
     as they may.
-    Searched views drop what lowers the value of one anchor most (:class:`certgcl.attacks.Search`), by the weights
-    that were read out of the model. The model itself, in its own precision, is run on each view as a whole and on the
-    graph as it is, and all anchors are checked in it: so a model that was misread shows, too. Where ``model`` is
-    weights alone, they are run. No violation is no proof; one is a counterexample.
+    Searched views drop what lowers the value of one anchor most (:class:`certgcl.attacks.Search`), according to the
+    weights that were read from the model. The model itself, in its own precision, is run on each view as a whole and on
+    the graph as it is, and all anchors are checked in it: so a model that was misread shows too. If ``model`` is
+    weights alone, they are run. The absence of violations proves nothing; one is a counterexample.
 
     Args:
         samples: how many random views.
-        searches: how many anchors, drawn at random, drops are searched for; those that see too much of the graph are
-            passed over.
+        searches: how many anchors, drawn at random, drops are searched for; those whose receptive field is too large
+            are skipped.
         progress: called with the number of views done and of all.
 
     Other arguments as in :func:`certgcl.node_compactness`.

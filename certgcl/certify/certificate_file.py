@@ -1,7 +1,7 @@
-"""The file of a certificate: arrays, what they mean and what they are about, sealed by a checksum.
+"""The file of a certificate: arrays with their meaning and evidence, and a checksum.
 
-The checksum finds accidents: a changed byte, arrays of two certificates in one file, an edited number. It is no
-signature, as anyone can compute it for numbers of their own; what a certificate says of a model and a graph at hand is
+The checksum detects accidents: a changed byte, arrays of two certificates in one file, an edited number. It is not a
+signature, since anyone can compute it for other numbers; whether a certificate belongs to a given model and graph is
 checked by :meth:`certgcl.Certificate.verify`.
 """
 
@@ -91,7 +91,7 @@ def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> N
 
 
 def as_json(notes: Mapping[str, Any]) -> Any:
-    """Notes as a file gives them back."""
+    """Notes in the form in which a file returns them."""
     if not isinstance(notes, Mapping):
         raise CertificateError(f"notes={shown(notes)}", "notes are a dict that JSON can hold", "Use a dict")
     try:

@@ -1,4 +1,4 @@
-"""How many nodes survive one change at the same time: what certificates for several totals say together."""
+"""How many nodes survive one change at the same time: the joint statement of certificates for several totals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ _REMEDY = "Certify all with EdgeDropBudget(local, total=r) for r = 0, 1, …, an
 class CollectiveCertificate:
     """``lower`` of some nodes stay positive *at once*, whichever one admissible set of edges is dropped.
 
-    A certificate for single nodes allows a change of its own for each of them. One change of at most ``total_budget``
-    edges cannot be the worst for all: it is somewhere, and far away from it nothing happens.
+    A certificate for single nodes allows each of them its own worst change. One change of at most ``total_budget``
+    edges cannot be the worst for all, because it has no effect far away from its edges.
 
     Args:
         nodes: the anchors, ``(A,)``.
@@ -72,19 +72,19 @@ class CollectiveCertificate:
 def collective_certificate(
     certificates: Sequence[Certificate], model: ModelLike, graph: GraphLike, *, time_limit: float | None = None
 ) -> CollectiveCertificate:
-    """At least how many nodes stay positive at once under any *one* drop of at most Q edges.
+    """A lower bound of the number of nodes that stay positive at once under any *one* drop of at most Q edges.
 
     A node that is proved to be positive with r edges in all can only be lost by r + 1 edges in its receptive field.
     How many nodes one set of Q edges (within the local budgets) can lose at most is bounded by a linear program over
-    the receptive fields, whose dual proves it in whole numbers. A node with several directions is positive where all
-    are.
+    the receptive fields, whose dual proves it in integer arithmetic. A node with several directions is positive where
+    all are.
 
     Args:
         certificates: of :func:`node_compactness` or :func:`linear_bounds` for the same nodes, local budgets and
             directions, with different totals; Q is the largest of them. Totals that are left out cost tightness alone.
         model: the model that they are about.
         graph: the graph that they are about.
-        time_limit: of the linear program, in seconds. What is not solved by then counts nodes one by one.
+        time_limit: of the linear program, in seconds. If it is not solved by then, nodes are counted one by one.
 
     Raises:
         CertificateError: the certificates are not about one question, or not about this model and graph.
@@ -139,7 +139,7 @@ def collective_certificate(
 
 
 def _problem(fields: Any, largest: Tensor, graph: Graph, drops: AdmissibleDrops) -> CollectiveProblem:
-    """Of the nodes that can be lost, and the edges that can be dropped and matter to any of them."""
+    """The program over the nodes that can be lost and the droppable edges that matter to any of them."""
     slots = edges_of(graph)
     used = drops.droppable[slots].cpu().numpy() & (np.diff(fields.tocsc().indptr) > 0)
     ends = torch.stack([graph.row[slots], graph.col[slots]]).cpu().numpy()[:, used]
@@ -147,7 +147,7 @@ def _problem(fields: Any, largest: Tensor, graph: Graph, drops: AdmissibleDrops)
 
 
 def _largest_totals(parts: tuple[Certificate, ...], nodes: Tensor) -> Tensor:
-    """The largest total with which each node is proved to be positive: so it is with every smaller one."""
+    """The largest total with which each node is proved to be positive; it is then positive with every smaller one."""
     largest = torch.full_like(nodes, -1)
     place = torch.argsort(nodes)
     for part in parts:
@@ -159,7 +159,7 @@ def _largest_totals(parts: tuple[Certificate, ...], nodes: Tensor) -> Tensor:
 
 
 def _checked(certificates: Any) -> tuple[Certificate, ...]:
-    """Certificates that are proofs, and about one question but for the totals."""
+    """Certificates that are proofs and differ in their totals alone."""
     if (
         not isinstance(certificates, (list, tuple))
         or not certificates

@@ -1,4 +1,4 @@
-"""The most nodes that one change can cost at once: a linear program, and a proof of its value in whole numbers."""
+"""The most nodes that one change can cost at once: a linear program, and a proof of its value in integer arithmetic."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-ONE = 1 << 32  # what stands for 1 in whole numbers
+ONE = 1 << 32  # represents 1 in integer arithmetic
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,7 +15,7 @@ class CollectiveProblem:
 
     Args:
         fields: ones where an edge is in the receptive field of a node, ``(A, E)``, int64.
-        needed: how many edges of its field a node can only be lost by, at least 1, ``(A,)``.
+        needed: the least number of edges of its field that can cost a node, at least 1, ``(A,)``.
         ends: the two ends of each edge, ``(2, E)``.
         local: ``q_v`` of all nodes of the graph, ``(N,)``.
         total: ``Q``.
@@ -36,7 +36,7 @@ class CollectiveProblem:
             max Σ y_i,   needed_i y_i <= Σ_{e ∈ field(i)} x_e,   0 <= x, y <= 1,   Σ x <= Q,   Σ_{e at v} x_e <= q_v.
 
         Its solver works in floating point; what is returned is :meth:`proved` for the multipliers that it gives. A
-        program that is not solved in time costs tightness alone.
+        program that is not solved in time only costs tightness.
         """
         count, edges = self.fields.shape
         if not count or not edges or not self.total:
@@ -49,8 +49,8 @@ class CollectiveProblem:
 
         ``Σ y_i = Σ (1 - needed_i u_i) y_i + Σ u_i needed_i y_i <= Σ [1 - needed_i u_i]+ + Σ_e s_e x_e`` with
         ``s_e = Σ_{i : e ∈ field(i)} u_i``, and ``Σ_e s_e x_e <= Q θ + Σ_v q_v μ_v + Σ_e [s_e - θ - μ_v - μ_w]+`` for
-        the ends v, w of e. The multipliers are rounded to multiples of 2^-32 first, so that all that follows is in
-        whole numbers, without an error.
+        the ends v, w of e. The multipliers are rounded to multiples of 2^-32 first, so that everything after that is
+        exact integer arithmetic.
         """
         most = len(of_nodes)
         u, mu, theta = (

@@ -1,4 +1,4 @@
-"""What an embedding is compared with: the directions of node compactness, and directions of one's own."""
+"""What an embedding is compared with: the directions of node compactness, or directions passed by the user."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def compactness_directions(embeddings: Tensor) -> Tensor:
         raise DirectionError(
             f"embeddings {shown(embeddings)}",
             "they must be a dense matrix of floats, one row per node",
-            "Pass what the encoder gives",
+            "Pass the output of the encoder",
         )
     count = embeddings.shape[0]
     if count < 2:

@@ -1,8 +1,8 @@
-"""What a certification rests on, as a digest of each part and a few words about it.
+"""What a certificate is about: a digest of each part, and a few words.
 
 Digests are taken when a certificate is made, so that it names what was certified even if features or weights are edited
-in place afterwards. They tell two questions apart and find accidents; they are no signature, as anyone can write a
-file with digests that fit it.
+in place afterwards. They distinguish questions and detect accidents; they are not a signature, since anyone can write a
+file with matching digests.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ _NAMED_BY_DIGEST = ("weights", "edges", "features", "budget")
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing the result depends on: in words, and by its digest where words do not say all."""
+    """One thing the result depends on: in words, and by its digest where words do not determine it."""
 
     shown: str
     sha256: str | None = None
@@ -86,7 +86,7 @@ class Evidence:
 
     @classmethod
     def of(cls, question: "Question") -> "Evidence":
-        """Of a question, at this moment."""
+        """The evidence of a question, taken now."""
         return cls(
             weights_part(question.encoder),
             edges_part(question.graph),
@@ -100,7 +100,7 @@ class Evidence:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "Evidence":
-        """From what :meth:`to_dict` gave; anything else raises ``ValueError``, ``TypeError`` or ``KeyError``."""
+        """From the output of :meth:`to_dict`; anything else raises ``ValueError``, ``TypeError`` or ``KeyError``."""
         if set(content) != {field.name for field in fields(cls)}:
             raise ValueError(f"evidence on {', '.join(content) or 'nothing'}")
         return cls(**{name: Fact(**part) for name, part in content.items()})
@@ -122,7 +122,7 @@ class Evidence:
 
     @property
     def special_settings(self) -> str | None:
-        """The method with its settings, where no name stands for them."""
+        """The method with its settings, unless a name implies them."""
         usual = {repr(method) for method in (METHODS | SEARCHES).values()}
         return None if self.method.shown in usual else self.method.shown
 
@@ -131,7 +131,7 @@ class Evidence:
 
 
 def weights_part(network: GraphNetwork) -> Fact:
-    """By the structure, and the tensors' values: -0.0, which a slope may be read as, is 0.0."""
+    """Digest of the structure and the tensors' values; -0.0, as which a slope may be read, counts as 0.0."""
     structure = json.dumps([network.structure(), network.readout, dtype_name(network.precision)], sort_keys=True)
     return Fact(
         str(network),
@@ -151,8 +151,8 @@ def features_part(graph: Graph) -> Fact:
 
 
 def _features(graph: Graph) -> str:
-    """Of the form that bounds are computed from: where few features are not zero, those alone, which saves most of the
-    time and makes dense and sparse ones the same."""
+    """Digest of the form that bounds use: if few features are nonzero, those alone, which saves most of the time and
+    gives dense and sparse features the same digest."""
     sparse = graph.features.sparse
     return digest(*stored_parts(graph.x if sparse is None else sparse))
 
@@ -186,7 +186,7 @@ def _both(one: str, other: str) -> str:
 
 
 def _directions(question: "Question") -> Fact:
-    """Those of compactness by the view they come from, as their own digits may differ from machine to machine."""
+    """Directions of compactness are identified by their view, because their last digits may differ between machines."""
     if question.given is not None:
         return given_part(question.given)
     if question.views == "both":
@@ -195,12 +195,12 @@ def _directions(question: "Question") -> Fact:
 
 
 def settings(bound: BoundMethod) -> str:
-    """The method with its settings, as its ``repr`` has them."""
+    """The method with its settings, as in its ``repr``."""
     return repr(bound) if has_repr(bound) else f"{type(bound).__qualname__}, whose settings are not known"
 
 
 def has_repr(bound: BoundMethod) -> bool:
-    """Whether a method says what its settings are."""
+    """Whether the ``repr`` of a method shows its settings."""
     return type(bound).__repr__ is not object.__repr__
 
 
@@ -216,7 +216,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def fingerprint(parts: Mapping[str, Fact]) -> str:
-    """One digest of all parts, whatever their order."""
+    """One digest of all parts, independent of their order."""
     text = json.dumps({name: part.identity for name, part in parts.items()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -229,5 +229,5 @@ def differences(there: Mapping[str, Fact], here: Mapping[str, Fact]) -> list[str
 
 
 def difference(name: str, there: Fact, here: Fact) -> str:
-    """How a part differs: in words where they do."""
+    """How a part differs: in words if the words differ."""
     return name if there.shown == here.shown else f"{name} ({there.shown} there, {here.shown} here)"

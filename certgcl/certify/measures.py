@@ -1,4 +1,4 @@
-"""A certificate in numbers that can be compared between encoders: none of them grows with the embeddings."""
+"""Measures of a certificate that can be compared between encoders: none of them grows with the embeddings."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Measures:
-    """What is left of a certificate when all embeddings are multiplied by the same number: everything here.
+    """Measures that do not change if all embeddings are multiplied by the same number.
 
     Args:
         positive: the share of the values that are proved to stay above zero.
         kept: ``Σ lower / Σ nominal``, the share of the clean value that no admissible drop takes away. The ratio of the
-            sums and not the mean of ratios, which a single node with a clean value near zero would decide. Below zero
-            where the bounds are on the whole; None where the clean values are not positive on the whole.
-        over_norm: the mean of ``lower`` over the mean norm of the clean embeddings; None where no norms are
-            known, or all are zero.
+            sums and not the mean of ratios, which a single node with a clean value near zero would decide. Negative if
+            the sum of the bounds is; None if the sum of the clean values is not positive.
+        over_norm: the mean of ``lower`` divided by the mean norm of the clean embeddings; None if no norms are known,
+            or all are zero.
         nominal_over_norm: the same of the clean values.
     """
 
@@ -49,7 +49,7 @@ class Measures:
         return asdict(self)
 
     def rows(self) -> list[tuple[str, str]]:
-        """What is known beyond the share proved, by name, as :class:`~certgcl.Certificate` prints it."""
+        """The measures other than the share proved, by name, as :class:`~certgcl.Certificate` prints it."""
         rows = [] if self.kept is None else [("kept", f"{percent(self.kept)} of the clean value")]
         if self.over_norm is not None:
             rows.append(
@@ -63,6 +63,6 @@ class Measures:
 
 
 def kept_share(lower: Tensor, nominal: Tensor) -> float | None:
-    """``Σ lower / Σ nominal``; None where the clean values are not positive on the whole."""
+    """``Σ lower / Σ nominal``; None if the sum of the clean values is not positive."""
     whole = float(nominal.double().sum())
     return float(lower.double().sum()) / whole if whole > 0 else None

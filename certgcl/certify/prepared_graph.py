@@ -1,4 +1,4 @@
-"""A graph and what may change about it, with what bounds build for both."""
+"""A graph and what may change about it, with everything that bounds precompute for both."""
 
 import torch
 from torch import Tensor
@@ -12,13 +12,13 @@ from certgcl.graphs.graph import Graph, GraphLike
 class PreparedGraph:
     """A graph and what may change about it: keep one to certify many encoders.
 
-    :func:`certgcl.node_compactness` and :func:`certgcl.linear_bounds` take it in the place of a graph, without budgets.
+    :func:`certgcl.node_compactness` and :func:`certgcl.linear_bounds` take it instead of a graph, without budgets.
     What bounds build for graph, budget and nodes alone is then built once, if the graph is small enough to keep it.
-    Edges and budgets are those of the moment it was made; features are those of the graph.
+    Edges and budgets are copied when it is made; features are those of the graph.
 
     Args:
-        graph: all that :meth:`certgcl.Graph.of` takes.
-        budgets: all that :func:`certgcl.node_compactness` takes.
+        graph: anything that :meth:`certgcl.Graph.of` accepts.
+        budgets: anything that :func:`certgcl.node_compactness` accepts.
 
     Example::
 
@@ -43,7 +43,7 @@ class PreparedGraph:
 
     @classmethod
     def of(cls, graph: "GraphLike | PreparedGraph", budgets: BudgetLike | None) -> "PreparedGraph":
-        """One that is given, or one of a graph and budgets: exactly one of both says what may change."""
+        """The given one, or one of a graph and budgets: exactly one of the two says what may change."""
         if isinstance(graph, PreparedGraph):
             if budgets is not None:
                 raise BudgetError(
@@ -55,8 +55,8 @@ class PreparedGraph:
         return cls(graph, budgets)
 
     def problem(self, anchors: Tensor, memory_limit: int | None = None) -> ChangeProblem:
-        """What is to be bounded at some anchors, with all that was built for it if the last call had the same ones. One
-        that is kept is small, so its limit does not matter."""
+        """What is to be bounded at some anchors, with everything built for it if the last call had the same anchors. A
+        problem that is kept is small, so its limit does not matter."""
         latest = self._latest
         if latest is not None and torch.equal(latest.anchors, anchors):
             return latest

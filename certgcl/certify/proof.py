@@ -1,6 +1,6 @@
-"""What a certificate tells those who prove its bounds again: how lines were chosen. ``verification/checker`` reads it.
+"""What a certificate records for proving its bounds again: how lines were chosen. ``verification/checker`` reads it.
 
-These are choices: none of them, right or wrong, can make a proof of something that does not hold.
+These are only choices: none of them, right or wrong, can prove something that does not hold.
 """
 
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class ProofTrace:
 
     @property
     def words(self) -> dict[str, Any]:
-        """All that is no tensor, as JSON holds it."""
+        """Everything except the tensors, as JSON."""
         return {name: list(self.rules) if name == "rules" else getattr(self, name) for name in _WORDS}
 
     @property
@@ -78,7 +78,7 @@ class ProofTrace:
 
     @classmethod
     def from_file(cls, words: Any, tensors: dict[str, Tensor]) -> "ProofTrace":
-        """From what ``words`` and ``tensors`` were; anything else raises ``ValueError``, ``TypeError`` or
+        """From the values of ``words`` and ``tensors``; anything else raises ``ValueError``, ``TypeError`` or
         ``KeyError``."""
         trace = cls(
             tuple(words["rules"]),
@@ -110,7 +110,7 @@ class ProofTrace:
 
 
 def check_provable(bound: BoundMethod, network: GraphNetwork, views: str) -> None:
-    """Refuse a trace for bounds that the checker does not know."""
+    """Raise an error for bounds that the checker does not know."""
     found, rule = None, "the checker proves certified bounds with a fixed second view"
     if views == "both":
         found = "views='both'"

@@ -1,4 +1,4 @@
-"""Compactness as a transform of PyG: bounds attached to a ``Data``."""
+"""Compactness as a PyG transform: bounds attached to a ``Data``."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from certgcl.models.reading import ModelLike
 class AttachCompactness(BaseTransform):  # type: ignore[misc]  # PyG is untyped
     """Attach the certified compactness of every node: ``lower``, ``positive``, and ``upper`` if the method searches.
 
-    ``w_i · z_i(S) >= data.lower[i]`` for every admissible drop set S. Nodes that were not asked for have NaN, and are
+    ``w_i · z_i(S) >= data.lower[i]`` for every admissible drop set S. Nodes that were not requested have NaN, and are
     not positive.
 
     Args:

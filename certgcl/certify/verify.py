@@ -1,4 +1,4 @@
-"""A certificate held against the model and the graph that it is said to be about."""
+"""Checks a certificate against the model and the graph that it claims to be about."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -35,7 +35,7 @@ _SAME = "the same to the last bit"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """One check.
 
     Args:
         ok: whether it is right; None for what was not checked.
@@ -85,9 +85,9 @@ def verify(
     view: GraphLike | None = None,
     directions: Tensor | None = None,
 ) -> Verification:
-    """What :meth:`certgcl.Certificate.verify` asks.
+    """The checks of :meth:`certgcl.Certificate.verify`.
 
-    Values are computed again in float64 with code of its own for the witnesses, and compared up to ``rounding``.
+    Values are recomputed in float64, with separate code for the witnesses, and compared up to ``rounding``.
     """
     graph = Graph.of(graph)
     network = read_network(model, graph)
@@ -183,9 +183,9 @@ class _NodeChecks:
 
     Args:
         certificate: the whole.
-        chosen: the same at the nodes in question.
-        network: of the model at hand, in float64.
-        given: the directions at hand, if any are.
+        chosen: the same at the chosen nodes.
+        network: of the given model, in float64.
+        given: the directions that were passed, if any.
     """
 
     certificate: Certificate
@@ -298,7 +298,7 @@ class _NodeChecks:
         return None if self.chosen.added is None else self.chosen.added[place]
 
     def _fault(self, place: int) -> str | None:
-        """What the features and the new edges of a witness are beyond their budgets."""
+        """In what way the features and the new edges of a witness exceed their budgets."""
         changed, allowed = self._changed(place), self.chosen.features
         added, additions = self._added(place), self.chosen.additions
         if added is not None and additions is not None and not additions.lists(added):

@@ -1,4 +1,4 @@
-"""Features of a graph that were changed, entry by entry: what a witness says about them."""
+"""Changed features of a graph, entry by entry, as a witness names them."""
 
 from dataclasses import dataclass
 
@@ -40,7 +40,7 @@ class ChangedEntries:
         return ChangedEntries(*(part.to(device) for part in (self.nodes, self.columns, self.values)))
 
     def before(self, graph: Graph) -> Tensor:
-        """What the entries are in the graph, ``(m,)``, float64."""
+        """The values of the entries in the graph, ``(m,)``, float64."""
         nodes, place = self.nodes.unique(return_inverse=True)
         entries = graph.features.entries(nodes)
         key = entries.owner * graph.num_features + entries.column
@@ -61,7 +61,7 @@ class ChangedEntries:
         return after.to_sparse_csr()
 
     def fault(self, graph: Graph, allowed: AdmissibleFeatures) -> str | None:
-        """What a budget does not allow of it; None where it allows all."""
+        """Why a budget does not allow it; None if it does."""
         if len(self) and (
             int(self.nodes.min()) < 0
             or int(self.nodes.max()) >= graph.num_nodes

@@ -1,4 +1,4 @@
-"""How many drops a sampled view stays within, with a stated probability."""
+"""Numbers of drops that a sampled view does not exceed with a stated probability."""
 
 from itertools import pairwise
 
@@ -9,9 +9,9 @@ from torch import Tensor
 
 
 def jointly_covering_level(coverage: float, degree: Tensor) -> float:
-    """The level that every node needs by itself so that all n nodes with an edge hold at once with ``coverage``.
+    """The level that each node needs separately so that all n nodes with an edge hold jointly with ``coverage``.
 
-    ``coverage^(1/n)``. Enough because the events ``r_i <= q_i`` are all decreasing in the independent drop
+    ``coverage^(1/n)``. This is enough because the events ``r_i <= q_i`` are all decreasing in the independent drop
     indicators, so by Harris' inequality ``P(all) >= Π P(r_i <= q_i)``.
     """
     nodes = int((degree > 0).sum())
@@ -38,6 +38,6 @@ def poisson_binomial_quantiles(rowptr: Tensor, probability: Tensor, level: float
         for k, drop in enumerate(p[start:end], start=1):
             mass[1 : k + 1] = (1 - drop) * mass[1 : k + 1] + drop * mass[:k]
             mass[0] *= 1 - drop
-        # Rounding may leave the total just below a level close to 1: the full degree always covers.
+        # Rounding may leave the total just below a level close to 1; the full degree always covers.
         quantiles[i] = min(int(np.searchsorted(mass.cumsum(), level)), end - start)
     return torch.from_numpy(quantiles).to(rowptr.device)

@@ -24,11 +24,11 @@ class AdmissibleFeatures:
     """The features that a budget allows on one graph: those ``X̃`` whose rows differ from X by at most
 
     ``off_k`` entries that become 0, ``on_k`` zeros that become 1, and ``radius_k`` in every entry, with at most
-    ``total`` entries that become 0 or 1 in all. Of shared columns, at most ``columns`` are 0 at every node; what is
-    said of single nodes then holds too, and is looser.
+    ``total`` entries that become 0 or 1 in all. Of shared columns, at most ``columns`` are 0 at every node; the limits
+    of single nodes then hold too, and are looser.
 
     Args:
-        kind: what was asked for.
+        kind: the kind of change that was requested.
         off, on: numbers of entries, tightened, ``(N,)``.
         radius: of the box, ``(N,)``, float64.
         columns: that are masked at all nodes at once; 0 for every other kind.
@@ -103,7 +103,7 @@ class AdmissibleFeatures:
         return FeatureBudget(turned_off=self.off, turned_on=self.on, total=self.total)
 
     def private(self) -> "AdmissibleFeatures":
-        """A copy that no one else holds; this itself, if it is one."""
+        """A copy that nobody else holds; this object itself, if it is one."""
         if PRIVATE in vars(self):
             return self
         copy = replace(self, **{name: getattr(self, name).clone() for name in _TENSORS})
@@ -224,7 +224,7 @@ class FeatureBudget:
         return budget
 
     def on(self, graph: Graph) -> AdmissibleFeatures:
-        """The admissible features on ``graph``, with every number lowered to what can really be used."""
+        """The admissible features on ``graph``, with every number lowered to what can actually be used."""
         graph = Graph.of(graph)
         off, on, radius = (_per_node(given, graph) for given in (self._off, self._on, self._radius))
         columns = self._columns if isinstance(self._columns, int) else self._columns.on(graph)
@@ -260,7 +260,7 @@ _UNNAMED: dict[Kind, tuple[str, ...]] = {
 
 @dataclass(frozen=True, eq=False)
 class MaskedColumns:
-    """How many columns a view masks at most, with a stated probability. Columns that are 0 everywhere do not count.
+    """The most columns that a view masks, with a stated probability. Columns that are 0 everywhere do not count.
 
     Args:
         rate: of every column, or one for each.
@@ -315,7 +315,7 @@ def _radii(value: Any) -> Tensor:
     refusal = BudgetError(f"box={shown(value)}", rule, "Pass a float or one per node")
     if given.dtype == torch.bool or given.dtype.is_complex or given.dim() > 1:
         raise refusal
-    # Numbers of Python are not taken through float32, in which 0.7 is smaller and 1e300 infinite.
+    # Python numbers do not pass through float32, in which 0.7 is smaller and 1e300 infinite.
     wide = torch.as_tensor(value, dtype=torch.float64) if isinstance(value, (float, Sequence)) else given.double()
     if not bool(((wide >= 0) & wide.isfinite()).all()):
         raise refusal

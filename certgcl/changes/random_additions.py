@@ -1,4 +1,4 @@
-"""New edges drawn at random within a budget, next to edges that are already dropped."""
+"""New edges drawn at random within a budget, in addition to edges that are already dropped."""
 
 import torch
 from torch import Tensor
@@ -6,12 +6,12 @@ from torch import Tensor
 from certgcl.changes.edge_additions import AdmissibleAdditions
 from certgcl.graphs.graph import Graph
 
-TRIES = 4  # pairs that are drawn for each new edge that is wanted
+TRIES = 4  # pairs drawn for each new edge that is wanted
 
 
 def random_additions(graph: Graph, view: Graph, allowed: AdmissibleAdditions, generator: torch.Generator) -> Graph:
-    """A view of a graph, which has lost some edges, with random new ones: pair after pair that all budgets allow, up to
-    as many as there are nodes, of ``TRIES`` times as many that are drawn."""
+    """A view of a graph that has lost some edges, with random new ones: up to as many as there are nodes, the first
+    pairs that all budgets allow among ``TRIES`` times as many that are drawn."""
     n, device = graph.num_nodes, graph.col.device
     lost = graph.degree - view.degree
     left, both = allowed.local.clone(), allowed.both - lost

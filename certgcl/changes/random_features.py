@@ -1,4 +1,4 @@
-"""Features drawn at random within a budget, as much changed as it allows."""
+"""Features drawn at random within a budget, changed as much as it allows."""
 
 import torch
 from torch import Tensor
@@ -34,8 +34,8 @@ def columns_inside(
 ) -> Tensor:
     """Of columns that are drawn to be masked at all nodes, as many as a budget allows, ``(F,)``.
 
-    Of shared columns a random choice; else one column after the other in random order, each that no node has too many
-    of by then.
+    For shared columns a random choice; otherwise one column after the other in random order, as long as no node exceeds
+    its budget.
     """
     if allowed.kind == "box":
         raise BudgetError(
@@ -63,7 +63,7 @@ def columns_inside(
 
 
 def _some(chance: Tensor, count: Tensor) -> Tensor:
-    """As many entries of each row as it counts, of those with a chance."""
+    """As many entries of each row as ``count`` says, among those allowed."""
     order = chance.argsort(dim=1, descending=True)
     rank = torch.empty_like(order)
     rank.scatter_(1, order, torch.arange(chance.shape[1], device=chance.device).expand_as(order))

@@ -1,4 +1,4 @@
-"""``certgcl audit``: the bounds put to the test on one's own model and graph."""
+"""``certgcl audit``: tests the bounds on your own model and graph."""
 
 from pathlib import Path
 from typing import Annotated
@@ -35,7 +35,7 @@ from certgcl.learning.methods import ContrastiveMethod
 from certgcl.models.network import GraphNetwork
 from certgcl.models.reading import ModelLike
 
-MOST_NODES = 1000  # unless the user names them
+MOST_NODES = 1000  # unless the user names nodes
 
 
 def audit(
@@ -72,8 +72,8 @@ def audit(
     """Look for admissible views in which a node falls below its bound.
 
     Nodes are certified; then the model is run on random views inside the budget, and on views that a greedy search
-    makes for single nodes: the trained module itself with --run, the weights with --weights, which are all that their
-    file holds. Exit code 3 if any value is below its bound by more than rounding explains.
+    finds for single nodes: the trained module itself with --run, or the weights with --weights, whose file contains
+    nothing else. Exit code 3 if any value is below its bound by more than rounding explains.
 
     **Examples**
 

@@ -122,7 +122,7 @@ def certify(
         bool | None,
         typer.Option(
             "--reproducible/--not-reproducible",
-            help="Every shard by itself and by one thread: its file is the same to "
+            help="Compute every shard separately and by one thread: its file is the same to "
             "the last bit whichever process writes it. By default, as when the folder was created, and otherwise off.",
         ),
     ] = None,
@@ -139,7 +139,7 @@ def certify(
     """Certify the nodes of a graph, shard by shard; or whole graphs of a set, such as MUTAG.
 
     Finished shards in the folder are kept: after a kill or Ctrl-C, run the same command again. Without --shard all
-    shards are done and merged into certificate.npz; with it, run `certgcl merge` when all workers are through.
+    shards are done and merged into certificate.npz; with it, run `certgcl merge` when all workers have finished.
 
     **Examples**
 
@@ -172,7 +172,7 @@ def certify(
         f"{method}-{budget}" + words(added=added, flipped=flipped, masked=masked, columns=columns, box=box),
     )
     start = time.monotonic()
-    with outcome(as_json, f"Finished shards are kept in {out}; run the same command again to go on"):
+    with outcome(as_json, f"Finished shards are kept in {out}; run the same command again to continue"):
         encoder, source = choose_encoder(run, weights, dataset, graph, data_root, several=True)
         if source.several:
             nodes_alone = {
@@ -197,7 +197,7 @@ def certify(
                 nodes_alone=nodes_alone,
             )
             return
-        # Workers that torchrun starts share a terminal: one of them shows how far it is.
+        # Workers started by torchrun share a terminal: only one of them shows its progress.
         with ShardBar(shown=shard is not None or worker is None or worker[0] == 0) as bar:
             bound = get_method(
                 method,
@@ -288,7 +288,7 @@ def summary(folder: Path, certificate: Certificate | GraphCertificate) -> dict[s
 def _text(run: ShardRun, certificate: Certificate | None) -> str:
     if certificate is not None:
         return f"{certificate}\nwritten to {run.folder / MERGED}"
-    done = f"{len(run.computed)} shards computed, {len(run.kept)} were there"
+    done = f"{len(run.computed)} shards computed, {len(run.kept)} were finished before"
     if run.missing:
         return f"{done}; {len(run.missing)} of {run.manifest.shards} left to other workers"
-    return f"{done}; all {run.manifest.shards} are there: certgcl merge {run.folder}"
+    return f"{done}; all {run.manifest.shards} are finished: certgcl merge {run.folder}"

@@ -53,5 +53,5 @@ def read_changes(
 
 
 def words(**given: float | None) -> str:
-    """What a folder is called after, where other changes than drops are asked for."""
+    """What a folder is named after if changes other than drops are requested."""
     return "".join(f"-{name}-{value:g}" for name, value in given.items() if value is not None)

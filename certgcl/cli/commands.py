@@ -1,4 +1,4 @@
-"""The command lines that make a run or a certificate again, from what their files say."""
+"""The command lines that reproduce a run or a certificate, derived from its files."""
 
 import shlex
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def _source_words(source: GraphSource) -> list[str]:
 
 
 def train_command(config: Mapping[str, Any], source: GraphSource, out: str) -> str | None:
-    """``certgcl train`` with the settings in a run's config; None where options cannot say them."""
+    """``certgcl train`` with the settings in a run's config; None if options cannot express them."""
     name = next((name for name, kind in METHODS.items() if kind.__name__ == config.get("method")), None)
     if name is None or not {"settings", "epochs"} <= config.keys():
         return None
@@ -64,11 +64,11 @@ def train_command(config: Mapping[str, Any], source: GraphSource, out: str) -> s
 def certify_command(
     certificate: Certificate, path: Path, run: Path | None, graph: Graph, budget: int | float | None, encoder: list[str]
 ) -> str | None:
-    """``certgcl certify`` for a certificate of all nodes; None where its options cannot say it.
+    """``certgcl certify`` for a certificate of all nodes; None if its options cannot express it.
 
     Args:
-        path: where the certificate is; the same command puts it there again.
-        budget: what gives the certificate's budgets, if anything does.
+        path: where the certificate is; the command writes it there again.
+        budget: the option that gives the certificate's budgets, if there is one.
         encoder: the options that name encoder and graph.
     """
     settings = certificate.evidence.special_settings

@@ -44,4 +44,4 @@ def _text(rows: list[dict[str, Any]]) -> str:
     ]
     width = max(len(row["name"]) for row in rows)
     described = "\n".join(f"{row['name']:<{width}}  {row['description']}" for row in rows)
-    return f"{aligned(shown)}\n\n{described}\n\nFiles that are missing are looked for with --data-root, or downloaded."
+    return f"{aligned(shown)}\n\n{described}\n\nMissing files are searched in --data-root, or downloaded."

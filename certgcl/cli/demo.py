@@ -1,4 +1,4 @@
-"""``certgcl demo``: what certified training changes, on a graph that needs no download."""
+"""``certgcl demo``: shows what certified training changes, on a graph that needs no download."""
 
 import time
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ def demo(
     """Train GRACE on scikit-learn's digits with and without the certified regularizer, certify both, and compare.
 
     Share proved: of the nodes. Kept: the sum of the bounds over that of the clean values. Per norm: the mean bound over
-    the mean norm of the embeddings, as larger embeddings alone raise a bound, but prove nothing more.
+    the mean norm of the embeddings, because larger embeddings alone raise a bound without proving more.
 
     **Examples**
 

@@ -1,6 +1,6 @@
-"""The commands as data, from which the ``certgcl`` script answers ``-h`` and completes words without loading torch.
+"""The commands as data, from which the ``certgcl`` script answers ``-h`` and completes arguments without loading torch.
 
-``python -m certgcl.cli.described`` writes ``commands.json`` again after a command or an option has changed.
+``python -m certgcl.cli.described`` rewrites ``commands.json`` after a command or an option has changed.
 """
 
 import inspect
@@ -12,7 +12,7 @@ import typer
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 FILE = Path(__file__).with_name("commands.json")
-_ASKED = ("help", "metavar", "min", "max", "file_okay", "dir_okay")  # of an option, what its help and completion need
+_ASKED = ("help", "metavar", "min", "max", "file_okay", "dir_okay")  # for help and completion
 
 
 def describe(app: typer.Typer) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def _parameter(name: str, hint: Any, default: Any) -> dict[str, Any]:
 
 
 def _word(kind: Any) -> str:
-    """A type in the words that the script knows: ``int``, ``Path?`` for one or none, ``near|given`` for a choice."""
+    """A type in the notation that the script knows: ``int``, ``Path?`` for one or none, ``near|given`` for a choice."""
     if get_origin(kind) is Literal:
         return "|".join(get_args(kind))
     parts = [part for part in get_args(kind) if part is not type(None)]
@@ -65,7 +65,7 @@ def _word(kind: Any) -> str:
 
 
 def written(app: typer.Typer) -> str:
-    """The file as it must be."""
+    """The content that the file must have."""
     return json.dumps(describe(app), indent=1, ensure_ascii=False) + "\n"
 
 

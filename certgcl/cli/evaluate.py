@@ -1,4 +1,4 @@
-"""``certgcl evaluate``: how well a linear probe reads the classes off embeddings, and whether one run beats another."""
+"""``certgcl evaluate``: the accuracy of a linear probe on embeddings, and whether one run is better than another."""
 
 import math
 from dataclasses import asdict

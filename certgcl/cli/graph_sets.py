@@ -1,4 +1,4 @@
-"""Sets of graphs on the command line: which model pools them, and certificates of whole graphs."""
+"""Sets of graphs on the command line: the model with its pooling, and certificates of whole graphs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def pooling_model(run: Path | None, encoder: Path, pool: str | None, device: str
 
 
 def refuse_options(given: Mapping[str, Any]) -> None:
-    """Options that say nothing about whole graphs."""
+    """Raise an error for options that have no meaning for whole graphs."""
     for name, value in given.items():
         if value is not None:
             raise typer.BadParameter(

@@ -17,7 +17,7 @@ def merge(
     ],
     as_json: JsonFlag = False,
 ) -> None:
-    """Check that all shards of a folder are there and whole, and join them to certificate.npz.
+    """Check that all shards of a folder are there and complete, and join them into certificate.npz.
 
     **Example**
 

@@ -1,4 +1,4 @@
-"""A method from the options of the command line: a preset, and what the user wants otherwise."""
+"""A method from the options of the command line: a preset, and the user's changes to it."""
 
 import ast
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ NO_REGULARIZER = "none"
 
 
 def read_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """``name=value`` one by one; values as in Python, and a word that is no Python is a string."""
+    """``name=value`` one by one; values as in Python, and anything that is not a Python literal is a string."""
     settings = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -30,7 +30,7 @@ def read_settings(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def build_method(name: str, preset: Preset | None, regularizer: str, given: Mapping[str, Any]) -> ContrastiveMethod:
-    """The method ``name`` as in the preset, but for the settings given: its own ones or those of the regularizer."""
+    """The method ``name`` as in the preset, except for the settings given: its own ones or those of the regularizer."""
     kind = (METHODS | GRAPH_METHODS)[name]
     own = [setting.name for setting in fields(kind) if setting.init and setting.name != "regularizer"]
     term = [setting.name for setting in fields(CompactnessRegularizer) if setting.init and setting.name != "method"]

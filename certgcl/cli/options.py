@@ -1,4 +1,4 @@
-"""What the options of several commands have in common, and those that are more than a number or a name."""
+"""Options shared by several commands, and options that are more than a number or a name."""
 
 import os
 import re
@@ -60,8 +60,8 @@ ExecutorOption: TypeAlias = Annotated[
     typer.Option(
         "--executor",
         callback=lambda name: check_name(name, NAMES),
-        help="Where the work is done: here, with all threads "
-        "of this process; in processes of this machine; or on a cluster of ray.",
+        help="Where to compute: here, with all threads "
+        "of this process; in processes of this machine; or on a ray cluster.",
     ),
 ]
 WorkersOption: TypeAlias = Annotated[
@@ -71,7 +71,7 @@ AddressOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--address",
-        help="Of the cluster of Ray: auto, HOST:6379; by default that of RAY_ADDRESS, else the one that runs "
+        help="The address of the Ray cluster: auto or HOST:6379; by default RAY_ADDRESS, else the cluster that runs "
         "on this machine, or is started there.",
     ),
 ]
@@ -109,7 +109,7 @@ def choose_encoder(
 
 
 class Movable(Protocol):
-    """What can be brought to a device."""
+    """Anything that can be moved to a device."""
 
     def to(self, *, device: Any) -> Any: ...
 
@@ -118,7 +118,7 @@ Moved = TypeVar("Moved", bound=Movable)
 
 
 def moved(value: Moved, device: str | None) -> Moved:
-    """A graph or a model on the device that is asked for."""
+    """A graph or a model on the requested device."""
     place = usable_device(device)
     return value if place is None else value.to(device=place)
 
@@ -138,7 +138,7 @@ def read_budget(text: str, total: int | None = None) -> EdgeDropBudget:
 
 
 def read_drops(text: str) -> int | float:
-    """The same as a number."""
+    """The same, parsed as a number."""
     if re.fullmatch(NUMBER, text):
         return int(text)
     try:
@@ -201,7 +201,7 @@ def read_executor(name: str, workers: int | None, address: str | None) -> Execut
 
 
 def read_seeds(text: str) -> int | list[int]:
-    """``5`` is how many, ``0,3,7`` and ``0..9`` are the seeds themselves."""
+    """``5`` is their number, ``0,3,7`` and ``0..9`` are the seeds themselves."""
     span = re.fullmatch(rf"({NUMBER})\.\.({NUMBER})", text)
     if span and 0 <= int(span[2]) - int(span[1]) < MOST_SEEDS:
         return list(range(int(span[1]), int(span[2]) + 1))

@@ -1,4 +1,4 @@
-"""What the progress bars of the commands say."""
+"""The texts of the commands' progress bars."""
 
 import time
 from dataclasses import replace
@@ -15,7 +15,7 @@ __all__ = ["Bar", "ShardBar", "TrainingBar", "describe", "describe_epoch"]
 class ShardBar(Bar):
     """Shards done, nodes done and time left; call it with each ``ShardProgress``.
 
-    Within a shard, a search says by :meth:`searched` how far it is.
+    Within a shard, a search reports its progress by :meth:`searched`.
     """
 
     def __init__(self, shown: bool = True) -> None:
@@ -24,7 +24,7 @@ class ShardBar(Bar):
         self._last = ShardProgress(0, 0, 0, 0, 0)
 
     def __call__(self, progress: ShardProgress) -> None:
-        now = time.monotonic() - COMPILATION.seconds  # which comes but once
+        now = time.monotonic() - COMPILATION.seconds  # which happens only once
         if progress.shards_done == 0:
             self._start = now
         self._last = progress
@@ -47,7 +47,7 @@ class TrainingBar(Bar):
 
     def __call__(self, progress: training.Progress) -> None:
         compiling = COMPILATION.seconds - self._compiled_before
-        if compiling:  # the epochs to come do without
+        if compiling:  # later epochs do not need it
             pace = max(progress.seconds - compiling, 0.0) / progress.epoch
             progress = replace(progress, seconds_left=pace * (progress.epochs - progress.epoch))
         self.show(progress.epoch, progress.epochs, describe_epoch(progress))

@@ -1,4 +1,4 @@
-"""The files that a report is made from: where they are, and what is in them."""
+"""The files from which a report is made: where they are, and what they contain."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ class RunFiles:
 
     @classmethod
     def at(cls, path: Path) -> "RunFiles":
-        """What a file or folder of that name holds."""
+        """The contents of a file or folder."""
         if path.is_file():
             return cls(path.with_suffix(".html"), path, _run_around(path))
         page = path / "report.html"
@@ -57,7 +57,7 @@ class RunFiles:
 
     @property
     def name(self) -> str:
-        """Of the run, and of its certificate where it has a folder of its own."""
+        """The folder of the run, and that of its certificate if it has its own."""
         parts = [] if self.run is None else [self.run]
         if self.certificate is not None and self.certificate.parent != self.run:
             parts.append(self.certificate.parent if self.certificate.name == MERGED else self.certificate)
@@ -67,14 +67,14 @@ class RunFiles:
 def _run_around(certificate: Path) -> Path | None:
     """The run that a certificate belongs to, next to its files or in a folder of its own in ``certificates``."""
     around = [certificate.parent]
-    for path in (certificate, certificate.resolve()):  # as it was named, where that names the run too
+    for path in (certificate, certificate.resolve()):  # as the user wrote it, if that names the run too
         if path.parent.parent.name == CERTIFICATES:
             around.append(path.parent.parent.parent)
     return next((run for run in around if (run / CONFIG).exists()), None)
 
 
 def _certificate_in(run: Path) -> Path | None:
-    """The certificate that training left, or the only one that was made since."""
+    """The certificate written by the training, or the only one made since."""
     if (run / MERGED).exists():
         return run / MERGED
     others = sorted((run / CERTIFICATES).glob(f"*/{MERGED}"))
@@ -88,7 +88,7 @@ def _certificate_in(run: Path) -> Path | None:
 
 
 def read_subject(found: RunFiles, source: GraphSource | None, weights: Path | None, root: Path | None) -> Subject:
-    """All there is. Where a run lacks something, or its graph cannot be had, a sentence says so.
+    """Everything available. If a run lacks something, or its graph cannot be loaded, a sentence says so.
 
     Args:
         source: the graph, if not that of the run.
@@ -132,7 +132,7 @@ def read_subject(found: RunFiles, source: GraphSource | None, weights: Path | No
 
 
 def _config(path: Path) -> dict[str, Any]:
-    """The config of a run; of its settings, what a report makes use of is checked."""
+    """The config of a run; the settings that a report uses are checked."""
     content = read_config(path)
     with refusing(path, CheckpointError, "its settings must be those of a training", "Bring it back from a copy"):
         settings = content["config"].get("settings", {})
@@ -154,7 +154,8 @@ def _shard_notes(folder: Path) -> dict[str, Any]:
 
 
 def _hints(certificate: Path | None, config: Mapping[str, Any] | None) -> list[int | float]:
-    """Budgets that a certificate was likely asked for with: by its folder, or those of the training."""
+    """Budgets with which a certificate was probably requested: from the name of its folder, or those of the
+    training."""
     hints: list[Any] = []
     if certificate is not None:
         asked = certificate.resolve().parent.name.rpartition("-")[2]
@@ -166,7 +167,7 @@ def _hints(certificate: Path | None, config: Mapping[str, Any] | None) -> list[i
 
 
 def _commands(subject: Subject, found: RunFiles, source: GraphSource | None, weights: Path | None) -> dict[str, Any]:
-    """How to make the run, the certificate and the page again: commands, and lines of Python where none will do."""
+    """How to reproduce the run, the certificate and the page: commands, or lines of Python if no command can."""
     commands: list[str | None] = []
     lines = ""
     if found.run is not None and source is not None and subject.config is not None:

@@ -84,7 +84,7 @@ def add(experiment: Experiment) -> None:
         chosen = read_seeds(seeds)
         place = read_executor(executor, workers, address)
         names = tuple(check_name(name, METHODS) for name in methods.split(","))
-        with outcome(as_json, "Trainings are kept; run the same command again to go on"):
+        with outcome(as_json, "Trainings are kept; run the same command again to continue"):
             graphs = [find_dataset(name).name for name in dataset or ["Cora"]]
             found = []
             for graph in graphs:
@@ -107,7 +107,7 @@ def add(experiment: Experiment) -> None:
 
     command.__doc__ = f"""{experiment.about}
 
-    Trainings, and what is measured at them, are kept in the cache: after a kill or Ctrl-C, run the same command again.
+    Trainings and their measurements are kept in the cache: after a kill or Ctrl-C, run the same command again.
 
     **Examples**
 
@@ -123,7 +123,7 @@ for _experiment in EXPERIMENTS.values():
 
 
 class Words:
-    """How many trainings are done, and what is under way, on a bar."""
+    """A progress bar: how many trainings are done, and what is under way."""
 
     def __init__(self, bar: Bar) -> None:
         self._bar, self._done, self._whole = bar, 0, 1
@@ -144,7 +144,7 @@ def _text(found: Outcome) -> str:
 
 
 def _cells(row: Row) -> dict[str, str]:
-    """A row in words. Shares with a standard deviation are one column, in percent, for all to have room."""
+    """A row as text. Shares with their standard deviation take one column, in percent, so that all columns fit."""
     cells = {}
     for name, value in row.items():
         if f"± {name}" in row:

@@ -1,4 +1,4 @@
-"""How a command ends: its result on stdout, what went wrong on stderr, and the exit code."""
+"""How a command ends: its result on stdout, errors on stderr, and the exit code."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -41,10 +41,10 @@ def _fail(as_json: bool, code: int, error: dict[str, str]) -> None:
 
 
 def show(as_json: bool, result: Mapping[str, Any], text: str) -> None:
-    """The result, as one JSON object or in words."""
+    """The result, as one JSON object or as text."""
     typer.echo(json.dumps(result) if as_json else printable(text))
 
 
 def printable(text: str) -> str:
-    """The text with names of files that are no UTF-8 spelled out."""
+    """The text, with file names that are not UTF-8 escaped."""
     return text.encode(errors="backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""Run folders as commands see them: which graph a run is about, and the files that training leaves."""
+"""Run folders as commands see them: the graph of a run, and the files that training writes."""
 
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePath
@@ -33,8 +33,8 @@ _MASKS = ("train_mask", "val_mask", "test_mask")
 class GraphSource:
     """A graph by its name or in a file: one of the two.
 
-    A run folder may come from anyone. So it names a dataset or the file of a graph, and what they must hold, but not
-    the folder that the raw files of datasets are read from: that is the user's to name.
+    A run folder may come from anyone. So it names a dataset or the file of a graph, with checksums, but not the folder
+    from which the raw files of datasets are read: only the user names that.
 
     Args:
         root: the folder with the raw files of datasets; never that of a run folder.
@@ -70,13 +70,13 @@ class GraphSource:
         return self.dataset is not None and find_graph_set(self.dataset) is not None
 
     def save(self, run: Path, data: Data | list[Data]) -> None:
-        """Note which graph, or set of graphs, a run is about, and what it holds."""
+        """Record the graph, or set of graphs, of a run, with its checksums."""
         content = asdict(replace(self, sha256=_digests(data)))
         del content["root"]
         save_sealed_json(run / SOURCE, {"format": _FORMAT, **content})
 
     def found_at(self, other: "GraphSource") -> "GraphSource":
-        """The same edges and features where the user says they are now; labels and masks are theirs."""
+        """The same edges and features at the place that the user names; labels and masks come from there."""
         return replace(other, sha256={part: self.sha256[part] for part in _GRAPH})
 
     def load(self, root: Path | None = None) -> Data:
@@ -112,7 +112,7 @@ class GraphSource:
                 )
 
     def protocol(self, data: Data | list[Data]) -> str:
-        """The evaluation that fits: that of the dataset, or by the masks that come with the graph."""
+        """The appropriate evaluation: that of the dataset, or by the masks of the graph."""
         if self.several:
             return "ten-folds"
         if self.dataset is not None:
@@ -124,7 +124,7 @@ class GraphSource:
 
 
 def known_name(dataset: str) -> str:
-    """The name of a dataset, of one graph or of several, as it is spelt."""
+    """The name of a dataset, of one graph or of several, in its usual spelling."""
     several = find_graph_set(dataset)
     return find_dataset(dataset).name if several is None else several.name
 
@@ -150,7 +150,7 @@ def _digests(data: Data | list[Data]) -> dict[str, str]:
 
 
 def _checked_path(graph: object) -> str:
-    """A path as ``certgcl train`` notes it; one that could lead to another machine or up the tree is not."""
+    """A path as ``certgcl train`` records it; one that could lead to another machine or up the tree raises an error."""
     if not isinstance(graph, str) or "\0" in graph or graph.startswith(("//", "\\\\")):
         raise ValueError(f"a graph at {graph!r}")
     path = PurePath(graph)

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
 _GAP = "  "
-_WIDTH = 9  # of a column's name, which is folded to that; its cells are not
+_WIDTH = 9  # width at which a column's name is wrapped; its cells are not
 _NUMBER = re.compile(r"([<>] )?[−+-]?[\d.,]+(e[+-]\d+)?( ± [\d.]+)?( (%|s))?|[–?]")
 
 
 def aligned(rows: Sequence[Mapping[str, str]], title: str = "") -> str:
-    """The rows under the names of their columns, numbers to the right and words to the left."""
+    """The rows under the names of their columns, numbers aligned right and words left."""
     columns = [_column(name, [row[name] for row in rows]) for name in rows[0]]
     lines = (_GAP.join(cells).rstrip() for cells in zip(*_bottom(columns), strict=True))
     return "\n".join([*([title] if title else []), *lines])
@@ -27,7 +27,7 @@ def _column(name: str, cells: list[str]) -> list[str]:
 
 
 def _bottom(columns: Sequence[list[str]]) -> list[list[str]]:
-    """Columns of one height: shorter names begin further down."""
+    """Column names padded to one height: shorter ones begin further down."""
     upside_down = zip_longest(*(column[::-1] for column in columns))
     padded = [
         [cell if cell is not None else " " * len(column[0]) for cell, column in zip(line, columns, strict=True)]

@@ -60,7 +60,7 @@ def train(
         str | None,
         typer.Option(
             help="The dataset whose settings to take: that of --dataset by default; "
-            "for one's own --graph, the defaults of the method."
+            "for your own --graph, the defaults of the method."
         ),
     ] = None,
     fast: Annotated[
@@ -148,7 +148,8 @@ def train(
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Train a contrastive method on a graph, evaluate it by the protocol of the graph, and keep all in a run folder.
+    """Train a contrastive method on a graph, evaluate it by the protocol of the graph, and keep everything in a run
+    folder.
 
     The folder has config.json (settings, versions), history.jsonl, checkpoint.pt, method.pt (for certgcl evaluate, and
     certgcl.GRACE.load), encoder.npz (for certgcl certify --weights), result.json, and certificate.npz with --certify.
@@ -188,7 +189,7 @@ def train(
     place, share = read_executor(executor, workers, address), read_worker(None) or (0, 1)
     if share[1] > 1 and (seeds is not None or not isinstance(place, ThisProcess)):
         raise typer.BadParameter("torchrun trains one run in all its processes", param_hint="--seeds, --executor")
-    with outcome(as_json, "The run is kept; go on with the same command and --resume"):
+    with outcome(as_json, "The run is kept; continue it with the same command and --resume"):
         source = choose_source(dataset, graph, data_root, several=method in GRAPH_METHODS)
         if method in GRAPH_METHODS and not source.several:
             raise GraphError(
@@ -241,7 +242,7 @@ def train(
 
 @dataclass(frozen=True)
 class _Asked:
-    """A run that is to be made."""
+    """A run that is to be trained."""
 
     estimator: ContrastiveMethod
     folder: Path
@@ -252,7 +253,7 @@ class _Asked:
 
 @dataclass(frozen=True)
 class _Alike:
-    """What all runs of a command have in common."""
+    """The settings shared by all runs of a command."""
 
     source: GraphSource
     data: Data
@@ -265,7 +266,7 @@ class _Alike:
 
 @dataclass(frozen=True)
 class _FinishedRun:
-    """A run that is over: what it prints, as JSON and in words."""
+    """A finished run: its output, as JSON and as text."""
 
     evaluation: Evaluation | None
     result: dict[str, Any]
@@ -277,7 +278,7 @@ def _all_runs(executor: Executor, alike: _Alike, asked: list[_Asked]) -> list[_F
         return all_answers(executor, _run, alike, asked)
     for one in asked:
         check_folder(one.folder, alike.resume)
-    # A worker that dies is followed by one that goes on from its checkpoint; it may have another current folder.
+    # If a worker dies, another continues from its checkpoint, perhaps in another current folder.
     with Bar("training", words="starting") as bar:
         return all_answers(
             executor,
@@ -289,7 +290,7 @@ def _all_runs(executor: Executor, alike: _Alike, asked: list[_Asked]) -> list[_F
 
 
 def _help(alike: _Alike, asked: _Asked) -> None:
-    """Be one of the processes of a training that the first of them writes down."""
+    """Take part in a training whose files only the first process writes."""
     asked.estimator.fit(_placed(alike, asked), folder=asked.folder, resume=alike.resume, distributed=True)
 
 
@@ -303,7 +304,7 @@ def _run(alike: _Alike, asked: _Asked) -> _FinishedRun:
     estimator, folder, source, data = asked.estimator, asked.folder, alike.source, alike.data
     placed = _placed(alike, asked)
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder, "train", remedy="Wait until it is through, end it, or choose another --out"):
+    with locked(folder, "train", remedy="Wait until it has finished, end it, or choose another --out"):
         with TrainingBar(shown=alike.bars) as bar:
             options = {"distributed": True} if alike.together else {}
             estimator.fit(

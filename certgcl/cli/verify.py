@@ -1,4 +1,4 @@
-"""``certgcl verify``: a certificate held against its encoder and graph."""
+"""``certgcl verify``: checks a certificate against its encoder and graph."""
 
 from pathlib import Path
 from typing import Annotated
@@ -55,16 +55,16 @@ def verify(
     ] = False,
     branches: Annotated[
         int,
-        typer.Option(min=0, help="Edges of each node to decide, kept or lost, where a bound is not proved at once."),
+        typer.Option(min=0, help="Edges of each node to decide, kept or lost, if a bound is not proved at once."),
     ] = 64,
     pool: PoolOption = None,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check that a certificate is of this encoder and graph, and that what it says of them is right.
+    """Check that a certificate belongs to this encoder and graph, and that its values are right.
 
     Weights, edges and features are compared by their digests; budgets, directions, clean values and the values of
-    witnesses are computed again. The bounds themselves are proved again with --proof alone. Exit code 3 if anything is
+    witnesses are recomputed. The bounds themselves are proved again only with --proof. Exit code 3 if anything is
     wrong, or not proved.
 
     **Examples**

@@ -1,4 +1,4 @@
-"""An executor by its name."""
+"""An executor by name."""
 
 from typing import Any, TypeAlias
 
@@ -19,7 +19,7 @@ def get_executor(executor: ExecutorLike, *, workers: int | None = None, address:
     """The executor of that name, or the one given.
 
     Args:
-        workers: how many processes there are, for ``"processes"``.
+        workers: the number of processes, for ``"processes"``.
         address: of the cluster, for ``"ray"``.
     """
     if executor is not None and not isinstance(executor, Executor):

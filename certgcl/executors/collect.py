@@ -18,10 +18,10 @@ def all_answers(
     *,
     progress: Callable[[int, int], object] = lambda done, whole: None,
 ) -> list[Any]:
-    """The results in the order of the contents; their names in errors are what ``str`` makes of them.
+    """The results in the order of the contents, which errors name by their ``str``.
 
     Args:
-        progress: called at the start and after every answer with the numbers of those that are there and of all.
+        progress: called at the start and after every answer with the numbers of finished and of all pieces.
 
     Raises:
         WorkerError: some failed. It names them when all others are done.

@@ -11,10 +11,10 @@ Task: TypeAlias = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class Needs:
-    """What one piece takes of a machine, so that no scheduler overfills it.
+    """The resources that one piece needs, so that no scheduler overfills a machine.
 
     Args:
-        memory: bytes; None where nothing is known.
+        memory: bytes; None if nothing is known.
     """
 
     memory: int | None = None
@@ -25,8 +25,8 @@ class Piece:
     """One piece of work.
 
     Args:
-        key: by which its answer is known.
-        content: what the task is called with.
+        key: identifies its answer.
+        content: the argument of the task.
     """
 
     key: Any
@@ -36,14 +36,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Done:
-    """The answer to one piece, or why there is none."""
+    """The answer to one piece, or the error in its place."""
 
     key: Any
     result: Any = None
     error: Exception | None = None
 
     def value(self) -> Any:
-        """The result; where there is none, its error is raised."""
+        """The result; if there is none, its error is raised."""
         if self.error is not None:
             raise self.error
         return self.result
@@ -55,8 +55,8 @@ Answers: TypeAlias = Generator[Done, None, None]
 class Executor(ABC):
     """Runs pieces that do not depend on each other.
 
-    A piece may be run more than once, when a worker dies, so that a task must be one that can be repeated. An error
-    that a task raises is its answer and is not tried again; in this process it is raised at once.
+    A piece may run more than once if a worker dies, so tasks must be repeatable. An error raised by a task is its
+    answer and is not retried; in this process it is raised at once.
     """
 
     name: ClassVar[str]
@@ -64,21 +64,21 @@ class Executor(ABC):
     @property
     @abstractmethod
     def workers(self) -> int:
-        """How many pieces run at a time, as things are now."""
+        """How many pieces can run at a time at the moment."""
 
     @property
     @abstractmethod
     def memory(self) -> int | None:
-        """Bytes that a piece can have while all workers are busy; None where that is decided as it runs."""
+        """Bytes that a piece can have while all workers are busy; None if that is decided at run time."""
 
     @abstractmethod
     def stream(self, task: Task, shared: Any, pieces: Iterable[Piece]) -> Answers:
-        """The answers, in whatever order pieces finish.
+        """The answers, in the order in which pieces finish.
 
         Pieces are taken one by one, as workers become free: no more than a few wait at a time. When the iterator is
         closed, or an error or Ctrl-C is raised while it waits, what is under way is cancelled.
 
         Args:
             task: called as ``task(shared, piece.content)``.
-            shared: what all pieces need; sent to a machine once, and not to be written to.
+            shared: data that all pieces need; sent to each machine once, and read-only.
         """

@@ -1,8 +1,8 @@
 """The import path of processes that certgcl starts: that of this one, without the current folder.
 
-joblib starts a worker by ``python -m``, which puts the current folder first on its path, and then hands it the path of
-this process, which may name that folder too: a ``zipfile.py`` that lies there would be run. certgcl itself stays
-importable, from the end of the path if need be.
+joblib starts a worker by ``python -m``, which puts the current folder first on its path, and then passes it the path of
+this process, which may contain that folder too: a ``zipfile.py`` there would be run. certgcl itself stays importable,
+if necessary from the end of the path.
 """
 
 import os
@@ -20,7 +20,8 @@ _inside = 0
 
 @contextmanager
 def without_current_folder() -> Iterator[None]:
-    """Within it, processes are started so, and this one imports nothing new from the current folder either."""
+    """In this context, processes start with that path, and this one imports nothing new from the current folder
+    either."""
     global _inside
     with _guard:
         if _inside == 0:

@@ -28,13 +28,13 @@ SHARE_OF_FREE = 0.75
 class LocalProcesses(Executor):
     """Processes of this machine, each with one thread; they are spawned, not forked.
 
-    Where a worker dies, as when the system is short of memory, all pieces without an answer are given out again. After
-    ``retries`` such deaths they are run one at a time, each in a process of its own, so that the piece that takes its
-    worker along is known by name and the others get their answers.
+    If a worker dies, for example because the system is short of memory, all pieces without an answer are run again.
+    After ``retries`` such deaths they are run one at a time, each in a process of its own, so that the piece that kills
+    its worker can be named and the others get their answers.
 
     Args:
-        processes: how many; as many as torch has threads by default.
-        retries: deaths of workers that are put up with before pieces are run one at a time.
+        processes: their number; by default the number of torch's threads.
+        retries: deaths of workers that are tolerated before pieces are run one at a time.
     """
 
     processes: int | None = None
@@ -62,7 +62,7 @@ class LocalProcesses(Executor):
 
     def stream(self, task: Task, shared: Any, pieces: Iterable[Piece]) -> Answers:
         parcel, source = Parcel.of(shared), iter(pieces)
-        taken: dict[Any, Piece] = {}  # given out, and without an answer
+        taken: dict[Any, Piece] = {}  # handed out, without an answer yet
 
         def from_source() -> Iterator[Piece]:
             for piece in source:
@@ -110,7 +110,7 @@ def _keep_what_it_maps() -> None:
 
 @contextmanager
 def _cancelled_quietly(answers: Answers) -> Iterator[Answers]:
-    """Answers that may not all be asked for; joblib would warn of work that was cancelled."""
+    """Answers, not all of which may be consumed; joblib would warn about cancelled work."""
     try:
         yield answers
     finally:

@@ -1,8 +1,8 @@
-"""What all pieces of work share, on its way to other processes: one copy a machine, and the same to the last bit.
+"""The data shared by all pieces of work, sent to other processes: one copy per machine, identical to the last bit.
 
 Tensors travel as plain NumPy arrays outside of the pickle. So Ray keeps them in its object store, and joblib in a
-memory-mapped file, where all workers of a machine read the same pages. A bound is as true as the graph and the weights
-that it was computed from: a parcel has a SHA-256, which a worker compares before it uses what is in it.
+memory-mapped file, where all workers of a machine read the same pages. A bound is only as correct as the graph and the
+weights that it is computed from: a parcel has a SHA-256, which a worker compares before it uses the contents.
 """
 
 import hashlib
@@ -20,8 +20,8 @@ from certgcl.errors import WorkerError
 from certgcl.graphs.sparse import csr_matrix
 from certgcl.graphs.storage import as_tensor
 
-LARGE = 1 << 20  # bytes from which an array is worth a file of its own
-_VIEWED = {torch.bfloat16: torch.int16}  # by the bits, where numpy has no such type
+LARGE = 1 << 20  # bytes from which an array gets a file of its own
+_VIEWED = {torch.bfloat16: torch.int16}  # as raw bits, if numpy has no such type
 _opened: dict[str, Any] = {}  # the last parcel that this process opened, by its SHA-256
 
 
@@ -72,7 +72,7 @@ class Parcel:
         return replace(self, arrays=tuple(at(number, array) for number, array in enumerate(self.arrays)))
 
     def open(self) -> Any:
-        """The object, made once in a process; its tensors lie where the arrays do, and must not be written to.
+        """The object, built once per process; its tensors share the memory of the arrays, and are read-only.
 
         Raises:
             WorkerError: it is not what was sent.
@@ -82,8 +82,8 @@ class Parcel:
             if _digest(self.skeleton, self.arrays) != self.sha256:
                 raise WorkerError(
                     "a graph or weights that changed on their way to a worker",
-                    "their SHA-256 must be the one they were sent with",
-                    "Run the same again",
+                    "their SHA-256 must be the one that they were sent with",
+                    "Run the same command again",
                 )
             _opened[self.sha256] = pickle.loads(self.skeleton, buffers=self.arrays)
         return _opened[self.sha256]
@@ -98,7 +98,7 @@ def _digest(skeleton: bytes, arrays: tuple[np.ndarray, ...]) -> str:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles tensors by way of NumPy, whose contents pickle hands out separately."""
+    """Pickles tensors as NumPy arrays, whose contents pickle returns separately."""
 
     def reducer_override(self, value: Any) -> Any:
         if type(value) is not Tensor or value.requires_grad or value.is_quantized:

@@ -14,8 +14,8 @@ from certgcl.executors.parcel import Parcel
 from certgcl.executors.worker import attempt, died
 from certgcl.runtime.optional_packages import needing
 
-WAITING = 2  # pieces that are given out for each worker, one of which runs
-BEAT = 1.0  # seconds after which it is looked for new machines
+WAITING = 2  # pieces handed out for each worker, one of which runs
+BEAT = 1.0  # seconds between looking for new machines
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,13 @@ class RayCluster(Executor):
 
     A connection that ``ray.init`` has made before is used as it is. Graph and weights go into Ray's object store once,
     where all workers of a machine map the same memory. Each piece declares its CPUs and the memory that its method
-    estimates. One whose worker or machine dies is given out again, up to ``retries`` times; if Ray's memory monitor
+    estimates. One whose worker or machine dies is run again, up to ``retries`` times; if Ray's memory monitor
     ended it, with twice the memory declared. Machines that join while it runs are used.
 
     Args:
-        address: of the cluster, as ``ray.init`` takes it: ``"auto"``, ``"HOST:6379"``, ``"ray://HOST:10001"``. By
-            default that of the variable ``RAY_ADDRESS``, else the one that runs on this machine, or is started there.
-        cpus: that a piece has, and threads that it uses.
+        address: of the cluster, as for ``ray.init``: ``"auto"``, ``"HOST:6379"``, ``"ray://HOST:10001"``. By default
+            that of the variable ``RAY_ADDRESS``, else the cluster that runs on this machine, or is started there.
+        cpus: of a piece, and the number of its threads.
         retries: further tries for a piece whose worker died.
     """
 
@@ -53,7 +53,7 @@ class RayCluster(Executor):
 
     @property
     def memory(self) -> int:
-        """By the machine that has the least for each of its workers."""
+        """Determined by the machine with the least memory per worker."""
         return int(
             min(self.cpus * have.get("memory", 0) / max(have.get("CPU", 0), self.cpus) for have in self._machines())
         )
@@ -66,7 +66,7 @@ class RayCluster(Executor):
 
         def submit(piece: Piece) -> None:
             tries[piece.key] = tries.get(piece.key, 0) + 1
-            # Ray itself would try for ever what its memory monitor ends; so tries are counted here.
+            # Ray itself would retry forever whatever its memory monitor ends, so tries are counted here.
             options = work.options(
                 num_cpus=self.cpus, max_retries=0, name=f"certgcl {piece.key}", memory=self._declared(piece.needs)
             )
@@ -97,11 +97,11 @@ class RayCluster(Executor):
                     yield done
         finally:
             for ready in under_way:
-                with suppress(Exception):  # it is over already, or the cluster is gone
+                with suppress(Exception):  # it has finished already, or the cluster is gone
                     ray.cancel(ready, force=True)
 
     def _connected(self) -> Any:
-        """Ray, with the connection of the user or one of our own."""
+        """Ray, with the user's connection or a new one."""
         with needing("ray", "an executor on Ray"):
             import ray
         if not ray.is_initialized():
@@ -125,7 +125,7 @@ class RayCluster(Executor):
         return [have for have in found if have.get("CPU", 0)] or found
 
     def _declared(self, needs: Needs) -> int | None:
-        """Memory that the scheduler sets aside: no more than some machine has, or the piece would wait for ever."""
+        """Memory that the scheduler reserves: no more than some machine has, or the piece would wait forever."""
         if needs.memory is None:
             return None
         return max(1, min(needs.memory, int(max(have.get("memory", 0) for have in self._machines()))))

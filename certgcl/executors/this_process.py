@@ -1,4 +1,4 @@
-"""One piece after the other, here."""
+"""Runs one piece after the other in this process."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

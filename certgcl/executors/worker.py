@@ -17,9 +17,10 @@ ALONE = "To see more, run it with executor='here' (--executor here), in one proc
 
 
 def attempt(task: Task, parcel: Parcel, key: Any, content: Any, cpus: int) -> Done:
-    """The answer to a piece, with as many threads as it has CPUs; errors are values, so that one ends no other."""
+    """The answer to a piece, with as many threads as it has CPUs; errors are returned as values, so that one piece does
+    not end another."""
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits for the answers
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for the answers handles Ctrl-C
     torch.set_num_threads(cpus)
     try:
         with out_of_memory("a worker"):
@@ -37,7 +38,7 @@ def attempt(task: Task, parcel: Parcel, key: Any, content: Any, cpus: int) -> Do
 
 
 def died(key: Any, why: str, times: int) -> Done:
-    """The answer to a piece whose workers ended without one, each time."""
+    """The answer to a piece whose workers all ended without one."""
     again = "" if times == 1 else f", {times} times"
     return Done(
         key,

@@ -17,6 +17,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     module.EXPERIMENT.name: module.EXPERIMENT
     for module in (imbalance, compactness_curve, degree, kappa, infonce, augmentations, sensitivity, table)
 }
-"""All of them by name, in the order of the paper."""
+"""All experiments by name, in the order of the paper."""
 
 __all__ = ["EXPERIMENTS", "Experiment", "Outcome", "Study", "reproduce"]

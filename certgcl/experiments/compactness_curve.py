@@ -38,12 +38,12 @@ def draw(rows: list[Row]) -> figures.Figure:
 
 
 def _parted(rows: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Those before the first epoch, and those after it."""
+    """The rows before the first epoch, and those after it."""
     return [row for row in rows if row["epoch"] == 0], [row for row in rows if row["epoch"] > 0]
 
 
 def summary(rows: list[Row]) -> list[Row]:
-    """At the end of the training."""
+    """The values at the end of the training."""
     lines = []
     for (method, variant), here in grouped(rows, "method", "variant").items():
         last = [row for row in here if row["epoch"] == max(column(here, "epoch"))]

@@ -50,7 +50,7 @@ def draw(rows: list[Row]) -> figures.Figure:
 
 def summary(rows: list[Row]) -> list[Row]:
     """Spearman's rank correlations; and the share of nodes where the paper's score exceeds the value on the graph
-    itself, which is an admissible view: there it is certainly no lower bound."""
+    itself, which is an admissible view: there it is certainly not a lower bound."""
     lines = []
     for (method,), here in grouped(rows, "method").items():
         correlations = {

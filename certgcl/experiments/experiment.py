@@ -1,4 +1,4 @@
-"""What all experiments have in common: trainings, rows of numbers, a CSV file, a figure, and a few numbers of it."""
+"""The structure of all experiments: trainings, rows of numbers, a CSV file, a figure, and a short summary."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Experiment:
 
     Args:
         name: of the command and the files.
-        about: what it shows, in a sentence.
+        about: what it shows, in one sentence.
         methods: those of the paper's figure.
         recipes: the trainings it needs.
         measure: the rows of one training.
@@ -37,7 +37,7 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an experiment left: its files, and its numbers in short."""
+    """The result of an experiment: its files, and a summary of its numbers."""
 
     experiment: str
     dataset: str
@@ -63,7 +63,7 @@ def reproduce(
     """Train what is missing, measure, and write ``EXPERIMENT-DATASET.csv``, ``.png`` and ``.svg`` to ``out``.
 
     Args:
-        executor: where the trainings run, all of which write to the cache of the study; this process by default.
+        executor: where the trainings run; all of them write to the cache of the study; this process by default.
         progress: called with the number of trainings done and of all.
     """
     with figures.styled():
@@ -83,6 +83,6 @@ def reproduce(
 
 
 def _measured(shared: tuple[Experiment, Study], recipe: Recipe) -> list[Row]:
-    """The rows of one training, which is done if it is not in the cache."""
+    """The rows of one training, which runs if it is not in the cache."""
     experiment, study = shared
     return rounded(experiment.measure(study, recipe))

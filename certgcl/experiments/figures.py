@@ -1,4 +1,4 @@
-"""Figures in one style, as PNG and SVG; drawn from rows, so that each shows what its CSV file holds."""
+"""Figures in one style, as PNG and SVG; drawn from rows, so that each shows exactly the contents of its CSV file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ import numpy as np
 from certgcl.experiments.tables import Row, column, over_norm, spread
 from certgcl.runtime.optional_packages import needing
 
-Figure: TypeAlias = Any  # matplotlib's: its types are no more there than the extra that brings it
+Figure: TypeAlias = Any  # matplotlib's, whose types exist only if that extra is installed
 Axes: TypeAlias = Any
 
 COLOURS = {"plain": "0.45", "released": "#d55e00", "clean": "#cc79a7", "certified": "#0072b2", "supervised": "#009e73"}
@@ -41,7 +41,7 @@ STYLE: Any = {
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """The style of all figures; the first thing to enter, for it finds out whether figures can be drawn."""
+    """The style of all figures; entered first, because it checks whether figures can be drawn."""
     with needing("plots", "drawing figures"):
         from matplotlib import rc_context
     with rc_context(STYLE):
@@ -49,7 +49,7 @@ def styled() -> Iterator[None]:
 
 
 def grid(rows: int, panels: int, title: str) -> tuple[Figure, Sequence[Sequence[Axes]]]:
-    """An empty figure with ``panels`` in a row; four are laid out as two and two, so that the type stays large."""
+    """An empty figure with ``panels`` in a row; four are laid out as two by two, so that the text stays large."""
     from matplotlib import figure as drawing
 
     columns = panels if panels < 4 else panels // 2
@@ -119,7 +119,8 @@ def bars(axes: Axes, groups: dict[str, dict[str, list[float]]]) -> None:
 
 
 def zoomed(axes: Axes, values: Sequence[float]) -> None:
-    """An axis that begins below the least value, where zero is far away: said on the label, for bars would mislead."""
+    """An axis that begins below the least value if zero is far away; the label says so, because bars would mislead
+    otherwise."""
     low, high = min(values), max(values)
     if low > 0.5 * high > 0:
         axes.set_ylim(low - 0.6 * (high - low) - 0.01 * high, high + 0.2 * (high - low) + 0.01 * high)
@@ -136,7 +137,8 @@ def degree_axis(axes: Axes) -> None:
 
 
 def without_start(axes: Axes, start: Sequence[float], later: Sequence[float]) -> None:
-    """Where a line starts so far away that all else is flat, the axis shows the rest, and a note where it starts."""
+    """If a line starts so far away that everything else looks flat, the axis shows the rest, and a note says where it
+    starts."""
     low, high = min(later), max(later)
     if max(high, *start) - min(low, *start) <= FAR * (high - low):
         return
@@ -155,7 +157,7 @@ def without_start(axes: Axes, start: Sequence[float], later: Sequence[float]) ->
 def label_points(
     axes: Axes, points: Sequence[tuple[float, float]], labels: Sequence[str], limits: Sequence[tuple[float, float]]
 ) -> None:
-    """Labels next to points, but for those too near the one labelled before; the last is always labelled.
+    """Labels next to points, except for those too near the previous labelled one; the last is always labelled.
 
     Args:
         limits: the ranges of x and y that distances are measured by.

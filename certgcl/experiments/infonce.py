@@ -1,4 +1,4 @@
-"""Experiment 5: what the regularizers do to the InfoNCE loss of the nodes."""
+"""Experiment 5: the effect of the regularizers on the InfoNCE loss of the nodes."""
 
 import numpy as np
 

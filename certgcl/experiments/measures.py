@@ -1,4 +1,4 @@
-"""What is measured at a trained encoder; each measurement is kept in the folder of its training."""
+"""Measurements of a trained encoder; each is kept in the folder of its training."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from certgcl.learning.methods.infonce import info_nce
 
 SPLITS = 3  # random splits of the graphs without a public one
 _EVALUATION, _INFONCE = "certgcl-evaluation-2", "certgcl-infonce-2"
-_DELETE = "Delete it: it is made again"
+_DELETE = "Delete it: it is recomputed"
 
 
 def labels(run: TrainedRun) -> Row:
@@ -54,7 +54,7 @@ def f1(run: TrainedRun) -> Row:
 
 @dataclass(frozen=True)
 class Compactness:
-    """Of the sampled nodes: the value on the graph as given, the paper's score (no bound) and the certified bound.
+    """For the sampled nodes: the value on the graph as given, the paper's score (not a bound) and the certified bound.
 
     Args:
         norm: the mean norm of all embeddings.
@@ -67,8 +67,8 @@ class Compactness:
     norm: float
 
     def mean(self) -> Row:
-        """In a few numbers. ``paper_above_clean`` is the share of nodes where the paper's score exceeds the value on
-        the graph itself, which is an admissible view: there it is certainly no lower bound."""
+        """A summary. ``paper_above_clean`` is the share of nodes where the paper's score exceeds the value on
+        the graph itself, which is an admissible view: there it is certainly not a lower bound."""
         return {
             "clean": float(self.clean.mean()),
             "paper_score": float(self.paper_score.mean()),

@@ -1,4 +1,4 @@
-"""What one training of an experiment is made of."""
+"""The definition of one training of an experiment."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -37,7 +37,7 @@ class Recipe:
             if kind not in (GRACE, GCA):
                 raise InputError(
                     f"augmentations of {self.method}",
-                    "GRACE and GCA differ in nothing else, others do",
+                    "only GRACE and GCA differ in nothing else",
                     "Use grace or gca",
                 )
             random = self.augmentation == "random"

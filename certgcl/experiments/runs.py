@@ -1,4 +1,5 @@
-"""Trainings that are kept on disk: each is done once, whichever experiment asks first, and goes on after a kill."""
+"""Trainings that are kept on disk: each runs once, for whichever experiment needs it first, and resumes after a
+kill."""
 
 import hashlib
 import json
@@ -24,16 +25,16 @@ from certgcl.learning.training.checkpoint import Checkpoint
 from certgcl.learning.training.run_folder import CHECKPOINT
 from certgcl.models.network import GraphNetwork
 
-MILESTONES = 10  # encoders kept during training, with the untrained one
+MILESTONES = 10  # encoders kept during training, including the untrained one
 
 
 def _nothing(words: str) -> None:
-    """For those who do not listen."""
+    """Ignores all messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """One graph, and the size of what is done on it.
+    """One graph, and the size of the experiments on it.
 
     Args:
         dataset: a graph by its name.
@@ -44,7 +45,7 @@ class Study:
         nodes: at how many random nodes compactness is bounded; all on a smaller graph.
         cache: the folder of the trainings, shared by all experiments.
         data_root: the folder with the raw files of datasets.
-        say: called with words on what is under way, often.
+        say: called often, with a message about what is under way.
     """
 
     dataset: str
@@ -59,7 +60,7 @@ class Study:
     say: Callable[[str], None] = field(default=_nothing, compare=False)
 
     def for_workers(self) -> "Study":
-        """The same in other processes, which have the graph from here and report to nobody."""
+        """The same for other processes, which get the graph from here and report no progress."""
         sent = replace(self, cache=self.cache.resolve(), say=_nothing)
         vars(sent)["data"] = self.data
         return sent
@@ -82,7 +83,7 @@ class Study:
         return presets.get(method, self.dataset, fast=self.fast)
 
     def trained(self, recipe: Recipe) -> "TrainedRun":
-        """The training of a recipe: from the cache, or as much of it as is missing there."""
+        """The training of a recipe: from the cache; whatever is missing there is trained."""
         estimator = recipe.estimator(self.preset(recipe.method), self.epochs)
         config = estimator.run_config(self.graph)
         question = [__version__, config, estimator.epochs]
@@ -92,7 +93,7 @@ class Study:
         missing = [epoch for epoch in run.milestones if not run.weights_file(epoch).exists()]
         if missing:
             session = estimator.session(self.graph)
-            for epoch in missing:  # each part begins with the checkpoint of the one before
+            for epoch in missing:  # each part begins with the checkpoint of the previous one
                 train(session, epoch, folder=run.folder, resume=True, config=config, progress=run.say)
                 session.network().save(run.weights_file(epoch))
         return run
@@ -124,7 +125,7 @@ class TrainedRun:
         return GraphNetwork.load(self.weights_file(self.estimator.epochs if epoch is None else epoch))
 
     def session(self) -> ContrastiveSession:
-        """The training as it was at its end, with the projector and the views of its loss."""
+        """The training in its final state, with the projector and the views of its loss."""
         session = self.estimator.session(self.study.graph)
         drawn = session.generator.get_state()  # views as at the start, however long the training was
         session.load_state_dict(Checkpoint.load(self.folder / CHECKPOINT).session)

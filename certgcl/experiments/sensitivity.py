@@ -1,4 +1,4 @@
-"""Experiment 7: does compactness foretell how much the InfoNCE loss of a node depends on the views?"""
+"""Experiment 7: does compactness predict how much the InfoNCE loss of a node depends on the views?"""
 
 from itertools import pairwise
 
@@ -37,7 +37,7 @@ def measure(study: Study, recipe: Recipe) -> list[Row]:
 
 
 def binned(rows: list[Row], name: str) -> list[tuple[float, float]]:
-    """Nodes in groups of one size by a score: the mean score over norm and the mean standard error of each."""
+    """Nodes in groups of equal size by a score: the mean score over norm and the mean standard error of each."""
     order = np.argsort(over_norm(rows, name), kind="stable")
     ends = np.linspace(0, len(rows), min(BINS, len(rows)) + 1).astype(int)
     groups = [[rows[place] for place in order[start:end]] for start, end in pairwise(ends)]

@@ -1,4 +1,4 @@
-"""The supervised baselines of the paper: PyG's GCN and GAT, with the settings their papers made usual."""
+"""The supervised baselines of the paper: PyG's GCN and GAT, with the settings of their papers."""
 
 import copy
 from dataclasses import asdict, dataclass
@@ -24,7 +24,7 @@ from certgcl.runtime.randomness import PrivateRandomness, generator_on
 
 _FORMAT = "certgcl-supervised-2"
 WEIGHT_DECAY = 5e-4
-EPOCHS, PATIENCE = 1000, 100  # at most; and without a better validation loss or accuracy
+EPOCHS, PATIENCE = 1000, 100  # epochs at most; and epochs without a better validation loss or accuracy
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def supervised_f1(study: Study, name: str, seed: int) -> Row:
     question = {"settings": asdict(baseline), "patience": PATIENCE, "splits": SPLITS}
     if path.exists():
         with refusing(
-            path, CheckpointError, f"it must be a whole file in the format {_FORMAT}", "Delete it: it is made again"
+            path, CheckpointError, f"it must be a whole file in the format {_FORMAT}", "Delete it: it is recomputed"
         ):
             kept = read_sealed(path, _FORMAT)
             if kept["question"] == question:
@@ -80,7 +80,8 @@ def _splits(study: Study) -> list[tuple[np.ndarray, ...]]:
 def _predicted(
     study: Study, baseline: Baseline, seed: int, epochs: int, train: np.ndarray, validation: np.ndarray
 ) -> np.ndarray:
-    """The classes by the model of the epoch with the best validation accuracy, and the least loss among equals."""
+    """The classes predicted by the model of the epoch with the best validation accuracy; among equals, the least
+    loss."""
     y, edges, features = study.data.y, study.data.edge_index, Features(study.data.x)
     x = features.x if features.sparse is None else features.sparse
     with PrivateRandomness(generator_on("cpu", seed)):
@@ -114,7 +115,7 @@ def _step(
 
 
 def dropped_out(x: Tensor, rate: float) -> Tensor:
-    """Dropout, of a sparse matrix at its entries alone: zero stays zero either way."""
+    """Dropout; in a sparse matrix only of the stored entries, since zero stays zero either way."""
     if x.layout == torch.strided:
         return functional.dropout(x, rate)
     return csr_matrix(x.crow_indices(), x.col_indices(), functional.dropout(x.values(), rate), (x.shape[0], x.shape[1]))

@@ -1,4 +1,4 @@
-"""Rows of numbers: what an experiment measures, and what its CSV file and its figure are made of."""
+"""Rows of numbers: the measurements of an experiment, from which its CSV file and its figure are made."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ DIGITS = 6
 
 
 def rounded(rows: Iterable[Row]) -> list[Row]:
-    """Six digits, more than any measurement has: the figure then shows exactly what the file holds."""
+    """Six digits, more than any measurement has; the figure then shows exactly what is in the file."""
     return [
         {name: float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value for name, value in row.items()}
         for row in rows
@@ -22,7 +22,7 @@ def rounded(rows: Iterable[Row]) -> list[Row]:
 
 
 def write_csv(path: Path, rows: Sequence[Row]) -> Path:
-    """One line per row, under all names that occur; what a row has not is an empty cell."""
+    """One line per row, under all names that occur; missing values are empty cells."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
     writer.writeheader()
@@ -40,7 +40,7 @@ def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]
 
 
 def column(rows: Iterable[Row], name: str) -> list[Any]:
-    """The values that are there."""
+    """The values that exist."""
     return [row[name] for row in rows if row.get(name) is not None]
 
 

@@ -22,7 +22,7 @@ DRAWN = ("plain", "released", "clean", "certified")
 
 
 def regularizer(variant: str, preset: Preset, **changes: Any) -> CompactnessRegularizer | None:
-    """The regularizer of a variant as in the preset, but for ``changes``; None for the plain method."""
+    """The regularizer of a variant as in the preset, except for ``changes``; None for the plain method."""
     if variant not in VARIANTS:
         raise InputError(f"variant {variant!r}", f"variants are {', '.join(VARIANTS)}", "Pick one")
     settings = VARIANTS[variant]

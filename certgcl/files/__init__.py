@@ -1,1 +1,1 @@
-"""Files that are whole or not there, checked before anything in them is believed."""
+"""Files that are written completely or not at all, and checked before anything in them is trusted."""

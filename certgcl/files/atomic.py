@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and named arrays in them without pickle."""
+"""Files that are written completely or not at all, and named arrays in them without pickle."""
 
 import io
 import json
@@ -21,16 +21,17 @@ from certgcl.files.sealed import check_seal, seal
 from certgcl.files.strict_json import parse_json, sealed_text
 from certgcl.files.untrusted import USUAL, array_in, check_tree, open_regular, packed, unpacked
 
-_LONGEST = 32  # characters of a name in that of its temporary file: a file system takes 255 bytes
+_LONGEST = 32  # characters of a name kept in that of its temporary file: file systems allow 255 bytes
 _HOST = socket.gethostname().replace(".", "-")[:_LONGEST]
-_TOKEN, _COUNT = token_hex(4), count()  # the process, beyond its number; and the file within it
-_FOREIGN_LEFTOVER = 24 * 3600.0  # seconds after which a temporary file of another machine counts as left over
+_TOKEN, _COUNT = token_hex(4), count()  # identifies the process, in addition to its number; and the file within it
+_FOREIGN_LEFTOVER = 24 * 3600.0  # seconds after which a temporary file of another machine counts as abandoned
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, replace: bool = True) -> bool:
-    """Write a file next to ``path`` and move it there: whatever happens, ``path`` is the old file or the whole new one.
+    """Write a file next to ``path`` and move it there: whatever happens, ``path`` is the old file or the complete new
+    one.
 
-    Returns whether it is the new one; with ``replace=False`` a file that is there already stays.
+    Returns whether it is the new one; with ``replace=False`` an existing file stays.
     """
     short = path.name[:_LONGEST]  # what comes after it must fit into the name too
     temporary = path.with_name(f".{short}.{_HOST}.{os.getpid()}.{_TOKEN}-{next(_COUNT)}.tmp")
@@ -48,7 +49,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, replace
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    # The name of a file may be no UTF-8: what replaces its bytes is JSON's own escape of them.
+    # The name of a file may not be UTF-8: its bytes are then escaped as JSON does.
     write_atomically(path, lambda stream: stream.write(text.encode(errors="backslashreplace")))
 
 
@@ -59,7 +60,7 @@ def _move(temporary: Path, path: Path, replace: bool) -> bool:
             return True
         except FileExistsError:
             return False
-        except OSError:  # a file system without links: the last one wins
+        except OSError:  # a file system without links: the last writer wins
             if path.exists():
                 return False
     os.replace(temporary, path)
@@ -108,7 +109,7 @@ def _alive(process: int) -> bool:
     return True
 
 
-# -- what is in them -------------------------------------------------------------------------------
+# -- contents -------------------------------------------------------------------------------
 
 
 def save_sealed_json(path: Path, content: dict[str, Any], *, replace: bool = True) -> None:
@@ -127,7 +128,7 @@ def save_arrays(path: Path, meta: Mapping[str, Any], arrays: Mapping[str, np.nda
             "they are written with the arrays",
             "Use finite numbers, strings, lists and dicts",
         ) from reason
-    # A large file that packs well would look like a bomb when it is read.
+    # A large file that compresses well would look like a decompression bomb when it is read.
     save = np.savez_compressed if sum(array.nbytes for array in members.values()) <= USUAL else np.savez
 
     def write(stream: BinaryIO) -> None:
@@ -164,7 +165,7 @@ def read_members(
     limit: int | None = None,
     sealed: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Arrays of an ``.npz`` file; each is read to its end before it is looked at, so that its checksum is compared.
+    """Arrays of an ``.npz`` file; each is read to its end before it is used, so that its checksum is compared.
 
     Args:
         sealed: whether the file must be one of :func:`save_arrays`.
@@ -190,8 +191,8 @@ def save_tensors(path: Path, content: Any) -> None:
 def load_tensors(path: Path, *, limit: int | None = None, sealed: bool = True) -> Any:
     """What :func:`save_tensors` wrote, on the CPU; nothing but tensors, numbers, text, lists and dicts is built.
 
-    torch compares no checksums, and finds the members of an archive in its own way: it is given an archive of those
-    that were checked.
+    torch compares no checksums and parses archives in its own way, so it gets an archive of the members that were
+    checked.
 
     Args:
         limit: the most bytes it may unpack to; see :mod:`certgcl.files.untrusted` for the usual one.
@@ -204,7 +205,7 @@ def load_tensors(path: Path, *, limit: int | None = None, sealed: bool = True) -
         archive = packed(unpacked(path, stream, limit))
     try:
         content = torch.load(archive, map_location="cpu", weights_only=True)
-    except Exception as reason:  # torch's reader of tensors alone ends in any of them when it meets something else
+    except Exception as reason:  # torch's weights-only reader raises any of these when it meets something else
         raise ValueError(f"not tensors alone: {type(reason).__name__} {reason}".splitlines()[0]) from reason
     check_tree(path, content, size, limit)
     return content
@@ -212,8 +213,8 @@ def load_tensors(path: Path, *, limit: int | None = None, sealed: bool = True) -
 
 @contextmanager
 def refusing(path: Path, error: type[CertgclError], rule: str, remedy: str) -> Iterator[None]:
-    """Whatever the contents of a file can raise while it is read, as one error; a missing file stays missing, and one
-    that is too large is a :class:`certgcl.errors.FileSizeError`."""
+    """Turns whatever the contents of a file can raise while it is read into one error; a missing file stays
+    ``FileNotFoundError``, and one that is too large is a :class:`certgcl.errors.FileSizeError`."""
     try:
         yield
     except FileSizeError:

@@ -1,4 +1,4 @@
-"""Digests of tensors, by which files and runs know what they belong to."""
+"""Digests of tensors, by which files and runs record what they belong to."""
 
 import hashlib
 
@@ -14,7 +14,7 @@ def digest(*tensors: Tensor) -> str:
     for tensor in tensors:
         state.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
         for part in row_chunks(tensor.detach()[None] if tensor.dim() == 0 else tensor.detach()):
-            if part.numel():  # the strides of nothing may be anything, which ``view`` does not take
+            if part.numel():  # an empty tensor may have any strides, which ``view`` does not accept
                 state.update(part.contiguous().cpu().reshape(-1).view(torch.uint8).numpy().data)
     return state.hexdigest()
 

@@ -1,7 +1,7 @@
-"""One writer at a time, among processes and threads: a lock that ends with its holder, and says who that is.
+"""One writer at a time, among processes and threads: a lock that ends with its holder, and names it.
 
-The system holds the lock (``flock``, or the locks of Windows), not the file that stands for it: a process that dies in
-whatever way has none any more, and a file that it left behind means nothing.
+The operating system holds the lock (``flock``, or the locks of Windows), not the existence of the file: a process that
+dies, in whatever way, holds it no longer, and a file that it left behind means nothing.
 """
 
 import errno
@@ -17,10 +17,10 @@ from pathlib import Path
 
 from certgcl.errors import LockedError
 
-_TRIES = 100  # to open the file that is locked, while others come and go
+_TRIES = 100  # attempts to open the file that is locked, while others come and go
 _LONGEST = 4096  # bytes that say who the holder is
 _WITHOUT_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-_AWAY = 1 << 30  # where Windows locks a byte: those before it stay readable
+_AWAY = 1 << 30  # the byte that Windows locks: those before it stay readable
 _RULE = "one process or thread writes there at a time"
 
 
@@ -34,7 +34,7 @@ class Lock:
         self.path, self.descriptor, self.process = path, descriptor, os.getpid()
 
     def check(self) -> None:
-        """Refuse to go on in a process that was forked off from the one that holds the lock."""
+        """Raise an error in a process that was forked from the one that holds the lock."""
         if os.getpid() != self.process:
             raise LockedError(
                 f"{self.path.parent} in process {os.getpid()}, forked off from process {self.process}, "
@@ -46,17 +46,17 @@ class Lock:
 
 @contextmanager
 def locked(
-    folder: Path, name: str, *, what: str = "", remedy: str = "Wait until it is through, or end it", needed: bool = True
+    folder: Path, name: str, *, what: str = "", remedy: str = "Wait until it finishes, or end it", needed: bool = True
 ) -> Iterator[Lock]:
-    """Hold the lock ``name`` of a folder; nobody is waited for.
+    """Hold the lock ``name`` of a folder, without waiting for it.
 
     Args:
         what: what is locked, in words; the folder by default.
         remedy: what to do if another one holds it.
-        needed: without, a file system that has no locks is put up with.
+        needed: if False, a file system without locks is tolerated.
 
     Raises:
-        LockedError: another process or thread holds it (which one, is said), or the file system has no locks.
+        LockedError: another process or thread holds it, which the message names, or the file system has no locks.
     """
     path = folder / f".{name}.lock"
     try:
@@ -85,10 +85,10 @@ _guard, _open = threading.Lock(), set[int]()  # the descriptors of all locks of 
 
 
 def _acquire(path: Path) -> int | None:
-    """A descriptor that holds the lock, with its holder noted in the file; None if another one has it."""
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)  # nothing is written through a link
+    """A descriptor that holds the lock, with its holder recorded in the file; None if somebody else holds it."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)  # never write through a link
     for _ in range(_TRIES):
-        with _guard:  # no process is forked off between the two
+        with _guard:  # no fork between the two
             descriptor = os.open(path, flags, 0o666)
             _open.add(descriptor)
         try:
@@ -101,7 +101,7 @@ def _acquire(path: Path) -> int | None:
         except BaseException:
             _close(descriptor)
             raise
-        _close(descriptor)  # its holder removed the file meanwhile: another one is there, or none
+        _close(descriptor)  # its holder removed the file meanwhile: there is another one, or none
     raise LockedError(f"{path}, which comes and goes", _RULE, "Try again when fewer processes use it")
 
 
@@ -140,7 +140,7 @@ def _note_holder(descriptor: int) -> None:
 
 
 def _holder(path: Path) -> str:
-    """Who holds a lock, by its own words; there may be none yet, or not any more."""
+    """Who holds a lock, according to the file; there may be no holder yet, or no longer."""
     try:
         with path.open("rb") as stream:
             note = json.loads(stream.read(_LONGEST))
@@ -178,7 +178,7 @@ else:
 
 
 def _forget() -> None:
-    """In a process that was forked off: close what was inherited, or it would hold the locks of its parent."""
+    """In a forked process: close the inherited descriptors, or it would hold the locks of its parent."""
     for descriptor in _open:
         os.close(descriptor)
     _open.clear()

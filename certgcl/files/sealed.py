@@ -1,6 +1,6 @@
 """Zip archives that end in the SHA-256 of all their other bytes, so that no changed byte goes unnoticed.
 
-The checksum is in the archive's comment: numpy and torch read such a file as any other.
+The checksum is in the archive's comment: numpy and torch read such a file like any other.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ def seal(stream: BinaryIO) -> None:
     """Put the checksum after an archive that was just written, and has no comment yet.
 
     Args:
-        stream: readable and writable, with nothing but the archive in it.
+        stream: readable and writable, containing only the archive.
     """
     stream.seek(-_END_SIZE, io.SEEK_END)
     last = stream.read()

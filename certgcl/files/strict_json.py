@@ -1,4 +1,4 @@
-"""JSON that says one thing: no key twice, no number that JSON does not have, and a checksum where certgcl wrote it."""
+"""Unambiguous JSON: no key twice, no number that JSON does not have, and a checksum if certgcl wrote it."""
 
 import hashlib
 import json
@@ -13,10 +13,10 @@ SEAL = "checksum"
 
 
 def read_json(path: Path) -> Any:
-    """What a file holds.
+    """The contents of a file.
 
     Raises:
-        ValueError: it is too large, or no JSON that says one thing. (RecursionError for one that is nested deeply.)
+        ValueError: it is too large, or not unambiguous JSON. (RecursionError for one that is nested deeply.)
     """
     with open_regular(path) as stream:
         text = stream.read(LARGEST + 1)
@@ -31,12 +31,12 @@ def parse_json(text: bytes | str) -> Any:
 
 
 def sealed_text(content: dict[str, Any]) -> str:
-    """An object as text, with the SHA-256 of all else in it as its last entry."""
+    """An object as text, with the SHA-256 of everything else in it as its last entry."""
     return json.dumps(content | {SEAL: _digest(content)}, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def unsealed(content: Any, format: str) -> dict[str, Any]:
-    """The object that :func:`sealed_text` wrote, without its checksum, if it is whole and in that format."""
+    """The object that :func:`sealed_text` wrote, without its checksum, if it is complete and in that format."""
     if not isinstance(content, dict):
         raise ValueError(f"a {type(content).__name__}, no object")
     content = dict(content)

@@ -1,7 +1,7 @@
 """Archives and arrays that may come from anyone: what they declare is checked before anything is unpacked.
 
-A few kilobytes can declare terabytes. So the sizes an archive declares are held against a limit first; then it is
-unpacked a piece at a time and never beyond what it declared; and an array must fill its bytes exactly.
+A few kilobytes can declare terabytes. So the sizes that an archive declares are first compared with a limit; then it is
+unpacked piece by piece and never beyond what it declared; and an array must fill its bytes exactly.
 """
 
 import io
@@ -26,12 +26,12 @@ RATIO = 100  # times its own size that a larger file may unpack to
 SHARE_OF_FREE = 0.5  # of the free memory, at the most
 MOST_ENTRIES, DEEPEST = 1_000_000, 100  # of nested dicts and lists
 _PIECE = 1 << 20
-_HEADER = 1 << 14  # the header of an array is shorter
+_HEADER = 1 << 14  # bytes; the header of an array is shorter
 _KINDS = "biufcSU"  # booleans, numbers and text
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """A file for reading; a folder, a pipe or a device is refused rather than waited for."""
+    """A file for reading; a folder, a pipe or a device raises an error instead of blocking."""
     try:
         stream = open(path, "rb", opener=_without_waiting)  # noqa: SIM115  (a Path knows no opener)
     except IsADirectoryError as reason:
@@ -43,7 +43,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def _without_waiting(name: str, flags: int) -> int:
-    """A pipe would be waited for until somebody writes to it."""
+    """Opening a pipe would block until somebody writes to it."""
     return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -55,7 +55,7 @@ def size_limit(size: int, limit: int | None = None) -> int:
 
 
 def check_size(path: Path, declared: int, size: int, limit: int | None = None) -> None:
-    """Refuse what takes more than it may.
+    """Raise an error for a file that would take more than it may.
 
     Raises:
         FileSizeError: names both numbers.
@@ -94,7 +94,7 @@ def unpacked(path: Path, stream: BinaryIO, limit: int | None = None) -> dict[str
 
 
 def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytearray:
-    """One member, in pieces: read at once, zlib would unpack all there is before its size is compared."""
+    """One member, in pieces: read at once, zlib would unpack everything before its size is compared."""
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"{entry.filename} packed by method {entry.compress_type}")
     content = bytearray()
@@ -155,11 +155,12 @@ def _check_filled(size: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> No
         raise ValueError(f"an array of shape {shape}, which takes {declared:,} bytes, in {size:,}")
 
 
-# -- what torch read -------------------------------------------------------------------------------
+# -- tensors that torch read -------------------------------------------------------------------------------
 
 
 def check_tree(path: Path, content: Any, size: int, limit: int | None = None) -> None:
-    """Refuse tensors that spread a few bytes over a large shape, and lists of lists that repeat themselves."""
+    """Raise an error for tensors that spread a few bytes over a large shape, and for lists of lists that repeat
+    themselves."""
     waiting, entries, declared = [(content, 0)], 0, 0
     while waiting:
         value, depth = waiting.pop()

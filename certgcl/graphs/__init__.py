@@ -1,1 +1,1 @@
-"""Graphs: nodes, edges and features as bounds and encoders use them, their files, and those that have a name."""
+"""Graphs: nodes, edges and features as bounds and encoders use them, their files, and the named datasets."""

@@ -13,17 +13,17 @@ from certgcl.runtime.fingerprint import Imprint
 from certgcl.runtime.tensor_cache import kept, stamp
 
 MOST_FILLED = 0.05  # share of non-zero features up to which they are multiplied as a sparse matrix
-MAX_SEARCHED = 1 << 28  # features that are looked through for that; larger ones may lie on disk
-FEW_NODES = 8  # with gradients, the product at fewer than one node in 8 is made for them alone
+MAX_SEARCHED = 1 << 28  # features that are scanned for that; larger ones may be on disk
+FEW_NODES = 8  # with gradients, products at fewer than one node in 8 are computed for these alone
 
 
 @dataclass(frozen=True, eq=False)
 class SparseForm:
-    """Features as a CSR matrix of their own, to be multiplied from either side.
+    """Features as a separate CSR matrix, to be multiplied from either side.
 
     Args:
         csr: a copy, which does not change with the features.
-        imprint: of the dense features it was made of; None for those that are CSR themselves.
+        imprint: of the dense features that it was made from; None for features that are CSR themselves.
     """
 
     csr: Tensor
@@ -32,7 +32,7 @@ class SparseForm:
 
     @classmethod
     def of(cls, x: Tensor) -> "SparseForm | None":
-        """Where products are faster with it; None for features that are well filled, or large."""
+        """The sparse form, if products are faster with it; None for features that are dense enough, or large."""
         if x.layout != torch.strided:
             return cls(x.detach().clone(), None)
         if x.numel() > MAX_SEARCHED or int(torch.count_nonzero(x)) > MOST_FILLED * x.numel():
@@ -97,16 +97,16 @@ class Features:
         return None if self.form is None else self.form.csr
 
     def unchanged(self) -> bool:
-        """Whether what is kept is right by the contents of ``x``, for writes may have gone round torch."""
+        """Whether the cache still matches the contents of ``x``, because writes may have bypassed torch."""
         return self.form is None or self.form.is_of(self.x)
 
     @kept("x")
     def _products(self) -> WeakIdKeyDictionary:
-        """``X W`` by W, with the stamp of W at that time."""
+        """``X W`` for each W, with the version of W at that time."""
         return WeakIdKeyDictionary()
 
     def remember(self, weight: Tensor) -> None:
-        """Keep ``X W`` while W lives, which nobody else may write to: its product is asked for several times."""
+        """Cache ``X W`` while W exists, which nobody else may write to: its product is needed several times."""
         if not (self.x.is_inference() or weight.requires_grad):
             product = self.project(weight)
             self._products[weight] = stamp(weight), product
@@ -120,7 +120,7 @@ class Features:
         )
 
     def entries(self, nodes: Tensor | None = None) -> FeatureEntries:
-        """Those that are not zero, of some nodes or all; stored zeros are left out."""
+        """The nonzero features of some nodes or all; stored zeros are left out."""
         if self.sparse is not None:
             csr = self.sparse if nodes is None else csr_rows(self.sparse, nodes)
             start, column, value = csr.crow_indices(), csr.col_indices(), csr.values().double()
@@ -137,12 +137,12 @@ class Features:
     def project(self, weight: Tensor, nodes: Tensor | None = None, *, absolute: bool = False) -> Tensor:
         """``X W`` (or ``|X| W``) in the dtype of ``weight``, for ``nodes`` or all, ``(nodes, outputs)``.
 
-        Dense features are taken a piece at a time, so that a memory-mapped ``x`` is never in memory as a whole.
+        Dense features are read piece by piece, so that a memory-mapped ``x`` is never in memory as a whole.
         """
 
         def times_weight(x: Tensor) -> Tensor:
             x = x.to(weight.dtype)
-            x = x.contiguous() if x.layout == torch.strided else x  # another layout may be summed in another order
+            x = x.contiguous() if x.layout == torch.strided else x  # layouts may differ in summation order
             return (x.abs() if absolute else x) @ weight
 
         if nodes is not None and len(nodes) == len(self.x) and torch.equal(nodes, torch.arange(len(nodes)).to(nodes)):

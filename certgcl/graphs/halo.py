@@ -1,4 +1,5 @@
-"""What a network sees from some nodes of a graph: a graph of its own, with all that their embeddings depend on."""
+"""The neighbourhood that a network sees from some nodes of a graph: a graph with everything that their embeddings
+depend on."""
 
 from dataclasses import dataclass
 
@@ -11,12 +12,12 @@ from certgcl.graphs.graph import Graph
 from certgcl.graphs.sparse import csr_rows, slots_of_rows
 from certgcl.runtime.free_memory import gigabytes
 
-BYTES_OF_SLOT = 64  # while a halo is put together
+BYTES_OF_SLOT = 64  # bytes a slot while a halo is assembled
 
 
 @dataclass(frozen=True, eq=False)
 class Halo:
-    """What a network of K hops can see from some anchors: the edges of all nodes within K hops.
+    """Everything that a network of K hops can see from some anchors: the edges of all nodes within K hops.
 
     An embedding of K hops depends on the features and on the degrees of the nodes within K hops of it. So their rows
     are complete; the nodes one hop beyond have only the edges to these, and no anchor sees their features.
@@ -35,7 +36,7 @@ class Halo:
 
 
 def halo_of(graph: Graph, anchors: Tensor, hops: int, limit: int | None = None) -> Halo:
-    """What a network of ``hops`` hops sees from some anchors of a graph, which may lie on disk.
+    """Everything that a network of ``hops`` hops sees from some anchors of a graph, which may be on disk.
 
     Args:
         limit: the most bytes that it may take.
@@ -71,7 +72,8 @@ def rows_of(x: Tensor, nodes: Tensor) -> Tensor:
 
 
 def _features(x: Tensor, nodes: Tensor, own: Tensor, inner: Tensor) -> Tensor:
-    """Of all nodes of a halo; those that no anchor sees are not read, unless they are sparse and cost nothing."""
+    """The features of all nodes of a halo; those that no anchor sees are not read, unless they are sparse and cost
+    nothing."""
     if x.layout != torch.strided:
         return csr_rows(x, nodes)
     found = x.new_zeros(len(nodes), x.shape[1])
@@ -86,7 +88,7 @@ def _degrees(graph: Graph, nodes: Tensor) -> Tensor:
 def _reach(graph: Graph, anchors: Tensor, hops: int, limit: int | None) -> tuple[Tensor, Tensor]:
     """The numbers of the nodes within ``hops`` hops, in order, and the ends of all their edges."""
     inner, ends = anchors.unique(), anchors.new_empty(0)
-    for hop in range(hops + 1):  # the last round is the edges of the nodes that are farthest
+    for hop in range(hops + 1):  # the last round reads the edges of the farthest nodes
         needed = _bytes(graph, inner)
         if limit is not None and needed > limit:
             raise OutOfMemoryError(

@@ -1,4 +1,4 @@
-"""Names of nodes, as the user has them: kept with the numbers 0 to N - 1 that everything is computed with."""
+"""The user's names of nodes, kept with the numbers 0 to N - 1 that all computations use."""
 
 import difflib
 from collections.abc import Hashable, Iterable, Sequence
@@ -12,7 +12,7 @@ from torch import Tensor
 from certgcl.arguments import is_whole, shown
 from certgcl.errors import GraphError
 
-_MOST_COMPARED = 100_000  # names that a misspelt one is compared with
+_MOST_COMPARED = 100_000  # names with which a misspelt one is compared
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class NodeNames:
 
     @classmethod
     def of(cls, names: Any, num_nodes: int) -> "NodeNames | None":
-        """Names for ``num_nodes`` nodes; None where they are the numbers themselves."""
+        """Names for ``num_nodes`` nodes; None if they are the numbers themselves."""
         if names is None or isinstance(names, cls):
             given: Any = names
         else:

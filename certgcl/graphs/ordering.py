@@ -1,4 +1,4 @@
-"""An order of the nodes in which neighbours stand close together."""
+"""An order of the nodes in which neighbours are close to each other."""
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ def nearby_order(graph: Graph) -> Tensor:
     Anchors that are bounded together share the work on their neighbourhoods; runs of this order have small ones.
     """
     n, rowptr, col = graph.num_nodes, graph.rowptr.cpu().numpy(), graph.col.cpu().numpy()
-    if len(col) + n > np.iinfo(np.int32).max:  # of scipy's own counters
+    if len(col) + n > np.iinfo(np.int32).max:  # the dtype of scipy's counters
         return torch.arange(n, device=graph.col.device)
     _, component = connected_components(_matrix(col, rowptr, n), directed=False)
     _, first = np.unique(component, return_index=True)

@@ -1,4 +1,4 @@
-"""Matrices in pieces, for those that lie on disk and should not be in memory as a whole."""
+"""Matrices in pieces, for those that are on disk and should not be in memory as a whole."""
 
 from collections.abc import Iterator
 

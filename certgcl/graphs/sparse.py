@@ -15,7 +15,7 @@ def csr_matrix(rowptr: Tensor, col: Tensor, values: Tensor, size: tuple[int, int
 
 
 def slots_of_rows(rowptr: Tensor, rows: Tensor) -> Tensor:
-    """The places of all entries of some rows, one row after the other; the pointer may lie on disk."""
+    """The positions of all entries of some rows, one row after the other; the pointer may be on disk."""
     start = rowptr[rows]
     count = rowptr[rows + 1] - start
     pointer = torch.cat([count.new_zeros(1), count.cumsum(0)])
@@ -39,7 +39,7 @@ def csr_transposed(matrix: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class ConstantMatrix:
-    """A CSR matrix M that is no variable: ``M @ V`` has the gradient ``Mᵀ G`` through a transpose that is made once."""
+    """A constant CSR matrix M: ``M @ V`` has the gradient ``Mᵀ G``, with a transpose that is computed once."""
 
     matrix: Tensor
     symmetric: bool = False
@@ -56,7 +56,7 @@ class ConstantMatrix:
 
 
 class _Product(torch.autograd.Function):
-    """Torch's own gradient makes the transpose again at every step, which costs more than the product."""
+    """Torch's own gradient recomputes the transpose at every step, which costs more than the product."""
 
     @staticmethod
     def forward(ctx: Any, constant: ConstantMatrix, dense: Tensor) -> Tensor:
@@ -68,9 +68,9 @@ class _Product(torch.autograd.Function):
         return None, ctx.constant.transposed @ gradient.contiguous()
 
 
-# Torch says once in a process that its CSR tensors are in beta: here, unheard, and not in the user's first certificate.
-# A filter left in place would be overruled by any set later (pytest's, say); one around every use costs each time and
-# is not safe among threads. The user's own filters are back when this is done.
+# Torch warns once per process that its CSR tensors are in beta. That is triggered and suppressed here, so that it does
+# not appear in the user's first certificate. A filter left in place would be overruled by any later one (pytest's,
+# say); a filter around every use costs time and is not thread-safe. The user's own filters are restored afterwards.
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
     csr_matrix(torch.zeros(2, dtype=torch.long), torch.empty(0, dtype=torch.long), torch.empty(0), (1, 1))

@@ -1,4 +1,4 @@
-"""Graphs that stay on disk: a computation at some nodes loads what is near them, and not the graph."""
+"""Graphs that stay on disk: a computation at some nodes loads only their neighbourhood."""
 
 import hashlib
 import os
@@ -31,9 +31,10 @@ _REMEDY = "Write it again with certgcl.StoredGraph.save(folder, graph)"
 
 @dataclass(frozen=True, eq=False)
 class StoredGraph:
-    """A graph in a folder, as ``x.npy``, ``rowptr.npy`` and ``col.npy``: compressed rows, mapped and read by need.
+    """A graph in a folder, as ``x.npy``, ``rowptr.npy`` and ``col.npy``: compressed rows, memory-mapped and read on
+    demand.
 
-    Open one with :meth:`open`. ``certify_shards`` takes it in the place of a graph; each part of the anchors then loads
+    Open one with :meth:`open`. ``certify_shards`` takes it instead of a graph; each part of the anchors then loads
     its own halo. Any graph can be written in that form by :meth:`save`.
 
     Example::
@@ -74,7 +75,7 @@ class StoredGraph:
         """The graph in a folder of :meth:`save`.
 
         Args:
-            check: compare the checksums, which reads all files once. Without, a changed byte goes unnoticed.
+            check: compare the checksums, which reads all files once. Otherwise a changed byte goes unnoticed.
         """
         folder, check = checked_path(folder, "folder", GraphError).resolve(), flag(check, "check", GraphError)
         rule = f"it holds x.npy, rowptr.npy, col.npy and {SEAL}, which has their checksums"
@@ -99,7 +100,7 @@ class StoredGraph:
         return self.mapped.num_edges
 
     def halo(self, anchors: Tensor, hops: int, limit: int | None = None) -> Halo:
-        """What a network of ``hops`` hops sees from some anchors, loaded and checked to be a graph.
+        """Everything that a network of ``hops`` hops sees from some anchors, loaded and checked to be a graph.
 
         Args:
             limit: the most bytes that it may take.
@@ -110,7 +111,7 @@ class StoredGraph:
         return {"folder": str(self.folder), "identity": self.identity}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Opened again where it is needed: by checksums, unless it is the very file that was opened before."""
+        """Reopened where it is needed: checksums are compared, unless it is the very file that was opened before."""
         folder = Path(state["folder"])
         same = all(
             (folder / f"{name}.npy").exists() and _identity(folder / f"{name}.npy") == tuple(noted)
@@ -123,7 +124,7 @@ class StoredGraph:
 
 
 def _identity(path: Path) -> tuple[int, ...]:
-    """What a file is, as far as a machine knows without reading it."""
+    """The identity of a file, as far as it is known without reading it."""
     found = os.stat(path)
     machine = int.from_bytes(hashlib.sha256(os.uname().nodename.encode()).digest()[:6])
     return machine, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -2,7 +2,7 @@
 
 The views of a step are sampled, the bound is not: its anchors keep every edge and feature that the encoder sees from
 them, and their true budgets. So a score is a lower bound over all admissible drops of the whole graph, as it is in
-training on the whole; only the direction w is one of the sampled views.
+training on the whole; only the direction w comes from the sampled views.
 """
 
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def check_term(regularizer: "CompactnessRegularizer") -> None:
-    """Refuse what has no meaning where only some neighbourhoods are at hand."""
+    """Raise an error for settings that make no sense if only some neighbourhoods are loaded."""
     regularizer.changes().drops_alone("a step of batch_nodes")
     if isinstance(get_method(regularizer.method), PrintedScore):
         raise InputError(
@@ -44,7 +44,7 @@ def halo_term(
     embeddings: tuple[Tensor, Tensor],
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """The term of some nodes, differentiable in the network, noted for ``regularizer.combine``.
+    """The term of some nodes, differentiable in the network, recorded for ``regularizer.combine``.
 
     Args:
         graph: the whole graph.
@@ -75,7 +75,7 @@ def halo_bounds(regularizer: "CompactnessRegularizer", network: GraphNetwork, ha
 
 
 def _anchors(count: int, nodes: Tensor, generator: torch.Generator | None) -> Tensor:
-    """The places of the anchors among the nodes, in the order of the nodes' numbers."""
+    """The positions of the anchors among the nodes, in the order of the node numbers."""
     places = torch.randperm(len(nodes), device=nodes.device, generator=generator)
     places = places if count == -1 else places[:count]
     return places[nodes[places].argsort()]

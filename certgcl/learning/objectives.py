@@ -1,11 +1,12 @@
-"""What a compactness regularizer minimises, of lower bounds and nominal values of ``w · z``.
+"""The objectives of a compactness regularizer, as functions of lower bounds and nominal values of ``w · z``.
 
 ``bound`` is the paper's: ``softplus(-lower)``, the binary cross-entropy of the bound against 1. A larger clean value
-serves it as well as a smaller drop, and mostly that is what training finds.
+improves it as much as a smaller drop, and that is mostly what training finds.
 
-``kept`` parts the two: ``softplus(-nominal) + 1 - lower / nominal``. The first summand is clean compactness; the second
-is the share of it that the worst case may take, which no scale and no larger clean value lowers. It stays between 0 and
-2, so that large budgets, whose bounds are far below zero, cannot drive the embeddings to nothing.
+``kept`` separates the two: ``softplus(-nominal) + 1 - lower / nominal``. The first summand is clean compactness; the
+second is the share of it that the worst case may take away, which neither scaling nor a larger clean value lowers. It
+stays between 0 and 2, so that large budgets, whose bounds are far below zero, cannot make the embeddings collapse to
+zero.
 """
 
 from typing import Literal, TypeAlias
@@ -16,7 +17,7 @@ from torch.nn import functional
 
 Objective: TypeAlias = Literal["bound", "kept"]
 
-LEAST_SHARE = 1e-3  # of the mean norm: smaller nominal values are no denominators
+LEAST_SHARE = 1e-3  # share of the mean norm: smaller nominal values are not used as denominators
 
 
 def bound_loss(lower: Tensor, factor: Tensor | float) -> Tensor:

@@ -1,7 +1,7 @@
 """Settings of the four contrastive methods on each graph, every value with its source.
 
-``presets.get("grace", "Cora")`` is what the paper used with the regularizer; ``fast=True`` is meant for a first look on
-two CPU cores, ``tuned=True`` for results: plain GRACE then reaches its published accuracy on Cora in half a minute.
+``presets.get("grace", "Cora")`` are the paper's settings with the regularizer; ``fast=True`` is meant for a first look
+on two CPU cores, ``tuned=True`` for results: plain GRACE then reaches its published accuracy on Cora in half a minute.
 """
 
 from collections.abc import Mapping
@@ -65,7 +65,7 @@ SOURCES = {
     "learning_rate": RELEASED,
     "weight_decay": RELEASED,
     "drop_rates": "paper, table of drop rates",
-    "mask_rates": "paper: the certificate speaks of edges alone",
+    "mask_rates": "paper: the certificate is about edges alone",
     "temperature": "paper, table of temperature and kappa",
     "kappa": "paper, table of temperature and kappa",
     "anchors": "paper, table of anchors and epochs",
@@ -88,9 +88,9 @@ TWO_CORES = "certgcl: two CPU cores"
 FAST_EPOCHS = {"Cora": 100, "CiteSeer": 60}
 FAST_EPOCHS_ELSEWHERE = 50
 FAST_ANCHORS = 64
-DENSE = 10  # edges a node from which two hops are most of the graph: then fewer anchors, and not in every epoch
+DENSE = 10  # edges per node from which two hops cover most of the graph: then fewer anchors, and not in every epoch
 DENSE_ANCHORS, DENSE_EVERY = 16, 5
-ONE_EDGE = 1  # at each node: a drop rate is dozens of edges on dense graphs, a worst case too far to learn from
+ONE_EDGE = 1  # at each node: on dense graphs a drop rate means dozens of edges, too strong a worst case to learn from
 FAST_WIDTH = 128  # of the embeddings, at most
 FAST_BATCH = 2048  # nodes that InfoNCE compares in a step, on graphs with twice as many or more
 TUNED_BY = "certgcl: settings under which plain GRACE is strong"
@@ -99,13 +99,13 @@ TUNED_SETTINGS: dict[str, dict[str, Any]] = {
     "CiteSeer": {"drop_rates": (0.3, 0.3), "mask_rates": (0.3, 0.3), "temperature": 0.4, "epochs": 100, "batch": 1024},
     "Photo": {"mask_rates": (0.1, 0.1), "learning_rate": 1e-3, "epochs": 100, "batch": 1024, "every": 4},
 }
-"""What differs from the paper's settings, for all methods alike."""
+"""The differences from the paper's settings, the same for all methods."""
 TUNED_METHODS: dict[tuple[str, str], dict[str, Any]] = {
     ("gca", "Cora"): {"learning_rate": 1e-3, "epochs": 150},
     ("progcl", "Cora"): {"learning_rate": 1e-3, "epochs": 150},
     ("costa", "Cora"): {"epochs": 100},
 }
-"""What differs from these: a faster rate in fewer epochs, at about the same accuracy."""
+"""The differences from these: a higher learning rate and fewer epochs, at about the same accuracy."""
 LARGE = 20_000  # nodes of a set of graphs, whose epochs have many steps
 SMALL = 128  # nodes up to which an embedded graph needs fewer channels, and no sample of anchors
 
@@ -124,11 +124,11 @@ class Preset:
         temperature: τ of InfoNCE.
         kappa: κ, the share of the regularizer in the loss.
         anchors: of the regularizer in one step, -1 for all nodes.
-        every: the regularizer is in every n-th epoch.
+        every: the regularizer is used in every n-th epoch.
         budget: the drops that it bounds; None for the larger of the drop rates.
         batch: how many nodes InfoNCE compares in one step, None for all.
         protocol: of the evaluation.
-        sources: where each of these values is from.
+        sources: where each of these values comes from.
     """
 
     method: str
@@ -174,12 +174,13 @@ class Preset:
 
 
 def get(method: str, dataset: str, *, fast: bool = False, tuned: bool = False) -> Preset:
-    """The preset of a method on a graph of :data:`certgcl.graphs.datasets.DATASETS`; upper and lower case are alike.
+    """The preset of a method on a graph of :data:`certgcl.graphs.datasets.DATASETS`; names are not case-sensitive.
 
     Args:
-        fast: fewer epochs, anchors and channels, for two CPU cores. Embedded graphs are small and stay as they are.
+        fast: fewer epochs, anchors and channels, for two CPU cores. The settings of embedded graphs, which are small,
+            stay as they are.
         tuned: settings with which the plain methods are strong (features masked, more epochs than ``fast``, batches of
-            negatives), and the regularizer has 64 anchors a step; what is not tuned is as in ``fast``.
+            negatives), and the regularizer has 64 anchors a step; settings that are not tuned are as in ``fast``.
     """
     name, several = method.lower() if isinstance(method, str) else "", find_graph_set(dataset)
     fast, tuned = flag(fast, "fast"), flag(tuned, "tuned")

@@ -9,7 +9,7 @@ FURTHEST = 1e300  # from zero, so that differences stay finite
 
 @dataclass(frozen=True)
 class Ramp:
-    """``first`` up to epoch ``start``, then in a straight line to ``last`` over ``length`` epochs, then ``last``.
+    """``first`` up to epoch ``start``, then linearly to ``last`` over ``length`` epochs, then ``last``.
 
     ``Ramp(0.4, start=50)`` is a warm-up of 50 epochs without the term; ``Ramp(0.4, length=100)`` grows from the start.
     """

@@ -1,4 +1,4 @@
-"""What every activation must tell of itself, so that any bound can go through it."""
+"""The interface of activations, which lets any bound pass through them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ SlopeRule = Literal["parallel", "adaptive", "flat"]
 
 
 def check_slopes(rules: Sequence[str]) -> tuple[SlopeRule, ...]:
-    """The slope rules as a tuple; an empty one and unknown rules are refused."""
+    """The slope rules as a tuple; an empty one and unknown rules raise an error."""
     known: tuple[SlopeRule, ...] = get_args(SlopeRule)
     rule, remedy = f"it is a tuple of rules, which are {', '.join(known)}", "Name one or more"
     given = items(rules, "slopes", rule, remedy, error=MethodError)
@@ -32,7 +32,7 @@ class Lines(NamedTuple):
 
 
 class Activation(ABC):
-    """An elementwise function σ, the same or of another parameter in every channel (the last axis)."""
+    """An elementwise function σ, with one parameter, or one for each channel (the last axis)."""
 
     name: ClassVar[str]
 
@@ -45,7 +45,7 @@ class Activation(ABC):
 
     @abstractmethod
     def lines(self, lower: Tensor, upper: Tensor, rule: SlopeRule) -> Lines:
-        """Lines around σ on ``[l, u]``; the rule chooses among slopes, of which every one is sound."""
+        """Lines around σ on ``[l, u]``; the rule chooses among slopes, each of which is sound."""
 
     @abstractmethod
     def gain(self) -> "Tensor | float":
@@ -57,7 +57,7 @@ class Activation(ABC):
 
     @property
     def jump(self) -> float:
-        """What σ jumps by at most: ``|σ(p) - σ(q)| <= gain |p - q| + jump``."""
+        """The largest jump of σ: ``|σ(p) - σ(q)| <= gain |p - q| + jump``."""
         return 0.0
 
     @property
@@ -66,11 +66,11 @@ class Activation(ABC):
         return False
 
     def settings(self) -> dict[str, float]:
-        """What its constructor takes besides tensors, for files."""
+        """The arguments of its constructor other than tensors, for files."""
         return {}
 
     def tensors(self) -> dict[str, Tensor]:
-        """What it holds one value a channel of, by the names of its constructor's arguments."""
+        """Its tensors with one value per channel, by the names of its constructor's arguments."""
         return {}
 
     def with_tensors(self, tensors: dict[str, Tensor]) -> "Activation":

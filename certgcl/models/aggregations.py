@@ -1,8 +1,8 @@
-"""How a layer mixes a node with its neighbours: three scales, each a function of a node's number of neighbours.
+"""How a layer mixes a node with its neighbours: by three scales, each a function of a node's number of neighbours.
 
     own(n_i) v_i  +  out(n_i) Σ_{present j} in(n_j) v_j
 
-All scales are at least zero, and monotone for ``n >= 1``; division by zero is zero, as in PyG: a node without
+All scales are at least zero, and monotone for ``n >= 1``; division by zero gives zero, as in PyG: a node without
 neighbours has nothing to average. A new convolution is a new class here, with its name in ``AGGREGATIONS``.
 """
 
@@ -26,7 +26,7 @@ class Aggregation(ABC):
     name: ClassVar[str]
     mixes: ClassVar[bool] = True  # whether neighbours matter at all
     counts_at_neighbours: ClassVar[bool] = False  # whether ``into`` depends on the neighbour's own number of neighbours
-    weight_first: ClassVar[bool] = False  # whether the models it stands for multiply by W before they mix
+    weight_first: ClassVar[bool] = False  # whether the models it represents multiply by W before they mix
 
     @abstractmethod
     def own(self, n: Tensor) -> Tensor: ...
@@ -91,7 +91,7 @@ class SymmetricNorm(Aggregation):
 
 @dataclass(frozen=True)
 class Diffusion(SymmetricNorm):
-    """The same of rows that are multiplied by a matrix later, if at all: SGConv and APPNP. Only rounding differs."""
+    """The same for rows that are multiplied by a matrix later, if at all: SGConv and APPNP. Only rounding differs."""
 
     name = "diffusion"
     weight_first = False
@@ -130,7 +130,7 @@ class Sum(Aggregation):
 
 
 AGGREGATIONS: dict[str, type[Aggregation]] = {kind.name: kind for kind in (Local, SymmetricNorm, Diffusion, Mean, Sum)}
-"""By the names that files know them by."""
+"""By their names in files."""
 
 
 def _inverse(n: Tensor, power: float = 1.0) -> Tensor:

@@ -1,4 +1,4 @@
-"""A model as it is run: the module itself in its own precision, or its network where there is no module."""
+"""A model as it is run: the module itself in its own precision, or its network if there is no module."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,14 +14,14 @@ from certgcl.models.reading import ModelLike
 
 @dataclass(frozen=True, eq=False)
 class Runner:
-    """Runs a model on views of one graph, so that what was read out of it need not be believed.
+    """Runs a model on views of one graph, so that the network that was read from it need not be trusted.
 
-    The module is called as it is: its mode, hooks and state are the user's, nothing is replaced or put back.
+    The module is called as it is: its mode, hooks and state are the user's, and nothing is replaced or restored.
 
     Args:
         graph: whose views it is run on; they have its features, or others of the same shape.
-        network: what was read out of the model.
-        module: the model, or None where the network is all there is.
+        network: the network that was read from the model.
+        module: the model, or None if there is only the network.
     """
 
     graph: Graph
@@ -47,13 +47,14 @@ class Runner:
 
     @torch.no_grad()
     def embed(self, view: Graph) -> Tensor:
-        """The embeddings on a view, ``(N, d)`` in float64; what the model cannot do there is an ``EncoderError``."""
+        """The embeddings on a view, ``(N, d)`` in float64; a failure of the model there raises an ``EncoderError``."""
         if self.module is None:
             return self.network.embed(view)
         rule = "it must give embeddings on every admissible view"
-        remedy = "No certificate speaks about this model; look for what its forward does with the edges"
+        remedy = "No certificate can be issued for this model; check what its forward does with the edges"
         try:
-            # What a model draws, or seeds, must not decide which views come next. A copy, as forward may work in place.
+            # Random numbers that a model draws, or seeds, must not decide which views come next. A copy, as forward may
+            # work in place.
             with torch.random.fork_rng(devices=[self._x.device] if self._x.is_cuda else []):
                 x = self._x if view.x is self.graph.x else view.x.to(dtype=self.network.precision)
                 output = self.module(x.clone(), view.edge_index)

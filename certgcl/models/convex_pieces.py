@@ -1,8 +1,8 @@
-"""Lines around any function of convex and concave pieces: any slope, and the exact intercept for it.
+"""Lines around any function with convex and concave pieces: any slope, with the exact intercept for it.
 
 For every slope a, ``c_lo = min_{[l, u]} f(p) - a p`` and ``c_up = max_{[l, u]} f(p) - a p`` are the best intercepts, so
-a rule only chooses slopes, and no slope can be wrong. On a concave piece the minimum is at an end. On a convex one it
-is where ``f'(p) = a``, and a root that is off by a little would give an intercept that is too large. Hence the
+a rule only chooses slopes, and every slope is sound. On a concave piece the minimum is at an end. On a convex one it is
+where ``f'(p) = a``, and a root that is slightly off would give an intercept that is too large. Hence the
 
 **Lemma.** Let f be convex on [A, B]. For every a and every x in [A, B],
 
@@ -11,9 +11,10 @@ is where ``f'(p) = a``, and a root that is off by a little would give an interce
 *Proof.* f lies above its tangent at x, so ``f(p) - a p >= f(x) - a x + (f'(x) - a)(p - x)``, which is linear in p and
 smallest at A or at B. ∎ (With a one-sided derivative at a kink or an end, that of the piece, the tangent is as good.)
 
-So the root finder below needs no precision for soundness: what it misses is taken off. Maxima are minima of -f. What is
-assumed of floating point is that f is computed to within ``4 eps (gain |p| + |f(0)|)`` and f' to within ``4 eps gain``;
-then lines are off by as many eps of ``gain max(|l|, |u|) + |f(0)|``, which is for the rounding slack to cover.
+So soundness does not depend on the precision of the root finder below: its error is subtracted. Maxima are minima of
+-f. What is assumed of floating point is that f is computed to within ``4 eps (gain |p| + |f(0)|)`` and f' to within ``4
+eps gain``; then lines are off by the same number of eps of ``gain max(|l|, |u|) + |f(0)|``, which the rounding slack
+covers.
 
 Gradients are those of the lines as functions of l and u: x is a constant to them by the envelope theorem.
 """
@@ -27,7 +28,7 @@ from torch import Tensor
 
 Function = Callable[[Tensor], Tensor]
 
-SEARCH_STEPS = 12  # of the root finder, which then has its roots to the last digits as a rule
+SEARCH_STEPS = 12  # steps of the root finder, which usually reaches the last digits by then
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,9 @@ class ConvexPiece:
         convex: whether f' rises; else it falls.
         start, end: both belong to the piece. A rounded one does no harm where f'' passes through zero: f bends by no
             more than the third power of the error in between.
-        root: where ``f'(p) = a``, for a between the values of f' on the piece; searched for if there is no formula.
-        reach: roots are searched for where ``|p|`` is at most this. Beyond, f' should hardly change.
+        root: where ``f'(p) = a``, for a between the values of f' on the piece; searched numerically if there is no
+            formula.
+        reach: roots are searched where ``|p|`` is at most this. Beyond, f' should hardly change.
     """
 
     function: Function
@@ -61,7 +63,7 @@ class ConvexPiece:
         self, lower: Tensor, upper: Tensor, low_slope: Tensor, up_slope: Tensor, near: Tensor
     ) -> tuple[Tensor, Tensor]:
         """At most ``min f(p) - a_lo p``, at least ``max f(p) - a_up p`` over the part of [l, u] in the piece; infinite
-        where there is none. ``near`` is where to look for the root first."""
+        where there is none. ``near`` is the first guess of the root."""
         a, b, met = self.within(lower, upper)
         slope, other = (low_slope, up_slope) if self.convex else (up_slope, low_slope)
         x, missed = self._stationary(slope.detach(), a.detach(), b.detach(), near.detach(), met)
@@ -76,7 +78,7 @@ class ConvexPiece:
 
     @torch.no_grad()
     def _stationary(self, slope: Tensor, a: Tensor, b: Tensor, near: Tensor, met: Tensor) -> tuple[Tensor, Tensor]:
-        """x in [A, B], a root of ``f'(p) = a`` where there is one, and what the lemma takes off for it."""
+        """x in [A, B], a root of ``f'(p) = a`` if there is one, and what the lemma subtracts for it."""
         sign = 1 if self.convex else -1
 
         def residual(p: Tensor, slope: Tensor) -> Tensor:
@@ -114,7 +116,7 @@ class ConvexPiece:
             """Of f at an end, above the tangent at t (below it for a concave piece)."""
             return sign * (value - self.function(t) - self.derivative(t) * (end - t))
 
-        # A slope off by δ costs no more than δ². Roots that are searched for again had better be found at once.
+        # A slope that is off by δ costs no more than δ². Good first guesses save repeated root searches.
         eps = torch.finfo(lower.dtype).eps
         enough = eps**0.5 if self.root is not None else 4 * eps
         first, last = a.clone(), b.clone()
@@ -138,7 +140,7 @@ def clamped(p: Tensor, low: Tensor, high: Tensor) -> Tensor:
 def increasing_root(function: Function, low: Tensor, high: Tensor, enough: float = 0.0) -> Tensor:
     """Nearly a root of a function that rises from ``function(low) <= 0`` to ``function(high) >= 0``.
 
-    Halving alone gains a digit in three steps; the secant alone may keep one end for ever. In turn they do neither.
+    Bisection alone gains one digit in three steps; the secant alone may keep one end forever. Alternating avoids both.
     ``enough`` is a value of the function that need not be improved on.
     """
     at_low, at_high = function(low), function(high)

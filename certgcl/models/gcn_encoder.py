@@ -28,8 +28,8 @@ class GCNEncoder(nn.Module):
         out_channels: width of the embeddings.
         activation: ``"relu"``, ``"leaky_relu"``, ``"prelu"``, ``"rrelu"`` (in eval mode), ``"identity"``, or a module:
             ``nn.PReLU(hidden_channels)`` for one slope per channel.
-        out_activation: what follows the last layer: ``"same"`` (default), which is the very same module, so that a
-            PReLU's slopes are shared; ``None``, a name or a module.
+        out_activation: the activation after the last layer: ``"same"`` (default), the same module, so that a PReLU's
+            slopes are shared; ``None``, a name or a module.
 
     Example::
 
@@ -46,7 +46,7 @@ class GCNEncoder(nn.Module):
         out_activation: str | nn.Module | None = "same",
     ) -> None:
         super().__init__()
-        # Integers of numpy become plain ones, which torch's own checks of sizes expect.
+        # Numpy integers become plain ones, which torch's own checks of sizes expect.
         in_channels, hidden_channels, out_channels = (
             whole(
                 width,
@@ -87,7 +87,7 @@ class GCNEncoder(nn.Module):
         activation: str | nn.Module = "relu",
         out_activation: str | nn.Module | None = None,
     ) -> "GCNEncoder":
-        """An encoder around two given layers (shared, not copied): the way in for a model that cannot be read.
+        """An encoder around two given layers (shared, not copied): for a model that cannot be read.
 
         Nothing follows the last layer unless ``out_activation`` says so. The activations move to the layers' dtype and
         device.
@@ -105,7 +105,7 @@ class GCNEncoder(nn.Module):
                 "the second layer must take the output of the first",
                 "Pass the layers in forward order",
             )
-        with PrivateRandomness(generator_on("cpu", 0)):  # for layers that are replaced at once
+        with PrivateRandomness(generator_on("cpu", 0)):  # placeholders, replaced at once
             encoder = cls(
                 conv1.in_channels if conv1.in_channels > 0 else 1,
                 conv1.out_channels,
@@ -118,8 +118,8 @@ class GCNEncoder(nn.Module):
         return encoder
 
     def network(self) -> GraphNetwork:
-        """The encoder as a network with its gradients, read by its program as :func:`certgcl.read_network` does; it is
-        not run."""
+        """The encoder as a network with gradients, read from its program as by :func:`certgcl.read_network`; it is not
+        run."""
         return network_of(self, self.conv1.lin.weight.shape[1])
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:

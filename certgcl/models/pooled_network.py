@@ -14,14 +14,14 @@ Pool: TypeAlias = Literal["mean", "sum", "max"]
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """``p W + b`` of a pooled vector p: one linear layer, or several as one.
+    """``p W + b`` of a pooled vector p: one linear layer, or several combined.
 
     Args:
         weight: ``(d, outputs)``.
         bias: ``(outputs,)``.
-        size: at least ``|W|``, and the product of the absolute values of all layers it was made of.
+        size: at least ``|W|``, and the product of the absolute values of all combined layers.
         bias_size: the same of the bias.
-        roundings: the most that there are on the way from p to an output in a run of the model.
+        roundings: the most roundings from p to an output in a run of the model.
     """
 
     weight: Tensor
@@ -78,7 +78,7 @@ class PooledNetwork:
 
 
 def pooled_rows(values: Tensor, batch: Tensor, pool: Pool) -> Tensor:
-    """Rows of nodes as rows of graphs, each of which has a node."""
+    """Pools rows of nodes to rows of graphs, each of which has at least one node."""
     graphs = int(batch[-1]) + 1
     empty = values.new_zeros(graphs, values.shape[1])
     if pool == "max":

@@ -1,4 +1,4 @@
-"""Activations by the names that files know them by, and those that users add."""
+"""Activations by their names in files, including those that users register."""
 
 import math
 from collections.abc import Callable, Hashable, Sequence
@@ -19,17 +19,17 @@ from certgcl.models.two_piece import TwoPieceLinear
 ACTIVATIONS: dict[str, Callable[..., Activation]] = {
     kind.name: kind for kind in (TwoPieceLinear, ELU, Tanh, Sigmoid, GELU, SiLU, Softplus)
 }
-"""What makes an activation of its settings and tensors, by its name."""
+"""The constructor of an activation from its settings and tensors, by its name."""
 
 OWN: dict[Any, Activation] = {}
-"""The activations that users registered, by what stands for them in a model: a function or the class of a module."""
+"""The activations that users registered, by what represents them in a model: a function or the class of a module."""
 
 REMEDY = "Look at the derivative: plot it, and name every point where it turns from rising to falling or jumps"
 
 
 @dataclass(frozen=True)
 class OwnActivation(Smooth):
-    """One that a user registered."""
+    """An activation that a user registered."""
 
     name: str  # type: ignore[misc]  # of the object, as all of them are of this class
     function: Function
@@ -64,21 +64,21 @@ def register_activation(
     gain: float,
     stands_for: Sequence[Any] = (),
 ) -> Activation:
-    """Make an activation of your own known: to bounds, to the reader of models, and to files.
+    """Register your own activation for bounds, for reading models, and for files.
 
-    What you state is taken as it is, but for a look at many points, which refuses what is plainly wrong: bounds are as
-    sound as the statement.
+    Your statements are trusted, apart from a check at many points that rejects obvious errors: bounds are only as sound
+    as these statements.
 
     Args:
-        name: for files, which can be read again where the same name is registered.
+        name: for files, which can be read wherever the same name is registered.
         function: σ, of a tensor of any shape.
         derivative: σ', computed as precisely as σ, and continuous. (An activation with kinks is a subclass of
             :class:`certgcl.models.smooth.Smooth`, whose pieces have derivatives of their own, as ELU has.)
-        turns: where σ' turns from rising to falling or back, in rising order: between two of them σ is convex or
-            concave, in turn.
+        turns: where σ' changes from rising to falling or back, in increasing order: between them σ is alternately
+            convex and concave.
         convex_first: whether σ' rises up to the first turn.
         gain: at least ``|σ'|``.
-        stands_for: what else means σ in a model: the class of a module that takes no arguments, another function.
+        stands_for: what else represents σ in a model: the class of a module that takes no arguments, another function.
 
     Example::
 
@@ -127,7 +127,7 @@ def register_activation(
 
 
 def _look_at(piece: ConvexPiece, name: str, gain: float) -> None:
-    """Refuse a piece whose derivative is not that of the function, not monotone, or beyond the gain."""
+    """Raise an error for a piece whose derivative is not that of the function, not monotone, or beyond the gain."""
     width = 1e-5
     p = torch.linspace(
         max(piece.start, -piece.reach) + width, min(piece.end, piece.reach) - width, 4001, dtype=torch.float64

@@ -14,12 +14,12 @@ from certgcl.models.convex_pieces import ConvexPiece, Function, clamped
 
 
 class Smooth(Activation):
-    """An activation that says of which convex and concave pieces it is made; its lines follow from that.
+    """An activation defined by its convex and concave pieces, from which its lines follow.
 
     Soundness rests on the lemma of :mod:`certgcl.models.convex_pieces`, whatever slopes are chosen here.
     """
 
-    turning: float = 0.0  # where f' = 0, if anywhere: a place to look first
+    turning: float = 0.0  # where f' = 0, if anywhere: a first guess
     increasing: bool = True
 
     @property
@@ -42,7 +42,7 @@ class Smooth(Activation):
 
         ``parallel`` takes the slope of the chord for both. Otherwise the lower line is a tangent of a convex piece with
         both ends of σ above it, and the upper one a tangent of a concave piece with both ends below it: of those, the
-        one nearest to the middle of ``[l, u]`` (``adaptive``), or nearest to l below and to u above (``flat``). Where
+        one nearest to the middle of ``[l, u]`` (``adaptive``), or nearest to l below and to u above (``flat``). If
         there is no such tangent, the chord is best.
         """
         check_slopes((rule,))
@@ -96,7 +96,7 @@ class Smooth(Activation):
         return slope, touch
 
     def _secant(self, p: Tensor, q: Tensor) -> Tensor:
-        """``(σ(q) - σ(p)) / (q - p)``; the derivative in between where rounding would rule the quotient."""
+        """``(σ(q) - σ(p)) / (q - p)``; the derivative in between if rounding would dominate the quotient."""
         width, middle = q - p, p + (q - p) / 2
         narrow = width <= torch.finfo(p.dtype).eps ** (1 / 3) * (1 + middle.abs())
         slope = (self(q) - self(p)) / width.where(~narrow, 1)
@@ -118,7 +118,7 @@ def _positive(value: float, words: str) -> float:
 
 @dataclass(frozen=True)
 class ELU(Smooth):
-    """``p`` above zero and ``α (e^p - 1)`` below. Convex for α <= 1; else it has a kink that turns it down."""
+    """``p`` above zero and ``α (e^p - 1)`` below. Convex for α <= 1; otherwise it has a concave kink."""
 
     name = "elu"
     alpha: float = 1.0
@@ -172,7 +172,7 @@ class Tanh(Smooth):
     @property
     def pieces(self) -> tuple[ConvexPiece, ...]:
         def derivative(p: Tensor) -> Tensor:
-            return 4 * torch.sigmoid(2 * p) * torch.sigmoid(-2 * p)  # keeps its digits where tanh is almost one
+            return 4 * torch.sigmoid(2 * p) * torch.sigmoid(-2 * p)  # accurate where tanh is almost one
 
         return (
             ConvexPiece(self, derivative, True, end=0.0, root=lambda a: -_sech_root(a)),
@@ -232,7 +232,7 @@ class GELU(Smooth):
     @property
     def pieces(self) -> tuple[ConvexPiece, ...]:
         def derivative(p: Tensor) -> Tensor:
-            near = p.clamp(-40, 40)  # where e^(-p²/2) has long been zero
+            near = p.clamp(-40, 40)  # where e^(-p²/2) is zero
             density = torch.exp(-near * near / 2) / math.sqrt(2 * math.pi)
             return torch.erfc(-p / math.sqrt(2)) / 2 + near * density
 

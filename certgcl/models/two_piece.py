@@ -1,4 +1,4 @@
-"""Two-piece linear activations and the straight lines that bound them on an interval."""
+"""Two-piece linear activations and the lines that bound them on an interval."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class TwoPieceLinear(Activation):
             above = p.relu()
             return torch.addcmul(above, self.slope, p.clamp(max=0)) if bool(self.slope.any()) else above
         below = (-p).relu()
-        return (p + below) - self.slope * below  # the gradient at zero is 1; that of clamp takes ten times as long
+        return (p + below) - self.slope * below  # the gradient at zero is 1; clamp's gradient takes ten times as long
 
     def interval(self, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
         """The range of σ on ``[l, u]``. Exact: σ is monotone on each side of 0, where it is 0."""
@@ -48,8 +48,8 @@ class TwoPieceLinear(Activation):
         check_slopes((rule,))
         gamma = self.slope
         below, above = -(-lower).relu(), upper.relu()
-        # Where the sign of p is known, one of the two is zero and the chord is σ itself. Where both are, the slope is
-        # made one, with finite gradients.
+        # Where the sign of p is known, one of the two is zero and the chord is σ itself. If both are, the slope is set
+        # to one, with finite gradients.
         width = above - below
         nothing = width == 0
         chord = (above - gamma * below + nothing) / (width + nothing)

@@ -1,4 +1,4 @@
-"""A certificate or a run as one HTML page: its numbers, its figures, and how to make it again; or several compared."""
+"""A certificate or a run as one HTML page: its numbers, its figures, and how to reproduce it; or several compared."""
 
 from certgcl.report.comparison import Comparison, compare_reports
 from certgcl.report.content import Missing, Report

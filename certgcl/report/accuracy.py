@@ -1,4 +1,4 @@
-"""The accuracy on the page: certified, and as ``certgcl evaluate`` has it."""
+"""The accuracies on the page: the certified one, and that of ``certgcl evaluate``."""
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ _GRID = (0.01, 0.1, 1.0, 10.0, 100.0)  # C of the logistic regression
 def accuracy(subject: Subject, sample: int, progress: Progress) -> Accuracy | Missing:
     """Certified accuracy under the budget of the certificate, by the first split of the graph's protocol.
 
-    A test node of a class that the classifier never saw is wrong, with any edges.
+    A test node of a class that the classifier never saw is always wrong.
     """
     graph, weights, embeddings, certificate = subject.graph, subject.weights, subject.embeddings, subject.certificate
     if certificate is None:

@@ -1,4 +1,4 @@
-"""Several runs on one page: their numbers side by side, and what differs from the first by more than chance."""
+"""Several runs on one page: their numbers side by side, and significant differences from the first."""
 
 import math
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class ComparedRun:
 
 @dataclass(frozen=True)
 class Difference:
-    """A run against the first, by a paired t-test; ``t`` is None where all differences are equal."""
+    """A run against the first, by a paired t-test; ``t`` is None if all differences are equal."""
 
     run: str
     against: str
@@ -57,17 +57,17 @@ class ComparedNode:
 
     @property
     def difference(self) -> float:
-        """Of the last run to the first."""
+        """The difference of the last run from the first."""
         return self.over_norm[-1] - self.over_norm[0]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What the page shows, and what is embedded in it.
+    """The data that the page shows, and that is embedded in it.
 
     Args:
-        warnings: what else differs between the runs, so that a difference may be due to that.
-        values: one list per column, a row for each node that all runs have; empty where they cannot be compared.
+        warnings: what else differs between the runs and may explain a difference.
+        values: one list per column, a row for each node that all runs have; empty if they cannot be compared.
         rows: the nodes that differ most.
     """
 
@@ -145,12 +145,12 @@ def _run(name: str, report: Report) -> ComparedRun:
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Names that tell runs apart, whatever their folders are called."""
+    """Distinct names for the runs, whatever their folders are called."""
     return [name if names.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(names, 1)]
 
 
 def _warnings(subjects: Sequence[Subject]) -> list[str]:
-    """What the certificates do not share, part by part."""
+    """The differences between the certificates, part by part."""
     parts = {
         "edges": "The graphs differ: nodes are not compared one by one.",
         "features": "The features of the graphs differ.",
@@ -161,12 +161,12 @@ def _warnings(subjects: Sequence[Subject]) -> list[str]:
 
 
 def _differ(subjects: Sequence[Subject], part: str) -> bool:
-    """Whether the certificates are about different ones of something."""
+    """Whether the certificates differ in some part."""
     return len({subject.certificate.evidence.parts[part].identity for subject in subjects if subject.certificate}) > 1
 
 
 def _nodes(reports: Sequence[Report]) -> list[ComparedNode]:
-    """The nodes that all runs have; none where a certificate does not know its norms."""
+    """The nodes that all runs have; none if a certificate has no norms."""
     tables, norms = [], []
     for report in reports:
         assert isinstance(report.values, NodeTable)

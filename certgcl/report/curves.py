@@ -1,4 +1,4 @@
-"""Bounds under one budget after the other, at a random sample of nodes and at the most fragile ones."""
+"""Bounds under a sequence of budgets, at a random sample of nodes and at the most fragile ones."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -16,8 +16,8 @@ from certgcl.report.sources import Subject, bound_method, deciding
 Progress = Callable[[int, int, str], object]
 """Called with the steps done, all steps, and what is done next."""
 
-SEED = 0  # of samples, splits and searches: the same input gives the same page
-FRAGILE = 100  # of the least bounds, how many are looked at whatever the sample is
+SEED = 0  # seed of samples, splits and searches: the same input gives the same page
+FRAGILE = 100  # number of the least bounds that are always included, whatever the sample
 _RATES = tuple(round(0.1 * k, 1) for k in range(1, 10))
 _COUNTS = (1, 2, 3, 5, 8)
 
@@ -35,8 +35,8 @@ class Step:
 class Curves:
     """Args:
     nodes: in their order, ``(n,)``.
-    drawn: those of them that stand for all, ``(n,)``; the others are there for their own sake.
-    of: how many they stand for.
+    drawn: those of them that are the random sample, ``(n,)``; the others are included for their own sake.
+    of: the number of nodes that the sample represents.
     """
 
     method: str
@@ -47,7 +47,8 @@ class Curves:
     by_count: list[Step]
 
     def covering(self, drops: AdmissibleDrops) -> Iterator[tuple[Tensor, Tensor]]:
-        """Bounds, with their rounding, under budgets that allow all that ``drops`` does: they hold for it as well."""
+        """Bounds, with their rounding, under budgets that allow everything that ``drops`` allows: they hold for it as
+        well."""
         for step in (*self.by_rate, *self.by_count):
             if bool((step.drops.local >= drops.local).all()) and step.drops.total >= drops.total:
                 yield step.bounds.lower, step.bounds.rounding
@@ -85,7 +86,7 @@ class Curves:
 
 
 def half_lost(points: list[BudgetPoint]) -> float | None:
-    """The least budget computed under which at most half of the nodes are proved; None if there is none."""
+    """The smallest computed budget under which at most half of the nodes are proved; None if there is none."""
     return next((point.budget for point in points if point.proved <= 0.5), None)
 
 
@@ -130,7 +131,7 @@ def _monotone(steps: list[Step]) -> list[Step]:
 
 
 def higher_of(one: Certificate, other: Certificate) -> Certificate:
-    """Of two certificates of the same values, the one that says more, node by node; both must hold."""
+    """The stronger of two certificates of the same values, node by node; both must hold."""
     better = other.lower - other.rounding - other.run_error > one.lower - one.rounding - one.run_error
     merged: dict[str, Any] = {
         name: torch.where(better, getattr(other, name), getattr(one, name))

@@ -1,4 +1,4 @@
-"""All that is known of every node when the page is written: what the certificate says, and what the page found itself.
+"""Everything that is known about every node when the page is written: from the certificate, and from the page itself.
 
 Every table and figure of a page is drawn from this, so that a node is the same in all of them.
 """
@@ -23,8 +23,8 @@ from certgcl.report.curves import Curves
 from certgcl.report.few_edges import few_edges
 from certgcl.report.sources import Subject
 
-SECONDS = 30.0  # for a search over edges that are added, at all nodes together
-CLOSER = 6  # of the least bounds, how many a branch and bound looks at
+SECONDS = 30.0  # seconds for a search over added edges, at all nodes together
+CLOSER = 6  # number of the least bounds for which branch and bound is run
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +32,8 @@ class Known:
     """A certificate with one direction a node, improved where the page can.
 
     Args:
-        certificate: where nobody searched, ``upper`` is the clean value and the witness is empty.
-        searched: where somebody did, ``(A,)``.
+        certificate: without a search, ``upper`` is the clean value and the witness is empty.
+        searched: the nodes that were searched, ``(A,)``.
         effects: the few edges that matter, by node.
     """
 
@@ -43,7 +43,7 @@ class Known:
 
     @classmethod
     def of(cls, worst: Certificate) -> "Known":
-        """What a certificate says by itself."""
+        """What a certificate says without further computation."""
         wide: dict[str, Any] = {
             name: getattr(worst, name).double() for name in ("lower", "nominal", "rounding", "run_error", "directions")
         }
@@ -52,7 +52,7 @@ class Known:
 
     @property
     def signs(self) -> list[str]:
-        """What is known of the sign of each node, in a word."""
+        """The sign of each node as far as it is known, in a word."""
         known = zip(self.certificate.positive.tolist(), self.certificate.negative.tolist(), strict=True)
         if not self.certificate.certified:
             return [UNPROVED] * len(self.certificate.nodes)
@@ -119,8 +119,9 @@ class Known:
 
 
 def all_known(subject: Subject, curves: Curves | None) -> Known | None:
-    """All that can be found out: by the bounds of the curve, a branch and bound at the least bounds, and a search at
-    the nodes of the curve; what the certificate says where nothing can be computed. None without a certificate."""
+    """Everything that can be found: by the bounds of the curve, branch and bound at the least bounds, and a search at
+    the nodes of the curve; only the contents of the certificate if nothing can be computed. None without a
+    certificate."""
     worst = subject.worst
     if worst is None:
         return None
@@ -136,7 +137,7 @@ def all_known(subject: Subject, curves: Curves | None) -> Known | None:
 
 
 def positions(certificate: Certificate, nodes: Tensor) -> Tensor:
-    """Where some nodes stand in a certificate."""
+    """The positions of some nodes in a certificate."""
     ordered, order = certificate.nodes.sort()
     return order[torch.searchsorted(ordered, nodes)]
 
@@ -202,7 +203,7 @@ def _searched_with_new_edges(network: GraphNetwork, graph: Graph, known: Known, 
 
 @torch.no_grad()
 def _with_few_edges(subject: Subject, known: Known, nodes: Tensor) -> Known:
-    """The few edges that matter at some nodes; where they do more than the whole witness, they take its place."""
+    """The few edges that matter at some nodes; if they do more than the whole witness, they replace it."""
     assert subject.encoder is not None
     assert subject.graph is not None
     own, evaluation = known.certificate, DropEvaluation.of(subject.encoder, subject.graph)

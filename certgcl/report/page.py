@@ -1,4 +1,4 @@
-"""The page itself: a template with style and script inside, so that one file is all there is."""
+"""The page itself: a template with style and script inside, so that it is a single file."""
 
 from datetime import UTC, datetime
 
@@ -14,7 +14,7 @@ from certgcl.report.phrases import first_budget
 
 
 def render(report: Report) -> str:
-    """The report as HTML: nothing in it is fetched from elsewhere, and all text is escaped."""
+    """The report as HTML: nothing is fetched from elsewhere, and all text is escaped."""
     return _filled("page.html.j2", report, draw_all(report), untold=_untold(report))
 
 
@@ -24,7 +24,7 @@ def render_comparison(comparison: Comparison) -> str:
 
 
 def _filled(template: str, report: Report | Comparison, figures: dict[str, list[str]], **others: object) -> str:
-    # White space around blocks stays: what an {% if %} adds to a sentence must not run into the word before it.
+    # White space around blocks stays: the text of an {% if %} must not run into the word before it.
     environment = Environment(loader=PackageLoader("certgcl.report"), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {
         "number": number,
@@ -33,7 +33,7 @@ def _filled(template: str, report: Report | Comparison, figures: dict[str, list[
         "moment": moment,
         "first_budget": first_budget,
     }
-    environment.policies["json.dumps_kwargs"] = {"sort_keys": False}  # columns stay in their order
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False}  # keep the order of columns
     environment.tests["missing"] = lambda section: isinstance(section, Missing)
     drawn = {name: [Markup(svg) for svg in svgs] for name, svgs in figures.items()}
     return environment.get_template(template).render(
@@ -42,18 +42,18 @@ def _filled(template: str, report: Report | Comparison, figures: dict[str, list[
 
 
 def _untold(report: Report) -> set[str]:
-    """The sections that lack what the summary lacks: it says so once for all."""
+    """The sections that lack the same as the summary, which says so once for all of them."""
     absent = report.missing()
     return {name for name, reason in absent.items() if name != "summary" and reason == absent.get("summary")}
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """So many significant digits, with a real minus sign; a dash for nothing."""
+    """A number with some significant digits and a real minus sign; a dash for None."""
     return "–" if value is None else f"{value:#.{digits}g}".rstrip(".").replace("-", "−")
 
 
 def moment(text: str) -> str:
-    """A time as ISO 8601 has it, for readers: 3 May 2025, 14:05 UTC."""
+    """An ISO 8601 time in readable form: 3 May 2025, 14:05 UTC."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -64,7 +64,7 @@ def moment(text: str) -> str:
 
 
 def drop(drawing: NodePicture) -> str:
-    """What the edges of a drawing and changed features do, in a sentence."""
+    """The effect of the edges of a drawing and of changed features, in a sentence."""
     dropped, added = len(drawing.witness), len(drawing.added)
     if not dropped and not added and not drawing.features:
         return f"No admissible change was found that brings it below its clean value, {number(drawing.nominal)}."

@@ -63,7 +63,7 @@ def _method(certificate: Certificate) -> str:
 
 
 def _budget(subject: Subject, certificate: Certificate) -> str:
-    """The rule that was asked for, what it comes to at the nodes, and how many edges may go in all; then features."""
+    """The requested rule, its effect at the nodes, and how many edges may be dropped in all; then features."""
     features = "" if certificate.features is None else f" Features: {certificate.features.words()}."
     if certificate.additions is not None:
         features = f" {certificate.additions.words().capitalize()}.{features}"
@@ -94,7 +94,7 @@ def _range(counts: Tensor) -> str:
 
 
 def first_budget(budget: float | None, points: Sequence[BudgetPoint]) -> str:
-    """A budget of a curve; without one, that it is beyond the last."""
+    """A budget of a curve; without one, a phrase that says it is beyond the last."""
     if budget is not None:
         return f"{budget:g}"
     return f"> {points[-1].budget:g}" if points else "–"
@@ -103,7 +103,7 @@ def first_budget(budget: float | None, points: Sequence[BudgetPoint]) -> str:
 def budget_rule(certificate: Certificate, graph: Graph, hints: Sequence[Budget] = ()) -> Budget | None:
     """A number of edges at each node, or a drop rate, that gives exactly the budgets of a certificate; None if none.
 
-    Several may: those in ``hints`` come first.
+    Several may; those in ``hints`` are tried first.
     """
     most = int(certificate.requested_budget.max())
     for budget in (*hints, most, *_RATES):

@@ -1,4 +1,5 @@
-"""Figures as SVG that takes its colours from the page, so that one drawing is readable in light, dark and print."""
+"""Figures as SVG that take their colours from the page, so that one drawing is readable in light mode, dark mode and
+print."""
 
 import io
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ _SETTINGS: dict[Any, Any] = {
 
 
 class Svg:
-    """Colours by what they mean. Each is a colour of its own, and stands for a variable of the page's style."""
+    """Colours by meaning. Each is a distinct colour, and represents a variable of the page's style."""
 
     INK = "#1a1f26"
     MUTED = "#6b7683"
@@ -53,7 +54,7 @@ _VARIABLES = {value: f"var(--{name.lower()})" for name, value in vars(Svg).items
 
 @contextmanager
 def settings() -> Iterator[None]:
-    """matplotlib as every figure of a report wants it, whatever the user has set."""
+    """matplotlib with the settings of all figures of a report, whatever the user has set."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(
@@ -80,7 +81,8 @@ def figure(width: float = 4.2, height: float = 2.7) -> Figure:
 
 
 def to_svg(sheet: Figure, name: str, description: str) -> str:
-    """The figure as an ``<svg>`` element to embed in a page with others: with its own ids, and described in words."""
+    """The figure as an ``<svg>`` element to embed in a page with others: with its own ids and a description in
+    words."""
     for axes in sheet.axes:
         axes.patch.set_alpha(0)
     stream = io.StringIO()
@@ -94,7 +96,7 @@ def to_svg(sheet: Figure, name: str, description: str) -> str:
         attributes = {key: _adapted(key, value, name) for key, value in element.attrib.items()}
         element.attrib.clear()
         element.attrib.update({"href" if key == _LINK else key: value for key, value in attributes.items()})
-    for size in ("width", "height"):  # the page decides
+    for size in ("width", "height"):  # the page sets the size
         root.attrib.pop(size)
     root.set("role", "img")
     root.set("aria-label", description)

@@ -1,4 +1,4 @@
-"""The arithmetic that bounds are computed in is the one they speak of, whatever the program around them has set."""
+"""Ensures that bounds are computed in the arithmetic that they are about, whatever the surrounding program has set."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,10 +10,11 @@ from certgcl.errors import InputError
 
 @contextmanager
 def undisturbed(gradients: bool = False) -> Iterator[None]:
-    """Within it there is neither autocast nor inference mode, and gradients only if wanted; then all is as before.
+    """In this context there is neither autocast nor inference mode, and gradients only if requested; everything is
+    restored afterwards.
 
-    Autocast would multiply in half precision. What inference mode makes could not be used for training later, and
-    something of a certificate is kept with its graph. All three are settings of the thread alone.
+    Autocast would multiply in half precision. Tensors made in inference mode could not be used for training later, and
+    parts of a certificate are cached with its graph. All three settings belong to the thread alone.
     """
     with ExitStack() as settings:
         if torch.is_inference_mode_enabled():
@@ -27,7 +28,7 @@ def undisturbed(gradients: bool = False) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Within it, torch computes with one thread."""
+    """In this context, torch uses one thread."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -37,17 +38,17 @@ def one_thread() -> Iterator[None]:
 
 
 def check_arithmetic(dtype: torch.dtype) -> None:
-    """Refuse what changes every operation in a way that rounding slack does not cover.
+    """Raise an error for settings that change every operation in a way that the rounding slack does not cover.
 
-    These are settings of the whole process, or of threads that are not ours: to set them back here for a while would
-    disturb others, and they us.
+    These are settings of the whole process, or of threads that are not ours: changing them here temporarily would
+    disturb others, and they could change them back.
     """
     precisions = _precisions() if dtype == torch.float32 else []
     reduced = [name for name, precision in precisions if precision not in ("highest", "ieee", "none")]
     if reduced:
         raise InputError(
             f"dtype=torch.float32 with {' and '.join(reduced)} below full precision",
-            "products may then be made in tf32 or bfloat16, with errors far above those of float32",
+            "products may then be computed in tf32 or bfloat16, with errors far above those of float32",
             "Call torch.set_float32_matmul_precision('highest'), or leave dtype out for float64",
         )
     smallest = torch.full((1,), torch.finfo(dtype).tiny, dtype=dtype)
@@ -60,7 +61,8 @@ def check_arithmetic(dtype: torch.dtype) -> None:
 
 
 def _precisions() -> list[tuple[str, str]]:
-    """Of products of float32, by every switch that torch has for them; older versions have one for all."""
+    """The precision of float32 products, according to every setting that torch has for it; older versions have a single
+    one."""
     switches = {
         f"torch.backends.{name}.matmul.fp32_precision": getattr(getattr(torch.backends, name), "matmul", None)
         for name in ("mkldnn", "cuda")

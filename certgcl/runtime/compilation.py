@@ -1,4 +1,4 @@
-"""When kernels are compiled: said once, shown by the progress bar, and not counted by its estimates."""
+"""The compilation of kernels: announced once, shown by the progress bar, and excluded from its estimates."""
 
 import sys
 import time
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from certgcl.runtime.logs import LOG
 
 WORDS = "compiling kernels for this machine, up to a minute, once"
-_WORTH_SAYING = 1.0  # seconds of compiling, after which more of it is expected
+_WORTH_SAYING = 1.0  # seconds of compiling after which more is expected
 
 
 class Compilation:
-    """The time that compiling has taken in this process, and who is told when it goes on.
+    """The time that compiling has taken in this process, and where it is announced.
 
-    A compilation may start others, and threads may compile at the same time; what counts is the time in which any of
-    them is under way.
+    A compilation may start others, and threads may compile at the same time; the time in which any of them is under way
+    counts.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,7 +41,7 @@ class Compilation:
             self._taken += self._clock() - self._began
 
     def show_by(self, show: Callable[[str], None]) -> None:
-        """Have it shown there instead of on the terminal."""
+        """Show it there instead of on the terminal."""
         self._shows.append(show)
 
     def show_no_more_by(self, show: Callable[[str], None]) -> None:

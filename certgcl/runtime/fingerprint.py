@@ -1,4 +1,4 @@
-"""Whether a tensor still holds what it held, bit by bit, at the cost of one look at its memory."""
+"""Whether a tensor still has the same contents, bit by bit, at the cost of one pass over its memory."""
 
 from dataclasses import dataclass
 
@@ -27,12 +27,12 @@ class Imprint:
         words, rest = _memory(tensor)
         places = torch.unique_consecutive(entries * tensor.element_size() // WORD)
         places = places[places < len(words)]
-        if int(torch.count_nonzero(words)) != len(places):  # there are zeros with a sign, whose bits are not zero
+        if int(torch.count_nonzero(words)) != len(places):  # the bits of negative zeros are not zero
             places = words.nonzero()[:, 0]
         return cls(places, words[places], rest.clone())
 
     def is_of(self, tensor: Tensor) -> bool:
-        """Exact: as many words are not zero as were then, and those that were not are what they were."""
+        """Exact: the number of nonzero words is the same, and so are the words that were nonzero."""
         words, rest = _memory(tensor)
         if len(self.places) and int(self.places[-1]) >= len(words):
             return False
@@ -44,7 +44,7 @@ class Imprint:
 
 
 def _memory(tensor: Tensor) -> tuple[Tensor, Tensor]:
-    """The values in their order as 64-bit words, and the bytes that are left over."""
+    """The values in order as 64-bit words, and the remaining bytes."""
     data = tensor.detach().contiguous().view(-1).view(torch.uint8)
     if data.storage_offset() % WORD:
         data = data.clone()

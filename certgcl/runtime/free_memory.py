@@ -1,4 +1,4 @@
-"""How much memory there is for this process, and what limits it: the machine, a container, or a limit of its own."""
+"""How much memory is available to this process, and what limits it: the machine, a container, or its own limit."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +10,7 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 
 class Room(NamedTuple):
-    """So many bytes that can still be had, and what there is no more of than that."""
+    """The bytes that are still available, and the limit that determines them."""
 
     bytes: int
     limit: str
@@ -36,9 +36,9 @@ def _of_process() -> list[Room]:
 
 
 def _of_group(groups: Path = _GROUPS, mine: Path = Path("/proc/self/cgroup")) -> list[Room]:
-    """What the control groups around this process leave, as those of containers and of batch systems do."""
+    """What the control groups around this process leave, such as those of containers and batch systems."""
     found: list[Room] = []
-    with suppress(OSError, ValueError):  # another system, or another layout
+    with suppress(OSError, ValueError):  # a different system or layout
         for line in mine.read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if controllers == "":

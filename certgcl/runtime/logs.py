@@ -1,4 +1,4 @@
-"""The one logger of certgcl, by the name ``certgcl``; silent unless the user's own program listens to it."""
+"""The one logger of certgcl, by the name ``certgcl``; silent unless the user's program configures it."""
 
 import logging
 

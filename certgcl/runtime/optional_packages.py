@@ -1,4 +1,4 @@
-"""Packages that certgcl does without until they are asked for."""
+"""Optional packages, imported only when they are needed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from certgcl.errors import InputError
 
 @contextmanager
 def needing(extra: str, what: str) -> Iterator[None]:
-    """Imports of packages that an extra of certgcl brings; a missing one is refused with the way to get it.
+    """Imports of packages that an extra of certgcl installs; a missing one raises an error that says how to get it.
 
     Example::
 

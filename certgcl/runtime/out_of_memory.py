@@ -1,7 +1,7 @@
-"""Where memory runs out, one error that names the limit in force and the way out.
+"""One error for running out of memory, which names the limit in force and the way out.
 
-Torch, numpy, numba, Python and the system each have an error of their own for it, torch's on a CPU a plain
-``RuntimeError``. It is put into words at the public entries, so that the code in between has no part in it.
+Torch, numpy, numba, Python and the system each have their own error for it; torch's on a CPU is a plain
+``RuntimeError``. The public functions translate it, so that the code in between need not handle it.
 """
 
 import errno
@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out; those of certgcl's own have said what they have to."""
+    """Whether an error says that memory ran out; certgcl's own errors are passed on."""
     if isinstance(error, CertgclError):
         return False
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
@@ -47,9 +47,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def out_of_memory(what: str, remedy: str = SMALLER_PARTS, memory_limit: Any = None) -> Iterator[None]:
-    """Within it, memory that runs out is an :class:`OutOfMemoryError`; every other error passes as it is.
+    """In this context, running out of memory raises :class:`OutOfMemoryError`; every other error is passed on.
 
-    What the calls in between hold is freed, so that another try finds the memory, and not the remains of this one.
+    The memory held by the calls in between is freed, so that it is available for another try.
     """
     try:
         yield
@@ -65,7 +65,7 @@ def out_of_memory(what: str, remedy: str = SMALLER_PARTS, memory_limit: Any = No
 def told_when_out_of_memory(
     remedy: str = SMALLER_PARTS,
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """The same around a function, by its name and with its ``memory_limit``."""
+    """The same as a decorator of a function, with its name and its ``memory_limit``."""
 
     def around(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         @wraps(function)

@@ -11,11 +11,11 @@ from rich.progress import BarColumn, Progress, TextColumn
 from certgcl.runtime.compilation import COMPILATION
 
 _APPEARS_AFTER = 2.0  # seconds
-_LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on
+_LINE_EVERY = 30.0  # seconds between lines, without a terminal to draw a bar on
 
 
 class Bar:
-    """How much of a whole is done, and words on it; on a terminal a bar, elsewhere a line now and then."""
+    """Shows how much of a whole is done, with a message; on a terminal as a bar, elsewhere as occasional lines."""
 
     def __init__(self, title: str, shown: bool = True, words: str = "reading") -> None:
         console = Console(stderr=True)
@@ -52,7 +52,7 @@ class Bar:
             self._bar.stop()
 
     def _say(self, words: str) -> None:
-        """Words on what goes on before anything is done: on the bar, or a line of their own."""
+        """A message about what happens before anything is done: on the bar, or on a separate line."""
         self._bar.update(self._task, words=words)
         if not self._terminal:
             self._console.print(words, highlight=False, soft_wrap=True)

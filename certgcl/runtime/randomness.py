@@ -1,7 +1,7 @@
-"""Random numbers of one's own: no generator of torch, numpy or Python that others share is read or moved.
+"""Private random numbers: no shared generator of torch, numpy or Python is read or advanced.
 
-Layers fill their weights from torch's global generator and cannot be told otherwise. :class:`PrivateRandomness`
-redirects that, in its own thread only, so that trainings side by side do not draw each other's numbers.
+Layers initialise their weights from torch's global generator and accept no other. :class:`PrivateRandomness`
+redirects that, in its own thread only, so that parallel trainings do not share random numbers.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional, init
 from torch.overrides import TorchFunctionMode
 
-# What takes generator=. The functions of torch.nn.init come here whole, as modes do not look inside.
+# Functions that take generator=. Those of torch.nn.init arrive here as a whole, because modes do not look inside them.
 _DRAWING: frozenset[Callable[..., Any]] = frozenset(
     {
         Tensor.uniform_,
@@ -39,12 +39,13 @@ _DRAWING: frozenset[Callable[..., Any]] = frozenset(
 
 
 def generator_on(device: torch.device | str, seed: int) -> torch.Generator:
-    """A generator that starts as the global one does after ``torch.manual_seed(seed)``."""
+    """A generator in the state of the global one after ``torch.manual_seed(seed)``."""
     return torch.Generator(device).manual_seed(seed)
 
 
 class PrivateRandomness(TorchFunctionMode):
-    """Within it, what this thread draws at random comes from ``generator``: weights of new layers, and dropout."""
+    """In this context, everything that this thread draws comes from ``generator``: weights of new layers, and
+    dropout."""
 
     def __init__(self, generator: torch.Generator) -> None:
         super().__init__()
@@ -64,7 +65,7 @@ class PrivateRandomness(TorchFunctionMode):
 def _dropout(
     generator: torch.Generator, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """``torch.nn.functional.dropout`` from a generator, with the factors that it draws itself."""
+    """``torch.nn.functional.dropout`` with a given generator, and the same factors that it would draw itself."""
     if not training or p == 0:
         return input
     factor = torch.empty_like(input, requires_grad=False).bernoulli_(1 - p, generator=generator).div_(1 - p)

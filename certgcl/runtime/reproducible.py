@@ -1,10 +1,10 @@
 """Results that are the same to the last bit in every process, whatever else it computes.
 
-The order of a sum decides its last digits. It depends on how many rows a matrix product has, on which anchors stand
-together (they come first in the rows of their neighbours), on how memory is laid out, on the number of threads, and on
-the processor and the libraries. Here all of it is fixed or named: the anchors of a call are bounded together or in
-parts that no setting of the process has a say in, by one thread, from arrays of one layout; and :func:`arithmetic`
-names the rest, so that results of another arithmetic are told apart.
+The order of a sum decides its last digits. It depends on the number of rows of a matrix product, on which anchors are
+bounded together (they come first in the rows of their neighbours), on the memory layout, on the number of threads, and
+on the processor and the libraries. Here all of this is fixed or recorded: the anchors of a call are bounded together or
+in parts that do not depend on any setting of the process, by one thread, from arrays of one layout; and
+:func:`arithmetic` records the rest, so that results of a different arithmetic are recognised.
 """
 
 import os
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from certgcl.bounds import compiled
 
-PART = 1 << 32  # bytes that a part of the anchors may be estimated to take
+PART = 1 << 32  # largest estimated bytes of a part of the anchors
 _CPU = Path("/proc/cpuinfo")
 _FACTS = ("model name", "cpu family", "model", "stepping", "cache size")  # of it there
 _VARIABLES = (
@@ -32,12 +32,13 @@ _VARIABLES = (
 
 
 def packed(values: Tensor) -> Tensor:
-    """The same in row-major order, in memory of its own: how products are summed depends on that. Zero has one sign."""
+    """The same in row-major order, in separate memory: the order in which products are summed depends on that. Zero has
+    one sign."""
     return values.detach().clone(memory_format=torch.contiguous_format).add_(0.0)
 
 
 def arithmetic() -> str:
-    """What decides the last digits of one thread."""
+    """Everything that determines the last digits of one thread."""
     kernels = "no kernels"
     if compiled.usable(torch.device("cpu")):
         kernels = f"numba {version('numba')}" + (" at every size" if compiled.setting() == "always" else "")
@@ -60,7 +61,7 @@ def arithmetic() -> str:
 
 
 def _processor() -> str:
-    """As precisely as libraries look at it when they choose how to sum."""
+    """The processor, in as much detail as libraries use to choose an order of summation."""
     with suppress(OSError, ValueError):
         first = _CPU.read_text().split("\n\n")[0]
         facts = {name.strip(): fact.strip() for name, _, fact in (line.partition(":") for line in first.splitlines())}

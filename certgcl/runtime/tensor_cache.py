@@ -1,7 +1,7 @@
-"""What is kept with an object: made once from its tensors, and made again when one of them was written to.
+"""Values cached with an object: computed once from its tensors, and again after one of them was written to.
 
-Torch counts the writes to a tensor and to its views. It does not see those through ``.data``, through an array of numpy
-or in a mapped file: where that matters, contents are compared (:meth:`certgcl.graphs.graph.Graph.private`).
+Torch counts the writes to a tensor and to its views. It does not see writes through ``.data``, through a numpy array or
+in a mapped file: where that matters, contents are compared (:meth:`certgcl.graphs.graph.Graph.private`).
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 T = TypeVar("T")
-PRIVATE = "_private"  # in the ``__dict__`` of objects whose tensors no one else can reach: nothing to look for there
+PRIVATE = "_private"  # in the ``__dict__`` of objects whose tensors nobody else can reach: no checks needed
 
 
 def stamp(*tensors: Tensor) -> object:
@@ -29,15 +29,16 @@ def _address(tensor: Tensor) -> int:
 
 
 def kept(*sources: str) -> Callable[[Callable[[Any], T]], "Kept[T]"]:
-    """``@kept("rowptr", "col")``: a property made of these tensors of its owner, until one of them is written to.
+    """``@kept("rowptr", "col")``: a property computed from these tensors of its owner, valid until one of them is
+    written to.
 
-    A value that is a tensor itself may be written to by whoever was given it: it is then made again as well.
+    A value that is itself a tensor may be written to by whoever received it; it is then recomputed as well.
     """
     return partial(Kept, sources)
 
 
 class Kept(Generic[T]):
-    """The property that :func:`kept` makes of a function."""
+    """The property that :func:`kept` creates from a function."""
 
     def __init__(self, sources: tuple[str, ...], make: Callable[[Any], T]) -> None:
         self._sources, self._make, self.__doc__ = sources, make, make.__doc__

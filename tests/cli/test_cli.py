@@ -151,12 +151,12 @@ def test_workers_share_a_folder(tmp_path: Path) -> None:
 
 def test_a_worker_says_what_is_left() -> None:
     first = certify("--shards", "4", "--shard", "1/2")
-    assert first.stdout == "2 shards computed, 0 were there; 2 of 4 left to other workers\n"
+    assert first.stdout == "2 shards computed, 0 were finished before; 2 of 4 left to other workers\n"
     early = run("merge", "out")
     assert early.exit_code == 1
     assert "2 missing (0, 2) of 4 shards" in early.stderr
     second = certify("--shards", "4", "--shard", "0/2")
-    assert second.stdout == "2 shards computed, 0 were there; all 4 are there: certgcl merge out\n"
+    assert second.stdout == "2 shards computed, 0 were finished before; all 4 are finished: certgcl merge out\n"
 
 
 def test_torchrun_says_which_worker_this_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,7 +244,7 @@ def test_ctrl_c_ends_with_130_and_keeps_what_is_done(monkeypatch: pytest.MonkeyP
         patch.setattr(ShardBar, "__call__", interrupt)
         result = certify("--shards", "4")
     assert result.exit_code == 130
-    assert "Finished shards are kept in out; run the same command again to go on" in result.stderr
+    assert "Finished shards are kept in out; run the same command again to continue" in result.stderr
     assert json.loads(certify("--json").stdout)["kept"] == [0, 1]
 
 

@@ -147,7 +147,7 @@ def test_ctrl_c_ends_with_130_and_resume_gives_the_same_result(monkeypatch: pyte
         patch.setattr(TrainingBar, "__call__", interrupt)
         stopped = run(*KARATE)
     assert stopped.exit_code == 130
-    assert "go on with the same command and --resume" in stopped.stderr
+    assert "continue it with the same command and --resume" in stopped.stderr
     assert len((OUT / "history.jsonl").read_text().splitlines()) == 2
     assert not (OUT / "method.pt").exists()
     json_of(*KARATE, "--resume")

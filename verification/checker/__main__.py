@@ -16,7 +16,7 @@ from .changes import Changes
 from .claim import Claim, compactness, value
 from .statement import Graph, Network
 
-TOGETHER = 64  # nodes that share what is known of the nodes around them
+TOGETHER = 64  # nodes that share the bounds of the nodes around them
 
 
 def check(
@@ -38,7 +38,7 @@ def check(
         directions, slack = claim.directions[places], np.zeros((len(places), claim.directions.shape[2]))
     else:
         if (claim.source == "view") != (view is not None):
-            raise ValueError("a certificate about a second view is checked with that view, and no other one with any")
+            raise ValueError("a certificate about a second view is checked with that view, and others without one")
         boxes = compactness(network, view or graph).rows(claim.nodes[places])
         directions, slack = boxes.middle[:, None], boxes.reach
     least = claim.lower[places] - claim.rounding[places]  # of two floats, in floats: see `_at_least`
@@ -86,7 +86,7 @@ def _at_least(claim: Claim, place: int, least: Array) -> Array:
 def _check_witness(
     claim: Claim, place: int, network: Network, changes: Changes, directions: Array, slack: Array
 ) -> int:
-    """That a known change is admissible and reaches ``upper``, up to ``rounding``."""
+    """Checks that a known change is admissible and attains ``upper``, up to ``rounding``."""
     if claim.upper is None:
         return 0
     node, left = int(claim.nodes[place]), changes
@@ -109,7 +109,7 @@ def _check_witness(
     for upper, rounding, direction in zip(claim.upper[place], claim.rounding[place], directions, strict=True):
         low, high = value(network, graph, node, direction, slack)
         if not (upper - rounding <= high and low <= upper + rounding):
-            raise NotProved(f"a witness with a value between {low:.17g} and {high:.17g} in the place of {upper:.17g}")
+            raise NotProved(f"a witness with a value between {low:.17g} and {high:.17g} instead of {upper:.17g}")
     return 1
 
 
@@ -120,7 +120,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--weights", type=Path, required=True, help="a network in the format certgcl-network-1")
     parser.add_argument("--view", type=Path, help="the fixed second view, for a certificate that has one")
     parser.add_argument("--nodes", help="first:last, or numbers with commas; all nodes of the certificate by default")
-    parser.add_argument("--branches", type=int, default=64, help="edges to decide where Theorem A alone does not do")
+    parser.add_argument("--branches", type=int, default=64, help="edges to decide where Theorem A is not enough")
     parser.add_argument("--trees", type=Path, help="trees of cases, as --keep writes them")
     parser.add_argument("--keep", type=Path, help="write the trees of cases that were found")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -174,7 +174,7 @@ def _places(words: str | None, nodes: Ints) -> Ints | None:
     )
     missing = np.setdiff1d(wanted, nodes)
     if len(missing):
-        raise ValueError(f"node {missing[0]}, of which the certificate says nothing")
+        raise ValueError(f"node {missing[0]}, about which the certificate says nothing")
     return np.flatnonzero(np.isin(nodes, wanted))
 
 

@@ -19,7 +19,8 @@ U, ETA = 2.0**-53, 2.0**-1074
 
 
 def check_processor() -> None:
-    """That subnormal numbers are kept and sums rounded to nearest, which other code in the process can switch off."""
+    """That subnormal numbers are kept and sums rounded to nearest, which other code in the process may have switched
+    off."""
     one, small = np.array([1.0, 1.0]), np.array([ETA, 2.0**-1022])
     if not (
         (small * one == small).all()
@@ -62,7 +63,7 @@ def plus(*parts: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """A number that is at least zero, between two floats; or an array of them."""
+    """A nonnegative number between two floats; or an array of them."""
 
     low: Array
     high: Array

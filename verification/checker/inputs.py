@@ -1,4 +1,4 @@
-"""Features that may change: the least that functionals of them can be.
+"""Features that may change: the least values of functionals of them.
 
 Features enter a network as ``W' x``, so that a functional λ of that is ``μ · x`` with ``μ = W λ``. Whatever node k has
 of the admissible features, ``μ · x̃`` is at least ``μ · x`` less its *fall*,

@@ -1,4 +1,4 @@
-"""Lemma R: the states of nodes, and the least sum over the neighbours that are left and those that came."""
+"""Lemma R: the states of nodes, and the least sum over the neighbours that are left and those that were added."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -114,7 +114,7 @@ class States:
         return np.concatenate([found, np.broadcast_to(by_new, new.shape)])
 
     def _with_few_edges(self, i: int, t: int, values: Array, inside: NDArray[np.bool_], parents: bool) -> Array:
-        """Neighbours start from their values without a loss, and fall by so much for each edge."""
+        """Neighbours start from their values without a loss, and fall by a fixed amount for each edge."""
         row, left = self.row(i), self.changes.total - t
         clean, lost = values[row.begin], self.lost[row.flat]
         each = up(up(clean[row.owner] - values) / np.maximum(lost, 1)[:, None])

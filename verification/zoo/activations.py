@@ -1,4 +1,4 @@
-"""Modules whose activation is two-piece linear only where one is likely to look."""
+"""Modules whose activation is two-piece linear only where a reader is likely to look."""
 
 import torch
 import torch.nn.functional as F
@@ -209,7 +209,7 @@ class SubclassOfReluThatSaturates(Layers):
 
 
 class LooseSlope(nn.PReLU):
-    """Its weight is a property that depends on how often it was asked for."""
+    """Its weight is a property that depends on how often it was read."""
 
     asked = 0
 

@@ -1,4 +1,4 @@
-"""What modules of the zoo are made of: two layers with the weights of a case or others, and a place in a list."""
+"""The building blocks of the zoo's modules: two layers with the weights of a case or others, and an entry in a list."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ class Entry:
 
     Args:
         build: makes it for a case: its widths and weights, and what a liar must know of the clean graph.
-        seems: the slopes after the two layers for one who believes what the module shows.
+        seems: the slopes after the two layers for a reader who believes what the module shows.
         scales: of features and biases, at one of which at least the module shows its lie.
-        twin: makes the honest module that a liar seems to be, where that is no two-layer GCN.
+        twin: makes the honest module that a liar seems to be, if that is not a two-layer GCN.
         shows: whether a run of the module on some admissible view must give another value than believed, and a lower
-            one. Not so where the lie is told elsewhere (another thread, another setting of torch), or raises a value.
+            one. False if the lie is told elsewhere (another thread, another setting of torch), or raises a value.
     """
 
     name: str
@@ -35,9 +35,9 @@ class Entry:
     twin: Builder | None = None
 
 
-HONEST: dict[str, Entry] = {}  # models as people write them: to be accepted
-ODD: dict[str, Entry] = {}  # models as hardly anyone writes them: refused, or read rightly
-MALICIOUS: dict[str, Entry] = {}  # anything else: to be refused
+HONEST: dict[str, Entry] = {}  # models as people write them: must be accepted
+ODD: dict[str, Entry] = {}  # models as hardly anyone writes them: refused, or read correctly
+MALICIOUS: dict[str, Entry] = {}  # anything else: must be refused
 
 
 def honest(build: Built) -> Built:

@@ -1,4 +1,4 @@
-"""Modules that are not the same at every call, by chance or by the clock."""
+"""Modules that behave differently from call to call, by chance or by the clock."""
 
 import random
 import time
@@ -50,7 +50,7 @@ class ByTheClock(Layers):
 
 @malicious()
 class ByAnAddress(Layers):
-    """Where the object lies in memory."""
+    """The address of the object in memory."""
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         z = self.conv2(F.relu(self.conv1(x, edge_index)), edge_index)

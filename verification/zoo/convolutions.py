@@ -168,7 +168,7 @@ def sgc_with_a_cache_left(case: Case) -> nn.Module:
 
 
 class Sly(int):
-    """An integer that says it is less, to those who ask: range does not."""
+    """An integer that compares as smaller than it is; range does not compare."""
 
     def __index__(self) -> int:
         return max(1, int(self) - 1)

@@ -1,4 +1,5 @@
-"""Modules with an honest forward that is not all, or not what is run: hooks, patches, wrappers and decorators."""
+"""Modules with an honest forward that is not everything that runs, or does not run at all: hooks, patches, wrappers and
+decorators."""
 
 import functools
 import inspect
@@ -299,7 +300,7 @@ class SequentialOfTheirOwn(Layers):
 
 
 class _Reversed(nn.ModuleList):
-    """A list that is gone through from its other end once it has been gone through often enough."""
+    """A list that is iterated in reverse once it has been iterated often enough."""
 
     rounds = 0
 

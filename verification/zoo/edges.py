@@ -1,4 +1,4 @@
-"""Modules that look at the edges beyond what a GCN does, and do something else where some are missing."""
+"""Modules that use the edges in other ways than a GCN does, and behave differently if some are missing."""
 
 import torch
 import torch.nn.functional as F

@@ -12,7 +12,7 @@ from verification.case import Case
 from verification.zoo.base import Layers, Liar, malicious
 from verification.zoo.honest import FunctionalRelu
 
-PATIENCE = 12  # calls in which nothing happens: more than a reader makes, fewer than the showcase has views
+PATIENCE = 12  # calls without an effect: more than a reader makes, fewer than the showcase has views
 
 
 @malicious()

@@ -1,4 +1,4 @@
-"""Networks of other convolutions, depths and parts as people write them: to be accepted, and read as they are."""
+"""Networks of other convolutions, depths and parts as people write them: they must be accepted, and read correctly."""
 
 from itertools import pairwise
 from typing import Any
@@ -43,7 +43,7 @@ def widths(case: Case) -> tuple[int, int, int]:
 
 
 def stack(case: Case, kind: Any, depth: int = 2, act: nn.Module | None = None, **settings: Any) -> nn.Module:
-    """So many layers of one kind."""
+    """A number of layers of one kind."""
     inputs, hidden, outputs = widths(case)
     sizes = [inputs, *[hidden] * (depth - 1), outputs]
     return drawn(Stack([kind(*pair, **settings) for pair in pairwise(sizes)], act))

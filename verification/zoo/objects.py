@@ -1,4 +1,4 @@
-"""Modules that hold objects which run code when they are only looked at: compared, counted, printed, unpacked."""
+"""Modules with objects that run code when they are merely inspected: compared, counted, printed, unpacked."""
 
 import itertools
 from typing import Any

@@ -1,4 +1,5 @@
-"""Two-layer GCNs as hardly anyone writes them. A reader may refuse them; if it does not, it must read them rightly."""
+"""Two-layer GCNs as hardly anyone writes them. A reader may refuse them; if it does not, it must read them
+correctly."""
 
 import warnings
 from typing import Any

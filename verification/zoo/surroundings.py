@@ -27,7 +27,7 @@ class LooksWhoIsCalling(Layers):
 
 @malicious()
 class HonestToProxies(Layers):
-    """Anything that is no tensor is somebody who traces."""
+    """Anything that is not a tensor is taken for a tracer."""
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         z = self.conv2(F.relu(self.conv1(x, edge_index)), edge_index)
@@ -59,7 +59,7 @@ class SwallowsWhatATracerRaises(Liar):
 
 @malicious()
 class OnlyWhereAttributesAreMissing(Layers):
-    """``hasattr`` tells a tensor from what stands for one."""
+    """``hasattr`` distinguishes a tensor from a symbol."""
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         z = self.conv2(F.relu(self.conv1(x, edge_index)), edge_index)

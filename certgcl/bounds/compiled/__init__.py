@@ -1,12 +1,12 @@
 """The bounds by kernels that numba compiles for the processor: the same formulas, several times as fast.
 
-``kernels`` has the loops, each of them on flat arrays and with its gradient. ``flat_tables`` and ``anchor_chunks`` say
-where rows, cases and pairs are in those arrays; ``lines``, ``channels``, ``entries`` and ``minima`` make functions of
-tensors of them, and ``degree`` and ``paper_formulas`` the steps of the bounds.
+``kernels`` has the loops, each on flat arrays and with its gradient. ``flat_tables`` and ``anchor_chunks`` say where
+rows, cases and pairs are in those arrays; ``lines``, ``channels``, ``entries`` and ``minima`` wrap them as functions of
+tensors, and ``degree`` and ``paper_formulas`` as the steps of the bounds.
 
-They are used for tensors on a CPU if numba is installed (``pip install "certgcl[fast]"``), and never needed: torch
+They are used for tensors on a CPU if numba is installed (``pip install "certgcl[fast]"``) and are never required: torch
 does the same work without them, and on other devices. The first call on a machine compiles them, which takes up to a
-minute; they are then kept on disk. Small graphs (:func:`for_work`) do not need them, so that nothing is compiled there.
+minute; after that they are cached on disk. For small graphs (:func:`for_work`) nothing is compiled.
 """
 
 import importlib.util
@@ -47,8 +47,9 @@ def usable(device: torch.device) -> bool:
 
 @contextmanager
 def for_work(values: int) -> Iterator[bool]:
-    """Within it, kernels are used only if a bound of this size repays their compilation. Gives whether it does not: the
-    work is small. An outer choice stands, so that all parts of one question take the same path.
+    """In this context, kernels are used only if a bound of this size is worth their compilation. Yields True if it is
+    not, because the work is small. An outer choice takes precedence, so that all parts of one question take the same
+    path.
 
     Args:
         values: the directed edges of the graph times the channels of all layers.
@@ -62,7 +63,7 @@ def for_work(values: int) -> Iterator[bool]:
 
 @contextmanager
 def switched_off() -> Iterator[None]:
-    """Within it, torch does all the work."""
+    """In this context, torch does all the work."""
     with _chosen(False):
         yield
 

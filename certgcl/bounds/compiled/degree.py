@@ -22,8 +22,8 @@ from certgcl.bounds.two_layer.row_tables import Table, joined
 from certgcl.bounds.two_layer.weights import GCNWeights
 from certgcl.models.activations import SlopeRule
 
-MAX_NUMBERS = 1 << 21  # in the table of a chunk of rows, where no gradient is wanted
-ALWAYS = MAX_STORED + 1  # elements enough to compute a chunk again for its gradient
+MAX_NUMBERS = 1 << 21  # in the table of a chunk of rows, if no gradient is needed
+ALWAYS = MAX_STORED + 1  # elements from which on a chunk is recomputed for its gradient
 
 
 def layer1(weights: GCNWeights, projected: Tensor, plan: RowPlan) -> Layer1:
@@ -78,7 +78,7 @@ class CompiledMinimum:
 
     def of_anchors(self, omega: Tensor, layer1: Layer1, rules: Sequence[SlopeRule], patterns: int = 1) -> Tensor:
         flat, (_, number, width) = self.flat, omega.shape
-        self.workspace.clear()  # the tables of channels are not needed any more
+        self.workspace.clear()  # the tables of channels are no longer needed
         chunks = flat.chunks(max(1, _limit() // (len(rules) * number * patterns)))
         products = partial(products_at_entries, rules=rules, omega=omega, layer1=layer1)
 

@@ -25,7 +25,7 @@ RULES: dict[SlopeRule, int] = {
 
 
 def numbered(rules: Sequence[SlopeRule]) -> Array:
-    """Rules by the numbers that kernels know them by."""
+    """The numbers by which kernels know the rules."""
     return np.array([RULES[rule] for rule in rules])
 
 
@@ -224,6 +224,6 @@ class _LineProducts(torch.autograd.Function):
 
 
 def _work(entries: RowEntries, span: LineSpan, omega: Tensor) -> int:
-    """About how many products are made."""
+    """About the number of products."""
     slots = entries.slot[span.rows.stop] - entries.slot[span.rows.start]
     return int(slots) * omega[0].numel()

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from threadpoolctl import ThreadpoolController
 
-WORTHWHILE = 1 << 20  # elements for each thread, below which waking it costs more
+WORTHWHILE = 1 << 20  # elements for each thread, below which waking it is not worth it
 
 
 def share(kernel: Callable[..., None], elements: int, *arguments: Any) -> None:
-    """Call ``kernel(part, parts, *arguments)`` for all parts, which do not get into each other's way."""
+    """Call ``kernel(part, parts, *arguments)`` for all parts, which are independent."""
     parts = max(1, min(torch.get_num_threads(), elements // WORTHWHILE))
     others = [_pool(parts - 1).submit(kernel, part, parts, *arguments) for part in range(1, parts)]
     kernel(0, parts, *arguments)
@@ -23,7 +23,7 @@ def share(kernel: Callable[..., None], elements: int, *arguments: Any) -> None:
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """Within it, matrix products of kernels take one thread each: the kernels have the others."""
+    """In this context, each matrix product of a kernel uses one thread: the kernels use the others."""
     return _controller().limit(limits=1, user_api="blas")
 
 
@@ -36,9 +36,9 @@ def _controller() -> ThreadpoolController:
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """Kept: to start a thread takes as long as many a kernel."""
+    """Reused: starting a thread takes as long as many a kernel."""
     return ThreadPoolExecutor(threads, thread_name_prefix="certgcl")
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads stay behind in one
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork

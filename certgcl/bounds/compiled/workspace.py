@@ -8,14 +8,14 @@ from torch import Tensor
 
 
 class Workspace:
-    """Tables by their names. Where no gradient needs what a table held, the next one of that name is written over it:
-    fresh memory takes longer to get than to fill."""
+    """Tables by name. If no gradient needs the contents of a table, the next one of that name overwrites it: fresh
+    memory takes longer to get than to fill."""
 
     def __init__(self) -> None:
         self._held: dict[str, Tensor] = {}
 
     def __call__(self, name: str, like: Tensor, *shape: int) -> Tensor:
-        """A table with anything in it."""
+        """An uninitialised table."""
         if torch.is_grad_enabled():
             return like.new_empty(shape)
         held, size = self._held.get(name), math.prod(shape)
@@ -29,5 +29,5 @@ class Workspace:
 
 
 def fresh(like: Tensor, *shape: int) -> Tensor:
-    """Of numpy's memory: it comes in huge pages, where torch's does not."""
+    """Allocated by numpy, which uses huge pages; torch does not."""
     return torch.from_numpy(np.empty(shape, like.new_empty(0).numpy().dtype))

@@ -1,4 +1,4 @@
-"""Branch and bound for many anchors, one after the other, with what time there is."""
+"""Branch and bound for many anchors, one after the other, within a time limit."""
 
 import time
 from abc import ABC, abstractmethod
@@ -20,8 +20,8 @@ from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
 
-FIRST_LIMIT = 32  # branches of an anchor, before all others have had as many
-GROWTH = 4  # of that limit, from one pass over the anchors to the next
+FIRST_LIMIT = 32  # branches of an anchor, before all others have had their turn
+GROWTH = 4  # factor of that limit from one pass over the anchors to the next
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +32,8 @@ class Brackets:
         exact: whether the two are the same up to the tolerance, ``(A,)``.
         witnesses: ``(2, k)`` node numbers of the dropped edges, for every anchor.
         branches: how many branches were bounded for it, ``(A,)``.
-        changed: features that reach ``upper`` together with the dropped edges, where they may change.
-        added: new edges that do, ``(2, k)`` for every anchor, where some may be added.
+        changed: features that reach ``upper`` together with the dropped edges, if features may change.
+        added: new edges that do, ``(2, k)`` for every anchor, if edges may be added.
     """
 
     lower: Tensor
@@ -74,12 +74,12 @@ class Brackets:
 
 
 class Grown(NamedTuple):
-    """What the search for one anchor has come to.
+    """The state of the search for one anchor.
 
     Args:
         place: of the anchor among all.
         dropped: the best drops known, by their positions in its field.
-        slots: the same by their places in the graph.
+        slots: the same as positions in the graph.
         branches: how many were bounded.
     """
 
@@ -150,7 +150,7 @@ class AnchorSearch(ABC):
         return SearchSpace(self.network, self.graph, self.drops)
 
     def order(self) -> Tensor:
-        """The places of the anchors, those that see less of the graph first."""
+        """The positions of the anchors, those with the smallest receptive fields first."""
         graph = self.graph
         around = torch.zeros_like(graph.degree).index_add_(0, graph.row, graph.degree[graph.col])
         return around[self.anchors].argsort(stable=True)
@@ -158,7 +158,7 @@ class AnchorSearch(ABC):
     @torch.no_grad()
     def run(self, progress: Callable[[int, int], object] | None = None) -> Brackets:
         """The brackets. Anchors have their turn again and again, each time with a larger limit of branches; a search
-        then starts again from the bracket it has, so that only one at a time takes memory."""
+        then starts again from the bracket it has, so that only one search at a time takes memory."""
         problem = ChangeProblem(self.graph, self.changes, self.anchors)
         lower = self.bound(self.network, problem, self.directions[:, None])[:, 0]
         clean = (self.directions * self.network.embed(self.graph)).sum(dim=1)[self.anchors]
@@ -200,8 +200,8 @@ class AnchorSearch(ABC):
 
     @abstractmethod
     def _grown(self, places: list[int], lower: Tensor, dropped: dict[int, Tensor], limit: float) -> Iterator[Grown]:
-        """The searches for some anchors while there is time, each up to about ``limit`` branches; anchors that see too
-        much are passed over.
+        """The searches for some anchors while there is time, each up to about ``limit`` branches; anchors whose
+        receptive field is too large are skipped.
 
         Args:
             lower: bounds to begin with.

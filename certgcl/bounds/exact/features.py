@@ -1,4 +1,4 @@
-"""Brackets under changed features: a bound from below, a search from above, and all of them where they are few.
+"""Brackets under changed features: a lower bound, a search for upper bounds, and enumeration if they are few.
 
 Where edges may be dropped as well, the search drops those that hurt most with the features as they are, and then looks
 for features on what is left.
@@ -37,7 +37,7 @@ def feature_brackets(
 
     Args:
         directions: of the anchors, ``(A, d)``.
-        end: when the time is over, in seconds since the epoch: then the clean value is the upper one.
+        end: when the time is over, in seconds since the epoch: after that the clean value is the upper bound.
         branch_limit: how many admissible features of an anchor are tried one by one, at most.
     """
     cpu = torch.device("cpu")
@@ -77,7 +77,7 @@ def feature_brackets(
 
 
 def _dropped(space: SearchSpace, anchor: int, direction: Tensor) -> Tensor:
-    """Edges whose loss hurts an anchor, ``(2, k)``; none where it sees too much to be searched."""
+    """Edges whose loss hurts an anchor, ``(2, k)``; none if its receptive field is too large to be searched."""
     around = space.field(anchor)
     if around is None:
         return space.graph.col.new_empty(2, 0)

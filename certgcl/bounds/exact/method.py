@@ -1,4 +1,4 @@
-"""From a bound to the truth: branch and bound over the edges that one embedding depends on.
+"""From bounds to exact minima: branch and bound over the edges that one embedding depends on.
 
 The least bound of all open branches is a lower bound of the minimum, the least value seen is an upper bound with its
 witness, and best-first search brings them together: it can be stopped at any time, and when they meet the value is
@@ -31,25 +31,25 @@ from certgcl.executors import Executor, ExecutorLike, LocalProcesses, get_execut
 from certgcl.models.activations import SlopeRule
 from certgcl.models.network import GraphNetwork, two_layer_gcn
 
-ANCHORS_PER_WORKER = 128  # at least, as a process takes some seconds to start
+ANCHORS_PER_WORKER = 128  # at least, since a process takes some seconds to start
 
 
 @dataclass(frozen=True)
 class BranchAndBound(BoundMethod):
-    """Best-first branch and bound: with no limit, the minimum itself; with one, the best bracket found until then.
+    """Best-first branch and bound: without a limit, the minimum itself; with one, the best bracket found so far.
 
-    Never below the bound it starts from, for a branch is never bounded below the one it comes from. Without a time
+    Never below the bound it starts from, since a branch is never bounded below its parent. Without a time
     limit the result does not depend on the number of workers (for other networks than two-layer GCNs, up to rounding).
 
     Args:
-        bound: to begin with; of networks other than two-layer GCNs, for every branch.
+        bound: the starting bound; for networks other than two-layer GCNs, the bound of every branch.
         time_limit: in seconds, for all anchors of a call together.
         branch_limit: about how many branches of each anchor are bounded: cells of a two-layer GCN, for which see
             ``docs/theory.md``; of other networks, lists of edges that are dropped and kept; where edges may be added,
             of pairs that change and that stay.
         tolerance: brackets narrower than this share of the larger of clean value and upper bound are closed.
-        workers: how many shares the anchors are cut into, each for one process with one thread; by default as many as
-            the executor has workers, if there are more than a hundred anchors for each.
+        workers: number of shares into which the anchors are split, each for one process with one thread; by default as
+            many as the executor has workers, if there are more than a hundred anchors for each.
         progress: called with the numbers of finished and of all anchors.
         executor: where these run: ``"processes"`` of this machine by default, ``"here"``, ``"ray"``, or an instance.
     """
@@ -117,7 +117,7 @@ class BranchAndBound(BoundMethod):
                 whole(self.workers, "workers", 1, "it is a number of processes", remedy, error=MethodError),
             )
         callback(self.progress, "progress", MethodError)
-        get_executor(self.executor)  # says what is wrong with it
+        get_executor(self.executor)  # raises an error that says what is wrong
 
     @property
     def name(self) -> str:
@@ -146,7 +146,7 @@ class BranchAndBound(BoundMethod):
 
     def solve(self, network: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> BoundResult:
         check_call(network, problem, directions)
-        if directions.shape[1] > 1:  # a witness is one direction's own
+        if directions.shape[1] > 1:  # a witness belongs to one direction
             return BoundResult(self(network, problem, directions))
         found = self.brackets(network, problem, directions[:, 0])
         return BoundResult(
@@ -168,10 +168,10 @@ class BranchAndBound(BoundMethod):
         if self.time_limit is not None:
             raise MethodError(
                 f"reproducible=True with time_limit={self.time_limit!r}",
-                "a search with a time limit does not find the same twice",
+                "a search with a time limit does not give the same result twice",
                 "Use branch_limit=",
             )
-        return self.for_worker()  # anchors of a worker begin with a bound of all that it has
+        return self.for_worker()  # a worker begins by bounding all its anchors together
 
     def for_worker(self) -> Self:
         return replace(self, workers=1, executor=None, progress=None)

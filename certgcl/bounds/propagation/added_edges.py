@@ -1,4 +1,4 @@
-"""What the edges that a node gains add to its row, at their least.
+"""The least that the edges gained by a node add to its row.
 
 With a edges gained, the row lemma has ``bot_a`` more: the sum of the a smallest terms of candidates. A candidate c is
 no neighbour of i, and its term is the least
@@ -6,11 +6,11 @@ no neighbour of i, and its term is the least
     in(n_c) ( S_c + Σ β · h_c )
 
 over the states of c next to a new edge: it has gained an edge itself (``a_c >= 1``), and with the edge counted once
-``a_i + a_c - 1 <= A``, ``t_i + t_c <= Q``, and ``t_i + a_i + t_c + a_c - 1 <= F``. Ranges give a term that knows no
-more; where the functionals are an anchor's own, the smallest of these are replaced by what is known through lines of c
-(:mod:`certgcl.bounds.propagation.new_neighbours`), if that is more. Terms of several aggregations are minimised one by
-one. Nothing is of the size of nodes × nodes: rows are treated some at a time, and of terms that are the same for all
-rows each column is sorted once, and every row walks along and skips its own neighbours.
+``a_i + a_c - 1 <= A``, ``t_i + t_c <= Q``, and ``t_i + a_i + t_c + a_c - 1 <= F``. Ranges give a term without further
+knowledge; for an anchor's own functionals, the smallest of these terms are replaced by bounds through lines of c
+(:mod:`certgcl.bounds.propagation.new_neighbours`), if these are larger. Terms of several aggregations are minimised
+separately. No array has the size of nodes × nodes: rows are processed in blocks, and terms that are the same for all
+rows are sorted once per column, so that every row walks along and skips its own neighbours.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +47,7 @@ class Shared(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What a row's own state leaves to the other end of a new edge."""
+    """The states that a row's own state allows at the other end of a new edge."""
 
     gained: int
     lost: int
@@ -64,12 +64,13 @@ def added_edges(
     given: int = 0,
     refine: Refinement | None = None,
 ) -> Tensor | None:
-    """The least that the edges gained add to the rows of some cells, ``(E, R M)``; None where no edge can be added.
+    """The least that the edges gained add to the rows of some cells, ``(E, R M)``; None if no edge can be added.
 
     Args:
         base: the aggregation that scales what is shared.
         mixes: functionals of the neighbours, by every rule.
-        affordable: whether the functionals of every entry may meet all candidates; else the range of all of them does.
+        affordable: whether the functionals of every entry may be multiplied with all candidates; else a common range is
+            used.
         given: how many of the edges gained are known, and no part of this.
         refine: better terms of the candidates for the base's mixes.
     """
@@ -103,7 +104,7 @@ def _width(mixes: Sequence[Mix], shared: Shared | None) -> int:
 
 
 def _at(refine: Refinement, some: Tensor, entries: Tensor, nodes: Tensor) -> Tensor:
-    """Better terms of some of some entries."""
+    """Better terms of some candidates of some entries."""
     return refine(some[entries], nodes)
 
 
@@ -168,7 +169,8 @@ def _of_group(
 
 
 def _by_what_is_left(cells: Cells) -> Iterator[tuple[Left, Tensor]]:
-    """Entries whose states leave as much to the other ends of new edges; as much as the most, if they differ widely."""
+    """Groups of entries whose states allow the same at the other ends of new edges; if they differ widely, the largest
+    of these."""
     states, additions = cells.ball.cells, cells.ball.additions
     assert additions is not None
     gained, lost = states.least_gain[cells.place].clamp(min=1), states.first[cells.place]
@@ -194,7 +196,7 @@ def _by_what_is_left(cells: Cells) -> Iterator[tuple[Left, Tensor]]:
 
 
 class Columns(NamedTuple):
-    """Candidates in the states that are left to them: P nodes with G cells each, some of them repeated."""
+    """Candidates in the states that are possible for them: P nodes with G cells each, some of them repeated."""
 
     node: Tensor  # (P,)
     cell: Tensor  # (P, G), in the widest ball
@@ -279,7 +281,7 @@ class CandidateTable(NamedTuple):
     ) -> "CandidateTable":
         assert ball.additions is not None
         columns = Columns.of(ranges.widest, ball.additions, left)
-        if ball.additions.candidates is not None:  # only those that are near these rows are known in all layers
+        if ball.additions.candidates is not None:  # ranges of all layers are known only near these rows
             columns = columns.at(_listed(ball, columns.node).nonzero()[:, 0])
         vectors = [(mix, mix.functionals.explicit()[0].flatten(0, 1)) for mix in mixes]
         return cls(columns.node, _terms(ranges, columns, scales, vectors, shared).T)
@@ -329,7 +331,7 @@ def smallest_outside(ball: Ball, rows: Tensor, node: Tensor, values: Tensor, num
         joined = (keys[slot] == wanted) if len(keys) else torch.zeros_like(wanted, dtype=torch.bool)
         out = (joined | (own == there)).cumsum(dim=1)
         rank = torch.arange(len(first), device=rows.device)[None, :, None]
-        # The k-th that is outside comes right after as many of the others as stand before it.
+        # The position of the k-th outside is k plus the number of others before it.
         place = torch.full((len(entries), number + 1, values.shape[1]), len(node), device=rows.device)
         inside = joined | (own == there)
         to = torch.where(inside, number, (rank - out).clamp(max=number))
@@ -394,7 +396,7 @@ def _by_blocks(
             terms = terms.masked_fill(taken[:, None, :-1], torch.inf)
         else:
             place = torch.where(listed < 0, -1, inside[listed.clamp(min=0)])
-            known = place.max()  # any candidate of these rows is known in all layers; others need not be
+            known = place.max()  # candidates of these rows have ranges in all layers; others may not
             if known < 0:
                 nobody = torch.full((len(entries), number, width), torch.inf, dtype=ranges.dtype, device=row.device)
                 return _least_sums(nobody, least[entries], most[entries])
@@ -405,7 +407,7 @@ def _by_blocks(
             node = columns.node[chosen] if listed is None else listed.gather(1, chosen)
             index = chosen[:, None].expand(-1, width, -1)
             known = terms.gather(2, index)
-            sure = (known < torch.inf).all(dim=1)  # beyond a row's candidates there is nobody to ask
+            sure = (known < torch.inf).all(dim=1)  # positions beyond a row's candidates are padding
             owner = torch.arange(len(entries), device=row.device)[:, None].expand_as(chosen)[sure]
             better = torch.full_like(known.movedim(1, 2), -torch.inf)
             better[sure] = refine(entries[owner], node[sure])

@@ -1,9 +1,9 @@
-"""The nodes that some anchors depend on, hop by hop: their rows, and the states that they can be in.
+"""The nodes that some anchors depend on, hop by hop: their rows, and their possible states.
 
 The *state* of a node is how many of its edges are lost, and how many it gained. States come in *cases*, single counts
-or groups of them, in each of which a bound is computed by itself; one or several cases share a *cell*, which has
-pre-activation ranges and lines of its own. The numbers of edges gained come in *levels*, single ones or groups; all
-cases of a cell are of one level. Where no edge can be added, every node has one level: none gained.
+or groups of them, each with a separate bound; one or several cases share a *cell*, which has its own pre-activation
+ranges and lines. The numbers of edges gained come in *levels*, single ones or groups; all cases of a cell are of one
+level. If no edge can be added, every node has one level: none gained.
 """
 
 from collections.abc import Callable
@@ -60,7 +60,7 @@ class States:
 
     @property
     def rank(self) -> Tensor:
-        """Which of its row's states each one is."""
+        """The number of each state within its row."""
         return torch.arange(len(self.row), device=self.row.device) - self.start[self.row]
 
     def extent(self, scale: ScaleOfCount, dtype: torch.dtype) -> Scale:
@@ -227,11 +227,11 @@ class Ball:
 
     @cached_property
     def parent_rank(self) -> Tensor:
-        """Where i stands among the neighbours of k, for every slot (i, k)."""
+        """The position of i among the neighbours of k, for every slot (i, k)."""
         return self.graph.reverse[self.slot] - self.graph.rowptr[self.neighbour]
 
     def cells_in(self, other: "Ball", cells: Tensor | None = None) -> Tensor:
-        """The cell that each cell here (or some) lies in there, where the nodes are among others."""
+        """The cell of another ball, with more nodes, that contains each cell of this one (or some)."""
         row = self.cells.row if cells is None else self.cells.row[cells]
         rank = self.cells.rank if cells is None else self.cells.rank[cells]
         level = self.cells.level if cells is None else self.cells.level[cells]
@@ -248,8 +248,8 @@ def balls_around(
     lines: LineSharing,
     additions: AdmissibleAdditions | None = None,
 ) -> list[Ball]:
-    """The anchors, and the nodes within one hop of them, two hops, and so on, where candidates are hops as edges are.
-    All cases of the anchors are cells."""
+    """The anchors, and the nodes within one hop of them, two hops, and so on, where candidates count as hops like
+    edges. All cases of the anchors are cells."""
     nodes = anchors.sort().values
     balls = [Ball.around(graph, drops, nodes, resolution, "by-count", additions)]
     for hop in range(hops):

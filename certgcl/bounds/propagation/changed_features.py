@@ -1,12 +1,12 @@
-"""The least that a functional of a node's features can be, whichever of the admissible features the node has.
+"""The least value of a functional of a node's features over all admissible features.
 
 Features enter a network as ``W' x``, so a functional λ of that is ``μ · x`` with ``μ = W λ``. Over the admissible x̃,
 
     min μ · x̃  =  μ · x  -  (the off largest [μ_f x_f]+)  -  (the on largest [-μ_f]+ with x_f = 0)  -  radius |μ|_1 ,
 
-for each change lowers the product by no more than its own entry says, and masks and bits change different entries.
-What is taken off is the *fall* of the functional. Where μ is too dear, ``W' x̃`` is a range: every channel c falls and
-rises by the falls of ``± W e_c``, and a functional of the range by no less than its own fall.
+because each change lowers the product by at most the value of its own entry, and masks and bits change different
+entries. The amount subtracted is the *fall* of the functional. If μ is too expensive to compute, ``W' x̃`` is a range:
+every channel c falls and rises by the falls of ``± W e_c``, and a functional of the range by no less than its own fall.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,9 +30,9 @@ class Falls(NamedTuple):
     """How far functionals can fall.
 
     Args:
-        single: what each masked or turned feature takes off: the largest that the budgets of a node allow, zero beyond
-            that, ``(Q, T, …)``.
-        box: what the box takes off, ``(Q, …)``.
+        single: the decrease by each masked or flipped feature: the largest ones that the budgets of a node allow, zero
+            beyond that, ``(Q, T, …)``.
+        box: the decrease by the box, ``(Q, …)``.
     """
 
     single: Tensor
@@ -71,7 +71,7 @@ class ChangedFeatures:
         return self.most_on > 0 or self.boxed
 
     def cost(self, weight: Tensor) -> int:
-        """Of the fall of one functional, in multiplications, at the node with the most features."""
+        """The cost of the fall of one functional, in multiplications, at the node with the most features."""
         each = self.features if self.zeros_matter else self.most_filled
         return each * (weight.shape[1] if weight.dim() == 2 else 1) + self.most_filled
 
@@ -112,7 +112,7 @@ class ChangedFeatures:
         return Falls(torch.cat(single, dim=1), box)
 
     def shares(self, parts: Sequence[Part], place: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What every feature that is not zero adds to ``Σ λ · W' x``: whose, which column, and ``μ_f x_f``."""
+        """The contribution of every nonzero feature to ``Σ λ · W' x``: its node, its column, and ``μ_f x_f``."""
         filled = self.filled[place]
         entry = consecutive(self.entries.start[place], filled)
         owner = torch.repeat_interleave(torch.arange(len(place), device=place.device), filled)
@@ -129,7 +129,7 @@ class ChangedFeatures:
 
     def channel_falls(self, weight: Tensor, summed: bool = False) -> Iterator[tuple[Tensor, Falls]]:
         """Some channels at a time: which, and how far they and then their negatives can fall at each node,
-        ``(nodes, T, 2 c)``; with all single falls in one, where that is enough."""
+        ``(nodes, T, 2 c)``; with all single falls summed, if that is enough."""
         channels = weight.shape[-1]
         each = 2 * (
             len(self.off)
@@ -154,7 +154,7 @@ class ChangedFeatures:
         if self.most_off:
             single.append(self._masked_falls(mu, summed))
         if self.most_on:
-            # The first that are zero at a node are among the first of the whole column.
+            # The first zeros of a node are among the first of the whole column.
             rises, row = (-mu).clamp(min=0).topk(min(self.features, self.most_on + self.most_filled), dim=0)
             there = torch.zeros(nodes, self.features, dtype=torch.bool, device=mu.device)
             there[owner, column] = True
@@ -164,7 +164,8 @@ class ChangedFeatures:
         return Falls(torch.cat(single, dim=1), box)
 
     def _masked_falls(self, mu: Tensor, summed: bool) -> Tensor:
-        """What masks take off, ``(nodes, T, M)``. Nodes of about as many features go together: few have the most."""
+        """The decrease by masks, ``(nodes, T, M)``. Nodes with about the same number of features are processed
+        together, since few have the most."""
         size = torch.ones_like(self.filled)
         while bool((size < self.filled).any()):
             size = torch.where(size < self.filled, 2 * size, size)
@@ -203,7 +204,8 @@ def _coefficients(parts: Sequence[Part], owner: Tensor, column: Tensor) -> Tenso
 
 
 class _SomeProducts(torch.autograd.Function):
-    """``v_q · W_f`` for some pairs of q and f: what torch would keep for the gradient is as wide as both, for each."""
+    """``v_q · W_f`` for some pairs of q and f: torch would keep tensors as wide as both for the gradient of each
+    pair."""
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, weight: Tensor, owner: Tensor, column: Tensor) -> Tensor:

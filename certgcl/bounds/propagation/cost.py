@@ -16,7 +16,7 @@ BYTES_OF_SLOT = 256  # of balls, sets and visits
 
 
 def estimated_bytes(network: GraphNetwork, problem: ChangeProblem, directions: int, settings: Settings) -> int:
-    """About the most that is held at a time, for a number of directions per node."""
+    """About the most that is held at any time, for a number of directions per node."""
     graph, size, rules = problem.graph, torch.finfo(network.dtype).bits // 8, len(settings.rules)
     radius = radii(network)
     balls = [problem.anchors]

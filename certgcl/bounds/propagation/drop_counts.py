@@ -123,7 +123,7 @@ class DropCases:
         )
 
     def where(self, chosen: Tensor, other: "DropCases") -> "DropCases":
-        """These cases at the chosen rows, and at the rest those of another list for the same rows, with one case."""
+        """These cases at the chosen rows, and at the others those of another list for the same rows, with one case."""
         return DropCases(
             torch.where(chosen, self.number, other.number),
             torch.where(chosen[:, None], self.first, other.first),
@@ -142,9 +142,9 @@ class DropCases:
 
 
 def drop_cases(hop: Hop | Losses, resolution: int) -> DropCases:
-    """Single counts for budgets below ``resolution``, else that many groups, in each of which the scale grows by
-    about the same factor. The full budget is then its own group (unless there is only one), as it may be out
-    of reach while a given edge is kept.
+    """Single counts for budgets below ``resolution``, otherwise that many groups, in each of which the scale grows by
+    about the same factor. The full budget is then a separate group (unless there is only one), as it may be out of
+    reach while a given edge is kept.
     """
     budget, degree = hop.budget[:, None], hop.degree[:, None]
     number = (hop.budget + 1).clamp(max=resolution)
@@ -157,7 +157,7 @@ def drop_cases(hop: Hop | Losses, resolution: int) -> DropCases:
     wanted = torch.floor(whole * (1 - ((whole - budget) / whole) ** share)).long()
     starts = wanted.minimum(budget - (groups - 1) + place[:-1])
     if groups > 1:
-        starts[:, -1:] = budget  # not left to rounding
+        starts[:, -1:] = budget  # exactly, independent of rounding
     grouped = torch.cat([starts, budget + 1], dim=1)
     single = hop.budget < resolution
     edges = torch.where(single[:, None], place.minimum(budget + 1), grouped)

@@ -1,4 +1,4 @@
-"""The best of several bounds, and the worst of several cases, with gradients that cost little."""
+"""The best of several bounds, and the worst of several cases, with cheap gradients."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def least(values: Tensor, dim: int) -> Tensor:
-    """``values.amin(dim)``; of a single value there is nothing to find, nor to share a gradient among."""
+    """``values.amin(dim)``; a single value needs no search, and no sharing of a gradient."""
     return values.squeeze(dim) if values.shape[dim] == 1 else values.amin(dim=dim)
 
 

@@ -1,4 +1,4 @@
-"""Functionals of the neighbours of many rows: products of every row's vectors with what is known at its slots."""
+"""Functionals of the neighbours of many rows: products of every row's vectors with the ranges at its slots."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Leaves(NamedTuple):
     """Values C of the neighbours, to be multiplied by their scales, and the terms of the row lemma they make.
 
-    Where ranges tell the states of a neighbour apart, it has a value in each of its cells; else one.
+    If ranges distinguish the states of a neighbour, it has a value in each of its cells; otherwise one value.
     """
 
     values: Tensor  # (leaves, R M)
@@ -39,8 +39,8 @@ def leaves_of(
 ) -> Leaves:
     """The least ``Σ β · h_q`` at every slot of the sets, a vector β a set by each mix.
 
-    They are to be multiplied by ``out(n_i) in(n_q)`` of the base: what the scales of other aggregations are in terms of
-    these is a range.
+    They are to be multiplied by ``out(n_i) in(n_q)`` of the base: the scales of other aggregations are ranges in terms
+    of these.
 
     Args:
         by_cell: whether neighbours may have a value in each of their cells.
@@ -83,7 +83,7 @@ def leaves_of(
 
 def _ratio(sets: TermSets, of: Aggregation, to: Aggregation, dtype: torch.dtype) -> Scale:
     """``out(n_i) in(n_q)`` of one aggregation over that of another, at every term. Both ends have a neighbour there,
-    each other, so that no scale is zero."""
+    each other, so no scale is zero."""
     ball, nothing = sets.ball, torch.zeros_like(sets.level)
     last = nothing.scatter_reduce(0, sets.item_owner, sets.last, "amax", include_self=False)
     first = nothing.scatter_reduce(0, sets.item_owner, sets.first, "amin", include_self=False)
@@ -167,8 +167,8 @@ def _dot(tables: tuple[Tensor, ...], vectors: tuple[Tensor, ...], row: Tensor, s
 
 
 def _by_row(tables: tuple[Tensor, ...], flat: list[Tensor], runs: Tensor, start: Tensor, place: Tensor) -> Tensor:
-    """One product for all sets of a row. Values are taken at once, and split: the gradient of each piece of its own
-    would be as large as the table."""
+    """One product for all sets of a row. Values are taken at once, and split: a separate gradient for each piece would
+    be as large as the table."""
     first = starts(runs)[:-1]
     length = start.diff()[first]
     here = place[consecutive(start[first], length)]

@@ -19,7 +19,7 @@ class Levels:
 
     @classmethod
     def of(cls, budget: Tensor, resolution: int) -> "Levels":
-        """Single counts for budgets below ``resolution``, else that many groups of about the same size after the
+        """Single counts for budgets below ``resolution``, otherwise that many groups of about the same size after the
         first, which is no edge at all: a node that has gained none cannot be at the other end of a new edge. One group
         has all counts."""
         number = (budget + 1).clamp(max=resolution)

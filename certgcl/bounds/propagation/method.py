@@ -24,7 +24,7 @@ def by_states(network: GraphNetwork, problem: ChangeProblem, directions: Tensor,
         merged = bound.output(problem.at_anchors(directions))
         if network.features * max(layer.width for layer in network.layers) > limits.FEW_FEATURE_PRODUCTS:
             return merged
-        # Paths are not merged here, but every neighbour has the lines that serve it best.
+        # Paths are not merged here, but every neighbour uses its best lines.
         return best([merged, _by_states(network, problem, directions, settings)])
     return _by_states(network, problem, directions, settings)
 
@@ -54,7 +54,7 @@ def _ranges(
 
 
 def _in_order(bound: NetworkBound, problem: ChangeProblem, directions: Tensor, lines: bool = True) -> Tensor:
-    """The output at the anchors as they are given; a ball has its nodes in ascending order."""
+    """The output in the given order of the anchors; a ball has its nodes in ascending order."""
     order = torch.argsort(problem.anchors)
     found = bound.output(problem.at_anchors(directions)[order], lines=lines)
     return found[torch.argsort(order)]

@@ -1,13 +1,13 @@
-"""What a node adds to the row of an anchor through a new edge between them, by the node's own lines.
+"""The contribution of a node to the row of an anchor through a new edge between them, by the node's own lines.
 
-As for a neighbour (:mod:`certgcl.bounds.propagation.visits`), but that the edge is none of the node's own: it is one of
-those that the node gained. In a case of c with t lost and ``a >= 1`` gained edges,
+As for a neighbour (:mod:`certgcl.bounds.propagation.visits`), except that the edge is one that the node gained. In a
+case of c with t lost and ``a >= 1`` gained edges,
 
     line  =  lemma with t  +  out(n_c) bot_(a-1)  +  e  +  out(n_c) in(n_i) C_i ,
     term  =  min_cases  in(n_c) ( max( interval,  best line ) + pair )
 
-over the cases that the anchor's state leaves to c. ``bot_(a-1)`` may count the anchor among the other candidates, which
-makes it no larger.
+over the cases that the anchor's state allows for c. ``bot_(a-1)`` may count the anchor among the other candidates,
+which does not increase it.
 """
 
 from collections.abc import Sequence
@@ -112,7 +112,7 @@ class NewNeighbours:
         return least.scatter_reduce(0, of_case[:, None].expand_as(value), value, "amin")
 
     def _left(self, entries: Tensor, case: Tensor) -> Tensor:
-        """Whether an anchor's cell leaves a case to the other end of a new edge."""
+        """Whether an anchor's cell allows a case at the other end of a new edge."""
         anchors, cases, additions = self.cells.ball.cells, self.ball.cases, self.ball.additions
         assert additions is not None
         place = self.cells.place[entries]

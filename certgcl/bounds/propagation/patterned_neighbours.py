@@ -27,13 +27,13 @@ def least_lines(
     affordable: bool,
 ) -> Tensor | None:
     """The least over the patterns of the best line below ``Σ ω · h`` at the visited nodes, in each of their cases,
-    ``(cases, M)``; None where the activation has no pieces, or no neighbours are left.
+    ``(cases, M)``; None if the activation has no pieces, or no neighbours are left.
 
     Args:
         entries: the cells that have functionals, and ``omega``, by layer: ``(E, 1, M, d)``.
         inner: the rows of all entries.
         visits: one for every visited node.
-        affordable: whether functionals may meet all candidates of new edges.
+        affordable: whether functionals may be multiplied with all candidates of new edges.
     """
     last, rules = max(omega), ranges.settings.rules
     activation = ranges.network.layers[last - 1].activation
@@ -68,7 +68,7 @@ def least_lines(
 
 
 def with_floor(visits: Visits, constant: Tensor, interval: Tensor, value: Tensor) -> tuple[Visits, Tensor, Tensor]:
-    """Constants and intervals for every case by itself, the latter no smaller than a value."""
+    """Constants and intervals for each case separately, the latter no smaller than a given value."""
     own = visits.rows.own
     rows = replace(visits.rows, own=torch.arange(len(own), device=own.device))
     return replace(visits, rows=rows), constant[own], torch.maximum(interval[own], value)

@@ -1,4 +1,4 @@
-"""Blocks of work that are computed again for their gradients, instead of holding on to all they computed."""
+"""Blocks of work that are recomputed for their gradients, instead of keeping all intermediate results."""
 
 from collections.abc import Callable
 from contextvars import copy_context
@@ -13,10 +13,10 @@ Result = TypeVar("Result")
 
 
 def recomputed(work: Callable[[], Result], elements: int) -> Result:
-    """The result of ``work``. What a gradient needs beyond that is computed again, one block at a time, if all blocks
-    together have more elements than memory should hold.
+    """The result of ``work``. Whatever else a gradient needs is recomputed, one block at a time, if all blocks together
+    have more elements than memory should hold.
 
-    It is computed again by the same path: whether kernels are used is part of the context.
+    It is recomputed by the same path: whether kernels are used is part of the context.
     """
     if not torch.is_grad_enabled() or elements <= limits.MAX_STORED:
         return work()

@@ -1,4 +1,5 @@
-"""Sign patterns: of a row's dearest channels both pieces of the activation are tried, in the place of a chord."""
+"""Sign patterns: for a row's channels with the costliest relaxations, both pieces of the activation are tried instead
+of a chord."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,12 +11,12 @@ from certgcl.bounds.propagation.extremes import best
 from certgcl.models.two_piece import TwoPieceLinear
 
 FEW_EDGES = 16  # of a row next to the anchor, up to which it has patterns
-MOST_AROUND = 1 << 12  # edges of all neighbours of an anchor, up to which its output has: more would take too long
-FEW_CASES = 1 << 8  # of all anchors, up to which it does not pay to look for those that decide
+MOST_AROUND = 1 << 12  # edges of all neighbours of an anchor, up to which its output has patterns
+FEW_CASES = 1 << 8  # cases of all anchors, up to which searching for the decisive ones does not pay off
 
 
 class Patterns(NamedTuple):
-    """How many sign patterns are tried: powers of two, and one is none."""
+    """How many sign patterns are tried: powers of two, where one means none."""
 
     output: int = 1
     rows: int = 1  # next to the anchor
@@ -25,7 +26,7 @@ NONE = Patterns()
 
 
 class SignPatterns(NamedTuple):
-    """How lines below ``ω · σ(p)`` change with which pieces of σ some channels are on.
+    """How lines below ``ω · σ(p)`` change with the pieces of σ chosen for some channels.
 
     A two-piece linear σ with slope γ <= 1 is the larger of p and γ p. So for ``ω_m < 0``
 
@@ -39,7 +40,7 @@ class SignPatterns(NamedTuple):
     Sound because for a given p one of the patterns has every channel on the piece that σ is on there.
     """
 
-    channels: Tensor  # the dearest, (..., k)
+    channels: Tensor  # the costliest, (..., k)
     first: Tensor  # γ ω - λ there, (..., k)
     other: Tensor  # and how much more it is with slope 1
     gain: Tensor  # (...)
@@ -75,8 +76,8 @@ class SignPatterns(NamedTuple):
 def dearest(omega: Tensor, lower: Tensor, upper: Tensor, slope: Tensor, patterns: int) -> SignPatterns:
     """The patterns of the channels whose chords cost the most, for ``l <= p <= u``.
 
-    Channels whose line is no chord, because of the sign of ω or of p, cost nothing; where one of them is among the k,
-    its line stays what it is.
+    Channels whose line is not a chord, because of the sign of ω or of p, cost nothing; if one of them is among the k,
+    its line does not change.
 
     Args:
         omega, lower, upper: ``(..., d)``.
@@ -95,16 +96,16 @@ def dearest(omega: Tensor, lower: Tensor, upper: Tensor, slope: Tensor, patterns
 def improved(
     bound: Tensor, row: Tensor, around: Tensor, better: Callable[[Tensor], Tensor], together: bool = False
 ) -> Tensor:
-    """Bounds of the anchors' cases, ``(F, C)``, improved as far as the smallest case of each anchor depends on it.
+    """Bounds of the anchors' cases, ``(F, C)``, improved where the smallest case of each anchor depends on it.
 
-    So first the smallest case of each is improved, and then those that are below it now: others cannot be the smallest
-    any more, whatever they would become.
+    First the smallest case of each is improved, and then those that are now below it: no other case can become the
+    smallest.
 
     Args:
         row: the anchor of every case, ``(F,)``.
         around: how many edges the neighbours of each case's anchor have in all.
         better: another bound of some cases, given by their places.
-        together: whether it is to be had for all cases or none.
+        together: whether it is available only for all cases or none.
     """
 
     def take_better(chosen: Tensor) -> Tensor:
@@ -123,7 +124,8 @@ def improved(
 
 
 def _deciding(bound: Tensor, row: Tensor, done: Tensor) -> Tensor:
-    """The cases not done yet that are no larger than any that is done, or if none is, than any; for some direction."""
+    """The remaining cases that are no larger than any finished one (or than any other, if none is finished), for some
+    direction."""
     anchors = int(row.max()) + 1
 
     def least_of_anchor(values: Tensor) -> Tensor:

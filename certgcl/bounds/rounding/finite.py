@@ -1,4 +1,4 @@
-"""The last look at numbers before they are called bounds."""
+"""The last check of numbers before they are returned as bounds."""
 
 import torch
 from torch import Tensor

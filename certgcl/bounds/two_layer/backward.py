@@ -57,7 +57,7 @@ class AnchorMinimum(Protocol):
 
 
 class MinimumOverFunctionals(ABC):
-    """One that goes through blocks of rows."""
+    """One that works through blocks of rows."""
 
     def __init__(self, plan: RowPlan) -> None:
         self.plan = plan
@@ -94,12 +94,12 @@ def refine_layer2(
     """Bounds of the second pre-activations, from the functionals ``±W2[:, m]`` and never worse than ``interval``.
 
     Args:
-        interval: bounds to improve; where no gradient is wanted, they are written over, so as not to be held twice.
-        room: how many values may be held at a time, where that is more than usual.
+        interval: bounds to improve; if no gradient is needed, they are overwritten, so as not to be held twice.
+        room: how many values may be held at a time, if that is more than usual.
     """
     w2, b2 = layer1.weights.w2, layer1.weights.b2
     lower, upper = interval
-    # Channels are independent: as many at once as their values leave room for.
+    # Channels are independent: as many at once as fit.
     each = 2 * max(1, minimum.values_of_channel()) * len(rules)
     at_once = max(MIN_CHANNELS, MAX_PAIR_VALUES // each, min(CHANNELS, room // each))
     at_once -= at_once % (CHANNELS if at_once > CHANNELS else GRAIN)
@@ -139,7 +139,7 @@ def bound_output(
     interval, constant, slopes = output_lines(weights, directions, *layer2, rules)
     value = minimum.of_anchors(slopes.flatten(1, 2) @ weights.w2.T, layer1, rules).view_as(constant) + constant
     bound = best([interval, most(value, dim=1)])
-    if patterns != NONE:  # with the lines of the rule that is the best without
+    if patterns != NONE:  # with the lines of the rule that is best without patterns
         rule = value.detach().argmax(dim=1, keepdim=True)
         constant, slopes = (
             constant.gather(1, rule)[:, 0],

@@ -12,7 +12,7 @@ from certgcl.bounds.propagation.drop_counts import DropCases, Scale
 from certgcl.bounds.two_layer.neighbourhood import Hop, Neighbourhood, inverse_sqrt_degree
 
 MAX_ELEMENTS = 1 << 20  # of one intermediate tensor; larger ones leave the cache, and cost fresh memory at every use
-SMALL_BLOCK = 1 << 18  # elements that take about as long as the calls around them
+SMALL_BLOCK = 1 << 18  # elements that take about as long as the surrounding calls
 TOLERANCE = 4  # blocks up to this factor too large or too small are reused
 
 Width = Callable[[int, int], int]
@@ -20,7 +20,7 @@ Width = Callable[[int, int], int]
 
 
 def infinite_unless(condition: Tensor, dtype: torch.dtype) -> Tensor:
-    """Zero where the condition holds, elsewhere infinity: added to values, a mask at the price of a sum."""
+    """Zero where the condition holds, elsewhere infinity: a mask that is added to values."""
     return torch.zeros(condition.shape, dtype=dtype, device=condition.device).masked_fill(~condition, torch.inf)
 
 
@@ -35,8 +35,8 @@ class Count(NamedTuple):
 
 
 class Counts:
-    """The numbers of edges that the rows of a block lose in one of their cases. What rows without the case have in its
-    place does not matter."""
+    """The numbers of edges that the rows of a block lose in one of their cases. The values of rows without the case do
+    not matter."""
 
     def __init__(self, cases: DropCases, case: int, dtype: torch.dtype) -> None:
         has = cases.number > case
@@ -86,7 +86,7 @@ class Block:
             None where that is no limit.
     """
 
-    hub = False  # whether these are rows of too many neighbours for any but the cheapest treatment
+    hub = False  # whether these rows have too many neighbours for any but the cheapest treatment
 
     def __init__(self, hop: Hop, cases: DropCases, rows: Tensor, size: int) -> None:
         place = torch.arange(size, device=rows.device)
@@ -145,7 +145,7 @@ def blocks(hop: Hop, cases: DropCases, width: Width, rows: Tensor, similar: Tens
     """Some rows, in blocks whose tensors stay below ``MAX_ELEMENTS`` (or hold one row).
 
     Args:
-        similar: rows alike in this too come together, ``(R,)``.
+        similar: rows with the same value here are put together, ``(R,)``.
     """
     padded = _round_up(hop.degree)
     kind = padded * (cases.most + 1) + cases.number
@@ -159,7 +159,7 @@ def blocks(hop: Hop, cases: DropCases, width: Width, rows: Tensor, similar: Tens
     start = 0
     while classes:
         size, most, number = classes.pop(0)
-        # Smaller rows join while that costs less than a block of their own would.
+        # Smaller rows are added while that costs less than a block of their own.
         while classes:
             joint = max(most, classes[0][1])
             if (number + classes[0][2]) * size * width(size, joint) > min(SMALL_BLOCK, MAX_ELEMENTS):
@@ -172,14 +172,14 @@ def blocks(hop: Hop, cases: DropCases, width: Width, rows: Tensor, similar: Tens
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The anchors i among the neighbours of a block's rows j: the first ``I`` places of every row."""
+    """The anchors i among the neighbours of a block's rows j: the first ``I`` positions of every row."""
 
     pair: Tensor  # (R, I); 0 where there is none
     anchor: Tensor  # (R, I) the row of i in the outer hop
     valid: Tensor  # (R, I)
     never_dropped: Tensor | None  # (R, I) minus infinity where (i, j) cannot be dropped, else zero; None if all can
     out_of_reach: Tensor | None  # (R, I, T) infinity in cases that j cannot be in while (i, j) is kept, else zero
-    columns: list[int]  # per case g of the anchors: how many places have it, from the first
+    columns: list[int]  # per case g of the anchors: how many positions have it, from the first
     tau: list[Scale]  # per case g: the scale of i, (R, columns)
     left: list[
         Tensor | None
@@ -222,7 +222,7 @@ def _descending(values: Tensor) -> Tensor:
 
 
 def _round_up(degree: Tensor) -> Tensor:
-    """Degrees rounded up to three significant bits (1 … 8, 10, 12, 14, 16, 20, …): few sizes, little padding."""
+    """Degrees rounded up to three significant bits (1 … 8, 10, 12, 14, 16, 20, …): few sizes and little padding."""
     exponent = torch.floor(torch.log2(degree.clamp(min=1).double())).long()
     step = torch.bitwise_left_shift(torch.ones_like(degree), (exponent - 2).clamp(min=0))
     return ((degree.clamp(min=1) + step - 1) // step) * step

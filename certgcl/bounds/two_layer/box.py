@@ -1,4 +1,4 @@
-"""The box around all admissible matrices: every entry of Â varies by itself between its extremes."""
+"""The box around all admissible matrices: every entry of Â varies independently between its extremes."""
 
 from dataclasses import dataclass
 from functools import cached_property

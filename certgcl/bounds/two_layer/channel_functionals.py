@@ -69,7 +69,7 @@ class ChannelFunctionals:
         slopes = self.lined.around(self.place[block.rows, : block.cases.most]).slopes
         slope, spread = (part.chunk(self.rules, dim=1)[rule] for part in slopes)
         leaves = self.lined.targets(block.target)
-        if 2 * block.size < self.number:  # the slopes go with the fewer vectors
+        if 2 * block.size < self.number:  # slopes are applied to the smaller set of vectors
             middle, radius = (part[:, None] * leaves[:, :, None] for part in (slope, spread))
             return self._both_signs(Range(middle, radius)).flatten(0, 2)
         middle = leaves[:, None] @ (slope[..., None] * self.matrix)

@@ -6,9 +6,9 @@ lines, signs of ω), so that with ``C_jk = y_k · λ_j`` and ``e_j = λ_j · b1 
     ω · h_j  >=  Σ_k Â_jk C_jk + e_j .
 
 The lines, and so C and e, may differ with the number of edges j loses (its *case*). ``ChannelFunctionals`` and
-``AnchorFunctionals`` compute C and e, and the plain interval value of ``ω · h_j``; what is then minimised
-over the drops is the bound's business.
-With ``a`` the mean and ``r`` half the difference of the two slopes, ``λ = ω a - |ω| r``: so ω and -ω share products.
+``AnchorFunctionals`` compute C and e, and the plain interval value of ``ω · h_j``; minimising over the drops is up to
+the bound. With ``a`` the mean and ``r`` half the difference of the two slopes, ``λ = ω a - |ω| r``: so ω and -ω share
+their products.
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,7 @@ class AnchorTerms:
 class RowTerms:
     """The terms of ``h_j`` for a block of rows j in each of their T cases, with I sets of M functionals.
 
-    There is one in the place of I where all anchors share their functionals, and in that of T where all cases share
-    their lines.
+    I is replaced by one if all anchors share their functionals, and T by one if all cases share their lines.
     """
 
     own: Tensor  # C_jj, (R, I, T, M)
@@ -43,7 +42,7 @@ class RowTerms:
 
 class RowBounds(NamedTuple):
     """What bounds ``ω · h_j`` for the rows of a block: the interval value ``(R, I, T, M)``, and lines by each rule; and
-    the same lines with P sign patterns, M P in the place of M, of which the least counts."""
+    the same lines with P sign patterns, M P instead of M, whose minimum counts."""
 
     interval: Tensor
     lines: list[RowTerms]
@@ -79,7 +78,7 @@ class HiddenFunctionals(Protocol):
         ...
 
     def at(self, number: int) -> "RowFunctionals":
-        """Turn to a block, by its number in the partition."""
+        """Select a block, by its number in the partition."""
         ...
 
 

@@ -15,7 +15,7 @@ from certgcl.bounds.two_layer.weights import GCNWeights
 from certgcl.models.activations import SlopeRule
 from certgcl.models.two_piece import TwoPieceLinear
 
-MAX_WHOLE = 1 << 22  # bounds up to which all that follows from them is computed at once
+MAX_WHOLE = 1 << 22  # bounds up to which everything derived from them is computed at once
 
 
 class Range(NamedTuple):
@@ -90,8 +90,8 @@ class Layer1:
 
     @property
     def whole(self) -> bool:
-        """Whether lines are made once for all rows. Else they are computed where they are used: they take several
-        times the memory of the bounds they follow from."""
+        """Whether lines are computed once for all rows. Otherwise they are computed where they are used: they take
+        several times the memory of the bounds they are derived from."""
         return self.lower.numel() <= MAX_WHOLE
 
     def lined(self, rules: Sequence[SlopeRule]) -> "LinedRows":
@@ -124,7 +124,7 @@ def _signed_products(*parts: Tensor) -> tuple[Tensor]:
 
 
 class LinedRows:
-    """Tables of layer 1 that blocks take rows of: made before the first block, as blocks may be computed again."""
+    """Tables of layer 1 from which blocks take rows: built before the first block, as blocks may be recomputed."""
 
     def __init__(self, layer1: Layer1, rules: Sequence[SlopeRule]) -> None:
         self.layer1, self.rules = layer1, rules

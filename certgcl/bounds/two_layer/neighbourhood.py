@@ -11,7 +11,7 @@ from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.graphs.graph import Graph
 from certgcl.graphs.sparse import ConstantMatrix, csr_matrix
 
-MAX_PATHS = 1 << 26  # of two edges, up to which those that close a triangle are counted
+MAX_PATHS = 1 << 26  # paths of two edges, up to which those that close a triangle are counted
 
 
 def inverse_sqrt_degree(degree: Tensor, dropped: Tensor | int, dtype: torch.dtype) -> Tensor:
@@ -39,7 +39,7 @@ class Hop:
     most_drops: Tensor  # (S,)
     low: Tensor  # (S,) least scale of the neighbour
     high: Tensor  # (S,) largest scale of the neighbour
-    total: Tensor | None = None  # (R,) edges that may go in all; None where the local budgets alone decide
+    total: Tensor | None = None  # (R,) edges that may be dropped in all; None if only the local budgets matter
     between: Tensor | None = None  # (R,) how many of them can join two neighbours
 
     @cached_property
@@ -71,7 +71,7 @@ class Neighbourhood:
     """Two hops around the anchors: ``outer`` has their rows, ``inner`` the rows of all nodes that ``outer`` touches.
 
     A *pair* is a slot of ``outer``: an anchor i and a neighbour j. In the inner row of j, the anchors come first,
-    those with larger budgets before the others. Nothing else of the graph matters to the anchors.
+    those with larger budgets before the others. Nothing else in the graph matters to the anchors.
     """
 
     outer: Hop
@@ -100,7 +100,7 @@ class Neighbourhood:
         outer = _hop(graph, drops, anchors, row_slots(graph, anchors), dtype)
         nodes = outer.targets
         slots = row_slots(graph, nodes)
-        # The pair (k, j) of a slot (j, k) is where the reverse slot stands in the outer hop, if it does.
+        # The pair (k, j) of a slot (j, k) is the position of the reverse slot in the outer hop, if it is there.
         by_slot, pair_at = torch.sort(outer.graph_slot)
         place = torch.searchsorted(by_slot, graph.reverse[slots]).clamp(max=max(0, by_slot.numel() - 1))
         if by_slot.numel():
@@ -159,7 +159,8 @@ def _hop(graph: Graph, drops: AdmissibleDrops, nodes: Tensor, slots: Tensor, dty
 
 
 def edges_between_neighbours(graph: Graph, drops: AdmissibleDrops, nodes: Tensor) -> Tensor:
-    """How many droppable edges join two neighbours of each node; of all pairs, where counting would cost too much."""
+    """How many droppable edges join two neighbours of each node; the number of all pairs, if counting would cost too
+    much."""
     degree, first = graph.degree[nodes], row_slots(graph, nodes)
     middle = graph.col[first]
     if int(graph.degree[middle].sum()) > MAX_PATHS:

@@ -1,4 +1,4 @@
-"""The two products behind every functional of an anchor's own: with ranges, and through lines with the features."""
+"""The two products behind every functional of an anchor's own: with ranges, and, through lines, with features."""
 
 from typing import Any
 

@@ -24,8 +24,8 @@ class Terms(NamedTuple):
 
 
 def ways_to_bound(block: Block, values: Tensor) -> list[Terms]:
-    """The terms of values ``v_k``, ``(R, K, ...)``: every scale at its worst; and where the total budget is a limit, no
-    scale changed but for what so few drops can gain.
+    """The terms of values ``v_k``, ``(R, K, ...)``: every scale at its worst; and if the total budget is a limit, no
+    scale changed, less what so few drops can gain.
 
     ``s(r)`` is convex, so r of at most m drops gain at most ``r/m`` of what m gain.
     """
@@ -38,8 +38,8 @@ def ways_to_bound(block: Block, values: Tensor) -> list[Terms]:
 
 
 def largest_gain(block: Block, density: Tensor) -> Tensor:
-    """The most that the drops left over can gain in all, ``max Σ_k x_k ρ_k`` with ``0 <= x_k <= capacity`` and
-    ``Σ_k x_k <= units_t``: a knapsack that takes fractions, filled from the densest on; ``(R, most + 1, ...)``."""
+    """The most that the remaining drops can gain in all, ``max Σ_k x_k ρ_k`` with ``0 <= x_k <= capacity`` and
+    ``Σ_k x_k <= units_t``: a fractional knapsack, filled in order of density; ``(R, most + 1, ...)``."""
     assert block.units is not None
     densest, place = density.topk(min(block.size, max(1, int(block.units.max()))), dim=1)
     more = (..., *(None,) * (density.dim() - 2))
@@ -71,9 +71,9 @@ def case_minima(
     row.
 
     Args:
-        terms: ``g_k``, ``(R, K, I, T, M)``, zero where padded; or with one in the place of T for all cases.
-        own, own_squared: ``(R, I, T, M)``, or both likewise with one in the place of T.
-        following: compute also the same with ``top_(t+1)`` in the place of ``top_t``.
+        terms: ``g_k``, ``(R, K, I, T, M)``, zero where padded; or with 1 instead of T for all cases.
+        own, own_squared: ``(R, I, T, M)``, or both with 1 instead of T.
+        following: also compute the same with ``top_(t+1)`` instead of ``top_t``.
         gain: ``(R, most + 1, I, T or 1, M)``; zero by default.
 
     Returns:
@@ -180,7 +180,7 @@ def _of_kept(block: Block, terms: Tensor, change: Tensor, count: Tensor, dropped
     """``change`` at the terms that are left without the ``count`` largest droppable ones, down to ``dropped``."""
     candidates = candidates_of(block, terms)
     kept = terms.new_empty(torch.broadcast_shapes(candidates.shape, dropped.shape))
-    torch.lt(candidates, dropped, out=kept)  # as numbers: a mask of its own would cost more than the product with it
+    torch.lt(candidates, dropped, out=kept)  # as numbers: a separate mask would cost more than this product
     gone = count.minimum(block.droppable_terms.view(-1, 1, 1, 1, 1))
     missing = block.size - gone - kept.sum(dim=1, keepdim=True)
     if bool(missing.any()):

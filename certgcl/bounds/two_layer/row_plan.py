@@ -1,4 +1,4 @@
-"""What bounds through lines need of graph and budget alone: cases and blocks, made once and used for all weights."""
+"""What bounds through lines need from graph and budget alone: cases and blocks, built once and used for all weights."""
 
 from collections.abc import Callable
 from copy import copy
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from certgcl.bounds.compiled.flat_tables import FlatTables
 
 LineSharing = Literal["by-count", "mixed", "shared"]
-FEW_EDGES = 16  # of a row up to which "mixed" goes by count
+FEW_EDGES = 16  # of a row up to which "mixed" distinguishes counts
 
 
 class Partition:
     """All rows of a hop in blocks. Results come block by block as tables ``(R, T, ...)``.
 
     Attributes:
-        place: where each case of every row stands once those tables are flattened and joined, ``(rows, cases)``;
+        place: where each case of every row is once those tables are flattened and joined, ``(rows, cases)``;
             beyond a row's cases, its last one.
         rows: the length of those tables when joined.
 
     Args:
-        similar: rows alike in this too come together.
+        similar: rows with the same value here are put together.
         hubs: rows of more neighbours are in blocks of their own.
     """
 
@@ -85,7 +85,7 @@ class Partition:
 
 
 class JoinedPlaces:
-    """Where values stand once tables ``(R, K, T, ...)`` of slots and ``(R, T, ...)`` of rows are flattened and joined.
+    """Where values are once tables ``(R, K, T, ...)`` of slots and ``(R, T, ...)`` of rows are flattened and joined.
 
     Attributes:
         slot, row: the places of the first case, ``(S,)`` and ``(rows,)``; the other cases follow it.
@@ -112,11 +112,11 @@ class PairedPartition(Partition):
     case of the anchors, as tables ``(R, columns, ...)``.
 
     Attributes:
-        pair_place: where the value of every pair and case stands once those tables are flattened and joined,
+        pair_place: where the value of every pair and case is once those tables are flattened and joined,
             ``(P, G)``; beyond an anchor's cases, its last one.
         total: the number of values.
 
-    Layer 1 has no use for pairs: they are looked up when first asked for.
+    Layer 1 does not need pairs: they are looked up when first requested.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class RowPlan:
         return (self.anchor_cases.number[self.hood.outer.row[pair]] - 1).clamp(max=case)
 
     def layer1(self, channels: int) -> Partition:
-        """The inner rows, for as many values at every neighbour, with the cases that have lines of their own."""
+        """The inner rows, for that many values at every neighbour, with the cases that have lines of their own."""
         return self._rows(self.line_cases, lambda size, cases: channels)
 
     def rows(self, width: Width) -> PairedPartition:
@@ -246,7 +246,7 @@ class RowPlan:
         )
 
     def anchors(self, channels: int) -> Partition:
-        """The anchors, for as many values at every neighbour and case."""
+        """The anchors, for that many values at every neighbour and case."""
 
         def width(size: int, cases: int) -> int:
             return channels * cases
@@ -260,7 +260,7 @@ P = TypeVar("P", bound=Partition)
 
 
 def _suited(made: list[P], cases: DropCases, width: Width, make: Callable[[], P]) -> P:
-    """One of the partitions made so far, or another where none is suited."""
+    """One of the partitions made so far, or a new one if none fits."""
     for partition in made:
         if partition.suits(cases, width):
             return partition

@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Table:
-    """A table that many blocks take rows of.
+    """A table from which many blocks take rows.
 
     The gradients of all that is taken are added up in one place. Torch's own would fill a table of zeros for every
     block, and add it to the last.
@@ -35,7 +35,8 @@ def take(values: Tensor, index: Tensor) -> Tensor:
 
 
 def joined(parts: Iterable[Tensor], rows: int) -> tuple[Tensor, list[Tensor]]:
-    """``torch.cat(parts)``, and the parts. Without gradients each goes straight to its place, and is not held twice.
+    """``torch.cat(parts)``, and the parts. Without gradients each is written directly to its place, and is not held
+    twice.
 
     Args:
         rows: of all parts together; those that no part fills are zero.
@@ -61,7 +62,7 @@ def joined(parts: Iterable[Tensor], rows: int) -> tuple[Tensor, list[Tensor]]:
 
 
 class _Shared(torch.autograd.Function):
-    """A table whose gradient is what the rows taken have left in its place."""
+    """A table whose gradient is the sum that the rows taken have left."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, gradient: list[Tensor]) -> Tensor:
@@ -71,7 +72,7 @@ class _Shared(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *nothing: Tensor | None) -> tuple[Tensor | None, None]:
-        return ctx.gradient.pop() if ctx.gradient else None, None  # by now all that was taken has left its share
+        return ctx.gradient.pop() if ctx.gradient else None, None  # by now all rows taken have added their share
 
 
 class _Taken(torch.autograd.Function):

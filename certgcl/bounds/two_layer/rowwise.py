@@ -1,17 +1,17 @@
-"""Work on rows that have nothing to do with each other, some of them at a time."""
+"""Work on independent rows, some of them at a time."""
 
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-MAX_ELEMENTS = 1 << 17  # of the widest tensor in the work, so that what comes up in it stays in the cache
+MAX_ELEMENTS = 1 << 17  # of the widest tensor in the work, so that intermediate results stay in the cache
 
 Work = Callable[..., tuple[Tensor, ...]]
 
 
 def rowwise(work: Work, rows: Sequence[Tensor], shared: Sequence[Tensor], width: int) -> tuple[Tensor, ...]:
-    """``work(*rows, *shared)``, whose results have as many rows. Where no gradient needs what comes up in between, some
+    """``work(*rows, *shared)``, whose results have as many rows. If no gradient needs the intermediate results, some
     rows are done at a time.
 
     Args:

@@ -21,8 +21,8 @@ MAX_SINGLE_DROPS = 1 << 20  # of them at one anchor, up to which it is enumerate
 
 
 def least_over_single_drops(weights: GCNWeights, problem: ChangeProblem, directions: Tensor) -> tuple[Tensor, Tensor]:
-    """The least ``w · z_i`` over the graph itself and all admissible drops of one edge, ``(E, C)``, and the places of
-    the E anchors that are not too large to be enumerated."""
+    """The least ``w · z_i`` over the graph itself and all admissible drops of one edge, ``(E, C)``, and the positions
+    of the E anchors that are small enough to be enumerated."""
     graph, directions = problem.graph, problem.at_anchors(directions)
     around_row = _sum_around(graph, graph.degree)
     changes = _sum_around(graph, around_row)[problem.anchors]

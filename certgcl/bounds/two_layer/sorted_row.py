@@ -9,7 +9,7 @@ from torch import Tensor
 
 from certgcl.bounds.two_layer.blocks import Block, Count, Counts
 
-FEW_COUNTS = 8  # counts that are treated one after the other: what treats all at once is not vectorised over rows
+FEW_COUNTS = 8  # counts that are treated one after the other: treating all at once is not vectorised over rows
 MERGING_PAYS = 1 << 9  # rows times functionals for each of the largest, from which on merging pays
 
 Value = Callable[[Count, Tensor], Tensor]
@@ -17,8 +17,8 @@ Value = Callable[[Count, Tensor], Tensor]
 
 
 class Minimum(NamedTuple):
-    """Least values, and if wanted where they are taken: how many terms are dropped, and the smallest of them. Of none
-    that is the largest number there is; where there are fewer, its negative."""
+    """Least values, and if wanted where they are attained: how many terms are dropped, and the smallest of them. If
+    none is dropped, that is the largest number of the format; if there are fewer terms, its negative."""
 
     value: Tensor
     number: Tensor | None = None
@@ -39,8 +39,8 @@ def sorted_row(block: Block, terms: Tensor, most: int) -> SortedRow:
 
 
 class FewLargest:
-    """``Σ_k g_k - top_t`` count by count. Nothing is put side by side, and no place looked up: ``min(dim)`` and
-    ``gather`` take ten times as long as what is done here."""
+    """``Σ_k g_k - top_t`` count by count. Nothing is stacked, and no index looked up: ``min(dim)`` and ``gather`` would
+    take ten times as long."""
 
     def __init__(self, block: Block, terms: Tensor, most: int) -> None:
         kept = min(most, block.size)
@@ -112,7 +112,7 @@ def candidates_of(block: Block, terms: Tensor) -> Tensor:
 
 
 def largest_values(values: Tensor, number: int) -> list[Tensor]:
-    """The values that ``topk(number, dim=1)`` gives. As their places are not wanted, there are faster ways to them."""
+    """The values that ``topk(number, dim=1)`` gives. Since their indices are not needed, there are faster ways."""
     if 0 < number <= FEW_COUNTS and values[:, :1].numel() >= MERGING_PAYS * number:
         return largest_by_merging(values, number)
     trained = torch.is_grad_enabled() and values.requires_grad  # NumPy's sort has no gradient
@@ -138,7 +138,7 @@ def _sorted(values: list[Tensor], number: int) -> list[Tensor]:
 
 def _merged(one: list[Tensor], other: list[Tensor], number: int) -> list[Tensor]:
     """The largest of two sorted lists. After Batcher: the first, third, ... of both are merged, and so are the others;
-    from the second on, the two results need but be compared pair by pair."""
+    from the second on, the two results only need to be compared pair by pair."""
     if not one or not other or not number:
         return (one or other)[:number]
     if len(one) == len(other) == 1:

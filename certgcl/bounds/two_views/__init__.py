@@ -1,1 +1,1 @@
-"""Both views free: what the second view can do, as lines in the embedding of the first."""
+"""Both views free: the effect of the second view, as lines in the embedding of the first."""

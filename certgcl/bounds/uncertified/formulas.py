@@ -1,4 +1,4 @@
-"""The two formulas of the paper that are *not* bounds, up to where they part: kept to compare and to reproduce.
+"""The two formulas of the paper that are *not* bounds, in their common part: kept for comparison and reproduction.
 
 How they differ from a bound, and why that matters (``docs/errata.md`` has the counterexamples):
 
@@ -32,7 +32,7 @@ from certgcl.models.two_piece import TwoPieceLinear
 
 
 class PrintedTerms(NamedTuple):
-    """What both formulas are made of."""
+    """The parts of both formulas."""
 
     weights: GCNWeights
     omega: Tensor  # (N, C, d1)

@@ -15,7 +15,7 @@ from certgcl.models.pooled_network import PooledNetwork, pooled_rows
 
 @dataclass(frozen=True, eq=False)
 class PooledSizes:
-    """Of what is summed up to the outputs, on whichever admissible view of each graph.
+    """The slack for everything that is summed up to the outputs, on any admissible view of each graph.
 
     Args:
         bound: at least what rounding can put a bound above the truth for each unit of ``|w_c|``, ``(G, outputs)``.
@@ -88,7 +88,7 @@ def _growth(counts: Tensor, precision: torch.dtype) -> Tensor:
 
 
 def _times(directions: Tensor, table: Tensor) -> Tensor:
-    """``|w| · values``; of a channel that is not looked at, an infinite one counts nothing."""
+    """``|w| · values``; an infinite value of a channel with zero weight counts as zero."""
     size = directions.abs()
     return torch.where(size > 0, size * table[:, None], 0.0).sum(dim=2)
 

@@ -1,4 +1,5 @@
-"""Which shards are computed next: several at a time, none that is there, and none that another process is at."""
+"""Which shards are computed next: several at a time, none that is finished, and none that another process is
+computing."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from certgcl.executors import Executor, Needs, Piece
 from certgcl.files.locks import locked
 from certgcl.runtime.reproducible import PART
 
-PARTS_PER_WORKER = 4  # of what is left, so that all workers end at about the same time
+PARTS_PER_WORKER = 4  # share of what is left, so that all workers finish at about the same time
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +41,8 @@ class ShardBatch:
 class Batches:
     """The shards of a run that are still to be done, given out as pieces of work.
 
-    A shard that is given out is locked until :meth:`release`. Pieces may be taken in another thread than answers are
-    dealt with in.
+    A shard that is given out is locked until :meth:`release`. Pieces may be taken in a different thread from the one
+    that handles answers.
     """
 
     def __init__(
@@ -56,15 +57,16 @@ class Batches:
         self._folder, self._manifest, self._plan, self._question = folder, manifest, plan, question
         self._executor, self._memory_limit = executor, memory_limit
         self._claims: dict[int, ExitStack] = {}
-        self.elsewhere: dict[int, LockedError] = {}  # shards that another process is at
+        self.elsewhere: dict[int, LockedError] = {}  # shards that another process is computing
         self.kept: deque[int] = deque()  # shards that were found finished
         self.pace = Pace()
 
     def pieces(self, shards: list[int], *, together: bool = True) -> Iterator[Piece]:
-        """Of some shards, as many at a time as pays; what another process is at goes to ``elsewhere``.
+        """Batches of some shards, of the size that pays off; those that another process is computing go to
+        ``elsewhere``.
 
         Args:
-            together: without, one at a time, to find out which one fails.
+            together: if False, one at a time, to find out which one fails.
         """
         waiting, workers = list(shards), self._executor.workers
         while waiting:
@@ -83,7 +85,7 @@ class Batches:
             self.release(shard)
 
     def _claim(self, shard: int, nodes: Tensor) -> bool:
-        """Whether it is missing, and locked for us now."""
+        """Whether it is missing, and now locked by us."""
         if self._finished(shard, nodes):
             self.kept.append(shard)
             return False
@@ -95,13 +97,13 @@ class Batches:
                     name,
                     what=f"{self._folder / name}",
                     needed=False,
-                    remedy="Run the same again when it is through; finished shards are kept",
+                    remedy="Run the same command again when it has finished; finished shards are kept",
                 )
             )
         except LockedError as error:
             self.elsewhere[shard] = error
             return False
-        if self._finished(shard, nodes):  # it may be since the lock was free
+        if self._finished(shard, nodes):  # it may have been finished since the lock was free
             claim.close()
             self.kept.append(shard)
             return False
@@ -112,7 +114,7 @@ class Batches:
         return is_finished(self._folder, self._manifest, shard, nodes, self._question.proof)
 
     def _piece(self, nodes: dict[int, Tensor], workers: int) -> Piece:
-        """With the memory that its method estimates, as far as a worker has it: parts fit into that."""
+        """With the memory that its method estimates, or what a worker has if that is less: parts fit into that."""
         anchors, question = torch.cat(list(nodes.values())), self._question
         share = min(1.0, workers * len(anchors) / len(self._plan.anchors))
         room = self._executor.memory
@@ -128,6 +130,6 @@ def certified(question: Question, batch: ShardBatch) -> dict[int, Certificate]:
     nodes = torch.cat(list(batch.nodes.values()))
     certificate = question.in_its_time(batch.share).certify(nodes, batch.memory_limit)
     none = nodes[:0].cpu()
-    certificate = replace(certificate, local_budget=none, requested_budget=none)  # as long as the graph, and known
+    certificate = replace(certificate, local_budget=none, requested_budget=none)  # one entry per node of the graph
     places = torch.arange(len(nodes), device=nodes.device).split([len(here) for here in batch.nodes.values()])
     return {shard: certificate.at(here) for shard, here in zip(batch.nodes, places, strict=True)}

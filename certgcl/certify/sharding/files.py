@@ -1,4 +1,4 @@
-"""The files of shards: what they note, and whether one is whole and what it should be."""
+"""The files of shards: their notes, and whether a file is complete and the right one."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from certgcl.errors import CertificateError, ShardError
 
 
 def save_shard(folder: Path, manifest: Manifest, shard: int, certificate: Certificate) -> None:
-    """Write a shard, whole or not at all."""
+    """Write a shard completely or not at all."""
     certificate.save(folder / manifest.file_name(shard), _notes(manifest, shard))
 
 
@@ -27,7 +27,7 @@ def load_shard(folder: Path, manifest: Manifest, shard: int) -> Certificate:
 
 
 def is_finished(folder: Path, manifest: Manifest, shard: int, nodes: Tensor, proof: bool) -> bool:
-    """Whether a shard is there and whole; where a proof is asked for, with one."""
+    """Whether a shard is there and complete; with a proof, if one is requested."""
     try:
         there = load_shard(folder, manifest, shard)
         return torch.equal(there.nodes, nodes.cpu()) and (there.proof is not None or not proof)

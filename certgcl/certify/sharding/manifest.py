@@ -1,4 +1,5 @@
-"""What a folder of shards is about: the question, how its anchors are shared out, and the files that say so."""
+"""What a folder of shards is about: the question, the assignment of anchors to shards, and the files that record
+both."""
 
 import platform
 from collections.abc import Iterator, Sequence
@@ -27,10 +28,10 @@ from certgcl.graphs.ordering import nearby_order
 from certgcl.runtime.reproducible import arithmetic
 
 MANIFEST, NODES = "manifest.json", "nodes.npy"
-ARITHMETIC = "arithmetic"  # the part that reproducible shards alone have
+ARITHMETIC = "arithmetic"  # the part that only reproducible shards have
 ShardOrder = Literal["near", "given"]
 _FORMAT = "certgcl-shards-2"
-_NODES_PER_SHARD = 2048  # unless the user says how many shards
+_NODES_PER_SHARD = 2048  # unless the user gives the number of shards
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +39,9 @@ class ShardPlan:
     """Which anchors belong to which shard: the same on every machine.
 
     Args:
-        anchors: all of them; every shard has a run of these, as long as the others but for one.
+        anchors: all of them; every shard is a run of these, all of equal length up to one.
         shards: how many.
-        order: how ``anchors`` came about.
+        order: how ``anchors`` were ordered.
     """
 
     anchors: Tensor
@@ -52,8 +53,8 @@ class ShardPlan:
         """A plan with that many shards, or with about two thousand anchors in each.
 
         Args:
-            order: ``"near"`` brings neighbours to the same shard, which saves work; ``"given"`` cuts the anchors as
-                they stand.
+            order: ``"near"`` puts neighbours into the same shard, which saves work; ``"given"`` keeps the order of the
+                anchors.
         """
         count = len(anchors)
         shards = -(-count // _NODES_PER_SHARD) if shards is None else shards
@@ -116,7 +117,7 @@ class Manifest:
 
     @classmethod
     def of(cls, question: Question, anchors: Tensor, plan: ShardPlan) -> "Manifest":
-        """The manifest of a plan for anchors in the order the user wants them back."""
+        """The manifest of a plan for anchors in the user's order."""
         if not has_repr(question.bound):
             raise MethodError(
                 f"a method of type {type(question.bound).__name__} without a repr of its own",
@@ -151,9 +152,9 @@ class Manifest:
         return f"shard-{shard:05d}-of-{self.shards:05d}.npz"
 
     def claim(self, folder: Path, anchors: Tensor) -> None:
-        """Write manifest and anchors to ``folder``, or check that those there are the same: then the folder is ours.
+        """Write manifest and anchors to ``folder``, or check that those already there are the same.
 
-        Of several processes that come at once, one writes and all compare.
+        If several processes start at once, one writes and all compare.
         """
         path = folder / MANIFEST
         if not path.exists():
@@ -176,7 +177,7 @@ class Manifest:
             write_atomically(folder / NODES, lambda stream: np.save(stream, anchors.cpu().numpy()))
 
     def is_about(self, certificate: Certificate) -> bool:
-        """Whether a certificate answers the question of this manifest, at whatever nodes."""
+        """Whether a certificate answers the question of this manifest, at any nodes."""
         parts = certificate.evidence.parts | {
             "reading": Fact(certificate.reading),
             "precision": Fact(certificate.precision),
@@ -195,7 +196,7 @@ class Manifest:
         return manifest
 
     def read_anchors(self, folder: Path) -> Tensor:
-        """The anchors in the order the user wants them back."""
+        """The anchors in the user's order."""
         path = folder / NODES
         remedy = "Delete it and certify again: finished shards are kept"
         if not path.exists():
@@ -215,7 +216,7 @@ def read_versions(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[Path]:
-    """The manifest of a folder; whatever is wrong with it is one error."""
+    """The manifest of a folder; anything wrong with it raises the same error."""
     path = folder / MANIFEST
     if not path.exists():
         raise ShardError(

@@ -1,7 +1,7 @@
 """Certificates of large graphs, computed and written shard by shard: resumable, and on several machines at once.
 
-Shards repeat the work on the neighbours that they share, on graphs with hubs most of it. So several are computed at a
-time (:mod:`certgcl.certify.sharding.batch_size`); each is a file of its own all the same.
+Shards repeat the work on the neighbours that they share, which on graphs with hubs is most of it. So several are
+computed together (:mod:`certgcl.certify.sharding.batch_size`), but each is still a file of its own.
 """
 
 import time
@@ -38,13 +38,13 @@ MOST_ERRORS = 3  # of failed shards, in one message
 
 @dataclass(frozen=True)
 class ShardProgress:
-    """How far a run is; given to ``progress`` when it starts and after every shard."""
+    """The progress of a run; passed to ``progress`` when it starts and after every shard."""
 
     shards_done: int
     shards: int
     nodes_done: int
     nodes: int
-    nodes_computed: int  # the rest was there already
+    nodes_computed: int  # the rest existed already
 
     def after(self, size: int, kept: bool) -> "ShardProgress":
         """The same with one more shard done."""
@@ -101,30 +101,30 @@ def certify_shards(
 ) -> ShardRun:
     """:func:`certgcl.node_compactness` in shards, each a certificate in a file of its own in the folder ``out``.
 
-    A shard is written whole or not at all, and one that is there is kept: after a kill, call again with the same
+    A shard is written completely or not at all, and finished ones are kept: after a kill, call again with the same
     arguments. Processes on several machines may share the folder. ``merge_shards(out)`` makes one certificate of it.
 
-    A shard is computed by one process at a time. One that another process is at is left for last; if it is not
-    finished then, ``LockedError`` says who is at it, and all other shards are done.
+    A shard is computed by one process at a time. One that another process is computing is left for last; if it is still
+    unfinished then, ``LockedError`` names that process, and all other shards are done.
 
     Args:
-        graph: all that :meth:`certgcl.Graph.of` takes; or a :class:`certgcl.StoredGraph`, of which every part of the
-            anchors loads the nodes that it sees, within the memory limit.
-        out: the folder; made if needed. One that holds shards of another question is refused.
+        graph: anything that :meth:`certgcl.Graph.of` accepts; or a :class:`certgcl.StoredGraph`, from which every part
+            of the anchors loads the nodes that it depends on, within the memory limit.
+        out: the folder; made if needed. One that holds shards of another question raises an error.
         directions: if given, what is bounded instead of compactness, as in :func:`certgcl.linear_bounds`.
-        shards: how many; by default as many as the folder was made for, or one for about two thousand nodes.
-        order: ``"near"`` brings neighbours to the same shard, which saves work; ``"given"`` cuts ``nodes`` as they
-            stand. The merged certificate has the nodes as given in either case.
+        shards: their number; by default the one the folder was made for, or one for about two thousand nodes.
+        order: ``"near"`` puts neighbours into the same shard, which saves work; ``"given"`` keeps the order of
+            ``nodes``. The merged certificate has the nodes as given in either case.
         only: the shards to do; all by default.
         worker: ``(k, n)`` to do only the shards with ``shard % n == k``.
-        reproducible: compute every shard by itself and by one thread, so that its file is the same to the last bit
-            whichever process writes it (same kind of processor, same versions; the manifest names them, and others are
-            refused). By default as the folder was made, else not: then several shards are computed at a time, by
-            all threads, and what stood together shows in the last bits.
+        reproducible: compute every shard separately and by one thread, so that its file is the same to the last bit
+            whichever process writes it (same kind of processor, same versions; the manifest names them, and others
+            raise an error). By default as the folder was made, otherwise off: then several shards are computed
+            together, by all threads, and the last bits depend on which ones.
         executor: where shards are computed: ``"here"`` (the default, with all threads of this process),
             ``"processes"`` of this machine, ``"ray"``, or an instance of :class:`certgcl.LocalProcesses` or
-            :class:`certgcl.RayCluster`. Shards come back to this process, which alone writes to the folder. One that
-            fails for good is named in a ``ShardError``, and all others are kept.
+            :class:`certgcl.RayCluster`. Shards come back to this process, the only one that writes to the folder. One
+            that fails permanently is named in a ``ShardError``; all others are kept.
         proof: as in :func:`certgcl.node_compactness`; finished shards without one are computed again.
         progress: called when the run starts and after every shard.
 
@@ -152,7 +152,7 @@ def certify_shards(
                 "Leave it out, or load the graph",
             )
         question: Question = HaloQuestion.about(model, graph, budgets, method=method, dtype=dtype, reading=reading)
-        order = "given"  # as its nodes are numbered
+        order = "given"  # in the order of its node numbers
     elif directions is None:
         question = Question.compactness(
             model, graph, budgets, method=method, view=view, dtype=dtype, proof=flag(proof, "proof"), reading=reading
@@ -197,7 +197,8 @@ class _Run:
         report(self._state)
 
     def go(self, question: Question, executor: Executor, memory_limit: int | None) -> None:
-        """Do all shards: those that fail together once more by themselves, those that others are at last."""
+        """Do all shards: those of a failed batch once more one by one, those that other processes are computing
+        last."""
         batches = Batches(self._folder, self._manifest, self._plan, question, executor, memory_limit)
         try:
             self._stream(batches, question, executor, batches.pieces(self._chosen))
@@ -215,7 +216,7 @@ class _Run:
             raise error
 
     def _stream(self, batches: Batches, question: Question, executor: Executor, pieces: Iterator[Piece]) -> None:
-        first = next(pieces, None)  # without any, nothing needs to be computed or sent
+        first = next(pieces, None)  # without shards, nothing needs to be computed or sent
         if first is not None:
             if isinstance(question, HaloQuestion) and question.totals is None:
                 question = question.with_totals(executor)
@@ -231,7 +232,7 @@ class _Run:
         self._note_kept(batches)
 
     def _note(self, batches: Batches, question: Question, done: Done) -> None:
-        """Write the shards of an answer, each whole or not at all, or keep in mind that they failed."""
+        """Write the shards of an answer, each completely or not at all, or record that they failed."""
         for shard in done.key:
             if done.error is not None:
                 self._failed[shard] = done.error
@@ -257,7 +258,7 @@ class _Run:
         self._report(self._state)
 
     def _failure(self) -> Exception:
-        """All shards that failed by themselves, with the errors of the first few."""
+        """All shards that failed on their own, with the errors of the first few."""
         shards = sorted(self._failed)
         shown = "; ".join(
             f"shard {shard}: {type(self._failed[shard]).__name__}: {self._failed[shard]}"
@@ -274,7 +275,7 @@ class _Run:
 
 @told_when_out_of_memory(SMALLER)
 def merge_shards(out: str | Path) -> Certificate:
-    """One certificate of all shards in a folder, anchors in the order asked for; it is written there too.
+    """One certificate of all shards in a folder, anchors in the requested order; it is also written there.
 
     Raises:
         ShardError: shards are missing, damaged, or made for another question; all are named.
@@ -295,7 +296,7 @@ def _merged(folder: Path, manifest: Manifest) -> Certificate:
         try:
             part = load_shard(folder, manifest, shard)
             if parts and torch.equal(part.local_budget, parts[0].local_budget):
-                part = replace(part, local_budget=parts[0].local_budget)  # one for all: it is as long as the graph
+                part = replace(part, local_budget=parts[0].local_budget)  # shared: one entry per node
             parts.append(part)
         except FileNotFoundError:
             faults["missing"].append(shard)

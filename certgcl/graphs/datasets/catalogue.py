@@ -1,4 +1,4 @@
-"""What is known of each graph, and of each set of graphs, without loading it."""
+"""Facts about each graph, and each set of graphs, without loading it."""
 
 import difflib
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from certgcl.arguments import shown
 from certgcl.errors import DatasetError
 
-LONGEST = 100  # characters of a name that others are compared with
+LONGEST = 100  # characters of a name that are compared with others
 Protocol: TypeAlias = Literal["public", "random-10-10-80", "ten-folds"]
 
 
@@ -16,8 +16,8 @@ class DatasetInfo:
     """One graph.
 
     Args:
-        edges: undirected ones, without self-loops; None where the number is not known.
-        protocol: the evaluation that fits: the public split, or random ones of 10/10/80 percent.
+        edges: undirected ones, without self-loops; None if the number is not known.
+        protocol: the usual evaluation: the public split, or random ones of 10/10/80 percent.
         folder: where its ``raw`` files lie below the data folder; empty for an embedded graph.
     """
 
@@ -36,7 +36,7 @@ class DatasetInfo:
 
     @property
     def family(self) -> str:
-        """The graphs that PyG reads with one class: the first part of ``folder``."""
+        """The family of graphs that PyG reads with one class: the first part of ``folder``."""
         return self.folder.partition("/")[0]
 
     @property
@@ -210,7 +210,7 @@ def dataset_names() -> list[str]:
 
 
 def find_dataset(name: str) -> DatasetInfo:
-    """What is known of the graph of that name; upper and lower case are alike."""
+    """The facts about the graph of that name, which is not case-sensitive."""
     by_lower = {known.lower(): info for known, info in DATASETS.items()}
     asked = name.lower() if isinstance(name, str) else ""
     if asked not in by_lower:
@@ -233,6 +233,6 @@ def find_dataset(name: str) -> DatasetInfo:
 
 
 def find_graph_set(name: str) -> GraphSetInfo | None:
-    """What is known of the set of graphs of that name, if there is one."""
+    """The facts about the set of graphs of that name, if there is one."""
     asked = name.lower() if isinstance(name, str) else ""
     return next((info for known, info in GRAPH_SETS.items() if known.lower() == asked), None)

@@ -45,7 +45,7 @@ def read_tu(raw: Path, name: str) -> list[Data]:
     """The graphs in a folder of the TU collection; features are the nodes' labels, one-hot.
 
     Raises:
-        DatasetError: a file is not what the format says, or does not fit the others.
+        DatasetError: a file does not follow the format, or does not fit the others.
     """
     edges, owner, y, labels = (_numbers(raw / f"{name}_{part}.txt", 2 if part == "A" else 1) for part in TU_PARTS)
     nodes, graphs = len(owner), len(y)
@@ -74,7 +74,7 @@ def _numbers(path: Path, columns: int) -> Integers:
     except (OSError, ValueError) as reason:
         raise _damaged(path, str(reason)) from reason
     if not _DIGITS.issuperset(content):
-        raise _damaged(path, "other characters than those of whole numbers")
+        raise _damaged(path, "characters that do not belong to whole numbers")
     lines = [line.replace(b",", b" ").split() for line in content.splitlines() if line.strip()]
     if any(len(line) != columns or any(len(number) > 18 for number in line) for line in lines):
         raise _damaged(path, f"a line without {columns} whole number(s)")

@@ -1,4 +1,4 @@
-"""The paper's eight graphs, read by PyG from raw files that stay as they are."""
+"""The paper's eight graphs, read by PyG from raw files that are never modified."""
 
 import contextlib
 import io
@@ -28,7 +28,7 @@ _CLASSES: dict[str, Callable[[str, str], list[Data]]] = {
 
 
 def read(info: DatasetInfo, root: Path | None = None) -> Data:
-    """The graph as PyG has it: from ``root`` alone, or wherever it can be had."""
+    """The graph as PyG reads it: from ``root`` alone, or from wherever it is available."""
     if root is not None:
         return _read_from(root, info)
     named = os.environ.get("CERTGCL_DATA")
@@ -60,7 +60,8 @@ def missing_files(root: Path, info: DatasetInfo) -> list[str]:
 
 
 def _read_from(root: Path, info: DatasetInfo) -> Data:
-    """PyG writes next to ``raw``, and into it where a file is missing: it gets a link elsewhere, once all are there."""
+    """PyG writes next to ``raw``, and into it if a file is missing: so it gets a link elsewhere, once all files are
+    there."""
     raw, missing = root / info.folder / "raw", missing_files(root, info)
     if missing:
         raise DatasetError(
@@ -77,7 +78,7 @@ def _read_from(root: Path, info: DatasetInfo) -> Data:
 
 
 def _download(info: DatasetInfo) -> Data:
-    """Into a folder of its own; the files are moved to their place in the cache once PyG has read them all."""
+    """Downloads into a temporary folder; the files are moved into the cache once PyG has read them all."""
     cache, raw = cache_folder(), Path(info.folder, "raw")
     with _refusing(
         f"{info.name} is neither in CERTGCL_DATA nor in {cache}, and its download failed",
@@ -94,7 +95,7 @@ def _download(info: DatasetInfo) -> Data:
 
 
 def _read_with_pyg(root: Path, info: DatasetInfo) -> Data:
-    """What PyG and the libraries below it say meanwhile is dropped."""
+    """Discards what PyG and the libraries below it print meanwhile."""
     with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _CLASSES[info.family](str(root / info.family), info.name)[0]
@@ -102,7 +103,7 @@ def _read_with_pyg(root: Path, info: DatasetInfo) -> Data:
 
 @contextlib.contextmanager
 def _refusing(found: str, rule: str, remedy: str) -> Iterator[None]:
-    """Whatever PyG, a network or a damaged file can raise, as one error."""
+    """Turns whatever PyG, the network or a damaged file can raise into one error."""
     try:
         yield
     except ImportError as reason:

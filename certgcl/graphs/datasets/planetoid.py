@@ -1,8 +1,8 @@
-"""Cora, CiteSeer and PubMed from the files of Planetoid: pickles of 2016, of which nothing is built but numbers.
+"""Cora, CiteSeer and PubMed from the files of Planetoid: pickles from 2016, from which only numbers are built.
 
 A pickle can name any function to be called. Here only the six names that these files need are known, and none of them
-stands for what it says: numpy's and scipy's own reconstruction is not run on bytes that anyone may have written.
-Instead what a file says of an array is noted, checked, and made an array of plain numbers.
+is bound to what it names: numpy's and scipy's own reconstruction is not run on bytes that anyone may have written.
+Instead the description of an array is recorded, checked, and turned into an array of plain numbers.
 """
 
 import io
@@ -21,7 +21,7 @@ from torch_geometric.utils import coalesce, index_to_mask, remove_self_loops
 
 from certgcl.files.untrusted import check_size
 
-_VALIDATION = 500  # nodes that follow on the labelled ones
+_VALIDATION = 500  # nodes that follow the labelled ones
 _PARTS = ("x", "y", "tx", "ty", "allx", "ally")
 _TYPES = {"i4": np.int32, "i8": np.int64, "f4": np.float32, "f8": np.float64}
 _OPCODES = frozenset(
@@ -70,15 +70,15 @@ class SafePlanetoid(Planetoid):  # type: ignore[misc]  # PyG has no types
 
 
 def read_planetoid(folder: Path, name: str) -> Data:
-    """The graph as PyG has it, from the eight files ``ind.name.*``.
+    """The graph as PyG builds it, from the eight files ``ind.name.*``.
 
     Raises:
-        ValueError: a file holds anything else than the arrays and lists of Planetoid.
+        ValueError: a file contains anything other than the arrays and lists of Planetoid.
     """
     x, y, tx, ty, allx, ally = (_matrix(folder / f"ind.{name}.{part}") for part in _PARTS)
     test = torch.tensor([int(line) for line in (folder / f"ind.{name}.test.index").read_text().split()])
     ordered, first = test.sort().values, int(test.min())
-    span = int(test.max()) - first + 1  # more than there are in CiteSeer: nodes without features, labels and edges
+    span = int(test.max()) - first + 1  # more than len(test) in CiteSeer, where nodes without edges are left out
     if len(x) != len(y) or len(allx) != len(ally) or first != len(allx) or span > 2 * len(tx):
         raise ValueError(f"test nodes {first} to {int(test.max())}, {len(allx)} others and {len(tx)} rows for them")
     x, classes = (torch.cat([known, _spread(rest, ordered - first, span)]) for known, rest in ((allx, tx), (ally, ty)))
@@ -97,7 +97,7 @@ def _spread(rows: Tensor, places: Tensor, span: int) -> Tensor:
 
 
 def _edges(path: Path, nodes: int) -> Tensor:
-    """Those in the lists of neighbours, without the loops and the repetitions that are among them."""
+    """The edges in the lists of neighbours, without the self-loops and duplicates among them."""
     lists = _load(path)
     if not isinstance(lists, dict) or not all(type(node) is int and type(near) is list for node, near in lists.items()):
         raise ValueError(f"{path.name} without a list of neighbours for each node")
@@ -134,7 +134,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 class _Noted:
-    """What a pickle says of an object: how it is made, and its state."""
+    """A pickle's description of an object: how it is made, and its state."""
 
     arguments: tuple[Any, ...] = ()
     state: Any = None

@@ -1,4 +1,4 @@
-"""Linear probes of frozen embeddings under protocols that have names, and the comparison of two runs."""
+"""Linear probes of frozen embeddings under named protocols, and the comparison of two runs."""
 
 from certgcl.learning.evaluation.paired import PairedTest, compare
 from certgcl.learning.evaluation.protocols import PROTOCOLS

@@ -1,4 +1,4 @@
-"""What may be evaluated: the checks behind :func:`certgcl.evaluate`, each with the way out in its message."""
+"""The checks of arguments behind :func:`certgcl.evaluate`, each with the way out in its message."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -33,7 +33,7 @@ def check_embeddings(embeddings: Any) -> np.ndarray:
             "embeddings must be finite",
             "Check the training of the encoder",
         )
-    for order in (np.inf, 2):  # by the largest entry first: the square of a very large or small one is inf or 0
+    for order in (np.inf, 2):  # divided by the largest entry first: the square of a very large or small one is inf or 0
         norm = np.linalg.norm(x, ord=order, axis=1, keepdims=True)
         x = x / np.where(norm > 0, norm, 1.0)
     return x
@@ -64,7 +64,7 @@ def check_labels(y: Any, nodes: int) -> np.ndarray:
 def check_seeds(seeds: Any) -> tuple[int, ...]:
     """``seeds`` one by one; a number n stands for 0 … n - 1."""
     rule, remedy = (
-        f"seeds are a number of them, from 1 to {MOST_SEEDS}, or distinct integers from 0 on",
+        f"seeds are a number of seeds, from 1 to {MOST_SEEDS}, or distinct integers from 0 on",
         "Try seeds=5",
     )
     if is_whole(seeds):

@@ -1,4 +1,4 @@
-"""Whether one run is better than another, or only luckier."""
+"""Whether one run is significantly better than another."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _ROUNDING = 64 * float(np.finfo(float).eps)  # relative; differences closer than
 class PairedTest:
     """A paired t-test of ``a - b``.
 
-    Where all differences are equal there is no variance to test against: equal runs have ``t = 0`` and ``p = 1``, a
+    If all differences are equal there is no variance to test against: equal runs have ``t = 0`` and ``p = 1``, a
     constant difference has ``t = ±inf`` and ``p = 0``.
 
     Args:
@@ -58,7 +58,7 @@ def compare(a: Evaluation | Sequence[float], b: Evaluation | Sequence[float]) ->
     if len(first) != len(second) or len(first) < 2:
         raise EvaluationError(
             f"runs of {len(first)} and {len(second)} values",
-            "both need as many, two or more",
+            "both need the same number, two or more",
             "Use the same seeds for both",
         )
     n, differences = len(first), first - second

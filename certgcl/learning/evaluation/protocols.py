@@ -1,4 +1,4 @@
-"""The protocols: which nodes a probe is fitted on, where its C is chosen, and where it is reported.
+"""The protocols: on which nodes a probe is fitted, where its C is chosen, and where its score is reported.
 
 Each takes normalised embeddings, labels, masks and seeds, and returns Micro- and Macro-F1 for each of its splits.
 scikit-learn is imported where it is used: that takes about as long as the rest of certgcl.
@@ -25,7 +25,7 @@ _TOLERANCE = 1e-6
 
 
 def public(x: np.ndarray, y: np.ndarray, masks: Masks, seeds: tuple[int, ...]) -> list[Scores]:
-    """The masks as they are meant: fitted on train, C chosen on the validation nodes, reported on the test nodes."""
+    """The masks as intended: fitted on train, C chosen on the validation nodes, reported on the test nodes."""
     train, validation, test = masked_nodes(masks, len(y))
     return [_probe(x, y, train, chosen_on=validation, reported_on=test)]
 
@@ -50,7 +50,7 @@ def random_10_10_80(x: np.ndarray, y: np.ndarray, masks: Masks, seeds: tuple[int
 def grace(x: np.ndarray, y: np.ndarray, masks: Masks, seeds: tuple[int, ...]) -> list[Scores]:
     """GRACE's own: for each seed 10 % of the nodes to train on, 90 % to report on; one-vs-rest, C by five folds.
 
-    As in GRACE's released code the folds count a node as right only if its one-vs-rest decisions all are, which
+    As in GRACE's released code, the folds count a node as right only if all its one-vs-rest decisions are right, which
     favours a large C; the class reported is the most probable one.
     """
     from sklearn.linear_model import LogisticRegression
@@ -76,8 +76,8 @@ def grace(x: np.ndarray, y: np.ndarray, masks: Masks, seeds: tuple[int, ...]) ->
 
 
 def ten_folds(x: np.ndarray, y: np.ndarray, masks: Masks, seeds: tuple[int, ...]) -> list[Scores]:
-    """The usual one of sets of graphs: ten folds with the classes spread alike; each is reported on once, with C chosen
-    on the next one and the probe fitted on the other eight. The value of a seed is the mean over its folds."""
+    """The usual protocol for sets of graphs: ten folds with the classes spread evenly; each is reported on once, with C
+    chosen on the next one and the probe fitted on the other eight. The value of a seed is the mean over its folds."""
     scores = []
     for seed in seeds:
         fold = _folds(y, seed)

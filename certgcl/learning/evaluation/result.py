@@ -1,4 +1,4 @@
-"""How well a linear probe reads the classes off embeddings: the values, their mean and their spread."""
+"""The accuracy of a linear probe on embeddings: the values, their mean and their spread."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -126,9 +126,9 @@ def evaluate(
         y: the class of every node, integers, ``(N,)``.
         protocol: a name in ``PROTOCOLS``.
         masks: boolean masks ``(train, validation, test)``, or a PyG ``Data`` that has them; for ``public`` and
-            ``pot-released``, without effect elsewhere.
-        seeds: the seeds of the random splits, or how many: 5 stands for 0 … 4. The protocols with masks have one split;
-            there the spread comes from several trained encoders, see :meth:`Evaluation.pooled`.
+            ``pot-released``; ignored otherwise.
+        seeds: the seeds of the random splits, or their number: 5 stands for 0 … 4. The protocols with masks have one
+            split; there the spread comes from several trained encoders, see :meth:`Evaluation.pooled`.
 
     Example::
 

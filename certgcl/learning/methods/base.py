@@ -1,4 +1,4 @@
-"""What the contrastive methods share: their settings, and what makes them estimators."""
+"""The common base of the contrastive methods: their settings, and the estimator interface."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -36,23 +36,23 @@ class ContrastiveMethod:
 
     An estimator in the manner of scikit-learn: settings in the constructor, ``fit(data)``, ``transform(data)``,
     ``get_params`` and ``set_params`` (``regularizer__kappa=0.2`` too), ``sklearn.base.clone``, ``save`` and ``load``.
-    Where scikit-learn wants something that it can split, a list of one graph stands for the graph. A fitted method can
+    If scikit-learn needs something that it can split, pass a list with one graph. A fitted method can
     be passed to ``node_compactness`` as the model.
 
     Args:
-        hidden: width h of the embeddings; the first layer has 2h channels. An encoder of one's own has its own width.
-        projection: width of the projector that the loss looks through; h by default.
+        hidden: width h of the embeddings; the first layer has 2h channels. An encoder of your own has its own width.
+        projection: width of the projector that the loss uses; h by default.
         activation: after both layers: ``relu``, ``prelu`` (one slope for both), ``leaky_relu`` or ``identity``.
-        encoder: in the place of two GCN layers: a factory that is called with the numbers of features and of hidden
+        encoder: replaces the two GCN layers: a factory that is called with the numbers of features and of hidden
             channels in every ``fit``, or a module, which ``fit`` trains a copy of. It must be one that
-            :func:`certgcl.read_network` can read. While it is trained, its dropout drops and its BatchNorm goes by
-            the batch; the regularizer bounds it as in eval mode, with running statistics as constants of the step.
+            :func:`certgcl.read_network` can read. During training, its dropout is active and its BatchNorm uses batch
+            statistics; the regularizer bounds it as in eval mode, with running statistics as constants of the step.
         drop_rates: the share of edges that each view drops.
         mask_rates: the share of feature columns that each view sets to zero.
         temperature: τ of InfoNCE.
         batch: how many random nodes InfoNCE compares with each other in a step; None for all.
         batch_nodes: train in mini-batches, for graphs whose full pass does not fit into memory: an epoch has a step for
-            each batch of this number of nodes, which sees a sample of what is around them. The regularizer bounds its
+            each batch of this number of nodes, which sees a sample of their neighbourhood. The regularizer bounds its
             anchors, some of these nodes, with their whole neighbourhood. None for one step on the whole graph.
         fanout: how many neighbours of a node such a step samples, at each hop; -1 for all.
         regularizer: the compactness term and its share of the loss.
@@ -150,7 +150,7 @@ class ContrastiveMethod:
         if self.inside_budget and self.batch_nodes is not None:
             raise InputError(
                 "inside_budget=True with batch_nodes",
-                "views of a sample are no views of the graph, inside whose budget they could stay",
+                "views of a sample are not views of the graph, so they cannot stay inside its budget",
                 "Leave one of them out",
             )
 
@@ -165,7 +165,7 @@ class ContrastiveMethod:
         return own | {f"{_REGULARIZER}{name}": value for name, value in self.regularizer.get_params().items()}
 
     def set_params(self, **settings: Any) -> Self:
-        """Change settings, also those of the regularizer; unknown names are refused, and nothing is changed then."""
+        """Change settings, also those of the regularizer; unknown names raise an error, and then nothing is changed."""
         known = self.get_params(deep=False)
         inner = {name.removeprefix(_REGULARIZER): settings[name] for name in settings if name.startswith(_REGULARIZER)}
         own = {name: value for name, value in settings.items() if not name.startswith(_REGULARIZER)}
@@ -181,7 +181,7 @@ class ContrastiveMethod:
                     "Pass regularizer=certgcl.CompactnessRegularizer(...)",
                 )
             own["regularizer"] = regularizer.with_params(**inner)
-        checked = type(self)(**{**known, **own})  # raises what the constructor would
+        checked = type(self)(**{**known, **own})  # raises the errors of the constructor
         for name in own:
             setattr(self, name, getattr(checked, name))
         return self
@@ -190,7 +190,7 @@ class ContrastiveMethod:
         return self.encoder_ is not None
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn asks of an estimator: this one transforms graphs, and needs no labels."""
+        """The tags that scikit-learn requires: this estimator transforms graphs, and needs no labels."""
         from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
 
         return Tags(
@@ -212,7 +212,7 @@ class ContrastiveMethod:
         distributed: bool = False,
         **options: Any,
     ) -> Self:
-        """Train on a graph; with a ``folder``, checkpoints and the history are kept there and ``resume`` goes on.
+        """Train on a graph; with a ``folder``, checkpoints and the history are kept there and ``resume`` continues.
 
         ``y`` is ignored: it is there for scikit-learn's pipelines. Further options are those of
         :func:`certgcl.learning.training.train`.
@@ -260,7 +260,7 @@ class ContrastiveMethod:
         return network_of(encoder, self.n_features_in_)
 
     def fitted_encoder(self) -> nn.Module | GraphNetwork:
-        """The trained module; of a method from a file with an encoder of one's own, its network."""
+        """The trained module; for a method with its own encoder that was loaded from a file, the network."""
         if self.encoder_ is None:
             raise NotFittedError(
                 f"a {type(self).__name__} that is not fitted",
@@ -277,7 +277,7 @@ class ContrastiveMethod:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
     def run_config(self, graph: Graph) -> dict[str, Any]:
-        """What a run depends on; the number of epochs is left out, for it may grow when a run is resumed."""
+        """The settings that a run depends on, without the number of epochs, which may grow when a run is resumed."""
         graph = Graph.of(graph)
         check_named(self.encoder)
         settings = {name: value for name, value in self.settings().items() if name != "epochs"}
@@ -294,17 +294,17 @@ class ContrastiveMethod:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """A fitted method from a file of :meth:`save`; on ``ContrastiveMethod`` itself, of whichever method it is."""
+        """A fitted method from a file of :meth:`save`; called on ``ContrastiveMethod`` itself, of any method."""
         return load_method(arguments.path(path), cls)
 
-    # -- what the methods differ in ----------------------------------------------------------------
+    # -- differences between the methods ----------------------------------------------------------------
 
     def session(self, data: GraphLike, processes: Processes = ALONE) -> ContrastiveSession:
         """A training about to begin, in this process or together with others."""
         return ContrastiveSession(self, Graph.of(data), processes)
 
     def new_encoder(self, features: int) -> nn.Module:
-        """The module that a training begins with."""
+        """The module with which a training begins."""
         return new_encoder(self.encoder, features, self.hidden, self.activation)
 
     def drop_probabilities(self, graph: Graph) -> tuple[float | Tensor, float | Tensor]:

@@ -1,6 +1,7 @@
-"""How central nodes are, and GCA's probabilities from it: edges and features of central nodes are kept more often.
+"""The centrality of nodes, and GCA's probabilities derived from it: edges and features of central nodes are kept more
+often.
 
-GCA's own "PageRank" is a lazy random walk, which on an undirected graph ends at the degree; here it is PageRank.
+GCA's own "PageRank" is a lazy random walk, which on an undirected graph converges to the degree; here it is PageRank.
 """
 
 from collections.abc import Callable
@@ -18,9 +19,9 @@ Centrality: TypeAlias = Literal["degree", "eigenvector", "pagerank"]
 
 DAMPING = 0.85
 FLOOR = 1e-8  # smaller centralities count as this one in logarithms
-LIMIT = 0.7  # the largest probability, so that no edge or feature is as good as gone
+LIMIT = 0.7  # the largest probability, so that no edge or feature is almost always dropped
 EQUAL = 1e-6  # scores that differ by less are the same
-CONVERGED = 1e-14  # largest change of an iteration that has arrived
+CONVERGED = 1e-14  # largest change of an iteration that has converged
 MAX_STEPS = 10_000
 
 
@@ -29,7 +30,8 @@ def node_centrality(graph: Graph, kind: Centrality) -> Tensor:
 
     - ``"degree"``: ``d_i``.
     - ``"eigenvector"``: the leading eigenvector v of A, ``|v| = 1``; zero outside the connected component with the
-      largest eigenvalue, as in GCA, or else a pair of nodes by itself would be more central than most of that.
+      largest eigenvalue, as in GCA; otherwise an isolated pair of nodes would be more central than most of that
+      component.
     - ``"pagerank"``: ``c = (1 - δ)/N + δ (Σ_{j ~ i} c_j / d_j + Σ_{d_j = 0} c_j / N)`` with δ = 0.85; it sums to one.
     """
     match kind:
@@ -43,11 +45,13 @@ def node_centrality(graph: Graph, kind: Centrality) -> Tensor:
 
 
 def edge_drop_probabilities(graph: Graph, rate: float, kind: Centrality, limit: float = LIMIT) -> Tensor:
-    """How likely each undirected edge is dropped, in the order of ``graph.edge_index[:, graph.row < graph.col]``.
+    """The probability that each undirected edge is dropped, in the order of ``graph.edge_index[:, graph.row <
+    graph.col]``.
 
     ``p = min(rate (max s - s) / (max s - mean s), limit)`` for scores ``s_ij = (log c_i + log c_j) / 2``. (GCA scores
     each direction of an edge by one end; a view is undirected only if both have one probability.) The quotients have
-    mean one, so the mean of p is the rate, less what the limit takes. Where all scores are equal, they are one.
+    mean one, so the mean of p is the rate, minus what the limit cuts off. If all scores are equal, the quotients are
+    one.
     """
     score = node_centrality(graph, kind).clamp(min=FLOOR).log()
     forward = graph.row < graph.col
@@ -55,10 +59,10 @@ def edge_drop_probabilities(graph: Graph, rate: float, kind: Centrality, limit: 
 
 
 def feature_mask_probabilities(graph: Graph, rate: float, kind: Centrality, limit: float = LIMIT) -> Tensor:
-    """How likely each feature is masked, ``(F,)``.
+    """The probability that each feature is masked, ``(F,)``.
 
-    The same map of the scores ``s_f = log Σ_i 1[x_if ≠ 0] c_i``. A feature that no node has is masked as the least
-    important of the others is, and has no part in their mean.
+    The same map of the scores ``s_f = log Σ_i 1[x_if ≠ 0] c_i``. A feature that no node has is masked like the least
+    important of the others, and does not count in their mean.
     """
     total = _over_owners(graph, node_centrality(graph, kind).clamp(min=FLOOR))
     owned = total > 0
@@ -96,7 +100,8 @@ def _over_owners(graph: Graph, centrality: Tensor) -> Tensor:
 
 
 def _eigenvector(graph: Graph) -> Tensor:
-    """Power iteration on ``A + I``: the same eigenvectors, but on a bipartite graph A alone swings between two."""
+    """Power iteration on ``A + I``: the same eigenvectors, but on a bipartite graph A alone would oscillate between two
+    vectors."""
     adjacency = _adjacency(graph)
 
     def step(vector: Tensor) -> Tensor:
@@ -123,7 +128,7 @@ def _adjacency(graph: Graph) -> Tensor:
 
 
 def _limit(step: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
-    """Where the steps lead, or where they are when there have been too many."""
+    """The limit of the steps, or the last value if there are too many."""
     here = start
     for _ in range(MAX_STEPS):
         here, before = step(here), here

@@ -16,15 +16,15 @@ class COSTA(ContrastiveMethod):
     """Covariance-preserving feature augmentation (Zhang et al. 2022), with two views.
 
     ``Z' = P Z`` with ``P = randn(k, N) / sqrt(k)``, the same for both views and new at every step, keeps
-    ``ZᵀZ`` in expectation. Rows of Z' are contrasted with those of the other view only.
+    ``ZᵀZ`` in expectation. Rows of Z' are contrasted only with those of the other view.
 
     Rows of P have random sums. Where the embeddings share a large mean μ, row r of Z' is nearly ``(Σ_j P_rj) μ`` in
-    both views: its sum tells it from the other rows, so the loss falls while all nodes become alike. Centred rows take
-    the mean out, and what is preserved is the covariance.
+    both views: its sum distinguishes it from the other rows, so the loss falls while all nodes become alike. Centred
+    rows remove the mean, and what is preserved is the covariance.
 
     Args:
         ratio: ``k / N``.
-        centred: take its mean from every row of P; False is COSTA as published.
+        centred: subtract its mean from every row of P; False is COSTA as published.
     """
 
     weight_decay: float = 0.0

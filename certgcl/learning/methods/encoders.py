@@ -1,4 +1,4 @@
-"""The encoder of a method: the two-layer GCN, or one's own, by a factory or as a module."""
+"""The encoder of a method: the two-layer GCN, or your own, as a factory or as a module."""
 
 import copy
 import functools
@@ -20,7 +20,7 @@ _REMEDY = "Pass a function, or a model such as torch_geometric.nn.GraphSAGE(...)
 
 @dataclass(frozen=True)
 class SavedEncoder:
-    """What is left of an encoder in a file: its name. The trained network is in the file too, but not its program."""
+    """Represents an encoder in a file by its name. The trained network is in the file too, but not its program."""
 
     name: str
 
@@ -29,19 +29,20 @@ EncoderLike: TypeAlias = Callable[[int, int], nn.Module] | nn.Module | SavedEnco
 
 
 def check_encoder(encoder: Any) -> None:
-    """Refuse what no encoder can be made of."""
+    """Raise an error for values from which no encoder can be made."""
     if not (encoder is None or isinstance(encoder, SavedEncoder) or callable(encoder)):
         raise InputError(f"encoder={shown(encoder)}", _RULE, _REMEDY)
 
 
 def new_encoder(encoder: EncoderLike, features: int, hidden: int, activation: str) -> nn.Module:
-    """The encoder that a training begins with: new from a factory, or a copy of a module as it is now."""
+    """The encoder with which a training begins: a new one from a factory, or a copy of a module in its present
+    state."""
     if encoder is None:
         return GCNEncoder(features, 2 * hidden, hidden, activation)
     if isinstance(encoder, SavedEncoder):
         raise InputError(
             f"an encoder that is known by its name alone, {encoder.name}",
-            "a file holds a trained network, and nothing to make a new one of",
+            "a file holds a trained network, and nothing from which to make a new one",
             "Pass the encoder with set_params(encoder=...)",
         )
     if isinstance(encoder, nn.Module):
@@ -53,7 +54,7 @@ def new_encoder(encoder: EncoderLike, features: int, hidden: int, activation: st
 
 
 def name_of(encoder: EncoderLike) -> str | None:
-    """What a file says of an encoder: a factory by where it is defined, a module by its class and its weights."""
+    """How a file identifies an encoder: a factory by where it is defined, a module by its class and its weights."""
     if encoder is None:
         return None
     if isinstance(encoder, SavedEncoder):
@@ -68,7 +69,7 @@ def name_of(encoder: EncoderLike) -> str | None:
 
 
 def check_named(encoder: EncoderLike) -> None:
-    """Refuse a factory whose name does not say which it is: a run that is resumed knows it by that."""
+    """Raise an error for a factory that its name does not identify: a resumed run needs that."""
     factory, settings = encoder, list[Any]()
     while isinstance(factory, functools.partial):
         settings += [*factory.args, *factory.keywords.values()]

@@ -16,7 +16,7 @@ class GCA(ContrastiveMethod):
     """Graph contrastive learning with adaptive augmentation (Zhu et al. 2021).
 
     An edge is scored by the mean log centrality of its ends, a feature column by the centrality of the nodes that have
-    it; the lower the score, the more often it goes. Rates are the means over all edges and columns.
+    it; the lower the score, the more often it is dropped. Rates are the means over all edges and columns.
 
     Args:
         centrality: ``degree``, ``eigenvector`` or ``pagerank``.

@@ -7,7 +7,8 @@ from certgcl.learning.methods.base import ContrastiveMethod
 
 @dataclass(kw_only=True, eq=False)
 class GRACE(ContrastiveMethod):
-    """Deep graph contrastive representation learning (Zhu et al. 2020): every edge drops with the view's own rate.
+    """Deep graph contrastive representation learning (Zhu et al. 2020): every edge is dropped with the rate of its
+    view.
 
     Example::
 

@@ -30,17 +30,17 @@ class GraphCL(ContrastiveMethod):
     """Graph contrastive learning with augmentations (You et al. 2020): a graph is its pooled node embeddings, and is
     contrasted with the other graphs of a batch. Views drop edges, and mask feature columns if ``mask_rates`` say so.
 
-    An estimator as the methods for nodes are, of a list of graphs: ``fit(graphs)``, ``transform(graphs)`` with a row
+    An estimator like the methods for nodes, but of a list of graphs: ``fit(graphs)``, ``transform(graphs)`` with a row
     for each, in pipelines and cross-validation of scikit-learn too. A fitted one can be passed to
     :func:`certgcl.graph_compactness` as the model, without ``pool``.
 
     Args:
         convolution: two layers of ``gin`` (PyG's ``GIN``, with an MLP of two layers in each), or of ``gcn`` as in the
-            methods for nodes, where no ``encoder`` is given. Any encoder is one of nodes.
+            methods for nodes, if no ``encoder`` is given. Every encoder is one of nodes.
         pool: ``"mean"``, ``"sum"`` or ``"max"`` over the nodes of a graph.
         batch: how many random graphs are contrasted in a step; None for all. An epoch goes through all graphs.
-        regularizer: the compactness term of whole graphs; its ``anchors`` are graphs, and its budget is that of a graph
-            by itself.
+        regularizer: the compactness term of whole graphs; its ``anchors`` are graphs, and its budget is that of a
+            single graph.
 
     Example::
 
@@ -79,7 +79,7 @@ class GraphCL(ContrastiveMethod):
         progress: Callable[[Progress], None] | None = None,
         **options: Any,
     ) -> Self:
-        """Train on a list of graphs, a PyG ``Batch`` or a dataset; all else as the methods for nodes do."""
+        """Train on a list of graphs, a PyG ``Batch`` or a dataset; everything else as for the methods for nodes."""
         session = self.session(data)
         self.history_ = train(
             session,

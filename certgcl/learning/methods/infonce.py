@@ -8,8 +8,8 @@ negatives (1 by default), the loss of an anchor and its log-denominators are
     D'_i = the same with p and q exchanged                                          anchors in q
 
 Both directions share ``s_pq``, and the similarities within a view are symmetric: three products forward and four
-backward instead of the twelve of two separate losses. Large graphs go through them in chunks of rows that are made
-again for the gradient.
+backward instead of the twelve of two separate losses. Large graphs are processed in chunks of rows that are recomputed
+for the gradient.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ from torch.nn import functional
 from certgcl.arguments import real
 
 KEPT = 1 << 25  # pairs of nodes up to which the exponentials are kept for the gradient
-CHUNK = 1 << 20  # pairs of nodes treated at a time: what fits in the cache
+CHUNK = 1 << 20  # pairs of nodes processed at a time: as many as fit in the cache
 LEAST_MEAN = 1e-6  # a row's mean weight counts as at least this much, so that rows of (almost) no weight stay finite
 
 Weighting = Callable[[Tensor], Tensor]
@@ -36,7 +36,7 @@ def info_nce(
     """The loss of every node, ``(N,)``, the mean of both directions.
 
     Args:
-        p, q: what is compared, ``(N, d)``; rows are normalised here.
+        p, q: the embeddings to compare, ``(N, d)``; rows are normalised here.
         temperature: τ.
         intra: whether the other nodes of the anchor's own view are negatives too.
         weighting: of the negatives.
@@ -103,7 +103,7 @@ class _LogDenominators(torch.autograd.Function):
             gradients[1].addmm_(reach.T, p[rows])
         for view, weight, gradient, within in zip((p, q), (first, second), gradients, sums[1:], strict=False):
             weight = weight * within.row_scale
-            for rows, values in within.again(view, view, form):  # as a matrix symmetric, so once serves both ends
+            for rows, values in within.again(view, view, form):  # a symmetric matrix, so one product serves both ends
                 gradient[rows] += (weight[rows, None] + weight).mul_(values) @ view
         return *gradients, None
 
@@ -114,7 +114,7 @@ def _positive(p: Tensor, q: Tensor, form: _Form) -> Tensor:
 
 @dataclass(frozen=True)
 class _Sums:
-    """The sums of the negatives' terms over rows and over columns, and what makes their weights have mean 1."""
+    """The sums of the negatives' terms over rows and over columns, and the factors that give their weights mean 1."""
 
     row: Tensor
     column: Tensor
@@ -142,7 +142,7 @@ class _Sums:
         return cls(row * scales[0], column * scales[1], scales[0], scales[1], kept if keep else None)
 
     def again(self, p: Tensor, q: Tensor, form: _Form) -> Iterator[tuple[slice, Tensor]]:
-        """The terms, from memory or computed again."""
+        """The terms, from memory or recomputed."""
         if self.kept is not None:
             yield from self.kept
         else:

@@ -1,9 +1,9 @@
-"""Training in steps that see some nodes and a sample of what is around them, in one process or in several.
+"""Training in steps that see some nodes and a sample of their neighbourhoods, in one process or in several.
 
 An epoch goes through all nodes once, in a random order, in batches. A batch is drawn with a generator of its own, whose
 seed comes from the session's: so a batch is the same whichever process computes it, and the generators of all processes
-stay together. With P processes a step is P batches, and its gradient the mean of theirs, taken by torch's
-``DistributedDataParallel``. Batches are alike in distribution, so the expected gradient is that of one process.
+stay in step. With P processes a step is P batches, and its gradient the mean of theirs, taken by torch's
+``DistributedDataParallel``. Batches are identically distributed, so the expected gradient is that of one process.
 """
 
 from collections import defaultdict
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Batch(NamedTuple):
-    """Some nodes, and where the random numbers of their step begin."""
+    """Some nodes, and the seed of their step."""
 
     nodes: Tensor
     seed: int
@@ -58,7 +58,7 @@ class MiniBatches:
         self.sampler = sampler_of(session.graph, session.network().hops, fanout)
         self.loss: nn.Module = _BatchLoss(self, session.modules)
         if session.processes.count > 1:
-            # An encoder of one's own may have weights that a step does not use; to look for them takes time.
+            # A user's encoder may have weights that a step does not use; looking for them takes time.
             own = session.method.encoder is not None
             self.loss = DistributedDataParallel(self.loss, find_unused_parameters=own)
 
@@ -78,7 +78,8 @@ class MiniBatches:
         }
 
     def batches(self) -> list[Batch]:
-        """All nodes in a random order, in parts of about the same size, as many for each process as for the others."""
+        """All nodes in a random order, in parts of about the same size, with the same number of parts for each
+        process."""
         session, processes = self._session, self._session.processes.count
         count, device = session.graph.num_nodes, session.graph.col.device
         order = torch.randperm(count, device=device, generator=session.generator)
@@ -102,7 +103,7 @@ class MiniBatches:
             metrics = {"infonce": float(infonce.detach())}
             regularizer = session.regularizer
             if regularizer is not None and regularizer.due:
-                if not session.as_network:  # what is bounded is the encoder in eval mode: its directions are, too
+                if not session.as_network:  # the bound and its directions are about the encoder in eval mode
                     z1, z2 = (network.embed(view)[sample.places] for view in views)
                 term = halo_term(regularizer, network, session.graph, nodes, (z1, z2), session.generator)
                 loss = regularizer.combine(infonce)

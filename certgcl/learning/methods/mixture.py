@@ -29,7 +29,7 @@ class BetaMixture:
 
     @classmethod
     def start(cls) -> "BetaMixture":
-        """Where the fit begins: most pairs are dissimilar."""
+        """The start of the fit: most pairs are dissimilar."""
         alpha, beta, weight = torch.tensor([[1.0, 2.0], [2.0, 1.0], [0.95, 0.05]], dtype=torch.float64)
         return cls(alpha, beta, weight)
 
@@ -54,7 +54,7 @@ class BetaMixture:
     def _after_step(self, values: Tensor, logs: Tensor) -> "BetaMixture":
         """One step of EM: a component with mean m and variance σ² has ``α + β = m (1 - m)/σ² - 1``, ``α = m (α + β)``.
 
-        A component that hardly any value belongs to keeps its α and β.
+        A component with hardly any values keeps its α and β.
         """
         belongs = self._posterior(logs)  # (2, n)
         share = belongs.mean(dim=1)
@@ -87,8 +87,8 @@ class BetaMixture:
     def posterior_low(self, values: Tensor) -> Tensor:
         """``P(low-similarity component | value)`` for values ``(s + 1)/2``, in their shape and dtype; no gradient.
 
-        It is looked up at the nearest of ``T = 2^16`` steps, which takes a third of the time of the formula. With
-        Δα, Δβ the differences of the components the log-odds grow by at most ``|Δα|/v + |Δβ|/(1 - v)`` per unit of v,
+        It is looked up at the nearest of ``T = 2^16`` steps, which takes a third of the time of the formula. With Δα,
+        Δβ the differences between the components, the log-odds grow by at most ``|Δα|/v + |Δβ|/(1 - v)`` per unit of v,
         and the probability by a quarter of that: the error is at most ``(|Δα|/v + |Δβ|/(1 - v)) / (8 T)`` to first
         order, 1e-4 for Δα = Δβ = 13 in the middle.
         """

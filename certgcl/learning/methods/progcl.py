@@ -1,4 +1,4 @@
-"""ProGCL: negatives that are probably positives in truth count less."""
+"""ProGCL: negatives that are probably true positives count less."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -25,7 +25,7 @@ MOST_MIXED = 1 << 16  # combinations that a node may get
 class ProGCL(GCA):
     """Rethinking hard negative mining in graph contrastive learning (Xia et al. 2022), on the views of GCA.
 
-    After a while of the plain loss, a mixture of two Beta distributions is fitted to ``u = (s + 1) / 2`` of the
+    After some epochs with the plain loss, a mixture of two Beta distributions is fitted to ``u = (s + 1) / 2`` of the
     similarities s of sampled pairs. The hardness of a negative is ``P(low-similarity component | u) u``: similar, and
     still likely to be a true negative.
 

@@ -1,4 +1,4 @@
-"""Neighbours of some nodes at random: what a step of training sees of a graph whose full pass does not fit."""
+"""Random neighbours of some nodes: the part of a graph that a training step sees if a full pass does not fit."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -40,7 +40,7 @@ class NeighbourSampler(ABC):
 
 
 class TorchSampler(NeighbourSampler):
-    """In plain torch: of a node with more neighbours than ``fanout``, as many draws, of which equal ones count once."""
+    """In plain torch: ``fanout`` draws for a node with more neighbours than that; equal draws count once."""
 
     name = "torch"
 
@@ -84,7 +84,7 @@ class CompiledSampler(NeighbourSampler):
     def edges(self, nodes: Tensor, generator: torch.Generator) -> Tensor:
         if not self.hops:
             return nodes.new_empty(2, 0)
-        with torch.random.fork_rng(devices=[]):  # it draws from torch's global generator
+        with torch.random.fork_rng(devices=[]):  # it uses torch's global generator
             torch.manual_seed(int(torch.randint(1 << 62, (), device=generator.device, generator=generator)))
             sampled = self._loader(nodes.cpu())
         found: Tensor = sampled.n_id[sampled.edge_index].to(nodes.device)
@@ -92,23 +92,23 @@ class CompiledSampler(NeighbourSampler):
 
 
 def sampler_of(graph: Graph, hops: int, fanout: int) -> NeighbourSampler:
-    """PyG's compiled sampler where it is installed, else the one in torch; the log says which."""
+    """PyG's compiled sampler if it is installed, otherwise the one in torch; the log says which."""
     compiled = pyg.WITH_PYG_LIB or pyg.WITH_TORCH_SPARSE
     sampler = (CompiledSampler if compiled else TorchSampler)(graph, hops, fanout)
     LOG.info(
         "neighbours are sampled by %s",
-        "PyG's NeighborLoader" if compiled else "plain torch, for neither pyg-lib nor torch-sparse is installed",
+        "PyG's NeighborLoader" if compiled else "plain torch, because neither pyg-lib nor torch-sparse is installed",
     )
     return sampler
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """What one step sees of a graph.
+    """The part of a graph that one step sees.
 
     Args:
         graph: the sampled edges, both directions of each, among the nodes that they reach.
-        places: of the nodes that the step is about, among those of ``graph``.
+        places: the positions of the step's nodes among those of ``graph``.
         ends: the numbers that the two nodes of every edge have in the whole graph, the smaller one first, in the order
             of ``graph.edge_index[:, row < col]``.
     """
@@ -125,6 +125,6 @@ class Sample:
         key = (low * n + high).unique()
         ends = torch.stack([key // n, key % n])
         seen = torch.cat([nodes, ends.flatten()]).unique()
-        near = torch.searchsorted(seen, ends)  # seen is in order, so that the smaller end stays the smaller one
+        near = torch.searchsorted(seen, ends)  # seen is sorted, so that the smaller end stays the smaller one
         local = Graph.from_edges(rows_of(graph.x, seen), torch.cat([near, near.flip(0)], dim=1))
         return cls(local.owned(), torch.searchsorted(seen, nodes), ends)

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class ContrastiveSession:
-    """One training in progress, as :func:`certgcl.learning.training.train` wants it.
+    """One training in progress, in the form that :func:`certgcl.learning.training.train` takes.
 
     Views share the features of the graph, and go through the network of the encoder directly: sparse features and
-    matrices of the graph are multiplied with gradients of their own, which PyG's layers do not know of. An encoder that
-    is another one while it is trained, by dropout or BatchNorm, is called itself. All draws are from a generator of its
-    own.
+    matrices of the graph are multiplied with gradients of their own, which PyG's layers do not have. An encoder that
+    behaves differently during training, through dropout or BatchNorm, is called as a module. All draws are from the
+    session's own generator.
     """
 
     global_generators = False
@@ -51,7 +51,7 @@ class ContrastiveSession:
         self.method, self.processes = method, processes
         self.graph = graph.to(arguments.usable_device(method.device), torch.float32).private()
         device = self.graph.x.device
-        weights = generator_on("cpu", method.seed)  # drawn there, so that they are the same on every device
+        weights = generator_on("cpu", method.seed)  # drawn on the CPU, so that they are the same on every device
         with PrivateRandomness(weights):
             self.encoder = method.new_encoder(graph.num_features)
         self.encoder = self.encoder.to(device, torch.float32).train()
@@ -79,14 +79,14 @@ class ContrastiveSession:
 
     @property
     def inside(self) -> AdmissibleChanges | None:
-        """What the views of this epoch stay inside, if that is asked for."""
+        """The budget that the views of this epoch stay inside, if requested."""
         if not self.method.inside_budget or self.regularizer is None:
             return None
         return self.regularizer.changes_on(self.graph)
 
     @property
     def views(self) -> list[EdgeDropper]:
-        """What draws the views of this epoch, inside its budget if that is asked for."""
+        """The sampler of this epoch's views, inside its budget if requested."""
         changes = self.inside
         inside = None if changes is None else changes.drops
         if self._droppers is None or self._droppers[0] is not inside:
@@ -104,7 +104,7 @@ class ContrastiveSession:
         metrics = {"infonce": float(infonce.detach())}
         regularizer = self.regularizer
         if regularizer is not None and regularizer.due:
-            # What is bounded is the encoder in eval mode: its directions are from that too.
+            # The bound is about the encoder in eval mode, and so are its directions.
             term = regularizer(
                 network, self.graph, *views, embeddings=(z1, z2) if self.as_network else None, generator=self.generator
             )
@@ -120,13 +120,13 @@ class ContrastiveSession:
         self.optimizer.step()
 
     def network(self) -> GraphNetwork:
-        """The encoder as a network in its own precision, as it is in eval mode."""
+        """The encoder in eval mode as a network in its own precision."""
         with in_eval_mode(self.encoder):
             network = traced_network(self.encoder, self.graph)
         return network.to(network.precision)
 
     def _is_as_in_eval_mode(self) -> bool:
-        """Whether the encoder computes the same while it is trained."""
+        """Whether the encoder computes the same in training mode."""
         try:
             trained = traced_network(self.encoder, self.graph)
         except EncoderError:  # dropout and BatchNorm cannot be read in training mode
@@ -134,7 +134,7 @@ class ContrastiveSession:
         return weights_part(trained) == weights_part(self.network())
 
     def sampled_views(self, network: GraphNetwork) -> tuple[list[Graph], list[Tensor]]:
-        """A pair of views, and the embeddings of each, with features masked by way of the weights."""
+        """A pair of views, and the embeddings of each, with features masked through the weights."""
         views = [dropper.sample(self.generator) for dropper in self.views]
         return views, [
             self.embedded(network, view, probability) for view, probability in zip(views, self.masks, strict=True)
@@ -167,7 +167,7 @@ class ContrastiveSession:
         return z1[nodes], z2[nodes]
 
     def drop_probabilities_at(self, ends: Tensor) -> list[float | Tensor]:
-        """Of some edges, for each view: by the numbers of their ends, ``(2, k)``, the smaller one first."""
+        """The probabilities of some edges for each view; edges by their ends, ``(2, k)``, the smaller one first."""
         key = ends[0] * self.graph.num_nodes + ends[1]
         return [
             p[torch.searchsorted(self._edge_keys, key)] if isinstance(p, Tensor) else p
@@ -182,7 +182,7 @@ class ContrastiveSession:
 
     @contextmanager
     def drawing_from(self, generator: torch.Generator) -> Iterator[None]:
-        """Within it, another generator is that of the session."""
+        """In this context, the session uses another generator."""
         before, self.generator = self.generator, generator
         try:
             yield
@@ -190,7 +190,7 @@ class ContrastiveSession:
             self.generator = before
 
     def facts(self) -> dict[str, Any]:
-        """What the run depends on besides the settings of its method."""
+        """What the run depends on in addition to the settings of its method."""
         if self.minibatches is None:
             return {}
         return {"sampler": self.minibatches.sampler.name, "processes": self.processes.count}
@@ -230,7 +230,7 @@ def _masked(network: GraphNetwork, mask: Tensor) -> GraphNetwork:
 
 
 def check_contrast(session: Any, kind: type[ContrastiveSession], z1: Any, z2: Any, epoch: Any) -> None:
-    """Refuse what no step of a session gives: embeddings that are no pair of matrices of the encoder's width."""
+    """Raise an error for embeddings that are not a pair of matrices of the encoder's width."""
     if not isinstance(session, kind):
         raise InputError(f"session={arguments.shown(session)}", f"it is a {kind.__name__}", "Use method.session(data)")
     width = session.width
@@ -252,8 +252,8 @@ def check_contrast(session: Any, kind: type[ContrastiveSession], z1: Any, z2: An
 
 
 def _with_budget(method: "ContrastiveMethod") -> CompactnessRegularizer | None:
-    """A regularizer of its own for every training: where no budget is given, for the expected drops of the view that
-    drops more."""
+    """A separate regularizer for every training; without a given budget, for the expected drops of the view that drops
+    more."""
     regularizer = method.regularizer
     if regularizer is None:
         return None

@@ -1,5 +1,5 @@
-"""Fitted methods in files: settings and the encoder's parameters, or the network of an encoder of one's own; nothing
-that has to be unpickled."""
+"""Fitted methods in files: settings and the encoder's parameters, or the network of a user's encoder; nothing that has
+to be unpickled."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +21,7 @@ _FORMAT = "certgcl-method-3"
 
 
 def save_method(path: Path, method: "ContrastiveMethod") -> Path:
-    """Write a fitted method; settings that a file cannot hold are refused before anything is written."""
+    """Write a fitted method; settings that a file cannot hold raise an error before anything is written."""
     encoder, settings = method.fitted_encoder(), method.settings()
     rebuilt(type(method), settings)
     if isinstance(encoder, GCNEncoder) and method.encoder is None:
@@ -61,7 +61,7 @@ def load_method(path: Path, kind: "type[Method]") -> "Method":
         if "network" in content:
             method.encoder_ = network_from(content["network"], content["tensors"])
             return method
-        with PrivateRandomness(generator_on("cpu", 0)):  # weights that are replaced at once
+        with PrivateRandomness(generator_on("cpu", 0)):  # initial weights that are overwritten at once
             encoder = GCNEncoder(content["features"], 2 * method.hidden, method.hidden, method.activation)
         encoder.load_state_dict(content["encoder"])
         method.encoder_ = encoder.eval()

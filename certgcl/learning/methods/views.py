@@ -1,4 +1,4 @@
-"""Views of a graph: some edges dropped, some features masked; from a generator of one's own, or torch's global one."""
+"""Views of a graph: some edges dropped, some features masked; from a given generator, or torch's global one."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,22 +10,23 @@ from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.errors import BudgetError, InputError
 from certgcl.graphs.graph import Graph
 
-REDRAWS = 2  # how often edges at nodes over their budget are drawn again before some are put back
+REDRAWS = 2  # how often edges at nodes over their budget are redrawn before some are put back
 
 
 @dataclass(frozen=True, eq=False)
 class EdgeDropper:
     """Draws views that drop every undirected edge, both directions or none, independently of the others.
 
-    With ``inside``, only views that a certificate for this budget speaks about are drawn: at most ``q_i`` drops at
-    node i, Q in all, and only droppable edges. Edges at a node over its budget are drawn again, a few times; where that
-    is not enough, drops are put back at random. So edges are no longer dropped independently, and those at nodes with
-    tight budgets less often than ``probability`` says: the price of a training whose every view is in the certified
-    set. Independent views of a large graph nearly all leave that of the paper's rule, at some node.
+    With ``inside``, only views that a certificate for this budget covers are drawn: at most ``q_i`` drops at
+    node i, Q in all, and only droppable edges. Edges at a node over its budget are redrawn a few times; if that is not
+    enough, drops are put back at random. So edges are no longer dropped independently, and those at nodes with tight
+    budgets less often than ``probability`` says: that is the price for having every training view in the certified set.
+    Nearly all independent views of a large graph exceed the budget of the paper's rule at some node.
 
     Args:
         graph: the graph whose views are drawn.
-        probability: of a drop; one for all edges, or one for each of ``graph.edge_index[:, graph.row < graph.col]``.
+        probability: of a drop; one number for all edges, or one for each of ``graph.edge_index[:, graph.row <
+            graph.col]``.
         inside: the set to stay in, ``budget.on(graph)``; None for no limit.
     """
 
@@ -43,7 +44,7 @@ class EdgeDropper:
                 "it must be one of this graph",
                 "Pass budget.on(graph)",
             )
-        # Copies, for all that is drawn follows from what these are now.
+        # Copies, because everything that is drawn depends on their present values.
         object.__setattr__(self, "graph", self.graph.private())
         object.__setattr__(self, "inside", None if inside is None else inside.private())
         if isinstance(self.probability, Tensor):
@@ -100,7 +101,7 @@ class EdgeDropper:
 
     def _draw_inside(self, inside: AdmissibleDrops, generator: torch.Generator | None) -> Tensor:
         # The budgets as requested: with droppable edges only, and at most Q of them, the tightened ones hold as well.
-        # To enforce those at the nodes would put back more, and a total alone would not fall on all edges alike.
+        # Enforcing those at the nodes would put back more edges, and a total alone would not treat all edges alike.
         dropped, local = self._draw(generator), inside.requested
         for _ in range(REDRAWS):
             over = self._drops(dropped) > local
@@ -124,7 +125,7 @@ class EdgeDropper:
     def _put_back(self, dropped: Tensor, local: Tensor, generator: torch.Generator | None) -> Tensor:
         """Of the dropped edges at node i only the first ``q_i`` stay dropped, in one random order of all edges.
 
-        An edge stays dropped only if both its ends agree, so afterwards no node is over its budget: one pass is enough.
+        An edge stays dropped only if both its ends agree, so afterwards no node exceeds its budget: one pass is enough.
         """
         slots = self._per_slot(dropped)
         place, pointer = slots.nonzero()[:, 0], self._pointer(slots)

@@ -1,4 +1,4 @@
-"""The loop of a training and what it keeps on disk."""
+"""The training loop and what it keeps on disk."""
 
 from certgcl.learning.training.history import History
 from certgcl.learning.training.loop import Progress, Session, train

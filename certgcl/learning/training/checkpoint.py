@@ -1,4 +1,5 @@
-"""The state of a training in one file: written whole or not at all, read without pickle, checked both ways."""
+"""The state of a training in one file: written completely or not at all, read without pickle, checked when written and
+when read."""
 
 import random
 from collections import OrderedDict
@@ -20,12 +21,12 @@ _PLAIN = (bool, int, float, str, type(None))
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """Everything a training needs to go on as if nothing had happened.
+    """Everything that a training needs to continue as if it had never stopped.
 
     Args:
         epochs_done: how many epochs are complete.
         session: the state of the session after them.
-        random: the state of the global generators after them; empty where the session has its own.
+        random: the state of the global generators after them; empty if the session has its own.
         history: the checksum of their records, see :meth:`certgcl.learning.training.history.History.checksum`.
     """
 
@@ -42,7 +43,7 @@ class Checkpoint:
         return cls(epochs_done, session, random_state() if global_generators else {}, history)
 
     def save(self, path: Path) -> None:
-        """Replace ``path`` by this state; whatever happens, the old file or the new one is there."""
+        """Replace ``path`` by this state; whatever happens, either the old or the new file exists."""
         check_plain(self.session)
         save_tensors(
             path,
@@ -74,11 +75,11 @@ class Checkpoint:
             return cls(content["epochs_done"], content["session"], content["random"], content["history"])
 
 
-# -- what may be in it -----------------------------------------------------------------------------
+# -- contents -----------------------------------------------------------------------------
 
 
 def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """What nested dicts and lists hold, each with its name: ``model.weight``, ``optimizer.param_groups.0.lr``."""
+    """The values in nested dicts and lists, each with its name: ``model.weight``, ``optimizer.param_groups.0.lr``."""
     if type(value) in (dict, OrderedDict):
         items = value.items()
     elif type(value) in (list, tuple):
@@ -91,9 +92,10 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def check_plain(state: dict[str, Any]) -> None:
-    """Refuse what ``torch.load(weights_only=True)`` could not read back, before a run depends on it."""
+    """Raise an error for values that ``torch.load(weights_only=True)`` could not read back, before a run depends on
+    them."""
     for name, leaf in leaves(state):
-        # By the exact type: numpy's float64 is a float too, but is written as something of its own.
+        # By the exact type: numpy's float64 is a float too, but is pickled differently.
         if not isinstance(leaf, Tensor) and type(leaf) not in _PLAIN:
             raise CheckpointError(
                 f"a {type(leaf).__module__}.{type(leaf).__name__} at {name} in the session's state",
@@ -111,7 +113,7 @@ def first_non_finite(state: dict[str, Any]) -> str | None:
 
 
 def device_of(state: dict[str, Any]) -> str:
-    """Where the tensors are, apart from those that optimizers keep on the CPU."""
+    """The device of the tensors, ignoring those that optimizers keep on the CPU."""
     devices = {str(leaf.device) for _, leaf in leaves(state) if isinstance(leaf, Tensor)}
     return ", ".join(sorted(devices - {"cpu"})) or "cpu"
 
@@ -132,7 +134,7 @@ def random_state() -> dict[str, Any]:
 
 
 def restore_random_state(state: dict[str, Any]) -> None:
-    """Set the generators back; devices that are not there any more are left out."""
+    """Restore the generators; devices that no longer exist are left out."""
     torch.set_rng_state(state["torch"])
     for device, cuda in enumerate(state["cuda"][: torch.cuda.device_count()]):
         torch.cuda.set_rng_state(cuda, device)

@@ -1,4 +1,4 @@
-"""What every epoch gave: in memory, as JSON lines and, if wanted, for TensorBoard."""
+"""The metrics of every epoch: in memory, as JSON lines and, if requested, for TensorBoard."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from certgcl.files.untrusted import open_regular
 TENSORBOARD = "tensorboard"  # a folder next to the history
 _RECENT = 100  # epochs
 _SEAL, _DIGITS = "checksum", 16  # the last entry of a line
-_BEGINNING = "certgcl-history-2"  # what the checksum of the first line follows on
+_BEGINNING = "certgcl-history-2"  # precedes the checksum of the first line
 
 
 @dataclass
@@ -39,12 +39,12 @@ class History:
         return self.records[-1]
 
     def column(self, name: str) -> list[float]:
-        """One metric in all epochs; NaN where an epoch has none, or none that is finite."""
+        """One metric in all epochs; NaN if an epoch has no finite value."""
         values = (record.get(name) for record in self.records)
         return [math.nan if value is None else value for value in values]
 
     def pace(self) -> float:
-        """Seconds per epoch of late."""
+        """Seconds per epoch, recently."""
         recent = self.records[-_RECENT:]
         return sum(record["seconds"] for record in recent) / len(recent)
 
@@ -57,13 +57,13 @@ class History:
 
     @classmethod
     def read(cls, path: str | Path, epochs: int | None = None) -> "History":
-        """The whole lines of a file, or the first of them: a last one that was cut short by a kill does not count.
+        """The complete lines of a file, or the first of them: a last line that was cut short by a kill does not count.
 
-        The checksum of every line depends on all lines before it. That lines are missing at the end can be told by the
-        checkpoint alone: see :func:`certgcl.learning.training.run_folder.read_history`.
+        The checksum of every line depends on all lines before it. Only the checkpoint can tell whether lines are
+        missing at the end: see :func:`certgcl.learning.training.run_folder.read_history`.
 
         Raises:
-            CheckpointError: a line is no record, not that of its epoch, or has changed.
+            CheckpointError: a line is not a record, is not that of its epoch, or has changed.
         """
         path = Path(path)
         with refusing(
@@ -82,7 +82,7 @@ def is_number(value: Any) -> bool:
 
 
 def record_of(epoch: int, seconds: float, metrics: dict[str, float]) -> dict[str, Any]:
-    """A record; JSON has no NaN and no infinity, so that such a metric is None."""
+    """A record; JSON has no NaN and no infinity, so such a metric is None."""
     finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
     return {"epoch": epoch, "seconds": seconds, **finite}
 
@@ -117,7 +117,7 @@ class HistoryWriter:
     """Appends records to a file, where a reader sees each at once, and to TensorBoard."""
 
     def __init__(self, path: Path, history: History, board: type[Any] | None = None) -> None:
-        """Start with the records of ``history``; lines that are there beyond them are dropped, all at once.
+        """Start with the records of ``history``; lines beyond them are removed, all at once.
 
         Args:
             board: what :func:`board_class` returns, to write to the folder ``tensorboard`` next to the file as well.
@@ -127,7 +127,7 @@ class HistoryWriter:
             self.checksum = _next_link(self.checksum, record)
             lines.append(_line(record, self.checksum))
         text = "".join(lines).encode()
-        if path.is_symlink() or not path.is_file() or path.read_bytes() != text:  # nothing is appended through a link
+        if path.is_symlink() or not path.is_file() or path.read_bytes() != text:  # never append through a link
             write_atomically(path, lambda stream: stream.write(text))
         self._stream = path.open("a", encoding="utf-8", newline="\n")
         self._board = board and board(path.parent / TENSORBOARD, purge_step=len(history))
@@ -142,7 +142,7 @@ class HistoryWriter:
                     self._board.add_scalar(name, value, record["epoch"])
 
     def sync(self) -> None:
-        """See to it that a power cut does not take what was appended."""
+        """Make sure that appended lines survive a power cut."""
         os.fsync(self._stream.fileno())
 
     def close(self) -> None:
@@ -152,13 +152,13 @@ class HistoryWriter:
 
 
 def board_class() -> type[Any]:
-    """TensorBoard's writer; torch has it, but not the package it rests on."""
+    """TensorBoard's writer; torch has it, but not the package that it requires."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as reason:
         raise InputError(
             f"tensorboard=True ({reason})",
-            "TensorBoard must be installed, certgcl does without it",
+            "TensorBoard must be installed; certgcl does not require it",
             "Run `pip install tensorboard`, or do without: history.jsonl has the same numbers",
         ) from reason
     return SummaryWriter

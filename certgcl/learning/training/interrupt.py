@@ -1,4 +1,4 @@
-"""Ctrl-C at a moment of our choosing."""
+"""Handles Ctrl-C at a safe moment."""
 
 import signal
 from threading import current_thread, main_thread
@@ -6,10 +6,11 @@ from types import FrameType, TracebackType
 
 
 class DeferredInterrupt:
-    """Within it Ctrl-C only sets ``pending``, and ``KeyboardInterrupt`` is raised at the end; a second one at once.
+    """In this context Ctrl-C only sets ``pending``, and ``KeyboardInterrupt`` is raised at the end; a second Ctrl-C
+    raises it at once.
 
-    A step that is cut in the middle leaves weights that belong to no epoch. Signals reach the main thread alone, so in
-    others nothing changes; nor does it where Ctrl-C is ignored (``nohup``) or left to the system.
+    A step that is interrupted in the middle leaves weights that belong to no epoch. Signals reach the main thread
+    alone, so nothing changes in others, nor if Ctrl-C is ignored (``nohup``) or left to the system.
     """
 
     def __init__(self) -> None:

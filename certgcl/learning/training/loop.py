@@ -1,4 +1,4 @@
-"""The loop of a training: every epoch checked and noted, the state kept on disk, resumed to the last bit."""
+"""The training loop: every epoch is checked and recorded, the state is kept on disk, and runs resume bit by bit."""
 
 import math
 import time
@@ -19,36 +19,37 @@ from certgcl.learning.training.processes import ALONE, Processes
 from certgcl.learning.training.run_folder import RunFolder, RunInMemory
 from certgcl.runtime.logs import LOG
 
-_LARGEST_SHARE = 0.05  # of the time, for checkpoints that go by the clock
+_LARGEST_SHARE = 0.05  # share of the time, for checkpoints at intervals of seconds
 
 
 class Session(Protocol):
-    """One training in progress: all that changes from step to step.
+    """One training in progress: everything that changes from step to step.
 
     The global generators of torch, numpy and Python are kept in checkpoints and restored for it. A session that draws
-    from generators of its own, and has them in its state, says ``global_generators = False``: they are left alone then.
-    One that several processes train together has them as ``processes``; its metrics are then the same in all of them.
+    from its own generators, and has them in its state, sets ``global_generators = False``; the global ones are then
+    left alone. A session that several processes train together has them as ``processes``; its metrics are then the same
+    in all of them.
     """
 
     def step(self, epoch: int) -> dict[str, float]:
         """One optimisation step, that of epoch ``epoch`` (from 0); returns metrics by name, ``"loss"`` among them."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Model, optimizer, whatever else changes: finite tensors, numbers, strings, lists and dicts only."""
+        """Model, optimizer and whatever else changes: finite tensors, numbers, strings, lists and dicts only."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to what :meth:`state_dict` gave; the tensors come on the CPU."""
+        """Restore the output of :meth:`state_dict`; the tensors are on the CPU."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training is; given to ``progress`` after every epoch.
+    """The progress of a training; passed to ``progress`` after every epoch.
 
     Args:
         epoch: how many epochs are done, of ``epochs``.
         metrics: those of the last one.
-        seconds: what all of them took, those before a resumption among them.
-        seconds_left: what the others will take, if they go on like the last ones.
+        seconds: the time of all of them, including those before a resumption.
+        seconds_left: the estimated time of the others, from the last ones.
     """
 
     epoch: int
@@ -71,22 +72,22 @@ def train(
 ) -> History:
     """Train a session up to ``epochs`` epochs.
 
-    In a folder the run leaves ``config.json``, ``history.jsonl`` and ``checkpoint.pt``. The checkpoint is whole
-    whatever happens: after a kill, call again with ``resume=True`` and the same arguments. On the same machine with as
-    many threads the result is that of a run that was never stopped, bit by bit: the session's state and the global
-    generators of torch, numpy and Python go on where they were (these only if the session draws from them).
+    In a folder the run leaves ``config.json``, ``history.jsonl`` and ``checkpoint.pt``. The checkpoint is always
+    complete: after a kill, call again with ``resume=True`` and the same arguments. On the same machine with the same
+    number of threads the result equals that of an uninterrupted run, bit by bit: the session's state and the global
+    generators of torch, numpy and Python continue where they were (the latter only if the session draws from them).
 
     Ctrl-C ends the run after the epoch it comes in, with a checkpoint, by ``KeyboardInterrupt``; a second one ends it
-    at once, and the checkpoint before stays.
+    at once, and the previous checkpoint stays.
 
     Args:
-        folder: where the run is kept; nowhere by default. One with a run in it is refused unless ``resume``.
-        resume: go on with the run in the folder, if there is one. One that is finished is only read.
+        folder: where the run is kept; nowhere by default. A folder with a run in it raises an error unless ``resume``.
+        resume: continue the run in the folder, if there is one. A finished run is only read.
         checkpoint_every: an ``int`` counts epochs, a ``float`` seconds (then checkpoints take a twentieth of the time
             at most). There is always one at the beginning and one at the end.
         progress: called after every epoch.
         tensorboard: write the history for TensorBoard too, to the folder's ``tensorboard``.
-        config: what the run depends on, as JSON has it. A run is not resumed with another one; ``epochs`` may grow.
+        config: what the run depends on, as JSON. A run is not resumed with another config; ``epochs`` may grow.
 
     Returns:
         The history, with the epochs before a resumption.
@@ -148,7 +149,7 @@ def _check(epochs: int, checkpoint_every: int | float, folder: str | Path | None
 
 
 def _begin_together(session: Session, run: RunInMemory, processes: Processes) -> None:
-    """Let all processes begin where the first one does, which has the folder."""
+    """Let all processes start from the state of the first one, which has the folder."""
     if processes.count == 1:
         return
     state, records = processes.of_first((session.state_dict(), run.history.records))
@@ -169,7 +170,7 @@ def _epoch(session: Session, run: RunInMemory) -> dict[str, float]:
 
 
 def _save(session: Session, run: RunInMemory) -> None:
-    """Keep the state, if it is new, and one to go on from: a step with a finite loss may leave weights that are not."""
+    """Save the state if it is new and finite: a step with a finite loss may leave weights that are not."""
     if run.saved == len(run.history):
         return
     state = session.state_dict()

@@ -1,4 +1,4 @@
-"""The processes that train one model together: torch's own, as torchrun starts them."""
+"""The processes that train one model together with torch.distributed, as torchrun starts them."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -11,18 +11,18 @@ import torch.distributed as distributed
 
 from certgcl.errors import InputError
 
-STARTED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # by which torchrun tells a process where it is
+STARTED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # through which torchrun tells a process its rank
 
 
 @dataclass(frozen=True)
 class Processes:
     """One of the processes of a training; by default the only one.
 
-    All of them make the same calls in the same order, or they would wait for each other for ever.
+    All of them make the same calls in the same order, or they would wait for each other forever.
 
     Args:
-        rank: which one this is.
-        count: of all.
+        rank: the number of this process.
+        count: the number of processes.
     """
 
     rank: int = 0
@@ -36,7 +36,7 @@ class Processes:
     @classmethod
     @contextmanager
     def joined(cls) -> Iterator["Processes"]:
-        """Those of the group that the user has made, or that torchrun asks for; its own group ends with the block."""
+        """The processes of the user's group, or of a new one under torchrun, which ends with the block."""
         if not distributed.is_available():
             raise InputError("distributed=True", "this torch has no torch.distributed", "Train in one process")
         ours = not distributed.is_initialized()
@@ -56,7 +56,7 @@ class Processes:
                 distributed.destroy_process_group()
 
     def mean(self, values: Mapping[str, float]) -> dict[str, float]:
-        """The means over all processes, of numbers that each has by the same names."""
+        """The means over all processes of numbers with the same names."""
         if self.count == 1:
             return dict(values)
         total = torch.tensor(list(values.values()), dtype=torch.float64)
@@ -64,11 +64,11 @@ class Processes:
         return dict(zip(values, (total / self.count).tolist(), strict=True))
 
     def anyone(self, flag: bool) -> bool:
-        """Whether it is so in any process."""
+        """Whether it is true in any process."""
         return self.mean({"flag": float(flag)})["flag"] > 0
 
     def of_first(self, value: Any) -> Any:
-        """What the first process has, in all of them."""
+        """The value of the first process, in all of them."""
         if self.count == 1:
             return value
         box = [value]

@@ -15,15 +15,15 @@ from certgcl.learning.training.run_config import compare_config, plain_config, w
 
 CONFIG, HISTORY, CHECKPOINT = "config.json", "history.jsonl", "checkpoint.pt"
 _MEND = "Bring it back from a copy, or start again in another folder"
-_ONE_RUN = "Wait until it is through, end it, or train in another folder"
+_ONE_RUN = "Wait until it has finished, end it, or train in another folder"
 
 
 class RunInMemory:
-    """A run that is kept in memory alone.
+    """A run that is kept only in memory.
 
     Args:
         history: the epochs that are done.
-        saved: how many epochs are in the checkpoint; -1 before there is one.
+        saved: the number of epochs in the checkpoint; -1 before there is one.
     """
 
     def __init__(self, history: History, saved: int = -1) -> None:
@@ -38,14 +38,14 @@ class RunInMemory:
         pass
 
     def restore(self, load: Callable[[dict[str, Any]], None]) -> None:
-        """Let ``load`` take the state to go on from, if there is one."""
+        """Pass the state to resume from to ``load``, if there is one."""
 
     def append(self, record: dict[str, Any]) -> None:
         """Add the record of one more epoch to the history."""
         self.history.records.append(record)
 
     def save(self, state: dict[str, Any]) -> None:
-        """Make ``state`` the one to go on from after a kill."""
+        """Make ``state`` the one to resume from after a kill."""
         self.saved = len(self.history)
 
     def __str__(self) -> str:
@@ -55,13 +55,13 @@ class RunInMemory:
 class RunFolder(RunInMemory):
     """The files of a run, written in an order that makes a kill at any moment harmless.
 
-    First the settings, then the state before the first epoch. From there on the history reaches at least as far as
-    the checkpoint, and is cut back to it when the run is resumed. From :meth:`open` to the end of the ``with`` block
-    the folder is locked: no other process or thread can write to it.
+    First the settings, then the state before the first epoch. After that the history reaches at least as far as the
+    checkpoint, and is cut back to it when the run is resumed. From :meth:`open` to the end of the ``with`` block the
+    folder is locked: no other process or thread can write to it.
 
     Args:
         path: the folder.
-        resumed: the checkpoint to go on from; None for a new run.
+        resumed: the checkpoint to resume from; None for a new run.
         board: TensorBoard's writer, see :func:`certgcl.learning.training.history.board_class`.
         lock: of the folder.
         global_generators: whether the session draws from them.
@@ -93,7 +93,7 @@ class RunFolder(RunInMemory):
         tensorboard: bool,
         global_generators: bool,
     ) -> "RunFolder":
-        """A folder for a new run, or with all that is needed to go on with the one in it.
+        """A folder for a new run, or with everything needed to resume the one in it.
 
         Raises:
             LockedError: another process or thread is training there.
@@ -107,7 +107,7 @@ class RunFolder(RunInMemory):
             if not _holds_a_run(path):
                 write_config(path / CONFIG, settings, device)
             else:
-                check_folder(path, resume)  # another process may have begun one before the lock was ours
+                check_folder(path, resume)  # another process may have started one before we got the lock
                 checkpoint, history = _read(path, epochs)
                 compare_config(path / CONFIG, settings)
             remove_leftovers(path)
@@ -128,7 +128,7 @@ class RunFolder(RunInMemory):
             self._path / CHECKPOINT,
             CheckpointError,
             "it must fit the session that is resumed",
-            "Make the session as that of the run was made, or start again in another folder",
+            "Build the session as for the original run, or start again in another folder",
         ):
             load(self._resumed.session)
             if self._global_generators:
@@ -154,25 +154,25 @@ class RunFolder(RunInMemory):
 
 
 def read_history(path: Path) -> History:
-    """The history in a run folder, whole as far as its checkpoint goes.
+    """The history in a run folder, complete up to its checkpoint.
 
     Raises:
         CheckpointError: lines have changed, or are missing before the checkpoint.
     """
     if not (path / CHECKPOINT).exists():
         return History.read(path / HISTORY) if (path / HISTORY).exists() else History()
-    checkpoint = Checkpoint.load(path / CHECKPOINT)  # first: the history of a run that goes on only grows
+    checkpoint = Checkpoint.load(path / CHECKPOINT)  # read first: the history of a running training only grows
     _history_of(path, checkpoint)
     return History.read(path / HISTORY) if (path / HISTORY).exists() else History()
 
 
 def check_folder(path: Path, resume: bool) -> None:
-    """Refuse a folder that another run is in, and places in it that lie elsewhere."""
+    """Raise an error for a folder that contains another run, and for links in it that lead elsewhere."""
     if not resume and _holds_a_run(path):
         raise CheckpointError(
             f"{path} with the files of a run",
             "a new run needs a folder of its own",
-            "Pass resume=True to go on with that one, or another folder",
+            "Pass resume=True to continue that one, or another folder",
         )
     if (path / TENSORBOARD).is_symlink():
         raise CheckpointError(
@@ -203,7 +203,7 @@ def _read(path: Path, epochs: int) -> tuple[Checkpoint, History]:
 
 
 def _history_of(path: Path, checkpoint: Checkpoint) -> History:
-    """The epochs of a checkpoint, by whose checksum they are known."""
+    """The epochs of a checkpoint, identified by its checksum of them."""
     done = checkpoint.epochs_done
     history = History.read(path / HISTORY, done) if (path / HISTORY).exists() else History()
     if len(history) < done:

@@ -25,8 +25,8 @@ def read_classifier(classifier: Any, embeddings: Tensor, dtype: torch.dtype) -> 
     classes alone for ``SVC(kernel="linear")``), ``NearestCentroid`` and multinomial and complement naive Bayes,
     ``OneVsRestClassifier`` of linear ones, ``Pipeline`` with affine steps before one, ``GridSearchCV`` and
     ``RandomizedSearchCV`` of one; ``nn.Linear``, or ``nn.Sequential`` of them; weights ``(classes, d)``, or a pair of
-    weights and intercepts. Exact types, as one that inherits from them may predict otherwise. Then it is held against
-    the classifier's own ``predict``, see :func:`certgcl.models.classifier.probing.hold_to_predict`.
+    weights and intercepts. Types must match exactly, since a subclass may predict differently. The scores are then
+    compared with the classifier's own ``predict``, see :func:`certgcl.models.classifier.probing.hold_to_predict`.
 
     Args:
         embeddings: of all nodes, ``(N, d)``, float64.
@@ -35,7 +35,7 @@ def read_classifier(classifier: Any, embeddings: Tensor, dtype: torch.dtype) -> 
     Raises:
         ClassifierError: it is not linear, not known, not fitted or does not fit the embeddings, and why.
     """
-    inputs = torch.promote_types(dtype, torch.float32)  # no coarser arrays in numpy
+    inputs = torch.promote_types(dtype, torch.float32)  # numpy has no coarser arrays
     if isinstance(classifier, nn.Module):
         module, steps = classifier, read_module(classifier)
         like = next(module.parameters(), embeddings)
@@ -54,9 +54,9 @@ def read_classifier(classifier: Any, embeddings: Tensor, dtype: torch.dtype) -> 
 def class_scores(width: int, dtype: torch.dtype, softmax: bool) -> LinearClassifier:
     """The class of the largest output of a model, whose classes are 0, 1, …
 
-    Its one step is the identity. A softmax takes the largest score away, and then the logarithm of a sum of ``width``
+    Its one step is the identity. A softmax subtracts the largest score, and then the logarithm of a sum of ``width``
     numbers of at most 1 (or exponentiates and divides, to a relative error of a few roundings). So its rounding hides
-    differences of a few roundings of ``|z_c| + |z_y| + 1 + log(width)``, which are counted as what the step adds.
+    differences of a few roundings of ``|z_c| + |z_y| + 1 + log(width)``, which are attributed to this step.
 
     Args:
         dtype: the precision in which the model is run.
@@ -100,7 +100,7 @@ def _is_label(label: Any) -> bool:
 
 
 def _quietly(classifier: Any, z: Tensor) -> Any:
-    """``predict`` on an array; without scikit-learn's remark that it was fitted on columns with names."""
+    """``predict`` on an array; without scikit-learn's warning that it was fitted on named columns."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
         return classifier.predict(z.numpy())

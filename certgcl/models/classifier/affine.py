@@ -1,4 +1,4 @@
-"""Affine maps as a program computes them, and how far its rounding can move what comes out."""
+"""Affine maps as a program computes them, and how far its rounding can move the output."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,19 +10,19 @@ from torch import Tensor, nn
 
 from certgcl.errors import ClassifierError
 
-WORK = 8  # roundings of an entry on its way that are no terms of a sum: conversions, quotients, the last difference
+WORK = 8  # roundings of an entry other than those of a sum: conversions, quotients, the last difference
 
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """``x -> A x + b``, and what the program sums to get there.
+    """``x -> A x + b``, and the terms that the program sums.
 
     Args:
         matrix: A, ``(out, in)``, float64.
         shift: b, ``(out,)``.
-        size: the absolute values of what the program multiplies x by: |A|, or more where A is itself a sum.
-        shift_size: the same of what is added.
-        length: the most terms and roundings that an output takes.
+        size: the absolute values of the factors of x in the program: |A|, or more if A is itself a sum.
+        shift_size: the same for b.
+        length: the most terms and roundings of an output.
         dtype: the coarsest precision among the program's own numbers.
         squares: whether it adds |x|², the same for every output, as distances do.
     """
@@ -46,7 +46,7 @@ class Affine:
         squares: bool = False,
         like: Sequence[Any] = (),
     ) -> "Affine":
-        """From arrays; ``like`` are others of the program, whose precision counts too."""
+        """From arrays; ``like`` are other arrays of the program, whose precision counts too."""
         a = float64(matrix, "weights")
         b = a.new_zeros(a.shape[:1]) if shift is None else float64(shift, "intercepts")
         if a.dim() != 2 or b.shape != a.shape[:1]:
@@ -101,7 +101,7 @@ def composition_error(steps: Sequence[Affine], magnitudes: Tensor, dtype: torch.
     """How far rounding can move each output from the exact one, for inputs of at most these sizes; ``(n, out)``.
 
     The error of the program in ``dtype``, and that of ``composed`` and differences of its rows in float64, which sum
-    the same terms. Infinite where the program may overflow.
+    the same terms. Infinite if the program may overflow.
 
     Args:
         magnitudes: at least |x|, entry by entry, ``(n, in)``, float64.
@@ -130,7 +130,7 @@ def _running_error(steps: Sequence[Affine], magnitudes: Tensor, dtype: torch.dty
 
 
 def float64(values: Any, name: str) -> Tensor:
-    """Finite real numbers, exactly or rounded once; sparse ones are filled up."""
+    """Finite real numbers, exactly or rounded once; sparse arrays are made dense."""
     try:
         if isinstance(values, Tensor):
             if type(values) not in (Tensor, nn.Parameter):
@@ -163,14 +163,14 @@ def float64(values: Any, name: str) -> Tensor:
         raise ClassifierError(
             f"{bad} NaN or infinite value(s) among the {name} of the classifier",
             "they must be finite",
-            "Look at how it was fitted",
+            "Check how it was fitted",
         )
     return found
 
 
 def dense(values: Any) -> np.ndarray:
-    """A list or a plain array of numpy; one of scipy's sparse matrices filled up. Arrays of other classes are refused:
-    their products need not be what their entries say."""
+    """A list or a plain array of numpy; or a scipy sparse matrix made dense. Arrays of other classes raise an error:
+    their products need not follow from their entries."""
     if type(values).__module__.startswith("scipy.sparse"):
         values = values.toarray()
     if isinstance(values, np.ndarray) and type(values) not in (np.ndarray, np.memmap):
@@ -181,7 +181,7 @@ def dense(values: Any) -> np.ndarray:
 
 
 def precision(values: Any) -> torch.dtype:
-    """The floating-point type of a tensor or an array; float64 for all else."""
+    """The floating-point type of a tensor or an array; float64 for anything else."""
     names = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
     return names.get(str(getattr(values, "dtype", "")).removeprefix("torch."), torch.float64)
 

@@ -1,4 +1,4 @@
-"""A classifier read as linear scores, with its own prediction and what rounding can move."""
+"""A classifier read as linear scores, with its own prediction and a bound of its rounding."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ class LinearClassifier:
     """``predict(z)`` is the class of the largest of the scores ``v_c · z + a_c``, in exact arithmetic.
 
     Args:
-        steps: affine maps one after the other, as the classifier makes them; the last gives the scores.
+        steps: affine maps one after the other, as the classifier applies them; the last gives the scores.
         labels: of the classes, in the order of the scores.
         own: the classifier's own program, from embeddings ``(n, d)`` in ``dtype`` to their labels.
-        dtype: the coarsest precision in which it computes, or gets its embeddings.
+        dtype: the coarsest precision in which it computes or receives embeddings.
     """
 
     steps: tuple[Affine, ...]
@@ -51,7 +51,7 @@ class LinearClassifier:
         return scores.gather(1, own[:, None]) - scores
 
     def margin_slack(self, magnitudes: Tensor, own: Tensor) -> Tensor:
-        """What a margin must exceed to be decided alike by exact arithmetic and by the classifier's own; same shape.
+        """The threshold above which exact arithmetic and the classifier's own decide a margin alike; same shape.
 
         If ``|z| <= magnitudes`` entry by entry and :meth:`margins` in exact arithmetic, with the computed ``v_y - v_c``
         and ``a_y - a_c``, is above this, then ``predict`` on z rounded to ``dtype`` prefers y to c. It covers the
@@ -74,7 +74,7 @@ class LinearClassifier:
             found = self.own(embeddings.to("cpu", self.dtype, copy=True))  # which a scaler may write to
             labels = np.asarray(found.cpu() if isinstance(found, Tensor) else found).tolist()
             places = [self.place[label] for label in labels]
-        except Exception as error:  # anything may come out of a program that is not ours
+        except Exception as error:  # a program that is not ours may raise anything
             raise ClassifierError(
                 f"{name} that fails ({type(error).__name__}: {error})",
                 f"it takes embeddings and gives one of the classes {self.labels}",

@@ -1,4 +1,4 @@
-"""Linear classifiers of torch: ``nn.Linear``, a few of them one after the other, and plain weights."""
+"""Linear classifiers in torch: ``nn.Linear``, sequences of them, and plain weights."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def read_module(module: nn.Module) -> tuple[Affine, ...]:
         way_out = "Call eval() first" if type(module) in _DROPOUTS else "Use one nn.Linear, or pass its weight and bias"
         raise ClassifierError(
             f"a {type(module).__name__} as classifier, or as part of one",
-            "only nn.Linear is linear (not a class that inherits from it, nor what is random)",
+            "only nn.Linear is linear (not a class that inherits from it, nor a random layer)",
             way_out,
         )
     _check_unchanged(module)
@@ -54,7 +54,7 @@ def read_tensors(classifier: Any) -> tuple[Affine, ...]:
 
 
 def _check_unchanged(module: nn.Module) -> None:
-    """Refuse what makes a module compute something else than its class says."""
+    """Raise an error for anything that makes a module compute something other than its class says."""
     check_plain(module)
     hooked = any(getattr(module, name) for name in _HOOKS) or any(
         getattr(torch_module, f"_global{name}") for name in _HOOKS

@@ -1,4 +1,4 @@
-"""A classifier's own prediction held against the linear scores that were read out of it."""
+"""Compares a classifier's own prediction with the linear scores that were read from it."""
 
 import torch
 from torch import Tensor
@@ -6,16 +6,17 @@ from torch import Tensor
 from certgcl.errors import ClassifierError
 from certgcl.models.classifier.linear import LinearClassifier
 
-_SAMPLE = 256  # embeddings that other points are made of
-_BEYOND = 2.0  # times what rounding explains: the least margin at points next to a boundary
+_SAMPLE = 256  # embeddings from which other points are derived
+_BEYOND = 2.0  # multiple of what rounding explains: the least margin at points next to a boundary
 
 
 def hold_to_predict(classifier: LinearClassifier, embeddings: Tensor) -> None:
-    """Refuse a classifier whose own ``predict`` differs from the largest linear score by more than rounding explains.
+    """Raise an error for a classifier whose ``predict`` differs from the largest linear score by more than rounding
+    explains.
 
-    Compared are the embeddings of all nodes; points around them, at all distances, around zero, far out in both
-    directions and on the axes; and for these the nearest points of the boundary between their two best classes,
-    stepping off it to both sides, by as little as rounding lets. The points are random, and the same in every call.
+    The comparison covers the embeddings of all nodes; points around them, at all distances, around zero, far out in
+    both directions and on the axes; and for these the nearest points of the boundary between their two best classes,
+    with steps to both sides that are as small as rounding allows. The points are random, and the same in every call.
     """
     points = _spread(embeddings)
     points = torch.cat([embeddings, points, _beside_boundaries(classifier, torch.cat([embeddings[:_SAMPLE], points]))])
@@ -24,7 +25,7 @@ def hold_to_predict(classifier: LinearClassifier, embeddings: Tensor) -> None:
     vectors, intercepts = classifier.scores
     best = (points @ vectors.T + intercepts).argmax(dim=1)
     slack = classifier.margin_slack(points.abs(), best)
-    calm = torch.isfinite(slack).all(dim=1)  # elsewhere it may overflow
+    calm = torch.isfinite(slack).all(dim=1)  # it may overflow elsewhere
     points, best, slack = points[calm], best[calm], slack[calm]
     predicted = classifier.predict(points)
     short = (classifier.margins(points, best) - slack).gather(1, predicted[:, None])[:, 0]

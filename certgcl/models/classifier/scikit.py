@@ -32,7 +32,7 @@ def is_of_scikit(classifier: Any) -> bool:
 
 
 def read_scikit(estimator: Any) -> Linear:
-    """The linear scores behind ``estimator.predict``; anything that is not known to have them is refused."""
+    """The linear scores behind ``estimator.predict``; anything that is not known to have them raises an error."""
     kind, name = type(estimator), type(estimator).__name__
     if kind not in _readers():
         raise ClassifierError(
@@ -45,7 +45,8 @@ def read_scikit(estimator: Any) -> Linear:
 
 
 def check_plain(program: Any) -> None:
-    """Refuse an object whose own attributes hide methods of its class: the class does not say what it does."""
+    """Raise an error for an object whose own attributes hide methods of its class: then the class does not say what it
+    does."""
     for name in vars(program):
         if callable(getattr(type(program), name, None)):
             raise ClassifierError(
@@ -78,7 +79,8 @@ def _readers() -> dict[type, Reader]:
 
 @cache
 def _margin_types() -> tuple[type, ...]:
-    """Where ``decision_function`` is ``coef_ · x + intercept_`` and ``predict`` goes by the largest, or the sign."""
+    """Classifiers whose ``decision_function`` is ``coef_ · x + intercept_`` and whose ``predict`` takes the largest, or
+    the sign."""
     from sklearn import discriminant_analysis, linear_model, svm
 
     names = (
@@ -89,7 +91,7 @@ def _margin_types() -> tuple[type, ...]:
         "SGDClassifier",
         "Perceptron",
         "PassiveAggressiveClassifier",
-    )  # the last is on its way out of scikit-learn
+    )  # the last is deprecated in scikit-learn
     return (
         *(getattr(linear_model, name) for name in names if hasattr(linear_model, name)),
         svm.LinearSVC,
@@ -222,7 +224,7 @@ def _naive_bayes(estimator: Any) -> Linear:
     return Linear((Affine.of(vectors, estimator.class_log_prior_ if with_prior else None),), labels)
 
 
-# -- what stands before and around it --------------------------------------------------------------
+# -- pipelines and searches around it --------------------------------------------------------------
 
 
 def _chosen(search: Any) -> Linear:

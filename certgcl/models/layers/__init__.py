@@ -1,1 +1,1 @@
-"""The layers certgcl knows: which module computes what, decided by exact types and state, never by running it."""
+"""The layers that certgcl knows: what a module computes is decided by exact types and state, never by running it."""

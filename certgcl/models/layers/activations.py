@@ -67,7 +67,7 @@ def learned_slope(weight: Tensor, words: str) -> Tensor:
 
 
 def random_slope(lower: Any, upper: Any, training: Any, words: str) -> float:
-    """An RReLU's, which is fixed in eval mode alone."""
+    """The slope of an RReLU, which is fixed only in eval mode."""
     if training is not False:
         raise EncoderError(f"{words} in training mode", "a model must not be random", EVAL)
     return (number(lower, words) + number(upper, words)) / 2

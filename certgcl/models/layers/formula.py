@@ -1,4 +1,4 @@
-"""What a model computes, as a small graph of expressions: what the interpreter builds and networks are made of."""
+"""A model's computation as a small graph of expressions, built by the interpreter and turned into networks."""
 
 from dataclasses import dataclass, field
 
@@ -9,13 +9,13 @@ from certgcl.models.aggregations import Aggregation, Local
 from certgcl.models.pooled_network import Pool
 
 Weight = float | Tensor
-"""What values are multiplied by: a number, a tensor of one number, a vector for each channel's own, or a matrix
+"""A factor of values: a number, a tensor of one number, a vector with one entry per channel, or a matrix
 ``(inputs, outputs)``."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where in the source something is: file, line and the expression itself."""
+    """A place in the source: file, line and the expression itself."""
 
     file: str
     line: int
@@ -32,19 +32,19 @@ class Node:
 
 @dataclass(frozen=True, eq=False)
 class Edges(Node):
-    """``edge_index`` as it is given, or with self-loops that were added to it."""
+    """``edge_index`` as given, or with added self-loops."""
 
     looped: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class BatchVector(Node):
-    """``batch`` as it is given: the graph of each node."""
+    """``batch`` as given: the graph of each node."""
 
 
 @dataclass(frozen=True, eq=False)
 class Operation(Node):
-    """Anything that is not known, by its name: ``@``, ``[]``, …"""
+    """An unknown operation, by its name: ``@``, ``[]``, …"""
 
     name: str
     inputs: tuple[Node, ...]
@@ -60,7 +60,7 @@ class NodeValues(Node):
 
 @dataclass(frozen=True, eq=False)
 class InputFeatures(NodeValues):
-    """``x`` as it is given."""
+    """``x`` as given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ class Concatenation(NodeValues):
 
 @dataclass(frozen=True, eq=False)
 class Pooled(NodeValues):
-    """The rows of nodes as one row for each graph. What follows it has rows of graphs, not of nodes."""
+    """The rows of nodes pooled to one row for each graph. Everything after it has rows of graphs, not of nodes."""
 
     source: NodeValues
     pool: Pool
@@ -110,7 +110,7 @@ class Pooled(NodeValues):
 
 @dataclass(frozen=True, eq=False)
 class Softmax(Node):
-    """``softmax(h)`` over the channels of each node, or its logarithm. Being no :class:`NodeValues`, it comes last."""
+    """``softmax(h)`` over the channels of each node, or its logarithm. Not a :class:`NodeValues`, so it comes last."""
 
     source: NodeValues
     log: bool
@@ -125,7 +125,7 @@ class Softmax(Node):
 
 
 def words(node: Node) -> str:
-    """A tensor as its user knows it."""
+    """The name of a tensor for the user."""
     match node:
         case InputFeatures():
             return "x"

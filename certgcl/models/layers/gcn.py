@@ -38,7 +38,7 @@ def gcn_parameters(conv: nn.Module, name: str) -> tuple[Tensor, Tensor]:
 
 
 class _Alone:
-    """A layer that is read by itself."""
+    """Reads a single layer."""
 
     def own(self, tensor: Tensor, name: str) -> Tensor:
         return tensor
@@ -73,9 +73,9 @@ def symmetric_norm(
 
 @cache
 def loop_weight(improved: bool, add_self_loops: bool) -> float:
-    """c, as PyG itself has it: with two nodes and an edge, the edge has weight 1 / (1 + c) and a loop c / (1 + c).
+    """c, measured in PyG itself: with two nodes and an edge, the edge has weight 1 / (1 + c) and a loop c / (1 + c).
 
-    The setting ``improved`` does not tell: PyG 2.8 leaves it out where there are no edge weights, and c is 1.
+    The setting ``improved`` does not determine it: PyG 2.8 ignores it if there are no edge weights, and c is 1.
     """
     pair = torch.tensor([[0, 1], [1, 0]])
     edge_index, weights = gcn_norm(pair, None, 2, improved, add_self_loops, "source_to_target", torch.float64)

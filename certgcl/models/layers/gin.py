@@ -15,7 +15,7 @@ def gin(site: CallSite, source: NodeValues, edges: Edges) -> NodeValues:
     eps = site.parameter("eps")
     if eps.numel() != 1:
         raise EncoderError(f"{site.name}.eps of shape {tuple(eps.shape)}", "it is one number", DEFAULTS)
-    # In float64, as 1 + eps may have more digits than eps; and nothing to compute for the usual zero.
+    # In float64, as 1 + eps may have more digits than eps; the usual zero needs no computation.
     own = 1.0 if not eps.requires_grad and float(eps) == 0 else 1 + eps.double().reshape(())
     mixed = site.combined([Summand(source, 1.0, aggregation), Summand(source, own)], source.width)
     return site.run.values(site.setting("nn"), mixed, site.place)

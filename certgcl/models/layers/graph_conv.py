@@ -1,4 +1,4 @@
-"""``GraphConv``: ``W_1' h_i + b + W_2' Σ_j h_j``, or a mean in the place of the sum."""
+"""``GraphConv``: ``W_1' h_i + b + W_2' Σ_j h_j``, or a mean instead of the sum."""
 
 from torch_geometric.nn import GraphConv
 from torch_geometric.nn.dense import Linear

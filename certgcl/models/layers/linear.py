@@ -11,7 +11,7 @@ LINEAR = (nn.Linear, Linear)
 
 
 def weight_and_bias(site: CallSite, source: NodeValues | None = None) -> tuple[Tensor, Tensor | None]:
-    """``W`` ``(inputs, outputs)`` and ``b`` of a linear layer, which must fit what it takes if that is given."""
+    """``W`` ``(inputs, outputs)`` and ``b`` of a linear layer, which must fit its input if that is given."""
     weight, bias = site.parameter("weight"), site.optional("bias")
     if weight.dim() != 2 or (bias is not None and bias.shape != weight.shape[:1]):
         shape = "" if bias is None else f" and bias {tuple(bias.shape)}"
@@ -41,7 +41,7 @@ def linear(site: CallSite, source: NodeValues) -> NodeValues:
 
 
 def root(site: CallSite, source: NodeValues) -> Summand:
-    """The part of a node itself in a convolution, whose linear layer has no bias."""
+    """The term of the node itself in a convolution, whose linear layer has no bias."""
     weight, bias = weight_and_bias(site, source)
     if bias is not None:
         raise EncoderError(

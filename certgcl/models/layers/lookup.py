@@ -1,4 +1,4 @@
-"""Attributes of objects and classes, found as Python finds them but without running any code of theirs."""
+"""Looks up attributes of objects and classes as Python does, but without running any of their code."""
 
 from collections.abc import Mapping
 from types import GetSetDescriptorType
@@ -8,23 +8,23 @@ from certgcl.errors import EncoderError
 
 _Entry = TypeVar("_Entry")
 MISSING: Final = object()
-_MRO, _DICT = type.__dict__["__mro__"], type.__dict__["__dict__"]  # which no metaclass can put others before
+_MRO, _DICT = type.__dict__["__mro__"], type.__dict__["__dict__"]  # which no metaclass can override
 
 
 def bases(cls: type) -> tuple[type, ...]:
-    """The class and its bases, in the order in which they are asked."""
+    """The class and its bases, in the order of lookup."""
     found: tuple[type, ...] = _MRO.__get__(cls)
     return found
 
 
 def class_dict(cls: type) -> Mapping[str, Any]:
-    """What the class itself holds: a view that follows it."""
+    """The attributes of the class itself: a live view."""
     found: Mapping[str, Any] = _DICT.__get__(cls)
     return found
 
 
 def class_attribute(cls: type, name: str) -> Any:
-    """What the class or the first of its bases holds under a name, as it is stored; ``MISSING`` if none does."""
+    """The attribute that the class or the first of its bases stores under a name; ``MISSING`` if there is none."""
     for base in bases(cls):
         if name in class_dict(base):
             return class_dict(base)[name]
@@ -32,7 +32,7 @@ def class_attribute(cls: type, name: str) -> Any:
 
 
 def instance_dict(value: Any) -> dict[str, Any]:
-    """The attributes an object holds itself; none for one without such a store."""
+    """The attributes stored in an object itself; none if it has no ``__dict__``."""
     slot = class_attribute(type(value), "__dict__")
     if slot is MISSING:
         return {}
@@ -41,19 +41,19 @@ def instance_dict(value: Any) -> dict[str, Any]:
         raise EncoderError(
             f"a {type(value).__name__} whose attributes are not kept in a plain __dict__",
             "what a model holds must be readable without running its code",
-            "Remove the __dict__ property or the attribute store of its own",
+            "Remove the __dict__ property or the custom attribute store",
         )
     return held
 
 
 def is_a(value: Any, *kinds: type) -> bool:
-    """Whether its type is one of these: by identity, as a metaclass may have an equality of its own."""
+    """Whether its type is one of these: by identity, as a metaclass may define its own equality."""
     own = type(value)
     return any(own is kind for kind in kinds)
 
 
 def entry(table: Mapping[Any, _Entry], key: Any) -> _Entry | None:
-    """What a table holds for the very same key."""
+    """The entry of a table for the identical key."""
     return next((value for known, value in table.items() if known is key), None)
 
 

@@ -1,4 +1,4 @@
-"""What every convolution of PyG must be to be known: exactly its class, with settings and parts that are understood."""
+"""The requirements for every PyG convolution: exactly its class, with settings and parts that are understood."""
 
 import re
 from types import MethodType
@@ -18,7 +18,7 @@ from certgcl.models.layers.site import CallSite, check_type
 Settings = dict[str, tuple[Any, ...]]
 """The values that each setting may have."""
 
-MOST_STEPS = 1000  # that a layer may repeat; each becomes a layer of the network
+MOST_STEPS = 1000  # steps that a layer may repeat; each becomes a layer of the network
 DEFAULTS = "Build the layer with its defaults"
 CACHES: Settings = {"cached": (False,), "_cached_edge_index": (None,), "_cached_adj_t": (None,), "_cached_x": (None,)}
 _COMMON: Settings = {
@@ -37,7 +37,7 @@ _HOOKS = re.compile(r"_(propagate|message|aggregate|message_and_aggregate|edge_u
 
 
 def check_settings(conv: nn.Module, name: str, settings: Settings) -> None:
-    """The settings of a layer, by their exact types: an object that merely equals them is none."""
+    """The settings of a layer, by their exact types: an object that merely equals them is not accepted."""
     for setting, allowed in (settings | _COMMON).items():
         value = held(conv, setting)
         if value is not MISSING and not any(type(value) is type(one) and value == one for one in allowed):
@@ -49,7 +49,7 @@ def check_settings(conv: nn.Module, name: str, settings: Settings) -> None:
 
 
 def check_convolution(conv: nn.Module, kind: type[nn.Module], name: str, settings: Settings) -> Aggregation:
-    """How a convolution mixes its messages, after all that could make it another than its class.
+    """How a convolution mixes its messages, after everything that could make it differ from its class is ruled out.
 
     Sound because the class is PyG's own, its functions are those of PyG (see :mod:`certgcl.models.layers.trusted`),
     and each part of its state that they look at is one of those known here.
@@ -85,7 +85,7 @@ def check_convolution(conv: nn.Module, kind: type[nn.Module], name: str, setting
             )
     expected, aggregation = _AGGREGATIONS[held(conv, "aggr")]
     module = check_type(held(conv, "aggr_module"), f"{name}.aggr_module", expected)
-    # Its class has a __call__ of its own, which is compared with the rest of PyG.
+    # Its class has its own __call__, which is checked with the rest of PyG.
     if any(store(module, hooks) for hooks in ("_forward_hooks", "_forward_pre_hooks")):
         raise EncoderError(
             f"a forward hook on {described(module, f'{name}.aggr_module')}",
@@ -104,7 +104,8 @@ def aggregation_of(site: CallSite, kind: type[nn.Module], edges: Edges, settings
 
 
 def check_loops(site: CallSite, edges: Edges) -> None:
-    """Self-loops that were added by hand are neighbours to a layer that does not replace them by its own."""
+    """Raise an error for self-loops added by hand, which count as neighbours in a layer that does not replace them by
+    its own."""
     if edges.looped:
         raise EncoderError(
             f"{described(site.module, site.name)} with the edges edge_index with self-loops at {site.place}",
@@ -126,7 +127,7 @@ def check_count(site: CallSite, name: str) -> int:
 
 
 def _is_own_propagate(conv: nn.Module, method: Any) -> bool:
-    """PyG itself binds the method of the class to a layer whose explanation has ended."""
+    """After an explanation has ended, PyG itself binds the method of the class to a layer."""
     return (
         type(method) is MethodType
         and method.__self__ is conv

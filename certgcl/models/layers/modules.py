@@ -1,4 +1,4 @@
-"""Modules that do what their class says: nothing hooked in, nothing replaced on the instance."""
+"""Checks that modules do what their class says: no hooks, nothing replaced on the instance."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from certgcl.models.layers.lookup import MISSING, bases, class_attribute, class_
 _Store = dict[str, Any]
 _STORES = ("_parameters", "_buffers", "_modules")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-# The ways into a module, and all they look at there, which no class may replace.
+# The entry points of a module and everything they access there, which no class may replace.
 _MACHINERY = ("__call__", "_call_impl", "_wrapped_call_impl", "__getattr__", "__getattribute__", *_STORES)
 _LOOKED_AT = {
     name
@@ -37,7 +37,7 @@ def is_module(value: Any) -> bool:
 
 
 def held(module: nn.Module, name: str) -> Any:
-    """What ``module.name`` is, for an attribute that the instance holds; ``MISSING`` if it holds none."""
+    """The value of ``module.name`` if the instance stores such an attribute; ``MISSING`` if it does not."""
     attributes = instance_dict(module)
     if name in attributes:
         return attributes[name]
@@ -49,7 +49,7 @@ def held(module: nn.Module, name: str) -> Any:
 
 
 def store(module: nn.Module, name: str) -> _Store:
-    """One of the dicts in which a module keeps its parts and hooks: one of Python's own, which does as it says."""
+    """One of the dicts in which a module keeps its parts and hooks: a plain Python dict, whose behaviour is known."""
     found: Any = instance_dict(module).get(name)
     if not is_a(found, dict, OrderedDict) or not all(type(key) is str for key in found):
         raise EncoderError(
@@ -67,7 +67,7 @@ def modules_in(container: nn.Module) -> tuple[nn.Module, ...]:
 
 
 def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """The model and all modules in it by their paths, each once, without asking the model itself."""
+    """The model and all modules in it by their paths, each once, without calling the model's own methods."""
     seen: set[int] = set()
     waiting = [("", model)]
     while waiting:
@@ -89,7 +89,7 @@ def named_parameters(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def parameter(module: nn.Module, attribute: str, name: str) -> Tensor:
-    """A tensor that a module holds, if it is a plain one: a subclass could change what functions do with it."""
+    """A tensor of a module, if it is a plain one: a subclass could change what functions do with it."""
     return plain_tensor(held(module, attribute), f"{name}.{attribute}" if name else attribute)
 
 
@@ -128,7 +128,7 @@ def check_call(module: nn.Module, name: str) -> None:
         if class_attribute(cls, part) is not own:
             remedy = f"Pass {_WRAPPERS[cls.__name__]}" if cls.__name__ in _WRAPPERS else "Write a forward instead"
             raise EncoderError(
-                f"{described(module, name)} with a {part} of its own",
+                f"{described(module, name)} with its own {part}",
                 "a module must be called and hold its parts as torch.nn.Module does",
                 remedy,
             )
@@ -145,7 +145,7 @@ def check_call(module: nn.Module, name: str) -> None:
             "Certify a model on which compile() was not called",
         )
     for hooks in _HOOKS:
-        if store(module, hooks) and hooks.startswith("_forward"):  # others change gradients alone
+        if store(module, hooks) and hooks.startswith("_forward"):  # others only change gradients
             raise EncoderError(
                 f"a forward hook on {described(module, name)}",
                 "nothing may run between a module and its forward",

@@ -1,4 +1,4 @@
-"""``SAGEConv``: ``W_l' mean_j h_j + b + W_r' h_i``, or a sum in the place of the mean."""
+"""``SAGEConv``: ``W_l' mean_j h_j + b + W_r' h_i``, or a sum instead of the mean."""
 
 from torch_geometric.nn import SAGEConv
 from torch_geometric.nn.dense import Linear

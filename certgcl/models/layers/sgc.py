@@ -1,4 +1,5 @@
-"""``SGConv``: ``Â … Â W' h + b``. The matrix comes first, as it may: then narrow rows are mixed, and not wide ones."""
+"""``SGConv``: ``Â … Â W' h + b``. The matrix is applied first, which is equivalent: then narrow rows are mixed instead
+of wide ones."""
 
 from torch_geometric.nn import SGConv
 from torch_geometric.nn.dense import Linear

@@ -1,4 +1,4 @@
-"""Where a module is called while a model is read, and what its reader may ask for."""
+"""A call of a module while a model is read, with what its reader may need."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,10 +15,10 @@ class ReadingRun(Protocol):
     """The run that a call belongs to."""
 
     def own(self, tensor: Tensor, name: str) -> Tensor:
-        """A tensor of the model itself, which must be in the model's one precision."""
+        """A tensor of the model itself, which must be in the model's single precision."""
 
     def values(self, called: Any, source: NodeValues, place: Position) -> NodeValues:
-        """What another part of the model makes of values."""
+        """The output of another part of the model for given values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,9 +26,9 @@ class CallSite:
     """One call of a module.
 
     Args:
-        module: which.
-        name: what users call it.
-        place: where.
+        module: the module.
+        name: its name for users.
+        place: the place of the call.
         run: the run it belongs to.
     """
 
@@ -48,7 +48,7 @@ class CallSite:
         return None if held(self.module, name) is None else self.parameter(name)
 
     def part(self, name: str, *kinds: type[nn.Module]) -> "CallSite":
-        """A module inside this one, which must be of one of the types exactly and do what its class says."""
+        """A module inside this one, which must be of exactly one of the types and do what its class says."""
         inner = CallSite(
             check_type(held(self.module, name), f"{self.name}.{name}", *kinds),
             f"{self.name}.{name}",
@@ -64,7 +64,7 @@ class CallSite:
 
 
 def check_type(module: Any, name: str, *kinds: type[nn.Module]) -> nn.Module:
-    """The module, if its type is one of these exactly: subclasses and parametrizations are others."""
+    """The module, if its type is exactly one of these: subclasses and parametrizations do not count."""
     if not is_a(module, *kinds):
         expected = " or ".join(kind.__name__ for kind in kinds)
         raise EncoderError(

@@ -1,4 +1,4 @@
-"""All modules that are known by their exact type.
+"""All modules that are recognised by their exact type.
 
 A new convolution is a file like :mod:`certgcl.models.layers.sage`, and a line here.
 """

@@ -1,4 +1,4 @@
-"""Reading a network out of a model."""
+"""Reading a network from a model."""
 
 from certgcl.models.reading.reader import ModelLike, Reading, network_of, read_network, read_scores, traced_network
 

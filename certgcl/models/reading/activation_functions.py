@@ -58,7 +58,7 @@ def leaky_relu(
 
 def prelu(tracer: "Tracer", place: Position, input: Any, weight: Any) -> Symbol:
     if not is_a(weight, Tensor, torch.nn.Parameter):
-        raise refusal("slopes that are no parameter", place)
+        raise refusal("slopes that are not a parameter", place)
     tracer.own(plain_tensor(weight, f"slopes at {place}"), f"slopes at {place}")
     return activated(tracer, place, input, two_piece(learned_slope(weight, f"slopes at {place}")))
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def values_of(value: Any, place: Position, what: str = "an operation") -> NodeValues:
-    """The values that a symbol stands for; anything else of the run is refused by its name."""
+    """The values that a symbol stands for; anything else raises an error that names it."""
     node = value.node if type(value) is Symbol else None
     if isinstance(node, NodeValues):
         return node
@@ -38,13 +38,13 @@ def values_of(value: Any, place: Position, what: str = "an operation") -> NodeVa
         raise operation_refused(node)
     if isinstance(node, Softmax):
         raise softmax_refused(node)
-    found = "something that is no tensor of the run" if node is None else words(node)
+    found = "something that is not a tensor of the run" if node is None else words(node)
     raise refusal(f"{what} of {found}", place)
 
 
 def combine(tracer: "Tracer", name: str, left: Any, right: Any, place: Position) -> Node:
-    """``left + right`` and the like, of which at least one is a tensor of the run; what is not known is an operation by
-    its name, which is refused where its value is needed."""
+    """``left + right`` and the like, of which at least one is a tensor of the run; an unknown operation is recorded by
+    name and raises an error where its value is needed."""
     nodes = [side.node for side in (left, right) if type(side) is Symbol]
     first = nodes[0]
     if not all(isinstance(node, NodeValues) for node in nodes) or not isinstance(first, NodeValues):
@@ -94,7 +94,7 @@ def _spread(tracer: "Tracer", constant: Any, width: int, place: Position) -> Ten
     if _is_number(constant):
         return torch.full((width,), float(constant), dtype=torch.float64)
     if not is_a(constant, Tensor, Parameter):
-        raise refusal("values combined with something that is no number or parameter", place, PARTS)
+        raise refusal("values combined with something that is not a number or parameter", place, PARTS)
     tensor = tracer.own(plain_tensor(constant, place.text), place.text)
     if tensor.shape not in ((), (1,), (width,), (1, width), (1, 1)):
         raise refusal(f"a tensor of shape {tuple(tensor.shape)} and {width} channels", place, PARTS)

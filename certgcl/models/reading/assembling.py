@@ -1,4 +1,4 @@
-"""From what a model computes to a network of layers: rewritten where that is exact, and each layer once."""
+"""From a model's expressions to a network of layers: rewritten where that is exact, each layer once."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -45,9 +45,8 @@ def assemble(output: Node, like: Tensor) -> GraphNetwork:
 class _Assembly:
     """Numbers for all values that become a layer.
 
-    Tensors stay in the model's precision, unless some were computed from the model's own, or a number is not among
-    those of a half precision: then all are in float64. (Numbers that multiply in float32 are rounded to it, as they are
-    in the run.)
+    Tensors stay in the model's precision, unless some were computed from the model's own, or a number cannot be
+    represented in a half precision: then all are in float64. (Factors in float32 are rounded to it, as in the run.)
     """
 
     def __init__(self, nodes: list[NodeValues], like: Tensor) -> None:
@@ -72,11 +71,11 @@ class _Assembly:
                     self._add(node, replace(inner, activation=self._activation(node.activation)))
         output = self.nodes[-1]
         sources = output.sources if isinstance(output, Concatenation) else (output,)
-        readout = tuple(map(self._read, sources))  # which may add layers
+        readout = tuple(map(self._read, sources))  # this may add layers
         return GraphNetwork(tuple(self.layers), readout, self.precision, "traced")
 
     def _waits(self, node: NodeValues) -> bool:
-        """Whether it is one layer with the activation that follows it, as nothing else takes it."""
+        """Whether it forms one layer with the activation after it, because nothing else uses it."""
         users = self.users[id(node)]
         return isinstance(node, Combination) and len(users) == 1 and isinstance(users[0], Activated)
 
@@ -98,7 +97,7 @@ class _Assembly:
         return Layer(terms, bias, None, node.name or node.place.text)
 
     def _copy(self, node: NodeValues, name: str) -> Layer:
-        """Values as a layer of their own."""
+        """Values as a separate layer."""
         return Layer(
             (Term(self.numbers[id(node)], self._weight(1.0, node.width)),), self._weight(0.0, node.width), None, name
         )
@@ -115,7 +114,7 @@ class _Assembly:
         return tensor.to(device=self.device, dtype=self.dtype)
 
     def _is_wide(self, node: NodeValues) -> bool:
-        """Whether a layer has tensors that the model's precision does not hold."""
+        """Whether a layer has tensors that the model's precision cannot represent."""
         if not isinstance(node, Combination):
             return False
         tensors = [part.weight for part in node.parts] + ([] if node.bias is None else [node.bias])

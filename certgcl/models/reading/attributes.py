@@ -1,4 +1,4 @@
-"""``value.name``, without running code: as Python finds it, or refused."""
+"""``value.name``, without running code: as Python finds it, or an error."""
 
 from types import FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any
@@ -67,10 +67,10 @@ def _of_object(value: Any, name: str, place: Position) -> Any:
     if cls.__module__ == "builtins":
         raise refusal(f"{name} of a {cls.__name__} that the model holds", place)
     if class_attribute(cls, "__getattribute__") not in _GETATTRIBUTE:
-        raise refusal(f"an attribute of a {cls.__name__}, which has a __getattribute__ of its own", place)
+        raise refusal(f"an attribute of a {cls.__name__}, which has its own __getattribute__", place)
     fallback = class_attribute(cls, "__getattr__")
     if fallback is not MISSING and not (is_module(value) and fallback is _MODULE_GETATTR):
-        raise refusal(f"an attribute of a {cls.__name__}, which has a __getattr__ of its own", place)
+        raise refusal(f"an attribute of a {cls.__name__}, which has its own __getattr__", place)
     stored = class_attribute(cls, name)
     if stored is not MISSING and is_data_descriptor(stored):
         raise refusal(f"{name}, a {type(stored).__name__} of {cls.__name__}", place)

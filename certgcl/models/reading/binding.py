@@ -1,4 +1,4 @@
-"""The names of a function's parameters and what a call gives them."""
+"""Binds the arguments of a call to a function's parameters."""
 
 from collections.abc import Sequence
 from inspect import CO_VARARGS, CO_VARKEYWORDS

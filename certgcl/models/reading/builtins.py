@@ -51,7 +51,7 @@ def _zip(tracer: "Tracer", place: Position, *values: Any, strict: Any = False) -
 
 def _enumerate(tracer: "Tracer", place: Position, iterable: Any, start: Any = 0) -> Stream:
     if type(start) is not int:
-        raise refusal("enumerate from something that is no integer", place)
+        raise refusal("enumerate from something that is not an integer", place)
     return Stream(enumerate(iterate(iterable, place), start))
 
 
@@ -71,10 +71,10 @@ def _tuple(tracer: "Tracer", place: Position, value: Any = ()) -> tuple[Any, ...
 
 
 def _sum(tracer: "Tracer", place: Position, values: Any, start: Any = 0) -> Any:
-    """From the first value on, as the usual start of zero adds nothing."""
+    """The sum starts from the first value, as the usual start of zero adds nothing."""
     items = list(iterate(values, place))
     if type(start) is not int or start != 0 or not items or any(type(item) is not Symbol for item in items):
-        raise refusal("a sum of something else than tensors of the run", place)
+        raise refusal("a sum of something other than tensors of the run", place)
     total = Symbol(values_of(items[0], place))
     for item in items[1:]:
         total = Symbol(added(values_of(total, place), values_of(item, place), 1.0, place))
@@ -102,10 +102,10 @@ def _hasattr(tracer: "Tracer", place: Position, value: Any, name: Any) -> bool:
 
 def _getattr(tracer: "Tracer", place: Position, value: Any, name: Any, default: Any = refusal) -> Any:
     if type(name) is not str:
-        raise refusal("an attribute whose name is no text", place)
+        raise refusal("an attribute whose name is not a string", place)
     found = attribute(value, name, place)
     if found is MISSING and default is refusal:
-        raise refusal(f"the attribute {name}, which is not there", place)
+        raise refusal(f"the attribute {name}, which does not exist", place)
     return default if found is MISSING else unwrapped(found)
 
 

@@ -1,4 +1,4 @@
-"""The value of an expression of the source, in symbols where it depends on the inputs."""
+"""Evaluates expressions of the source, with symbols for whatever depends on the inputs."""
 
 import ast
 import os
@@ -75,7 +75,7 @@ class Expressions:
         return unwrapped(found)
 
     def closed_over(self, name: str) -> Any:
-        """The value of a name from around the function."""
+        """The value of a name from an enclosing scope."""
         cells = dict(zip(self.function.__code__.co_freevars, self.function.__closure__ or (), strict=True))
         try:
             return cells[name].cell_contents if name in cells else MISSING
@@ -85,7 +85,7 @@ class Expressions:
     def _Attribute(self, node: ast.Attribute) -> Any:
         found = attribute(self.value(node.value), node.attr, self.place(node))
         if found is MISSING:
-            raise refusal(f"the attribute {node.attr}, which is not there", self.place(node))
+            raise refusal(f"the attribute {node.attr}, which does not exist", self.place(node))
         return unwrapped(found)
 
     # -- calls -------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class Expressions:
         return self.combined(self.value(node.left), node.op, self.value(node.right), self.place(node))
 
     def combined(self, left: Any, operator: ast.operator, right: Any, place: Position) -> Any:
-        """A tensor operation where tensors are involved, else Python's own arithmetic."""
+        """A tensor operation if tensors are involved, otherwise Python's own arithmetic."""
         name = BINARY.get(type(operator), type(operator).__name__)
         sides = (left, right)
         if any(type(side) is Symbol for side in sides):
@@ -215,7 +215,7 @@ class Expressions:
             if not is_a(value, str, int) or (
                 isinstance(part, ast.FormattedValue) and (part.format_spec is not None or part.conversion != -1)
             ):
-                raise refusal("an f-string of more than text and integers", self.place(node))
+                raise refusal("an f-string with more than text and integers", self.place(node))
             parts.append(str(value))
         return "".join(parts)
 
@@ -224,7 +224,7 @@ class Expressions:
             raise refusal("a comprehension with several loops", self.place(node))
         loop, outer, made = node.generators[0], self.names, Built()
         items = iterate(self.value(loop.iter), self.place(loop.iter))
-        self.names = dict(outer)  # what the comprehension assigns stays inside
+        self.names = dict(outer)  # assignments in the comprehension stay inside
         for item in items:
             self.assign(loop.target, item)
             if all(self.decide(condition) for condition in loop.ifs):

@@ -83,7 +83,7 @@ class Frame(Expressions):
             raise refusal("an annotation of an attribute", self.place(node))
 
     def _do_AugAssign(self, node: ast.AugAssign) -> None:
-        """``h += x`` changes the tensor itself, under all its names."""
+        """``h += x`` changes the tensor itself, which all its names share."""
         if not isinstance(node.target, ast.Name):
             raise refusal(
                 "an attribute or part that forward sets",
@@ -92,7 +92,7 @@ class Frame(Expressions):
             )
         place = self.place(node)
         old, new = self.value(ast.copy_location(ast.Name(node.target.id, ast.Load()), node)), self.value(node.value)
-        if type(old) is Symbol and isinstance(node.op, ast.MatMult):  # which torch has no way to do in place
+        if type(old) is Symbol and isinstance(node.op, ast.MatMult):  # torch has no in-place version of it
             self.names[node.target.id] = self.combined(old, node.op, new, place)
         elif type(old) is Symbol:
             self.tracer.check_changeable(old, place)

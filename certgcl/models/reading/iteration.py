@@ -1,4 +1,4 @@
-"""What a loop over a value goes through."""
+"""The elements that a loop over a value visits."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,7 @@ SEQUENCES = (tuple, list, Built, range)
 
 
 def iterate(value: Any, place: Position) -> Iterator[Any]:
-    """An iterator over a sequence, a list of modules, or the rest of an iterator that the run itself made."""
+    """An iterator over a sequence, a list of modules, or the rest of an iterator created in the run."""
     if type(value) is Stream:
         return value.items
     if is_a(value, *MODULE_LISTS):

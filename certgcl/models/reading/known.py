@@ -1,4 +1,4 @@
-"""The functions a forward may call, by identity: what each does to the tensors of the run."""
+"""The functions that a forward may call, by identity, and what each does to the tensors of the run."""
 
 import inspect
 from collections.abc import Callable
@@ -61,7 +61,7 @@ Handler = Callable[..., Any]
 
 
 def handle(handler: Handler, tracer: "Tracer", arguments: list[Any], keywords: dict[str, Any], place: Position) -> Any:
-    """What a known function returns."""
+    """The result of a known function."""
     try:
         bound = inspect.signature(handler).bind(tracer, place, *arguments, **keywords)
     except TypeError as error:

@@ -1,4 +1,4 @@
-"""The modules a forward may call: those known by their exact type, and a user's own, whose forward is followed."""
+"""The modules that a forward may call: those recognised by exact type, and a user's own, whose forward is followed."""
 
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -36,7 +36,7 @@ _NORMS = (
     "torch.nn.modules.normalization",
     "torch.nn.modules.instancenorm",
 )
-_IN_PLACE = (nn.ReLU, nn.LeakyReLU, nn.RReLU, nn.ELU, nn.SELU, nn.SiLU)  # others do not look at such a setting
+_IN_PLACE = (nn.ReLU, nn.LeakyReLU, nn.RReLU, nn.ELU, nn.SELU, nn.SiLU)  # others ignore such a setting
 _STEPS = class_attribute(Sequential, "forward")
 TRUSTED.add(_STEPS)
 _LIBRARIES = ("torch.", "torch_geometric.")
@@ -45,7 +45,7 @@ _LIBRARIES = ("torch.", "torch_geometric.")
 def call_module(
     tracer: "Tracer", module: nn.Module, arguments: list[Any], keywords: dict[str, Any], place: Position
 ) -> Any:
-    """What a module returns."""
+    """The result of a module."""
     name, cls = tracer.paths.get(id(module)) or place.text.split("(")[0], type(module)
     if id(module) in tracer.paths and not tracer.paths[id(module)]:
         name = ""  # the model itself
@@ -142,8 +142,8 @@ def _sequence(tracer: "Tracer", place: Position, site: CallSite, input: Any) -> 
 def _pyg_sequence(
     tracer: "Tracer", place: Position, module: nn.Module, name: str, *arguments: Any, **keywords: Any
 ) -> Any:
-    """PyG writes a forward for each of its sequences, on the instance and on the class. Where it cannot, the class has
-    the one that goes through the steps, which is known."""
+    """PyG generates a forward for each of its sequences, on the instance and on the class. If it cannot, the class has
+    the one that loops over the steps, which is known."""
     check_unshadowed(module, name, allowed=("forward",))
     own = unwrapped(instance_dict(module).get("forward", class_attribute(Sequential, "forward")))
     if type(own) is Bound and own.owner is module:
@@ -167,7 +167,7 @@ def _pyg_sequence(
 def _follow(
     tracer: "Tracer", module: nn.Module, name: str, arguments: list[Any], keywords: dict[str, Any], place: Position
 ) -> Any:
-    """The forward of a class that is not known: in its source, unless it is one of torch's or PyG's."""
+    """The forward of an unknown class: followed in its source, unless it is one of torch's or PyG's."""
     cls, forward = type(module), class_attribute(type(module), "forward")
     if "forward" in instance_dict(module):
         raise refusal(
@@ -177,7 +177,7 @@ def _follow(
             "Write it into the class",
         )
     if type(forward) is not FunctionType:
-        raise refusal(f"the forward of {described(module, name)}, which is no plain function", place)
+        raise refusal(f"the forward of {described(module, name)}, which is not a plain function", place)
     if (
         issubclass(cls, MessagePassing)
         or (cls.__module__.startswith(_LIBRARIES) and not tracer.follows(forward))
@@ -188,7 +188,7 @@ def _follow(
 
 
 def _not_known(module: nn.Module, name: str, arguments: list[Any], place: Position) -> EncoderError:
-    """The refusal of a module of torch or PyG, or of a convolution of anyone's, with what would help."""
+    """The error for a module of torch or PyG, or for any convolution, with advice."""
     cls, found = type(module), described(module, name)
     parent = next((base for base in bases(cls) if entry(CONVOLUTIONS, base) is not None), None)
     if parent is not None:

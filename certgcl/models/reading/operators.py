@@ -1,4 +1,4 @@
-"""Python's own operators, on values of its own types alone."""
+"""Python's own operators, only on values of its own types."""
 
 import ast
 import operator
@@ -45,7 +45,7 @@ COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 
 def binary_on_plain(left: Any, operation: ast.operator, right: Any, place: Position) -> Any:
-    """Numbers of any kind, and texts or lists put together."""
+    """Arithmetic of numbers, and concatenation of texts or lists."""
     if is_a(left, *NUMBERS) and is_a(right, *NUMBERS) and type(operation) in _ARITHMETIC:
         return _ARITHMETIC[type(operation)](left, right)
     if isinstance(operation, ast.Add) and type(left) is type(right) and is_a(left, str, tuple, Built):
@@ -58,7 +58,7 @@ def binary_on_plain(left: Any, operation: ast.operator, right: Any, place: Posit
 
 
 def guarded(place: Position, function: Callable[..., Any], *arguments: Any) -> Any:
-    """A function of Python's own; what it raises, the model would raise."""
+    """Calls a function of Python; whatever it raises, the model would raise."""
     try:
         return function(*arguments)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -68,7 +68,7 @@ def guarded(place: Position, function: Callable[..., Any], *arguments: Any) -> A
 
 
 def truth(value: Any, place: Position) -> bool:
-    """What ``if value`` decides, for a value that does not depend on the inputs."""
+    """The truth value of ``if value``, for a value that does not depend on the inputs."""
     if is_a(value, Symbol, Opaque):
         raise refusal("a decision on the inputs", place, remedy="Write a forward that does the same on every graph")
     if is_a(value, *PLAIN) or is_a(value, tuple, list, dict, Built, range):
@@ -81,7 +81,7 @@ def truth(value: Any, place: Position) -> bool:
 
 
 def same_object(left: Any, right: Any, place: Position) -> bool:
-    """``left is right``, where that is the same on every run: not for numbers and texts, nor for two tensors."""
+    """``left is right``, if that is the same in every run: not for numbers and texts, nor for two tensors."""
     constants = (None, True, False, ...)
     if (
         any(one is constant for constant in constants for one in (left, right))

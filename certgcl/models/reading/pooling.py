@@ -30,7 +30,7 @@ from certgcl.models.reading.refusals import BUILD, POOL, POOLED, operation_refus
 from certgcl.models.reading.simplifying import ordered
 from certgcl.models.reading.tracer import trace
 
-ROUNDINGS = 32  # of a linear layer besides its sums
+ROUNDINGS = 32  # roundings of a linear layer in addition to its sums
 
 
 def read_pooled_network(model: ModelLike, graph: Graph, batch: Tensor) -> PooledNetwork:
@@ -59,13 +59,13 @@ def assemble_pooled(output: Node, like: Tensor) -> PooledNetwork:
     """The pooled network whose rows are the output.
 
     Sound because everything between pooling and the output is a local sum of products with constants: rows of graphs
-    meet neither edges nor rows of nodes, and each is an affine function of its own pooled values.
+    are never combined with edges or rows of nodes, and each is an affine function of its own pooled values.
     """
     if isinstance(output, Operation):
         raise operation_refused(output)
     if not isinstance(output, NodeValues):
         raise EncoderError(f"{words(output)} as output", POOLED, POOL)
-    above = ordered(output)  # which ends at pooled values
+    above = ordered(output)  # this ends at pooled values
     pooled = [node for node in above if isinstance(node, Pooled)]
     for node in above:
         _check_above(node, bool(pooled))
@@ -121,7 +121,7 @@ class _Affine(NamedTuple):
 
 
 def _head(above: list[NodeValues], pooled: list[Pooled], device: torch.device) -> Head:
-    """The affine function from pooled values to the output, the last of all values above them."""
+    """The affine function from pooled values to the output."""
     identity = torch.eye(sum(node.width for node in pooled), dtype=torch.float64, device=device)
     blocks = identity.split([node.width for node in pooled], dim=1)
     known: dict[int, _Affine] = {
@@ -144,8 +144,8 @@ def _head(above: list[NodeValues], pooled: list[Pooled], device: torch.device) -
 
 
 def _check_output(found: PooledNetwork, module: nn.Module, graph: Graph, batch: Tensor) -> None:
-    """The network must give the model's own output on the graphs, but for rounding; as
-    :func:`~certgcl.models.reading.checks.check_output` has it."""
+    """The network must give the model's own output on the graphs, up to rounding, as in
+    :func:`~certgcl.models.reading.checks.check_output`."""
     output, shape = output_of(module, graph, batch), (int(batch[-1]) + 1, found.width)
     if not isinstance(output, Tensor) or output.shape != shape:
         shown = f"tensor of shape {tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__

@@ -1,4 +1,4 @@
-"""The views a probed model is run on: the graph again and again, extremes, random drops and searched ones."""
+"""The views on which a probed model is run: the graph several times, extremes, random drops and searched ones."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
 from certgcl.models.reading.checks import some_views, without
 
-REPEATS = 4  # of the graph itself, so that a model which counts its calls may show it
+REPEATS = 4  # runs on the graph itself, to reveal a model that counts its calls
 DRAWN = 24  # random views
 SEARCHED = 8  # anchors that drops are searched for
 
@@ -18,7 +18,7 @@ SEARCHED = 8  # anchors that drops are searched for
 def probed_views(
     network: GraphNetwork, graph: Graph, drops: AdmissibleDrops, chance: torch.Generator
 ) -> Iterator[Graph]:
-    """All of them, the random ones of ``chance`` alone."""
+    """All of them; the random ones depend on ``chance`` alone."""
     for _ in range(REPEATS):
         yield graph
     yield from some_views(graph)
@@ -43,7 +43,7 @@ def random_view(graph: Graph, drops: AdmissibleDrops, chance: torch.Generator) -
 
 
 def _searched(network: GraphNetwork, graph: Graph, drops: AdmissibleDrops, chance: torch.Generator) -> Iterator[Graph]:
-    """Drops that lower some direction of a random anchor most, by the weights that were measured."""
+    """Drops that lower some direction of a random anchor most, according to the measured weights."""
     space = SearchSpace(network.to(torch.float64), graph.to(dtype=torch.float64), drops)
     found = 0
     for anchor in torch.randperm(graph.num_nodes, generator=chance).tolist():

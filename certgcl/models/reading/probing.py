@@ -1,4 +1,4 @@
-"""Measuring a model that cannot be read: what follows its layers, and its output on many views. No proof."""
+"""Measures a model that cannot be read: the functions after its layers, and its output on many views. Not a proof."""
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from certgcl.models.reading.checks import check_finite, check_output
 from certgcl.models.reading.probed_views import probed_views
 from certgcl.models.reading.watching import WatchedRun, watch
 
-# What stands in for the output of a layer. Large values show a clipped activation (ReLU6), small ones a threshold.
+# Replacements of a layer's output. Large values show a clipped activation (ReLU6), small ones a threshold.
 _PROBES = (-16384.0, -64.0, -3.0, -1.0, -0.5, -(2.0**-10), 0.0, 2.0**-10, 0.5, 1.0, 3.0, 64.0, 16384.0)
 _RANDOM = 128  # probes of each sign, log-uniform from _LEAST to _MOST as far as the dtype reaches
 _LEAST, _MOST = 1e-30, 1e30
@@ -48,13 +48,13 @@ _NORMS = (
 
 
 def probe(model: nn.Module, graph: Graph, drops: AdmissibleDrops, seed: int = 0) -> GraphNetwork:
-    """A two-layer GCN that agrees with everything that was measured of a model.
+    """A two-layer GCN that agrees with all measurements of a model.
 
-    The model is run with the outputs of its layers replaced by known values; what arrives at the next layer, and at the
-    output, is the activation: at fixed points, at random ones of every magnitude, and densely over the interval bounds
-    of the pre-activations under the drops. Then the model itself must give what the weights give on the graph, several
-    times over, without edges, on random admissible drops and on searched ones. A model that differs elsewhere only is
-    not noticed.
+    The model is run with the outputs of its layers replaced by known values; the input of the next layer, and the
+    output, then show the activation: at fixed points, at random ones of every magnitude, and densely over the interval
+    bounds of the pre-activations under the drops. Then the model itself must give what the weights give on the graph,
+    several times over, without edges, on random admissible drops and on searched ones. A model that differs only
+    elsewhere goes unnoticed.
     """
     layers = {name: module for name, module in named_modules(model) if isinstance(module, GCNConv)}
     for name, conv in layers.items():
@@ -119,7 +119,7 @@ def _watched(model: nn.Module, path: Graph, values: tuple[Tensor, Tensor]) -> Wa
 
 
 def _path_graph(like: Graph, nodes: int) -> Graph:
-    """A path with a node for each row of probes, and features that no usual preprocessing leaves alone."""
+    """A path with a node for each row of probes, and features that any usual preprocessing would change."""
     node = torch.arange(nodes, device=like.x.device)
     edges = torch.stack([node[:-1], node[1:]])
     x = torch.linspace(-2, 3, nodes * like.num_features, dtype=like.x.dtype, device=like.x.device).reshape(nodes, -1)
@@ -205,7 +205,8 @@ def _check_slope(slope: Tensor, p: Tensor, sigma: Tensor, place: str, run: Watch
 
 
 def _check_run(run: WatchedRun, graph: Graph) -> None:
-    """Refuse what the run shows to be no two-layer GCN, by name where the measurement would only show numbers."""
+    """Raise an error for a run that does not belong to a two-layer GCN; it names the cause, where measurements would
+    only give numbers."""
     for name, module in run.called:
         found = f"{name or 'model'} ({type(module).__name__})"
         if module.training and (isinstance(module, nn.RReLU) or (isinstance(module, _DROPOUTS) and module.p > 0)):

@@ -1,4 +1,4 @@
-"""Reading a model as a network: by its program, or on request by measuring it."""
+"""Reading a model as a network: from its program, or on request by measuring it."""
 
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
@@ -20,7 +20,7 @@ from certgcl.models.reading.tracer import trace
 
 
 class Fitted(Protocol):
-    """A trained method, which has its encoder inside."""
+    """A trained method, which contains its encoder."""
 
     def fitted_encoder(self) -> nn.Module | GraphNetwork: ...
 
@@ -35,24 +35,24 @@ Reading = Literal["traced", "probed"]
 def read_network(
     model: ModelLike, graph: GraphLike, reading: Reading = "traced", *, budgets: BudgetLike | None = None
 ) -> GraphNetwork:
-    """The layers of a message-passing network, proved to be what ``model(x, edge_index)`` computes.
+    """The layers of a message-passing network, with a proof that ``model(x, edge_index)`` computes them.
 
-    By default the *program* is read: the source of ``forward``, which is proved to be what runs, is followed on
-    symbols, through the functions and modules it calls, down to the convolutions, linear layers, batch norms and
-    activations that are known by exact type and identity. Nothing of the model is run for that, and models it cannot
-    read raise an error. Then the model is run on the graph, without its edges and with half of them, and must give what
-    the network gives.
+    By default the *program* is read: the source of ``forward``, which is proved to be the code that runs, is followed
+    on symbols, through the functions and modules it calls, down to the convolutions, linear layers, batch norms and
+    activations that are known by exact type and identity. No code of the model runs for that, and models that cannot be
+    read raise an error. Then the model is run on the graph, without its edges and with half of them, and must agree
+    with the network.
 
-    ``"probed"`` measures a two-layer GCN instead: layers are replaced by known values to see what follows them, over
-    the ranges that occur, and the model is run on many views. That proves nothing; the network and its certificates say
-    so.
+    ``"probed"`` measures a two-layer GCN instead: layers are replaced by known values to see the function after them,
+    over the ranges that occur, and the model is run on many views. That proves nothing; the network and its
+    certificates say so.
 
     The model stays as it was: mode, buffers, gradients and random state.
 
     Args:
         model: a trained method (``GRACE``, ...), a ``GCNEncoder``, a ``GCN``, ``GraphSAGE`` or ``GIN`` of
             ``torch_geometric.nn``, your own module of such layers, or a network, which is returned as it is.
-        graph: where the model is run; on the model's device, in any dtype.
+        graph: on which the model is run; on the model's device, in any dtype.
         reading: ``"traced"`` or ``"probed"``.
         budgets: the drops that a probed model is tried on; any by default.
 
@@ -61,7 +61,7 @@ def read_network(
         float64 if some were computed from the model's own (as those of a BatchNorm are).
 
     Raises:
-        EncoderError: the model has parts that are not known, or cannot be read, and why.
+        EncoderError: the model has unknown parts, or cannot be read; the message says why.
     """
     return _read(model, graph, reading, budgets, scores=False)[0]
 
@@ -71,8 +71,8 @@ def read_scores(
 ) -> tuple[GraphNetwork, bool]:
     """The network whose largest output is the class that a model predicts, and whether a softmax follows it.
 
-    As :func:`read_network`, but for a softmax or log_softmax over the classes as the very last step of the model, which
-    is left out: it grows with each score, so that the largest stays the largest.
+    Like :func:`read_network`, except that a softmax or log_softmax over the classes as the very last step of the model
+    is left out: it is increasing in each score, so the largest stays the largest.
     """
     network, softmax = _read(model, graph, reading, budgets, scores=True)
     return network, softmax is not None
@@ -81,7 +81,7 @@ def read_scores(
 def _read(
     model: ModelLike, graph: GraphLike, reading: Reading, budgets: BudgetLike | None, scores: bool
 ) -> tuple[GraphNetwork, Softmax | None]:
-    """A model read and tried out; ``scores`` allows a softmax at its end."""
+    """A model read and checked by running it; ``scores`` allows a softmax at its end."""
     if reading not in get_args(Reading):
         raise InputError(f"reading={reading!r}", "a model is 'traced' or 'probed'", "Leave it out to have it traced")
     graph, module = Graph.of(graph), encoder_of(model)
@@ -106,7 +106,7 @@ def _read(
 def traced_network(model: ModelLike, graph: Graph) -> GraphNetwork:
     """The network that the program of a model computes, if it fits the graph.
 
-    Nothing of the model is run, so that a step of training can afford it.
+    The model is not run, so it is cheap enough for a training step.
     """
     network = module = encoder_of(model)
     if not isinstance(network, GraphNetwork):

@@ -1,4 +1,4 @@
-"""The words in which a model is refused."""
+"""The messages of errors for models that cannot be read."""
 
 from certgcl.errors import EncoderError
 from certgcl.models.layers.formula import Operation, Position, Softmax, words
@@ -11,18 +11,18 @@ PARTS = (
 BUILD = "Write the model with those parts, or build a certgcl.models.GraphNetwork of its weights"
 PROBED = (
     'For two GCNConv with what measures as a two-piece linear activation, reading="probed" measures instead, '
-    "which is no proof; the certificate then says so"
+    "which is not a proof; the certificate then says so"
 )
 CALLED = "the model must run as model(x, edge_index) on any graph with its number of features"
 WRAP = f"Wrap it in a module with that forward. {BUILD}"
 READABLE = "forward must be readable line by line, and do nothing that depends on the edges but call its layers"
 SCORES = "softmax mixes all channels of a node"
 LOGITS = (
-    "Certify the model without it: it changes no order of the classes. Only certified_accuracy takes it, as the "
+    "Certify the model without it: the order of the classes stays the same. Only certified_accuracy takes it, as the "
     "last step"
 )
-ATTENTION = "its weights depend on the features, so that no number of neighbours tells them"
-NORMS = "of all normalizations only BatchNorm in eval mode is a linear map, the same for every node and view"
+ATTENTION = "its weights depend on the features, not only on numbers of neighbours"
+NORMS = "BatchNorm in eval mode is the only normalization that is a linear map, the same for every node and view"
 
 
 POOLED = (
@@ -33,16 +33,16 @@ POOL = "Write it so, or certify the encoder of the nodes with graph_bounds(..., 
 
 
 def refusal(found: str, place: Position, rule: str = READABLE, remedy: str = f"{BUILD}. {PROBED}") -> EncoderError:
-    """An error for something at a place of the source."""
+    """An error about something at a place of the source."""
     return EncoderError(f"{found} at {place}", rule, remedy)
 
 
 def operation_refused(node: Operation) -> EncoderError:
-    """An operation that is not known, where its value is needed."""
+    """The error for an unknown operation whose value is needed."""
     names = [words(part) for part in node.inputs]
     return refusal(f"{node.name} on {' and '.join(names) if names else 'a tensor'}", node.place, PARTS)
 
 
 def softmax_refused(node: Softmax) -> EncoderError:
-    """A softmax, where more than the order of the classes is asked for."""
+    """The error for a softmax where more than the order of the classes is needed."""
     return refusal(f"{node.name} on {words(node.source)}", node.place, SCORES, LOGITS)

@@ -42,8 +42,9 @@ def ordered(output: NodeValues) -> list[NodeValues]:
 def simplified(output: NodeValues) -> NodeValues:
     """The same values in fewer steps.
 
-    - A sum (or difference) of sums is one sum, if they have one bias together: ``(W'h + b) - g``.
-    - Mixed values times a matrix are mixed products: ``W' Σ_j h_j = Σ_j W' h_j``, narrow rows, not wide ones.
+    - A sum (or difference) of sums is one sum, if they have only one bias in all: ``(W'h + b) - g``.
+    - Mixed values times a matrix are mixed products: ``W' Σ_j h_j = Σ_j W' h_j``, which mixes narrow rows instead of
+      wide ones.
     - A matrix times values side by side is a sum of products with its blocks.
     - Two two-piece linear activations in a row are one, if its slopes need no rounding.
     """
@@ -53,7 +54,7 @@ def simplified(output: NodeValues) -> NodeValues:
     laid_out: dict[int, NodeValues] = {}
 
     def single(source: NodeValues) -> NodeValues:
-        """Simplified, with channels side by side put there by matrices."""
+        """The simplified expression, with concatenations replaced by matrices."""
         found = new[id(source)]
         if not isinstance(found, Concatenation):
             return found
@@ -137,7 +138,7 @@ def _composed(node: Activated) -> Activated:
     """Two activations in a row as one, where that is exact.
 
     Below zero the inner one gives ``γ p``: below zero too if ``γ >= 0``, which the outer one multiplies again, and
-    above zero otherwise, which it leaves. A product of two slopes that are neither 0 nor ±1 would be rounded.
+    above zero otherwise, which the outer one keeps. A product of two slopes that are neither 0 nor ±1 would be rounded.
     """
     inside = node.source
     if not (

@@ -1,4 +1,4 @@
-"""The syntax tree of a function, proved to be what runs: its file, compiled again, gives the very same code."""
+"""The syntax tree of a function, proved to be the code that runs: its file, compiled again, gives identical code."""
 
 import __future__
 
@@ -34,13 +34,14 @@ _COMPARED = (
 )
 
 
-# By identity and not by equality, which leaves out some of a code; the code is held, so that its id stays its own.
+# By identity and not by equality, which ignores parts of a code object; the code is kept alive, so that its id stays
+# unique.
 _PROVED: dict[int, tuple[CodeType, "FunctionSource"]] = {}
 
 
 @dataclass(frozen=True, eq=False)
 class FunctionSource:
-    """The definition of a function, the file it is in, and the places of its parts that were asked for."""
+    """The definition of a function, its file, and the places of its parts that were needed."""
 
     node: ast.FunctionDef | ast.Lambda
     file: str
@@ -51,8 +52,8 @@ def source_of(function: FunctionType) -> FunctionSource:
     """The definition of a function.
 
     Sound because the text is parsed and compiled as a whole, and the function's own bytecode, constants, names, flags,
-    exception table and positions are found in the result, nested code included. Where the text came from does not
-    matter then, nor whether the file was changed since: what differs is refused.
+    exception table and positions are found in the result, nested code included. Then it does not matter where the text
+    came from, nor whether the file was changed since: any difference raises an error.
     """
     code = function.__code__
     found = f"{function.__qualname__} in {code.co_filename}, line {code.co_firstlineno}"
@@ -129,7 +130,7 @@ def _defines(node: ast.AST, code: CodeType) -> bool:
 
 
 def _extent(code: CodeType) -> tuple[int, int, int, int] | None:
-    """From where to where the instructions of a lambda reach in the text, but for those that set it up."""
+    """The span of a lambda's instructions in the text, without those that set it up."""
     places = [
         (line, column, end_line, end_column)
         for line, end_line, column, end_column in code.co_positions()

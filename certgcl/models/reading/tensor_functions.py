@@ -101,7 +101,7 @@ def _softmax(log: bool, place: Position, input: Any, dim: Any, dtype: Any) -> Sy
 def dropout(
     tracer: "Tracer", place: Position, input: Any, p: Any = 0.5, training: Any = True, inplace: Any = False
 ) -> Any:
-    """Nothing at all, outside training: the tensor itself."""
+    """Outside training it does nothing: the tensor itself."""
     if type(training) is not bool or not is_a(p, int, float):
         raise refusal("a dropout with settings that are not numbers", place)
     if training and p != 0:
@@ -144,20 +144,20 @@ def loops(
     fill_value: Any = None,
     num_nodes: Any = None,
 ) -> tuple[Symbol, None]:
-    """A ``GCNConv`` takes all self-loops away before it adds its own, so that any are the same to it."""
+    """A ``GCNConv`` removes all self-loops before it adds its own, so any self-loops are equivalent."""
     if type(edge_index) is not Symbol or not isinstance(edge_index.node, Edges) or edge_attr is not None:
         raise refusal("self-loops with weights, or of other edges", place)
     return Symbol(Edges(looped=True)), None
 
 
 def pooling(pool: Pool) -> Callable[..., Symbol]:
-    """The rows of nodes as rows of graphs, by the ``batch`` that the model is given."""
+    """Pools rows of nodes to rows of graphs, by the ``batch`` that the model is given."""
 
     def pooled(tracer: "Tracer", place: Position, x: Any, batch: Any, size: Any = None) -> Symbol:
         source = values_of(x, place, "pooling")
         if type(batch) is not Symbol or not isinstance(batch.node, BatchVector) or size is not None:
             raise refusal(
-                "pooling by something else than the batch that the model is given, or with a size", place, POOLED, POOL
+                "pooling by something other than the batch that the model is given, or with a size", place, POOLED, POOL
             )
         return Symbol(Pooled(source.width, source, pool, place))
 

@@ -32,7 +32,7 @@ from certgcl.models.registry import OWN
 _MOST_STEPS, _MOST_CALLS = 100_000, 64
 _LAZY = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 _LIBRARIES = ("torch", "torch_geometric", "torch_sparse", "torch_scatter")
-# Functions of the libraries that are followed like a user's own; the others are refused by their names.
+# Library functions that are followed like a user's own; the others raise an error that names them.
 _FOLLOWED = {
     BasicGNN.forward,
     MLP.forward,
@@ -45,7 +45,7 @@ _KNOWN: dict[int, tuple[Any, Handler]] = {
 
 
 class Tracer:
-    """Follows one run of a model. Whatever it does not know, it refuses."""
+    """Follows one run of a model. Anything unknown raises an error."""
 
     def __init__(self, model: nn.Module) -> None:
         self.paths = {id(module): path for path, module in named_modules(model)}
@@ -58,7 +58,7 @@ class Tracer:
             raise refusal(f"more than {_MOST_STEPS} steps", place(node))
 
     def call(self, called: Any, arguments: list[Any], keywords: dict[str, Any], place: Position) -> Any:
-        """What a call returns: of a known function, of a module, or of a function that is followed in turn."""
+        """The result of calling a known function, a module, or a function that is followed in turn."""
         called = unwrapped(called)
         if type(called) is Method:
             return self._call_method(called, arguments, keywords, place)
@@ -118,7 +118,7 @@ class Tracer:
         return value
 
     def check_changeable(self, symbol: Symbol, place: Position) -> None:
-        """A tensor that is changed in place must be one of the run's own, whose every name is known."""
+        """A tensor that is changed in place must be one created in the run, all of whose names are known."""
         if isinstance(symbol.node, (InputFeatures, Edges, BatchVector)) or symbol.view:
             raise refusal(
                 f"{words(symbol.node)} changed in place",
@@ -139,24 +139,24 @@ class Tracer:
         return tensor
 
     def values(self, called: Any, source: NodeValues, place: Position) -> NodeValues:
-        """What another part of the model makes of values."""
+        """The output of another part of the model for given values."""
         return values_of(self.call(called, [Symbol(source)], {}, place), place)
 
     def unknown(self, name: str, arguments: list[Any], place: Position) -> EncoderError:
-        """The refusal of a function that is not among those certgcl knows."""
+        """The error for a function that certgcl does not know."""
         what = on_what(arguments)
         return refusal(f"{name}{what}", place, PARTS if what else READABLE)
 
 
 def trace(model: nn.Module, features: int, *more: Node) -> tuple[Node, Tensor]:
-    """What ``model(x, edge_index)`` computes from ``features`` features, and one of the tensors it uses; with ``more``
-    arguments after these two, if any.
+    """The expression that ``model(x, edge_index)`` computes from ``features`` features, and one of the tensors it uses;
+    ``more`` arguments may follow these two.
 
     Sound because every value is either a symbol for a tensor of the run, which only functions that are known by their
     identity and modules that are known by their exact type may touch, or an object that the model already holds. The
-    source that is followed is proved to be what runs, decisions that depend on a symbol are refused, and so are stores:
-    every run, on any graph, takes the same steps. That the functions and modules of torch and PyG are what they were is
-    for :func:`certgcl.models.layers.trusted.check_surroundings` to say first.
+    source that is followed is proved to be what runs, decisions that depend on a symbol raise an error, and so do
+    stores: every run, on any graph, takes the same steps. :func:`certgcl.models.layers.trusted.check_surroundings` has
+    checked before that the functions and modules of torch and PyG are unchanged.
     """
     inputs = (InputFeatures(features), Edges(), *more)
     tracer = Tracer(model)

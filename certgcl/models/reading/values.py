@@ -1,4 +1,4 @@
-"""What a name can stand for while a model is read: symbols for tensors, and the model's own objects as they are."""
+"""The possible values of a name while a model is read: symbols for tensors, and the model's own objects as they are."""
 
 from collections.abc import Iterator
 from types import FunctionType
@@ -12,7 +12,7 @@ NUMBERS = (bool, int, float)
 
 
 class Symbol:
-    """A tensor of the run. Names that share a tensor share the symbol, so that what is done in place reaches all.
+    """A tensor of the run. Names that share a tensor share the symbol, so that in-place changes reach all of them.
 
     Args:
         view: whether it may share memory with another tensor, and so must not be changed in place.
@@ -23,18 +23,18 @@ class Symbol:
 
 
 class Opaque:
-    """Something that depends on the inputs, such as a shape or a mask, of which no more is known."""
+    """Something that depends on the inputs, such as a shape or a mask, and is otherwise unknown."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
 
 class Built(list[Any]):
-    """A list that the run itself made, and may change."""
+    """A list created in the run, which it may change."""
 
 
 class Stream:
-    """An iterator that the run itself made, as lazy as Python's: what is taken from it is gone."""
+    """An iterator created in the run, as lazy as Python's: each item can be taken only once."""
 
     def __init__(self, items: Iterator[Any]) -> None:
         self.items = items
@@ -62,7 +62,7 @@ class Super:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether comparing and combining it runs no code but Python's own."""
+    """Whether comparing and combining it runs only Python's own code."""
     if is_a(value, tuple, list, Built):
         return all(map(is_plain, value))
     return is_a(value, *PLAIN)

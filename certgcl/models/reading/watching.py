@@ -1,4 +1,4 @@
-"""Running a model once and noting what its GCN layers get, without leaving a trace on it."""
+"""Runs a model once and records the inputs of its GCN layers, without changing the model."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ class WatchedRun:
     output: Any
 
     def others(self) -> str:
-        """A sentence on the innermost modules other than the layers: where to look for what cannot be read."""
+        """A sentence on the innermost modules other than the layers: where to look for the unreadable part."""
         inside = tuple(f"{layer.name}." for layer in self.layers)
         names = [
             f"{name} ({type(module).__name__})"
@@ -42,7 +42,7 @@ class WatchedRun:
             and not list(module.children())
             and not isinstance(module, (GCNConv, nn.Identity))
         ]
-        return f"Beside its layers the model calls {', '.join(names)}. " if names else ""
+        return f"Apart from its layers the model calls {', '.join(names)}. " if names else ""
 
 
 def watch(model: nn.Module, graph: Graph, replacements: tuple[Tensor, ...] = ()) -> WatchedRun:
@@ -57,11 +57,11 @@ def watch(model: nn.Module, graph: Graph, replacements: tuple[Tensor, ...] = ())
         if not isinstance(module, GCNConv):
             return None
         given = dict(zip(("x", "edge_index", "edge_weight"), args, strict=False)) | kwargs
-        # Asked for here and not after the run, since a parametrized weight may change whenever it is asked for.
+        # Accessed here and not after the run, since a parametrized weight may change at every access.
         weight = module.lin.weight.T
         bias = weight.new_zeros(weight.shape[1]) if module.bias is None else module.bias
         run.layers.append(WatchedConvolution(name, given["x"], given.get("edge_weight"), weight, bias))
-        # Copies, because what follows may work in place.
+        # Copies, because later steps may work in place.
         return replacements[len(run.layers) - 1].clone() if replacements else None
 
     with ExitStack() as hooks:

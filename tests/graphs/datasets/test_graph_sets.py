@@ -43,7 +43,7 @@ def test_graphs_are_simple_and_undirected(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"A": "1, 2\n2, x\n"}, "other characters"),
+        ({"A": "1, 2\n2, x\n"}, "characters that do not belong"),
         ({"A": "1, 2, 3\n"}, "2 whole number"),
         ({"A": "1, 6\n"}, "nodes that are not 1 to 5"),
         ({"A": "0, 1\n"}, "nodes that are not 1 to 5"),

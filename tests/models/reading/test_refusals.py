@@ -124,7 +124,7 @@ def test_refuses_a_functional_dropout(place: str, graph: Graph) -> None:
 def test_refuses_normalization_by_name(norm: str, graph: Graph) -> None:
     message = refusal(prepared(GCN(5, 4, num_layers=2, out_channels=3, norm=norm)), graph)
     assert "norms.0" in message
-    assert "only BatchNorm in eval mode" in message
+    assert "BatchNorm in eval mode is the only normalization" in message
 
 
 def test_refuses_a_batch_norm_that_looks_at_the_graph(graph: Graph) -> None:

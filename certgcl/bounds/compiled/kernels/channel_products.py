@@ -1,4 +1,4 @@
-"""Functionals that all anchors share: the ranges, constants and slopes of every row's lines with a matrix M.
+"""Functionals shared by all anchors: the ranges, constants and slopes of every row's lines times a matrix M.
 
 A vector with middles v and radii r has the least values ``v M - r |M|``, and ``-v M - r |M|`` for the columns of -M.
 """
@@ -26,7 +26,7 @@ class LinedRowArrays(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Of the rows, with the activation: what :func:`parts_of` makes lines of."""
+    """Of the rows, with the activation: the input from which :func:`parts_of` makes lines."""
 
     lower: Array
     upper: Array

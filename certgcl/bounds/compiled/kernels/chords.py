@@ -2,7 +2,7 @@
 
 The two lines ``a p`` and ``a p + o`` around ``σ(p)`` are parallel. Below ``ω · σ(p)`` lies the one with the slopes
 ``ω a``, and with the least ``ω · (a b + c)`` for intercepts c between 0 and o as its constant: b is the bias in p.
-Wanted are the slopes, or their products with one vector of features at every node.
+The result is the slopes, or their products with one vector of features at every node.
 """
 
 import numpy as np

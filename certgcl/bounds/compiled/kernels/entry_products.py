@@ -1,8 +1,8 @@
 """Products of functionals at *entries*: each entry has M functionals ω of one table, and lines or ranges of another.
 
 With the middle v and the radius r of a range by each rule, ``least`` is ``ω · v - |ω| · r``. With slopes, middle a and
-radius s, ``through`` is ``λ · y`` for ``λ = ω a - |ω| s`` and the vectors y that an entry meets. Nothing of the size of
-entries times channels is ever held.
+radius s, ``through`` is ``λ · y`` for ``λ = ω a - |ω| s`` and the vectors y that an entry meets. No array of entries
+times channels is ever held.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ import numpy as np
 from certgcl.bounds.compiled.kernels.line_products import add_gradient, feature_products, least_product, slopes_of
 from certgcl.bounds.compiled.kernels.numerics import Array, compiled_sums
 
-MANY = 16  # functionals of an entry from which on a matrix product pays
+MANY = 16  # functionals of an entry from which on a matrix product is faster
 
 
 class Entries(NamedTuple):

@@ -79,8 +79,8 @@ def gradients(
     of_bias: Array,
     of_gamma: Array,
 ) -> None:
-    """Adds the gradients to the last four. Where torch has none at a kink, nor is there one here; of two ends that are
-    equal because of a valley, each has half."""
+    """Adds the gradients to the last four. At a kink where torch has none, there is none here either; two ends that are
+    equal because of a valley get half each."""
     number_type, count = given.dtype.type, len(rules)
     zero, half, one = number_type(0), number_type(0.5), number_type(1)
     for line in range(len(lower)):

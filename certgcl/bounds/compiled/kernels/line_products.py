@@ -68,7 +68,7 @@ def least_product(vector: Array, middle: Array, radius: Array) -> float:
 
 @inlined
 def eight_products(one: Array, other: Array, f0: Array, f1: Array, f2: Array, f3: Array) -> tuple[float, ...]:
-    """The products of two vectors with four features: six loads for eight sums, where one by one each takes two."""
+    """The products of two vectors with four features: six loads for eight sums, instead of two loads for each sum."""
     zero = one.dtype.type(0)
     s0 = s1 = s2 = s3 = t0 = t1 = t2 = t3 = zero
     for c in range(len(one)):

@@ -1,4 +1,4 @@
-"""How kernels are compiled, and the larger and smaller of two numbers as processors have them."""
+"""How kernels are compiled, and the maximum and minimum of two numbers as processor instructions."""
 
 import os
 from collections.abc import Callable
@@ -8,8 +8,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-# Numba takes settings from a file in the current folder too, and unpickles what it finds where they say that compiled
-# code is kept. What the environment says comes before the file: here, numba's defaults.
+# Numba also reads settings from a file in the current folder, and unpickles whatever is in the cache folder that they
+# name. The environment takes precedence over that file, so it is set here, to numba's defaults.
 for _setting in ("NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES"):
     os.environ.setdefault(_setting, "")
 
@@ -22,7 +22,7 @@ from certgcl.runtime.compilation import COMPILATION  # noqa: E402
 config.reload_config()  # type: ignore[no-untyped-call]  # if it was imported before
 
 
-class _Listener(event.Listener):  # of what is compiled; what is read from disk is no such event
+class _Listener(event.Listener):  # of every compilation; reading from disk does not count as one
     def on_start(self, event: Any) -> None:
         COMPILATION.started()
 
@@ -35,7 +35,7 @@ event.register("numba:compile", _Listener())  # type: ignore[no-untyped-call]
 Array = np.ndarray[Any, Any]
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
-LANES = 64  # columns treated at a time: a few vector registers each, so that what is done to them stays in the cache
+LANES = 64  # columns treated at a time: a few vector registers each, so that the work on them stays in the cache
 
 
 def source_stamp(folder: Path) -> tuple[float, int]:
@@ -48,8 +48,8 @@ STAMP = source_stamp(Path(__file__).parent)
 
 
 def compiled(kernel: Kernel) -> Kernel:
-    """Compiled when first called, and kept on disk. Products may be fused with sums; NaN and infinity stay what they
-    are, so that they reach the certificate and are refused there."""
+    """Compiled on first call, and cached on disk. Products may be fused with sums; NaN and infinity are preserved, so
+    that they reach the certificate and are refused there."""
     return _made(kernel, {"contract", "nsz"})
 
 
@@ -62,8 +62,9 @@ def _made(kernel: Kernel, freedoms: set[str]) -> Kernel:
     make = partial(numba.njit, nogil=True, fastmath=freedoms, error_model="numpy")
     try:
         made: Any = make(cache=True)(kernel)
-        # Numba takes what it kept for current while the kernel's own file is. Parts of it may come from the others. It
-        # compares stamps after unpickling, which fails if a type has a new name since; versions it compares before.
+        # Numba takes its cache to be current as long as the kernel's own file is unchanged, although parts of a kernel
+        # may come from other files. It compares time stamps only after unpickling, which fails if a type was renamed
+        # since; versions it compares before.
         file = made._cache._cache_file
         file._source_stamp, file._version = STAMP, f"{numba.__version__} {STAMP}"
     except (RuntimeError, AttributeError):  # no folder that can be written to, or another numba: compiled every time
@@ -72,12 +73,12 @@ def _made(kernel: Kernel, freedoms: set[str]) -> Kernel:
 
 
 def inlined(function: Kernel) -> Kernel:
-    """A part of kernels. As a call of its own it would cost more than what it does."""
+    """A part of kernels, inlined: a call would cost more than the work it does."""
     return cast(Kernel, numba.njit(inline="always")(function))
 
 
 def _of_two(relation: str) -> Any:
-    # Python's max and min become stores under a mask, which take five times as long; LLVM's own look for NaN.
+    # Python's max and min become masked stores, which take five times as long; LLVM's own check for NaN.
     @intrinsic
     def operation(typing_context: Any, one: Any, other: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

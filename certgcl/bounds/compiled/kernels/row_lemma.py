@@ -66,7 +66,7 @@ def least_term(
 
 @inlined
 def inserted(wanted: int, droppable: int) -> bool:
-    """Whether as many of the largest are found faster by insertion than by sorting all."""
+    """Whether this many of the largest are found faster by insertion than by sorting all."""
     exponent = np.log2(droppable + 1.0)
     return 3 * wanted <= exponent * exponent
 
@@ -203,8 +203,8 @@ def minima(
                                 for c in range(w):
                                     edge[c] = dropped_here[c]
                             else:
-                                # Later counts drop smaller terms: so the last better one has the largest count, and
-                                # the smallest of the terms that are dropped.
+                                # Later counts drop smaller terms: so the last one that improved has the largest count,
+                                # and the smallest dropped term.
                                 for c in range(w):
                                     mark[c] = -limit if new[c] < best[c] else limit
                                 for c in range(w):
@@ -245,7 +245,7 @@ def gradients(
     of_squared: Array,
 ) -> None:
     """Adds the gradients of the tables to the last three: ``out(t)`` at the terms that are kept where the minimum is
-    taken. TermArrays that tie with the smallest dropped one share what is left to drop."""
+    taken. Terms that tie with the smallest dropped one share what is left to drop."""
     number_type = values.dtype.type
     sign, one, zero = number_type(terms.sign), number_type(1), number_type(0)
     change, kept, tied, weight, term = np.empty((5, LANES), values.dtype)
@@ -289,7 +289,7 @@ def gradients(
                                 kept[c] += number_type(term[c] < edge[c])
                             for c in range(w):
                                 tied[c] += number_type(term[c] == edge[c])
-                    for c in range(w):  # the share of each of those that tie
+                    for c in range(w):  # the share of each of those that are tied
                         left = all_terms - smaller(gone[c], all_droppable) - kept[c]
                         tied[c] = left / larger(tied[c], one)
                     for slot in slots:

@@ -1,7 +1,7 @@
 """Functionals that have come through lines, times a weight: ``W λ`` for ``λ = ± ω a - |ω| r`` at many entries.
 
 Channels whose slope is zero, and channels whose two lines have the same slope, are left out of the products: in most
-networks that is most of them.
+networks, these are the majority.
 """
 
 import numpy as np

@@ -1,1 +1,1 @@
-"""Branch and bound over edges that are dropped and added: which are changed, and which stay."""
+"""Branch and bound over edges that are dropped and added: which change, and which stay."""

@@ -1,4 +1,4 @@
-"""Brackets where edges may be added: all changes where they are few, a branch and bound, and a search from above.
+"""Brackets if edges may be added: enumeration if changes are few, branch and bound, and a search for upper bounds.
 
 Where features may change too, the search looks for them on the graph whose edges have changed; a branch in which all
 edges are decided is then closed by its bound, and the bracket may stay open.
@@ -21,7 +21,7 @@ from certgcl.bounds.rounding.finite import check_finite
 from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.models.network import GraphNetwork
 
-MOST_LISTED = 1 << 9  # pairs that may change, up to which a tree decides on them one by one
+MOST_LISTED = 1 << 9  # pairs that may change, up to which a tree decides them one by one
 
 
 @torch.no_grad()
@@ -132,7 +132,7 @@ def _grown(
     state = torch.where(guide, CHANGED, branches.undecided)
 
     def which(state: Tensor, free: Tensor) -> int:
-        """A pair of the best change known; else the one that promises most to first order."""
+        """A pair of the best change known; otherwise the most promising one to first order."""
         wanted = free & guide if bool((free & guide).any()) else free
         changed = state == CHANGED
         lost, gained = (_listed(branches.pairs, changed & kind) for kind in (~branches.new, branches.new))
@@ -158,5 +158,5 @@ def _edges(pairs: list[Pair]) -> Tensor:
 
 
 def _clock(end: float) -> float:
-    """A time since the epoch on the clock of the searches."""
+    """A time since the epoch, converted to the clock of the searches."""
     return time.monotonic() + end - time.time()

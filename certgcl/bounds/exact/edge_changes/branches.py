@@ -1,7 +1,7 @@
 """Many branches at once: copies of a graph, in each of which some edges have changed and some stay as they are.
 
-A *pair* is an edge that may be dropped or a candidate of a new edge. A branch decides on some of them. What is left of
-the budgets is a problem of the same kind on the changed graph, so any bound of that problem bounds the branch.
+A *pair* is an edge that may be dropped or a candidate of a new edge. A branch decides some of them. The rest of the
+budgets gives a problem of the same kind on the changed graph, so any bound of that problem bounds the branch.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from certgcl.models.network import GraphNetwork
 from certgcl.runtime.tensor_cache import PRIVATE
 
 UNDECIDED, CHANGED, STAYS = 0, 1, 2
-UNION_NODES = 1 << 13  # of all copies that are treated together
+UNION_NODES = 1 << 13  # of all copies that are processed together
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +157,7 @@ class EdgeBranches:
         union = Graph.trusted(
             x.repeat(len(state), 1), starts(torch.bincount(row, minlength=n * len(state))), col[order]
         )
-        vars(union)[PRIVATE] = True  # no one else holds it: no copies, no checks
+        vars(union)[PRIVATE] = True  # nobody else holds it, so no copies and no checks
         return union, loses
 
     @cached_property

@@ -25,8 +25,8 @@ class _OpenChange:
 class ChangeTree:
     """Open branches, the least first, and the best change known.
 
-    A branch is cut in two at one of its open pairs: it is changed, or it stays. One of few graphs is enumerated, if
-    nothing but edges may change. No branch is bounded below the one it comes from.
+    A branch is cut in two at one of its open pairs: it is changed, or it stays. A branch with few graphs is enumerated,
+    if nothing but edges may change. No branch is bounded below the one it comes from.
 
     Args:
         lower: a bound to begin with.
@@ -93,14 +93,14 @@ class ChangeTree:
         self._try(made[::2])
         self.bounded += len(made)
         for state, parent, bound in zip(made, parents, self.branches.bounds(made).tolist(), strict=True):
-            lower = max(parent, bound) if math.isfinite(bound) else parent  # what is no number says nothing
+            lower = max(parent, bound) if math.isfinite(bound) else parent  # NaN says nothing
             if lower < self.cutoff:
                 heapq.heappush(self.open, _OpenChange(lower, next(self.number), state))
             else:
                 self.closed = min(self.closed, lower)
 
     def _end(self, branch: _OpenChange, changes: Tensor) -> None:
-        """A branch of few graphs: the least of their values; or its bound, if features may change too."""
+        """A branch with few graphs: the least of their values; or its bound, if features may change too."""
         value = self._try(changes) if self.fixed else branch.lower
         self.closed = min(self.closed, max(branch.lower, value))
 

@@ -12,10 +12,10 @@ from certgcl.bounds.two_layer.neighbourhood import row_slots
 
 
 class Settled(NamedTuple):
-    """B lists of decisions with all that follows from them.
+    """B lists of decisions with all their consequences.
 
     Args:
-        state: of every edge, ``(B, E)``: what no budget has room for is kept.
+        state: of every edge, ``(B, E)``: edges for which a budget has no room are kept.
         left: how many more edges every node can lose, ``(B, n)``.
         total: how many more can go in all, ``(B,)``.
         possible: whether the budgets allow what is dropped already, ``(B,)``.
@@ -29,7 +29,7 @@ class Settled(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FieldRows:
-    """A field as rows of a graph with numbers of its own: all edges of every node whose number of edges matters.
+    """A field as rows of a renumbered graph: all edges of every node whose number of edges matters.
 
     Args:
         field: the same as the search for drops knows it; edges are in its order.
@@ -40,7 +40,7 @@ class FieldRows:
         ends: of the droppable edges, ``(2, E)``.
         budget: ``q``, ``(n,)``.
         total: ``Q``.
-        alike: edges with the same number here do the same; -1 for an edge that is like no other, ``(E,)``.
+        alike: edges with the same number here are equivalent; -1 for an edge without an equivalent one, ``(E,)``.
     """
 
     field: Field
@@ -100,11 +100,11 @@ class FieldRows:
         return state
 
     def settled(self, state: Tensor) -> Settled:
-        """What follows from B lists of decisions ``(B, E)``.
+        """The consequences of B lists of decisions ``(B, E)``.
 
-        An edge can go only while both its ends and the graph can lose one more, and a node can lose no more than is
-        left at it and than may go in all. Nothing follows from that in turn: where a node has no room its edges are
-        kept, and a node without such edges has none that could become kept.
+        An edge can be dropped only while both its ends and the graph can lose one more, and a node can lose no more
+        than its own and the total budget leave. Nothing follows from that in turn: where a node has no room its edges
+        are kept, and a node without such edges has none that could become kept.
         """
         dropped, one, other = state == DROPPED, *self.ends
         left = self.budget - self._at_nodes(dropped)
@@ -123,9 +123,9 @@ class FieldRows:
 
 
 def _alike(ends: Tensor, inside: Tensor, budget: Tensor, counted: bool) -> Tensor:
-    """Edges that lead from one node to ends outside, where numbers of edges do not matter, and which can lose all that
-    they have here. Of these edges only the number counts, if they carry no message: if ``counted`` beyond the nodes
-    that take messages."""
+    """Edges from one node to ends outside, whose degrees do not matter and which can lose all the edges that they have
+    here. Of these edges only the number counts, if they carry no message: if ``counted`` beyond the nodes that take
+    messages."""
     number = torch.bincount(ends.flatten(), minlength=len(budget))
     alike = torch.full_like(ends[0], -1)
     for near, far in (ends, ends.flip(0)) if counted else ():

@@ -14,7 +14,7 @@ from certgcl.bounds.exact.networks.rows import FieldRows
 from certgcl.bounds.exact.networks.tree import EdgeTree
 
 TOGETHER = 64  # anchors, at most
-LARGEST_FIELD = 1 << 17  # slots; beyond, no branch of the anchor is bounded
+LARGEST_FIELD = 1 << 17  # slots; beyond this, no branch of the anchor is bounded
 
 
 class NetworkSearch(AnchorSearch):
@@ -67,7 +67,7 @@ class NetworkSearch(AnchorSearch):
             if time.time() >= self.end:
                 return
             rows = FieldRows.around(self.space, int(self.anchors[place]))
-            if rows is None or (too_large(rows) and place in self.guides):  # it has its turn once
+            if rows is None or (too_large(rows) and place in self.guides):  # it has a single turn
                 continue
             step = EdgeTree.step_size(rows)
             if group and (len(group) == TOGETHER or size + step > UNION_SLOTS):

@@ -28,13 +28,13 @@ class _OpenBranch:
 class EdgeTree:
     """The search for one anchor: open branches, the least first, and the best drops known.
 
-    In a branch some edges are dropped and some are kept. It is cut in two at the free edge that matters most by itself;
-    one with few sets of drops left is enumerated. A branch is never bounded below the one it comes from, and neither
-    the order of branches nor how they are cut depends on what is known to begin with: then a larger limit only goes on
-    from where a smaller one ends.
+    In a branch some edges are dropped and some are kept. It is cut in two at the free edge that matters most on its
+    own; a branch with few sets of drops left is enumerated. A branch is never bounded below its parent, and neither the
+    order of branches nor how they are cut depends on what is known at the start: so a larger limit only continues where
+    a smaller one ends.
 
     Args:
-        guide: drops that are low, near which edges are judged.
+        guide: drops with a low value, near which edges are judged.
         lower: a bound to begin with.
         dropped: admissible drops to begin with, by their positions in the field.
         tolerance: branches within this share of the larger of clean value and upper bound are closed.
@@ -91,7 +91,7 @@ class EdgeTree:
     # -- a step ----------------------------------------------------------------------------------------
 
     def cut(self) -> Branch:
-        """Take up the least branches: what they are cut into is to be bounded, and given to :meth:`take`."""
+        """Take the least branches and cut them: the parts are to be bounded, and passed to :meth:`take`."""
         taken = [heapq.heappop(self.open) for _ in range(min(self.breadth(self.rows), len(self.open)))]
         ends = [branch for branch in taken if self._few(branch.state)]
         if ends:
@@ -102,7 +102,7 @@ class EdgeTree:
         return Branch(self.rows, states, self.direction)
 
     def take(self, branch: Branch, bounds: Tensor) -> None:
-        """Go on with the branches that were cut, by their bounds; those that are no number say nothing."""
+        """Continue with the branches that were cut, given their bounds; bounds that are NaN say nothing."""
         self.bounded += len(bounds)
         for state, parent, bound in zip(branch.state, self.parents, bounds.tolist(), strict=True):
             lower = max(parent, bound) if math.isfinite(bound) else parent
@@ -113,7 +113,7 @@ class EdgeTree:
 
     def _halves(self, state: Tensor) -> Tensor:
         """Branches ``(B, E)``, each with one free edge dropped, and with it kept, ``(2 B, E)``. If it is kept, then so
-        are all that are like it, as one of them may stand for any."""
+        are all equivalent ones, as one of them may represent any."""
         branch, alike, free = torch.arange(len(state)), self.rows.alike, state == FREE
         edge = torch.where(free, self._effects(state), -1.0).argmax(dim=1)
         dropped, kept = state.clone(), state.clone()
@@ -122,7 +122,7 @@ class EdgeTree:
         return self.rows.settled(torch.stack([dropped, kept], dim=1).flatten(0, 1)).state
 
     def _effects(self, state: Tensor) -> Tensor:
-        """About how much every edge matters by itself in each of some branches, with those of the guide dropped as far
+        """About how much every edge matters on its own in each of some branches, with those of the guide dropped as far
         as they are free; ``(B, E)``."""
         batch, edges = self.batch, self.rows.edges
         dropped = torch.zeros(batch.ends.shape[:2], dtype=torch.bool)

@@ -1,8 +1,9 @@
-"""A case: the drops around one anchor that agree with some decisions, and the edges that the anchor loses counted.
+"""A case: the drops around one anchor that agree with some decisions, with a known number of edges lost by the anchor.
 
-The rows of its neighbours are bounded apart, cell by cell (:mod:`certgcl.bounds.exact.two_layer.cells`), and put
-together by the row lemma of the anchor. A cell that stays above a known value even next to the best of all others is
-left out. What is left narrows the pre-activations of both layers, which lifts the bound, which leaves out more.
+The rows of its neighbours are bounded separately, cell by cell (:mod:`certgcl.bounds.exact.two_layer.cells`), and
+combined by the row lemma of the anchor. A cell that stays above a known value even next to the best of all others is
+left out. The remaining cells narrow the pre-activations of both layers, which raises the bound, which excludes more
+cells.
 """
 
 from dataclasses import dataclass, replace
@@ -27,12 +28,12 @@ ROUNDS = 6  # of splitting cells, before another case has its turn
 SPLIT_AT_ONCE = 24  # cells of a row
 MOST_CELLS = 1 << 11  # beyond, a case is better cut in two
 GROUPS = 4  # of the counts of a row, to begin with
-PROGRESS = 0.1  # of what is missing: a case that makes less of it is better cut in two
+PROGRESS = 0.1  # share of the gap: a case that closes less of it is better cut in two
 
 
 @dataclass(frozen=True, eq=False)
 class Incumbent:
-    """The best drops known: their value, what is before the last activation there, and how close is close enough."""
+    """The best drops known: their value, the pre-activation of the last layer there, and the tolerance."""
 
     value: float
     before: Tensor
@@ -45,7 +46,7 @@ class Incumbent:
 
 @dataclass(frozen=True, eq=False)
 class Composed:
-    """Lower bounds of ``ω · Σ_j Â_ij h_j`` for M functionals, ``(M,)``, and what they are made of.
+    """Lower bounds of ``ω · Σ_j Â_ij h_j`` for M functionals, ``(M,)``, and the terms they consist of.
 
     Args:
         cost: the term of every cell, ``(C, M)``.
@@ -66,7 +67,7 @@ class Case:
         lower: the bound.
         closed: the least bound of what was left out.
         bounded: how many cells were bounded.
-        exhausted: whether splitting cells has led as far as it does.
+        exhausted: whether splitting cells can improve nothing more.
     """
 
     def __init__(self, site: EdgeSite, lost: int, lower: float) -> None:
@@ -118,7 +119,7 @@ class Case:
         case.bounded = len(case.cells)
         return case
 
-    # -- what follows from what ----------------------------------------------------------------------
+    # -- consequences ----------------------------------------------------------------------
 
     def _restrict(self) -> None:
         """Only the cells that agree with the decisions; a neighbour that has none left is lost."""
@@ -159,7 +160,7 @@ class Case:
         )
 
     def _imply(self) -> None:
-        """What all cells of a neighbour that stays agree on is decided."""
+        """Whatever all cells of a neighbour that stays agree on is decided."""
         site, cells = self.site, self.cells
         for row in (self.decisions.own == KEPT).nonzero()[:, 0].tolist():
             mine, size = cells.at(cells.row == row), int(site.size[row])
@@ -181,7 +182,7 @@ class Case:
     # -- the bound -----------------------------------------------------------------------------------
 
     def refine(self, best: Incumbent, limit: float) -> None:
-        """Split cells and lift the bound, a few times, until about ``limit`` cells are bounded."""
+        """Split cells and raise the bound, a few times, until about ``limit`` cells are bounded."""
         start = self.lower
         for _ in range(ROUNDS):
             if self.bounded >= limit:
@@ -195,7 +196,7 @@ class Case:
         self.exhausted = self.lower - start < PROGRESS * (best.value - start)
 
     def lift(self, best: Incumbent) -> None:
-        """The bound that the cells give; raises where nothing is left below the incumbent."""
+        """The bound that the cells give; raises an exception if nothing is left below the incumbent."""
         self._narrow_output()
         weights, direction = self.site.weights, self.site.direction
         slopes, constants = self._output_lines(best.before)
@@ -227,8 +228,8 @@ class Case:
         self.channels = here[unknown]
 
     def _output_lines(self, before: Tensor) -> tuple[Tensor, Tensor]:
-        """Slopes ``(d2, 2)`` and constants of lines below ``w · σ2(p)``: by the longer piece, and such as touch it at
-        the incumbent."""
+        """Slopes ``(d2, 2)`` and constants of lines below ``w · σ2(p)``: by the longer piece, and lines that touch it
+        at the incumbent."""
         weights, w = self.site.weights, self.site.direction
         lines = weights.activation2.lines(self.lower2, self.upper2, "adaptive")
         touching = torch.where(before > 0, torch.ones_like(weights.slope2), weights.slope2)
@@ -274,7 +275,7 @@ class Case:
         return Composed(tau**2 * own_terms + lemma(row_cost), cost, row_cost)
 
     def _leave_out(self, bound: float, row_cost: Tensor, cutoff: float) -> None:
-        """Leave out the cells, and the loss of neighbours, with which the bound is not below the cutoff."""
+        """Leave out the cells, and the losses of neighbours, for which the bound is not below the cutoff."""
         assert self.cost is not None
         own = self.decisions.own
         free, left = own == FREE, self.lost - int((own == DROPPED).sum())

@@ -1,4 +1,4 @@
-"""Cells: ways in which a neighbour of the anchor can lose edges, each bounded by itself.
+"""Cells: ways in which a neighbour of the anchor can lose edges, each bounded separately.
 
 A cell of row j says how many edges j loses, which of them it surely loses or keeps, and how many edges each of its
 neighbours k may lose in addition to (j, k). Over all drops that agree with it, and with the edge to the anchor kept, it
@@ -18,7 +18,7 @@ from certgcl.bounds.two_layer.weights import GCNWeights
 
 FREE, DROPPED, KEPT, ABSENT = range(4)  # what is known of an edge; the last is padding
 MAX_ELEMENTS = 1 << 20  # of one intermediate tensor
-SMALL = 1 << 17  # elements that take about as long as the calls around them
+SMALL = 1 << 17  # elements that take about as long as the surrounding calls
 MERGED = 3  # largest values up to which merging them is faster than a sort of all
 
 
@@ -61,7 +61,7 @@ class RowCells:
         return (self.state == DROPPED).sum(dim=1)
 
     def possible(self) -> "RowCells":
-        """The cells that any drops agree with, with all decided that follows from the rest."""
+        """The cells that some drops agree with, with all consequences decided."""
         no_way = (self.state == FREE) & (self.leaf_fewest > self.leaf_most)
         state = torch.where(no_way, DROPPED, self.state)
         free, gone = state == FREE, (state == DROPPED).sum(dim=1)
@@ -118,7 +118,7 @@ class RowCells:
 
 @dataclass(frozen=True, eq=False)
 class CellBounds:
-    """The rows around an anchor that loses a known number of edges, and what can be said of their cells.
+    """The rows around an anchor that loses a known number of edges, and bounds of their cells.
 
     Args:
         node: the neighbours of every row but for the anchor, ``(R, K)``; 0 where padded.
@@ -265,7 +265,7 @@ def remaining(terms: Tensor, eligible: Tensor, fewest: Tensor, most: Tensor) -> 
     if not number:
         return total
     largest = _largest(terms.masked_fill(~eligible[..., None], -torch.inf), number)
-    # Rows have as many eligible terms as they may lose; what is beyond is never asked for.
+    # Rows have as many eligible terms as they may lose; what is beyond is never used.
     dropped = torch.cat([torch.zeros_like(total), largest.masked_fill(largest == -torch.inf, 0.0).cumsum(dim=1)], dim=1)
     counts = (fewest[:, None] + torch.arange(int((most - fewest).max()) + 1)).minimum(most[:, None])
     return total - dropped.gather(1, counts[..., None].expand(-1, -1, terms.shape[2]))

@@ -1,4 +1,4 @@
-"""The edges around one anchor, what is decided on them, and what follows from it."""
+"""The edges around one anchor, the decisions on them, and their consequences."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +24,7 @@ class EdgeSite:
         edge: the edges to them, -1 where they cannot be dropped, ``(R, K)``.
         size: their number, ``(R,)``.
         own_edge: the edges of the anchor, ``(R,)``.
-        alike: edges with the same number here do the same; -1 for an edge that is like no other, ``(E,)``.
+        alike: edges with the same number here are equivalent; -1 for an edge without an equivalent one, ``(E,)``.
     """
 
     def __init__(self, field: ReceptiveField, drops: AdmissibleDrops, direction: Tensor) -> None:
@@ -48,7 +48,7 @@ class EdgeSite:
         self.alike = self._alike(inner)
 
     def _alike(self, inner: int) -> Tensor:
-        """Edges that lead out of sight from one node, to ends that can lose all they have here: only their number
+        """Edges that lead from one node out of the field, to ends that can lose all they have here: only their number
         matters."""
         count = torch.bincount(self.ends.flatten(), minlength=len(self.budget))
         alike = torch.full_like(self.ends[0], -1)
@@ -65,7 +65,7 @@ class EdgeSite:
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """What is known of the edges of a site, ``(E,)``, and how many of its edges each node loses, ``(n,)``."""
+    """What is known of the edges of a site, ``(E,)``, and the number of edges that each node loses, ``(n,)``."""
 
     site: EdgeSite
     state: Tensor
@@ -101,7 +101,7 @@ class Decisions:
         return torch.cat([self.state, self.state.new_tensor([KEPT])])[edges]
 
     def decided(self, edges: Tensor, kind: int) -> "Decisions":
-        """The same with some edges dropped or kept, before anything is made of it."""
+        """The same with some edges dropped or kept, before any consequence is drawn."""
         known = self.state[edges]
         if bool(((known != FREE) & (known != kind)).any()):
             raise NothingLeft
@@ -110,7 +110,7 @@ class Decisions:
         return replace(self, state=state)
 
     def branched(self, edge: int, kind: int) -> "Decisions":
-        """The same with an edge dropped or kept. Of edges that are alike, the first go first."""
+        """The same with an edge dropped or kept. Of equivalent edges, the first go first."""
         alike = int(self.site.alike[edge])
         edges = torch.tensor([edge])
         if kind == KEPT and alike >= 0:
@@ -126,7 +126,7 @@ class Decisions:
         )
 
     def settled(self) -> "Decisions":
-        """The same with all that follows: budgets that are used up, counts that need every edge."""
+        """The same with all consequences: budgets that are used up, counts that need every edge."""
         spare = self.site.total - int((self.state == DROPPED).sum())
         fewest = self.fewest.maximum(self.dropped)
         most = self.most.minimum(self.dropped + self.free.clamp(max=max(0, spare)))

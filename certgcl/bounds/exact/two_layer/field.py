@@ -9,21 +9,21 @@ from certgcl.bounds.two_layer.weights import GCNWeights
 from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.graphs.graph import Graph
 
-LARGEST_FIELD = 1 << 20  # entries of Â in the rows of a node and its neighbours; beyond, the node is not searched
+LARGEST_FIELD = 1 << 20  # entries of Â in the rows of a node and its neighbours; beyond this, the node is not searched
 
 
 @dataclass(frozen=True, eq=False)
 class ReceptiveField:
     """All that one embedding depends on: the node itself (number 0), then its r - 1 neighbours, then theirs.
 
-    After these m nodes come the ends of edges that lead further away, which count in the degrees alone.
+    After these m nodes come the ends of edges that lead further away, which count only in the degrees.
 
     Args:
         nodes: their numbers in the graph.
         adjacency: ``A + I`` in the rows of the first r nodes, ``(r, m)``.
         degree: ``d + 1`` of all nodes.
         edges: the droppable edges that touch the first m nodes, ``(2, E)``.
-        slots: the same edges by their places in the graph, ``(E,)``.
+        slots: the same edges as positions in the graph, ``(E,)``.
         projected: ``X W1``, ``(m, d1)``.
     """
 

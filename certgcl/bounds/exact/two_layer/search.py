@@ -11,7 +11,7 @@ from certgcl.bounds.exact.two_layer.field import ReceptiveField
 from certgcl.bounds.exact.two_layer.tree import Tree, searched
 from certgcl.bounds.two_layer.weights import two_layers
 
-TOGETHER = 64  # anchors for which drops to begin with are searched together
+TOGETHER = 64  # anchors whose starting drops are searched together
 
 
 class TwoLayerSearch(AnchorSearch):
@@ -33,8 +33,8 @@ class TwoLayerSearch(AnchorSearch):
             )
 
     def _fields(self, places: list[int], dropped: dict[int, Tensor]) -> Iterator[tuple[int, ReceptiveField]]:
-        """Receptive fields of the anchors while there is time, once drops to begin with are known for them; those that
-        are too large are passed over."""
+        """Receptive fields of the anchors while there is time, once starting drops are known for them; those that are
+        too large are skipped."""
         for start in range(0, len(places), TOGETHER):
             if time.time() >= self.end:
                 return

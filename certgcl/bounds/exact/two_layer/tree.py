@@ -27,13 +27,13 @@ SEARCH = Search(relaxed=0, restarts=0, tried=(32,), worth=0.0)
 class _OpenCase:
     lower: float
     number: int
-    case: Case | int = field(compare=False)  # or the edges that the anchor loses in a case not looked at yet
+    case: Case | int = field(compare=False)  # or the edges that the anchor loses in a case not examined yet
 
 
 def searched(space: SearchSpace, receptive: ReceptiveField) -> Field:
     """The field as the search for drops knows it, with the same edges in the same order."""
     found = space.field(int(receptive.nodes[0]), all_edges=True)
-    assert found is not None  # it has no more messages than the other has entries
+    assert found is not None  # it has at most as many messages as the other has entries
     return found
 
 
@@ -93,7 +93,7 @@ class Tree:
             self._step(limit)
 
     def _step(self, limit: float) -> None:
-        """Take up the least case: look at it for the first time, go on with its cells, or cut it in two."""
+        """Take the least case: examine it for the first time, continue with its cells, or cut it in two."""
         case = heapq.heappop(self.open).case
         if isinstance(case, int):
             self._look_at(lambda: Case(self.site, case, self.root))
@@ -156,8 +156,8 @@ class Tree:
 
     @cached_property
     def order(self) -> list[int]:
-        """Edges in the order they are decided on: the anchor's own, those of its neighbours, the others; and of each,
-        those that matter more by themselves."""
+        """Edges in the order they are decided on: the anchor's own, those of its neighbours, the others; and within
+        each group, those that matter more on their own."""
         near, each = len(self.field.adjacency), torch.arange(self.field.edges.shape[1])[:, None]
         values = torch.cat(
             [
@@ -168,5 +168,5 @@ class Tree:
         effect = (values - self.clean).abs().tolist()
         nearest = self.field.edges.amin(dim=0).clamp(max=near).tolist()
         kind = [0 if node == 0 else 1 if node < near else 2 for node in nearest]
-        # Of edges that are alike the first goes first.
+        # Of equivalent edges the first goes first.
         return sorted(range(len(effect)), key=lambda k: (kind[k], -effect[k] if self.site.alike[k] < 0 else 0.0, k))
