@@ -70,7 +70,7 @@ def tried(name: str, method: str, changes: dict[str, Any], seeds: Sequence[int])
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Means over the seeds, in percent."""
     return markdown(
-        ["plain, tuned preset but for", "seeds", "validation", "test", "test, by seed", "CPU s a run"],
+        ["plain training, changes to the tuned preset", "seeds", "validation", "test", "test, by seed", "CPU s a run"],
         [
             [
                 f"{row['graph']}, {row['method']}: {_shown(row['changes'])}",

@@ -147,7 +147,7 @@ def measured(name: str, graph: str, repeats: int, warmups: int) -> dict[str, Any
 def tables(result: dict[str, Any]) -> list[str]:
     return [
         report.markdown(
-            ["step", "seconds", "plain beside it", "× plain", "peak memory, GB"],
+            ["step", "seconds", "plain step", "× plain", "peak memory, GB"],
             [
                 [row[key] for key in ("variant", "seconds", "plain_seconds", "ratio", "peak_gb")]
                 for row in result["rows"]
