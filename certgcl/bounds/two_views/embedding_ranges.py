@@ -1,6 +1,7 @@
 """Where embeddings can be, whatever is dropped; and where they can point."""
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -18,12 +19,25 @@ from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
 from certgcl.models.two_piece import TwoPieceLinear
 
+_EPS, _TINY = torch.finfo(torch.float64).eps, torch.finfo(torch.float64).tiny
+
+
+def rounded_down(value: Tensor, size: Tensor, roundings: int) -> Tensor:
+    """Below what float64 stands for by ``value``, after at most so many roundings of terms whose absolute values were
+    added up to ``size``: twice ``γ``, and so with room for the rounding of the sizes and of this difference."""
+    return value - ((roundings + 2) * _EPS * size + 2 * (roundings + 1) * _TINY)
+
 
 class Span(NamedTuple):
-    """Values anywhere in ``[low, high]``."""
+    """Values anywhere in ``[low, high]``, in float64. Every operation rounds outwards."""
 
     low: Tensor
     high: Tensor
+
+    def outward(self, roundings: int, size: Tensor | None = None) -> "Span":
+        """Wide enough for so many roundings of each end, or of terms whose absolute values were added up to a size."""
+        low, high = (self.low.abs(), self.high.abs()) if size is None else (size, size)
+        return Span(rounded_down(self.low, low, roundings), -rounded_down(-self.high, high, roundings))
 
     def meet(self, other: "Span") -> "Span":
         """Values that are in both."""
@@ -31,16 +45,16 @@ class Span(NamedTuple):
 
     def plus(self, low: Tensor, high: Tensor | None = None) -> "Span":
         """With a value added, or one of another span."""
-        return Span(self.low + low, self.high + (low if high is None else high))
+        return Span(self.low + low, self.high + (low if high is None else high)).outward(1)
 
-    def times(self, factor: Tensor) -> "Span":
-        """Times a given factor of either sign."""
-        ends = self.low * factor, self.high * factor
-        return Span(torch.minimum(*ends), torch.maximum(*ends))
+    def times(self, low: Tensor, high: Tensor | None = None) -> "Span":
+        """Times a factor of either sign, or one of another span."""
+        ends = [end * factor for end in self for factor in ((low,) if high is None else (low, high))]
+        return Span(reduce(torch.minimum, ends), reduce(torch.maximum, ends)).outward(1)
 
     def sum(self) -> "Span":
         """Of the values in a row."""
-        return Span(self.low.sum(dim=1), self.high.sum(dim=1))
+        return Span(self.low.sum(dim=1), self.high.sum(dim=1)).outward(self.low.shape[1], self.largest().sum(dim=1))
 
     def at(self, rows: Tensor) -> "Span":
         return Span(self.low[rows], self.high[rows])
@@ -55,14 +69,16 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingRanges:
-    """Ranges over all admissible drops for every node, in float64, with room for the rounding of their computation.
+    """Ranges of the embeddings of exact arithmetic over all admissible changes, for every node, in float64.
 
     With u the unit vector along the clean embedding, an embedding is ``z = a u + p``, ``a = u · z``. Scale moves a
-    alone, so the range of ``p`` is far smaller than that of z where drops do little more than scale.
+    alone, so the range of ``p`` is far smaller than that of z where drops do little more than scale. u and v are the
+    vectors in floats: nothing needs them to be of length one.
 
     Args:
         clean: the clean embeddings, ``(N, d)``.
         unit: ``u``; zero where the clean embedding is, ``(N, d)``.
+        skew: at least ``|1 - ‖u‖²|``, which is what u leaves of ``u · p = (1 - ‖u‖²) a``, ``(N,)``.
         axis: ``v``, the unit vector along the mean of all u, ``(d,)``.
         along: of a, ``(N,)``.
         across: of ``p``, ``(N, d)``. Holds zero.
@@ -72,6 +88,7 @@ class EmbeddingRanges:
 
     clean: Tensor
     unit: Tensor
+    skew: Tensor
     axis: Tensor
     along: Span
     across: Span
@@ -101,7 +118,8 @@ class EmbeddingRanges:
         low, high = low[:, :-1].clamp(max=0), high[:, :-1].clamp(min=0)
         across = Span(low[:, channels], high[:, channels])
         together = Span(along.low[:, None], along.high[:, None]).times(unit).plus(*across)
-        return cls(clean, unit, axis, along, across, Span(low[:, -1], high[:, -1]), box.meet(together))
+        skew = (1 - unit.square().sum(dim=1)).abs() + (unit.shape[1] + 8) * _EPS
+        return cls(clean, unit, skew, axis, along, across, Span(low[:, -1], high[:, -1]), box.meet(together))
 
 
 def _ranges(
@@ -116,10 +134,12 @@ def _ranges(
     values = bound(network, problem, torch.cat([directions, -directions], dim=1).to(dtype)).double()
     problem.release()
     least, negative_most = values.chunk(2, dim=1)
-    # Directions are rounded too, hence the sizes of their terms before these cancel.
-    terms = torch.cat([frame.abs() + share.abs(), unit[:, None].abs()], dim=1)
+    # Directions are rounded too, hence the sizes of their terms before any of these cancel.
+    terms = torch.cat(
+        [frame.abs() + (unit.abs() @ frame.abs().T)[..., None] * unit.abs()[:, None], unit[:, None].abs()], dim=1
+    )
     room = (terms @ slack[..., None])[..., 0]
-    return Span(least - room, room - negative_most), _box(network, problem, channels)
+    return Span(least - room, room - negative_most).outward(1), _box(network, problem, channels)
 
 
 def _box(network: GraphNetwork, problem: ChangeProblem, channels: Tensor) -> Span:
@@ -144,8 +164,8 @@ def _box(network: GraphNetwork, problem: ChangeProblem, channels: Tensor) -> Spa
     widths = [network.width_of(number) for number in network.readout]
     ends = [part.split(widths, dim=1) for part in (least - slack, slack - negative_most)]
     spans = [
-        last[number].interval(*span) if number in last else span
-        for number, span in zip(network.readout, zip(*ends, strict=True), strict=True)
+        Span(*last[number].interval(*span)).outward(2) if number in last else span.outward(1)
+        for number, span in zip(network.readout, map(Span._make, zip(*ends, strict=True)), strict=True)
     ]
     return Span(*(torch.cat(end, dim=1) for end in zip(*spans, strict=True)))
 
@@ -154,15 +174,19 @@ def unit_span(box: Span, norm: Tensor) -> Span:
     """The range of every channel of ``z / max(‖z‖, 1e-12)`` for z in a box and of at least the given norms.
 
     ``x / max(sqrt(x² + R), n)`` never falls with x. For a positive x it is least where R, which is what the other
-    channels add, is largest; for a negative one where R and n are smallest.
+    channels add, is largest; for a negative one where R and n are smallest. Squares that overflow say nothing, and no
+    channel of a vector that is no longer than one is below -1.
     """
     # A product with zeros on the diagonal, for a sum less one term would cancel.
-    others = 1 - torch.eye(box.low.shape[1], dtype=box.low.dtype, device=box.low.device)
+    width = box.low.shape[1]
+    others = 1 - torch.eye(width, dtype=box.low.dtype, device=box.low.device)
     most, least = box.largest().square() @ others, box.least_squares() @ others
 
     def lowest(x: Tensor) -> Tensor:
         longest = (x.square() + most).sqrt().clamp(min=SMALLEST_NORM)
         shortest = (x.square() + least).sqrt().maximum(norm[:, None])
-        return x / torch.where(x >= 0, longest, shortest)
+        found = x / torch.where(x >= 0, longest, shortest)
+        found = torch.where(longest.isfinite() & shortest.isfinite(), found, -1.0)
+        return rounded_down(found, found.abs(), width + 4).clamp(min=-1)
 
     return Span(lowest(box.low), -lowest(-box.high))

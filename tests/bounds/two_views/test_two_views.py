@@ -92,7 +92,7 @@ def test_a_file_holds_all_of_it(weights: GraphNetwork, graph: Graph, tmp_path: P
 def test_embeddings_that_are_always_zero_do_not_turn(graph: Graph) -> None:
     dead = gcn_network((random_tensor(5, 4, seed=0), 0.0, 0.0), (torch.zeros(4, 3, dtype=torch.float64), -1.0, 0.0))
     certificate = node_compactness(dead, graph, 2, views="both")
-    assert torch.equal(certificate.lower, torch.zeros(6, dtype=torch.float64))
+    assert ((certificate.lower <= 0) & (certificate.lower > -1e-300)).all()  # spans are rounded outwards
     assert not certificate.positive.any()
 
 
@@ -131,7 +131,7 @@ def test_unit_vectors_stay_in_their_span_and_reach_its_ends() -> None:
 def test_a_vector_that_may_vanish_may_point_anywhere_in_its_box() -> None:
     box = Span(torch.tensor([[0.0, -1.0]], dtype=torch.float64), torch.tensor([[1.0, 1.0]], dtype=torch.float64))
     span = unit_span(box, torch.full((1,), 1e-12, dtype=torch.float64))
-    assert span.low.tolist() == [[0, -1]]
+    assert span.low.tolist() == [[pytest.approx(0, abs=1e-300), -1]]
     assert span.high.tolist() == [[1, 1]]
 
 
