@@ -363,7 +363,8 @@ class Question:
     def _slack(self, problem: ChangeProblem) -> tuple[Tensor, Tensor]:
         """How far rounding can have put the bounds above the truth, and how far a run of the model can fall below it:
         ``(A, C)`` both."""
-        sizes, directions = Sizes.of(self.encoder, problem, self.dtype), problem.at_anchors(self.directions)
+        sizes = Sizes.of(self.encoder, problem, self.dtype, branches=not self.bound.splits)
+        directions = problem.at_anchors(self.directions)
         if self.given is not None:
             return sizes.bound_slack(directions), sizes.run_error(directions)
         moved = problem.at_anchors(self.compactness_directions.own), self.compactness_directions.shared

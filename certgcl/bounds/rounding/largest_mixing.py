@@ -61,17 +61,25 @@ class LargestMixing:
         sums = self.mix(aggregation, source, layer, ones.to(self.graph.row.device))
         return float(sums.max()) if sums.numel() else 0.0
 
-    def spread(self, network: GraphNetwork) -> float:
+    def spread(self, network: GraphNetwork, branches: bool = False) -> float:
         """How many times larger than here what is summed inside a bound can be, ``ρ`` of (R7).
 
         A bound may scale a neighbour as if the edge to it were not kept, in every layer; and a whole sum so, before
         terms are taken out of it. That matters where a node can lose all edges that may be dropped. If aggregations
         differ, one is scaled as a multiple of another, each anywhere in its range.
+
+        Args:
+            branches: whether bounds are also asked for where some edges have been decided on: a node may then lose all
+                that are left to drop, and keep one or more.
         """
         kinds = {term.aggregation for layer in network.layers for term in layer.terms if term.aggregation.mixes}
         drops, degree = self.drops, self.graph.degree
         bare = (drops.droppable_degree > 0) & (drops.local >= drops.droppable_degree)
-        alone = (degree - drops.droppable_degree)[bare].unique().to(self.dtype)
+        kept = degree - drops.droppable_degree
+        alone = kept[bare]
+        if branches:
+            alone = torch.cat([alone, kept[drops.droppable_degree > 0].clamp(min=1)])
+        alone = alone.unique().to(self.dtype)
         fewest = (degree - drops.local.minimum(drops.droppable_degree)).clamp(min=1).to(self.dtype)
         most, out, into, mixed = self._most.clamp(min=1).to(self.dtype), 1.0, 1.0, 1.0
         for kind in kinds:

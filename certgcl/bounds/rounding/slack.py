@@ -47,8 +47,12 @@ class Sizes:
 
     @classmethod
     @torch.no_grad()
-    def of(cls, network: GraphNetwork, problem: ChangeProblem, dtype: torch.dtype) -> "Sizes":
-        """For a model with the precision of ``network``, and bounds that are computed in ``dtype``."""
+    def of(cls, network: GraphNetwork, problem: ChangeProblem, dtype: torch.dtype, branches: bool = False) -> "Sizes":
+        """For a model with the precision of ``network``, and bounds that are computed in ``dtype``.
+
+        Args:
+            branches: whether a method bounds branches of the problem too, in which some edges have been decided on.
+        """
         precision, eps = network.precision or network.dtype, torch.finfo(dtype).eps
         # E(u) / u grows with u, so that the error in a longer format is no more than its share of the one in a shorter
         # format; but half precision may be too short for any, and a jump is not in proportion to roundings.
@@ -64,7 +68,7 @@ class Sizes:
             forward = ForwardError.of(network, problem, dtype, bounds=True)
             size, error = forward.embeddings()
         width = size.shape[1]
-        factor = bound_factor(network) * forward.field.spread(network)
+        factor = bound_factor(network) * forward.field.spread(network, branches)
         if (forward.terms + width + 8) * eps / 2 > MOST_ROUNDING:
             factor = torch.inf
         lost = factor * eps * forward.terms * forward.smallest * (1 + forward.everything)

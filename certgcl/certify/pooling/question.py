@@ -128,7 +128,8 @@ class GraphQuestion:
         nominal = (directions @ self.network.embed(union, graphs.batch)[..., None])[..., 0].double()
         everyone = torch.arange(union.num_nodes, device=union.col.device)
         problem = ChangeProblem(union, AdmissibleChanges(self.drops.limited_to(self._largest)), everyone)
-        sizes = PooledSizes.of(self.model, graphs, Sizes.of(self.model.network, problem, self.dtype), self.dtype)
+        of_nodes = Sizes.of(self.model.network, problem, self.dtype, branches=not self.bound.splits)
+        sizes = PooledSizes.of(self.model, graphs, of_nodes, self.dtype)
         enumerated, upper, witnesses = self._searched(directions)
         lower, lifted = upper.clone(), torch.zeros_like(upper)
         rest = (~enumerated).nonzero()[:, 0]

@@ -187,6 +187,20 @@ def test_the_centre_of_a_star_grows_with_every_edge_it_loses_and_its_size_covers
         assert (weights.embed(without(star, dropped)) <= sizes).all()
 
 
+def test_a_search_has_room_for_branches_in_which_a_node_loses_all_that_is_left() -> None:
+    """A node of a cycle may lose one edge of two here: the only one, once the other was decided to stay."""
+    cycle = toy_graph(nx.cycle_graph(5))
+    whole, branches = (
+        Sizes.of(toy_network(), drop_problem(cycle, 1), torch.float64, branches=each).bound for each in (False, True)
+    )
+    assert (branches >= 1.49 * whole).all()  # sqrt(3 / 2) a layer
+    found = [
+        certgcl.linear_bounds(toy_network(), cycle, 1, torch.ones(5, whole.shape[1]), method=method).rounding
+        for method in ("degree", "exact")
+    ]
+    assert (found[1] >= 1.49 * found[0]).all()
+
+
 def test_sizes_that_overflow_leave_an_infinite_error_and_a_certificate_that_can_be_kept(tmp_path: Path) -> None:
     w1, _, _, w2, *_ = tensors_of(toy_network())
     huge = gcn_network((w1, w1.new_full((w1.shape[1],), -1e300), 0.0), (w2 * 1e10, 1.0, 0.0))  # hidden units are off
