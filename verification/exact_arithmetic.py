@@ -162,6 +162,20 @@ def _activated(layer: PlainLayer, parts: list[arb_mat]) -> arb_mat:
     )
 
 
+def pooled_exactly(z: list[list[arb]], pool: str) -> list[arb]:
+    """The mean, sum or maximum of rows, channel by channel."""
+    channels = list(zip(*z, strict=True))
+    if pool != "max":
+        return [sum(channel, arb(0)) / (len(z) if pool == "mean" else 1) for channel in channels]
+    found = []
+    for channel in channels:
+        largest = channel[0]
+        for value in channel[1:]:
+            largest = largest.max(value)
+        found.append(largest)
+    return found
+
+
 def row(matrix: arb_mat, node: int) -> list[arb]:
     return [matrix[node, c] for c in range(matrix.ncols())]
 

@@ -4,8 +4,7 @@ The exact minimum is no larger than the exact value of any view, so that a bound
 doubt.
 """
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 
 import networkx as nx
 import numpy as np
@@ -16,7 +15,8 @@ from verification.changed_audit import library_changes as changes_of_edges
 from verification.edge_changes import ChangedCase, admissible_changes
 from verification.exact_arithmetic import BITS, dot, exact_embeddings, exact_matrix
 from verification.feature_audit import library_changes as changes_of_features
-from verification.feature_case import FeatureCase
+from verification.feature_audit import with_bits
+from verification.feature_case import FeatureCase, PlainFeatures
 from verification.feature_oracle import admissible_features
 from verification.network_case import Array, NetworkCase
 from verification.network_oracle import compactness_directions, embeddings
@@ -25,6 +25,19 @@ from verification.oracle import Edge, admissible_drops
 AnyCase = NetworkCase | ChangedCase | FeatureCase
 Matrix = list[list[arb]]
 LOWEST = 2  # views that are evaluated for each node
+
+
+CHANGES: dict[str, Callable[[NetworkCase], AnyCase]] = {
+    "drops": lambda case: case.with_budget(1, 2),
+    "added edges": lambda case: ChangedCase(case.with_budget(0), local=1, total=2),
+    "added and dropped edges": lambda case: ChangedCase(case.with_budget(1, 1), local=1, total=1),
+    "flips": lambda case: ChangedCase(case.with_budget(1, 2), flips=True),
+    "masked": lambda case: FeatureCase(case.with_budget(0), PlainFeatures("masked", off=1, total=2)),
+    "bits": lambda case: FeatureCase(with_bits(case.with_budget(0)), PlainFeatures("bits", off=1, on=1, total=2)),
+    "box": lambda case: FeatureCase(case.with_budget(0), PlainFeatures("box", radius=0.5 * float(abs(case.x).max()))),
+    "columns and drops": lambda case: FeatureCase(case.with_budget(1, 1), PlainFeatures("columns", columns=1)),
+}
+"""Every kind of change, a few of each, to a case without a budget."""
 
 
 def network_of(case: AnyCase) -> NetworkCase:
@@ -54,9 +67,9 @@ class ExactViews:
         if isinstance(case, ChangedCase):
             changed = list(admissible_changes(case))
         elif isinstance(case, FeatureCase):
-            kind = case.features
-            inside = replace(kind, radius=kind.radius * (1 - 2.0**-40))  # corners are rounded, and stay in the box
-            features = list(admissible_features(replace(case, features=inside)))
+            features = list(admissible_features(case))
+            if case.features.kind == "box":  # corners are rounded: the next numbers are inside
+                features = [np.nextafter(x, network.x) for x in features]
         graphs = [_changed(network.graph, *each) for each in changed]
         self.graphs = [graph for _ in features for graph in graphs]
         self.features = [x for x in features for _ in graphs]

@@ -25,6 +25,7 @@ from verification.exact_arithmetic import (
     dot,
     exact_embeddings,
     exact_matrix,
+    pooled_exactly,
     surely_below,
     surely_positive,
 )
@@ -227,18 +228,5 @@ def test_bounds_of_whole_graphs_hold_in_exact_arithmetic(case: NetworkCase, pool
     with np.errstate(all="ignore"):
         drops, places = list(admissible_drops(case)), lowest(pooled_values(case, pool)[:, None])
     direction = list(map(arb, case.directions[0].tolist()))
-    exact = [[dot(direction, pooled(without(case, drops[place]), pool))] for place in places]
+    exact = [[dot(direction, pooled_exactly(without(case, drops[place]), pool))] for place in places]
     check("whole graphs", found.lower, found.rounding, found.positive_in_exact_arithmetic, exact)
-
-
-def pooled(z: Matrix, pool: Pool) -> list[arb]:
-    channels = list(zip(*z, strict=True))
-    if pool != "max":
-        return [sum(channel, arb(0)) / (len(z) if pool == "mean" else 1) for channel in channels]
-    found = []
-    for channel in channels:
-        largest = channel[0]
-        for value in channel[1:]:
-            largest = largest.max(value)
-        found.append(largest)
-    return found
