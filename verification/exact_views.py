@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 import networkx as nx
 import numpy as np
 from flint import arb, arb_mat, ctx
+from numpy.typing import NDArray
 
 import certgcl
 from verification.changed_audit import library_changes as changes_of_edges
@@ -62,7 +63,7 @@ class ExactViews:
     def __init__(self, case: AnyCase) -> None:
         ctx.prec = BITS
         self.network = network = network_of(case)
-        changed = [(drops, ()) for drops in admissible_drops(network)]
+        changed: list[tuple[tuple[Edge, ...], tuple[Edge, ...]]] = [(drops, ()) for drops in admissible_drops(network)]
         features = [network.x]
         if isinstance(case, ChangedCase):
             changed = list(admissible_changes(case))
@@ -113,7 +114,7 @@ def _changed(graph: nx.Graph, drops: Iterable[Edge], added: Iterable[Edge]) -> n
     return found
 
 
-def _lowest(values: Array) -> Array:
+def _lowest(values: Array) -> NDArray[np.intp]:
     """The places of the lowest values of each column, ``(LOWEST, n)``."""
     return np.nan_to_num(values, nan=np.inf).argsort(axis=0, kind="stable")[:LOWEST]
 

@@ -67,7 +67,7 @@ def shares(network: NetworkCase, start: Start, dtype: torch.dtype) -> list[float
         found = certgcl.linear_bounds(model, graph, changes, given, method=start.method, dtype=dtype)
         directions = _exactly(found.directions)  # bounds in float32 are about the direction as it was rounded to that
     else:
-        second = "both" if start.asked == "both views" else "one"
+        second: Literal["one", "both"] = "both" if start.asked == "both views" else "one"
         found = certgcl.node_compactness(model, graph, changes, method=start.method, dtype=dtype, views=second)
         clean = arb_mat(views.at(0))
         directions = [compactness_direction(clean, node) for node in range(clean.nrows())]

@@ -2,7 +2,7 @@
 
 Every slack here is a number of roundings times the *size* of what is summed
 (:mod:`certgcl.bounds.rounding.forward_error`). ``docs/theory.md``, section 10, has the theorem and its proof; the
-equations named here, (R1) to (R9), are numbered there.
+equations named here, (R1) to (R10), are numbered there.
 """
 
 from dataclasses import dataclass
