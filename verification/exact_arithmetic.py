@@ -1,7 +1,7 @@
 """The truth in ball arithmetic: every admissible graph evaluated by Arb, with a rigorous error bound of each number.
 
 A ball holds the exact value, so a comparison that comes out true is a theorem: no tolerance is needed, or used. Floats
-enter as what they are, exactly. Nothing of certgcl, torch or PyG computes here.
+are converted exactly. No code of certgcl, torch or PyG is used here.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from verification.network_case import Array, NetworkCase, PlainLayer, PlainTerm
 from verification.oracle import admissible_drops
 
 BITS = 300
-SMALLEST_NORM = arb(1e-12)  # what normalize divides shorter rows by: that float
+SMALLEST_NORM = arb(1e-12)  # the float by which normalize divides shorter rows
 
 
 def exactly(values: Tensor) -> arb_mat:
-    """A matrix of floats as exact balls; half precision is a part of float64."""
+    """A matrix of floats as exact balls; half precision is contained in float64."""
     rows = values.double().tolist()
     return arb_mat([[arb(value) for value in row] for row in rows])
 
@@ -96,12 +96,12 @@ ACTIVATIONS: dict[str, Callable[[arb, arb], arb]] = {
 
 
 def exact_matrix(values: Array) -> arb_mat:
-    """Numbers of NumPy as what they are."""
+    """NumPy numbers, converted exactly."""
     return arb_mat([[arb(value) for value in row] for row in values.tolist()])
 
 
 def _mixing(term: PlainTerm, graph: nx.Graph) -> arb_mat:
-    """The matrix M of ``M h W``; what is divided by zero is zero."""
+    """The matrix M of ``M h W``; division by zero gives zero."""
     count, degree = len(graph), [arb(graph.degree[node]) for node in range(len(graph))]
     loop = {"local": 1.0, "symmetric": term.loop}.get(term.mixing, 0.0)
     entries = [

@@ -1,4 +1,4 @@
-"""How much of the slack for rounding is ever used: a climb that looks for the largest excess of a bound over the truth.
+"""How much of the slack for rounding is ever used: a local search for the largest excess of a bound over the truth.
 
 Without a budget a bound is the clean value, and all that can put it above the exact one is rounding; where something
 may change, bounds of one layer and those of a search come that close too. From random networks on, weights and features

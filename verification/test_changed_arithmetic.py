@@ -1,7 +1,7 @@
 """Every kind of change against exact arithmetic, without any tolerance: features, added edges, whole graphs, W^CL.
 
-NumPy runs all admissible views and says which one is lowest for each node; Arb evaluates these. The exact minimum is no
-larger than the exact value of any view, so that a bound above one of them is wrong beyond doubt.
+NumPy runs all admissible views and finds the lowest one for each node; Arb evaluates these. The exact minimum is no
+larger than the exact value of any view, so a bound above one of them is certainly wrong.
 """
 
 from collections.abc import Callable, Sequence

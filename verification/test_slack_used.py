@@ -1,4 +1,4 @@
-"""A climb towards the largest excess of a bound over the exact value stays far within the slack."""
+"""A local search for the largest excess of a bound over the exact value stays far within the slack."""
 
 import pytest
 import torch

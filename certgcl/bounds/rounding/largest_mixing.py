@@ -1,4 +1,4 @@
-"""The rows that embeddings of some anchors depend on, mixed over absolute values with each scale at its largest."""
+"""The rows that embeddings of some anchors depend on, mixed over absolute values with every scale at its largest."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from certgcl.models.network import GraphNetwork
 
 
 class LargestMixing:
-    """Where each layer is needed for the embeddings of some anchors, and what its rows are mixed with at most."""
+    """Where each layer is needed for the embeddings of some anchors, and the largest scales of its rows."""
 
     def __init__(self, network: GraphNetwork, problem: ChangeProblem, dtype: torch.dtype) -> None:
         self.graph, self.drops, self.anchors, self.dtype = problem.graph, problem.drops, problem.anchors, dtype
@@ -62,7 +62,7 @@ class LargestMixing:
         return float(sums.max()) if sums.numel() else 0.0
 
     def spread(self, network: GraphNetwork, branches: bool = False) -> float:
-        """How many times larger than here what is summed inside a bound can be, ``ρ`` of (R7).
+        """The factor by which sums inside a bound can be larger than here, ``ρ`` of (R7).
 
         A bound may scale a neighbour as if the edge to it were not kept, in every layer; and a whole sum so, before
         terms are taken out of it. That matters where a node can lose all edges that may be dropped. If aggregations

@@ -15,22 +15,20 @@ from certgcl.bounds.rounding.forward_error import ForwardError, room_for
 from certgcl.bounds.two_layer.rowwise import rowwise
 from certgcl.models.network import GraphNetwork
 
-LINE_FACTOR = (
-    3  # what a layer that is bounded by lines multiplies errors by: the functional's own, and twice its range's
-)
-STEP_ROUNDINGS = 6  # how many times the roundings of a forward pass a step of a bound can have
+LINE_FACTOR = 3  # errors in a layer bounded by lines are multiplied by: the functional's own, and twice its range's
+STEP_ROUNDINGS = 6  # roundings of a step of a bound, as a multiple of those of a forward pass
 MOST_ROUNDING = 1 / 64  # of a number: all roundings together, up to which (R5) holds
 
 
 def bound_factor(network: GraphNetwork) -> int:
-    """``C(L) = 6 · 3^L`` of (R5): how many times the error of a forward pass a bound can be off, for L layers that are
+    """``C(L) = 6 · 3^L`` of (R5): the error of a bound as a multiple of that of a forward pass, for L layers that are
     bounded by lines."""
     return STEP_ROUNDINGS * LINE_FACTOR ** sum(not layer.linear for layer in network.layers)
 
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """Of all that is summed up to the embeddings of some anchors, on whichever admissible view.
+    """The slack for everything that is summed up to the embeddings of some anchors, on any admissible view.
 
     Args:
         output: at least ``|z_ic|`` and every partial sum on the way to it, ``(A, d)``.

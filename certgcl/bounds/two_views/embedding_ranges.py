@@ -1,4 +1,4 @@
-"""Where embeddings can be, whatever is dropped; and where they can point."""
+"""Ranges of embeddings over all admissible drops, and of their directions."""
 
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -71,8 +71,8 @@ class Span(NamedTuple):
 class EmbeddingRanges:
     """Ranges of the embeddings of exact arithmetic over all admissible changes, for every node, in float64.
 
-    With u the unit vector along the clean embedding, an embedding is ``z = a u + p``, ``a = u · z``. Scale moves a
-    alone, so the range of ``p`` is far smaller than that of z where drops do little more than scale. u and v are the
+    With u the unit vector along the clean embedding, an embedding is ``z = a u + p``, ``a = u · z``. Scaling changes
+    only a, so the range of ``p`` is far smaller than that of z if drops do little more than scale. u and v are the
     vectors in floats: nothing needs them to be of length one.
 
     Args:
@@ -144,7 +144,7 @@ def _ranges(
 
 def _box(network: GraphNetwork, problem: ChangeProblem, channels: Tensor) -> Span:
     """Of z by intervals, with room for rounding. That comes before two-piece linear activations at the end, so that a
-    channel that a ReLU keeps at zero stays there."""
+    channel that a ReLU keeps at zero stays zero."""
     taken = {term.source for layer in network.layers for term in layer.terms}
     last = {
         number: layer.activation

@@ -1,7 +1,7 @@
-"""Node compactness with both views free: what the second view can do, as lines in the embedding of the first.
+"""Node compactness with both views free: the effect of the second view, as lines in the embedding of the first.
 
-Wanted is the least ``W^CL_i(S2) · z_i(S1)`` over all pairs of admissible drops. With ``u_j`` the unit vector along node
-j's clean embedding and ``δ_j = z̄_j(S2) - u_j``, its *turn* in the second view, whatever S1 and S2 are,
+The goal is the least ``W^CL_i(S2) · z_i(S1)`` over all pairs of admissible drops. With ``u_j`` the unit vector along
+node j's clean embedding and ``δ_j = z̄_j(S2) - u_j``, its *turn* in the second view, whatever S1 and S2 are,
 
     W^CL_i(S2) · z_i(S1)  =  (u_i - mean_{j≠i} u_j) · z_i(S1)  +  δ_i · z_i(S1)  -  mean_{j≠i} δ_j · z_i(S1).
 
@@ -82,7 +82,7 @@ class TwoViews:
     @classmethod
     def within(cls, ranges: EmbeddingRanges) -> "TwoViews":
         """With ``m = max(‖z‖, 1e-12)``, ``δ = (a/m - 1) u + p/m``, where ``a/m`` lies between the least cosine and
-        ``‖u‖ <= 1 + skew``. Beside it stands ``z̄ - u`` with ``z̄`` channel by channel from the box.
+        ``‖u‖ <= 1 + skew``. The alternative is ``z̄ - u`` with ``z̄`` channel by channel from the box.
 
         ``‖z‖² = (2 - ‖u‖²) a² + ‖p‖²`` lies within ``1 ± skew`` of ``a² + ‖p‖²``, whatever the length of u. If
         ``a > 1e-12``, then ``m <= (1 + skew) ‖z‖``.
@@ -164,7 +164,7 @@ class TwoViews:
 
     def _turn_of_others(self, anchors: Tensor) -> tuple[Line, Line]:
         """Lines below ``-mean_{j≠i} δ_j · z_i``: by channels; and with the clean embedding's part along the axis, which
-        most nodes share, set apart: ``z_i = β v + (z_i - β v)``."""
+        most nodes share, treated separately: ``z_i = β v + (z_i - β v)``."""
         axis, box = self.ranges.axis, self.ranges.box.at(anchors)
         turns = _minus_mean_of_others(self.turns, anchors)
         beta = self.ranges.clean[anchors] @ axis
