@@ -26,7 +26,7 @@ from certgcl.bounds.propagation.ranges import NetworkRanges
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.bounds.propagation.visits import Visits
 from certgcl.errors import BoundError
-from certgcl.models.network import Layer
+from certgcl.models.layer import Layer
 from verification.network_audit import certify_network, truth
 from verification.network_tightness import ROWS, Row, random_case
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from certgcl.changes.changes import AdmissibleChanges
 from certgcl.graphs.graph import Graph
-from certgcl.models.network import GraphNetwork, features_times
+from certgcl.models.mixing import features_times
+from certgcl.models.network import GraphNetwork
 
 FEW_CHANGES = 1 << 9  # sets of edges up to which all are tried
 PROMISING = 8  # single changes that are tried at each step

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.graphs.graph import Graph
-from certgcl.models.network import GraphNetwork, features_times
+from certgcl.models.mixing import features_times
+from certgcl.models.network import GraphNetwork
 
 LARGEST_FIELD = 1 << 22  # messages into the rows of a field; beyond, the node is not searched
 

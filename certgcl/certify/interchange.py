@@ -22,7 +22,7 @@ from certgcl.changes.changes import BudgetLike
 from certgcl.errors import EncoderError, InputError
 from certgcl.graphs.graph import Graph, GraphLike
 from certgcl.models.aggregations import Aggregation, Mean, SymmetricNorm
-from certgcl.models.network import Layer, Term
+from certgcl.models.layer import Layer, Term
 from certgcl.models.reading import ModelLike
 from certgcl.models.smooth import ELU, GELU, SiLU, Softplus
 from certgcl.models.two_piece import TwoPieceLinear

@@ -8,7 +8,9 @@ from torch import Tensor
 from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.errors import GraphError
 from certgcl.graphs.graph import Graph
-from certgcl.models.network import GraphNetwork, Term, features_times
+from certgcl.models.layer import Term
+from certgcl.models.mixing import features_times
+from certgcl.models.network import GraphNetwork
 
 
 @dataclass(frozen=True, eq=False)

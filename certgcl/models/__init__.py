@@ -3,7 +3,8 @@
 from certgcl.models.activations import Activation, Lines, SlopeRule
 from certgcl.models.aggregations import AGGREGATIONS, Aggregation, Diffusion, Local, Mean, Sum, SymmetricNorm
 from certgcl.models.gcn_network import gcn_network
-from certgcl.models.network import GraphNetwork, Layer, Term
+from certgcl.models.layer import Layer, Term
+from certgcl.models.network import GraphNetwork
 from certgcl.models.registry import ACTIVATIONS, register_activation
 from certgcl.models.two_piece import TwoPieceLinear
 

@@ -8,7 +8,8 @@ from torch import Tensor
 from certgcl.arguments import described, real
 from certgcl.errors import EncoderError
 from certgcl.models.aggregations import SymmetricNorm
-from certgcl.models.network import GraphNetwork, Layer, Term
+from certgcl.models.layer import Layer, Term
+from certgcl.models.network import GraphNetwork
 from certgcl.models.two_piece import TwoPieceLinear
 
 

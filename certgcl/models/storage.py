@@ -15,7 +15,8 @@ from certgcl.errors import EncoderError
 from certgcl.files.atomic import load_arrays, refusing, save_arrays
 from certgcl.models.activations import Activation
 from certgcl.models.aggregations import AGGREGATIONS
-from certgcl.models.network import GraphNetwork, Layer, Term
+from certgcl.models.layer import Layer, Term
+from certgcl.models.network import GraphNetwork
 from certgcl.models.registry import ACTIVATIONS
 
 FORMAT = "certgcl-network-1"

@@ -19,7 +19,8 @@ from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.graphs.graph import Graph
 from certgcl.models.activations import Activation
 from certgcl.models.aggregations import Aggregation, Local, Mean, Sum, SymmetricNorm
-from certgcl.models.network import GraphNetwork, Layer, Term
+from certgcl.models.layer import Layer, Term
+from certgcl.models.network import GraphNetwork
 from certgcl.models.two_piece import TwoPieceLinear
 from tests.toys import admissible_sets, random_graph, random_tensor, toy_graph, without
 

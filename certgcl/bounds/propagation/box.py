@@ -21,7 +21,7 @@ from certgcl.bounds.propagation.network_bound import NetworkBound
 from certgcl.bounds.propagation.ranges import NetworkRanges
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.models.aggregations import Aggregation
-from certgcl.models.network import Term
+from certgcl.models.layer import Term
 
 
 def entries(ball: Ball, aggregation: Aggregation, dtype: torch.dtype) -> Scale:

@@ -21,7 +21,7 @@ from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.models.activations import SlopeRule
-from certgcl.models.network import Term
+from certgcl.models.layer import Term
 
 if TYPE_CHECKING:
     from certgcl.bounds.propagation.ranges import NetworkRanges

@@ -25,7 +25,8 @@ from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.levels import consecutive
 from certgcl.bounds.two_layer.row_plan import starts
-from certgcl.models.network import GraphNetwork, Term
+from certgcl.models.layer import Term
+from certgcl.models.network import GraphNetwork
 
 if TYPE_CHECKING:
     from certgcl.bounds.propagation.ranges import NetworkRanges

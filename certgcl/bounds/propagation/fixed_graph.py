@@ -30,7 +30,9 @@ from certgcl.graphs.features import FeatureEntries
 from certgcl.graphs.graph import Graph
 from certgcl.models.activations import Lines, SlopeRule
 from certgcl.models.aggregations import Aggregation
-from certgcl.models.network import GraphNetwork, Term, features_times
+from certgcl.models.layer import Term
+from certgcl.models.mixing import features_times
+from certgcl.models.network import GraphNetwork
 
 
 class FixedGraphBound:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from certgcl.bounds import compiled
 from certgcl.models.activations import Lines
-from certgcl.models.network import Term
+from certgcl.models.layer import Term
 
 
 class LineBand(NamedTuple):

@@ -24,7 +24,7 @@ from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.bounds.propagation.visits import Visited, Visits
 from certgcl.bounds.two_layer.row_plan import starts
 from certgcl.models.aggregations import Aggregation, Sum
-from certgcl.models.network import Layer
+from certgcl.models.layer import Layer
 
 
 class LinesBelow(NamedTuple):

@@ -20,7 +20,9 @@ from certgcl.bounds.two_layer.row_plan import LineSharing
 from certgcl.changes.changes import AdmissibleChanges
 from certgcl.graphs.graph import Graph
 from certgcl.models.activations import Activation, SlopeRule
-from certgcl.models.network import GraphNetwork, Term, features_times
+from certgcl.models.layer import Term
+from certgcl.models.mixing import features_times
+from certgcl.models.network import GraphNetwork
 
 
 @dataclass(frozen=True)

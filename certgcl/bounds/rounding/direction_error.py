@@ -13,7 +13,9 @@ from certgcl.bounds.rounding.forward_error import longest_sums, smallest_size
 from certgcl.certify.directions import SMALLEST_NORM, compactness_directions
 from certgcl.graphs.graph import Graph
 from certgcl.graphs.row_chunks import row_ranges
-from certgcl.models.network import GraphNetwork, Layer, Mixing, Term, features_times
+from certgcl.models.layer import Layer, Term
+from certgcl.models.mixing import Mixing, features_times
+from certgcl.models.network import GraphNetwork
 from certgcl.models.two_piece import TwoPieceLinear
 
 _EPS = torch.finfo(torch.float64).eps

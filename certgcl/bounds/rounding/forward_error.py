@@ -17,7 +17,9 @@ from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.graphs.graph import Graph
 from certgcl.graphs.row_chunks import row_chunks
 from certgcl.models.activations import Activation
-from certgcl.models.network import GraphNetwork, Layer, Term, features_times
+from certgcl.models.layer import Layer, Term
+from certgcl.models.mixing import features_times
+from certgcl.models.network import GraphNetwork
 from certgcl.models.two_piece import TwoPieceLinear
 
 LAYER = 20  # roundings of a layer besides its sums: an entry of Â (two inverse roots, each good to 4 ulp, and their

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from certgcl.errors import MethodError
-from certgcl.models.network import GraphNetwork, Layer, two_layer_gcn
+from certgcl.models.layer import Layer
+from certgcl.models.network import GraphNetwork, two_layer_gcn
 from certgcl.models.two_piece import TwoPieceLinear
 
 

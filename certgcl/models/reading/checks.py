@@ -12,7 +12,8 @@ from certgcl.graphs.graph import Graph
 from certgcl.models.layers.formula import Softmax
 from certgcl.models.layers.lookup import is_a
 from certgcl.models.layers.modules import is_module, named_parameters
-from certgcl.models.network import GraphNetwork, Mixing, features_times
+from certgcl.models.mixing import Mixing, features_times
+from certgcl.models.network import GraphNetwork
 from certgcl.models.reading.refusals import BUILD, CALLED, WRAP
 
 

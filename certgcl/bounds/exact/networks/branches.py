@@ -16,7 +16,8 @@ from certgcl.bounds.two_layer.row_plan import starts
 from certgcl.changes.changes import AdmissibleChanges
 from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.graphs.graph import Graph
-from certgcl.models.network import GraphNetwork, Layer, Term
+from certgcl.models.layer import Layer, Term
+from certgcl.models.network import GraphNetwork
 from certgcl.runtime.tensor_cache import PRIVATE
 
 UNION_SLOTS = 1 << 16  # of the copies that are treated together
