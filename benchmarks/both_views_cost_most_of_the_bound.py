@@ -12,7 +12,7 @@ import torch
 
 import certgcl
 from benchmarks import report
-from certgcl.certify.certification import Views
+from certgcl.certify.question_arguments import Views
 from certgcl.experiments.variants import regularizer
 from certgcl.learning import presets
 

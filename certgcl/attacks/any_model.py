@@ -14,8 +14,8 @@ from certgcl.attacks.black_box import BlackBox, minimal
 from certgcl.attacks.descent import Search
 from certgcl.attacks.field import SearchSpace
 from certgcl.attacks.run import ModelRun
-from certgcl.certify.certification import NodesLike, check_anchors
 from certgcl.certify.directions import compactness_directions
+from certgcl.certify.question_arguments import NodesLike, check_anchors
 from certgcl.changes.changes import BudgetLike, Changes
 from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.errors import DirectionError, EncoderError, InputError

@@ -17,7 +17,7 @@ from certgcl.arguments import real
 from certgcl.attacks.any_model import directions_of
 from certgcl.attacks.edge_search import EdgeSearch, edges_of
 from certgcl.attacks.features import FeatureField
-from certgcl.certify.certification import NodesLike, check_anchors
+from certgcl.certify.question_arguments import NodesLike, check_anchors
 from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.changes.changes import BudgetLike, Changes
 from certgcl.errors import InputError

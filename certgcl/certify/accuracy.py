@@ -15,9 +15,9 @@ from certgcl.attacks.features import FeatureField, without
 from certgcl.bounds import BoundMethod
 from certgcl.bounds.rounding.slack import Sizes
 from certgcl.certify.accuracy_result import CertifiedAccuracy
-from certgcl.certify.certification import NodesLike, check_anchors
 from certgcl.certify.compactness import linear_bounds
 from certgcl.certify.prepared_graph import PreparedGraph
+from certgcl.certify.question_arguments import NodesLike, check_anchors
 from certgcl.changes.changes import AdmissibleChanges, BudgetLike
 from certgcl.changes.embedding_without_edges import DropEvaluation
 from certgcl.errors import ClassifierError, InputError

@@ -12,16 +12,17 @@ from certgcl.arguments import INTEGERS, is_whole, numbers, shown, whole
 from certgcl.arguments import path as checked_path
 from certgcl.certify import certificate_file
 from certgcl.certify.certificate_checks import check_certificate
-from certgcl.certify.evidence import Evidence, differences
+from certgcl.certify.evidence import Evidence
 from certgcl.certify.measures import Measures
 from certgcl.certify.proof import ProofTrace
+from certgcl.certify.summary import summary
 from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.changes.changes import Changes
 from certgcl.changes.edge_additions import AdmissibleAdditions
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.errors import CertificateError
-from certgcl.formatting import html_table, lines, percent, spread
+from certgcl.formatting import html_table, lines
 from certgcl.graphs.names import NodeNames
 
 if TYPE_CHECKING:
@@ -32,12 +33,8 @@ if TYPE_CHECKING:
     from certgcl.graphs.graph import GraphLike
     from certgcl.models.reading import ModelLike
 
-_PER_ANCHOR = ("nodes", "lower", "nominal", "rounding", "run_error", "directions")
-_FOR_ALL = ("method", "certified", "total_budget", "precision", "reading")
+PER_ANCHOR = ("nodes", "lower", "nominal", "rounding", "run_error", "directions")
 EXACT = 1e-9  # a bracket no wider than this share of its larger end, and rounding, is a value
-HALF = ("float16", "bfloat16")
-_READ = {"given": "weights as given", "traced": "read from its program", "probed": "read by trying inputs"}
-_ONE_QUESTION = "parts of one certificate answer one question"
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,38 +234,14 @@ class Certificate:
 
         Parts of different questions, by what they are about, and parts that cannot be certificates are refused.
         """
-        if not isinstance(parts, (list, tuple)) or not parts or not all(isinstance(part, cls) for part in parts):
-            raise CertificateError(
-                f"parts={shown(parts)}", "they are a list of certificates, at least one", "Pass [first, second]"
-            )
-        first = parts[0]
-        for part in parts:
-            _check_same_question(first, part)
-            check_certificate(part)
-        together: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in parts]) for name in _PER_ANCHOR}
-        if all(part.upper is not None and part.witnesses is not None for part in parts):
-            together["upper"] = torch.cat([part.upper for part in parts if part.upper is not None])
-            together["witnesses"] = tuple(witness for part in parts for witness in part.witnesses or ())
-            if first.features is not None:
-                together["changed"] = tuple(entries for part in parts for entries in part.changed or ())
-            if first.additions is not None:
-                together["added"] = tuple(edges for part in parts for edges in part.added or ())
-        norms = [part.norms for part in parts if part.norms is not None]
-        together["norms"] = torch.cat(norms) if len(norms) == len(parts) else None
-        joined = replace(first, **{"upper": None, "witnesses": None, "changed": None, "added": None} | together)
-        distinct, count = torch.unique(joined.nodes, return_counts=True)
-        if len(distinct) != len(joined.nodes):
-            raise CertificateError(
-                f"node {int(distinct[count > 1][0])} in {int(count.max())} certificates",
-                "every anchor is bounded once",
-                "Leave one out",
-            )
-        return joined
+        from certgcl.certify.joining import joined
+
+        return joined(parts)
 
     def at(self, positions: Tensor) -> "Certificate":
         """The certificate of the anchors at some positions in ``nodes``, in that order; or of those in a mask."""
         positions = self._positions(positions)
-        chosen: dict[str, Any] = {name: getattr(self, name)[positions] for name in _PER_ANCHOR}
+        chosen: dict[str, Any] = {name: getattr(self, name)[positions] for name in PER_ANCHOR}
         if self.upper is not None and self.witnesses is not None:
             places = torch.arange(len(self.nodes), device=self.nodes.device)[positions].tolist()
             chosen |= {"upper": self.upper[positions], "witnesses": tuple(self.witnesses[place] for place in places)}
@@ -382,83 +355,9 @@ class Certificate:
         return collective_certificate([self, *others], model, graph, time_limit=time_limit)
 
     def __str__(self) -> str:
-        return lines(*self._summary())
+        return lines(*summary(self))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return html_table(*self._summary())
-
-    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
-        """A title, and what there is to say by name."""
-        what = "certified lower bounds" if self.certified else "scores that are NOT bounds"
-        asked, settings = self.asked, self.evidence.special_settings
-        shown = self.lower[asked].double()
-        rows = [
-            *([] if settings is None else [("settings", settings)]),
-            ("model", f"{self.precision}, {_READ[self.reading]}"),
-            ("budget", f"local {spread(self.local_budget)}, total {self.total_budget} edges"),
-            *([] if self.features is None else [("", self.features.words())]),
-            *([] if self.additions is None else [("", self.additions.words())]),
-            *(self._positive_rows() if self.certified else []),
-            *(
-                []
-                if self.upper is None
-                else [
-                    (
-                        "searched",
-                        f"{int(self.exact[asked].sum())} exact, {int(self.negative[asked].sum())} known to fall "
-                        "below zero",
-                    )
-                ]
-            ),
-            *self.measures.rows(),
-            ("nominal", f"mean {float(self.nominal[asked].double().mean()):.4g}"),
-            *([] if self.upper is None else [("upper", f"mean {float(self.upper[asked].double().mean()):.4g}")]),
-            (
-                "lower" if self.certified else "score",
-                f"mean {float(shown.mean()):.4g}, min {float(shown.min()):.4g}, median {float(shown.median()):.4g}, "
-                f"max {float(shown.max()):.4g}",
-            ),
-        ]
-        return f"{what} at {len(self.nodes)} of {len(self.local_budget)} nodes, method {self.method}", rows
-
-    def _positive_rows(self) -> list[tuple[str, str]]:
-        """What is proved of the model as it is run; and of its weights in exact arithmetic where that is more, or the
-        precision so low that nobody should take one for the other."""
-        asked = self.asked
-        proved, exactly = (int(mask[asked].sum()) for mask in (self.positive, self.positive_in_exact_arithmetic))
-        whole, run = int(asked.sum()), f"as run in {self.precision}"
-        rows = [("positive", f"{proved} of {whole} ({percent(self.share_positive)}) proved to stay above zero, {run}")]
-        if exactly != proved or self.precision in HALF:
-            rows.append(("", f"{exactly} of {whole} in exact arithmetic, which is not what holds {run}"))
-        return rows
-
-
-def _check_same_question(first: Certificate, part: Certificate) -> None:
-    """Refuse a part that is about something else than the first."""
-    for name in _FOR_ALL:
-        if getattr(part, name) != getattr(first, name):
-            raise CertificateError(
-                f"certificates with {name} {getattr(first, name)!r} and {getattr(part, name)!r}",
-                _ONE_QUESTION,
-                "Certify all alike",
-            )
-    if part.proof is not first.proof and (first.proof is None or not first.proof.same(part.proof)):
-        raise CertificateError(
-            "certificates with and without a proof, or with different ones",
-            _ONE_QUESTION,
-            "Certify all with proof=True, or none",
-        )
-    different = differences(first.evidence.parts, part.evidence.parts)
-    if different:
-        raise CertificateError(
-            f"certificates that differ in {', '.join(different)}", _ONE_QUESTION, "Certify all alike"
-        )
-    if (
-        any(not torch.equal(getattr(part, name), getattr(first, name)) for name in ("local_budget", "requested_budget"))
-        or part.directions.shape[1:] != first.directions.shape[1:]
-    ):
-        raise CertificateError(
-            "certificates with different local budgets or directions", _ONE_QUESTION, "Certify all alike"
-        )
+        return html_table(*summary(self))

@@ -1,14 +1,13 @@
 """A question about every node of a graph, prepared once and answered for any of its nodes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from certgcl.arguments import INTEGERS, LARGEST, choice, numbers, real, shown
 from certgcl.bounds import BoundMethod, BoundResult, ChangeProblem, get_method
 from certgcl.bounds.engine import engine_for
 from certgcl.bounds.memory import default_limit, estimated_bytes, parts_that_fit
@@ -21,6 +20,7 @@ from certgcl.certify.directions import check_directions
 from certgcl.certify.evidence import Evidence, dtype_name
 from certgcl.certify.prepared_graph import PreparedGraph
 from certgcl.certify.proof import ProofTrace, check_provable
+from certgcl.certify.question_arguments import NodesLike, Views, byte_limit, check_anchors, check_views, precision_of
 from certgcl.changes.changes import AdmissibleChanges, BudgetLike
 from certgcl.errors import BoundError, GraphError, InputError, MethodError, OutOfMemoryError
 from certgcl.graphs.graph import Graph, GraphLike
@@ -31,10 +31,6 @@ from certgcl.runtime.free_memory import gigabytes
 from certgcl.runtime.logs import LOG
 from certgcl.runtime.reproducible import PART, packed
 from certgcl.runtime.tensor_cache import stamp
-
-Views = Literal["one", "both"]
-NodesLike: TypeAlias = Tensor | Sequence[Any] | None
-"""Anchors: node numbers, names of nodes that have some, or a mask over all nodes; None for all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +91,7 @@ class Question:
     ) -> "Question":
         """The question that :func:`certgcl.node_compactness` answers."""
         bound = get_method(method)
-        _check_views(views, view, bound)
+        check_views(views, view, bound)
         prepared = PreparedGraph.of(graph, budgets)
         graph = prepared.graph
         other = graph if view is None else graph.view(view).private()
@@ -248,13 +244,15 @@ class Question:
         with engine_for(self.encoder, self.graph):
             if self.reproducible:
                 with one_thread():
-                    return self._certify_in_fixed_parts(anchors, None if memory_limit is None else _limit(memory_limit))
+                    return self._certify_in_fixed_parts(
+                        anchors, None if memory_limit is None else byte_limit(memory_limit)
+                    )
             return self._certify_in_parts(anchors, memory_limit, progress)
 
     def _certify_in_parts(
         self, anchors: Tensor, memory_limit: int | None, progress: Callable[[int, int], object] | None
     ) -> Certificate:
-        limit = default_limit(anchors.device) if memory_limit is None else _limit(memory_limit)
+        limit = default_limit(anchors.device) if memory_limit is None else byte_limit(memory_limit)
         evidence = self.evidence  # before the computation, of the values it begins with
         problem = self._problem(anchors.contiguous(), limit)
         second, number = None, self.directions.shape[1]
@@ -283,6 +281,7 @@ class Question:
     def _certify_in_fixed_parts(self, anchors: Tensor, memory_limit: int | None) -> Certificate:
         """The same in parts that depend on the question and the anchors alone; a limit is kept to or refused."""
         evidence = self.evidence
+        limit = None if memory_limit is None else byte_limit(memory_limit)
 
         def problem(places: Tensor | slice) -> ChangeProblem:  # not one that is kept, and without a limit
             return ChangeProblem(self.graph, self.changes, anchors[places].contiguous())
@@ -295,10 +294,10 @@ class Question:
         certificates = []
         for part in map(problem, parts):
             needed = estimated_bytes(self.bound, self.network, part, number)
-            if memory_limit is not None and needed > memory_limit:
+            if limit is not None and needed > limit:
                 raise OutOfMemoryError(
                     f"{len(part.anchors)} nodes that take about {gigabytes(needed)}",
-                    f"memory_limit={memory_limit} is less, and a reproducible result cannot be split further",
+                    f"memory_limit={limit} is less, and a reproducible result cannot be split further",
                     "Pass more shards=, or a larger limit",
                 )
             certificates.append(self._certify(part, second, evidence))
@@ -381,76 +380,3 @@ def _check(lower: Tensor, nominal: Tensor, rounding: Tensor, anchors: Tensor, bo
             "a lower bound cannot exceed a value that it bounds",
             "Please report this graph and encoder",
         )
-
-
-# -- arguments -------------------------------------------------------------------------------------
-
-
-def _check_views(views: Views, view: GraphLike | None, bound: BoundMethod) -> None:
-    choice(views, "views", get_args(Views))
-    if views == "one":
-        return
-    if view is not None:
-        raise InputError(
-            "views='both' with view=", "with both views free, there is no fixed second view", "Leave one out"
-        )
-    if not bound.second_view:
-        raise MethodError(
-            f"views='both' with method {bound.name!r}",
-            "only closed-form bounds support a second view",
-            "Use 'degree', 'degree-fast', 'degree-cheap', 'crown' or 'interval'",
-        )
-
-
-def precision_of(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of a computation, if it is one that bounds are computed in."""
-    if not isinstance(dtype, torch.dtype) or dtype not in (torch.float32, torch.float64):
-        raise InputError(
-            f"dtype={shown(dtype)}", "bounds are computed in torch.float32 or torch.float64", "Leave it out for float64"
-        )
-    return dtype
-
-
-def _limit(memory_limit: int) -> int:
-    limit = real(
-        memory_limit,
-        "memory_limit",
-        lambda given: 0 < given < float("inf"),
-        "it is a positive number of bytes",
-        "Try 4 * 1024**3, or leave it out for three quarters of what is free",
-    )
-    return max(1, int(min(limit, LARGEST // 2)))
-
-
-def check_anchors(nodes: NodesLike, graph: Graph) -> Tensor:
-    """``nodes`` as checked node numbers; all by default."""
-    device = graph.col.device
-    if nodes is None:
-        return torch.arange(graph.num_nodes, device=device)
-    anchors = numbers(
-        graph.numbers_of(nodes),
-        "nodes",
-        "they must be node numbers, names or a mask over all nodes",
-        "Leave out for all",
-        device=device,
-    )
-    if anchors.dtype == torch.bool and anchors.shape == (graph.num_nodes,):
-        anchors = anchors.nonzero()[:, 0]
-    if anchors.dim() != 1 or anchors.dtype not in INTEGERS or not anchors.numel():
-        raise InputError(
-            f"nodes of dtype {anchors.dtype} and shape {tuple(anchors.shape)}",
-            "they must be a non-empty list of node numbers or a mask over all nodes",
-            "Leave out for all",
-        )
-    anchors = anchors.long()
-    if int(anchors.min()) < 0 or int(anchors.max()) >= graph.num_nodes:
-        outside = anchors[(anchors < 0) | (anchors >= graph.num_nodes)]
-        raise InputError(f"node {int(outside[0])}", f"nodes are numbered 0 to {graph.num_nodes - 1}", "Fix the list")
-    distinct, count = torch.unique(anchors, return_counts=True)
-    if distinct.numel() != anchors.numel():
-        raise InputError(
-            f"node {int(distinct[count > 1][0])} listed {int(count[count > 1][0])} times",
-            "every anchor is bounded once",
-            "Use torch.unique",
-        )
-    return anchors.clone()  # the caller's own may change

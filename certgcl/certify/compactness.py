@@ -9,9 +9,10 @@ from torch import Tensor
 from certgcl.arguments import flag
 from certgcl.bounds import BoundMethod, BranchAndBound, get_method
 from certgcl.certify.certificate import Certificate
-from certgcl.certify.certification import NodesLike, Question, Views
+from certgcl.certify.certification import Question
 from certgcl.certify.directions import compactness_directions
 from certgcl.certify.prepared_graph import PreparedGraph
+from certgcl.certify.question_arguments import NodesLike, Views
 from certgcl.changes.changes import BudgetLike
 from certgcl.graphs.graph import GraphLike
 from certgcl.models.reading import ModelLike, Reading

@@ -24,8 +24,9 @@ from certgcl.bounds.rounding.direction_error import (
     unit_errors,
 )
 from certgcl.certify.certificate import Certificate
-from certgcl.certify.certification import Question, precision_of
+from certgcl.certify.certification import Question
 from certgcl.certify.directions import SMALLEST_NORM
+from certgcl.certify.question_arguments import precision_of
 from certgcl.changes.changes import AdmissibleChanges, BudgetLike, Changes
 from certgcl.changes.edge_drops import AdmissibleDrops, EdgeDropBudget
 from certgcl.errors import InputError, OutOfMemoryError

@@ -5,20 +5,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from certgcl.bounds.compiled.flat_tables import (
-    FlatTables,
-    LazyParts,
-    Lemma,
-    LineSpan,
-    array,
-    gcn_scales,
-    ranges,
-    spans,
-    terms_of,
-)
+from certgcl.bounds.compiled.flat_tables import FlatTables, LazyParts, LineSpan, ranges, spans
 from certgcl.bounds.compiled.kernels.line_products import RowEntries
 from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, VisitArrays
 from certgcl.bounds.compiled.kernels.row_lemma import Rows
+from certgcl.bounds.compiled.lemma_arrays import Lemma, array, gcn_scales, terms_of
 from certgcl.bounds.two_layer.row_plan import starts
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from certgcl.bounds.compiled.flat_tables import FlatTables, array
+from certgcl.bounds.compiled.flat_tables import FlatTables
 from certgcl.bounds.compiled.kernels import channel_products, slot_products
 from certgcl.bounds.compiled.kernels.channel_products import Bounds, ChannelValues
+from certgcl.bounds.compiled.lemma_arrays import array
 from certgcl.bounds.compiled.lines import LineTable, numbered
 from certgcl.bounds.compiled.minima import shaped, zeros
 from certgcl.bounds.compiled.threads import share

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from certgcl.bounds.compiled.flat_tables import array
 from certgcl.bounds.compiled.kernels import entry_products, weight_products
 from certgcl.bounds.compiled.kernels.entry_products import Entries, Met
+from certgcl.bounds.compiled.lemma_arrays import array
 from certgcl.bounds.compiled.minima import flat, shaped, zeros
 from certgcl.bounds.compiled.threads import one_blas_thread, share
 

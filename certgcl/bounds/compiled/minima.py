@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from certgcl.bounds.compiled.flat_tables import Lemma
 from certgcl.bounds.compiled.kernels import pair_minima, row_lemma
 from certgcl.bounds.compiled.kernels.numerics import Array
 from certgcl.bounds.compiled.kernels.pair_minima import Neighbours, Values, VisitArrays
+from certgcl.bounds.compiled.lemma_arrays import Lemma
 from certgcl.bounds.compiled.threads import share
 from certgcl.bounds.compiled.workspace import Workspace, fresh
 

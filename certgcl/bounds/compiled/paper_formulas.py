@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from certgcl.bounds.compiled.flat_tables import array
 from certgcl.bounds.compiled.kernels import chords, paper_box
 from certgcl.bounds.compiled.kernels.paper_box import Box
+from certgcl.bounds.compiled.lemma_arrays import array
 from certgcl.bounds.compiled.minima import shaped
 from certgcl.bounds.compiled.threads import share
 

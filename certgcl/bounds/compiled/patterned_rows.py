@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.compiled.anchor_chunks import RowChunk
-from certgcl.bounds.compiled.flat_tables import array
 from certgcl.bounds.compiled.kernels.numerics import Array
 from certgcl.bounds.compiled.kernels.pair_minima import Neighbours
+from certgcl.bounds.compiled.lemma_arrays import array
 from certgcl.bounds.compiled.minima import row_minima
 from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.extremes import best, least, most

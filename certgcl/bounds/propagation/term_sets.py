@@ -22,7 +22,7 @@ from certgcl.bounds.propagation.levels import consecutive
 from certgcl.bounds.two_layer.row_plan import starts
 
 if TYPE_CHECKING:
-    from certgcl.bounds.compiled.flat_tables import Lemma
+    from certgcl.bounds.compiled.lemma_arrays import Lemma
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,8 +147,8 @@ class TermSets:
     @cached_property
     def _lemmas(self) -> "list[Lemma]":
         """With each end of the scales."""
-        from certgcl.bounds.compiled.flat_tables import Lemma, array
         from certgcl.bounds.compiled.kernels.row_lemma import Rows, TermArrays
+        from certgcl.bounds.compiled.lemma_arrays import Lemma, array
 
         assert self.out is not None
         nothing = np.zeros(0, dtype=self.out.low.detach().numpy().dtype)

@@ -108,8 +108,9 @@ class Visits:
 
     @cached_property
     def _compiled(self) -> tuple[Any, Any]:
-        from certgcl.bounds.compiled.flat_tables import array, both_ends
+        from certgcl.bounds.compiled.flat_tables import both_ends
         from certgcl.bounds.compiled.kernels import pair_minima
+        from certgcl.bounds.compiled.lemma_arrays import array
 
         rows = self.rows
         one = array(torch.ones_like(self.parent.low))

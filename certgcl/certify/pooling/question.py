@@ -15,7 +15,6 @@ from certgcl.bounds.engine import engine_for
 from certgcl.bounds.memory import default_limit, parts_that_fit
 from certgcl.bounds.rounding.direction_error import CompactnessDirections
 from certgcl.bounds.rounding.slack import Sizes
-from certgcl.certify.certification import precision_of
 from certgcl.certify.evidence import dtype_name
 from certgcl.certify.pooling.certificate import GraphCertificate
 from certgcl.certify.pooling.drop_sets import GraphDropSets
@@ -24,6 +23,7 @@ from certgcl.certify.pooling.graph_set import GraphSet, GraphsLike, SetDrops
 from certgcl.certify.pooling.multipliers import Array
 from certgcl.certify.pooling.shared_drops import SharedDrops
 from certgcl.certify.pooling.slack import PooledSizes
+from certgcl.certify.question_arguments import precision_of
 from certgcl.certify.touched_edges import edges_of, touched_edges
 from certgcl.changes.changes import AdmissibleChanges, BudgetLike
 from certgcl.errors import BoundError, DirectionError, MethodError

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from certgcl.bounds.compiled import switched_off
-from certgcl.bounds.compiled.flat_tables import Lemma
 from certgcl.bounds.compiled.kernels import channel_products, numerics, row_lemma
 from certgcl.bounds.compiled.kernels.line_products import feature_products
 from certgcl.bounds.compiled.kernels.numerics import compiled, larger, smaller
+from certgcl.bounds.compiled.lemma_arrays import Lemma
 from certgcl.bounds.compiled.lines import LineTable, output_lines
 from certgcl.bounds.compiled.minima import row_minima
 from certgcl.bounds.propagation.drop_counts import drop_cases
