@@ -1,6 +1,6 @@
 """Numbers in words, the same wherever they are printed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 
 from torch import Tensor
@@ -26,13 +26,24 @@ def lines(title: str, rows: Iterable[tuple[str, str]]) -> str:
     return "\n".join([title, *(f"  {name:<10}{text}" for name, text in rows)])
 
 
+def html_columns(title: str, rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as HTML, for notebooks; the first row has the names of the columns."""
+    marked = [
+        "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row)
+        for tag, part in (("th", rows[:1]), ("td", rows[1:]))
+        for row in part
+    ]
+    return f"{_caption(title)}{''.join(f'<tr>{row}</tr>' for row in marked)}</table>"
+
+
 def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
     """The same as HTML, for notebooks."""
     body = "".join(
         f'<tr><th style="text-align:left">{escape(name)}</th><td style="text-align:left">{escape(text)}</td></tr>'
         for name, text in rows
     )
-    return (
-        f'<table><caption style="text-align:left;font-weight:bold">{escape(title)}</caption>'
-        f"<tbody>{body}</tbody></table>"
-    )
+    return f"{_caption(title)}<tbody>{body}</tbody></table>"
+
+
+def _caption(title: str) -> str:
+    return f'<table><caption style="text-align:left;font-weight:bold">{escape(title)}</caption>'

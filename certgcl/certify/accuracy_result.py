@@ -8,7 +8,7 @@ from torch import Tensor
 
 from certgcl.arguments import INTEGERS, shown
 from certgcl.errors import InputError
-from certgcl.formatting import percent
+from certgcl.formatting import html_columns, percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,17 +120,19 @@ class CertifiedAccuracy:
 
     def class_table(self) -> str:
         """A line per true class: its nodes, accuracy, stable predictions, certified accuracy and its upper end."""
-        rows: list[tuple[str, ...]] = [("class", "nodes", "accuracy", "stable", "certified", "at most")]
-        for label, part in [*self.by_class.items(), ("all", self)]:
-            rows.append(
-                (
-                    str(label),
-                    str(len(part.nodes)),
-                    *map(percent, (part.clean, part.stable_share, part.lower, part.upper)),
-                )
-            )
+        rows = self._class_rows()
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows)
+
+    def _class_rows(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [("class", "nodes", "accuracy", "stable", "certified", "at most")]
+        for label, part in [*self.by_class.items(), ("all", self)]:
+            shares = part.clean, part.stable_share, part.lower, part.upper
+            rows.append((str(label), str(len(part.nodes)), *map(percent, shares)))
+        return rows
+
+    def _repr_html_(self) -> str:
+        return html_columns(str(self), self._class_rows())
 
     def __str__(self) -> str:
         return (

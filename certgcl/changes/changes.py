@@ -17,6 +17,7 @@ from certgcl.changes.edge_additions import (
 from certgcl.changes.edge_drops import AdmissibleDrops, DropsLike, EdgeDropBudget
 from certgcl.changes.feature_changes import AdmissibleFeatures, FeatureBudget
 from certgcl.errors import BudgetError
+from certgcl.formatting import html_table
 from certgcl.graphs.graph import Graph
 
 BudgetLike: TypeAlias = Union["Changes", DropsLike]
@@ -180,3 +181,9 @@ class Changes:
             return f"Changes(flips={self._flips!r}{features})"
         additions = "" if self._additions is None else f", additions={self._additions!r}"
         return f"Changes(drops={self._drops!r}{features}{additions})"
+
+    def _repr_html_(self) -> str:
+        parts = {"drops": self._drops, "features": self._features, "additions": self._additions}
+        if self._flips is not None:
+            parts = {"flips": self._flips, "features": self._features}
+        return html_table("Changes", [(name, repr(part)) for name, part in parts.items() if part is not None])

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from certgcl.arguments import shown
-from certgcl.changes.edge_drops import AdmissibleDrops, EdgeDropBudget, counts, local_budgets
+from certgcl.changes.edge_drops import AdmissibleDrops, EdgeDropBudget, budget_rows, counts, local_budgets
 from certgcl.errors import BudgetError
-from certgcl.formatting import spread
+from certgcl.formatting import html_table, spread
 from certgcl.graphs.graph import Graph
 from certgcl.runtime.tensor_cache import PRIVATE
 
@@ -274,6 +274,9 @@ class EdgeAddBudget:
     def __repr__(self) -> str:
         return f"EdgeAddBudget(local={_shown(self._local)}, total={self.total}, candidates={self._pairs!r})"
 
+    def _repr_html_(self) -> str:
+        return html_table("EdgeAddBudget", _rows(self._local, self.total, self._pairs))
+
 
 class EdgeFlipBudget:
     """A shared budget of dropped and added edges: at most ``local`` of both at every node, ``total`` in all.
@@ -320,6 +323,9 @@ class EdgeFlipBudget:
     def __repr__(self) -> str:
         return f"EdgeFlipBudget(local={_shown(self._local)}, total={self.total}, candidates={self._pairs!r})"
 
+    def _repr_html_(self) -> str:
+        return html_table("EdgeFlipBudget", _rows(self._local, self.total, self._pairs))
+
 
 def beside_drops(drops: AdmissibleDrops, additions: AdmissibleAdditions) -> AdmissibleAdditions:
     """Additions next to drops, each with a budget of its own."""
@@ -361,6 +367,11 @@ def _two_hops(graph: Graph) -> Tensor:
     walk = torch.repeat_interleave(torch.arange(len(each), device=each.device), each)
     rank = torch.arange(len(walk), device=each.device) - torch.repeat_interleave(each.cumsum(0) - each, each)
     return torch.stack([graph.row[walk], graph.col[graph.rowptr[graph.col[walk]] + rank]])
+
+
+def _rows(local: Tensor | None, total: int | None, pairs: _Pairs) -> list[tuple[str, str]]:
+    """A budget in words, by what it limits."""
+    return [*budget_rows(local, total), ("new edges", f"among {pairs!r}")]
 
 
 def _shown(local: Tensor | None) -> Any:

@@ -217,15 +217,18 @@ class EdgeDropBudget:
         return f"EdgeDropBudget(local={shown}, total={self.total})"
 
     def _repr_html_(self) -> str:
-        local, total = self._local, self.total
-        if local is None:
-            at_each = "any number of edges"
-        elif isinstance(local, Tensor):
-            at_each = f"at most {spread(local.reshape(-1))} edges" if local.numel() else "none"
-        else:
-            at_each = str(local)
-        in_all = "any number of edges" if total is None else f"at most {total} edges"
-        return html_table("EdgeDropBudget", [("at each node", at_each), ("in all", in_all)])
+        return html_table("EdgeDropBudget", budget_rows(self._local, self.total))
+
+
+def budget_rows(local: Any, total: int | None) -> list[tuple[str, str]]:
+    """A budget of edges in words: at each node, and in all."""
+    if local is None:
+        at_each = "any number of edges"
+    elif isinstance(local, Tensor):
+        at_each = f"at most {spread(local.reshape(-1))} edges" if local.numel() else "none"
+    else:
+        at_each = str(local)
+    return [("at each node", at_each), ("in all", "any number of edges" if total is None else f"at most {total} edges")]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The embedding of one node on a graph without some edges and with others, from the nodes that it depends on alone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,6 +12,8 @@ from certgcl.graphs.graph import Graph
 from certgcl.models.layer import Term
 from certgcl.models.mixing import features_times
 from certgcl.models.network import GraphNetwork
+
+_MOST_EDGES = 1 << 20  # of all copies of a neighbourhood that are evaluated at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,24 +49,72 @@ class DropEvaluation:
         """``z`` of a node without the edges ``dropped`` and with those ``added``, ``(2, k)``, each listed once, and
         with changed features; ``(width,)``.
 
-        Layers are computed at all nodes within reach, those at the rim without some of their neighbours. That is sound
-        because a layer that sees r hops is right up to r hops from the rim, and the embedding sees no further.
-
         Raises:
             GraphError: a dropped edge that the graph does not have, or an added one that it has.
         """
+        here = self if changed is None else self.with_features(changed)
+        return here.embeddings(node, [(dropped, dropped[:, :0] if added is None else added)])[0]
+
+    def embeddings(self, node: int, changes: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        """The same for several pairs of dropped and added edges, ``(len(changes), width)``. They are evaluated on
+        copies of the neighbourhood that make one graph, which on a small graph takes hardly longer than one of them.
+
+        Layers are computed at all nodes that are within reach after one of the changes, those at the rim without some
+        of their neighbours. That is sound because a layer that sees r hops is right up to r hops from the rim, and the
+        embedding sees no further.
+
+        Raises:
+            GraphError: as of :meth:`embedding`.
+        """
         graph, n = self.graph, self.graph.num_nodes
-        both = torch.cat([dropped, dropped.flip(0)], dim=1).to(graph.col.device)
-        gone, at_ends = both[0] * n + both[1], self._slots(both[0].unique())
-        absent = ~torch.isin(gone, graph.row[at_ends] * n + graph.col[at_ends])
+        both = [(self._in_both_directions(dropped), self._in_both_directions(added)) for dropped, added in changes]
+        for gone, new in both:
+            self._check(gone, new)
+        lost = [gone[0] * n + gone[1] for gone, _ in both]
+        always = lost[0]
+        for others in lost[1:]:
+            always = always[torch.isin(always, others)]
+        fresh = torch.cat([new for _, new in both], dim=1)
+        near = graph.col.new_tensor([node])
+        for _ in range(self.network.hops):
+            near = torch.cat([near, self._edges(near, always, fresh)[1]]).unique()
+        place = torch.full_like(graph.degree, -1).index_copy(0, near, torch.arange(len(near), device=near.device))
+        kept = torch.stack(self._edges(near, always, fresh[:, :0]))
+        kept = kept[:, place[kept[1]] >= 0]
+        copies = []
+        for (gone, new), keys in zip(both, lost, strict=True):
+            edges = torch.cat([kept[:, ~torch.isin(kept[0] * n + kept[1], keys)], new], dim=1)
+            left = graph.degree.index_add(0, gone[0], -torch.ones_like(gone[0]))
+            left = left.index_add(0, new[0], torch.ones_like(new[0]))
+            rows = place[edges]
+            copies.append((left[near], rows[:, (rows >= 0).all(dim=0)]))
+        most = max(1, _MOST_EDGES // max(1, kept.shape[1]))
+        parts = [copies[first : first + most] for first in range(0, len(copies), most)]
+        return torch.cat([self._at_copies(near, place[node], part) for part in parts])
+
+    def _at_copies(self, nodes: Tensor, place: Tensor, copies: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """The embeddings at one place of several graphs on the same nodes, each given by degrees and edges."""
+        shifted = [edges + number * len(nodes) for number, (_, edges) in enumerate(copies)]
+        row, col = torch.cat(shifted, dim=1)
+        outputs = self._outputs(nodes.repeat(len(copies)), torch.cat([degree for degree, _ in copies]), row, col)
+        at = place + len(nodes) * torch.arange(len(copies), device=nodes.device)
+        return torch.cat([outputs[number - 1][at] for number in self.network.readout], dim=1)
+
+    def _in_both_directions(self, edges: Tensor) -> Tensor:
+        return torch.cat([edges, edges.flip(0)], dim=1).to(self.graph.col.device)
+
+    def _check(self, gone: Tensor, new: Tensor) -> None:
+        """Refuse to drop what is not there, and to add what is."""
+        graph, n = self.graph, self.graph.num_nodes
+        at_ends = self._slots(gone[0].unique())
+        absent = ~torch.isin(gone[0] * n + gone[1], graph.row[at_ends] * n + graph.col[at_ends])
         if bool(absent.any()):
-            one, other = both[:, absent][:, 0].tolist()
+            one, other = gone[:, absent][:, 0].tolist()
             raise GraphError(
                 f"a dropped edge ({one}, {other}) that the graph does not have",
                 "only edges of the graph can be dropped",
                 "Pass the graph they come from",
             )
-        new = both[:, :0] if added is None else torch.cat([added, added.flip(0)], dim=1).to(graph.col.device)
         there = graph.has_edge(new[0], new[1]) | (new[0] == new[1])
         if bool(there.any()):
             one, other = new[:, there][:, 0].tolist()
@@ -72,18 +123,6 @@ class DropEvaluation:
                 "only pairs of nodes that are no edges can be added",
                 "Pass the graph they come from",
             )
-        near = graph.col.new_tensor([node])
-        for _ in range(self.network.hops):
-            near = torch.cat([near, self._edges(near, gone, new)[1]]).unique()
-        (row, col), inside = self._edges(near, gone, new), torch.zeros_like(graph.degree, dtype=torch.bool)
-        inside[near] = True
-        row, col = row[inside[col]], col[inside[col]]
-        place = torch.zeros_like(graph.degree).index_copy(0, near, torch.arange(len(near), device=near.device))
-        left = graph.degree.index_add(0, both[0], -torch.ones_like(both[0]))
-        left = left.index_add(0, new[0], torch.ones_like(new[0]))[near]
-        here = self if changed is None else self.with_features(changed)
-        outputs = here._outputs(near, left, place[row], place[col])
-        return torch.cat([outputs[number - 1][place[node]] for number in self.network.readout])
 
     def with_features(self, changed: ChangedEntries) -> "DropEvaluation":
         """The same with some entries of the features as given."""

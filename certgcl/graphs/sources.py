@@ -29,7 +29,7 @@ class Parts(NamedTuple):
 
     x: Any
     edge_index: Any
-    names: NodeNames | None = None
+    names: Any = None
 
 
 def parts_of(source: Any) -> Parts:
@@ -64,7 +64,7 @@ def _data_parts(data: Data) -> Parts:
             "Set data.x and data.edge_index",
         )
     x = features(data.x)
-    return Parts(x, _edges(edges, x, None))
+    return Parts(x, _edges(edges, x, None), data.get("node_names"))
 
 
 # -- features --------------------------------------------------------------------------------------
@@ -132,8 +132,12 @@ def _edges(edges: Any, x: Any, names: NodeNames | None) -> Any:
             matrix.shape,
             x,
         )
-    if isinstance(edges, np.ndarray) and edges.dtype.kind in "iu":
-        return as_tensor(np.array(edges, dtype=np.int64), "edge_index")
+    if isinstance(edges, np.ndarray) and edges.dtype.kind in "iufb" and edges.ndim == 2:
+        if edges.shape[0] == edges.shape[1] != 2:  # two rows are an edge_index, as they always were
+            row, col = edges.nonzero()
+            return _unweighted(torch.from_numpy(np.stack([row, col])), edges[row, col], edges.shape, x)
+        if edges.dtype.kind in "iu":
+            return as_tensor(np.array(edges, dtype=np.int64), "edge_index")
     if _is_adjacency(edges):
         index, values = to_edge_index(edges)
         shape = tuple(edges.sizes()) if hasattr(edges, "sizes") else tuple(edges.shape)

@@ -47,9 +47,8 @@ def save_graph(folder: str | Path, graph: GraphLike) -> Path:
         LockedError: another process is writing to the folder.
     """
     folder = checked_path(folder, "folder", GraphError)
-    y, names = (graph.y, graph.get("node_names")) if isinstance(graph, Data) else (None, None)
+    y = graph.y if isinstance(graph, Data) else None
     graph = Graph.of(graph)
-    named = NodeNames.of(names, graph.num_nodes) or graph.names
     if graph.x.layout != torch.strided:
         raise GraphError(
             "sparse features",
@@ -69,8 +68,8 @@ def save_graph(folder: str | Path, graph: GraphLike) -> Path:
         for name, tensor in (("x", graph.x), ("y", y), ("edge_index", graph.edge_index)):
             if tensor is not None:
                 _save_array(folder / f"{name}.npy", tensor.detach().cpu().numpy())
-        if named is not None:
-            _save_array(folder / "names.npy", _written(named))
+        if graph.names is not None:
+            _save_array(folder / "names.npy", _written(graph.names))
         _seal(folder)
     return folder
 
@@ -138,10 +137,7 @@ def load_graph(path: str | Path, *, check: bool = True, limit: int | None = None
         GraphError: it is damaged, or no graph that certgcl knows.
         FileSizeError: it would unpack to more than ``limit``.
     """
-    data = load_data(path, check=check, limit=limit)
-    graph = Graph.of(data)
-    names = NodeNames.of(data.get("node_names"), graph.num_nodes)
-    return graph if names is None else Graph.trusted(graph.x, graph.rowptr, graph.col, names)
+    return Graph.of(load_data(path, check=check, limit=limit))
 
 
 def load_data(path: str | Path, *, check: bool = True, limit: int | None = None) -> Data:

@@ -94,9 +94,9 @@ def check_edge_index(edge_index: Any, num_nodes: int) -> Tensor:
     """``edge_index`` as a ``(2, E)`` integer tensor with every index in range."""
     tensor = isinstance(edge_index, Tensor) and not edge_index.is_nested
     if not tensor or edge_index.dim() != 2 or edge_index.shape[0] != 2:
-        shape = tuple(edge_index.shape) if tensor else type(edge_index).__name__
+        found = f"of shape {tuple(edge_index.shape)}" if tensor else f"given as {described(edge_index)}"
         raise GraphError(
-            f"edge_index of shape {shape}", "it must be a tensor of shape (2, number of edges)", "Use PyG's edge_index"
+            f"edge_index {found}", "it must be a tensor of shape (2, number of edges)", "Use PyG's edge_index"
         )
     dense(edge_index, "edge_index", GraphError)
     if edge_index.dtype not in INTEGERS:

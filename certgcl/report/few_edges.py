@@ -1,6 +1,7 @@
 """The few edges of a witness that matter: the smallest sub-witness first, each with the value that is left."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -10,6 +11,8 @@ from certgcl.report.content import Edge, EdgeEffect
 
 Change = tuple[Edge, bool]
 """An edge, and whether it is new."""
+Values: TypeAlias = Callable[[Sequence[Sequence[Change]]], list[float]]
+"""``w · z`` of a node after each of several changes."""
 
 MAX_EDGES, ENOUGH_EFFECT = 8, 0.95  # edges of a sub-witness, and the share of the witness's effect that it is to have
 WORTH = 0.02  # the share of that effect that each must add, the first one apart
@@ -31,12 +34,10 @@ def few_edges(
         dropped, added: the edges of an admissible change, ``(2, k)`` each.
     """
 
-    def value(changed: list[Change]) -> float:
-        lost, new = (
-            torch.tensor([edge for edge, is_new in changed if is_new == kind], dtype=torch.long).reshape(-1, 2).T
-            for kind in (False, True)
-        )
-        return float(evaluation.embedding(node, lost, None, new) @ direction)
+    def values(changes: Sequence[Sequence[Change]]) -> list[float]:
+        ends = [(_ends(change, new=False), _ends(change, new=True)) for change in changes]
+        found: list[float] = (evaluation.embeddings(node, ends) @ direction).tolist()
+        return found
 
     edges = [
         ((min(i, j), max(i, j)), is_new)
@@ -45,23 +46,29 @@ def few_edges(
     ]
     if not edges:
         return []
-    return _greedy(value, _strongest(value, edges), nominal, nominal - value(edges))
+    [whole] = values([edges])
+    return _greedy(values, _strongest(values, edges), nominal, nominal - whole)
 
 
-def _strongest(value: Callable[[list[Change]], float], edges: list[Change]) -> list[Change]:
+def _ends(change: Sequence[Change], new: bool) -> Tensor:
+    """The edges of a change that are dropped, or those that are new, ``(2, k)``."""
+    return torch.tensor([edge for edge, is_new in change if is_new == new], dtype=torch.long).reshape(-1, 2).T
+
+
+def _strongest(values: Values, edges: list[Change]) -> list[Change]:
     if len(edges) <= _CANDIDATES:
         return edges
-    return sorted(edges, key=lambda edge: value([edge]))[:_CANDIDATES]
+    alone = dict(zip(edges, values([[edge] for edge in edges]), strict=True))
+    return sorted(edges, key=alone.__getitem__)[:_CANDIDATES]
 
 
-def _greedy(
-    value: Callable[[list[Change]], float], edges: list[Change], start: float, effect: float
-) -> list[EdgeEffect]:
+def _greedy(values: Values, edges: list[Change], start: float, effect: float) -> list[EdgeEffect]:
     chosen: list[EdgeEffect] = []
     taken: list[Change] = []
     best = start
     while len(chosen) < min(MAX_EDGES, len(edges)) and (start - best < ENOUGH_EFFECT * effect or not chosen):
-        left, edge = min((value([*taken, edge]), edge) for edge in edges if edge not in taken)
+        others = [edge for edge in edges if edge not in taken]
+        left, edge = min(zip(values([[*taken, edge] for edge in others]), others, strict=True))
         if left >= best or (chosen and best - left < WORTH * effect):  # some edges hurt only together
             break
         best = left

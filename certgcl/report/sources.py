@@ -21,7 +21,6 @@ from certgcl.graphs.graph import Graph
 from certgcl.learning.training import History
 from certgcl.models.network import GraphNetwork
 from certgcl.models.reading import read_network
-from certgcl.report.node_names import names_of
 
 _SAME = "Pass the graph and the encoder that it was made with, or certify again"
 
@@ -74,8 +73,10 @@ class Subject:
 
     @cached_property
     def names(self) -> list[str] | None:
-        """Of the nodes, where the graph has them: ``node_names`` of the data, or those of a bundled graph."""
-        return None if self.data is None else names_of(self.data, self.graph_name)
+        """Of all nodes, where the graph or the certificate has them."""
+        sources = self.graph, self.certificate
+        names = next((each.names for each in sources if each is not None and each.names is not None), None)
+        return None if names is None else [str(name) for name in names.all]
 
     @cached_property
     def encoder(self) -> GraphNetwork | None:

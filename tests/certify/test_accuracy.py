@@ -1,5 +1,7 @@
 """Certified accuracy against every admissible drop of a small graph."""
 
+import re
+
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
@@ -224,6 +226,8 @@ def test_classes_have_accuracies_of_their_own(setting) -> None:
         ["all", "4"],
     ]
     assert len({len(line) for line in lines}) == 1
+    cells = re.findall(r"<t[hd]>([^<]*)</t[hd]>", found._repr_html_())
+    assert " ".join(cells) == " ".join(found.class_table().split())
     frame = found.to_frame()
     assert frame["label"].tolist() == [0, 1, 1, 2]
     assert frame["stable"].tolist() == found.stable.tolist()

@@ -1,5 +1,9 @@
 """Changes: several budgets as one, and what they allow on a graph."""
 
+import re
+from html import unescape
+from typing import Any
+
 import pytest
 import torch
 
@@ -36,6 +40,23 @@ def test_a_problem_takes_drops_for_changes_and_keeps_a_copy() -> None:
     drops.local.zero_()
     assert isinstance(problem.changes, AdmissibleChanges)
     assert bool(problem.drops.local.any())
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        (certgcl.EdgeDropBudget(2, total=5), "at each node at most 2 edges in all at most 5 edges"),
+        (certgcl.EdgeAddBudget([0, 3], candidates="two-hop"), "at most 0 … 3 (mean 1.50) edges in all any number"),
+        (certgcl.EdgeFlipBudget(1), "new edges among 'all'"),
+        (certgcl.FeatureBudget(masked=1), "features (masked=1)"),
+        (certgcl.Changes(drops=1, additions=2), "drops EdgeDropBudget(local=1, total=None) additions EdgeAddBudget("),
+        (certgcl.Changes(flips=1), "flips EdgeFlipBudget("),
+    ],
+)
+def test_a_notebook_shows_every_budget(budget: Any, words: str) -> None:
+    html = budget._repr_html_()
+    assert html.startswith("<table>")
+    assert words in " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
 
 
 def test_every_call_takes_changes_where_it_takes_a_budget() -> None:

@@ -211,7 +211,7 @@ BAD = {
     "fractional index": ((X, EDGES.float()), "dtype torch.float32.*integers"),
     "boolean index": ((X, EDGES.bool()), "dtype torch.bool.*integers"),
     "edges transposed": ((X, torch.zeros(3, 2, dtype=torch.long)), r"shape \(3, 2\)"),
-    "edges no tensor": ((X, [[0], [1]]), "shape list"),
+    "edges no tensor": ((X, [[0], [1]]), "given as <list>"),
     "NaN": ((torch.tensor([[1.0], [torch.nan]]), EMPTY), "1 NaN or infinite"),
     "infinite": ((torch.tensor([[torch.inf], [-torch.inf]]), EMPTY), "2 NaN or infinite"),
     "NaN in sparse features": ((torch.tensor([[0.0], [torch.nan]]).to_sparse(), EMPTY), "1 NaN or infinite"),

@@ -130,6 +130,22 @@ def test_arrays_and_sparse_matrices_are_taken_as_they_are(matrix: type, named: G
         Graph.of((X[:4], adjacency))
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.int64, bool])
+def test_a_dense_adjacency_is_taken_too(dtype: type, named: Graph) -> None:
+    adjacency = nx.to_numpy_array(network()).astype(dtype)
+    assert same(Graph.of((X, adjacency)), named)
+    with pytest.raises(GraphError, match=r"shape \(5, 5\) for 4 rows"):
+        Graph.of((X[:4], adjacency))
+    with pytest.raises(GraphError, match="entry 2"):
+        Graph.of((X, 2.0 * adjacency))
+    with pytest.raises(GraphError, match=r"edge_index given as <float64 array of shape \(2, 5\)>"):
+        Graph.of((X, adjacency[:2].astype(float)))
+
+
+def test_two_rows_of_two_nodes_are_an_edge_index() -> None:
+    assert Graph.of((X[:2], np.array([[0, 1], [1, 0]]))).num_edges == 1
+
+
 def test_whole_numbers_become_floats_that_hold_them(named: Graph) -> None:
     edges = named.edge_index
     assert Graph.of((np.eye(5, dtype=bool), edges)).x.dtype == torch.float32

@@ -18,7 +18,7 @@ from certgcl.graphs.datasets.catalogue import (
     find_dataset,
     find_graph_set,
 )
-from certgcl.graphs.datasets.embedded import EMBEDDED
+from certgcl.graphs.datasets.embedded import EMBEDDED, NAMES
 from certgcl.graphs.datasets.graph_sets import load_graph_set
 from certgcl.graphs.datasets.paper import read, row_normalised
 
@@ -47,7 +47,10 @@ def load_single_graph(name: str, root: str | Path | None = None) -> Data:
     """The same for one of :data:`DATASETS` alone."""
     info, folder = find_dataset(name), _folder(root)
     if info.kind == "embedded":
-        return _simple(*EMBEDDED[info.name]())
+        data = _simple(*EMBEDDED[info.name]())
+        if info.name in NAMES:
+            data.node_names = NAMES[info.name]()
+        return data
     raw = read(info, folder)
     data = _simple(row_normalised(raw.x), raw.edge_index, raw.y)
     if info.protocol == "public":

@@ -45,6 +45,13 @@ def les_miserables() -> Parts:
     return torch.eye(len(graph)), torch.tensor(list(graph.edges)).T, y
 
 
+def characters() -> list[str]:
+    """The names of the nodes of :func:`les_miserables`."""
+    import networkx as nx
+
+    return list(nx.les_miserables_graph())
+
+
 def sbm() -> Parts:
     """Four blocks of a hundred nodes."""
     generator = np.random.default_rng(0)
@@ -61,3 +68,5 @@ EMBEDDED: dict[str, Callable[[], Parts]] = {
     "les-miserables": les_miserables,
     "sbm": sbm,
 }
+NAMES: dict[str, Callable[[], list[str]]] = {"les-miserables": characters}
+"""Of the nodes of graphs whose nodes have names."""
