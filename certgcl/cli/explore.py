@@ -17,6 +17,7 @@ from certgcl.graphs.datasets import find_dataset, load_single_graph
 from certgcl.graphs.datasets.embedded import EMBEDDED
 from certgcl.learning import presets
 from certgcl.learning.methods import GRACE
+from certgcl.learning.training.run_config import versions
 from certgcl.runtime.optional_packages import needing
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ def _trained(graph: str, budget: int | float, epochs: int, seed: int) -> "Subjec
     from certgcl.report import Subject
 
     data, settings = load_single_graph(graph), presets.get("grace", graph).settings()
-    method = GRACE(**settings | {"epochs": epochs, "seed": seed})
+    settings = settings | {"epochs": epochs, "seed": seed}
+    method = GRACE(**settings)
     with TrainingBar() as bar:
         method.fit(data, progress=bar)
     with Bar("certifying", words=f"{data.num_nodes:,} nodes"):
@@ -95,6 +97,7 @@ def _trained(graph: str, budget: int | float, epochs: int, seed: int) -> "Subjec
         method.network(),
         find_dataset(graph).protocol,
         method.history_,
+        {"config": {"settings": settings}, "versions": versions()},
         commands=[command],
         hints=[budget],
     )

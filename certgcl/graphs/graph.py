@@ -197,7 +197,7 @@ class Graph:
             raise GraphError(
                 f"nodes {shown(nodes)}",
                 f"nodes of this graph have no names but 0…{self.num_nodes - 1}",
-                "Build it from networkx or a frame of features, set data.node_names, or use Graph.from_edges(..., names=)",
+                "Build it from networkx or a frame of features, or set data.node_names",
             )
         return self.names.find(named)
 

@@ -31,6 +31,7 @@ class Summary:
         nodes: how many were bounded, of ``graph_nodes``.
         proved: how many stay above zero under every admissible drop; ``by_certificate`` of them by the certificate
             alone, the others by what was computed for the page.
+        raised: how many bounds are higher than in the certificate, which by itself keeps ``kept_by_certificate``.
         breaks: how many are known to fall below zero, of ``searched`` nodes; None where nobody searched.
         exact: how many brackets are closed; None likewise.
     """
@@ -42,8 +43,10 @@ class Summary:
     graph_nodes: int
     proved: int
     by_certificate: int
+    raised: int
     share: float
     kept: float | None
+    kept_by_certificate: float | None
     over_norm: float | None
     nominal_over_norm: float | None
     searched: int
@@ -258,6 +261,7 @@ class NodePicture:
     hidden: int
     added: list[Edge]
     features: list[str]
+    name: str | None
 
 
 @dataclass(frozen=True)

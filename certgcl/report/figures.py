@@ -1,6 +1,6 @@
 """The figures of a report, drawn from its numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 
 import numpy as np
@@ -42,9 +42,7 @@ def draw_all(report: Report) -> dict[str, list[str]]:
         if isinstance(report.fragile, Fragile):
             drawn["fragile"] = [neighbourhood.draw(drawing) for drawing in report.fragile.drawings]
         if isinstance(report.training, Training):
-            drawn["training"] = [
-                training(name, values) for name, values in report.training.metrics.items() if len(set(values)) > 1
-            ]
+            drawn["training"] = [training(name, values) for name, values in _distinct(report.training.metrics).items()]
     return drawn
 
 
@@ -235,6 +233,17 @@ def training(name: str, values: Sequence[float | None]) -> str:
     axes.set_title(_NAMES.get(name, name), loc="left", color=Svg.INK)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return to_svg(sheet, f"training-{name}", f"{_NAMES.get(name, name)} over {len(values)} epochs")
+
+
+def _distinct(metrics: Mapping[str, list[float | None]]) -> dict[str, list[float | None]]:
+    """Metrics that change, each once: without a regularizer the loss and InfoNCE are the same."""
+    changing = {name: values for name, values in metrics.items() if len(set(values)) > 1}
+    names = list(changing)
+    return {
+        name: changing[name]
+        for place, name in enumerate(names)
+        if all(changing[name] != changing[other] for other in names[:place])
+    }
 
 
 def _bins(nodes: int) -> int:

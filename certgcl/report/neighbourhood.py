@@ -60,6 +60,7 @@ def drawing_of(row: FragileNode, graph: Graph, labels: Tensor | None) -> NodePic
         hidden,
         added,
         row.features,
+        row.name,
     )
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 import certgcl
 from tests.cli.running import json_of, plain, run
@@ -33,6 +34,10 @@ def test_the_page_is_written_and_opened(tmp_path: Path, opened: list[str]) -> No
     assert [section for section in page.numbers if "reason" in (page.numbers[section] or {})] == []
     assert len(page.numbers["explorer"]["details"]) == 34
     assert page.numbers["origin"]["commands"] == ["certgcl explore karate --budget 1 --epochs 2 --seed 0"]
+    assert page.numbers["origin"]["seed"] == 0
+    assert page.numbers["origin"]["versions"]["torch"] == torch.__version__
+    assert "loss" in page.text
+    assert "InfoNCE" not in page.text  # the same curve, without a regularizer
 
 
 def test_without_a_browser_the_path_is_printed(opened: list[str]) -> None:

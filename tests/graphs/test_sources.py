@@ -225,3 +225,19 @@ def test_names_that_do_not_fit_are_refused(named: Graph, encoder: certgcl.GCNEnc
 def test_a_one_way_view_is_told_to_be_drawn_undirected(named: Graph) -> None:
     with pytest.raises(GraphError, match="force_undirected=True"):
         named.view(named.edge_index[:, 1:])
+
+
+def test_names_in_data_are_names(encoder: certgcl.GCNEncoder, named: Graph) -> None:
+    data = Data(x=torch.from_numpy(X), edge_index=named.edge_index, node_names=PEOPLE)
+    assert Graph.of(data).names == Graph.cleaned(data).names == named.names
+    certificate = certgcl.node_compactness(encoder, data, 1, nodes=["Marius"])
+    assert certificate.to_dict()["name"] == ["Marius"]
+    with pytest.raises(GraphError, match="4 names for 5 nodes"):
+        Graph.of(Data(x=data.x, edge_index=data.edge_index, node_names=PEOPLE[1:]))
+
+
+def test_the_characters_have_their_names() -> None:
+    graph, expected = Graph.of(certgcl.load_dataset("les-miserables")), nx.les_miserables_graph()
+    assert graph.names is not None
+    rows, columns = (graph.names.at(ends) for ends in graph.edge_index.tolist())
+    assert {frozenset(pair) for pair in zip(rows, columns, strict=True)} == {frozenset(pair) for pair in expected.edges}

@@ -39,6 +39,12 @@ def test_workflows_call_targets_that_exist() -> None:
         assert set(called) <= targets, workflow.name
 
 
+def test_actions_of_others_are_pinned_to_a_commit() -> None:
+    for workflow in (ROOT / ".github" / "workflows").glob("*.yml"):
+        for used in re.findall(r"uses: (.*)", workflow.read_text(encoding="utf-8")):
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", used), used
+
+
 def test_type_checkers_find_an_editable_install() -> None:
     """They follow paths, and no import hooks."""
     modulefinder = pytest.importorskip("mypy.modulefinder")

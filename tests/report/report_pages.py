@@ -1,13 +1,19 @@
 """What the tests of reports share: a graph with labels and masks, and a page taken apart."""
 
 import json
+from dataclasses import replace
+from functools import cache
 from html.parser import HTMLParser
 from typing import Any
 
 import torch
 from torch_geometric.data import Data
 
-from certgcl import Graph
+import certgcl
+from certgcl import Certificate, Graph
+from certgcl.learning.training import History
+from certgcl.report import Report, Subject, gather
+from tests.toys import random_graph, toy_network
 
 SECTIONS = ("summary", "values", "degrees", "curve", "accuracy", "explorer", "fragile", "training")
 
@@ -40,3 +46,19 @@ def data_of(graph: Graph, labels: bool = True) -> Data:
     masks = {"train_mask": part < 2, "val_mask": part == 2, "test_mask": part == 3}
     y = (graph.x[:, 0] > 0).long() if labels else None
     return Data(x=graph.x, edge_index=graph.edge_index, y=y, **(masks if labels else {}))
+
+
+@cache
+def certified(method: str) -> Certificate:
+    return certgcl.node_compactness(toy_network(), random_graph(20, 0.2), 1, method=method)
+
+
+def subject(method: str = "degree", **others: Any) -> Subject:
+    graph, weights, certificate = random_graph(20, 0.2), toy_network(), certified(method)
+    history = History([{"epoch": k, "seconds": 0.5, "loss": 2.0 - k, "pot": None if k else 1.0} for k in range(3)])
+    return replace(Subject("toy", certificate, "random", data_of(graph), weights, "public", history), **others)
+
+
+@cache
+def whole_report() -> Report:
+    return gather(subject(), sample=5)

@@ -262,7 +262,7 @@ def test_any_node_is_found_by_number_and_by_name(page: webdriver.Chrome, certifi
     assert certificate.upper is not None
     for node in (0, 11, 23):
         ask(page, str(node))
-        words = page.find_element(By.ID, "node-words").text
+        words = page.find_element(By.ID, "node-values").text
         for values in (certificate.nominal, certificate.lower, certificate.upper):
             assert number(float(values[node])) in words
         assert ("proved to stay" in words) == certificate.certified
@@ -366,6 +366,15 @@ def test_the_curves_of_a_node_are_those_of_the_numbers(page: webdriver.Chrome) -
         for hint, budget, bound in zip(hints, budgets, bounds, strict=True):
             assert hint.endswith(f" {budget:g}: at least {number(bound)}")
         assert all(after <= before + 1e-9 for before, after in pairwise(bounds))
+
+
+def test_neighbours_are_named_around_the_node(page: webdriver.Chrome) -> None:
+    edges = numbers_of(page)["explorer"]["edges"]
+    start = edges[0][0]
+    neighbours = {other for edge in edges if start in edge for other in edge} - {start}
+    ask(page, str(start))
+    shown = {text.get_attribute("textContent") for text in page.find_elements(By.CSS_SELECTOR, "#around .spot text")}
+    assert {NAMES[other] for other in neighbours} | {NAMES[start]} <= shown
 
 
 def test_the_numbers_are_downloaded_without_a_network(page: webdriver.Chrome, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-import json
+"""The numbers of a report, against the certificate and the model they are about."""
+
 import re
 from dataclasses import replace
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -10,12 +10,11 @@ import pytest
 import torch
 
 import certgcl
-from certgcl import Certificate, EdgeDropBudget, Graph
+from certgcl import Graph
 from certgcl.certify.accuracy import certified_accuracy
 from certgcl.changes.embedding_without_edges import DropEvaluation
 from certgcl.errors import ReportError
-from certgcl.learning.training import History
-from certgcl.report import Report, Subject, gather
+from certgcl.report import Subject, gather
 from certgcl.report.content import (
     BREAKS,
     OPEN,
@@ -26,38 +25,16 @@ from certgcl.report.content import (
     Degrees,
     Explorer,
     Fragile,
-    FragileNode,
     Missing,
     NodeTable,
     Summary,
 )
 from certgcl.report.curves import half_lost
-from certgcl.report.figures import _bins
-from certgcl.report.neighbourhood import MOST_FAR, MOST_NEAR, drawing_of, edges_of
-from certgcl.report.page import moment, number, percent, render
-from certgcl.report.phrases import budget_rule, first_budget
+from certgcl.report.page import render
+from certgcl.report.phrases import first_budget
 from certgcl.report.sources import deciding
-from tests.report.report_pages import SECTIONS, Page, data_of
+from tests.report.report_pages import Page, data_of, subject, whole_report
 from tests.toys import random_graph, run_in, toy_graph, toy_network
-
-
-@cache
-def certified(method: str) -> Certificate:
-    return certgcl.node_compactness(toy_network(), random_graph(20, 0.2), 1, method=method)
-
-
-def subject(method: str = "degree", **others: Any) -> Subject:
-    graph, weights, certificate = random_graph(20, 0.2), toy_network(), certified(method)
-    history = History([{"epoch": k, "seconds": 0.5, "loss": 2.0 - k, "pot": None if k else 1.0} for k in range(3)])
-    return replace(Subject("toy", certificate, "random", data_of(graph), weights, "public", history), **others)
-
-
-@cache
-def whole_report() -> Report:
-    return gather(subject(), sample=5)
-
-
-# -- the numbers -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["degree", "optimized", "released"])
@@ -257,6 +234,17 @@ def test_a_node_is_the_same_in_every_table() -> None:
     assert "more. All tables and" in Page(render(report)).text
 
 
+def test_names_of_a_certificate_are_on_the_page_without_its_graph() -> None:
+    graph = random_graph(20, 0.2)
+    names = [f"person {node}" for node in range(20)]
+    named = Graph.from_edges(graph.x, graph.edge_index, names)
+    certificate = certgcl.node_compactness(toy_network(), named, 1, nodes=["person 3", "person 0"])
+    report = gather(Subject("named", certificate))
+    assert isinstance(report.values, NodeTable)
+    assert (report.values.node, report.values.name) == ([3, 0], ["person 3", "person 0"])
+    assert "person 3" in Page(render(report)).text
+
+
 def test_bounds_with_a_fixed_second_view_raise_none_with_both_free() -> None:
     certificate = certgcl.node_compactness(toy_network(), random_graph(20, 0.2), 1, views="both")
     report = gather(subject(certificate=certificate), sample=100)
@@ -342,157 +330,6 @@ def test_of_several_directions_the_one_that_decides_is_shown() -> None:
     report = gather(Subject("margins", certificate, "random", data_of(graph), weights), sample=3)
     assert isinstance(report.values, NodeTable)
     assert report.values.lower == worst.lower.tolist()
-
-
-# -- the words -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("budget", "words"),
-    [
-        (1, "At most 1 edge at each node (in effect 0 to 1, 0.95 on average); any number in all."),
-        (4, "At most 4 edges at each node (in effect 0 to 4, 2.65 on average); any number in all."),
-        (0.4, "At most round(0.4 × degree) edges at each node, but never all of them (in effect 0 to "),
-        (EdgeDropBudget(1, total=3), "(in effect 0 to 1, 0.95 on average); 3 of 32 edges in all."),
-        (EdgeDropBudget(list(range(20))), "At most 0 to "),
-    ],
-)
-def test_the_budget_is_said_in_words(budget: Any, words: str) -> None:
-    about = subject()
-    assert about.graph is not None
-    certificate = certgcl.node_compactness(toy_network(), about.graph, budget)
-    summary = gather(replace(about, certificate=certificate), sample=0).summary
-    assert isinstance(summary, Summary)
-    assert words in summary.statement.budget
-    assert "the compactness of a node" in summary.statement.holds
-
-
-def test_a_budget_that_every_node_has_is_said_without_a_range() -> None:
-    cycle = toy_graph(nx.cycle_graph(6))
-    certificate = certgcl.node_compactness(toy_network(), cycle, 2)
-    summary = gather(Subject("cycle", certificate, "cycle", data_of(cycle)), sample=0).summary
-    assert isinstance(summary, Summary)
-    assert summary.statement.budget == "At most 2 edges at each node; any number in all."
-
-
-def test_a_hint_decides_between_budgets_that_are_the_same_here() -> None:
-    graph = toy_graph(nx.cycle_graph(6))
-    certificate = certgcl.node_compactness(toy_network(), graph, 1)
-    assert budget_rule(certificate, graph) == 1
-    assert budget_rule(certificate, graph, [0.9, 0.5]) == 0.9
-
-
-def test_a_moment_is_said_as_people_say_it() -> None:
-    assert moment("2025-05-03T14:05:59+00:00") == "3 May 2025, 14:05 UTC"
-    assert moment("2025-05-03T14:05:59+02:00") == "3 May 2025, 12:05 UTC"
-    assert moment("2025-05-03") == "3 May 2025, 00:00"
-    assert moment("yesterday") == "yesterday"
-
-
-def test_few_nodes_have_few_bins() -> None:
-    assert [_bins(nodes) for nodes in (1, 34, 400, 20_000)] == [8, 12, 40, 40]
-
-
-def test_numbers_are_rounded_for_readers() -> None:
-    assert [number(value) for value in (None, 0.5, -1.23456, 1234.5)] == ["–", "0.5000", "−1.235", "1234"]
-    assert [percent(share) for share in (0, 0.0001, 0.5, 0.1234, 0.9999, 1)] == [
-        "0.0 %",
-        "< 0.1 %",
-        "50.0 %",
-        "12.3 %",
-        "> 99.9 %",
-        "100.0 %",
-    ]
-
-
-# -- the page --------------------------------------------------------------------------------------
-
-
-def test_everything_is_escaped() -> None:
-    evil = "<script>alert(1)</script>&'\"</style>"
-    history = History([{"epoch": k, "seconds": 1.0, evil: float(k)} for k in range(3)])
-    config = {"config": {"settings": {evil: evil}}, "versions": {evil: evil}, "started": evil}
-    about = subject(
-        name=evil, graph_name=evil, history=history, config=config, commands=[evil], notes={"fingerprint": evil}
-    )
-    html = render(gather(about, sample=0))
-    assert "alert(1)</script>" not in html
-    assert "</style>&" not in html
-    page = Page(html)
-    assert page.tags.count("script") == 2
-    assert page.numbers["name"] == evil
-    assert page.text.count(evil) >= 5
-
-
-def test_a_page_is_all_in_one_file_and_always_the_same() -> None:
-    html = render(whole_report())
-    page = Page(html)
-    assert page.numbers == json.loads(json.dumps(whole_report().to_dict()))
-    assert html == render(whole_report())
-    assert len(page.ids) == len(set(page.ids))
-    assert not re.search(r"(src|href)=\"(?!#|data:,)", html)
-    assert not re.search(r"url\((?!#)|@import", html)
-    for target in re.findall(r"(?:href=\"|url\()#([^\")]+)", html):
-        assert target in page.ids
-    assert "<title>certgcl report: toy</title>" in html
-
-
-def test_the_same_input_gives_the_same_numbers() -> None:
-    assert gather(subject(), sample=5) == whole_report()
-
-
-def test_sections_without_data_say_so() -> None:
-    about = subject()
-    report = gather(Subject("alone", about.certificate))
-    assert set(report.missing()) == {"degrees", "curve", "accuracy", "explorer", "training"}
-    page = Page(render(report))
-    assert {"bounds", "degree", "budget", "accuracy", "fragile", "training", "reproduce"} <= set(page.ids)
-    assert "pass --dataset or --graph" in page.text
-    assert "There is no history of a training." in page.text
-    nothing = gather(Subject("nothing"))
-    assert set(nothing.missing()) == set(SECTIONS)
-    empty = Page(render(nothing))
-    assert empty.text.count("There is no certificate.") == 1
-    assert {"bounds", "degree", "fragile"}.isdisjoint(empty.ids)
-    assert {"budget", "accuracy", "training", "reproduce"} <= set(empty.ids)
-    unlabelled = gather(replace(about, data=data_of(random_graph(20, 0.2), labels=False)), sample=3)
-    assert unlabelled.missing() == {"accuracy": "The graph has no labels."}
-    skipped = gather(about, sample=0).missing()
-    assert set(skipped) == {"curve", "accuracy", "explorer"}
-    assert "--sample 0" in skipped["curve"]
-
-
-def test_a_hub_is_drawn_without_losing_its_witness() -> None:
-    tree = nx.star_graph(200)
-    tree.add_edges_from((leaf, 200 + leaf) for leaf in range(1, 200))
-    graph = toy_graph(tree)
-    witness = torch.tensor([[0, 150], [190, 350]])
-    row = FragileNode(0, None, 200, 0, None, 1.0, 0.0, 0.5, OPEN, edges_of(witness), [])
-    drawing = drawing_of(row, graph, None)
-    shown = {place.node: place.hops for place in drawing.places}
-    assert {0: 0, 190: 1, 150: 1, 350: 2}.items() <= shown.items()
-    assert list(shown.values()).count(1) == MOST_NEAR
-    assert list(shown.values()).count(2) <= MOST_FAR
-    assert drawing.hidden == graph.num_nodes - len(shown)
-    assert drawing.witness == [(0, 190), (150, 350)]
-    assert set(drawing.witness) <= set(drawing.edges)
-
-
-def test_no_two_numbers_of_a_caption_run_together() -> None:
-    tree = nx.star_graph(80)
-    tree.add_edges_from((leaf, 80 + leaf) for leaf in range(1, 80))
-    graph, weights = toy_graph(tree), toy_network()
-    certificate = certgcl.node_compactness(weights, graph, 1, nodes=[0, 5, 6])
-    report = gather(Subject("hub", certificate, "star", data_of(graph), weights), sample=5)
-    text = " ".join(Page(render(report)).text.split())
-    shown = re.findall(r"It is proved to stay at or above (\S+) (\S+) more nodes within two hops are not drawn\.", text)
-    assert isinstance(report.fragile, Fragile)
-    hidden = [drawing for drawing in report.fragile.drawings if drawing.hidden]
-    assert shown == [(f"{number(drawing.proved)}.", str(drawing.hidden)) for drawing in hidden]
-    assert len(shown) == 3
-
-
-# -- parts that do not belong together -------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

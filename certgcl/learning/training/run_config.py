@@ -36,23 +36,27 @@ def plain_config(config: Mapping[str, Any], epochs: int) -> dict[str, Any]:
 
 def write_config(path: Path, config: dict[str, Any], device: str) -> None:
     """Note the settings of a run that begins now, with the versions and the machine it runs on."""
-    versions = {
+    save_sealed_json(
+        path,
+        {
+            "format": _FORMAT,
+            "config": config,
+            "versions": versions(),
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "machine": {"threads": torch.get_num_threads(), "device": device},
+        },
+    )
+
+
+def versions() -> dict[str, str]:
+    """Of what a training run depends on."""
+    return {
         "certgcl": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "torch-geometric": torch_geometric.__version__,
         "numpy": np.__version__,
     }
-    save_sealed_json(
-        path,
-        {
-            "format": _FORMAT,
-            "config": config,
-            "versions": versions,
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            "machine": {"threads": torch.get_num_threads(), "device": device},
-        },
-    )
 
 
 def read_config(path: Path) -> dict[str, Any]:
