@@ -6,22 +6,28 @@ import networkx as nx
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from certgcl.bounds import METHODS, BoundMethod, Crown, Degree, Interval, Paper, Released, get_method
-from certgcl.bounds.compiled import degree as compiled_degree
 from certgcl.bounds.rounding.slack import Sizes
 from certgcl.bounds.two_layer import blocks
-from certgcl.bounds.two_layer.weights import GCNWeights
 from certgcl.changes.edge_drops import EdgeDropBudget
-from certgcl.errors import GraphError, MethodError
+from certgcl.errors import MethodError
 from certgcl.graphs.graph import Graph
-from certgcl.models import GraphNetwork, gcn_network
+from certgcl.models import gcn_network
+from tests.bounds.methods import (
+    BUDGETS,
+    CERTIFIED,
+    VARIANTS,
+    assert_same,
+    every_budget,
+    every_certified,
+    every_method,
+    nominal,
+    values_of,
+)
 from tests.toys import (
     admissible_sets,
     drop_problem,
-    gcn_weights,
     like,
     random_graph,
     random_tensor,
@@ -30,37 +36,6 @@ from tests.toys import (
     toy_network,
     without,
 )
-
-CERTIFIED = [name for name, method in METHODS.items() if method.certified]
-BUDGETS = {
-    "mixed": EdgeDropBudget(local=[k % 4 for k in range(12)]),
-    "total": EdgeDropBudget(total=2),
-    "none": EdgeDropBudget(),
-}
-VARIANTS = {"shared lines": Degree(lines="shared"), "hubs": Degree(hubs=2), "no patterns": Degree(patterns=1)}
-every_method = pytest.mark.parametrize("method", [*METHODS, *VARIANTS.values()], ids=[*METHODS, *VARIANTS])
-every_certified = pytest.mark.parametrize("method", [*CERTIFIED, *VARIANTS.values()], ids=[*CERTIFIED, *VARIANTS])
-every_budget = pytest.mark.parametrize("budget", BUDGETS.values(), ids=BUDGETS)
-
-
-def values_of(
-    method: str | BoundMethod,
-    weights: GraphNetwork,
-    graph: Graph,
-    budget: EdgeDropBudget,
-    directions: Tensor,
-    anchors: list[int] | None = None,
-) -> Tensor:
-    return get_method(method)(weights, drop_problem(graph, budget, anchors), directions)
-
-
-def nominal(weights: GraphNetwork, graph: Graph, directions: Tensor) -> Tensor:
-    return (directions @ weights.embed(graph)[..., None])[..., 0]
-
-
-def assert_same(one: Tensor, other: Tensor) -> None:
-    torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
-
 
 # -- the list of methods ---------------------------------------------------------------------------
 
@@ -357,147 +332,3 @@ def test_gradients_are_finite_at_ties(method: str | BoundMethod, source: nx.Grap
     for _, tensor in weights.named_tensors():
         (gradient,) = torch.autograd.grad(bound.sum(), tensor, retain_graph=True)
         assert torch.isfinite(gradient).all()
-
-
-# -- the printed formulas --------------------------------------------------------------------------
-
-
-def printed(
-    formula: str, weights: GCNWeights, graph: Graph, rate: float, direction: Tensor, view: Graph
-) -> list[float]:
-    """``paper`` and ``released`` entry by entry, for one direction per node; needs slopes of at most 1."""
-    n, nodes = graph.num_nodes, range(graph.num_nodes)
-    adjacent = torch.eye(n, dtype=torch.bool)
-    adjacent[graph.row, graph.col] = True
-    d = graph.degree.tolist()
-    q = [max(0, min(d[i] - 1, round(rate * d[i]))) for i in nodes]
-    upper = [[((d[i] + 1 - q[i]) * (d[j] + 1 - q[j])) ** -0.5 if adjacent[i, j] else 0.0 for j in nodes] for i in nodes]
-    lower = [[1 / (d[i] + 1) if i == j else 0.0 for j in nodes] for i in nodes]
-
-    def box(values: Tensor, bias: Tensor, i: int, m: int) -> tuple[float, float]:
-        low, high = float(bias[m]), float(bias[m])
-        for j in nodes:
-            v = float(values[j, m])
-            low += lower[i][j] * v if v > 0 else upper[i][j] * v
-            high += upper[i][j] * v if v > 0 else lower[i][j] * v
-        return low, high
-
-    def line(weight: float, low: float, high: float, gamma: float) -> tuple[float, float]:
-        """Slope and intercept of ``weight σ(p)`` from below, both lines of Table 1 with the slope of the chord."""
-        if low >= 0:
-            return weight, 0.0
-        if high <= 0:
-            return weight * gamma, 0.0
-        chord = (high - gamma * low) / (high - low)
-        return weight * chord, 0.0 if weight >= 0 else weight * (high - chord * high)
-
-    y = graph.x @ weights.w1
-    v = weights.activation1(graph.gcn_matrix() @ y + weights.b1) @ weights.w2
-    slopes1: list[list[float]] = []
-    constants1, constants2 = [], []
-    for i in nodes:
-        lines2 = [
-            line(float(direction[i, m]), *box(v, weights.b2, i, m), float(weights.slope2[m])) for m in range(v.shape[1])
-        ]
-        constants2.append(sum(a * float(weights.b2[m]) + c for m, (a, c) in enumerate(lines2)))
-        omega = [sum(float(weights.w2[m, c]) * a for c, (a, _) in enumerate(lines2)) for m in range(y.shape[1])]
-        lines1 = [line(omega[m], *box(y, weights.b1, i, m), float(weights.slope1[m])) for m in range(y.shape[1])]
-        constants1.append(sum(a * float(weights.b1[m]) + c for m, (a, c) in enumerate(lines1)))
-        slopes1.append([a for a, _ in lines1])
-    a_hat = view.gcn_matrix().to_dense().tolist()
-    scores = []
-    for i in nodes:
-        score = constants2[i]
-        for j in nodes:
-            inner = constants1[i if formula == "paper" else j]
-            for k in nodes:
-                slopes = slopes1[i if formula == "paper" else k]
-                inner += a_hat[j][k] * sum(float(y[k, m]) * slopes[m] for m in range(y.shape[1]))
-            score += a_hat[i][j] * inner
-        scores.append(score)
-    return scores
-
-
-@pytest.mark.parametrize(("formula", "kind"), [("paper", Paper), ("released", Released)])
-@pytest.mark.parametrize("seed", range(3))
-def test_printed_formulas_are_computed_as_printed(formula: str, kind: type[Paper | Released], seed: int) -> None:
-    graph = random_graph(nodes=7, density=0.7, seed=seed)
-    view = without(graph, ((0, int(graph.col[0])),))
-    weights = toy_network(seed=seed)
-    weights = like(
-        weights,
-        *(tensor.clamp(max=1) if name.endswith("slope") else tensor for name, tensor in weights.named_tensors()),
-    )
-    directions = random_tensor(7, 2, 3, seed=9)
-    budget = EdgeDropBudget.from_drop_rate(0.4)
-    assert torch.equal(budget.on(graph).local, budget._requested(graph))  # nothing to tighten here
-    for at in (None, view):
-        scores = values_of(kind(at=at), weights, graph, budget, directions)
-        for c in range(2):
-            expected = printed(formula, gcn_weights(weights), graph, 0.4, directions[:, c], at or graph)
-            assert_same(scores[:, c], torch.tensor(expected, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("kind", [Paper, Released])
-def test_a_view_has_the_nodes_of_its_graph(kind: type[Paper | Released]) -> None:
-    with pytest.raises(GraphError, match="a view with 5 nodes of a graph with 12"):
-        values_of(
-            kind(at=random_graph(nodes=5)),
-            toy_network(),
-            random_graph(),
-            BUDGETS["total"],
-            torch.ones(12, 1, 3, dtype=torch.float64),
-        )
-
-
-# -- size ------------------------------------------------------------------------------------------
-
-
-class LargestTensor(TorchDispatchMode):
-    """Notes the number of elements of the largest dense tensor that any operation gives."""
-
-    elements = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, Tensor) and tensor.layout == torch.strided:
-                self.elements = max(self.elements, tensor.numel())
-        return result
-
-
-def largest_tensor(method: str | BoundMethod, graph: Graph, budget: EdgeDropBudget) -> int:
-    directions = random_tensor(graph.num_nodes, 1, 3, seed=9)
-    with torch.no_grad(), LargestTensor() as seen:
-        values_of(method, toy_network(), graph, budget, directions)
-    return seen.elements
-
-
-def test_a_dense_square_would_be_noticed() -> None:
-    with LargestTensor() as seen:
-        mask = torch.ones(300, 1, dtype=torch.bool) & torch.ones(1, 300, dtype=torch.bool)
-    assert seen.elements == mask.numel()
-
-
-def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "MAX_ELEMENTS", 1 << 14)
-    monkeypatch.setattr(compiled_degree, "MAX_NUMBERS", 1 << 14)
-
-
-@every_method
-def test_nothing_is_as_large_as_the_square_of_the_nodes(
-    monkeypatch: pytest.MonkeyPatch, method: str | BoundMethod
-) -> None:
-    # A block fills what it is allowed, whatever the graph. Of the rest some hundred values a node are to be expected,
-    # where a square matrix has two thousand.
-    small_tables(monkeypatch)
-    graph = toy_graph(nx.gnm_random_graph(2000, 3000, seed=0))
-    assert largest_tensor(method, graph, EdgeDropBudget(local=2)) < 250 * 2000
-
-
-@every_certified
-def test_nothing_is_as_large_as_the_square_of_a_hub(monkeypatch: pytest.MonkeyPatch, method: str | BoundMethod) -> None:
-    # A block may be a few times larger than it should, and holds the lines of three slope rules.
-    small_tables(monkeypatch)
-    assert 3 * blocks.TOLERANCE * blocks.MAX_ELEMENTS < 600**2
-    assert largest_tensor(method, toy_graph(nx.star_graph(600)), EdgeDropBudget(local=2)) < 600**2
