@@ -183,7 +183,6 @@ class Changes:
         return f"Changes(drops={self._drops!r}{features}{additions})"
 
     def _repr_html_(self) -> str:
-        parts = {"drops": self._drops, "features": self._features, "additions": self._additions}
-        if self._flips is not None:
-            parts = {"flips": self._flips, "features": self._features}
-        return html_table("Changes", [(name, repr(part)) for name, part in parts.items() if part is not None])
+        drops = None if self._flips is not None else self._drops
+        parts = ("drops", drops), ("flips", self._flips), ("additions", self._additions), ("features", self._features)
+        return html_table("Changes", [(name, repr(part)) for name, part in parts if part is not None])
