@@ -1,4 +1,4 @@
-"""Numbers in words, the same wherever they are printed."""
+"""Numbers as text, the same wherever they are printed."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -16,13 +16,13 @@ def percent(share: float) -> str:
 
 
 def spread(counts: Tensor) -> str:
-    """The range of integers in words."""
+    """The range of integers as text."""
     low, high = int(counts.min()), int(counts.max())
     return f"{low}" if low == high else f"{low} … {high} (mean {float(counts.double().mean()):.2f})"
 
 
 def lines(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    """A summary as text: a title, and a line for each name and what it is."""
+    """A summary as text: a title, and a line for each name with its value."""
     return "\n".join([title, *(f"  {name:<10}{text}" for name, text in rows)])
 
 

@@ -1,7 +1,6 @@
 """Every admissible view of a case of any kind: run by NumPy to say which are lowest, and then evaluated by Arb.
 
-The exact minimum is no larger than the exact value of any view, so that a bound above one of them is wrong beyond
-doubt.
+The exact minimum is no larger than the exact value of any view, so a bound above one of them is certainly wrong.
 """
 
 from collections.abc import Callable, Iterable

@@ -36,5 +36,5 @@ class FeatureCase:
     def __repr__(self) -> str:
         return f"FeatureCase({self.features}, {self.network})"
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # how Hypothesis shows a failing case
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # how Hypothesis prints a failing case
         printer.text(repr(self))

@@ -85,5 +85,5 @@ class NetworkCase(Droppable):
             f"directions={self.directions.tolist()}, layers: {layers})"
         )
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # how Hypothesis shows a failing case
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # how Hypothesis prints a failing case
         printer.text(repr(self))

@@ -1,4 +1,4 @@
-"""Drops that hurt, for any model at all: values that are reached, and nothing that is certified."""
+"""Harmful drops for any model: values that are attained, nothing that is certified."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -29,15 +29,15 @@ AnyModel = ModelLike | Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class FoundDrops:
-    """Admissible drops that lower ``w_i · z_i``. They are no certificate: others may lower it further.
+    """Admissible drops that lower ``w_i · z_i``. Not a certificate: other drops may lower it further.
 
     Args:
         nodes: the nodes that were asked for, ``(A,)``.
-        clean: ``w_i · z_i`` on the graph, as the model gives it, ``(A,)``.
-        values: the lowest that was found, as the model gives it there, ``(A,)``: an upper bound of the worst case, and
+        clean: ``w_i · z_i`` on the graph, as the model computes it, ``(A,)``.
+        values: the lowest value found, as the model computes it there, ``(A,)``: an upper bound of the worst case, and
             the clean value where nothing lower was found.
         witnesses: the dropped edges that reach it, ``(2, k)`` node numbers, for every node.
-        searched: whether there was time for a node, and its surroundings were not too large, ``(A,)``.
+        searched: whether a node was searched: there was time, and its neighbourhood was not too large, ``(A,)``.
         knowledge: ``"network"`` where the search knew the model's layers, ``"values"`` where it could only call it.
         ran: what was run, in words.
     """
@@ -58,8 +58,8 @@ class FoundDrops:
         return self.witnesses[self._position(node)]
 
     def minimal_witness(self, node: int, below: float = 0.0) -> Tensor:
-        """Some of them, with which the value is still below a threshold, while it would not be with any one of them
-        put back; ``(2, k)``. There may be smaller ones of other edges.
+        """A minimal subset of them: the value stays below a threshold, but would not if any one of them were put back;
+        ``(2, k)``. Other subsets may be smaller.
 
         Raises:
             InputError: the value is not below the threshold with all of them.
@@ -68,7 +68,7 @@ class FoundDrops:
         if not float(self.values[position]) < below:
             raise InputError(
                 f"node {node} with the value {float(self.values[position]):g}",
-                f"a witness that it falls below {below:g} needs one that does",
+                f"a witness of a value below {below:g} needs a node that reaches one",
                 "Ask for another node",
             )
         graph, (one, other) = run.graph, self.witnesses[position]
@@ -85,7 +85,7 @@ class FoundDrops:
     def __str__(self) -> str:
         found = [
             f"drops found at {int((self.values < self.clean).sum())} of {len(self.nodes)} nodes (not certified)",
-            f"  run       {self.ran}, of which the search knew the {self.knowledge}",
+            f"  run       {self.ran}; the search used its {self.knowledge}",
             f"  clean     mean {float(self.clean.mean()):.4g}",
             f"  found     mean {float(self.values.mean()):.4g}, min {float(self.values.min()):.4g}",
             f"  negative  {int((self.values < 0).sum())} of {len(self.nodes)}",
@@ -108,7 +108,7 @@ def search_drops(
 
     Nothing is certified: the worst case is at most the value found, and may be lower. Where certgcl can read the model,
     the search follows its derivatives (:class:`certgcl.attacks.Search`); any other model (attention, layer norms, ...)
-    is called again and again without some of the edges around a node. Either way the values are those that the model
+    is called repeatedly without some of the edges around a node. Either way the values are those that the model
     itself gives on the graph without the witness.
 
     Args:
@@ -179,7 +179,7 @@ def _by_network(space: SearchSpace, anchors: Tensor, directions: Tensor, end: fl
 def _by_values(
     run: ModelRun, drops: AdmissibleDrops, anchors: Tensor, directions: Tensor, end: float, seed: int
 ) -> dict[int, list[int]]:
-    """The same by calls of the model alone; every node has an equal share of the time that is left."""
+    """The same, by calling the model alone; the time left is divided equally among the nodes."""
     found: dict[int, list[int]] = {}
     for position, anchor in enumerate(anchors.tolist()):
         now = time.monotonic()
@@ -200,7 +200,7 @@ def _value(run: ModelRun, anchor: int, direction: Tensor) -> Callable[[Sequence[
 
 
 def directions_of(given: Any, embeddings: Tensor) -> Tensor:
-    """Those given, or of node compactness; refused unless they fit."""
+    """The directions given, or those of node compactness; an error if they do not fit."""
     if given is None:
         return compactness_directions(embeddings)
     found = numbers(given, "directions", "they must be numbers", "Pass a tensor or an array", error=DirectionError)
@@ -209,6 +209,6 @@ def directions_of(given: Any, embeddings: Tensor) -> Tensor:
         raise DirectionError(
             f"directions of shape {tuple(found.shape)}",
             f"they must be finite, one of {embeddings.shape[1]} entries for each of {len(embeddings)} nodes",
-            "Give every node its direction",
+            "Pass one direction for every node",
         )
     return found

@@ -1,9 +1,9 @@
-"""Edges and features whose change hurts a node: values that are reached, and nothing that is certified.
+"""Harmful changes of edges and features: values that are attained, nothing that is certified.
 
-Where few changes are admissible all are tried, which gives the worst case itself. Else edges are changed one by one:
+If few changes are admissible, all are tried, which gives the worst case itself. Otherwise edges change one by one:
 the derivatives of ``w · z_i`` by the weight of every edge around the anchor, and of every pair that may become one with
-an end at the anchor or at a neighbour of it, name those that promise the most; of these the best is taken. Features are
-looked for on the graph whose edges have changed, and on the graph as it is.
+an end at the anchor or at a neighbour of it, say which are the most promising; the best of these is taken. Features are
+searched on the graph whose edges have changed, and on the graph as it is.
 """
 
 import time
@@ -27,12 +27,12 @@ from certgcl.models.reading import ModelLike, read_network
 
 @dataclass(frozen=True, eq=False)
 class FoundChanges:
-    """Admissible changes that lower ``w_i · z_i``. They are no certificate: others may lower it further.
+    """Admissible changes that lower ``w_i · z_i``. Not a certificate: other changes may lower it further.
 
     Args:
         nodes: the nodes that were asked for, ``(A,)``.
         clean: ``w_i · z_i`` on the graph, ``(A,)``.
-        values: the lowest that was found, ``(A,)``: an upper bound of the worst case.
+        values: the lowest value found, ``(A,)``: an upper bound of the worst case.
         dropped, added: the edges of that change, ``(2, k)`` node numbers, for every node.
         changed: the features of that change, where they may change.
         exact: whether all changes were tried, ``(A,)``: then the value is the worst case, up to rounding.
@@ -55,7 +55,7 @@ class FoundChanges:
         return self.dropped[place], self.added[place]
 
     def changed_features(self, node: int) -> ChangedEntries:
-        """The features that are others, together with these edges."""
+        """The features that change together with these edges."""
         return self.changed[self._place(node)]
 
     def _place(self, node: int) -> int:
@@ -87,8 +87,8 @@ def search_changes(
 ) -> FoundChanges:
     """Look for admissible changes that lower ``w_i · z_i``: an attack on a model that can be read.
 
-    Nothing is certified but by exhaustion, where few changes are admissible. Values are those of the model's weights in
-    float64, on the changed graph.
+    Nothing is certified, except by exhaustion where few changes are admissible. Values are those of the model's weights
+    in float64, on the changed graph.
 
     Args:
         model, graph, nodes: as in :func:`certgcl.node_compactness`.

@@ -1,6 +1,6 @@
 """Dropped and added edges that hurt a node, found by derivatives or by trying all of them.
 
-It knows nothing of the bounds that it puts to the test.
+It shares no code with the bounds that it puts to the test.
 """
 
 import itertools
@@ -56,7 +56,7 @@ class EdgeSearch:
         )
 
     def candidates(self, nodes: Tensor) -> list[Pair]:
-        """Pairs that may become edges with an end among some nodes, as far as there are not too many."""
+        """Pairs with an end among some nodes that may become edges, unless there are too many."""
         added = self.changes.additions
         if added is None:
             return []
@@ -170,11 +170,11 @@ class EdgeSearch:
     def gains(
         self, anchor: int, direction: Tensor, lost: list[Pair], gained: list[Pair], pairs: Tensor, new: Tensor
     ) -> Tensor:
-        """By how much the value falls to first order if a pair ``(2, P)`` changes sides, with some edges lost and some
-        gained, ``(P,)``.
+        """First-order decrease of the value if a pair ``(2, P)`` is toggled, with some edges lost and some gained,
+        ``(P,)``.
 
         Args:
-            new: which of the pairs are no edges of the graph.
+            new: which of the pairs are not edges of the graph.
         """
         gone, there = set(lost), set(gained)
         present = [

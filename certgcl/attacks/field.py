@@ -11,7 +11,7 @@ from certgcl.graphs.graph import Graph
 from certgcl.models.mixing import features_times
 from certgcl.models.network import GraphNetwork
 
-LARGEST_FIELD = 1 << 22  # messages into the rows of a field; beyond, the node is not searched
+LARGEST_FIELD = 1 << 22  # messages into the rows of a field; beyond this, the node is not searched
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Reach:
 
     Args:
         outputs: for every layer, features first: up to which distance its output matters; -1 for nowhere.
-        messages: up to which distance nodes take messages of their neighbours; -1 for nowhere.
+        messages: up to which distance nodes receive messages from their neighbours; -1 for nowhere.
         counts: up to which distance numbers of neighbours matter: those of the nodes that take messages, and those of
             their neighbours where the scale ``into`` depends on them.
     """
@@ -47,16 +47,16 @@ class Reach:
 
 @dataclass(frozen=True, eq=False)
 class Field:
-    """All that one embedding depends on. Nodes have numbers of their own: 0 is the node itself, then come its
-    neighbours, then theirs; the last ones are ends of edges that lead further away, and matter to nothing else.
+    """Everything that one embedding depends on. Nodes are renumbered: 0 is the node itself, then come its
+    neighbours, then theirs; the last ones are ends of edges that lead further away, and matter for nothing else.
 
     Args:
         nodes: their numbers in the graph, ``(n,)``.
         distance: from the node itself, ``(n,)``.
         degree: their numbers of neighbours in the graph, ``(n,)``.
         edges: the ends of the droppable edges that matter, ``(2, E)``.
-        slots: the same edges by their places in the graph, ``(E,)``.
-        row, col: the nodes that take and give the messages, row by row, ``(M,)``.
+        slots: the same edges as positions in the graph, ``(E,)``.
+        row, col: the nodes that receive and send the messages, row by row, ``(M,)``.
         edge: the droppable edge that each message goes along; E where it cannot be dropped, ``(M,)``.
     """
 
@@ -108,8 +108,8 @@ class SearchSpace:
         """The field of one node; None where it is too large to be searched.
 
         Args:
-            all_edges: whether it has all edges that matter. Of those that lead out of it and carry no message, only
-                their number at a node matters, so that else no more of them are taken than the node can lose.
+            all_edges: whether it keeps all edges that matter. Of those that lead out of it and carry no message, only
+                the number at a node matters, so that otherwise no more of them are kept than the node can lose.
         """
         graph, reach, hops = self.graph, self.reach, self.reach.outputs[0]
         outside = max(hops, reach.counts) + 1
@@ -149,7 +149,8 @@ class SearchSpace:
         )
 
     def _enough(self, slots: Tensor, distance: Tensor) -> Tensor:
-        """Slots of counted nodes without those that the node has enough like of; ends that can lose more go first."""
+        """Slots of counted nodes, without those of which the node has enough equivalent ones; ends that can lose more
+        go first."""
         graph, local = self.graph, self.drops.local
         near, far = distance[graph.row[slots]], distance[graph.col[slots]]
         leads_out = (near > self.reach.messages) & (far > self.reach.counts)

@@ -30,7 +30,7 @@ from certgcl.runtime.out_of_memory import told_when_out_of_memory
 
 __all__ = ["CertifiedAccuracy", "certified_accuracy", "certified_accuracy_curve"]
 
-SECONDS_OF_ANCHOR = 2.0  # for a search over edges that are added, at most
+SECONDS_OF_ANCHOR = 2.0  # seconds at most, for a search over added edges
 _RULE = "there is one integer or string class for each of {} nodes"
 
 
@@ -80,7 +80,7 @@ def certified_accuracy(
     search: bool = True,
     reading: Reading = "traced",
 ) -> CertifiedAccuracy:
-    """How much of the accuracy of a classifier no admissible drop can take away.
+    """The share of a classifier's accuracy that no admissible drop can take away.
 
     ``certified_accuracy(model, graph, y, budgets)`` for a model that ends in class scores, or in their softmax or
     log_softmax: its prediction is the class of the largest. ``certified_accuracy(model, classifier, graph, y,
@@ -104,7 +104,7 @@ def certified_accuracy(
         y: the true class of every node, ``(N,)``: integers, or strings if those are the classifier's labels. Only those
             of ``nodes`` must be labels the classifier knows.
         nodes: those that count, a mask or numbers; all by default.
-        search: look for drops that change the predictions that are not certified; without it, ``upper`` is ``clean``.
+        search: search for drops that change the predictions that are not certified; without it, ``upper`` is ``clean``.
         reading: how the model is read, as in :func:`certgcl.node_compactness`.
 
     Example::
@@ -186,8 +186,8 @@ def certified_accuracy_curve(
 
 
 def _by_name(question: tuple[Any, ...], **named: Any) -> dict[str, Any]:
-    """The arguments by their names: of those by position, the first is the classifier if there is one too many for
-    graph, labels and budgets."""
+    """The arguments by name: of the positional ones, the first is the classifier if there is one more than graph,
+    labels and budgets."""
     names = [name for name, value in named.items() if value is _REQUIRED]
     if len(question) == len(names) + 1 and named["classifier"] is None:
         if question[0] is None:
@@ -282,7 +282,7 @@ def _lowest(
 ) -> Tensor:
     """Embeddings of the anchors at which a search over admissible changes ends, with a low ``w · z``; ``(A, d)``.
 
-    The given ``embeddings``, which no drop leads to, where a node is too large to be searched.
+    For a node whose receptive field is too large to be searched, the given ``embeddings``, those without drops.
     """
     if changes.additions is not None:
         return _lowest_with_new_edges(network, graph, changes, anchors, embeddings, directions)
@@ -326,7 +326,7 @@ def _places(y: Any, linear: LinearClassifier, anchors: Tensor, graph: Graph) -> 
         raise InputError(
             f"labels of type {type(y).__name__} ({error})", _RULE.format(graph.num_nodes), "Pass data.y"
         ) from error
-    flags = all(isinstance(label, bool) for label in linear.labels)  # True is no name of class 1
+    flags = all(isinstance(label, bool) for label in linear.labels)  # True does not name class 1
     if (
         labels.shape != (graph.num_nodes,)
         or labels.dtype.kind not in "iubUTO"

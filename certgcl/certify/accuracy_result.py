@@ -23,8 +23,8 @@ class CertifiedAccuracy:
     Args:
         nodes: the nodes in question, ``(A,)``.
         correct: the prediction on the graph as given is right.
-        certified: it is, and stays so whatever admissible edges are dropped.
-        broken: it is, and an admissible drop is known that changes it.
+        certified: it is right, and stays right whatever admissible edges are dropped.
+        broken: it is right, but an admissible drop that changes it is known.
         stable: the prediction, right or wrong, is the same whatever admissible edges are dropped.
         labels: the true classes.
         predicted: the classes predicted on the graph as given.
@@ -84,7 +84,7 @@ class CertifiedAccuracy:
 
     @property
     def upper(self) -> float:
-        """At most this share is: the others are wrong, or known to break."""
+        """At most this share is right under every admissible drop: the others are wrong, or known to break."""
         return _share(self.correct & ~self.broken)
 
     @property

@@ -1,4 +1,4 @@
-"""The result of a certification: values per node, and all that is needed to say what they mean."""
+"""The result of a certification: values per node, and everything needed to interpret them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from certgcl.models.reading import ModelLike
 
 PER_ANCHOR = ("nodes", "lower", "nominal", "rounding", "run_error", "directions")
-EXACT = 1e-9  # a bracket no wider than this share of its larger end, and rounding, is a value
+EXACT = 1e-9  # a bracket no wider than this share of its larger end, plus rounding, counts as exact
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,15 +52,16 @@ class Certificate:
         certified: whether the method proves what it says. ``paper`` and ``released`` do not.
         local_budget: the tightened ``q`` of every node of the graph, ``(N,)``.
         total_budget: the tightened ``Q``.
-        requested_budget: ``q`` as it was asked for, at most the degree, ``(N,)``.
+        requested_budget: ``q`` as requested, at most the degree, ``(N,)``.
         directions: ``w``, ``(A, d)`` or ``(A, C, d)``.
         precision: of the model's parameters, such as ``"float32"``.
         reading: how the model was read: ``"given"`` as weights, ``"traced"`` from its program, or ``"probed"``.
-        evidence: what it is about: digests of weights, graph, budget and directions, and the method's settings.
-        upper: a value that some admissible drop reaches, same shape as ``lower``; None where none was searched for.
+        evidence: what the certificate is about: digests of weights, graph, budget and directions, and the method's
+            settings.
+        upper: a value that some admissible drop reaches, same shape as ``lower``; None if none was searched for.
         witnesses: those drops, ``(2, k)`` edges for every anchor; see :meth:`witness`.
-        names: of all nodes of the graph, where they have any.
-        norms: of the anchors' embeddings on the graph as given, ``(A,)``: what the values are large or small against.
+        names: of all nodes of the graph, if they have any.
+        norms: of the anchors' embeddings on the graph as given, ``(A,)``: the scale of the values.
             None in a certificate of an older file.
         features: what features could become; None where they stay as they are.
         changed: the features that reach ``upper`` together with the dropped edges of ``witnesses``; see
@@ -121,7 +122,7 @@ class Certificate:
 
     @property
     def asked(self) -> Tensor:
-        """The values that say something: of several directions of a node, those that are not zero, as that of a class
+        """The values that carry information: of several directions of a node, those that are not zero, as a class
         against itself is; same shape as ``lower``."""
         if self.lower.dim() == 1:
             return torch.ones_like(self.positive)
@@ -150,8 +151,8 @@ class Certificate:
 
     @property
     def status(self) -> list[str]:
-        """What is known of every anchor: ``exact``, ``bracketed`` by a known drop, ``bounded`` from below alone, or
-        ``uncertified`` by a method that proves nothing."""
+        """The state of every anchor: ``exact``, ``bracketed`` by a known drop, ``bounded`` from below alone, or
+        ``uncertified`` if the method proves nothing."""
         if self.upper is None:
             return ["bounded" if self.certified else "uncertified"] * len(self.nodes)
         return ["exact" if exact else "bracketed" for exact in self.exact.tolist()]
@@ -164,7 +165,7 @@ class Certificate:
         return self.witnesses[place]
 
     def changed_features(self, node: Any) -> ChangedEntries:
-        """The features of a node's witness: which entries of the features are others, and what they become."""
+        """The features of a node's witness: which entries of the features change, and what they become."""
         place = self._place(node)
         return ChangedEntries.none(self.nodes.device) if self.changed is None else self.changed[place]
 
@@ -174,7 +175,7 @@ class Certificate:
         return self.nodes.new_empty(2, 0) if self.added is None else self.added[place]
 
     def _place(self, node: Any) -> int:
-        """Where a node that has a witness stands, by number or name."""
+        """The position of a node that has a witness, by number or name."""
         if self.names is not None and not is_whole(node):
             (node,) = self.names.find([node])
         node = whole(node, "node", 0, "it is the number of a node", "Pass an int", error=CertificateError)
@@ -195,7 +196,7 @@ class Certificate:
 
     def to_dict(self) -> dict[str, list[Any]]:
         """One list per column: node, name if it has one, budget, nominal, lower, the two errors, what is positive;
-        upper and exact where there are any."""
+        upper and exact if there are any."""
         nodes = self.nodes.tolist()
         columns: dict[str, list[Any]] = {
             "node": nodes,
@@ -232,7 +233,7 @@ class Certificate:
     def joined(cls, parts: Sequence["Certificate"]) -> "Certificate":
         """One certificate of several that answer the same question at different anchors, in the order of the parts.
 
-        Parts of different questions, by what they are about, and parts that cannot be certificates are refused.
+        Parts that answer different questions, and parts that cannot be certificates, raise an error.
         """
         from certgcl.certify.joining import joined
 
@@ -254,7 +255,7 @@ class Certificate:
         return replace(self, **chosen)
 
     def _positions(self, positions: Any) -> Tensor:
-        """Places in ``nodes``, each once; a mask becomes those where it is true."""
+        """Positions in ``nodes``, each once; a mask becomes those where it is true."""
         count = len(self.nodes)
         rule = f"they are distinct positions from 0 to {count - 1}, or a mask over all"
         given = numbers(positions, "positions", rule, "Pass a tensor", error=CertificateError, device=self.nodes.device)
@@ -267,7 +268,7 @@ class Certificate:
             raise CertificateError(
                 f"positions from {int(given.min())} to {int(given.max())}, {len(given)} of them",
                 rule,
-                "Leave out those that are no anchors, or come twice",
+                "Leave out those that are not anchors, or listed twice",
             )
         return given
 
@@ -282,8 +283,9 @@ class Certificate:
     def load(cls, path: str | Path) -> "Certificate":
         """Read a certificate written by :meth:`save`.
 
-        A file that is not one, or is no longer what was written, raises ``CertificateError``, as do values that no
-        certification gives. That finds accidents, not forgers: only :meth:`verify` holds it against model and graph.
+        A file that is not a certificate, or was changed since, raises ``CertificateError``, as do values that no
+        certification produces. That detects accidents, not forgery: only :meth:`verify` compares it with model and
+        graph.
         """
         return cls.load_with_notes(path)[0]
 
@@ -311,8 +313,8 @@ class Certificate:
         Args:
             nodes: whose values to check, some of the certificate's; all by default.
             view: the fixed second view, for a certificate that was made with one.
-            directions: those that were given, of all nodes, for a certificate of directions of one's own; without them
-                what it says is taken to be about the directions that it holds.
+            directions: those of all nodes that were passed, for a certificate of your own directions; without them, it
+                is taken to be about the directions that it holds.
 
         Example::
 
@@ -331,7 +333,7 @@ class Certificate:
         *,
         time_limit: float | None = None,
     ) -> "CollectiveCertificate":
-        """At least how many nodes stay positive at once under any *one* admissible drop; see
+        """The number of nodes, at least, that stay positive at once under any *one* admissible drop; see
         :func:`certgcl.collective_certificate`.
 
         Args:

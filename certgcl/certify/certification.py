@@ -35,18 +35,18 @@ from certgcl.runtime.tensor_cache import stamp
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """How low ``w_i · z_i(S)`` can get: all that is the same for every anchor i, computed when first needed.
+    """How low ``w_i · z_i(S)`` can get: everything that is the same for all anchors i, computed when first needed.
 
     Args:
-        encoder: as it was read, in the precision it is run in.
+        encoder: as it was read, in the precision in which it is run.
         dtype: of the computation.
         changes: what may change: S.
         bound: the method.
-        view: what gives ``W^CL`` when there are no directions of one's own.
+        view: the view that gives ``W^CL`` if no directions are passed.
         given: ``(N, d)`` or ``(N, C, d)`` directions of one's own.
         views: whether the second view is the given one, or any admissible view like the first.
-        proof: whether the answer says how lines were chosen, for those who prove it again.
-        prepared: where what is built for graph and changes is kept, if the user keeps it.
+        proof: whether the certificate records how lines were chosen, for proving it again.
+        prepared: keeps what is built for graph and changes, if the user has one.
         reproducible: whether the answer is the same to the last bit in every process of one
             :func:`~certgcl.runtime.reproducible.arithmetic`; set by :meth:`made_reproducible`.
 
@@ -136,12 +136,12 @@ class Question:
 
     @property
     def precision(self) -> str:
-        """In which the encoder is run."""
+        """The precision in which the encoder is run."""
         return dtype_name(self.encoder.precision)
 
     @cached_property
     def evidence(self) -> Evidence:
-        """What the answer is about, by the digests of this moment."""
+        """What the certificate is about, with digests taken now."""
         return Evidence.of(self)
 
     @cached_property
@@ -158,12 +158,12 @@ class Question:
 
     @cached_property
     def compactness_directions(self) -> CompactnessDirections:
-        """``W^CL`` of the fixed view, with its error; in float64, as unit vectors may cancel."""
-        wide = self.network if self.dtype == torch.float64 else self.encoder  # bounds take the same products
+        """``W^CL`` of the fixed view, with its error; in float64, because unit vectors may cancel."""
+        wide = self.network if self.dtype == torch.float64 else self.encoder  # bounds use the same products
         return CompactnessDirections.of(wide, self.view)
 
     def _features(self) -> object:
-        """Where the features stand, as far as torch can say: unlike edges and weights, they are not copied."""
+        """The version of the features, as far as torch tracks it: unlike edges and weights, they are not copied."""
         tensors = [view.x for view in (self.graph, self.view) if not view.x.is_inference()]
         return stamp(*tensors)
 
@@ -172,7 +172,8 @@ class Question:
         return check_anchors(nodes, self.graph)
 
     def made_reproducible(self) -> "Question":
-        """The same, answered to the last bit alike by every process; see :mod:`certgcl.runtime.reproducible`."""
+        """The same, with an answer that is identical to the last bit in every process; see
+        :mod:`certgcl.runtime.reproducible`."""
         device = self.graph.col.device
         if device.type != "cpu":
             raise InputError(
@@ -186,7 +187,7 @@ class Question:
         )
 
     def in_its_time(self, share: float) -> "Question":
-        """The same with a share of the time that a search has for all anchors; its evidence is that of the whole."""
+        """The same with a share of a search's time limit; its evidence is that of the whole."""
         bound = self.bound.with_share_of_time(share)
         if bound is self.bound:
             return self
@@ -202,7 +203,7 @@ class Question:
             return estimated_bytes(self.bound, self.network, problem, self.directions.shape[1])
 
     def for_workers(self) -> "Question":
-        """The same, to be sent to other processes: what all anchors share is computed before, and goes along."""
+        """The same, ready to be sent to other processes: what all anchors share is computed now and sent along."""
         sent = replace(self, bound=self.bound.for_worker())
         vars(sent).update(
             {
@@ -229,7 +230,7 @@ class Question:
     def certify(
         self, anchors: Tensor, memory_limit: int | None = None, progress: Callable[[int, int], object] | None = None
     ) -> Certificate:
-        """The bounds at some anchors, in as many parts as the memory limit (in bytes) asks for.
+        """The bounds at some anchors, in as many parts as the memory limit (in bytes) requires.
 
         Args:
             progress: called after each part with the numbers of anchors that are done and of all.
@@ -253,7 +254,7 @@ class Question:
         self, anchors: Tensor, memory_limit: int | None, progress: Callable[[int, int], object] | None
     ) -> Certificate:
         limit = default_limit(anchors.device) if memory_limit is None else byte_limit(memory_limit)
-        evidence = self.evidence  # before the computation, of the values it begins with
+        evidence = self.evidence  # before the computation, of the values it starts from
         problem = self._problem(anchors.contiguous(), limit)
         second, number = None, self.directions.shape[1]
         if self.views == "both":
@@ -279,7 +280,8 @@ class Question:
         return self.prepared.problem(anchors, limit)
 
     def _certify_in_fixed_parts(self, anchors: Tensor, memory_limit: int | None) -> Certificate:
-        """The same in parts that depend on the question and the anchors alone; a limit is kept to or refused."""
+        """The same in parts that depend on the question and the anchors alone; a limit that cannot be kept raises an
+        error."""
         evidence = self.evidence
         limit = None if memory_limit is None else byte_limit(memory_limit)
 
@@ -304,7 +306,7 @@ class Question:
         return Certificate.joined(certificates).at(torch.argsort(torch.cat(parts)))
 
     def _certify(self, problem: ChangeProblem, second: TwoViews | None, evidence: Evidence) -> Certificate:
-        """The bounds at the anchors of a problem, checked before they are called a certificate."""
+        """The bounds at the anchors of a problem, checked before they become a certificate."""
         network, directions, bound, anchors = self.network, self.directions, self.bound, problem.anchors
         name = bound.name
         if second is not None:
@@ -313,14 +315,14 @@ class Question:
         else:
             rounding, run_error = self._slack(problem)
             if not bound.splits:
-                check_finite(anchors, rounding)  # so that no drop overflows: it covers the largest sums of all
+                check_finite(anchors, rounding)  # so that no drop overflows: it covers the largest of all sums
             found = bound.solve(network, problem, directions)
         problem.release()
         chosen = problem.at_anchors(directions)
         clean = problem.at_anchors(self.embeddings)
         nominal = (chosen @ clean[..., None])[..., 0]
         norms = torch.linalg.vector_norm(clean, dim=1, dtype=torch.float64).to(self.dtype)
-        # Where sizes overflow, an error may be infinity times zero: nothing is known of it.
+        # Where sizes overflow, an error may be infinity times zero, and then nothing is known about it.
         rounding, run_error = (
             torch.nan_to_num(error, nan=torch.inf, posinf=torch.inf) for error in (rounding, run_error)
         )
@@ -332,7 +334,7 @@ class Question:
             )
             upper = None if upper is None else upper[:, 0]
         drops, features = self.changes.drops, self.changes.features
-        # Copies of what the problem keeps: a certificate is the user's own, to write to as well.
+        # Copies of what the problem keeps: the user may modify a certificate.
         return Certificate(
             nodes=anchors.clone(),
             lower=lower,

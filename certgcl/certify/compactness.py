@@ -1,4 +1,4 @@
-"""The two questions a user asks: how compact is every node in the worst view, and any direction's worst value."""
+"""The two questions a user asks: the worst-case compactness of every node, and the worst case of any direction."""
 
 import time
 from dataclasses import replace
@@ -50,7 +50,7 @@ def node_compactness(
     Args:
         model: a trained method, a module called as ``model(x, edge_index)``, or a ``GraphNetwork``; see
             :func:`certgcl.read_network` for what can be read.
-        graph: the graph that may change: all that :meth:`certgcl.Graph.of` takes; or a :class:`PreparedGraph`.
+        graph: the graph that may change: anything that :meth:`certgcl.Graph.of` accepts; or a :class:`PreparedGraph`.
         budgets: what may change: an int (edges dropped at each node), a float (a drop rate), an
             :class:`EdgeDropBudget` or :class:`Changes`; None with a :class:`PreparedGraph`, which has them.
         method: ``"degree"`` (default), ``"degree-fast"``, ``"degree-cheap"``, ``"crown"``, ``"interval"``; or
@@ -61,19 +61,19 @@ def node_compactness(
         views: ``"both"`` lets the second view drop edges too, any that the budget allows: the paper's Definition 1,
             ``W^CL_i(S2) · z_i(S1) >= lower_i`` for every pair of admissible drop sets. It is never above the value for
             a fixed admissible view, much harder to bound, and takes many times as long, as all nodes are needed.
-        nodes: the anchors to bound, by number, by name if the graph has names, or a mask; all by default. They cost in
-            proportion to all that is within the model's reach.
+        nodes: the anchors to bound, by number, by name if the graph has names, or a mask; all by default. The cost
+            grows with the number of edges within the model's reach of them.
         dtype: precision of the computation.
         time_limit: of a search, in seconds for all nodes together; what it has found by then is returned.
         branch_limit: of a search, the branches of each node that it bounds; 128 for ``"optimized"``, none for
             ``"exact"``.
         tolerance: of a search, which ends for a node when its bracket is narrower than this share of its value; 1e-9.
         memory_limit: about how many bytes the computation may take; three quarters of what is free by default.
-            Anchors are bounded in as many parts as that asks for.
+            Anchors are bounded in as many parts as that requires.
         reading: how the model is read: ``"traced"`` proves what it computes from its source; ``"probed"`` measures a
-            model that cannot be traced, which proves nothing of it. See :func:`certgcl.read_network`.
-        proof: keep in the certificate how lines were chosen, for ``certgcl verify --proof``, which proves the bounds
-            again with a program that uses nothing of this library.
+            model that cannot be traced, which proves nothing about it. See :func:`certgcl.read_network`.
+        proof: record in the certificate how lines were chosen, for ``certgcl verify --proof``, which proves the bounds
+            again with a program that uses nothing from this library.
         progress: show a bar on stderr if it takes longer than a moment.
 
     Example::
@@ -132,7 +132,7 @@ def linear_bounds(
 
 
 class _Progress(Bar):
-    """Nodes that are certified, or closed by a search."""
+    """A progress bar for nodes that are certified, or closed by a search."""
 
     def __init__(self, shown: bool) -> None:
         super().__init__("certifying", shown)
@@ -142,7 +142,7 @@ class _Progress(Bar):
 
 
 def _answered(question: Question, nodes: NodesLike, memory_limit: int | None, bar: _Progress) -> Certificate:
-    """The certificate of some nodes, with a word to the log."""
+    """The certificate of some nodes, with a line in the log."""
     anchors, start = question.anchors(nodes), time.monotonic()
     certificate = question.certify(anchors, memory_limit, bar)
     LOG.info("%d nodes certified by %s in %.2f s", len(anchors), certificate.method, time.monotonic() - start)

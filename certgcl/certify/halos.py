@@ -1,9 +1,9 @@
-"""A question about a graph on disk: every part of the anchors loads what it sees, and no process the graph.
+"""A question about a graph on disk: every part of the anchors loads its neighbourhood, and no process the whole graph.
 
 The bound of an anchor depends on the nodes within K hops of it. A drop set of the whole graph that is admissible is, as
 far as it concerns the edges of its halo, admissible there with the budgets that its nodes have in the whole graph. So a
-bound on the halo is one on the graph. What is left of the whole is one vector, the sum of all unit embeddings, which
-the directions of compactness need: a pass over all nodes before.
+bound on the halo is one on the graph. Only one quantity of the whole graph is needed: the sum of all unit embeddings,
+for the directions of compactness. It takes one pass over all nodes in advance.
 """
 
 from collections.abc import Callable
@@ -38,12 +38,12 @@ from certgcl.models.reading import ModelLike, Reading, read_network
 from certgcl.runtime.arithmetic import one_thread, undisturbed
 from certgcl.runtime.reproducible import PART
 
-NODES_AT_A_TIME = 2048  # whose embeddings are summed; fixed, as the last digits of the sum depend on it
+NODES_AT_A_TIME = 2048  # whose embeddings are summed; fixed, because the last digits of the sum depend on it
 SHARE_OF_HALO = 0.5  # of the memory limit, for the halo itself
 
 
 class UnitTotals(NamedTuple):
-    """Sums over all nodes: of the unit embeddings, and of what each adds to the error of that, ``(d,)`` both."""
+    """Sums over all nodes: of the unit embeddings, and of the contributions to the error of that sum, ``(d,)`` both."""
 
     units: Tensor
     errors: Tensor
@@ -51,7 +51,7 @@ class UnitTotals(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HaloQuestion(Question):
-    """:class:`Question` about a :class:`StoredGraph`; ``graph`` is the one on disk, of which nothing is kept.
+    """:class:`Question` about a :class:`StoredGraph`; ``graph`` is the one on disk, which is never kept in memory.
 
     Args:
         budget: that the drops of each halo come from.
@@ -91,7 +91,7 @@ class HaloQuestion(Question):
         )
 
     def with_totals(self, executor: Executor) -> "HaloQuestion":
-        """The same with the sums over all nodes, some thousand at a time: what is exchanged is two vectors for each."""
+        """The same with the sums over all nodes, some thousand at a time: each block exchanges two vectors."""
         parts = [
             (start, min(start + NODES_AT_A_TIME, self.stored.num_nodes))
             for start in range(0, self.stored.num_nodes, NODES_AT_A_TIME)
@@ -121,7 +121,7 @@ class HaloQuestion(Question):
         super().__setstate__(state | {"graph": graph, "view": graph, "changes": None})
 
     def estimated_bytes(self, anchors: Tensor) -> int:
-        """As much as there is: parts are cut to fit."""
+        """All the memory there is: parts are cut to fit."""
         return PART
 
     @undisturbed()
@@ -149,7 +149,8 @@ class HaloQuestion(Question):
         return Certificate.joined(certificates)
 
     def _on_halo(self, anchors: Tensor, limit: int) -> tuple[Halo, Question] | None:
-        """The question on the halo of some anchors; None where it takes too much, and fewer would take less."""
+        """The question on the halo of some anchors; None if it takes too much memory and fewer anchors would take
+        less."""
         try:
             halo = self.stored.halo(anchors, self.encoder.hops, int(SHARE_OF_HALO * limit))
         except OutOfMemoryError:
@@ -180,8 +181,8 @@ class HaloQuestion(Question):
         return halo, question
 
     def _in_the_whole(self, certificate: Certificate, halo: Halo, anchors: Tensor) -> Certificate:
-        """The same by the numbers that nodes have in the whole graph; its budgets are put in where it is written, and
-        until then stands there what all of them are within."""
+        """The same with the node numbers of the whole graph; its budgets are filled in when it is written, and until
+        then placeholders hold the largest values."""
         total = self.stored.num_edges if self.budget.total is None else min(self.budget.total, self.stored.num_edges)
         witnesses, most = certificate.witnesses, anchors.new_full((1,), total).expand(self.stored.num_nodes)
         return replace(
@@ -199,7 +200,7 @@ def _units(embeddings: Tensor) -> Tensor:
 
 
 def _unit_totals(question: HaloQuestion, part: tuple[int, int]) -> UnitTotals:
-    """The task of a worker: what some nodes add to the sums."""
+    """The task of a worker: the contribution of some nodes to the sums."""
     anchors = torch.arange(*part)
     halo = question.stored.halo(anchors, question.encoder.hops)
     with one_thread():
@@ -209,8 +210,8 @@ def _unit_totals(question: HaloQuestion, part: tuple[int, int]) -> UnitTotals:
 
 
 def drops_on_disk(budget: EdgeDropBudget, stored: StoredGraph) -> AdmissibleDrops:
-    """:meth:`EdgeDropBudget.on` with rows read a piece at a time: in memory are a few numbers for every node, and one
-    byte for every slot."""
+    """:meth:`EdgeDropBudget.on` with rows read piece by piece: memory holds a few numbers for every node, and one byte
+    for every slot."""
     rowptr, col = stored.mapped.rowptr, stored.mapped.col
     degree = rowptr.diff()
     total = stored.num_edges if budget.total is None else min(budget.total, stored.num_edges)

@@ -1,9 +1,9 @@
-"""The question of one node as a problem that general verifiers read: an ONNX network and a VNN-LIB query.
+"""The question about one node as a problem for general verifiers: an ONNX network and a VNN-LIB query.
 
 The network is the model around the node, as a function of one number for each edge that can be dropped and matters to
 the node: 1 where it is kept, 0 where it is dropped. The query has the budgets as linear constraints. Numbers between 0
-and 1 are allowed, as neither format has whole ones: what is proved for all of them holds for dropped edges, and a
-counterexample counts if its numbers are whole.
+and 1 are allowed, because neither format has integer variables: what is proved for all of them holds for dropped edges,
+and a counterexample counts if its numbers are integers.
 """
 
 import math
@@ -57,7 +57,7 @@ def export_problem(
     """Write the question whether ``w · z`` of a node stays above a number, for other verifiers (needs onnx).
 
     ``node-N.onnx`` computes ``Y = w · z`` from the edges ``X``; ``node-N.vnnlib`` asks for an admissible X with ``Y <=
-    at_least``. If there is none, no admissible drop brings the node there.
+    at_least``. If there is none, no admissible drop lowers the node that far.
 
     Args:
         model, graph, budgets: as in :func:`certgcl.node_compactness`; only edges may change.
@@ -122,7 +122,7 @@ class _Field:
         counted = torch.minimum(distance[graph.row], distance[graph.col]) <= Reach.of(question.network).counts
         chosen = (counted & drops.droppable & (graph.row < graph.col)).nonzero()[:, 0]
         self.edges = torch.stack([graph.row[chosen], graph.col[chosen]])
-        variable = torch.full_like(graph.col, len(chosen))  # edges that stay: the one after all variables
+        variable = torch.full_like(graph.col, len(chosen))  # edges that stay: the constant one after all variables
         variable[chosen] = variable[graph.reverse[chosen]] = torch.arange(len(chosen))
         slots = row_slots(graph, self.nodes)
         place = torch.full_like(graph.degree, -1)
@@ -216,8 +216,8 @@ class _Writer:
         return self.mixed(term.aggregation, values) if term.aggregation.mixes else values
 
     def mixed(self, aggregation: Aggregation, values: str) -> str:
-        """``own v_i + out Σ_{kept j} in v_j``. Where a node has no neighbours left the sum is zero, whatever its
-        scale: so it may be that of one neighbour."""
+        """``own v_i + out Σ_{kept j} in v_j``. If a node has no neighbours left the sum is zero, whatever its scale: so
+        the scale of one neighbour may be used."""
         loop = aggregation.loop if isinstance(aggregation, SymmetricNorm) else 0.0
         kind, other = ("Add", loop) if loop else ("Max", 1.0)
         count = self.op(kind, self.left, self.constant(other))
@@ -243,7 +243,7 @@ class _Writer:
                 slope = activation.slope.detach()
                 return self.op("PRelu", p, self.constant(slope.numpy())) if bool(slope.any()) else self.op("Relu", p)
             case ELU():
-                below = self.op("Elu", self.op("Min", p, self.constant(0.0)))  # its own alpha would be a float32
+                below = self.op("Elu", self.op("Min", p, self.constant(0.0)))  # ONNX's own alpha would be a float32
                 return self.op("Add", self.op("Relu", p), self.op("Mul", below, self.constant(activation.alpha)))
             case GELU():
                 normal = self.op("Add", self.op("Erf", self.op("Mul", p, self.constant(0.5**0.5))), self.constant(1.0))
@@ -284,7 +284,7 @@ def _query(question: Question, field: _Field, anchor: int, at_least: float, prec
 
 
 def _at_most(places: list[int], most: int) -> list[str]:
-    """So many of some edges are dropped at the most."""
+    """A limit on how many of some edges are dropped."""
     if len(places) <= most:
         return []
     kept = f"X[{places[0]}]" if len(places) == 1 else f"(+ {' '.join(f'X[{place}]' for place in places)})"

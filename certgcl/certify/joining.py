@@ -1,4 +1,4 @@
-"""Several certificates that answer one question at different anchors, as one."""
+"""Joins several certificates that answer one question at different anchors."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -48,7 +48,7 @@ def joined(parts: Sequence[Certificate]) -> Certificate:
 
 
 def _check_same_question(first: Certificate, part: Certificate) -> None:
-    """Refuse a part that is about something else than the first."""
+    """Raise an error for a part that is about something other than the first."""
     for name in _FOR_ALL:
         if getattr(part, name) != getattr(first, name):
             raise CertificateError(

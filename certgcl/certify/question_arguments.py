@@ -83,4 +83,4 @@ def check_anchors(nodes: NodesLike, graph: Graph) -> Tensor:
             "every anchor is bounded once",
             "Use torch.unique",
         )
-    return anchors.clone()  # the caller's own may change
+    return anchors.clone()  # the caller's tensor may change

@@ -12,7 +12,7 @@ _READ = {"given": "weights as given", "traced": "read from its program", "probed
 
 
 def summary(certificate: "Certificate") -> tuple[str, list[tuple[str, str]]]:
-    """A title, and what there is to say by name: first what does not grow with the embeddings."""
+    """A title, and the lines of a summary by name: first the values that do not grow with the embeddings."""
     what = "certified lower bounds" if certificate.certified else "scores that are NOT bounds"
     nodes = f"{len(certificate.nodes)} of {len(certificate.local_budget)} nodes"
     rows = [*_question(certificate), *(_positive(certificate) if certificate.certified else [])]
@@ -23,7 +23,7 @@ def summary(certificate: "Certificate") -> tuple[str, list[tuple[str, str]]]:
 
 
 def _question(certificate: "Certificate") -> list[tuple[str, str]]:
-    """The model, and what may change."""
+    """The lines about the model and the budget."""
     settings = certificate.evidence.special_settings
     others = [changes.words() for changes in (certificate.features, certificate.additions) if changes is not None]
     return [
@@ -35,8 +35,8 @@ def _question(certificate: "Certificate") -> list[tuple[str, str]]:
 
 
 def _positive(certificate: "Certificate") -> list[tuple[str, str]]:
-    """What is proved of the model as it is run; and of its weights in exact arithmetic where that is more, or the
-    precision so low that nobody should take one for the other."""
+    """What is proved for the model as it is run; and for its weights in exact arithmetic if that is more, or if the
+    precision is so low that the two must not be confused."""
     asked, proved = certificate.asked, f"({percent(certificate.share_positive)}) proved to stay above zero"
     whole, run = int(asked.sum()), f"as run in {certificate.precision}"
     count, exactly = (
@@ -49,7 +49,7 @@ def _positive(certificate: "Certificate") -> list[tuple[str, str]]:
 
 
 def _values(certificate: "Certificate") -> list[tuple[str, str]]:
-    """Clean values, reached values and bounds, which grow with the embeddings."""
+    """Clean values, attained values and bounds, which grow with the embeddings."""
     asked = certificate.asked
     named = [("nominal", certificate.nominal), ("upper", certificate.upper)]
     lower = certificate.lower[asked].double()

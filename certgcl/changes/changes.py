@@ -1,4 +1,4 @@
-"""All that may change about a graph at once: each part has a budget of its own."""
+"""Everything that may change about a graph at once: each part has its own budget."""
 
 from dataclasses import dataclass, replace
 from typing import TypeAlias, Union
@@ -29,7 +29,7 @@ class AdmissibleChanges:
     """What :class:`Changes` allow on one graph.
 
     Args:
-        drops: the edges that may be dropped; none where no drops were asked for.
+        drops: the edges that may be dropped; none if no drops were requested.
         features: what features may become; None where they stay as they are.
         additions: the edges that may be added; None where none can.
     """
@@ -59,7 +59,7 @@ class AdmissibleChanges:
         return self.features is not None and self.additions is None and not bool(self.drops.local.any())
 
     def private(self) -> "AdmissibleChanges":
-        """A copy that no one else holds; this itself, if it is one."""
+        """A copy that nobody else holds; this object itself, if it is one."""
         drops, features = self.drops.private(), None if self.features is None else self.features.private()
         additions = None if self.additions is None else self.additions.private()
         if drops is self.drops and features is self.features and additions is self.additions:
@@ -79,10 +79,10 @@ class Changes:
     """What may change about a graph, part by part; what is not named stays as it is.
 
     Args:
-        drops: edges that may be dropped: all that :meth:`EdgeDropBudget.of` takes.
+        drops: edges that may be dropped: anything that :meth:`EdgeDropBudget.of` accepts.
         features: how features may change.
         additions: edges that may be added: an :class:`EdgeAddBudget`, or a number for every node.
-        flips: dropped and added edges together, in the place of both: an :class:`EdgeFlipBudget`, or a number for every
+        flips: dropped and added edges together, instead of both: an :class:`EdgeFlipBudget`, or a number for every
             node.
 
     Example::
@@ -126,7 +126,7 @@ class Changes:
 
     @property
     def drops(self) -> EdgeDropBudget:
-        """The edges that may be dropped. Changes do not change once they are made."""
+        """The edges that may be dropped. Changes are immutable."""
         return self._drops if self._flips is None else self._flips.as_drops()
 
     @property
@@ -146,11 +146,11 @@ class Changes:
 
     @classmethod
     def of(cls, budgets: BudgetLike) -> "Changes":
-        """Changes from themselves, or from all that stands for edge drops."""
+        """Changes from ``Changes``, or from anything that describes edge drops."""
         return budgets if isinstance(budgets, Changes) else cls(drops=budgets)
 
     def on(self, graph: Graph) -> AdmissibleChanges:
-        """What they allow on ``graph``, with every budget lowered to what can really be used."""
+        """What they allow on ``graph``, with every budget lowered to what can actually be used."""
         features = None if self._features is None else self._features.on(graph)
         if self._flips is not None:
             drops, additions = self._flips.on(graph)
@@ -162,10 +162,10 @@ class Changes:
         return AdmissibleChanges(drops, features, additions if bool(additions.local.any()) else None)
 
     def drops_alone(self, what: str) -> EdgeDropBudget:
-        """The edge drops, for what knows no other change; anything else is refused.
+        """The edge drops, for callers that support no other change; anything else raises an error.
 
         Args:
-            what: that knows them alone, as the subject of a message.
+            what: the caller that supports drops alone, as the subject of a message.
         """
         if self._features is not None or self._additions is not None or self._flips is not None:
             raise BudgetError(

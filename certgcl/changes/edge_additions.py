@@ -23,7 +23,7 @@ MOST_TWO_HOP = 1 << 27  # pairs two hops apart, with repetitions, that are liste
 class Candidates(NamedTuple):
     """Pairs of nodes that may become edges, a list for every node in ascending order; both directions.
 
-    No list is kept where all pairs are candidates: it would have the size of nodes × nodes.
+    No list is kept if all pairs are candidates: it would have nodes × nodes entries.
     """
 
     rowptr: Tensor  # (N + 1,)
@@ -42,7 +42,7 @@ class AdmissibleAdditions:
     Args:
         local: ``a_i``, tightened, ``(N,)``.
         total: ``A``.
-        candidates: the pairs that may become edges; None for all that are no edges yet.
+        candidates: the pairs that may become edges; None for all that are not edges yet.
         addable_degree: the number of candidates at every node that can be added at all, ``(N,)``.
         both: ``f_i``, at most ``q_i + a_i``, ``(N,)``.
         both_total: ``F``, at most ``Q + A``.
@@ -56,7 +56,7 @@ class AdmissibleAdditions:
     both_total: int
 
     def words(self) -> str:
-        """In a line of a summary."""
+        """As one line of a summary."""
         among = "any pairs" if self.candidates is None else f"{len(self.candidates.col) // 2} pairs"
         return (
             f"added: local {spread(self.local)}, total {self.total} edges among {among}; both: local "
@@ -64,13 +64,13 @@ class AdmissibleAdditions:
         )
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """All that it says, for a digest."""
+        """Its content, for a digest."""
         listed = () if self.candidates is None else (self.candidates.rowptr, self.candidates.col)
         totals = torch.tensor([self.total, self.both_total, len(listed)], device=self.local.device)
         return self.local, self.addable_degree, self.both, totals, *listed
 
     def lists(self, edges: Tensor) -> bool:
-        """Whether all of some pairs ``(2, k)`` are candidates; all pairs are where there is no list."""
+        """Whether all of some pairs ``(2, k)`` are candidates; all pairs are if there is no list."""
         if self.candidates is None:
             return True
         n = len(self.local)
@@ -78,7 +78,7 @@ class AdmissibleAdditions:
         return bool(torch.isin(edges[0] * n + edges[1], known).all())
 
     def budgets(self, lost: Tensor, total: int, drops: EdgeDropBudget) -> dict[str, Any]:
-        """What allows the same with drops of at most ``lost`` at every node and ``total`` in all, as the arguments of
+        """The arguments that allow the same next to drops of at most ``lost`` at every node and ``total`` in all, for
         :class:`~certgcl.changes.changes.Changes`."""
         listed: CandidatesLike = (
             "all" if self.candidates is None else torch.stack([self.candidates.row, self.candidates.col])
@@ -88,7 +88,7 @@ class AdmissibleAdditions:
         return {"flips": EdgeFlipBudget(self.both, self.both_total, listed)}
 
     def on(self, graph: Graph, drops: AdmissibleDrops) -> "AdmissibleAdditions":
-        """The same, tightened again on a graph next to drops: it is unchanged if it belongs there.
+        """The same, tightened again on a graph with given drops: unchanged if it belongs to them.
 
         Raises:
             BudgetError: it cannot be one of this graph.
@@ -113,7 +113,7 @@ class AdmissibleAdditions:
         )
 
     def private(self) -> "AdmissibleAdditions":
-        """A copy that no one else holds; this itself, if it is one."""
+        """A copy that nobody else holds; this object itself, if it is one."""
         if PRIVATE in vars(self):
             return self
         copy = self._mapped(Tensor.clone)
@@ -156,7 +156,7 @@ class AdmissibleAdditions:
 
 
 class _Pairs:
-    """Which pairs of nodes may become edges, as a user names them."""
+    """The pairs of nodes that may become edges, as a user specifies them."""
 
     def __init__(self, candidates: Any) -> None:
         rule = 'candidates are "all", "two-hop", or pairs of nodes, (k, 2) or (2, k) as an edge_index'
@@ -221,10 +221,10 @@ class EdgeAddBudget:
     """The edges a view may add: at most ``local`` at every node and ``total`` in the whole graph.
 
     Args:
-        local: one integer for all nodes, or one per node; ``None`` for no limit but the total.
+        local: one integer for all nodes, or one per node; ``None`` for no limit except the total.
         total: one integer; ``None`` for no limit.
-        candidates: the pairs that may become edges: ``"all"`` that are none yet, those ``"two-hop"`` apart, or a list
-            of pairs (a tensor: an edge_index); pairs that are edges already count for nothing.
+        candidates: the pairs that may become edges: ``"all"`` that are not edges yet, those ``"two-hop"`` apart, or a
+            list of pairs (a tensor: an edge_index); pairs that are edges already are ignored.
 
     With all pairs, bounds need every node of the graph, and take time in proportion to anchors × nodes.
 
@@ -245,7 +245,7 @@ class EdgeAddBudget:
 
     @property
     def total(self) -> int | None:
-        """The most edges in the whole graph. A budget does not change once it is made."""
+        """The most edges in the whole graph. Budgets are immutable."""
         return self._total
 
     @classmethod
@@ -254,7 +254,7 @@ class EdgeAddBudget:
         return budget if isinstance(budget, EdgeAddBudget) else cls(local=budget)
 
     def on(self, graph: Graph) -> AdmissibleAdditions:
-        """The admissible additions on ``graph``, with every budget lowered to what can really be used, as for drops.
+        """The admissible additions on ``graph``, with every budget lowered to what can actually be used, as for drops.
 
         A candidate is addable when both ends have ``a >= 1`` and ``A >= 1``; then ``a_i <- min(a_i, A, addable
         candidates at i)``, until nothing changes. No admissible set is lost.
@@ -297,7 +297,7 @@ class EdgeFlipBudget:
 
     @property
     def total(self) -> int | None:
-        """The most edges in the whole graph. A budget does not change once it is made."""
+        """The most edges in the whole graph. Budgets are immutable."""
         return self._total
 
     @classmethod
@@ -306,11 +306,11 @@ class EdgeFlipBudget:
         return budget if isinstance(budget, EdgeFlipBudget) else cls(local=budget)
 
     def as_drops(self) -> EdgeDropBudget:
-        """All of it for drops."""
+        """The whole budget used for drops."""
         return EdgeDropBudget(self._local, self.total)
 
     def on(self, graph: Graph) -> tuple[AdmissibleDrops, AdmissibleAdditions]:
-        """As drops and as additions, each of which may take all of it, and not more together."""
+        """As drops and as additions, each of which may use the whole budget, and together no more than that."""
         graph = Graph.of(graph)
         drops = self.as_drops().on(graph)
         additions = EdgeAddBudget(self._local, self.total, self._candidates).on(graph)
@@ -328,7 +328,7 @@ class EdgeFlipBudget:
 
 
 def beside_drops(drops: AdmissibleDrops, additions: AdmissibleAdditions) -> AdmissibleAdditions:
-    """Additions next to drops, each with a budget of its own."""
+    """Additions with drops, each with its own budget."""
     return replace(additions, both=drops.local + additions.local, both_total=drops.total + additions.total)
 
 

@@ -18,7 +18,7 @@ from certgcl.graphs.validation import check_edge_index
 from certgcl.runtime.tensor_cache import PRIVATE
 
 DropsLike: TypeAlias = Union["EdgeDropBudget", int, float, Sequence[int], Tensor]
-"""What stands for a budget of edge drops."""
+"""Anything that describes a budget of edge drops."""
 
 Rule = Literal["expected", "coverage"]
 
@@ -29,7 +29,7 @@ class AdmissibleDrops:
 
     Args:
         local: ``q_i``, tightened, ``(N,)``.
-        requested: ``q_i`` as asked for, at most the degree, ``(N,)``; the paper's own formulas use these.
+        requested: ``q_i`` as requested, at most the degree, ``(N,)``; the paper's own formulas use these.
         total: ``Q``, at most ``|E|``.
         droppable: per slot, whether its edge is in any admissible set at all, ``(2 |E|,)``.
         droppable_degree: the number of droppable edges at every node, ``(N,)``.
@@ -43,15 +43,15 @@ class AdmissibleDrops:
 
     @property
     def limited(self) -> bool:
-        """Whether the total is a limit at all: fewer than the edges that can be dropped one by one."""
+        """Whether the total is a limit at all: less than the number of droppable edges."""
         return self.total < int(self.droppable_degree.sum()) // 2
 
     def total_at(self, nodes: Tensor) -> Tensor:
-        """``Q`` of the part of the graph that each of some nodes is in: here there is but one."""
+        """``Q`` of the part of the graph that each of some nodes is in: here there is only one."""
         return torch.full_like(nodes, self.total)
 
     def private(self) -> "AdmissibleDrops":
-        """A copy that no one else holds; this itself, if it is one."""
+        """A copy that nobody else holds; this object itself, if it is one."""
         if PRIVATE in vars(self):
             return self
         copy = replace(
@@ -108,7 +108,7 @@ class EdgeDropBudget:
 
     @property
     def total(self) -> int | None:
-        """The most edges in the whole graph. A budget does not change once it is made."""
+        """The most edges in the whole graph. Budgets are immutable."""
         return self._total
 
     @classmethod
@@ -124,11 +124,10 @@ class EdgeDropBudget:
 
         ``"expected"`` (the default) is the paper's rule ``q_i = min(d_i - 1, round(rate d_i))``: the mean number of
         drops, which a sampled view exceeds at many nodes. ``"coverage"`` is the smallest ``q_i`` such that a sampled
-        view respects it with probability ``coverage`` (default 0.99): at each node by itself, or with ``jointly=True``
+        view respects it with probability ``coverage`` (default 0.99): at each node separately, or with ``jointly=True``
         at all nodes at once (see :func:`certgcl.changes.coverage.jointly_covering_level`). A certificate speaks of
         views that respect the budgets of all nodes, so only ``jointly=True`` gives it that probability; a ``total`` is
-        a limit on top of it, outside the coverage. It is what ``coverage`` or ``jointly`` ask for when no rule is
-        named.
+        a limit on top of it, outside the coverage. It is the rule if ``coverage`` or ``jointly`` is given without one.
         """
         return cls._by_rule(DropRate(rate, *_rule(rule, coverage, jointly), jointly), total)
 
@@ -166,7 +165,7 @@ class EdgeDropBudget:
         return budget
 
     def on(self, graph: Graph) -> AdmissibleDrops:
-        """The admissible drops on ``graph``, with every budget lowered to what can really be used.
+        """The admissible drops on ``graph``, with every budget lowered to what can actually be used.
 
         An edge is droppable when both ends have ``q >= 1`` and ``Q >= 1``; then ``q_i <- min(q_i, Q, droppable edges
         at i)``, until nothing changes. No admissible set is lost, and bounds get tighter.
@@ -184,7 +183,7 @@ class EdgeDropBudget:
             local = tightened
 
     def at(self, nodes: Tensor, degree: Tensor) -> Tensor:
-        """``q`` as asked for, at some nodes of these degrees: for graphs of which no more is at hand."""
+        """``q`` as requested, at some nodes of these degrees: for graphs of which nothing else is in memory."""
         local = self._local
         if local is None:
             return degree
@@ -199,8 +198,8 @@ class EdgeDropBudget:
         )
 
     def on_halo(self, halo: Halo) -> AdmissibleDrops:
-        """What it admits in the whole graph, as far as edges of a halo are dropped: no node of it may lose more there
-        than it may lose in all, so that a bound over these drops is one over those of the whole graph."""
+        """The admissible drops of the whole graph, restricted to the edges of a halo: no node may lose more there than
+        in the whole graph, so a bound over these drops holds for those of the whole graph."""
         return EdgeDropBudget(self.at(halo.nodes, halo.degree), self.total).on(halo.graph)
 
     def _requested(self, graph: Graph) -> Tensor:
@@ -360,7 +359,7 @@ def _rule(rule: Rule | None, coverage: float | None, jointly: bool) -> tuple[Rul
 
 
 def local_budgets(local: Tensor | None, graph: Graph, unlimited: Tensor) -> Tensor:
-    """Budgets of all nodes, ``(N,)``, of one integer or one per node; where there is none, what is there."""
+    """Budgets of all nodes, ``(N,)``, from one integer or one per node; the degree if there is no limit."""
     if local is None:
         return unlimited
     if local.dim() == 1 and local.numel() != graph.num_nodes:

@@ -1,4 +1,5 @@
-"""The embedding of one node on a graph without some edges and with others, from the nodes that it depends on alone."""
+"""The embedding of one node on a graph without some edges and with others, computed only from the nodes that it depends
+on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ _MOST_EDGES = 1 << 20  # of all copies of a neighbourhood that are evaluated at 
 
 @dataclass(frozen=True, eq=False)
 class DropEvaluation:
-    """``z_i(S)`` for one node and drop after the other, at the cost of the nodes within the network's reach.
+    """``z_i(S)`` for one node and one drop at a time, at the cost of the nodes within the network's reach.
 
     It shares no code with the searches for drops, so that it can check them.
 
@@ -120,7 +121,7 @@ class DropEvaluation:
             one, other = new[:, there][:, 0].tolist()
             raise GraphError(
                 f"an added edge ({one}, {other}) that the graph has",
-                "only pairs of nodes that are no edges can be added",
+                "only pairs of nodes that are not edges can be added",
                 "Pass the graph they come from",
             )
 

@@ -1,4 +1,4 @@
-"""``certgcl explore``: the report of a bundled graph, trained here and now, in the browser."""
+"""``certgcl explore``: trains on a bundled graph and opens the report in the browser."""
 
 import tempfile
 import webbrowser
@@ -44,7 +44,7 @@ def explore(
 ) -> None:
     """Train GRACE on a small bundled graph, certify it, and open the report in the browser: less than a minute.
 
-    Nothing is downloaded, and nothing is kept but the page.
+    Nothing is downloaded, and only the page is kept.
 
     **Examples**
 
@@ -78,7 +78,7 @@ def explore(
 
 
 def _trained(graph: str, budget: int | float, epochs: int, seed: int) -> "Subject":
-    """A short training without the certified term, whose kernels take longer to compile than all of this."""
+    """A short training without the certified term, whose kernels take longer to compile than everything else here."""
     from certgcl.report import Subject
 
     data, settings = load_single_graph(graph), presets.get("grace", graph).settings()

@@ -38,10 +38,10 @@ class Graph:
         x: node features, ``(N, F)``, floating point; dense or sparse (kept as CSR).
         rowptr: start of each node's slots, ``(N + 1,)``.
         col: neighbour of each slot, ``(2 |E|,)``.
-        names: of the nodes, as their user has them; None where they are the numbers 0 to N - 1.
+        names: of the nodes, as the user knows them; None if they are the numbers 0 to N - 1.
 
-    Build one with :meth:`of`, which says what is wrong with edges; the constructor checks that its rows are those of
-    a graph.
+    Build one with :meth:`of`, which explains what is wrong with edges; the constructor only checks that its rows form a
+    graph.
     """
 
     x: Tensor
@@ -70,7 +70,7 @@ class Graph:
 
     @classmethod
     def trusted(cls, x: Tensor, rowptr: Tensor, col: Tensor, names: NodeNames | None = None) -> "Graph":
-        """A graph from parts of one that was validated: only types and shapes are checked."""
+        """A graph from parts of a validated one: only types and shapes are checked."""
         check_rows(x, rowptr, col)
         graph = object.__new__(cls)
         for name, part in (("x", x), ("rowptr", rowptr), ("col", col), ("names", names)):
@@ -162,7 +162,7 @@ class Graph:
     def cleaned(cls, source: GraphLike) -> "Graph":
         """The simple undirected graph under ``source``: reverses added, duplicates and self-loops removed.
 
-        Takes what :meth:`of` takes, and directed and multigraphs of networkx.
+        Accepts whatever :meth:`of` accepts, and directed and multigraphs of networkx.
         """
         if isinstance(source, Graph):
             return source
@@ -173,7 +173,7 @@ class Graph:
         key = torch.unique(torch.cat([edge_index[0] * n + edge_index[1], edge_index[1] * n + edge_index[0]]))
         return cls.from_edges(x, torch.stack([key // n, key % n]), names)
 
-    # -- what it says ------------------------------------------------------------------------------
+    # -- contents ------------------------------------------------------------------------------
 
     @property
     def num_nodes(self) -> int:
@@ -189,7 +189,7 @@ class Graph:
         return self.x.shape[1]
 
     def numbers_of(self, nodes: Any) -> Any:
-        """Node numbers for a list with names among them; all else, which has numbers already, as it is."""
+        """Node numbers for a list with names in it; anything else, which has numbers already, is returned unchanged."""
         named = names_among(nodes)
         if named is None or (self.names is None and not any(isinstance(node, str) for node in named)):
             return nodes
@@ -253,7 +253,8 @@ class Graph:
         return nodes
 
     def _matrix(self, values: Any, name: str, rows: int) -> None:
-        """Refuse what cannot be multiplied: torch knows sparse products in float32 and float64 alone."""
+        """Raise an error for values that cannot be multiplied: torch has sparse products in float32 and float64
+        only."""
         if (
             not isinstance(values, Tensor)
             or values.is_nested
@@ -279,7 +280,7 @@ class Graph:
         return torch.stack([self.row, self.col])
 
     def gcn_matrix(self, dtype: torch.dtype = torch.float64) -> Tensor:
-        """``Â = D^(-1/2) (A + I) D^(-1/2)`` with ``D_i = d_i + 1``, as PyG's ``gcn_norm`` has it; sparse CSR."""
+        """``Â = D^(-1/2) (A + I) D^(-1/2)`` with ``D_i = d_i + 1``, as in PyG's ``gcn_norm``; sparse CSR."""
         if floating(dtype, "dtype", GraphError) is None:
             raise GraphError("dtype=None", "a matrix has a dtype", "Leave it out for torch.float64")
         n, device = self.num_nodes, self.col.device
@@ -315,7 +316,7 @@ class Graph:
         mixed = neighbours @ values
         if torch.is_grad_enabled() and values.requires_grad:
             return torch.addcmul(mixed, own, values)
-        return mixed.addcmul_(own, values)  # new memory would cost as much as the sum
+        return mixed.addcmul_(own, values)  # allocating memory would cost as much as the sum
 
     @kept("rowptr", "col")
     def _neighbour_weights(self) -> dict[torch.dtype, tuple[ConstantMatrix, Tensor]]:
@@ -324,14 +325,16 @@ class Graph:
     # -- copies ------------------------------------------------------------------------------------
 
     def private(self) -> "Graph":
-        """This graph as it is now, checked, in a copy that no one else holds; the same one until this one changes.
+        """This graph in its present state, checked, in a copy that nobody else holds; the same copy until this graph
+        changes.
 
-        Whoever holds a graph may write to its tensors, through torch or round it (``.data``, numpy, a mapped file). So
-        what is kept from one certificate to the next belongs to the copy, and edges and sparse features are compared
-        with it, bit by bit, before it is used again. Dense features are not copied: nothing is kept of them.
+        Anyone who holds a graph may write to its tensors, through torch or bypassing it (``.data``, numpy, a mapped
+        file). So whatever is cached from one certificate to the next belongs to the copy, and edges and sparse features
+        are compared with it, bit by bit, before it is used again. Dense features are not copied: nothing is cached
+        about them.
 
         Raises:
-            GraphError: what was written makes no graph.
+            GraphError: what was written is not a graph.
         """
         if PRIVATE in vars(self):
             return self
@@ -344,7 +347,8 @@ class Graph:
         return copy
 
     def owned(self) -> "Graph":
-        """This graph, as its own private copy: for one that came from another process, where nobody else holds it."""
+        """This graph as its own private copy: for a graph that came from another process, so that nobody else holds
+        it."""
         vars(self)[PRIVATE] = stamp(self.x)
         return self
 
@@ -355,7 +359,7 @@ class Graph:
         return copy
 
     def _is_of(self, graph: "Graph") -> bool:
-        """Whether this private copy says what ``graph`` says now."""
+        """Whether this private copy equals ``graph`` in its present state."""
         return (
             torch.equal(self.rowptr, graph.rowptr)
             and torch.equal(self.col, graph.col)
@@ -365,7 +369,7 @@ class Graph:
         )
 
     def with_edges(self, rowptr: Tensor, col: Tensor) -> "Graph":
-        """The same nodes and features with other edges, which are trusted: the way views are made."""
+        """The same nodes and features with other edges, which are trusted; views are made this way."""
         view = Graph.trusted(self.x, rowptr, col, self.names)
         view.__dict__["features"] = self.features
         return view
@@ -375,7 +379,7 @@ class Graph:
         place, dtype = usable_device(device, error=GraphError), floating(dtype, "dtype", GraphError)
         x = self.x.to(device=place, dtype=dtype)
         if dtype is not None and dtype != self.x.dtype:
-            x = check_features(x)  # a number may be beyond a smaller type
+            x = check_features(x)  # a number may overflow a smaller type
         return Graph.trusted(x, self.rowptr.to(place), self.col.to(place), self.names)
 
     def with_features(self, x: Tensor) -> "Graph":

@@ -1,6 +1,7 @@
-"""Graphs as people have them, taken apart: PyG's ``Data``, pairs, networkx, pandas, numpy and scipy.
+"""Converts graphs as people have them: PyG's ``Data``, pairs, networkx, pandas, numpy and scipy.
 
-Other libraries are recognised by their modules and never imported: what is not loaded cannot have been passed.
+Other libraries are recognised by their modules and never imported: an object of a library that is not loaded cannot
+have been passed.
 """
 
 import sys
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 UNWEIGHTED = "certgcl certifies unweighted graphs"
-ENDS = ("source", "target")  # the columns of an edge list; the first two if it has no such
+ENDS = ("source", "target")  # the columns of an edge list; the first two if it does not have these
 
 
 class Parts(NamedTuple):
@@ -120,7 +121,7 @@ def row_names(x: Any) -> NodeNames | None:
 
 
 def _edges(edges: Any, x: Any, names: NodeNames | None) -> Any:
-    """``edge_index`` of whatever edges are given as."""
+    """``edge_index`` of edges in any accepted form."""
     if is_frame(edges):
         return listed_edges(edges, names).to(x.device if isinstance(x, Tensor) else None)
     if _is_scipy(edges):
@@ -171,7 +172,7 @@ def _unweighted(edge_index: Tensor, values: np.ndarray, shape: tuple[int, ...], 
 def listed_edges(frame: Any, names: NodeNames | None) -> Tensor:
     """Both directions of the edges in a frame: columns ``source`` and ``target``, or the first two.
 
-    Every edge is there once, in either direction; or all are there in both.
+    Every edge is listed once, in either direction; or all are listed in both.
     """
     columns = list(ENDS) if set(ENDS) <= set(frame.columns) else list(frame.columns[:2])
     if len(columns) < 2:
@@ -263,11 +264,11 @@ def _networkx_features(graph: "nx.Graph") -> Tensor:
     return torch.stack(rows) if rows else torch.empty(0, 0)
 
 
-# -- whose it is -----------------------------------------------------------------------------------
+# -- types of other libraries -----------------------------------------------------------------------------------
 
 
 def is_networkx(source: Any) -> bool:
-    """Whether ``source`` is a networkx graph of any kind; networkx itself need not be there."""
+    """Whether ``source`` is a networkx graph of any kind; networkx itself need not be installed."""
     networkx = sys.modules.get("networkx")
     return networkx is not None and isinstance(source, networkx.Graph)
 

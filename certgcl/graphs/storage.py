@@ -31,17 +31,17 @@ _FORMATS = (
 _WRITE = "Write one with certgcl.save_graph(folder, graph)"
 _RESEAL = (
     "Write it again with certgcl.save_graph(folder, graph); if you put the arrays there yourself, or mean to "
-    "keep the change, note their checksums with certgcl.seal_graph(folder)"
+    "keep the change, record their checksums with certgcl.seal_graph(folder)"
 )
-_PARTS = ("x", "edge_index", "y", "edge_weight", "names")  # weights to be refused, not overlooked
+_PARTS = ("x", "edge_index", "y", "edge_weight", "names")  # weights raise an error instead of being ignored
 
 
 def save_graph(folder: str | Path, graph: GraphLike) -> Path:
     """Write a graph as ``x.npy``, ``edge_index.npy``, ``names.npy`` if its nodes have names (of a ``Data``,
     ``node_names``), and, for a ``Data`` that has labels, ``y.npy``.
 
-    Names are kept if all are whole numbers, and as text otherwise. Checksums come last, in ``graph.json``: a folder
-    without them was not finished.
+    Names are kept as they are if all are whole numbers, and written as text otherwise. Checksums come last, in
+    ``graph.json``: a folder without them was not finished.
 
     Raises:
         LockedError: another process is writing to the folder.
@@ -90,9 +90,9 @@ def _save_array(path: Path, array: np.ndarray) -> None:
 
 
 def seal_graph(folder: str | Path) -> Path:
-    """Note the checksums of arrays that were put into a folder by other means than :func:`save_graph`.
+    """Record the checksums of arrays that were put into a folder by other means than :func:`save_graph`.
 
-    From then on :func:`load_graph` refuses the folder if any of them changes.
+    From then on :func:`load_graph` raises an error if any of them changes.
 
     Example::
 
@@ -122,19 +122,19 @@ def _checksum(path: Path) -> str:
 
 
 def load_graph(path: str | Path, *, check: bool = True, limit: int | None = None) -> Graph:
-    """The validated graph in a folder, an ``.npz`` or a ``.pt`` file; nothing is unpickled but tensors.
+    """The validated graph in a folder, an ``.npz`` or a ``.pt`` file; only tensors are unpickled.
 
-    The features of a folder stay on disk (memory-mapped): rows are read when they are needed. They must not be written
-    to; a program that tries is ended by the system.
+    The features of a folder stay on disk (memory-mapped): rows are read when they are needed. They are read-only; the
+    system ends a program that tries to write to them.
 
     Args:
-        check: compare the checksums of a folder, which reads its files once, a gigabyte in one to two seconds. Without,
-            a changed byte in them goes unnoticed; only sizes and shapes are compared.
+        check: compare the checksums of a folder, which reads its files once, at one to two seconds per gigabyte.
+            Otherwise a changed byte in them goes unnoticed; only sizes and shapes are compared.
         limit: the most bytes that an ``.npz`` or ``.pt`` file may unpack to; by default 100 times its size (or 256 MB
             if that is more), and half of the free memory at the most.
 
     Raises:
-        GraphError: it is damaged, or no graph that certgcl knows.
+        GraphError: it is damaged, or not a graph that certgcl supports.
         FileSizeError: it would unpack to more than ``limit``.
     """
     return Graph.of(load_data(path, check=check, limit=limit))
@@ -160,7 +160,7 @@ def load_data(path: str | Path, *, check: bool = True, limit: int | None = None)
 
 
 def _folder(folder: Path, check: bool) -> dict[str, Any]:
-    """The arrays of a folder; which there are, is said by its ``graph.json`` alone."""
+    """The arrays of a folder, as listed in its ``graph.json``."""
     if not (folder / SEAL).is_file():
         raise GraphError(
             f"{folder} without {SEAL}",
@@ -197,8 +197,8 @@ def _part(name: str, array: np.ndarray) -> Any:
 
 
 def as_tensor(array: np.ndarray) -> Tensor:
-    """A tensor on the memory of an array, which may be a file that cannot be written to."""
-    with warnings.catch_warnings():  # nothing in certgcl writes to it
+    """A tensor that shares the memory of an array, which may be a read-only file."""
+    with warnings.catch_warnings():  # certgcl never writes to it
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
         return torch.from_numpy(array)
 

@@ -1,4 +1,4 @@
-"""What a graph may be made of: the checks behind :class:`certgcl.Graph`, each with the way out in its message."""
+"""The checks of a graph's parts behind :class:`certgcl.Graph`, each with the way out in its message."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ CLEAN = "Graph.cleaned(...) makes a graph simple and undirected"
 
 
 def check_features(x: Any) -> Tensor:
-    """``x`` as a finite floating-point matrix, dense or CSR; an error that says what is wrong otherwise."""
+    """``x`` as a finite floating-point matrix, dense or CSR; otherwise an error that says what is wrong."""
     if not isinstance(x, Tensor):
         raise GraphError(
             f"features of type {type(x).__name__}",
@@ -54,7 +54,7 @@ def check_features(x: Any) -> Tensor:
 
 
 def _csr(x: Tensor) -> Tensor:
-    """A sparse matrix as CSR, its indices checked: torch trusts them, and reads whatever memory they point to."""
+    """A sparse matrix as CSR, its indices checked: torch trusts them and would read whatever memory they point to."""
     try:
         rows = x.to_sparse_csr()
         return torch.sparse_csr_tensor(
@@ -69,7 +69,7 @@ def _csr(x: Tensor) -> Tensor:
 
 
 def check_rows(x: Any, rowptr: Any, col: Any) -> None:
-    """Compressed rows of tensors that fit each other, by type and shape; what they hold is not looked at."""
+    """Compressed rows whose tensors fit each other in type and shape; their values are not checked."""
     for name, index in (("rowptr", rowptr), ("col", col)):
         if (
             not isinstance(index, Tensor)
@@ -115,7 +115,7 @@ def check_edge_index(edge_index: Any, num_nodes: int) -> Tensor:
 
 
 def check_parts(x: Any, edge_index: Any) -> tuple[Tensor, Tensor]:
-    """Features and edges that are valid by themselves and fit each other."""
+    """Features and edges that are each valid and fit each other."""
     if isinstance(x, Tensor) and isinstance(edge_index, Tensor) and x.device != edge_index.device:
         raise GraphError(
             f"x on {x.device} and edge_index on {edge_index.device}",

@@ -1,4 +1,4 @@
-"""Networks of GCN layers from their weights, for those who have no model to read them from."""
+"""Networks of GCN layers built from their weights, without a model."""
 
 import math
 

@@ -17,7 +17,7 @@ class Term:
 
     Args:
         source: the number of the layer it takes; 0 for the features.
-        weight: ``(inputs, outputs)``; or ``(channels,)``, the diagonal of a matrix that has nothing else.
+        weight: ``(inputs, outputs)``; or ``(channels,)``, a diagonal matrix.
         aggregation: how nodes are mixed; not at all by default.
     """
 
@@ -84,7 +84,7 @@ class Layer:
         terms: at least one.
         bias: ``(channels,)``.
         activation: σ; none by default.
-        name: what users call it, for messages.
+        name: its name for users, in messages.
     """
 
     terms: tuple[Term, ...]

@@ -1,4 +1,4 @@
-"""What a layer does with rows of a graph: its features times a weight, and sums over neighbours."""
+"""What a layer computes on rows of a graph: features times a weight, and sums over neighbours."""
 
 from functools import cached_property
 
@@ -20,7 +20,7 @@ def features_times(graph: Graph, weight: Tensor, nodes: Tensor | None = None, *,
 
 
 class Mixing:
-    """Aggregations on one graph, with what depends on the graph alone made once."""
+    """Aggregations on one graph; whatever depends on the graph alone is computed once."""
 
     def __init__(self, graph: Graph, dtype: torch.dtype) -> None:
         self.graph, self.count = graph, graph.degree.to(dtype)
@@ -35,7 +35,7 @@ class Mixing:
         if not aggregation.mixes:
             return values
         if isinstance(aggregation, SymmetricNorm) and aggregation.loop == 1:
-            return self.graph.propagate(values)  # kept with the graph
+            return self.graph.propagate(values)  # cached with the graph
         own, out, into = (scale(self.count)[:, None] for scale in (aggregation.own, aggregation.out, aggregation.into))
         mixed = out * (self.adjacency @ (into * values))
-        return own * values + mixed if bool(own.any()) else mixed  # 0 · inf is not a number
+        return own * values + mixed if bool(own.any()) else mixed  # 0 · inf is NaN

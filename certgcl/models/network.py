@@ -1,4 +1,4 @@
-"""A message-passing network as every bound sees it: layers that are sums of terms, and what is read out of them."""
+"""A message-passing network as every bound sees it: layers that are sums of terms, and a readout."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -23,16 +23,16 @@ READINGS = ("given", "traced", "probed")
 
 @dataclass(frozen=True, eq=False)
 class GraphNetwork:
-    """A network of any depth over a graph: all that a bound needs to know of a model.
+    """A network of any depth over a graph: everything that a bound needs to know about a model.
 
-    Layers are numbered from 1; number 0 is the features. A layer may take any layers before it, so that residual
+    Layers are numbered from 1; number 0 is the features. A layer may take any earlier layers, so that residual
     connections, jumping knowledge, root weights and projection heads are terms like others. Tensors keep their autograd
     history, so that a bound computed from them can be trained.
 
     Args:
         layers: in the order of computation.
         readout: the numbers of the layers whose outputs, side by side, are the embeddings; the last one by default.
-        precision: the dtype in which the model is run. Tensors may be in a wider one, where they were computed from the
+        precision: the dtype in which the model is run. Tensors may be in a wider one, if they were computed from the
             model's own (as those of a BatchNorm are).
         reading: ``"given"`` as it is, ``"traced"`` from a model whose program was read, or ``"probed"``.
 
@@ -40,7 +40,7 @@ class GraphNetwork:
 
         from certgcl.models import Layer, Mean, Term
 
-        mean = Mean()  # of the neighbours, as SAGEConv has it
+        mean = Mean()  # of the neighbours, as in SAGEConv
         network = GraphNetwork((Layer((Term(0, w1, mean),), b1), Layer((Term(1, w2, mean),), b2)))
     """
 
@@ -82,14 +82,14 @@ class GraphNetwork:
                 if not 0 <= term.source < number:
                     raise EncoderError(
                         f"layer {number} of layer {term.source}",
-                        "a layer takes those before it",
+                        "a layer takes earlier ones",
                         "Number the features 0 and the layers from 1",
                     )
                 if term.inputs != self.width_of(term.source):
                     raise EncoderError(
                         f"layer {number} with a weight for {term.inputs} inputs, of layer {term.source} "
                         f"with {self.width_of(term.source)}",
-                        "a weight takes what its source gives",
+                        "a weight has one input for each output of its source",
                         "Check the shapes of the weights",
                     )
         if not all(1 <= number <= len(self.layers) for number in self.readout):
@@ -104,7 +104,7 @@ class GraphNetwork:
                     "Convert them",
                 )
 
-    # -- what it is --------------------------------------------------------------------------------
+    # -- properties --------------------------------------------------------------------------------
 
     @property
     def dtype(self) -> torch.dtype:
@@ -120,7 +120,7 @@ class GraphNetwork:
         return next(term.inputs for layer in self.layers for term in layer.terms if term.source == 0)
 
     def takes_layers(self, number: int) -> bool:
-        """Whether a layer takes the outputs of others, and not the features alone."""
+        """Whether a layer takes the outputs of others, not only the features."""
         return number > 0 and any(term.source for term in self.layers[number - 1].terms)
 
     def width_of(self, layer: int) -> int:
@@ -141,7 +141,7 @@ class GraphNetwork:
         return max(reach[number] for number in self.readout)
 
     def named_tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """All tensors with names that say where they belong, in a fixed order."""
+        """All tensors, with names that identify them, in a fixed order."""
         for number, layer in enumerate(self.layers, 1):
             for place, term in enumerate(layer.terms):
                 yield f"layer{number}.term{place}", term.weight
@@ -150,7 +150,7 @@ class GraphNetwork:
                 yield f"layer{number}.activation.{name}", tensor
 
     def structure(self) -> list[dict[str, Any]]:
-        """All that is no tensor, as JSON can hold it; equal for equal networks."""
+        """Everything except the tensors, as JSON; equal for equal networks."""
         return [
             {
                 "terms": [
@@ -178,7 +178,7 @@ class GraphNetwork:
     # -- the same in other tensors -----------------------------------------------------------------
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> "GraphNetwork":
-        """The same network with each tensor changed. Terms that share a weight still do."""
+        """The same network with each tensor transformed. Terms that share a weight still do."""
         changed: dict[int, Tensor] = {}
 
         def once(tensor: Tensor) -> Tensor:
@@ -202,7 +202,7 @@ class GraphNetwork:
         return replace(self, layers=layers)
 
     def to(self, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> "GraphNetwork":
-        """The same with tensors in another dtype or on another device; the precision of the model stays."""
+        """The same with tensors in another dtype or on another device; the model's precision is unchanged."""
         dtype, device = floating(dtype, "dtype", EncoderError), usable_device(device, error=EncoderError)
         return self.mapped(lambda tensor: tensor.to(device=device, dtype=dtype))
 
@@ -220,7 +220,7 @@ class GraphNetwork:
 
     @classmethod
     def load(cls, path: str | Path) -> "GraphNetwork":
-        """Read a network written by :meth:`save`; a file that holds none raises ``EncoderError``."""
+        """Read a network written by :meth:`save`; a file without one raises ``EncoderError``."""
         from certgcl.models.storage import load_network
 
         return load_network(path)
@@ -262,7 +262,7 @@ class GraphNetwork:
             ]
             if torch.is_grad_enabled():
                 p = sum(parts, layer.bias)
-            else:  # in place: new memory would cost as much as the sums
+            else:  # in place: allocating memory would cost as much as the sums
                 for part in (*parts[1:], layer.bias):
                     parts[0].add_(part)
                 p = parts[0]

@@ -1,4 +1,5 @@
-"""Networks in files: tensors as arrays, and all else as JSON that is checked before anything is made of it."""
+"""Networks in files: tensors as arrays, and everything else as JSON that is checked before anything is built from
+it."""
 
 import math
 from collections.abc import Mapping
@@ -41,7 +42,7 @@ def save_network(network: GraphNetwork, path: str | Path) -> Path:
 
 
 def load_network(path: str | Path) -> GraphNetwork:
-    """Read a network written by :func:`save_network`; a file that holds none raises ``EncoderError``."""
+    """Read a network written by :func:`save_network`; a file without one raises ``EncoderError``."""
     path = checked_path(path, error=EncoderError)
     with refusing(
         path,
@@ -55,7 +56,7 @@ def load_network(path: str | Path) -> GraphNetwork:
 
 
 def meta_of(network: GraphNetwork) -> dict[str, Any]:
-    """All that is no tensor, and the tensors' names."""
+    """Everything except the tensors, and the tensors' names."""
     return {
         "structure": network.structure(),
         "names": [layer.name for layer in network.layers],
@@ -67,7 +68,7 @@ def meta_of(network: GraphNetwork) -> dict[str, Any]:
 
 
 def network_from(meta: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> GraphNetwork:
-    """The network of a description and its tensors; whatever else they are raises one of Python's errors, or
+    """The network of a description and its tensors; anything else raises one of Python's errors, or
     ``EncoderError``."""
     layers = []
     for number, (layer, name) in enumerate(zip(meta["structure"], meta["names"], strict=True), 1):

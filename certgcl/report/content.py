@@ -1,4 +1,4 @@
-"""The numbers of a report as plain data: what the page shows, and what is embedded in it as JSON."""
+"""The numbers of a report as plain data: the data that the page shows, and that is embedded in it as JSON."""
 
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -9,7 +9,7 @@ PROVED, OPEN, BREAKS, UNPROVED = "proved", "open", "breaks", "no proof"  # of th
 
 @dataclass(frozen=True)
 class Missing:
-    """A section without data: one sentence why."""
+    """A section without data: one sentence that says why."""
 
     reason: str
 
@@ -25,7 +25,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Summary:
-    """All that is known, in a few numbers; see :class:`certgcl.certify.measures.Measures`.
+    """A summary in a few numbers; see :class:`certgcl.certify.measures.Measures`.
 
     Args:
         nodes: how many were bounded, of ``graph_nodes``.
@@ -33,7 +33,7 @@ class Summary:
             alone, the others by what was computed for the page.
         raised: how many bounds are higher than in the certificate, which by itself keeps ``kept_by_certificate``.
         breaks: how many are known to fall below zero, of ``searched`` nodes; None where nobody searched.
-        exact: how many brackets are closed; None likewise.
+        exact: the number of closed brackets; None likewise.
     """
 
     statement: Statement
@@ -69,8 +69,7 @@ class NodeTable:
     """One entry per node; of very large certificates a random sample of ``of`` nodes.
 
     Args:
-        certified: whether ``lower`` are bounds, and not mere scores.
-        upper: None at nodes where nobody searched.
+        certified: whether ``lower`` are bounds, and not mere scores. upper: None at nodes that were not searched.
         sign: whether the node is proved to stay above zero, known to fall below, or neither.
     """
 
@@ -111,7 +110,7 @@ class Degrees:
 
 @dataclass(frozen=True)
 class BudgetPoint:
-    """What holds under one budget: a drop rate, or a number of edges at each node."""
+    """The results under one budget: a drop rate, or a number of edges at each node."""
 
     budget: float
     proved: float
@@ -123,8 +122,8 @@ class BudgetCurve:
     """Computed for the report, at ``nodes`` of ``of`` nodes.
 
     Args:
-        half_rate, half_count: the least budget computed under which at most half of the nodes are proved; None if that
-            is so under none.
+        half_rate, half_count: the smallest computed budget under which at most half of the nodes are proved; None if
+            there is none.
     """
 
     method: str
@@ -176,7 +175,7 @@ class EdgeEffect:
 
 @dataclass(frozen=True)
 class NodeDetail:
-    """What the page says of a node that one asks for: its bounds along the curves, and the edges that matter.
+    """What the page shows for a node that is looked up: its bounds along the curves, and the edges that matter.
 
     Args:
         witness: how many edges the whole witness has, which reaches the upper value.
@@ -191,10 +190,10 @@ class NodeDetail:
 
 @dataclass(frozen=True)
 class Explorer:
-    """For the part of the page in which one asks for nodes.
+    """The data for looking up nodes on the page.
 
     Args:
-        edges: of the graph, each once; None where it is too large to be embedded.
+        edges: of the graph, each once; None if it is too large to be embedded.
         names, labels: of all nodes, with ``edges``.
     """
 
@@ -208,8 +207,8 @@ class Explorer:
 
 @dataclass(frozen=True)
 class FragileNode:
-    """A row of the table. ``upper`` and ``witness`` are None where nobody searched; ``effects`` is short, and so is
-    ``features``: which entries of the features the witness changes, in words. ``added`` are its new edges."""
+    """A row of the table. ``upper`` and ``witness`` are None for nodes that were not searched; ``effects`` is short,
+    and so is ``features``: which entries of the features the witness changes, in words. ``added`` are its new edges."""
 
     node: int
     name: str | None
@@ -242,11 +241,11 @@ class NodePicture:
     """The neighbourhood of a node and the few edges that matter, whose change gives it the value ``reached``.
 
     Args:
-        proved: what its value is proved to stay above.
-        witness: those that are dropped; ``upper`` is reached by a change of ``whole`` edges.
-        added: those that are added.
+        proved: a proved lower bound of its value.
+        witness: the dropped edges; ``upper`` is reached by a change of ``whole`` edges.
+        added: the added edges.
         features: what the whole witness changes about features, in words.
-        hidden: how many nodes within two hops are left out for want of room.
+        hidden: how many nodes within two hops are left out for lack of space.
     """
 
     node: int
@@ -286,7 +285,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Origin:
-    """How to make it again: command lines, and lines of Python for what they cannot say."""
+    """How to reproduce it: command lines, and lines of Python for what they cannot express."""
 
     commands: list[str]
     lines: str

@@ -1,4 +1,4 @@
-"""The few edges of a witness that matter: the smallest sub-witness first, each with the value that is left."""
+"""The few edges of a witness that matter: the smallest sub-witness first, each with the value that remains."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -14,15 +14,16 @@ Change = tuple[Edge, bool]
 Values: TypeAlias = Callable[[Sequence[Sequence[Change]]], list[float]]
 """``w · z`` of a node after each of several changes."""
 
-MAX_EDGES, ENOUGH_EFFECT = 8, 0.95  # edges of a sub-witness, and the share of the witness's effect that it is to have
+MAX_EDGES, ENOUGH_EFFECT = 8, 0.95  # edges of a sub-witness, and the share of the witness's effect that it must have
 WORTH = 0.02  # the share of that effect that each must add, the first one apart
-_CANDIDATES = 24  # edges of a large witness that are tried again and again: those that do most alone
+_CANDIDATES = 24  # edges of a large witness that are tried repeatedly: those that do most alone
 
 
 def few_edges(
     evaluation: DropEvaluation, node: int, direction: Tensor, nominal: float, dropped: Tensor, added: Tensor
 ) -> list[EdgeEffect]:
-    """Edges of a witness, the one that lowers ``w · z`` most first, then that which does so next to it, and so on.
+    """Edges of a witness: first the one that lowers ``w · z`` most, then the one that lowers it most in addition, and
+    so on.
 
     Each value is that of the network on the graph in which this edge and those before it have changed. All of these
     changes are admissible, as part of an admissible change is. It ends with the first set that has most of the effect

@@ -81,7 +81,7 @@ def ranked(values: NodeTable) -> str:
     axes.plot(share, nominal[order], ".", color=Svg.MUTED, markersize=2.4, label="clean value")
     what = f"{_bound(values)}s".capitalize()
     if values.searched:
-        what, upper = "Brackets", np.array(values.upper, dtype=float)[order]  # nan where nobody searched
+        what, upper = "Brackets", np.array(values.upper, dtype=float)[order]  # nan where no search was made
         axes.vlines(share, lower[order], upper, color=Svg.SECOND, alpha=0.35, linewidth=1, label="bracket")
         axes.plot(share, upper, ".", color=Svg.SECOND, markersize=2.2)
     axes.plot(share, lower[order], color=Svg.MAIN, linewidth=1.6, label=_bound(values))
@@ -93,7 +93,7 @@ def ranked(values: NodeTable) -> str:
 
 
 def by_degree(values: NodeTable, degrees: Degrees) -> str:
-    """Bounds against degrees: the nodes as dots, medians and quartiles of groups as a line in a band."""
+    """Bounds against degrees: nodes as dots, medians and quartiles of groups as a line in a band."""
     sheet = figure(height=2.9)
     axes = sheet.add_subplot()
     degree, lower = np.array(values.degree), np.array(values.lower)
@@ -247,7 +247,7 @@ def _distinct(metrics: Mapping[str, list[float | None]]) -> dict[str, list[float
 
 
 def _bins(nodes: int) -> int:
-    """Few for few nodes, so that most bins have some."""
+    """Few bins for few nodes, so that most bins are not empty."""
     return min(_MOST_BINS, max(_LEAST_BINS, round(2 * nodes**0.5)))
 
 
@@ -256,7 +256,7 @@ def _bound(values: NodeTable) -> str:
 
 
 def _zero(axes: Axes, *, vertical: bool = False) -> None:
-    """The line that decides, where the values come near it."""
+    """The zero line, if the values come near it."""
     low, high = axes.get_xlim() if vertical else axes.get_ylim()
     if low > 0.5 * (high - low):
         return

@@ -1,4 +1,5 @@
-"""The two hops around a node on rings: the node, its neighbours, theirs, and what a witness touches beyond."""
+"""The two hops around a node on rings: the node, its neighbours, theirs, and the nodes beyond that a witness
+touches."""
 
 import math
 
@@ -11,11 +12,11 @@ from certgcl.report.content import Edge, FragileNode, NodePicture, PicturePlace
 from certgcl.report.svg import Svg, figure, to_svg
 
 MOST_NEAR, MOST_FAR = 24, 36  # nodes on the first and on the second ring; ends of the witness come first
-_MOST_NAMED, _MOST_BOLD = 16, 8  # ends of a witness with their numbers, edges of one in bold
+_MOST_NAMED, _MOST_BOLD = 16, 8  # ends of a witness with numbers, and edges in bold
 _RADIUS = (0.0, 1.0, 2.0, 2.7)
 
 
-# -- where everything is ---------------------------------------------------------------------------
+# -- positions ---------------------------------------------------------------------------
 
 
 def drawing_of(row: FragileNode, graph: Graph, labels: Tensor | None) -> NodePicture:
@@ -74,7 +75,7 @@ def neighbours(graph: Graph, node: int) -> list[int]:
 
 
 def _shown(graph: Graph, anchor: int, witness: list[Edge]) -> tuple[dict[int, int], int]:
-    """The nodes to draw, each with the one it hangs on; and how many within two hops there is no room for."""
+    """The nodes to draw, each with its parent; and the number of nodes within two hops that do not fit."""
     near = neighbours(graph, anchor)
     inner = {anchor, *near}
     far = {other: node for node in reversed(near) for other in neighbours(graph, node) if other not in inner}
@@ -88,7 +89,7 @@ def _shown(graph: Graph, anchor: int, witness: list[Edge]) -> tuple[dict[int, in
     for one, other in witness:
         for end, towards in ((one, other), (other, one)):
             if end != anchor and end not in parents:
-                # An edge between two that are far away hangs on the anchor.
+                # An edge between two nodes that are far away is attached to the anchor.
                 parents[end] = towards if towards == anchor or towards in parents else anchor
     return parents, hidden
 
@@ -109,7 +110,7 @@ def _hops(parents: dict[int, int], anchor: int) -> dict[int, int]:
 def _angles(parents: dict[int, int], anchor: int) -> dict[int, float]:
     """Every node in the middle of its share of the circle, which its own children divide among them.
 
-    Half of a share is the same for all children of a node, half grows with what hangs on them.
+    Half of a share is the same for all children of a node, half grows with their descendants.
     """
     children: dict[int, list[int]] = {}
     for node, parent in parents.items():
@@ -132,7 +133,7 @@ def _angles(parents: dict[int, int], anchor: int) -> dict[int, float]:
     return angles
 
 
-# -- and how it is drawn ---------------------------------------------------------------------------
+# -- drawing ---------------------------------------------------------------------------
 
 
 def draw(drawing: NodePicture) -> str:

@@ -1,4 +1,4 @@
-"""From a subject to the numbers of its report: what its files say, and what is computed from them."""
+"""From a subject to the numbers of its report: the contents of its files, and what is computed from them."""
 
 import math
 from collections.abc import Mapping
@@ -37,12 +37,12 @@ from certgcl.runtime.out_of_memory import SMALLER, told_when_out_of_memory
 MOST_VALUES = 20_000  # nodes that are embedded in the page and drawn
 MOST_EDGES = 50_000  # edges likewise
 ROWS, DRAWINGS = 100, 6
-MOST_FEATURES = 4  # of a witness that are named
+MOST_FEATURES = 4  # features of a witness that are named
 _MOST_DEGREES = 16  # groups of nodes by degree
 _NO_ENCODER = "Neither a run nor --weights with --dataset or --graph gives an encoder and its graph to compute with."
-_SKIPPED = "Skipped, as --sample 0 asks for."
+_SKIPPED = "Skipped because of --sample 0."
 _NO_CERTIFICATE = "There is no certificate."
-_NO_GRAPH = "The graph is not at hand: pass --dataset or --graph."
+_NO_GRAPH = "The graph is not available: pass --dataset or --graph."
 
 
 @told_when_out_of_memory(SMALLER)
@@ -50,8 +50,8 @@ def gather(subject: Subject, *, sample: int = 200, progress: Progress = lambda *
     """The report on a subject.
 
     Args:
-        sample: at how many nodes the budget curve and certified accuracy are computed; with 0 nothing is computed that
-            the files do not say.
+        sample: at how many nodes the budget curve and certified accuracy are computed; with 0 nothing is computed
+            beyond the contents of the files.
 
     Raises:
         ReportError: certificate, graph and encoder do not belong together.
@@ -159,7 +159,7 @@ def _at(values: Tensor | None, nodes: Tensor) -> list[int] | None:
 
 
 def _degrees(subject: Subject, known: Known) -> Degrees | Missing:
-    """Nodes of equal degree together, or of near degrees where there are many."""
+    """Groups of nodes of equal degree, or of similar degrees if there are many."""
     if subject.graph is None:
         return Missing(subject.absent.get("data", _NO_GRAPH))
     own = known.certificate

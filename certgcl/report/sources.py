@@ -27,7 +27,7 @@ _SAME = "Pass the graph and the encoder that it was made with, or certify again"
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """Everything that is at hand. Parts that are None are named in ``absent``, each with a sentence why.
+    """Everything that is available. Parts that are None are named in ``absent``, each with a sentence that says why.
 
     Args:
         name: of the run folder, or of the file of a certificate.
@@ -36,9 +36,9 @@ class Subject:
         protocol: the evaluation that fits the graph.
         config: what ``config.json`` of a run holds.
         commands: command lines that make the run and the certificate again.
-        lines: of Python, for a certificate that no command makes.
+        lines: of Python, for a certificate that no command produces.
         notes: of a certificate and its shards: versions, fingerprint.
-        hints: budgets that the certificate may have been asked for with, the likeliest first.
+        hints: budgets with which the certificate may have been requested, the likeliest first.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Subject:
 
     @cached_property
     def labels(self) -> Tensor | None:
-        """One class per node, where there are such labels."""
+        """One class per node, if there are such labels."""
         if self.data is None or self.data.y is None:
             return None
         y: Tensor = self.data.y
@@ -138,7 +138,7 @@ class Subject:
         return EdgeDropBudget(self.certificate.local_budget, self.certificate.total_budget)
 
     def check(self) -> None:
-        """Refuse a graph or an encoder that the certificate was not made with, by the digests in it."""
+        """Raise an error for a graph or an encoder whose digests differ from those in the certificate."""
         if self.certificate is None:
             return
         here = {} if self.graph is None else {"edges": edges_part(self.graph), "features": features_part(self.graph)}
@@ -154,7 +154,7 @@ class Subject:
 
 
 def _with_drops(drops: EdgeDropBudget, about: Certificate | None) -> Changes:
-    """Other drops, with what else a certificate allows to change."""
+    """Other drops, with everything else that a certificate allows to change."""
     if about is None:
         return Changes(drops)
     features, added = None if about.features is None else about.features.budget(), about.additions
@@ -167,13 +167,13 @@ def _with_drops(drops: EdgeDropBudget, about: Certificate | None) -> Changes:
 
 
 def bound_method(certificate: Certificate | None) -> str:
-    """The method of a certificate, if it is a closed form that proves; else the default."""
+    """The method of a certificate, if it is a closed-form bound; otherwise the default."""
     name = "" if certificate is None else certificate.method.partition(", ")[0]
     return name if name in METHODS and METHODS[name].certified else "degree"
 
 
 def deciding(certificate: Certificate) -> Certificate:
-    """Of several directions a node, the one whose bound is the least; directions of length zero say nothing."""
+    """Of several directions of a node, the one with the least bound; directions of length zero do not count."""
     if certificate.directions.dim() == 2:
         return certificate
     silent = (certificate.directions == 0).all(dim=2)

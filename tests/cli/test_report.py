@@ -161,7 +161,7 @@ def test_a_certificate_alone_and_with_its_graph(folder: Path, tmp_path: Path) ->
     alone.write_bytes((target / "certificate.npz").read_bytes())
     result = run("report", str(alone))
     assert result.exit_code == 0, result.stderr
-    assert "without degrees: The graph is not at hand" in result.stdout
+    assert "without degrees: The graph is not available" in result.stdout
     assert result.stdout.endswith(f"written to {tmp_path / 'alone.html'}\n")
     whole = json_of(
         "report",

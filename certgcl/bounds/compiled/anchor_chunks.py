@@ -14,7 +14,7 @@ from certgcl.bounds.two_layer.row_plan import starts
 
 
 def chunks_of(flat: FlatTables, cells: int) -> "LazyParts[RowChunk]":
-    """All visits in chunks. A row whose table would be larger by itself is cut into several *pieces*, each with some of
+    """All visits in chunks. A row whose table alone would be larger is cut into several *pieces*, each with some of
     its visits."""
     hubs = torch.inf if flat.plan.hubs is None else flat.plan.hubs
     each = flat.hood.inner.degree * flat.plan.line_cases.number  # cells of one visit
@@ -78,7 +78,7 @@ class RowChunk:
 
     @cached_property
     def entries(self) -> tuple[RowEntries, int]:
-        """The functionals that meet at every piece, and how many cells they take."""
+        """The functionals of every piece, and the number of cells they take."""
         flat, inner, plan = self.flat, self.flat.hood.inner, self.flat.plan
         piece = torch.repeat_interleave(torch.arange(len(self.row)), self.each)
         rank, width = torch.arange(len(piece)) - self.entry[piece], self.around[piece]

@@ -41,8 +41,8 @@ def channel_values(
 
 
 class _ChannelValues(torch.autograd.Function):
-    """``± v M - r |M|`` for vectors v and radii r: of ranges and constants, and of slopes times features. They are made
-    again for the gradient."""
+    """``± v M - r |M|`` for vectors v and radii r: of ranges and constants, and of slopes times features. They are
+    recomputed for the gradient."""
 
     @staticmethod
     def forward(
@@ -86,7 +86,7 @@ class _ChannelValues(torch.autograd.Function):
             to_parts[:, : 2 + 2 * number] = found.transpose(1, 2).flatten(1, 2)
             for rule in range(number):
                 to_own, to_leaves = own[span.lines, rule], leaves[here.leaves, rule]
-                # Those whose gradient is zero decide no minimum.
+                # Those with zero gradient decide no minimum.
                 lines, leaf = (towards.any(dim=1).nonzero()[:, 0] for towards in (to_own, to_leaves))
                 rows = torch.cat([lines, len(to_own) + leaf])
                 slots = [array(part[rows]) for part in (here.line, here.target)]

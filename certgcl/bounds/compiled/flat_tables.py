@@ -18,15 +18,15 @@ from certgcl.bounds.two_layer.row_plan import FlatCases, RowPlan, starts
 if TYPE_CHECKING:
     from certgcl.bounds.compiled.anchor_chunks import RowChunk
 
-MAX_LINE_VALUES = 1 << 16  # bounds whose lines are computed at a time
+MAX_LINE_VALUES = 1 << 16  # bounds whose lines are computed together
 MAX_KEPT = 1 << 20  # slots of a neighbourhood up to which all parts of its tables are kept
 
 T = TypeVar("T")
 
 
 class LazyParts(Generic[T]):
-    """Parts of flat tables, made when they are reached. Those of small graphs are kept for the next time; those of
-    large ones would fill the memory, and are made again."""
+    """Parts of flat tables, built when they are reached. Those of small graphs are kept for the next use; those of
+    large ones would fill the memory and are built again."""
 
     def __init__(self, pieces: list[range], make: Callable[[range], T], keep: bool) -> None:
         self._pieces, self._make, self._keep = pieces, make, keep
@@ -44,14 +44,14 @@ class LazyParts(Generic[T]):
 
 
 class LineSpan(NamedTuple):
-    """Rows whose lines are computed at a time, so that they stay in the cache."""
+    """Rows whose lines are computed together, so that they stay in the cache."""
 
     rows: range  # of the entries that are treated
     lines: slice
 
 
 class ChannelSlots(NamedTuple):
-    """The lines of a span by themselves, and then the slots of its rows in each case that has lines of its own."""
+    """The lines of a span, then the slots of its rows in each case that has lines of its own."""
 
     line: Tensor  # counted from the first line of the span
     target: Tensor  # whose features stand there
@@ -117,7 +117,7 @@ class FlatTables:
 
     @cached_property
     def layer2(self) -> Lemma:
-        """Where all cases of a row share their lines."""
+        """Whether all cases of a row share their lines."""
         return self._at_anchors(self.plan.flat_lines.place[self.hood.outer.col, 0], self.own_line, scaled=True)
 
     def layer2_from(self, cell: Tensor) -> Lemma:
@@ -327,7 +327,7 @@ class FlatTables:
         """All visits, in chunks of rows whose slots have at most about ``cells`` cells."""
         from certgcl.bounds.compiled.anchor_chunks import chunks_of
 
-        cells = min(cells, self._all_cells)  # so that limits beyond all of them are one
+        cells = min(cells, self._all_cells)  # so that all limits beyond them are the same
         if cells not in self._chunks:
             self._chunks[cells] = chunks_of(self, cells)
         return self._chunks[cells]
@@ -338,7 +338,7 @@ class FlatTables:
 
 
 def ranges(total: Tensor, limit: int) -> list[range]:
-    """Items in ranges that have about as much.
+    """Items in ranges of about equal amounts.
 
     Args:
         total: how much goes before every item, and in all.

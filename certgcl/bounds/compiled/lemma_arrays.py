@@ -1,4 +1,5 @@
-"""One use of the row lemma as the kernels take it: flat arrays of rows, and of where their values stand and go."""
+"""One use of the row lemma in the form that kernels take: flat arrays of rows, of where their values are, and where
+their results go."""
 
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from certgcl.bounds.two_layer.row_plan import FlatCases, starts
 
 
 def array(values: Tensor) -> Array:
-    """As kernels take it: whole numbers in half the memory, where they are not too large for that."""
+    """In the form that kernels take: integers in half the memory, unless they are too large for that."""
     numbers = values.contiguous().numpy()
     if numbers.dtype != np.int64 or (numbers.size and numbers.max() > np.iinfo(np.int32).max):
         return numbers
@@ -23,7 +24,7 @@ def array(values: Tensor) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Lemma:
-    """One use of the row lemma: rows, and where their values stand and go."""
+    """One use of the row lemma: rows, where their values are, and where their results go."""
 
     rows: Rows
     terms: tuple[TermArrays, ...]  # one, or for both signs
@@ -48,7 +49,7 @@ class Lemma:
         Args:
             place: the cells of the slots, ``(S,)``.
             own: those of the rows in each of their cases, ``(F,)``.
-            scaled: whether values are yet to be multiplied with the scales of the neighbours.
+            scaled: whether values still have to be multiplied by the scales of the neighbours.
             by_case: the rows whose slots have a cell for each case, one after the other, ``(R,)``; none by default.
         """
         scale = (hop.low, hop.high) if scaled else (hop.low[:0],) * 2
@@ -85,7 +86,7 @@ def rows_of(hop: Hop, cases: DropCases, flat: FlatCases, width: Tensor) -> Rows:
 
 
 def gcn_scales(hop: Hop, rows: Tensor) -> tuple[Tensor, ...]:
-    """Where the scales of some rows begin; and with every number of edges lost, s, s² and s⁴."""
+    """Where the scales of some rows begin; and s, s² and s⁴ for every number of lost edges."""
     number = hop.budget[rows] + 1
     start = starts(number)
     row = torch.repeat_interleave(rows, number)

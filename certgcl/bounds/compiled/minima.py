@@ -92,7 +92,7 @@ class _PairMinima(torch.autograd.Function):
             flat(phi),
         )
         ctx.save_for_backward(*tables)
-        # Of tables that are one and the same, the gradients are added up in one place.
+        # If two tables are the same object, their gradients are added up in one place.
         ctx.first = [next(place for place, other in enumerate(tables) if other is table) for table in tables]
         ctx.given = visits, rows, rules
         return phi

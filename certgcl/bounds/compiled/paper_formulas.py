@@ -1,4 +1,4 @@
-"""The paper's two formulas by kernels; :mod:`certgcl.bounds.uncertified.formulas` has them in torch."""
+"""The paper's two formulas by kernels; :mod:`certgcl.bounds.uncertified.formulas` is the version in torch."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -17,7 +17,8 @@ from certgcl.bounds.two_layer.layer1 import Layer1
 
 
 class PatternedRows:
-    """The rows of a chunk, each with the sign patterns of the channels that are dearest for the functional of a visit.
+    """The rows of a chunk, each with the sign patterns of the channels with the costliest relaxations for a visit's
+    functional.
 
     Args:
         omega: functionals of every anchor in each of its cases, ``(F, M, d1)``.
@@ -34,8 +35,8 @@ class PatternedRows:
     def floors(
         self, rules: int, leaves: Tensor, own: Tensor, constant: Tensor, interval: Tensor
     ) -> tuple[Tensor, Tensor, Neighbours]:
-        """Constants, and intervals that are no smaller than the least over the patterns, at every result of the row
-        lemma for rows with patterns; then what all rows had. And the rows with these places."""
+        """Constants, and intervals raised to the minimum over the patterns, at every result of the row lemma for rows
+        with patterns; then those of all rows. And the rows with these places."""
         _, rows = self.whole.visits
         value = self._least_lines(rules, leaves, own, constant)
         at = self._own_of_result
@@ -68,7 +69,7 @@ class PatternedRows:
         place = target[:, None, None] * self.features.shape[1] + patterns.channels
         return patterns.times(self.features.flatten().index_select(0, place.flatten()).view(place.shape))
 
-    # -- which entry, row and visit everything belongs to ------------------------------------------
+    # -- the entry, row and visit of everything ------------------------------------------
 
     @cached_property
     def _leaf_cells(self) -> tuple[Tensor, Tensor, Tensor]:

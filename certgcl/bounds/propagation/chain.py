@@ -1,4 +1,4 @@
-"""Functionals on their way down through the layers of one node.
+"""Passes functionals down through the layers of one node.
 
 ``Σ_l ω_l · h^l_i`` is at least
 
@@ -8,7 +8,7 @@ in a cell of node i: at each layer, from the last one down, lines take ``ω · h
 sum of its terms: those of the node itself go to ``ω`` of lower layers (a local term by ``W λ``, an aggregated one by
 ``own(n_i) W λ``), those of its neighbours are the mixes, ``β = W λ``, and biases and features are numbers. Each step
 replaces a functional by something no larger, whichever lines are taken; so the *rules* for their slopes are
-alternatives, of which the best one counts.
+alternatives, and the best one counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class Mix:
 
 
 class Descent(NamedTuple):
-    """What a functional comes down to: numbers ``(E or 1, R or 1, M)``, and functionals of neighbours."""
+    """The result for a functional: numbers ``(E or 1, R or 1, M)``, and functionals of neighbours."""
 
     constant: Tensor
     mixes: list[Mix]

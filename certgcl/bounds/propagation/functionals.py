@@ -1,4 +1,4 @@
-"""Functionals in the form that costs least: shared by many nodes as long as they can be."""
+"""Functionals in their cheapest form: shared by many nodes as long as possible."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -42,11 +42,10 @@ class Slopes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Functionals:
-    """M functionals of d numbers at each of E entries, by R rules; one in the place of E or R where they are the same.
+    """M functionals of d numbers at each of E entries, by R rules; 1 instead of E or R where they are the same.
 
-    They are ``factor (ω a - |ω| r)`` with a and r the mean and half the difference of the slopes of two lines, where
-    they have come through lines: so entries with the same ω, or the same lines, share them, and no tensor has E, M and
-    d numbers.
+    They are ``factor (ω a - |ω| r)`` with a and r the mean and half the difference of the slopes of two lines, after
+    passing through lines: so entries with the same ω, or the same lines, share them, and no tensor has size E × M × d.
 
     Args:
         vector: ω, ``(T, R or 1, M, d)``: one for all entries, one for each, or those that ``entry`` names.
@@ -109,10 +108,10 @@ class Functionals:
         return Functionals(self.explicit() + other.explicit())
 
     def back(self, term: Term) -> "Functionals":
-        """``W`` times them: functionals of what a term takes."""
+        """``W`` times them: functionals of a term's input."""
         if self.slopes is None:
             return replace(self, vector=term.back(self.vector))
-        # Lines have bent one of a pair more than the other: they are no pair any more.
+        # Lines have changed the two of a pair differently, so they are no longer a pair.
         return Functionals(self._times_weight(self.slopes, term), factor=self.factor)
 
     def _times_weight(self, slopes: Slopes, term: Term) -> Tensor:

@@ -1,10 +1,10 @@
-"""The row lemma: sums over the neighbours that are kept, at their least.
+"""The row lemma: the least sums over the kept neighbours.
 
     min_{first <= t <= last}  out(t) ( Σ_k g_k - top_t ) ,      top_t the sum of the t largest droppable g_k
 
 is a lower bound of ``out(n) Σ_{kept k} v_k`` for every ``v_k >= g_k``: with t edges lost exactly t droppable neighbours
 are gone, and taking t of them away lowers the sum by at most ``top_t``. Edges that are added are terms of their own:
-see :mod:`certgcl.bounds.propagation.candidates`.
+see :mod:`certgcl.bounds.propagation.added_edges`.
 """
 
 from dataclasses import dataclass
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TermSets:
-    """Sets of terms, one after the other: each has a term for every slot of its row. *Items* ask for the minimum of a
-    set over some counts; the items of a set stand together.
+    """Sets of terms, one after the other: each has a term for every slot of its row. An *item* asks for the minimum of
+    a set over some counts; the items of a set are consecutive.
 
     Args:
         level: of every set, ``(T,)``, and so its row.
         items: how many every set has, ``(T,)``.
         first, last: the counts of every item, ``(I,)``.
         place: where the result of every item goes, ``(I,)``.
-        out: the scale of the sum, by count; see :meth:`Ball.by_count`. None for sets that are not asked for minima.
+        out: the scale of the sum, by count; see :meth:`Ball.by_count`. None for sets whose minima are not needed.
     """
 
     ball: Ball
@@ -124,7 +124,7 @@ class TermSets:
         ``(2, items, M)``.
 
         Args:
-            added: what the edges that are added come to at their least, ``(items, M)``.
+            added: the least contribution of added edges, ``(items, M)``.
         """
         assert self.out is not None
         least = reduce(

@@ -1,4 +1,4 @@
-"""What a neighbour adds to the row of an anchor, at its least while their edge is kept.
+"""The least contribution of a neighbour to the row of an anchor while their edge is kept.
 
 A *visit* is an anchor i in one of its cells, and a neighbour k. Let ``ω · h_k >= e + out(n_k) Σ_q in(n_q) C_q`` in a
 cell of k, with C_p the value of the parent i itself and g_p its term in the row lemma. In a case of k with counts t',
@@ -8,7 +8,7 @@ by the row lemma without the parent,
     φ     =  min_cases  into(n_k) ( max( interval,  best line ) + pair ) ,
 
 where the second of the two holds if the edge can be dropped: either the parent is outside the t' largest terms, or the
-next one takes its place. ``pair`` is what else the anchor's functional has of k.
+next one takes its place. ``pair`` is the rest of the anchor's functional at k.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from certgcl.bounds.propagation.extremes import best
 
 @dataclass(frozen=True, eq=False)
 class Visited:
-    """Rows k with their cases, and where their values stand; M values by each rule in a cell of a table.
+    """Rows k with their cases, and where their values are; M values by each rule in a cell of a table.
 
     Args:
         case: the first case of every row, and the end, ``(R + 1,)``.
@@ -34,7 +34,7 @@ class Visited:
         item: the first result of the row lemma, ``(F,)``.
         own: the constants and the interval, ``(F,)``.
         step, term_step: how far it is from the parent's value in one cell to that in the next, and for its term in the
-            row lemma, ``(R,)``; zero where a row has but one.
+            row lemma, ``(R,)``; zero where a row has only one.
         lined: whether there are lines, ``(R,)``.
         cell: which of its row's cells every case is in, ``(F,)``.
         gain: the least number of edges gained, ``(F,)``.
@@ -99,7 +99,7 @@ class Visits:
             pairs: ``(V, rules M)``.
         """
         tables = without, following, constant, interval, leaves, terms, pairs
-        if compiled.usable(pairs.device) and self.gains is None:  # kernels know cases by the edges lost alone
+        if compiled.usable(pairs.device) and self.gains is None:  # kernels only distinguish cases by edges lost
             from certgcl.bounds.compiled.minima import pair_values
             from certgcl.bounds.compiled.workspace import Workspace
 

@@ -1,7 +1,7 @@
 """How far the computed directions of node compactness can be from those of exact arithmetic.
 
-``W^CL`` is a difference of unit vectors. Where these are almost parallel, as in a collapsed encoder, what is left of it
-is rounding noise: without its error, noise would be certified.
+``W^CL`` is a difference of unit vectors. If these are almost parallel, as in a collapsed encoder, the difference is
+mostly rounding noise: without its error, noise would be certified.
 """
 
 from typing import NamedTuple
@@ -56,7 +56,7 @@ def embeddings_with_error(network: GraphNetwork, view: Graph) -> tuple[Tensor, T
     network = network.to(torch.float64)
     for term in network.layers[0].terms:
         if term.source == 0 and term.weight.dim() == 2:
-            view.features.remember(term.weight)  # which bounds of the same network take as well
+            view.features.remember(term.weight)  # bounds of the same network use these too
     read = {
         number: (*values, *errors)
         for number, (values, errors) in enumerate(zip(network.forward(view), _errors(network, view), strict=True), 1)
@@ -73,10 +73,10 @@ def embeddings_with_error(network: GraphNetwork, view: Graph) -> tuple[Tensor, T
 
 
 def _errors(network: GraphNetwork, view: Graph) -> list[tuple[Tensor, Tensor]]:
-    """How far p and h of each layer can be off at each node, ``(N,)``.
+    """Bounds of the errors of p and h of each layer at each node, ``(N,)``.
 
-    The forward pass over absolute values, with one number a node in the place of each channel's: the largest there can
-    be. So it takes no more than products with a vector; float64 leaves room for what it gives away.
+    The forward pass over absolute values, with one number per node instead of one per channel: the largest possible. So
+    it only takes products with a vector; float64 leaves room for the looseness.
     """
     mixing, smallest = Mixing(view, torch.float64), smallest_size(torch.float64)
     sizes: list[Tensor] = []

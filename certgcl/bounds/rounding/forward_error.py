@@ -1,4 +1,4 @@
-"""What is summed on the way to an embedding, and how far a run of the model can be from exact arithmetic.
+"""The sizes of the sums that lead to an embedding, and how far a run of the model can be from exact arithmetic.
 
 Layer by layer, for every admissible view at once: the forward pass over absolute values, each scale of an aggregation
 at its largest, and with it the errors that roundings at each node add: equations (R1) to (R4) and (R6) of
@@ -30,13 +30,14 @@ DERIVED = 6  # of a weight that was computed from the model's own, as a BatchNor
 
 
 def smallest_size(dtype: torch.dtype) -> float:
-    """``τ``, the size that one rounding can change by the smallest normal number: the most an underflow can lose."""
+    """``τ``, the size at which one rounding changes a number by the smallest normal one: the most that an underflow can
+    lose."""
     return 2 * torch.finfo(dtype).tiny / torch.finfo(dtype).eps
 
 
 def room_for(roundings: int, dtype: torch.dtype) -> float:
-    """By how much to multiply a number that n roundings of numbers that are not negative led to, so that it is no
-    less than the exact one, (R8): ``1 / (1 - n u) <= 1 + 2 n u`` for ``2 n u <= 1``; infinite beyond."""
+    """The factor by which a number that results from n roundings of nonnegative numbers is multiplied to be no less
+    than the exact one, (R8): ``1 / (1 - n u) <= 1 + 2 n u`` for ``2 n u <= 1``; infinite beyond."""
     share = roundings * torch.finfo(dtype).eps
     return 1 + 2 * share if share <= 0.5 else torch.inf
 
@@ -94,15 +95,15 @@ class Sized(NamedTuple):
 class ForwardError:
     """Sizes and errors of every layer of a network that is run in some precision.
 
-    Those of a run in float32 or less are computed in float32, with room for their own rounding: it would overflow where
-    they do.
+    Those of a run in float32 or less are computed in float32, with room for their own rounding: they overflow where the
+    run would.
 
     Args:
         network: in the dtype in which sizes are computed.
         field: in the same dtype.
         precision: of the run.
         derived: whether weights were computed from the model's own.
-        bounds: whether they are also for bounds: products of functionals that underflow then count too.
+        bounds: whether they are also for bounds: products of functionals that underflow are then included.
 
     Attributes:
         terms: the roundings of all layers together, at most.
@@ -210,7 +211,7 @@ class ForwardError:
             if changed:
                 size, error = size.mul_(gain).add_(activation.at_zero()), error.mul_(gain)
             if not isinstance(activation, TwoPieceLinear):
-                # A formula such as e^p - 1 is as good as the numbers in it, which are no larger than the gain.
+                # A formula such as e^p - 1 is as precise as the numbers in it, which are no larger than the gain.
                 error.add_(roundings * (gain + activation.at_zero()) + activation.jump)
             error.add_(size, alpha=roundings)
             largest = self._check(size, error) if changed else largest
@@ -271,7 +272,7 @@ class ForwardError:
         return Sized(absolute.add_(error, alpha=2), self._converted(error)), 0
 
     def _filled(self, nodes: Tensor) -> Tensor:
-        """How many features of some nodes are not zero, at most."""
+        """The largest number of nonzero features of some nodes."""
         graph, features = self.field.graph, self.features
         count = graph.features.terms(nodes)
         if features is None:
@@ -280,7 +281,7 @@ class ForwardError:
         return torch.where(features.radius[nodes] > 0, graph.num_features, count)
 
     def _summed_features(self, number: int, term: Term) -> Tensor | int:
-        """How many features that are not zero can meet in a sum over neighbours that is multiplied by W later."""
+        """The largest number of nonzero features in a sum over neighbours that is multiplied by W later."""
         features, graph = self.field.graph.features, self.field.graph
         if term.weight.dim() == 1 or features.sparse is None:
             return 1 if term.weight.dim() == 1 else term.inputs

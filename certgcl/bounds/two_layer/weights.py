@@ -1,4 +1,4 @@
-"""The two-layer GCN as the engine that is made for it alone sees it."""
+"""The two-layer GCN in the form that its dedicated engine takes."""
 
 from dataclasses import dataclass
 

@@ -1,5 +1,5 @@
-"""Graphs by name: four that need no files, and the eight of the paper, which PyG reads from a folder or downloads; and
-sets of many graphs."""
+"""Graphs by name: four that need no files, the eight of the paper, which PyG reads from a folder or downloads, and sets
+of many graphs."""
 
 from pathlib import Path
 

@@ -13,7 +13,7 @@ Parts: TypeAlias = tuple[Tensor, Tensor, Tensor]
 def digits() -> Parts:
     """The 1,797 digits of scikit-learn, each joined with its five nearest neighbours.
 
-    Many distances are equal. In integers they are so on every machine, and the lower index wins.
+    Many distances are equal. In integers they are equal on every machine, and the lower index wins.
     """
     from sklearn.datasets import load_digits
 

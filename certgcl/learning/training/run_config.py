@@ -1,4 +1,4 @@
-"""What a training was asked for and where it began: ``config.json``, by which a resumed run knows its folder."""
+"""The settings of a training and where it started: ``config.json``, by which a resumed run recognises its folder."""
 
 import json
 import platform
@@ -19,11 +19,11 @@ from certgcl.learning.training.checkpoint import leaves
 
 _FORMAT = "certgcl-run-2"
 _MEND = "Bring it back from a copy, or start again in another folder"
-_EPOCHS = "epochs"  # the one setting that may change: a run may go on for longer
+_EPOCHS = "epochs"  # the only setting that may change: a run may be continued for longer
 
 
 def plain_config(config: Mapping[str, Any], epochs: int) -> dict[str, Any]:
-    """The settings as JSON gives them back, with the number of epochs among them."""
+    """The settings after a round trip through JSON, including the number of epochs."""
     try:
         return {**json.loads(json.dumps(dict(config), allow_nan=False)), _EPOCHS: epochs}
     except (TypeError, ValueError) as reason:
@@ -35,7 +35,7 @@ def plain_config(config: Mapping[str, Any], epochs: int) -> dict[str, Any]:
 
 
 def write_config(path: Path, config: dict[str, Any], device: str) -> None:
-    """Note the settings of a run that begins now, with the versions and the machine it runs on."""
+    """Record the settings of a run that starts now, with the versions and the machine it runs on."""
     save_sealed_json(
         path,
         {
@@ -60,10 +60,10 @@ def versions() -> dict[str, str]:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """What :func:`write_config` wrote: ``config``, ``versions``, ``started`` and ``machine``.
+    """The contents written by :func:`write_config`: ``config``, ``versions``, ``started`` and ``machine``.
 
     Raises:
-        CheckpointError: the file is not there, or cannot be read.
+        CheckpointError: the file is missing, or cannot be read.
     """
     if not path.exists():
         raise CheckpointError(f"{path.parent} without {path.name}", "a run folder says what was asked for", _MEND)
@@ -77,7 +77,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def compare_config(path: Path, config: dict[str, Any]) -> None:
-    """Refuse other settings than those in the file; another number of epochs is noted there.
+    """Raise an error for settings other than those in the file; a new number of epochs is recorded there.
 
     Raises:
         CheckpointError: the settings differ (all that do are named), or the file cannot be read.
@@ -92,7 +92,7 @@ def compare_config(path: Path, config: dict[str, Any]) -> None:
     if different:
         raise CheckpointError(
             f"{path.parent} with a run of another config, which differs in {', '.join(different)}",
-            "a run is resumed with the settings it began with, but for epochs",
+            "a run is resumed with the settings it began with, except for epochs",
             "Use those, or start again in another folder",
         )
     if _shown(there, _EPOCHS) != _shown(here, _EPOCHS):

@@ -1,4 +1,4 @@
-"""What must hold of a model beyond its program: it fits the graph, and its own output is what the network gives."""
+"""Checks of a model beyond its program: it fits the graph, and its own output equals that of the network."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,7 +18,7 @@ from certgcl.models.reading.refusals import BUILD, CALLED, WRAP
 
 
 def check_module(model: Any) -> Tensor:
-    """A parameter of the model (for its dtype and device), after all that can be said without its forward."""
+    """A parameter of the model (for its dtype and device), after all checks that do not need its forward."""
     if not is_module(model):
         raise EncoderError(
             f"a model of type {type(model).__name__}",
@@ -64,7 +64,7 @@ def check_finite(tensors: Iterable[tuple[str, Tensor]]) -> None:
 
 
 def output_of(model: nn.Module, graph: Graph, *more: Tensor) -> Any:
-    """What the model itself returns; of sparse features made dense, where its layers cannot take them as they are.
+    """The model's own output; sparse features are made dense if its layers cannot take them.
 
     Buffers are copies, so that running statistics stay as they were.
     """
@@ -82,15 +82,15 @@ def output_of(model: nn.Module, graph: Graph, *more: Tensor) -> Any:
 
 
 def check_output(network: GraphNetwork, graph: Graph, output: Any, softmax: Softmax | None = None) -> None:
-    """The network must give the model's own ``output`` on ``graph``, but for rounding.
+    """The network must give the model's own ``output`` on ``graph``, up to rounding.
 
     Rounding is measured against the same formula with absolute values, entry by entry: the size of what is summed,
     which cancellation cannot hide. A sum of n terms in random order errs by about √n eps of it, so eps^0.7 (1.4e-5 in
-    float32, 1.1e-11 in float64) leaves room for sums of 10^4 terms and still shows any change of the formula.
+    float32, 1.1e-11 in float64) leaves room for sums of 10^4 terms and still reveals any change of the formula.
 
     Args:
-        softmax: what the model applies to the values of the network, if it does: no entry of it, nor of its logarithm,
-            moves by more than twice the largest move of a score.
+        softmax: the softmax that the model applies to the network's output, if any: no entry of it, nor of its
+            logarithm, moves by more than twice the largest move of a score.
     """
     shape = (graph.num_nodes, network.width)
     if not isinstance(output, Tensor) or output.shape != shape:
@@ -99,7 +99,7 @@ def check_output(network: GraphNetwork, graph: Graph, output: Any, softmax: Soft
             f"a {found} as output", f"the model must return a tensor of shape {shape}, as its program says", BUILD
         )
     tolerance = torch.finfo(output.dtype).eps ** 0.7
-    # Sparse products exist in no smaller one; and weights that were computed in a wider one are compared in it.
+    # Sparse products do not exist in smaller dtypes; weights that were computed in a wider one are compared in it.
     dtype = torch.promote_types(torch.promote_types(output.dtype, network.dtype), torch.float32)
     network, graph, output = network.to(dtype), graph.to(dtype=dtype), output.to(dtype)
     z, size = network.embed(graph), sizes(network, graph)
@@ -142,7 +142,7 @@ def sizes(network: GraphNetwork, graph: Graph) -> Tensor:
 def some_views(graph: Graph) -> tuple[Graph, ...]:
     """The graph, the graph without edges, and one with about half of them."""
     one, other = torch.minimum(graph.row, graph.col), torch.maximum(graph.row, graph.col)
-    mixed = (one * 7919 + other * 104729) // 3 % 2 == 0  # the same for both directions, whatever the numbering
+    mixed = (one * 7919 + other * 104729) // 3 % 2 == 0  # the same for both directions, however nodes are numbered
     return graph, without(graph, torch.ones_like(graph.col, dtype=torch.bool)), without(graph, mixed)
 
 

@@ -20,7 +20,7 @@ from certgcl.models.layer import Layer, Term
 from certgcl.models.network import GraphNetwork
 from certgcl.runtime.tensor_cache import PRIVATE
 
-UNION_SLOTS = 1 << 16  # of the copies that are treated together
+UNION_SLOTS = 1 << 16  # of the copies that are processed together
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +56,8 @@ class Branch:
 class Branches:
     """Bounds and values on copies of the fields of a search space.
 
-    The features of a copy are those that the first layers make of them, ``X W``, so that wide features are multiplied
-    once and not for every copy; layers that nothing reads are left out.
+    The features of a copy are the first layers' products ``X W``, so that wide features are multiplied once and not for
+    every copy; layers that nothing reads are left out.
     """
 
     def __init__(self, space: SearchSpace, bound: Degree) -> None:
@@ -130,7 +130,7 @@ class Branches:
         budget, rest = torch.cat(local), torch.cat(left)
         drops = Copies(budget, budget, int(rest.max()), loses, torch.bincount(row[loses], minlength=first), rest)
         for made in (graph, drops):
-            vars(made)[PRIVATE] = True  # no one else holds them: no copies, no checks
+            vars(made)[PRIVATE] = True  # nobody else holds them, so no copies and no checks
         directions = torch.cat([branch.direction.expand(len(branch.state), -1) for branch in branches])
         return graph, drops, torch.cat(anchors), directions
 
