@@ -14,17 +14,24 @@ USE = """
 import sys
 from pathlib import Path
 import certgcl
+import certgcl_checker
 import certgcl_command
 
 home = Path(sys.argv[1])
-for module in (certgcl, certgcl_command):
+for module in (certgcl, certgcl_checker, certgcl_command):
     assert Path(module.__file__).is_relative_to(home), f"{module.__file__} is not of the wheel"
 assert (home / "certgcl" / "py.typed").exists()
 data = certgcl.load_dataset("karate")
-certificate = certgcl.node_compactness(certgcl.GCNEncoder(data.num_features, 8, 4).eval(), data, 1)
+encoder = certgcl.GCNEncoder(data.num_features, 8, 4).eval()
+certificate = certgcl.node_compactness(encoder, data, 1, method="exact", proof=True)
+certificate.save("certificate.npz")
+certgcl.read_network(encoder, data).save("weights.npz")
+certgcl.save_graph("graph", data)
 print(certgcl.__version__)
 """
 TRAIN = ["train", "--dataset", "karate", "--epochs", "2", "--certify", "--out", "run"]
+COMMAND = "from certgcl_command import main; main()"
+FILES = ["certificate.npz", "--graph", "graph", "--weights", "weights.npz"]
 COMMANDS = (["--version"], ["certify", "--help"], TRAIN, ["report", "run", "--sample", "4"])
 
 
@@ -46,8 +53,10 @@ def main(folder: Path) -> None:
 
         assert run("-P", "-c", USE, str(home)).strip() == version, "the wheel's name and its version differ"
         for words in COMMANDS:
-            run("-P", "-c", "from certgcl_command import main; main()", *words)
-    print(f"{wheel.name}: imports, certifies, trains and reports")
+            run("-P", "-c", COMMAND, *words)
+        assert "34 of 34 nodes proved by certgcl_checker" in run("-P", "-c", COMMAND, "verify", *FILES, "--proof")
+        assert "34 of 34 bounds proved" in run("-P", "-m", "certgcl_checker", *FILES)
+    print(f"{wheel.name}: imports, certifies, proves, trains and reports")
 
 
 if __name__ == "__main__":

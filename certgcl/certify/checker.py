@@ -1,4 +1,4 @@
-"""The checker in ``verification/checker``, run as the program of its own that it is."""
+"""The checker, run as the program of its own that it is: ``verification/checker``, in a wheel ``certgcl_checker``."""
 
 import json
 import subprocess
@@ -14,8 +14,11 @@ from certgcl.certify.certificate import Certificate
 from certgcl.certify.verify import Check
 from certgcl.errors import CertificateError
 from certgcl.graphs.graph import Graph
+from certgcl.runtime.optional_packages import needing
 
 NAME = "bounds"
+HOME = Path(certgcl.__file__).parents[1]
+PROGRAMS = ("verification.checker", "certgcl_checker")  # in a clone, and as a wheel has it
 
 
 def prove(
@@ -34,19 +37,21 @@ def prove(
         nodes: some of the certificate's; all by default.
         branches: edges of each node that may be decided, kept or lost, where a bound is not proved at once.
     """
-    root = Path(certgcl.__file__).parents[1]
-    if not (root / "verification" / "checker" / "__main__.py").is_file():
+    program = next((name for name in PROGRAMS if Path(HOME, *name.split("."), "__main__.py").is_file()), None)
+    if program is None:
         raise CertificateError(
-            "no verification/checker next to the library",
-            "the checker is a program of its own, which comes with the repository",
-            "Clone it, and run python -m verification.checker there",
+            f"no checker next to the library in {HOME}",
+            "it is a program of its own, which comes with the wheel and with the repository",
+            "Install certgcl again",
         )
+    with needing("proof", "proving bounds"):
+        import flint  # noqa: F401 - which the program needs
     Certificate.load(certificate)  # a file that is none gets its own words
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable,
             "-m",
-            "verification.checker",
+            program,
             str(certificate.absolute()),
             "--weights",
             str(weights.absolute()),
@@ -58,11 +63,11 @@ def prove(
         ]
         command += [] if view is None else ["--view", _plain(view, Path(folder, "view.npz"))]
         command += [] if nodes is None else ["--nodes", ",".join(map(str, nodes))]
-        ended = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+        ended = subprocess.run(command, cwd=HOME, capture_output=True, text=True, check=False)
     if ended.returncode not in (0, 1):
         return Check(NAME, False, ended.stderr.strip().splitlines()[-1] if ended.stderr.strip() else "not checked")
     found = json.loads(ended.stdout)
-    proved = f"{found['proved']} of {found['nodes']} nodes proved by verification/checker"
+    proved = f"{found['proved']} of {found['nodes']} nodes proved by {program}"
     time = f"{1000 * found['seconds'] / found['nodes']:.0f} ms of one core a node"
     if ended.returncode == 0 and not found["failed"]:
         return Check(NAME, True, f"{proved}, {time}")

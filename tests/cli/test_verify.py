@@ -99,7 +99,7 @@ def test_bounds_are_proved_by_the_checker() -> None:
     found = json_of("verify", "proved", *VERIFY[2:], "--proof", "--nodes", "0:8")
     assert found["ok"] is True
     assert found["checks"][-1]["name"] == "bounds"
-    assert "8 of 8 nodes proved by verification/checker" in found["checks"][-1]["detail"]
+    assert "8 of 8 nodes proved by verification.checker" in found["checks"][-1]["detail"]
 
 
 def test_a_bound_that_is_not_proved_ends_with_3() -> None:

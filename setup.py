@@ -1,0 +1,30 @@
+"""The checker of ``verification/checker`` goes into the wheel as a package of its own, ``certgcl_checker``.
+
+All else about the build is in ``pyproject.toml``. Naming a second folder of packages there would turn an editable install
+into an import hook, which type checkers do not follow.
+"""
+
+from pathlib import Path
+from typing import ClassVar
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+
+class WithChecker(build_py):
+    files: ClassVar = sorted(Path("verification", "checker").glob("*.py"))
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            folder = Path(self.build_lib, "certgcl_checker")
+            self.mkpath(str(folder))
+            for file in self.files:
+                self.copy_file(str(file), str(folder / file.name))
+
+    def get_source_files(self) -> list[str]:
+        """What a source distribution has."""
+        return [*super().get_source_files(), *map(str, self.files)]
+
+
+setup(cmdclass={"build_py": WithChecker})
