@@ -1,7 +1,7 @@
 """The checker of ``verification/checker`` goes into the wheel as a package of its own, ``certgcl_checker``.
 
-All else about the build is in ``pyproject.toml``. Naming a second folder of packages there would turn an editable install
-into an import hook, which type checkers do not follow.
+All else about the build is in ``pyproject.toml``. A second folder of packages named there would turn an editable
+install into an import hook, which type checkers do not follow.
 """
 
 from pathlib import Path

@@ -23,7 +23,7 @@ for module in (certgcl, certgcl_checker, certgcl_command):
 assert (home / "certgcl" / "py.typed").exists()
 data = certgcl.load_dataset("karate")
 encoder = certgcl.GCNEncoder(data.num_features, 8, 4).eval()
-certificate = certgcl.node_compactness(encoder, data, 1, method="exact", proof=True)
+certificate = certgcl.node_compactness(encoder, data, 1, method="degree", proof=True)
 certificate.save("certificate.npz")
 certgcl.read_network(encoder, data).save("weights.npz")
 certgcl.save_graph("graph", data)

@@ -2,12 +2,11 @@
 
 ``python -m verification.genuine [--cases 100] [--seed 0] [--methods closed | searched | all] [--keep FILE]``: so many
 certificates of each kind of change, drawn as the audit draws them, each by a method drawn at random. Prints what was
-proved by change, by network and by method; ``--keep`` writes what was not proved, as ``pickle`` does. Exit code 0 only if
-everything was proved.
+proved by change, by network and by method; ``--keep`` writes what was not proved, as ``pickle`` does. Exit code 0 only
+if everything was proved.
 """
 
 import argparse
-import os
 import pickle
 import sys
 import time
@@ -131,7 +130,6 @@ def main() -> int:
     parser.add_argument("--methods", choices=["closed", "searched", "all"], default="closed")
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
-    os.environ.setdefault("CERTGCL_KERNELS", "always")  # as the audit does: small graphs too
     methods = {"closed": CLOSED, "searched": SEARCHED, "all": CLOSED | SEARCHED}[options.methods]
     tally = Tally()
     for change in CHANGES:

@@ -24,7 +24,7 @@ from verification import test_network_mutations as mutations
 from verification.audit import LEDGER
 from verification.case import Case
 from verification.checked import Checked, as_claim, proved, raised
-from verification.checker import activations, arithmetic
+from verification.checker import activations, arithmetic, views
 from verification.checker.cases import NotProved, Proof
 from verification.checker.changes import Changes
 from verification.checker.claim import Claim
@@ -237,7 +237,8 @@ def test_weights_that_do_not_fit_are_not_checked() -> None:
             Network.of(meta_of(network), {**arrays, name: arrays[name][:1]})
 
 
-def test_trees_must_have_all_their_branches_and_no_others() -> None:
+def test_trees_must_have_all_their_branches_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "MOST_VIEWS", 1)
     checked = small()
     drops = Changes(checked.plain_graph, np.full(6, 2), 7)
     width, node = checked.directions.shape[1], 0

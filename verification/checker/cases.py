@@ -1,8 +1,8 @@
 """Trees of cases: an edge stays or goes, a candidate comes or does not; both branches are proved, and so is all.
 
 A tree is a list, in the order in which it is walked: a pair ``(a, b)`` with a < b, then the tree of the changes that
-leave it as it is, then that of the others; None is a leaf, where Theorem A must do. No list that ends too early, or
-goes on, is a tree.
+leave it as it is, then that of the others; None is a leaf, where Theorem A must do, or :mod:`views`. No list that ends
+too early, or goes on, is a tree. Where none is given, the checker decides the edges that matter most by themselves.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,6 +16,7 @@ from .fixed import Fixed
 from .lines import EVERY, Choices
 from .statement import Network
 from .theorem import Bound
+from .views import Views
 
 Tree = list[Edge | None]
 
@@ -73,28 +74,23 @@ class Proof:
                 raise NotProved("branches of a case that cannot be")
 
     def _leaf(self, changes: Changes) -> None:
-        bounds = Bounds(self.network, changes, [self.node], self.choices)
-        found = bounds.below(self.node, self.directions, self.slack, self.least)
+        views = Views(self.network, changes, self.node)
+        found = views.least(self.directions, self.slack) if views.few else self._bound(changes)
         if (found >= self.least).all():
             self.tree.append(None)
             return
-        edge = self._next_edge(changes) if self.branches else None
-        if edge is None:
-            raise NotProved(f"at least {float(np.min(found - self.least)):.3g} below what is to be proved")
+        reason = f"at least {float(np.min(found - self.least)):.3g} below what is to be proved"
+        if views.few or not self.branches:
+            raise NotProved(reason)
+        edge, value = views.dearest(self.directions, self.slack, self.least)
+        if edge is None or (value < self.least).any():
+            raise NotProved(reason if edge is None else "one of the changes reaches less than what is to be proved")
         self.branches -= 1
         self._split(changes, edge, iter([None, None]))
 
-    def _next_edge(self, changes: Changes) -> Edge | None:
-        """An edge that can go or come, as near to the node as there is one."""
-        seen, ring = {self.node}, [self.node]
-        while ring:
-            rows = {i: (changes.graph.neighbours[i], changes.candidates(i)) for i in ring}
-            for i, (neighbours, candidates) in rows.items():
-                for k in (*neighbours[changes.free[i]].tolist(), *candidates.tolist()):
-                    return min(i, k), max(i, k)
-            ring = sorted({int(k) for row in rows.values() for part in row for k in part} - seen)
-            seen.update(ring)
-        return None
+    def _bound(self, changes: Changes) -> Array:
+        bounds = Bounds(self.network, changes, [self.node], self.choices)
+        return bounds.below(self.node, self.directions, self.slack, self.least)
 
 
 class Bounds:
@@ -103,8 +99,9 @@ class Bounds:
     def __init__(self, network: Network, changes: Changes, anchors: Sequence[int], choices: Choices) -> None:
         self.given = network, changes, anchors
         theorems: list[type[Bound] | type[Fixed]] = [Fixed, Bound] if changes.features_alone else [Bound]
+        every = replace(EVERY, starts=choices.starts)
         self.ways = [
-            (theorem, each) for each in (choices, replace(EVERY, starts=choices.starts)) for theorem in theorems
+            (theorem, each) for each in ([choices] if choices == every else [choices, every]) for theorem in theorems
         ]
         self.known: dict[int, Bound | Fixed] = {}
 

@@ -3,7 +3,6 @@
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,8 @@ class Mixing:
                 total = n + self.loop
                 low, high = (total, total) if self.loop == round(self.loop) else (down(total), up(total))
                 root = _quotient(one, down(np.sqrt(low)), up(np.sqrt(high)), total > 0)
-                return _quotient(one * self.loop, low, high, total > 0), root, root
+                own = _quotient(one * self.loop, low, high, total > 0) if self.loop else nothing
+                return own, root, root
         raise ValueError(f"mixing {self.name!r}")
 
 
@@ -179,32 +179,39 @@ class Graph:
         return Graph(self.x, tuple(rows))
 
 
-def embed(network: Network, graph: Graph) -> dict[int, Boxes]:
-    """Boxes around the outputs of all layers on a graph as it is, for all nodes."""
-    degree = np.array([float(len(row)) for row in graph.neighbours])
-    start = np.concatenate([[0], np.cumsum(degree)]).astype(np.int64)
+def embed(network: Network, graph: Graph, origin: Ints | None = None, number: Ints | None = None) -> dict[int, Boxes]:
+    """Boxes around the outputs of all layers on a graph as it is, for all nodes.
+
+    Args:
+        origin: the rows of the features that are those of the nodes.
+        number: of neighbours of the nodes, where not all of them are in the graph.
+    """
+    rows = np.array([len(row) for row in graph.neighbours])
+    start, degree = np.concatenate([[0], np.cumsum(rows)]), (rows if number is None else number).astype(float)
     slots = np.concatenate(graph.neighbours) if len(graph.neighbours) else np.zeros(0, dtype=np.int64)
-    found = {0: Boxes.between(graph.x, graph.x)}
+    features, found = Boxes.between(graph.x, graph.x), dict[int, Boxes]()
     for number, layer in enumerate(network.layers, 1):
-        low = high = np.broadcast_to(layer.bias, (len(degree), len(layer.bias)))
+        width = len(layer.bias)
+        low = high = np.broadcast_to(layer.bias, (len(degree), width))
         for term in layer.terms:
             own, out, into = term.mixing.scales(degree)
-            both = product(found[term.source], term.weight).each()
+            both = product(found[term.source] if term.source else features, term.weight).each()
+            both = both[origin] if term.source == 0 and origin is not None else both
             total = own.columns.times(both)
             if term.mixes:
-                scaled = into.columns.times(both)
-                total = down(total + out.columns.times(_row_sums(scaled, start, slots)))
-            width = len(layer.bias)
+                total = down(total + out.columns.times(_row_sums(into.columns.times(both), start, slots)))
             low, high = down(low + total[:, :width]), up(high - total[:, width:])
         found[number] = Boxes.between(*layer.activation.range(low, high))
     return found
 
 
 def _row_sums(values: Array, start: Ints, slots: Ints) -> Array:
-    """Below the sums over the neighbours of every node."""
-    total = np.zeros_like(values)
-    for i, (first, last) in enumerate(pairwise(start.tolist())):
-        if last > first:
-            here = values[slots[first:last]]
-            total[i] = down(here.sum(axis=0) - up(4.0 * (last - first + 1) * 2.0**-53 * np.abs(here).sum(axis=0)))
+    """Below the sums over the neighbours of every node, some channels at a time."""
+    total, number = np.zeros_like(values), np.diff(start)
+    filled = number > 0
+    slack = 4.0 * (number[filled, None] + 1) * 2.0**-53  # at least γ_n, twice
+    for first in range(0, values.shape[1] if len(slots) else 0, 64):
+        here = values[slots, first : first + 64]
+        sums, sizes = (np.add.reduceat(part, start[:-1][filled]) for part in (here, np.abs(here)))
+        total[filled, first : first + 64] = down(sums - up(slack * sizes))
     return total

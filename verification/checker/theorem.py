@@ -326,13 +326,11 @@ class Bound:
         assert beta is not None
         middle, before = scale.low / 2 + scale.high / 2, waiting.get(source, np.zeros((1, 1)))
         waiting[source] = before + middle * beta
-        share = up(up((scale.high - scale.low) / np.maximum(scale.high, ETA)) + 8 * U)
         size = self.sizes[source]
-        moved = np.abs(before) + scale.high * np.abs(beta)
-        return up(
-            up(dot_above(moved, up(share * size) * (1 + 8 * U)) + 4 * ETA * (1 + float(size.sum())))
-            + up(scale.high * residual)
-        )
+        spread = up(scale.high - scale.low) * np.abs(beta)
+        moved = up(np.abs(before) + up(scale.high * np.abs(beta)))
+        off = up(dot_above(up(spread + up(8 * U * moved)), size) + 4 * ETA * (1 + float(size.sum())))
+        return up(off + up(scale.high * residual))
 
     def _of_features(self, term: Term, k: int, slope: Array | None) -> Array:
         """Below ``λ · W' x̃_k``."""
