@@ -15,9 +15,9 @@ from verification import changed_audit, feature_audit
 from verification.audit import weights
 from verification.case import Case
 from verification.checker.__main__ import check
+from verification.checker.choices import Choices
 from verification.checker.claim import Claim
 from verification.checker.fixed import Fixed
-from verification.checker.lines import Choices
 from verification.checker.statement import Graph, Network
 from verification.checker.theorem import Bound
 from verification.edge_changes import ChangedCase

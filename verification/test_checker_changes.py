@@ -13,7 +13,7 @@ from verification.audit import LEDGER
 from verification.changed_audit import changed_tolerance, changed_truth
 from verification.checked import Checked, as_claim, proved, raised
 from verification.checker.changes import Additions, Changes, Features
-from verification.checker.lines import Choices
+from verification.checker.choices import Choices
 from verification.checker.statement import Graph
 from verification.edge_changes import ChangedCase, changed_cases
 from verification.feature_audit import feature_cases, feature_tolerance, feature_truth, with_bits

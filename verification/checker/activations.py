@@ -15,7 +15,6 @@ from flint import arb, ctx
 from .arithmetic import ETA, Array, U, down, up
 
 ctx.prec = 80
-TIE = 1e-9  # of the width of a range: where both slopes of the adaptive rule are tried
 
 
 class Activation(Protocol):
@@ -23,9 +22,6 @@ class Activation(Protocol):
     def linear(self) -> bool: ...
 
     def range(self, low: Array, high: Array) -> tuple[Array, Array]: ...
-
-    def slopes(self, low: Array, high: Array, rule: str) -> tuple[Array, Array]:
-        """Of a line below and one above; choices."""
 
     def intercepts(self, low: Array, high: Array, below: Array, above: Array) -> tuple[Array, Array]:
         """Below ``min σ(p) - a p`` and above ``max σ(p) - a' p`` on ``[low, high]``."""
@@ -48,21 +44,6 @@ class TwoPiece:
         least, most = np.minimum(a, c), np.maximum(b, d)
         inside = (low < 0) & (high > 0)  # zero, where σ turns if it does
         return np.where(inside, np.minimum(least, 0), least), np.where(inside, np.maximum(most, 0), most)
-
-    def slopes(self, low: Array, high: Array, rule: str) -> tuple[Array, Array]:
-        gamma = np.broadcast_to(self.gamma, low.shape)
-        below, above = np.minimum(low, 0), np.maximum(high, 0)
-        width = above - below
-        chord = np.where(width > 0, (above - gamma * below) / np.where(width > 0, width, 1), 1.0)
-        tie = {"adaptive": -TIE, "adaptive, ties below": TIE}.get(rule, 0.0) * width
-        free = np.where(
-            high <= 0,
-            gamma,
-            np.where(
-                low >= 0, 1.0, {"parallel": chord, "flat": gamma}.get(rule, np.where(low + high >= tie, 1.0, gamma))
-            ),
-        )
-        return np.where(gamma <= 1, free, chord), np.where(gamma <= 1, chord, free)
 
     def intercepts(self, low: Array, high: Array, below: Array, above: Array) -> tuple[Array, Array]:
         inside = (low <= 0) & (high >= 0)
@@ -108,11 +89,8 @@ class Smooth:
         flat = np.zeros_like(low)
         return self.intercepts(low, high, flat, flat)
 
-    def slopes(self, low: Array, high: Array, rule: str) -> tuple[Array, Array]:
-        return _each(lambda a, b: self._slopes(a, b, rule), low, high)
-
     def intercepts(self, low: Array, high: Array, below: Array, above: Array) -> tuple[Array, Array]:
-        return _each(self._extremes, low, high, below, above)
+        return each_number(self._extremes, low, high, below, above)
 
     def _extremes(self, low: float, high: float, below: float, above: float) -> tuple[float, float]:
         if not -1e300 < low <= high < 1e300:
@@ -149,65 +127,8 @@ class Smooth:
                 b = middle
         return a
 
-    def _at(self, p: float) -> tuple[float, float, bool]:
-        """About σ and σ', and whether it is convex there."""
-        for piece, value, derivative in self.pieces:
-            if p <= piece.end[1]:
-                return float(value(arb(p)).mid()), float(derivative(arb(p)).mid()), piece.convex
-        raise AssertionError("the pieces leave no gap")
 
-    def _slopes(self, low: float, high: float, rule: str) -> tuple[float, float]:
-        """The chord's; or tangents of a convex piece below and of a concave one above that leave both ends on the
-        right side, at the point nearest to the middle, or for ``flat`` to an end."""
-        width = high - low
-        at_low, at_high = self._at(low), self._at(high)
-        narrow = width <= 1e-6 * (1 + abs(low))
-        chord = self._at(low + width / 2)[1] if narrow else (at_high[0] - at_low[0]) / width
-        if rule == "parallel" or narrow:
-            return chord, chord
-        below, above = (
-            self._tangent(low, high, chord, target, convex)
-            for target, convex in zip(
-                (low, high) if rule == "flat" else (low + width / 2,) * 2, (True, False), strict=True
-            )
-        )
-        return below, above
-
-    def _tangent(self, low: float, high: float, chord: float, target: float, convex: bool) -> float:
-        sign = 1 if convex else -1
-
-        def outside(p: float) -> tuple[bool, bool]:
-            value, slope, _ = self._at(p)
-            return tuple(
-                sign * (self._at(end)[0] - value - slope * (end - p)) < -1e-12 * (1 + abs(value)) for end in (low, high)
-            )  # type: ignore[return-value]
-
-        slope, known = chord, False
-        for piece, _, _ in self.pieces:
-            a, b = max(low, piece.start[1]), min(high, piece.end[0])
-            if piece.convex != convex or a > b or (known and target < piece.start[1]):
-                continue
-            touch = min(max(target, a), b)
-            left, right = outside(touch)
-            if left or right:  # away from the end that is beyond the tangent, which turns it towards that end
-                other, which = (b, 0) if left else (a, 1)
-                if outside(other)[which]:
-                    continue
-                for _ in range(45):
-                    middle = (touch + other) / 2
-                    touch, other = (middle, other) if outside(middle)[which] else (touch, middle)
-                touch = other
-                if any(outside(touch)):
-                    continue
-            # At a kink there are many tangents; the steepest allowed goes through the end.
-            through = low if low < touch and target < touch else high if touch < high and touch < target else touch
-            known, slope = True, self._at(touch)[1]
-            if abs(through - touch) > 1e-6 * (1 + abs(touch)):
-                slope = (self._at(through)[0] - self._at(touch)[0]) / (through - touch)
-        return slope
-
-
-def _each(function: Callable[..., tuple[float, float]], *arrays: Array) -> tuple[Array, Array]:
+def each_number(function: Callable[..., tuple[float, float]], *arrays: Array) -> tuple[Array, Array]:
     """A function of numbers, number by number."""
     found = np.array([function(*map(float, numbers)) for numbers in zip(*map(np.ravel, arrays), strict=True)])
     first, second = found.reshape(-1, 2).T

@@ -12,8 +12,8 @@ import numpy as np
 
 from .arithmetic import Array, dot_above, down, up
 from .changes import Changes, Edge
+from .choices import EVERY, Choices
 from .fixed import Fixed
-from .lines import EVERY, Choices
 from .statement import Network
 from .theorem import Bound
 from .views import Views

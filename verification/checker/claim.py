@@ -9,7 +9,7 @@ import numpy as np
 
 from .arithmetic import Array, Boxes, Ints, Scale, dot_above, down, sum_below, up
 from .changes import Additions, Changes, Features
-from .lines import EVERY, Choices
+from .choices import EVERY, Choices
 from .statement import Graph, Network, embed
 
 WORDS = {

@@ -17,8 +17,9 @@ import numpy as np
 
 from .arithmetic import ETA, Array, Boxes, Ints, U, dot_below, down, gamma, plus, product, sum_below, up
 from .changes import Changes
+from .choices import Choices, Rule
 from .inputs import Inputs, coefficients, total
-from .lines import Choices, Lines, Rule
+from .lines import Lines
 from .rows import States
 from .statement import Mixing, Network, Term
 

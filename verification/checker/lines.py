@@ -1,43 +1,17 @@
 """Lines around activations, and pieces of them: ``ω · σ(p) >= λ · p + c``, for slopes of anyone's choice."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .activations import TIE, TwoPiece
+from .activations import TwoPiece
 from .arithmetic import ETA, Array, U, dot_above, dot_below, down, up
+from .choices import Choices, Rule, rules_for, slopes
 from .rows import States
 from .statement import Layer, Network
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What the prover may choose. Nothing here can make a bound wrong, only smaller or larger.
-
-    Args:
-        rules: for the slopes of lines.
-        starts: for some nodes, the states at which groups begin; the states of a group also try common slopes.
-        output, rows: numbers of sign patterns at the anchor and at its neighbours, powers of two.
-        functional: whether ranges of channels are found by lines, or by ranges below alone.
-    """
-
-    rules: tuple[str, ...] = ("adaptive",)
-    starts: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    output: int = 1
-    rows: int = 1
-    functional: bool = True
-
-
-EVERY = Choices(("adaptive", "flat", "parallel"), output=4, rows=4)  # for those who were told nothing
-
-
-@dataclass(frozen=True)
-class Rule:
-    name: str
-    grouped: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,18 +34,13 @@ class Lines:
         self.known: dict[tuple[int, int, str, bool], tuple[Array, ...]] = {}
 
     def rules(self, at: int, last: int) -> list[Rule]:
-        """The ways to choose slopes in a state: each rule by the range of the state, and by that of its group; where an
-        adaptive slope is a tie, both ways."""
-        found = [Rule(name, False) for name in self.choices.rules]
-        if "adaptive" in self.choices.rules and any(
-            (np.abs(self.low[m][at] + self.high[m][at]) <= TIE * (self.high[m][at] - self.low[m][at])).any()
+        """The ways to choose slopes in a state of which the ranges up to a layer are known."""
+        ranges = [
+            (self.low[m][at], self.high[m][at])
             for m in range(1, last + 1)
             if m in self.low and not self.network.layers[m - 1].activation.linear
-        ):
-            found.append(Rule("adaptive, ties below", False))
-        if at in self.group:
-            found += [Rule(name, True) for name in self.choices.rules]
-        return found or [Rule("adaptive", False)]
+        ]
+        return rules_for(self.choices, ranges, at in self.group)
 
     @cached_property
     def group(self) -> dict[int, slice]:
@@ -95,10 +64,10 @@ class Lines:
         if key not in self.known:
             low, high = self.low[number], self.high[number]
             across = self.group[at] if rule.grouped else slice(at, at + 1)
-            slopes = layer.activation.slopes(low[across].min(axis=0), high[across].max(axis=0), rule.name)
+            chosen = slopes(layer.activation, low[across].min(axis=0), high[across].max(axis=0), rule.name)
             self.known[key] = (
-                *slopes,
-                *layer.activation.intercepts(low[at], high[at], *slopes),
+                *chosen,
+                *layer.activation.intercepts(low[at], high[at], *chosen),
                 np.maximum(np.abs(low[at]), np.abs(high[at])),
             )
         return self.known[key]

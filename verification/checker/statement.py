@@ -179,15 +179,15 @@ class Graph:
         return Graph(self.x, tuple(rows))
 
 
-def embed(network: Network, graph: Graph, origin: Ints | None = None, number: Ints | None = None) -> dict[int, Boxes]:
+def embed(network: Network, graph: Graph, origin: Ints | None = None, degrees: Ints | None = None) -> dict[int, Boxes]:
     """Boxes around the outputs of all layers on a graph as it is, for all nodes.
 
     Args:
         origin: the rows of the features that are those of the nodes.
-        number: of neighbours of the nodes, where not all of them are in the graph.
+        degrees: of the nodes, where not all of their neighbours are in the graph.
     """
     rows = np.array([len(row) for row in graph.neighbours])
-    start, degree = np.concatenate([[0], np.cumsum(rows)]), (rows if number is None else number).astype(float)
+    start, degree = np.concatenate([[0], np.cumsum(rows)]), (rows if degrees is None else degrees).astype(float)
     slots = np.concatenate(graph.neighbours) if len(graph.neighbours) else np.zeros(0, dtype=np.int64)
     features, found = Boxes.between(graph.x, graph.x), dict[int, Boxes]()
     for number, layer in enumerate(network.layers, 1):

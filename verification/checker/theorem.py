@@ -25,8 +25,9 @@ from .arithmetic import (
     up,
 )
 from .changes import Changes
+from .choices import Choices, Rule
 from .inputs import Inputs
-from .lines import Choices, Lines, Pieces, Rule
+from .lines import Lines, Pieces
 from .rows import States
 from .statement import Network, Term
 

@@ -9,7 +9,7 @@ from itertools import islice
 
 import numpy as np
 
-from .arithmetic import Array, dot_above, down
+from .arithmetic import Array, Ints, dot_above, down
 from .changes import Changes, Edge
 from .statement import Graph, Network, embed
 
@@ -94,15 +94,15 @@ class Views:
         """The same, of one graph that has all of them side by side."""
         size, place = len(self.field), {i: at for at, i in enumerate(self.field)}
         known = [set(self.changes.graph.neighbours[i].tolist()) for i in self.field]
-        rows, number = [], []
+        rows, numbers = list[Ints](), list[int]()
         for copy, view in enumerate(views):
             changed = {i: {b if a == i else a for a, b in view if i in (a, b)} for edge in view for i in edge}
             for i, before in zip(self.field, known, strict=True):
                 now = before ^ changed.get(i, set())  # edges go, candidates come
-                number.append(len(now))
+                numbers.append(len(now))
                 rows.append(np.array([place[k] + copy * size for k in now if k in place], dtype=np.int64))
         graph = Graph(self.changes.graph.x[self.field], tuple(rows))
-        found = embed(self.network, graph, np.tile(np.arange(size), len(views)), np.array(number))
+        found = embed(self.network, graph, np.tile(np.arange(size), len(views)), np.array(numbers))
         anchors = place[self.node] + size * np.arange(len(views))
         total, slacks = np.zeros((len(views), len(directions))), self.network.split(slack[None])
         for number, part in self.network.split(directions).items():

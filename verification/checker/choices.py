@@ -1,0 +1,133 @@
+"""What is only chosen: nothing in this file can make a proof wrong, and none of it is to be trusted.
+
+Slopes of lines, whose intercepts are found elsewhere for whatever slopes there are; the rules for these; and what the
+library's trace says about them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from flint import arb
+
+from .activations import Activation, Smooth, TwoPiece, each_number
+from .arithmetic import Array
+
+TIE = 1e-9  # of the width of a range: where both slopes of the adaptive rule are tried
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the prover may choose. Nothing here can make a bound wrong, only smaller or larger.
+
+    Args:
+        rules: for the slopes of lines.
+        starts: for some nodes, the states at which groups begin; the states of a group also try common slopes.
+        output, rows: numbers of sign patterns at the anchor and at its neighbours, powers of two.
+        functional: whether ranges of channels are found by lines, or by ranges below alone.
+    """
+
+    rules: tuple[str, ...] = ("adaptive",)
+    starts: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    output: int = 1
+    rows: int = 1
+    functional: bool = True
+
+
+EVERY = Choices(("adaptive", "flat", "parallel"), output=4, rows=4)  # for those who were told nothing
+
+
+@dataclass(frozen=True)
+class Rule:
+    name: str
+    grouped: bool
+
+
+def rules_for(choices: Choices, ranges: Sequence[tuple[Array, Array]], grouped: bool) -> list[Rule]:
+    """Each rule by the range of the state, and by that of its group; where an adaptive slope is a tie, both ways."""
+    found = [Rule(name, False) for name in choices.rules]
+    if "adaptive" in choices.rules and any((np.abs(low + high) <= TIE * (high - low)).any() for low, high in ranges):
+        found.append(Rule("adaptive, ties below", False))
+    if grouped:
+        found += [Rule(name, True) for name in choices.rules]
+    return found or [Rule("adaptive", False)]
+
+
+def slopes(activation: Activation, low: Array, high: Array, rule: str) -> tuple[Array, Array]:
+    """Of a line below an activation and of one above, on ``[low, high]``."""
+    if isinstance(activation, Smooth):
+        return each_number(lambda a, b: _of_smooth(activation, a, b, rule), low, high)
+    assert isinstance(activation, TwoPiece)
+    return _of_two_pieces(activation, low, high, rule)
+
+
+def _of_two_pieces(activation: TwoPiece, low: Array, high: Array, rule: str) -> tuple[Array, Array]:
+    gamma = np.broadcast_to(activation.gamma, low.shape)
+    below, above = np.minimum(low, 0), np.maximum(high, 0)
+    width = above - below
+    chord = np.where(width > 0, (above - gamma * below) / np.where(width > 0, width, 1), 1.0)
+    tie = {"adaptive": -TIE, "adaptive, ties below": TIE}.get(rule, 0.0) * width
+    free = np.where(
+        high <= 0,
+        gamma,
+        np.where(low >= 0, 1.0, {"parallel": chord, "flat": gamma}.get(rule, np.where(low + high >= tie, 1.0, gamma))),
+    )
+    return np.where(gamma <= 1, free, chord), np.where(gamma <= 1, chord, free)
+
+
+def _at(smooth: Smooth, p: float) -> tuple[float, float, bool]:
+    """About σ and σ', and whether it is convex there."""
+    for piece, value, derivative in smooth.pieces:
+        if p <= piece.end[1]:
+            return float(value(arb(p)).mid()), float(derivative(arb(p)).mid()), piece.convex
+    raise AssertionError("the pieces leave no gap")
+
+
+def _of_smooth(smooth: Smooth, low: float, high: float, rule: str) -> tuple[float, float]:
+    """The chord's; or tangents of a convex piece below and of a concave one above that leave both ends on the
+    right side, at the point nearest to the middle, or for ``flat`` to an end."""
+    width = high - low
+    at_low, at_high = _at(smooth, low), _at(smooth, high)
+    narrow = width <= 1e-6 * (1 + abs(low))
+    chord = _at(smooth, low + width / 2)[1] if narrow else (at_high[0] - at_low[0]) / width
+    if rule == "parallel" or narrow:
+        return chord, chord
+    below, above = (
+        _tangent(smooth, low, high, chord, target, convex)
+        for target, convex in zip((low, high) if rule == "flat" else (low + width / 2,) * 2, (True, False), strict=True)
+    )
+    return below, above
+
+
+def _tangent(smooth: Smooth, low: float, high: float, chord: float, target: float, convex: bool) -> float:
+    sign = 1 if convex else -1
+
+    def outside(p: float) -> tuple[bool, bool]:
+        value, slope, _ = _at(smooth, p)
+        return tuple(
+            sign * (_at(smooth, end)[0] - value - slope * (end - p)) < -1e-12 * (1 + abs(value)) for end in (low, high)
+        )  # type: ignore[return-value]
+
+    slope, known = chord, False
+    for piece, _, _ in smooth.pieces:
+        a, b = max(low, piece.start[1]), min(high, piece.end[0])
+        if piece.convex != convex or a > b or (known and target < piece.start[1]):
+            continue
+        touch = min(max(target, a), b)
+        left, right = outside(touch)
+        if left or right:  # away from the end that is beyond the tangent, which turns it towards that end
+            other, which = (b, 0) if left else (a, 1)
+            if outside(other)[which]:
+                continue
+            for _ in range(45):
+                middle = (touch + other) / 2
+                touch, other = (middle, other) if outside(middle)[which] else (touch, middle)
+            touch = other
+            if any(outside(touch)):
+                continue
+        # At a kink there are many tangents; the steepest allowed goes through the end.
+        through = low if low < touch and target < touch else high if touch < high and touch < target else touch
+        known, slope = True, _at(smooth, touch)[1]
+        if abs(through - touch) > 1e-6 * (1 + abs(touch)):
+            slope = (_at(smooth, through)[0] - _at(smooth, touch)[0]) / (through - touch)
+    return slope
