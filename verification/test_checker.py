@@ -30,7 +30,7 @@ from verification.checker.choices import Choices, slopes
 from verification.checker.claim import Claim
 from verification.checker.statement import Graph, Network
 from verification.exact_arithmetic import ExactCase, ExactNetwork, surely_below
-from verification.network_audit import NETWORK_METHODS
+from verification.network_audit import NETWORK_METHODS, network_tolerance
 from verification.network_case import NetworkCase
 from verification.networks import network_cases
 from verification.strategies import cases, gaussian_case
@@ -140,6 +140,20 @@ def test_a_value_above_the_minimum_is_never_proved(case: NetworkCase, data: st.D
     assert node in checked.failed(raised(claim, node, above), branches=200)
 
 
+@FEW
+@given(network_cases(max_depth=3))
+def test_on_all_graphs_that_a_node_sees_there_is_the_minimum(case: NetworkCase) -> None:
+    checked = Checked(case)
+    changes = as_claim(checked.certificate("interval")).changes(checked.plain_graph)
+    directions, scale = checked.directions.numpy(), network_tolerance(case).numpy()
+    for node, minimum in enumerate(exact_minima(case)):
+        seen = views.Views(checked.plain, changes, node)
+        with np.errstate(all="ignore"):
+            value = seen.least(directions[[node]], np.zeros(directions.shape[1]))[0] if seen.few else -np.inf
+        assert not surely_below(minimum, value)
+        assert not seen.few or value >= float(minimum.mid()) - 1e3 * scale[node]
+
+
 FORGERIES = ("graph", "weights", "features", "budget", "total")
 
 
@@ -184,12 +198,26 @@ def test_a_certificate_that_contradicts_itself_or_says_more_is_not_checked() -> 
     ):
         with pytest.raises(ValueError, match="budgets"):
             checked.failed(forged)
+    for forged in (replace(claim, nodes=claim.nodes * 0), replace(claim, nodes=claim.nodes - 1)):
+        with pytest.raises(ValueError, match="a node twice"):
+            checked.failed(forged)
+    for rounding in (np.nan, np.inf, -1.0):  # below zero, what is claimed would be more than `lower`
+        assert len(checked.failed(replace(claim, rounding=claim.rounding * 0 + rounding))) == 6
     meta = {"format": "certgcl-certificate-3", "certified": True, "notes": {}}
     with pytest.raises(ValueError, match="added_edges, of which the checker knows nothing"):
         Claim.of(meta, {"added_edges": np.zeros(0)})
     with pytest.raises(ValueError, match="proves nothing"):
         Claim.of({**meta, "certified": False}, {})
-    assert checked.failed(replace(claim, rounding=claim.rounding * np.nan))
+
+
+@pytest.mark.parametrize("name", ["nodes", "requested_budget", "local_budget"])
+def test_budgets_that_are_no_whole_numbers_are_not_cut_off(name: str, tmp_path: Path) -> None:
+    path = small().certificate("degree").save(tmp_path / "certificate.npz")
+    with np.load(path) as file:
+        arrays = {key: file[key] for key in file.files}
+    np.savez(path, **{**arrays, name: arrays[name] + 0.9})
+    with pytest.raises(ValueError, match="should be whole"):
+        Claim.load(path)
 
 
 @pytest.mark.parametrize("edges", [[(0, 0)], [(0, 1)], [(0, 7), (7, 0)], [(-1, 0), (0, -1)]])

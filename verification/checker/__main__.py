@@ -78,8 +78,8 @@ def check(
 def _at_least(claim: Claim, place: int, least: Array) -> Array:
     """``lower - rounding``, rounded up: what is proved is no less than the exact difference."""
     wanted = np.where(claim.rounding[place] > 0, np.nextafter(least, np.inf), claim.lower[place])
-    if not np.isfinite(wanted).all():
-        raise NotProved("no number is claimed")
+    if not np.isfinite(wanted).all() or not (np.isfinite(claim.rounding[place]) & (claim.rounding[place] >= 0)).all():
+        raise NotProved("no number is claimed, or a rounding below zero")
     return wanted
 
 

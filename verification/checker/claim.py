@@ -104,7 +104,7 @@ class Claim:
         source = next((name for start, name in sources.items() if words.startswith(start)), None)
         if source is None:
             raise ValueError(f"directions of {words}: the checker knows a fixed second view alone")
-        nodes = np.asarray(arrays["nodes"], dtype=np.int64)
+        nodes = _whole(arrays["nodes"])
         lower, rounding = (
             np.asarray(arrays[name], dtype=np.float64).reshape(len(nodes), -1) for name in ("lower", "rounding")
         )
@@ -120,9 +120,9 @@ class Claim:
             rounding,
             np.asarray(arrays["directions"], dtype=np.float64).reshape(len(nodes), lower.shape[1], -1),
             source,
-            np.asarray(arrays["requested_budget"], dtype=np.int64),
-            np.asarray(arrays["local_budget"], dtype=np.int64),
-            int(meta["total_budget"]),
+            _whole(arrays["requested_budget"]),
+            _whole(arrays["local_budget"]),
+            int(_whole(meta["total_budget"])),
             _choices(meta.get("proof"), arrays),
             np.asarray(arrays["upper"], dtype=np.float64).reshape(lower.shape) if "upper" in arrays else None,
             witnesses,
@@ -137,6 +137,8 @@ class Claim:
             raise ValueError(f"budgets of {len(self.local)} nodes for a graph of {len(graph.neighbours)}")
         if (self.local < 0).any() or self.total < 0:
             raise ValueError("budgets below zero")
+        if len(np.unique(self.nodes)) < len(self.nodes) or not np.isin(self.nodes, np.arange(len(self.local))).all():
+            raise ValueError("a node twice, or one that the graph does not have")
         found = Changes(graph, self.local, self.total)
         if (found.budget != self.tightened).any():
             raise ValueError("budgets that do not follow from those that were asked for on this graph")
@@ -145,23 +147,32 @@ class Claim:
         return Changes(graph, self.local, self.total, additions=additions, features=features)
 
 
+def _whole(numbers: Any) -> Ints:
+    """Whole numbers, and not others cut off."""
+    found = np.asarray(numbers)
+    if found.dtype.kind not in "iu":
+        raise ValueError(f"numbers of the type {found.dtype} that should be whole")
+    return found.astype(np.int64)
+
+
 def _features(content: dict[str, Any] | None, arrays: dict[str, Any]) -> Features | None:
     if content is None:
         return None
-    off, on = (np.asarray(arrays[f"features_{name}"], dtype=np.int64) for name in ("off", "on"))
+    off, on = (_whole(arrays[f"features_{name}"]) for name in ("off", "on"))
     radius = np.asarray(arrays["features_radius"], dtype=np.float64)
-    columns = int(content["columns"]) if content["kind"] == "columns" else None
-    return Features(off, on, radius, int(content["total"]), columns)
+    columns = int(_whole(content["columns"])) if content["kind"] == "columns" else None
+    return Features(off, on, radius, int(_whole(content["total"])), columns)
 
 
 def _additions(content: dict[str, Any], graph: Graph) -> Additions:
     nodes = len(graph.neighbours)
     if "candidate_rowptr" in content:
-        rows = np.split(np.asarray(content["candidate_col"], dtype=np.int64), content["candidate_rowptr"][1:-1])
+        rows = np.split(_whole(content["candidate_col"]), content["candidate_rowptr"][1:-1])
     else:  # all pairs that are no edges
         rows = [np.setdiff1d(np.arange(nodes), [i, *row]) for i, row in enumerate(graph.neighbours)]
-    local, both = (np.asarray(content[name], dtype=np.int64) for name in ("added_local", "added_both"))
-    return Additions(tuple(rows), local, int(content["total"]), both, int(content["both_total"])).check(graph)
+    local, both = (_whole(content[name]) for name in ("added_local", "added_both"))
+    total, both_total = (int(_whole(content[name])) for name in ("total", "both_total"))
+    return Additions(tuple(rows), local, total, both, both_total).check(graph)
 
 
 def _changed(arrays: dict[str, Any]) -> list[tuple[Ints, Ints, Array]] | None:
