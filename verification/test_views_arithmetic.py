@@ -97,7 +97,8 @@ def check_both_views(case: AnyCase, method: str) -> None:
     found = answered(lambda: both_views(case, method))
     if found is None:
         return
-    views, values = ExactViews(case), []
+    views = ExactViews(case)
+    values: list[list[arb]] = []
     for node, pairs in enumerate(views.pairs()):
         values.append([])
         for second, first in pairs:
@@ -108,7 +109,7 @@ def check_both_views(case: AnyCase, method: str) -> None:
         found.lower,
         found.rounding,
         found.positive_in_exact_arithmetic,
-        list(zip(*values, strict=True)),
+        [list(view) for view in zip(*values, strict=True)],
     )
 
 
