@@ -26,7 +26,7 @@ def problem(nodes: int) -> tuple[certgcl.GraphNetwork, certgcl.Graph]:
 
 @dataclass(frozen=True)
 class Hungry(Degree):
-    """The bound of ``degree``, but for one node it takes more memory than there is."""
+    """The bound of ``degree``, except that it takes more memory than there is for one node."""
 
     node: int = 0
 

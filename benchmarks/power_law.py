@@ -8,7 +8,7 @@ import torch
 import certgcl
 
 Ends = Callable[[int], np.ndarray]
-"""So many pairs of ends, ``(2, number)``."""
+"""Draws a number of pairs of ends, ``(2, number)``."""
 
 
 def power_law_graph(nodes: int, edges: int, features: int, exponent: float = 2.5, seed: int = 0) -> certgcl.Graph:

@@ -34,7 +34,7 @@ with warnings.catch_warnings():
 RATES = (0.4, 0.8)
 FLIPS = (0.05, 0.1)  # of the number of edges
 BLOCK = 10_000  # pairs of nodes that PRBCD looks at in a step
-STEPS = 60  # of which the last third keeps the pairs it has
+STEPS = 60  # steps, the last third of which keeps its pairs
 
 
 class Probe(nn.Module):

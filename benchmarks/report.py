@@ -29,7 +29,7 @@ def add_sizes(made: argparse.ArgumentParser, sizes: Collection[int]) -> None:
 
 
 def chosen(made: argparse.ArgumentParser, sizes: Collection[int]) -> tuple[argparse.Namespace, list[int], list[Any]]:
-    """The arguments, the sizes asked for, and the rows of all others that are kept."""
+    """The arguments, the requested sizes, and the rows of all others that are kept."""
     arguments = made.parse_args()
     if arguments.keep and not (arguments.json and arguments.json.exists()):
         made.error("--keep takes the rows of other sizes from an existing file: name it by --json FILE")

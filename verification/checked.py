@@ -1,4 +1,4 @@
-"""Cases of the audit put to the checker: certificates as the library writes them, and what is proved of them."""
+"""Runs the checker on cases of the audit: certificates as the library writes them, and what is proved about them."""
 
 import tempfile
 from pathlib import Path
@@ -75,7 +75,7 @@ class Checked:
         return certgcl.node_compactness(self.network, self.graph, self.changes, method=method, proof=True)
 
     def failed(self, claim: Claim | certgcl.Certificate, branches: int = 64) -> dict[int, str]:
-        """The nodes of which the checker does not prove what is claimed."""
+        """The nodes at which the checker does not prove the claim."""
         claim = claim if isinstance(claim, Claim) else as_claim(claim)
         found: dict[int, str] = check(claim, self.plain, self.plain_graph, branches=branches)["failed"]
         return found
@@ -95,7 +95,7 @@ def proved(case: AnyCase, choices: Choices) -> Tensor:
 
 
 def raised(claim: Claim, node: int, least: float) -> Claim:
-    """The same with another value claimed of one node, beyond rounding."""
+    """The same with another value claimed for one node, beyond rounding."""
     lower = claim.lower.copy()
     lower[node] = least + claim.rounding[node]
     lower[node] = np.nextafter(np.maximum(lower[node], np.nextafter(lower[node], np.inf)), np.inf)

@@ -27,7 +27,7 @@ RATE = 0.1  # of Adam; slopes lie between 0 and 1
 
 
 class FreeSlopes:
-    """The lower lines of ReLUs with a slope of their own wherever one is free, in the order they are asked for."""
+    """The lower lines of ReLUs with a slope of their own wherever one is free, in the order of their use."""
 
     def __init__(self) -> None:
         self.slopes: list[Tensor] = []

@@ -330,7 +330,7 @@ def runs_of_float32() -> None:
 
 
 def test_roundings_that_are_not_counted_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundredth of one in the place of those of a layer and its sums."""
+    """A hundredth of a rounding instead of those of a layer and its sums."""
     monkeypatch.setattr(
         certgcl.bounds.rounding.forward_error.Growth,
         "__call__",

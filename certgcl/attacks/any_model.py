@@ -32,7 +32,7 @@ class FoundDrops:
     """Admissible drops that lower ``w_i · z_i``. Not a certificate: other drops may lower it further.
 
     Args:
-        nodes: the nodes that were asked for, ``(A,)``.
+        nodes: the requested nodes, ``(A,)``.
         clean: ``w_i · z_i`` on the graph, as the model computes it, ``(A,)``.
         values: the lowest value found, as the model computes it there, ``(A,)``: an upper bound of the worst case, and
             the clean value where nothing lower was found.

@@ -144,7 +144,7 @@ class FieldBatch:
 
     @cached_property
     def start(self) -> Tensor:
-        """Where the messages of every node begin, ``(U + 1,)``."""
+        """The position where the messages of every node begin, ``(U + 1,)``."""
         number = torch.bincount(self.row, minlength=len(self.node))
         return torch.cat([number.new_zeros(1), number.cumsum(0)])
 

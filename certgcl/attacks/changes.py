@@ -16,7 +16,7 @@ def room(batch: FieldBatch, dropped: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def filled(batch: FieldBatch, dropped: Tensor, gains: Tensor, wanted: Tensor) -> Tensor:
-    """What is dropped with as many more of the wanted edges as fit, the least gains first; ``(B, E)``.
+    """The drops with as many more of the wanted edges as fit, the least gains first; ``(B, E)``.
 
     In rounds: each drops all edges that are, at both ends, among the first for which there is room.
     """

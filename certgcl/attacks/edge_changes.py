@@ -30,7 +30,7 @@ class FoundChanges:
     """Admissible changes that lower ``w_i · z_i``. Not a certificate: other changes may lower it further.
 
     Args:
-        nodes: the nodes that were asked for, ``(A,)``.
+        nodes: the requested nodes, ``(A,)``.
         clean: ``w_i · z_i`` on the graph, ``(A,)``.
         values: the lowest value found, ``(A,)``: an upper bound of the worst case.
         dropped, added: the edges of that change, ``(2, k)`` node numbers, for every node.

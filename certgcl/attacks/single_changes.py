@@ -137,7 +137,7 @@ class ChangedValues:
             source, kind = term.source, term.aggregation
 
             def taken(key: Tensor, which: Tensor, source: int = source) -> Tensor:
-                """Where values stand in the table of old and then of changed rows."""
+                """The positions of values in the table of old rows followed by changed rows."""
                 there, at = rows[source].find(key)
                 return torch.where(there, at + len(self.outputs[source]), which)
 

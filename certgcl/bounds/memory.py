@@ -95,7 +95,7 @@ def settings_of(method: BoundMethod, network: GraphNetwork) -> Settings:
 
 
 def _widths(network: GraphNetwork) -> tuple[int, int]:
-    """Of the widest layer before the embeddings, and of these."""
+    """The widths of the widest layer before the embeddings, and of the embeddings."""
     return max((layer.width for layer in network.layers[:-1]), default=network.features), network.width
 
 

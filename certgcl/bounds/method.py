@@ -19,7 +19,7 @@ from certgcl.models.network import GraphNetwork
 
 @dataclass(frozen=True, eq=False)
 class BoundResult:
-    """What a method found for ``w_ic · z_i`` at A anchors with C directions each.
+    """The results of a method for ``w_ic · z_i`` at A anchors with C directions each.
 
     Args:
         lower: ``(A, C)``.

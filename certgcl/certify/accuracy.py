@@ -259,7 +259,7 @@ def _accuracy(
 def _network(
     model: ModelLike, graph: Graph, classifier: Any, reading: Reading, budgets: BudgetLike
 ) -> tuple[GraphNetwork, bool]:
-    """What is bounded, and whether a softmax follows it."""
+    """The network that is bounded, and whether a softmax follows it."""
     if classifier is not None:
         return read_network(model, graph, reading, budgets=budgets), False
     if not isinstance(model, (nn.Module, GraphNetwork)) and hasattr(model, "fitted_encoder"):

@@ -1,4 +1,4 @@
-"""What is known of the predictions of a classifier under a budget: node by node, class by class, and in all."""
+"""What is known about the predictions of a classifier under a budget: node by node, class by class, and in all."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ _MASKS = ("correct", "certified", "broken", "stable")
 
 @dataclass(frozen=True, eq=False)
 class CertifiedAccuracy:
-    """What is known of every node's prediction under a budget.
+    """What is known about every node's prediction under a budget.
 
     Args:
         nodes: the nodes in question, ``(A,)``.

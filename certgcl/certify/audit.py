@@ -34,7 +34,7 @@ DROP_PROBABILITY = 0.9  # of the sampled views, which then are as far from the g
 
 @dataclass(frozen=True, eq=False)
 class AuditReport:
-    """What an audit found.
+    """The results of an audit.
 
     Args:
         certificate: the bounds that were put to the test.
@@ -61,7 +61,7 @@ class AuditReport:
 
     @property
     def allowance(self) -> Tensor:
-        """What rounding explains, in the bound and in the run of the model, ``(A,)``."""
+        """The difference that rounding explains, in the bound and in the run of the model, ``(A,)``."""
         return self.certificate.rounding + self.certificate.run_error
 
     @property

@@ -68,7 +68,7 @@ class Certificate:
             :meth:`changed_features`.
         additions: the edges that could be added; None where none could.
         added: the new edges that reach ``upper`` together with the rest of a witness; see :meth:`added_edges`.
-        proof: how lines were chosen, for ``certgcl verify --proof``; None unless asked for.
+        proof: how lines were chosen, for ``certgcl verify --proof``; None unless requested.
     """
 
     nodes: Tensor
@@ -106,13 +106,13 @@ class Certificate:
 
     @property
     def positive(self) -> Tensor:
-        """Where ``w · z > 0`` is proved for every admissible drop, in exact arithmetic and of the model as it is run in
-        its own precision; nowhere for a method that proves nothing."""
+        """Where ``w · z > 0`` is proved for every admissible drop, in exact arithmetic and for the model as it is run
+        in its own precision; nowhere for a method that proves nothing."""
         return (self.lower > self.rounding + self.run_error) & self.certified
 
     @property
     def positive_in_exact_arithmetic(self) -> Tensor:
-        """Where it is proved of these weights in exact arithmetic, which the model is not run in."""
+        """Where it is proved for these weights in exact arithmetic, in which the model is not run."""
         return (self.lower > self.rounding) & self.certified
 
     @property

@@ -43,7 +43,7 @@ class Question:
         changes: what may change: S.
         bound: the method.
         view: the view that gives ``W^CL`` if no directions are passed.
-        given: ``(N, d)`` or ``(N, C, d)`` directions of one's own.
+        given: ``(N, d)`` or ``(N, C, d)`` directions passed by the user.
         views: whether the second view is the given one, or any admissible view like the first.
         proof: whether the certificate records how lines were chosen, for proving it again.
         prepared: keeps what is built for graph and changes, if the user has one.

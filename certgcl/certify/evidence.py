@@ -62,7 +62,7 @@ class Evidence:
         weights: of the model in its own precision, SHA-256.
         edges: of the graph, SHA-256.
         features: of the graph, SHA-256.
-        budget: as asked for and tightened: the edges that can be dropped and added, and what features can become,
+        budget: as requested and tightened: the edges that can be dropped and added, and what features can become,
             SHA-256.
         directions: where they come from, with the SHA-256 of those given, or of the second view.
         method: with all its settings.

@@ -49,7 +49,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """What :meth:`certgcl.Certificate.verify` found, check by check."""
+    """The results of :meth:`certgcl.Certificate.verify`, check by check."""
 
     checks: tuple[Check, ...]
 
@@ -226,10 +226,10 @@ class _NodeChecks:
         if certificate.additions is not None and not certificate.additions.same(changes.additions):
             return Check(name, False, "tightening the additions gives others on this graph")
         if not torch.equal(drops.local, certificate.local_budget) or drops.total != certificate.total_budget:
-            return Check(name, False, "tightening what was asked for gives other budgets on this graph")
+            return Check(name, False, "tightening the requested budgets gives other ones on this graph")
         if budget_part(changes).identity != certificate.evidence.budget.identity:
             return Check(name, False, "others than those certified")
-        return Check(name, True, f"{budget_part(changes).shown}, tightened again from what was asked for")
+        return Check(name, True, f"{budget_part(changes).shown}, tightened again from the request")
 
     def _tightened_again(self) -> AdmissibleChanges:
         certificate = self.certificate
@@ -248,7 +248,7 @@ class _NodeChecks:
             return Check(name, same, self.given.shown if same else "others than those certified")
         if source == "view" and (self.view is None or view_part(self.view).identity != evidence.directions.identity):
             found = "no view" if self.view is None else "another view"
-            return Check(name, False, f"{found} is at hand for directions of {evidence.directions.shown}")
+            return Check(name, False, f"{found} was passed for directions of {evidence.directions.shown}")
         z = self.network.embed(self.graph if source != "view" or self.view is None else self.view)
         gap = (compactness_directions(z)[self.chosen.nodes] - self.chosen.directions).abs()
         allowed = torch.finfo(self.chosen.directions.dtype).eps ** 0.5  # unit vectors to half of their digits

@@ -24,7 +24,7 @@ class ChangedEntries:
 
     @classmethod
     def between(cls, nodes: Tensor, before: Tensor, after: Tensor) -> "ChangedEntries":
-        """Where two tables of some nodes' features ``(n, F)`` differ."""
+        """The entries in which two tables of some nodes' features ``(n, F)`` differ."""
         row, column = (before != after).nonzero().T
         return cls(nodes[row], column, after[row, column].double())
 

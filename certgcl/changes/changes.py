@@ -21,12 +21,13 @@ from certgcl.formatting import html_table
 from certgcl.graphs.graph import Graph
 
 BudgetLike: TypeAlias = Union["Changes", DropsLike]
-"""What every public call takes as ``budgets``: edge drops in any of their forms, or :class:`Changes`."""
+"""The values that every public function accepts as ``budgets``: edge drops in any of their forms, or
+:class:`Changes`."""
 
 
 @dataclass(frozen=True, eq=False)
 class AdmissibleChanges:
-    """What :class:`Changes` allow on one graph.
+    """The changes that :class:`Changes` allow on one graph.
 
     Args:
         drops: the edges that may be dropped; none if no drops were requested.
@@ -76,7 +77,7 @@ class AdmissibleChanges:
 
 
 class Changes:
-    """What may change about a graph, part by part; what is not named stays as it is.
+    """What may change about a graph, part by part; everything else stays as it is.
 
     Args:
         drops: edges that may be dropped: anything that :meth:`EdgeDropBudget.of` accepts.
@@ -150,7 +151,7 @@ class Changes:
         return budgets if isinstance(budgets, Changes) else cls(drops=budgets)
 
     def on(self, graph: Graph) -> AdmissibleChanges:
-        """What they allow on ``graph``, with every budget lowered to what can actually be used."""
+        """The changes that they allow on ``graph``, with every budget lowered to what can actually be used."""
         features = None if self._features is None else self._features.on(graph)
         if self._flips is not None:
             drops, additions = self._flips.on(graph)

@@ -36,8 +36,8 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AdmissibleAdditions:
-    """What may be added to one graph: ``|T ∩ E(i)| <= a_i`` for every node and ``|T| <= A``, T a set of candidates; and
-    of drops and additions together at most ``f_i`` at every node and F in all.
+    """The edges that may be added to one graph: ``|T ∩ E(i)| <= a_i`` for every node and ``|T| <= A``, T a set of
+    candidates; and of drops and additions together at most ``f_i`` at every node and F in all.
 
     Args:
         local: ``a_i``, tightened, ``(N,)``.

@@ -125,9 +125,9 @@ class EdgeDropBudget:
         ``"expected"`` (the default) is the paper's rule ``q_i = min(d_i - 1, round(rate d_i))``: the mean number of
         drops, which a sampled view exceeds at many nodes. ``"coverage"`` is the smallest ``q_i`` such that a sampled
         view respects it with probability ``coverage`` (default 0.99): at each node separately, or with ``jointly=True``
-        at all nodes at once (see :func:`certgcl.changes.coverage.jointly_covering_level`). A certificate speaks of
-        views that respect the budgets of all nodes, so only ``jointly=True`` gives it that probability; a ``total`` is
-        a limit on top of it, outside the coverage. It is the rule if ``coverage`` or ``jointly`` is given without one.
+        at all nodes at once (see :func:`certgcl.changes.coverage.jointly_covering_level`). A certificate is about views
+        that respect the budgets of all nodes, so only ``jointly=True`` gives it that probability; a ``total`` is a
+        limit on top of it, outside the coverage. It is the rule if ``coverage`` or ``jointly`` is given without one.
         """
         return cls._by_rule(DropRate(rate, *_rule(rule, coverage, jointly), jointly), total)
 

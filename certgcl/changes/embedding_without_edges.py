@@ -105,7 +105,7 @@ class DropEvaluation:
         return torch.cat([edges, edges.flip(0)], dim=1).to(self.graph.col.device)
 
     def _check(self, gone: Tensor, new: Tensor) -> None:
-        """Refuse to drop what is not there, and to add what is."""
+        """Raise an error for dropped edges that do not exist, and for added edges that do."""
         graph, n = self.graph, self.graph.num_nodes
         at_ends = self._slots(gone[0].unique())
         absent = ~torch.isin(gone[0] * n + gone[1], graph.row[at_ends] * n + graph.col[at_ends])
@@ -134,7 +134,7 @@ class DropEvaluation:
         )
 
     def _outputs(self, nodes: Tensor, degree: Tensor, row: Tensor, col: Tensor) -> list[Tensor]:
-        """Of all layers at some nodes, with their numbers of neighbours and these edges among them."""
+        """The outputs of all layers at some nodes, with their numbers of neighbours and these edges among them."""
         count, outputs = degree.to(self.network.dtype)[:, None], list[Tensor]()
         for layer in self.network.layers:
             p = layer.bias.expand(len(nodes), -1)

@@ -46,7 +46,7 @@ class AdmissibleFeatures:
     def tightened(
         cls, graph: Graph, kind: Kind, off: Tensor, on: Tensor, radius: Tensor, columns: int, total: int
     ) -> "AdmissibleFeatures":
-        """With every number lowered to what can really be used. No admissible change is lost.
+        """The same with every number lowered to what can actually be used. No admissible change is lost.
 
         Raises:
             BudgetError: bits of features that are not all 0 or 1.

@@ -32,7 +32,7 @@ def random_features(graph: Graph, allowed: AdmissibleFeatures, generator: torch.
 def columns_inside(
     graph: Graph, allowed: AdmissibleFeatures, masked: Tensor, generator: torch.Generator | None
 ) -> Tensor:
-    """Of columns that are drawn to be masked at all nodes, as many as a budget allows, ``(F,)``.
+    """As many of the columns drawn to be masked at all nodes as a budget allows, ``(F,)``.
 
     For shared columns a random choice; otherwise one column after the other in random order, as long as no node exceeds
     its budget.

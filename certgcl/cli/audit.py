@@ -105,7 +105,7 @@ def audit(
 
 
 def _model(run: Path | None, encoder: Path, device: str | None) -> ModelLike:
-    """What is run: the module of a run, which must have the weights that ``certgcl certify`` reads."""
+    """The model that is run: the module of a run, which must have the weights that ``certgcl certify`` reads."""
     network = GraphNetwork.load(encoder)
     if run is None:
         return moved(network, device)

@@ -94,7 +94,7 @@ class LocalProcesses(Executor):
         one = self.workers == 1
         with parallel_config(backend="loky", inner_max_num_threads=1, initializer=_keep_what_it_maps):
             pool = Parallel(
-                n_jobs=2 if one else self.workers,  # of one process joblib would make this one
+                n_jobs=2 if one else self.workers,  # with one process joblib would run everything in this one
                 return_as="generator_unordered",
                 batch_size=1,
                 pre_dispatch=1 if one else 2 * self.workers,
@@ -103,8 +103,8 @@ class LocalProcesses(Executor):
 
 
 def _keep_what_it_maps() -> None:
-    """What every worker does first. Joblib replaces a worker that has gained 300 MB since its first piece, for it may
-    leak; here that would be the pages of a graph that all workers share, at seconds for each new process."""
+    """The initialisation of every worker. Joblib replaces a worker that has gained 300 MB since its first piece, in
+    case of a leak; here that would be the pages of a graph that all workers share, at seconds for each new process."""
     process_executor._MAX_MEMORY_LEAK_SIZE = sys.maxsize
 
 

@@ -18,7 +18,7 @@ VARIANTS: dict[str, dict[str, Any] | None] = {
 }
 
 DRAWN = ("plain", "released", "clean", "certified")
-"""Those of the paper's experiments, and the control."""
+"""The variants of the paper's experiments, and the control."""
 
 
 def regularizer(variant: str, preset: Preset, **changes: Any) -> CompactnessRegularizer | None:

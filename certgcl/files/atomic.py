@@ -145,7 +145,8 @@ def load_arrays(
     optional: tuple[str, ...] = (),
     limit: int | None = None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What :func:`save_arrays` wrote, if its meta has one of the formats; see :func:`refusing` for what is raised.
+    """The contents of a file of :func:`save_arrays`, if its meta has one of the formats; see :func:`refusing` for what
+    is raised.
 
     Args:
         limit: the most bytes it may unpack to; see :mod:`certgcl.files.untrusted` for the usual one.
@@ -189,7 +190,8 @@ def save_tensors(path: Path, content: Any) -> None:
 
 
 def load_tensors(path: Path, *, limit: int | None = None, sealed: bool = True) -> Any:
-    """What :func:`save_tensors` wrote, on the CPU; nothing but tensors, numbers, text, lists and dicts is built.
+    """The contents of a file of :func:`save_tensors`, on the CPU; only tensors, numbers, text, lists and dicts are
+    built.
 
     torch compares no checksums and parses archives in its own way, so it gets an archive of the members that were
     checked.

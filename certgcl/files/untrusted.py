@@ -66,7 +66,7 @@ def check_size(path: Path, declared: int, size: int, limit: int | None = None) -
             f"{path} of {size:,} bytes, which declares {declared:,}",
             f"it may take {allowed:,}: {RATIO} times its size, or {USUAL:,}, and half of the free memory at the most"
             if limit is None
-            else f"it may take {allowed:,}, as asked for",
+            else f"it may take {allowed:,}, as requested",
             "If you trust it, pass a higher limit= to the function that reads it",
         )
 

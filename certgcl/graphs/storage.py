@@ -180,7 +180,7 @@ def _folder(folder: Path, check: bool) -> dict[str, Any]:
             raise GraphError(found, f"{SEAL} says which arrays there are", _RESEAL)
         if file not in noted:
             continue
-        with refusing(path, GraphError, f"it must be the array that {SEAL} speaks of", _RESEAL):
+        with refusing(path, GraphError, f"it must be the array that {SEAL} names", _RESEAL):
             if check and _checksum(path) != noted[file]:
                 raise ValueError("changed since it was written: its checksum does not match")
             parts[name] = _part(name, mapped_array(path))

@@ -113,7 +113,7 @@ class ConvexPiece:
         a, b, met = self.within(lower, upper)
 
         def height(t: Tensor, end: Tensor, value: Tensor) -> Tensor:
-            """Of f at an end, above the tangent at t (below it for a concave piece)."""
+            """The height of f at an end above the tangent at t (below it for a concave piece)."""
             return sign * (value - self.function(t) - self.derivative(t) * (end - t))
 
         # A slope that is off by δ costs no more than δ². Good first guesses save repeated root searches.

@@ -238,7 +238,7 @@ class GraphNetwork:
         return [h for _, h in self.forward(graph)]
 
     def pre_activations(self, graph: Graph) -> list[Tensor]:
-        """Those of all layers at all nodes, before their activations."""
+        """The outputs of all layers at all nodes, before their activations."""
         return [p for p, _ in self.forward(graph)]
 
     def forward(self, graph: Graph) -> Iterator[tuple[Tensor, Tensor]]:

@@ -54,7 +54,7 @@ class Curves:
                 yield step.bounds.lower, step.bounds.rounding
 
     def raised(self, known: Certificate, drops: AdmissibleDrops) -> "Curves":
-        """With bounds of the same nodes under ``drops``: they hold under every budget that allows no more."""
+        """The curve with bounds of the same nodes under ``drops``: they hold under every budget that allows no more."""
         by_rate, by_count = (
             [
                 replace(step, bounds=higher_of(step.bounds, known))

@@ -66,7 +66,7 @@ class Known:
         return None if found is None or not bool(self.searched[position]) else float(found[position])
 
     def raised(self, nodes: Tensor, lower: Tensor, rounding: Tensor) -> "Known":
-        """With other bounds of the same values at some nodes, where they are higher.
+        """Includes other bounds of the same values at some nodes, where they are higher.
 
         Both are bounds of the same minimum, so their maximum is one; its rounding is at most that of both together.
         """
@@ -88,8 +88,8 @@ class Known:
         changed: Mapping[int, ChangedEntries] | None = None,
         added: Mapping[int, Tensor] | None = None,
     ) -> "Known":
-        """With drops, changed features and new edges that reach a value, by position, where it is below what is known
-        by more than rounding; those places are searched."""
+        """Includes drops, changed features and new edges that reach a value, by position, where it is below what is
+        known by more than rounding; those places are searched."""
         own, searched = self.certificate, self.searched.clone()
         upper = (own.nominal if own.upper is None else own.upper).clone()
         found = list(own.witnesses or (own.nodes.new_empty((2, 0)),) * len(own.nodes))

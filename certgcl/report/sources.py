@@ -73,7 +73,7 @@ class Subject:
 
     @cached_property
     def names(self) -> list[str] | None:
-        """Of all nodes, where the graph or the certificate has them."""
+        """The names of all nodes, if the graph or the certificate has them."""
         sources = self.graph, self.certificate
         names = next((each.names for each in sources if each is not None and each.names is not None), None)
         return None if names is None else [str(name) for name in names.all]

@@ -72,8 +72,8 @@ def test_two_views_and_a_second_view() -> None:
     assert certificate.verify(WEIGHTS, GRAPH, view=view).ok
     missing, other = certificate.verify(WEIGHTS, GRAPH), certificate.verify(WEIGHTS, GRAPH, view=GRAPH)
     assert wrong(missing) == wrong(other) == ["directions"]
-    assert "no view is at hand" in str(missing)
-    assert "another view is at hand" in str(other)
+    assert "no view was passed" in str(missing)
+    assert "another view was passed" in str(other)
 
 
 @pytest.mark.parametrize("shape", [(14, 3), (14, 2, 3)])

@@ -62,7 +62,7 @@ def test_a_bomb_is_refused_before_it_takes_memory(name: str, member: str, tmp_pa
         certgcl.load_graph(path)
     assert tracemalloc.get_traced_memory()[1] < 10 << 20
     tracemalloc.stop()
-    with pytest.raises(FileSizeError, match="it may take 1,000,000, as asked for"):
+    with pytest.raises(FileSizeError, match="it may take 1,000,000, as requested"):
         certgcl.load_graph(path, limit=1_000_000)
 
 

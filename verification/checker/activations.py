@@ -2,7 +2,8 @@
 
 ``σ(p) = p`` for ``p >= 0`` and ``γ p`` below is done in NumPy. Of the smooth ones every number comes from a ball of
 Arb. On a piece where σ is convex, ``σ(p) - a p`` is largest at an end and above its tangent at any point, which is a
-line and so least at an end; on a concave piece it is the other way round. Slopes are choices, and every one is sound.
+line and so least at an end; on a concave piece it is the other way round. Slopes are choices, and every choice is
+sound.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What is to be proved something of: a network and a graph, read from plain files or made of arrays."""
+"""The subject of a proof: a network and a graph, read from plain files or built from arrays."""
 
 import json
 from dataclasses import dataclass
@@ -133,7 +133,7 @@ class Network:
                 raise ValueError(f"layer {number} with weights that do not fit each other")
         readout = tuple(int(number) for number in meta["readout"])
         if len(set(readout)) < len(readout) or not all(0 < number <= len(layers) for number in readout):
-            raise ValueError("a readout with a layer twice, or with one that is not there")
+            raise ValueError("a readout with a layer twice, or with one that does not exist")
         return cls(tuple(layers), readout)
 
 
@@ -148,7 +148,7 @@ class Graph:
     def of(cls, x: Array, edge_index: Ints) -> "Graph":
         edges = {(int(a), int(b)) for a, b in np.asarray(edge_index).T}
         if any(a == b or (b, a) not in edges or not 0 <= a < len(x) for a, b in edges):
-            raise ValueError("a graph with loops, with edges of one direction, or of nodes that it has not")
+            raise ValueError("a graph with loops, with edges of one direction, or of nodes that do not exist")
         rows: list[list[int]] = [[] for _ in range(len(x))]
         for a, b in sorted(edges):
             rows[a].append(b)

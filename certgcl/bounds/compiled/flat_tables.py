@@ -1,4 +1,4 @@
-"""Where rows, cases and visits stand in the flat tables of the kernels: what depends on graph and budget alone."""
+"""The positions of rows, cases and visits in the flat tables of the kernels, which depend on graph and budget alone."""
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -59,7 +59,7 @@ class ChannelSlots(NamedTuple):
 
 
 class FlatTables:
-    """Of one plan.
+    """The flat tables of one plan.
 
     A *visit* is a pair of an anchor and a neighbour in one of the anchor's cases. VisitArrays stand in the order of the
     inner rows and their slots, case by case.
@@ -121,7 +121,7 @@ class FlatTables:
         return self._at_anchors(self.plan.flat_lines.place[self.hood.outer.col, 0], self.own_line, scaled=True)
 
     def layer2_from(self, cell: Tensor) -> Lemma:
-        """Where the term of every pair stands in a cell of another table."""
+        """The position of the term of every pair in a cell of another table."""
         return self._at_anchors(cell, self.own_line, scaled=False)
 
     def _at_anchors(self, place: Tensor, own: Tensor, scaled: bool, by_case: Tensor | None = None) -> Lemma:

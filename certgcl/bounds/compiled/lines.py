@@ -67,8 +67,8 @@ class LineTable:
 def output_lines(
     rules: Sequence[SlopeRule], directions: Tensor, lower: Tensor, upper: Tensor, bias: Tensor, slope: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of ``w · σ(p)`` for ``l <= p <= u``: the interval value, ``(F, C)``, and of lines below it by every rule the
-    constants, ``(F, rules, C)``, and the slopes, ``(F, rules, C, d2)``."""
+    """Bounds of ``w · σ(p)`` for ``l <= p <= u``: the interval value, ``(F, C)``, and of lines below it by every rule
+    the constants, ``(F, rules, C)``, and the slopes, ``(F, rules, C, d2)``."""
     interval, constant, slopes = _OutputLines.apply(  # type: ignore[no-untyped-call]
         rules, directions, lower, upper, bias, slope
     )

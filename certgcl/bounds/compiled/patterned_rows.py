@@ -113,7 +113,7 @@ class PatternedRows:
 
     @property
     def _kept(self) -> Scale:
-        """Of the anchor while its edge is kept, in any case."""
+        """The scales of the anchor while its edge is kept, in any case."""
         visits, (_, visit, _) = self.chunk.visits[0], self._result
         return Scale(*(torch.from_numpy(end)[visit, None] for end in (visits.least, visits.most)))
 

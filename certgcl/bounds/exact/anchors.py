@@ -94,7 +94,7 @@ class Grown(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AnchorSearch(ABC):
-    """What is to be searched, all in float64 and on the CPU, where many small steps are fastest; it can be sent to
+    """The data of a search, all in float64 and on the CPU, where many small steps are fastest; it can be sent to
     another process.
 
     Args:

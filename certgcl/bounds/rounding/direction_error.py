@@ -39,12 +39,13 @@ class CompactnessDirections(NamedTuple):
     @classmethod
     @torch.no_grad()
     def of(cls, network: GraphNetwork, view: Graph) -> "CompactnessDirections":
-        """Those of the embeddings on a view, computed in float64."""
+        """The directions from the embeddings on a view, computed in float64."""
         return cls.of_embeddings(*embeddings_with_error(network, view))
 
     @classmethod
     def of_embeddings(cls, embeddings: Tensor, error: Tensor) -> "CompactnessDirections":
-        """Those of embeddings, each with the given largest error in every channel, ``(N, d)`` and ``(N,)``."""
+        """The directions from embeddings, each with the given largest error in every channel, ``(N, d)`` and
+        ``(N,)``."""
         own, shared = unit_errors(embeddings, error, len(embeddings))
         return cls(embeddings, compactness_directions(embeddings), own, shared_error(shared, len(embeddings)))
 
@@ -109,8 +110,8 @@ def _product(term: Term, view: Graph, sizes: list[Tensor], smallest: float) -> T
 
 
 def _stays_zero(layer: Layer, p: Tensor, error: Tensor) -> Tensor:
-    """Where a layer gives zero for certain, ``(rows,)``: a unit that a ReLU keeps there has no error, so that an
-    embedding of zeros does not blur the mean of the others."""
+    """The rows at which a layer certainly gives zero, ``(rows,)``: a unit that a ReLU keeps there has no error, so that
+    an embedding of zeros does not blur the mean of the others."""
     if not isinstance(layer.activation, TwoPieceLinear):
         return torch.zeros_like(error, dtype=torch.bool)
     low, high = layer.activation.interval(p - error[:, None], p + error[:, None])
@@ -118,9 +119,9 @@ def _stays_zero(layer: Layer, p: Tensor, error: Tensor) -> Tensor:
 
 
 def unit_errors(z: Tensor, error: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
-    """Those of ``W^CL`` for some of the N embeddings, with an error of at most ``error_j`` in every channel: of their
-    own, ``(rows,)``, and what they add to the error of the sum over all nodes, ``(d,)``, for :func:`shared_error`; (R9)
-    of ``docs/theory.md``.
+    """The errors of ``W^CL`` for some of the N embeddings, with an error of at most ``error_j`` in every channel: of
+    their own, ``(rows,)``, and what they add to the error of the sum over all nodes, ``(d,)``, for
+    :func:`shared_error`; (R9) of ``docs/theory.md``.
 
     With ``z* = z - e`` exact, ``m = max(‖z‖, 1e-12)`` and ``z̄ = z / m``, ``z̄ - z̄* = z̄ (m* - m) / m* + e / m*``, and
     ``|m - m*| <= ‖e‖``. So it is at most ``a |z̄| + b`` with ``a = ‖e‖ / m*`` and ``b = max |e| / m*``; and at most

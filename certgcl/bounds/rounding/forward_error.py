@@ -78,7 +78,7 @@ class Growth:
         return share / (1 - share) if share < 0.5 else torch.inf
 
     def __call__(self, counts: Tensor) -> Tensor:
-        """Of many counts, in the dtype in which sizes are computed."""
+        """γ of many counts, in the dtype in which sizes are computed."""
         unit = torch.finfo(self.precision).eps / 2
         uncounted = self.most_edges + 1 if (self.most_edges + 1) * unit > 1 else 0
         share = (counts + uncounted).to(torch.promote_types(self.precision, torch.float32)) * unit
@@ -86,7 +86,8 @@ class Growth:
 
 
 class Sized(NamedTuple):
-    """Of one table of values: ``|v̂| <= size`` with every subtotal on the way, and ``|v̂ - v| <= error``; ``(R, d)``."""
+    """Size and error of one table of values: ``|v̂| <= size`` with every subtotal on the way, and ``|v̂ - v| <=
+    error``; ``(R, d)``."""
 
     size: Tensor
     error: Tensor

@@ -69,7 +69,7 @@ class LargestMixing:
         differ, one is scaled as a multiple of another, each anywhere in its range.
 
         Args:
-            branches: whether bounds are also asked for where some edges have been decided on: a node may then lose all
+            branches: whether bounds are also needed where some edges have been decided: a node may then lose all
                 that are left to drop, and keep one or more.
         """
         kinds = {term.aggregation for layer in network.layers for term in layer.terms if term.aggregation.mixes}
@@ -142,7 +142,7 @@ class LargestMixing:
 
 
 def _largest_ratio(one: Tensor, other: Tensor) -> float:
-    """Of two scales in either order, at least 1; with room for their own rounding."""
+    """The ratio of two scales in either order, at least 1; with room for their own rounding."""
     both = (one > 0) & (other > 0)
     if not bool(both.any()):
         return 1.0

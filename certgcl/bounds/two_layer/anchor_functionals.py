@@ -127,7 +127,8 @@ class AnchorsAtRows:
         return RowBounds(interval, lines, self._patterned(omega, lines) if self.ranges else [])
 
     def _patterned(self, omega: Tensor, lines: list[RowTerms]) -> list[RowTerms]:
-        """Lines with the sign patterns of the dearest channels, which all rules give the same chords."""
+        """Lines with the sign patterns of the channels with the costliest relaxations, which have the same chords under
+        all rules."""
         weights = self.functionals.weights
         lower, upper = self.ranges
         found = dearest(omega.flatten(1, 2)[:, :, None], lower, upper, weights.slope1, self.functionals.patterns)

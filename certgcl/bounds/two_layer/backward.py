@@ -153,8 +153,8 @@ def bound_output(
 def output_lines(
     weights: GCNWeights, directions: Tensor, lower: Tensor, upper: Tensor, rules: Sequence[SlopeRule]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of ``w · σ2(p)`` for ``l <= p <= u``: the interval value, ``(F, C)``, and of lines ``Λ (p - b2) + const`` below
-    by every rule the constants, ``(F, rules, C)``, and the slopes Λ, ``(F, rules, C, d2)``."""
+    """Bounds of ``w · σ2(p)`` for ``l <= p <= u``: the interval value, ``(F, C)``, and of lines ``Λ (p - b2) + const``
+    below by every rule the constants, ``(F, rules, C)``, and the slopes Λ, ``(F, rules, C, d2)``."""
     if compiled.usable(directions.device):
         from certgcl.bounds.compiled.lines import output_lines as compiled_lines
 

@@ -122,8 +122,8 @@ class Block:
         return self.hop.most_drops[self.slots] * self.valid
 
     def _units(self) -> Tensor | None:
-        """Of the Q edges that may go in all, t are the row's own; another one is lost by one neighbour, or by two if it
-        lies between them."""
+        """Of the Q edges that may be dropped in all, t are the row's own; another one is lost by one neighbour, or by
+        two if it lies between them."""
         hop = self.hop
         if hop.total is None or hop.between is None:
             return None

@@ -35,7 +35,7 @@ class Range(NamedTuple):
 
 
 class Lined(NamedTuple):
-    """Of rows in T cases: the range of ``h_j`` and, by each rule, the two lines ``a Â_j Y + c`` around ``σ1(p_j)``.
+    """For rows in T cases: the range of ``h_j`` and, by each rule, the two lines ``a Â_j Y + c`` around ``σ1(p_j)``.
 
     The bias is in c.
 

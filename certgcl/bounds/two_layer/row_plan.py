@@ -1,4 +1,5 @@
-"""What bounds through lines need from graph and budget alone: cases and blocks, built once and used for all weights."""
+"""The part of bounds through lines that depends on graph and budget alone: cases and blocks, built once and used for
+all weights."""
 
 from collections.abc import Callable
 from copy import copy
@@ -75,12 +76,12 @@ class Partition:
 
     @cached_property
     def one_each(self) -> "JoinedPlaces":
-        """Of tables with one value at every row and slot."""
+        """The layout of tables with one value at every row and slot."""
         return JoinedPlaces(self, by_case=False)
 
     @cached_property
     def by_case(self) -> "JoinedPlaces":
-        """Of tables with a value in every case."""
+        """The layout of tables with a value in every case."""
         return JoinedPlaces(self, by_case=True)
 
 
@@ -205,7 +206,7 @@ class RowPlan:
 
     @cached_property
     def flat_tables(self) -> "FlatTables":
-        """Of the tables of compiled kernels."""
+        """The layout of the compiled kernels' tables."""
         from certgcl.bounds.compiled.flat_tables import FlatTables
 
         return FlatTables(self)

@@ -23,8 +23,9 @@ _EPS, _TINY = torch.finfo(torch.float64).eps, torch.finfo(torch.float64).tiny
 
 
 def rounded_down(value: Tensor, size: Tensor, roundings: int) -> Tensor:
-    """Below what float64 stands for by ``value``, after at most so many roundings of terms whose absolute values were
-    added up to ``size``: twice ``γ``, and so with room for the rounding of the sizes and of this difference."""
+    """Below the number that the float64 ``value`` represents, after at most this many roundings of terms whose absolute
+    values were added up to ``size``: twice ``γ``, and so with room for the rounding of the sizes and of this
+    difference."""
     return value - ((roundings + 2) * _EPS * size + 2 * (roundings + 1) * _TINY)
 
 
@@ -35,7 +36,8 @@ class Span(NamedTuple):
     high: Tensor
 
     def outward(self, roundings: int, size: Tensor | None = None) -> "Span":
-        """Wide enough for so many roundings of each end, or of terms whose absolute values were added up to a size."""
+        """Wide enough for this many roundings of each end, or of terms whose absolute values were added up to a
+        size."""
         low, high = (self.low.abs(), self.high.abs()) if size is None else (size, size)
         return Span(rounded_down(self.low, low, roundings), -rounded_down(-self.high, high, roundings))
 
@@ -53,7 +55,7 @@ class Span(NamedTuple):
         return Span(reduce(torch.minimum, ends), reduce(torch.maximum, ends)).outward(1)
 
     def sum(self) -> "Span":
-        """Of the values in a row."""
+        """The range of the sum of the values in a row."""
         return Span(self.low.sum(dim=1), self.high.sum(dim=1)).outward(self.low.shape[1], self.largest().sum(dim=1))
 
     def at(self, rows: Tensor) -> "Span":
@@ -143,8 +145,8 @@ def _ranges(
 
 
 def _box(network: GraphNetwork, problem: ChangeProblem, channels: Tensor) -> Span:
-    """Of z by intervals, with room for rounding. That comes before two-piece linear activations at the end, so that a
-    channel that a ReLU keeps at zero stays zero."""
+    """The range of z by intervals, with room for rounding. That comes before two-piece linear activations at the end,
+    so that a channel that a ReLU keeps at zero stays zero."""
     taken = {term.source for layer in network.layers for term in layer.terms}
     last = {
         number: layer.activation

@@ -130,7 +130,8 @@ class TwoViews:
 
     @property
     def _rounding(self) -> float:
-        """Of a channel of the direction: of a mean of N unit vectors, which takes N + 4 roundings, and of two lines."""
+        """The error of a channel of the direction: of a mean of N unit vectors, which takes N + 4 roundings, and of two
+        lines."""
         return 4 * (len(self.turns.low) + 16) * _EPS
 
     def _largest_directions(self, anchors: Tensor) -> Tensor:

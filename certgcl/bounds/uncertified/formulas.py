@@ -100,7 +100,7 @@ class PrintedScore(BoundMethod):
         return ("parallel",)
 
     def terms(self, weights: GCNWeights, problem: ChangeProblem, directions: Tensor, projected: Tensor) -> PrintedTerms:
-        """Of every node.
+        """The common part at every node.
 
         Args:
             projected: ``Y = X W1``, ``(N, d1)``.

@@ -114,7 +114,8 @@ class Batches:
         return is_finished(self._folder, self._manifest, shard, nodes, self._question.proof)
 
     def _piece(self, nodes: dict[int, Tensor], workers: int) -> Piece:
-        """With the memory that its method estimates, or what a worker has if that is less: parts fit into that."""
+        """The piece of work with the memory that its method estimates, or what a worker has if that is less: parts fit
+        into that."""
         anchors, question = torch.cat(list(nodes.values())), self._question
         share = min(1.0, workers * len(anchors) / len(self._plan.anchors))
         room = self._executor.memory

@@ -201,7 +201,7 @@ class Manifest:
         remedy = "Delete it and certify again: finished shards are kept"
         if not path.exists():
             raise ShardError(f"{folder} without {NODES}", "a folder of shards names their nodes", remedy)
-        with refusing(path, ShardError, "it must be the nodes the manifest speaks of", remedy):
+        with refusing(path, ShardError, "it must be the nodes that the manifest names", remedy):
             anchors = torch.from_numpy(mapped_array(path).copy())
             if digest(anchors) != self.parts["nodes"].sha256:
                 raise ValueError("other nodes")

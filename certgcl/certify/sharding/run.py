@@ -59,7 +59,7 @@ class ShardProgress:
 
 @dataclass(frozen=True)
 class ShardRun:
-    """What a run did: the shards it computed, and those it found finished."""
+    """The result of a run: the shards that it computed, and those that were finished before."""
 
     folder: Path
     manifest: Manifest

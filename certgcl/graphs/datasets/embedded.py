@@ -69,4 +69,4 @@ EMBEDDED: dict[str, Callable[[], Parts]] = {
     "sbm": sbm,
 }
 NAMES: dict[str, Callable[[], list[str]]] = {"les-miserables": characters}
-"""Of the nodes of graphs whose nodes have names."""
+"""The names of nodes, for graphs whose nodes have names."""

@@ -192,7 +192,7 @@ def _dense(path: Path, state: Any) -> np.ndarray:
 def _numbers(noted: Any, dimensions: int) -> np.ndarray:
     """The array that a pickle describes: numbers of a known type that fill its bytes."""
     if not isinstance(noted, _Array) or not isinstance(noted.state, tuple) or len(noted.state) != 5:
-        raise ValueError(f"a {type(noted).__name__} in the place of an array")
+        raise ValueError(f"a {type(noted).__name__} instead of an array")
     _, shape, dtype, fortran, content = noted.state
     if (
         not isinstance(dtype, _Dtype)

@@ -308,11 +308,11 @@ class ContrastiveMethod:
         return new_encoder(self.encoder, features, self.hidden, self.activation)
 
     def drop_probabilities(self, graph: Graph) -> tuple[float | Tensor, float | Tensor]:
-        """Of the edges, for each view: one for all, or one for each undirected edge."""
+        """Drop probabilities of the edges, for each view: one for all, or one for each undirected edge."""
         return self.drop_rates
 
     def mask_probabilities(self, graph: Graph) -> tuple[float | Tensor, float | Tensor]:
-        """Of the feature columns, for each view."""
+        """Mask probabilities of the feature columns, for each view."""
         return self.mask_rates
 
     def contrast(self, session: ContrastiveSession, z1: Tensor, z2: Tensor, epoch: int) -> Tensor:

@@ -32,7 +32,7 @@ class Batch(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """Of a batch; ``total`` has gradients."""
+    """The losses of a batch; ``total`` has gradients."""
 
     total: Tensor
     metrics: dict[str, float]

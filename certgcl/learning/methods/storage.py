@@ -53,7 +53,7 @@ def load_method(path: Path, kind: "type[Method]") -> "Method":
         if content["method"] not in names:
             raise CheckpointError(
                 f"{path} with a {content['method']}",
-                f"a {kind.__name__} was asked for",
+                f"a {kind.__name__} was requested",
                 f"Use certgcl.{content['method']}.load(path)",
             )
         method = rebuilt(names[content["method"]], content["settings"])

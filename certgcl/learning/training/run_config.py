@@ -66,7 +66,7 @@ def read_config(path: Path) -> dict[str, Any]:
         CheckpointError: the file is missing, or cannot be read.
     """
     if not path.exists():
-        raise CheckpointError(f"{path.parent} without {path.name}", "a run folder says what was asked for", _MEND)
+        raise CheckpointError(f"{path.parent} without {path.name}", "a run folder contains its settings", _MEND)
     with refusing(path, CheckpointError, f"it must be a file in the format {_FORMAT}", _MEND):
         content = read_sealed(path, _FORMAT)
         for part in ("config", "versions", "machine"):

@@ -10,7 +10,7 @@ from certgcl.errors import ClassifierError
 from certgcl.models.classifier.affine import Affine, dense, stacked
 
 _PAIR = (
-    "If its prediction is the class of the largest linear score all the same, pass the weights (classes, d) and "
+    "If its prediction is the class of the largest linear score anyway, pass the weights (classes, d) and "
     "intercepts (classes,) as a pair"
 )
 _LINEAR = "the prediction must be the class of the largest linear score of the embedding"

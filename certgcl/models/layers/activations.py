@@ -35,7 +35,7 @@ def slope_of(module: nn.Module, name: str) -> Slope:
 
 
 def activation_of(module: nn.Module, name: str) -> Activation:
-    """What an activation module computes."""
+    """The function that an activation module computes."""
     smooth = entry(SMOOTH, type(module))
     if smooth is None:
         return two_piece(slope_of(module, name))

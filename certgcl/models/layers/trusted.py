@@ -85,7 +85,8 @@ class Snapshot:
             self.add_attribute(cls, name)
 
     def add_attribute(self, cls: type, name: str) -> None:
-        """What a class or its bases hold under a name, and that none before them in the order holds it."""
+        """The attribute that a class or its bases hold under a name, and that no earlier class in the order holds
+        it."""
         if (cls, name) in self._attributes or (cls in self.generated and name in _GENERATED):
             return
         self._attributes.add((cls, name))

@@ -26,7 +26,7 @@ class Fitted(Protocol):
 
 
 ModelLike: TypeAlias = nn.Module | GraphNetwork | Fitted
-"""What can be read as a network."""
+"""Everything that can be read as a network."""
 
 Reading = Literal["traced", "probed"]
 """How a model is read."""

@@ -215,7 +215,7 @@ def test_files_hold_settings_and_encoder(kind: type[ContrastiveMethod], small_gr
 
 def test_another_method_in_the_file_is_refused(small_graph: Graph, tmp_path: Path) -> None:
     path = COSTA(**SMALL).fit(small_graph).save(tmp_path / "method.pt")
-    with pytest.raises(CheckpointError, match=r"COSTA.*a GRACE was asked for"):
+    with pytest.raises(CheckpointError, match=r"COSTA.*a GRACE was requested"):
         GRACE.load(path)
 
 

@@ -26,7 +26,7 @@ class LinedRowArrays(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Of the rows, with the activation: the input from which :func:`parts_of` makes lines."""
+    """The data of the rows, with the activation: the input from which :func:`parts_of` makes lines."""
 
     lower: Array
     upper: Array

@@ -26,7 +26,7 @@ def lines_below(
     out: Array,
     products: Array,
 ) -> None:
-    """Of rows ``part``, ``part + parts``, …
+    """The lines of rows ``part``, ``part + parts``, …
 
     Args:
         omega: ``(N, C, d)``.

@@ -25,7 +25,7 @@ def slopes(low: float, high: float, gamma: float, kind: int, zero: float, one: f
 def chord_gradient(
     low: float, high: float, gamma: float, of_chord: float, of_offset: float, zero: float, one: float
 ) -> tuple[float, ...]:
-    """Of both ends and of γ, from those of the chord and of its intercept ``above - chord above``."""
+    """The gradients of both ends and of γ, from those of the chord and of its intercept ``above - chord above``."""
     below, above, width, chord, _, _, _ = slopes(low, high, gamma, PARALLEL, zero, one)
     of_top = (of_chord - of_offset * above) / width
     of_width = -of_top * chord

@@ -140,7 +140,7 @@ def products(
     features: Array,
     out: Products,
 ) -> None:
-    """Of the rows from ``begin`` to ``end``: some entries at a time; parts take them in turn.
+    """The products of the rows from ``begin`` to ``end``: some entries at a time; parts take them in turn.
 
     Args:
         omega: ``(functionals, M, d1)``.

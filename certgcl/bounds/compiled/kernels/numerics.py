@@ -91,4 +91,4 @@ def _of_two(relation: str) -> Any:
 
 larger = _of_two(">")
 smaller = _of_two("<")
-"""Of a number and NaN, the second."""
+"""The minimum or maximum; of a number and NaN, the second argument."""

@@ -27,7 +27,7 @@ UNION_NODES = 1 << 13  # of all copies that are processed together
 
 @dataclass(frozen=True, eq=False)
 class BudgetsLeft:
-    """What some branches ``(B, P)`` leave of the budgets.
+    """The budgets that some branches ``(B, P)`` leave.
 
     Args:
         lost, gained, both: at every node, ``(B, N)``.
@@ -175,7 +175,7 @@ class EdgeBranches:
         return found
 
     def _problem(self, state: Tensor, left: BudgetsLeft, some: Tensor) -> ChangeProblem:
-        """What may still change in some branches of the same totals."""
+        """The changes that are still possible in some branches with the same totals."""
         n, copies = self.graph.num_nodes, len(state)
         undecided = left.open[some]
         graph, droppable = self._union(state, undecided & ~self.new)

@@ -121,7 +121,7 @@ class CellBounds:
     """The rows around an anchor that loses a known number of edges, and bounds of their cells.
 
     Args:
-        node: the neighbours of every row but for the anchor, ``(R, K)``; 0 where padded.
+        node: the neighbours of every row except the anchor, ``(R, K)``; 0 where padded.
         size: their number, ``(R,)``.
         projected: ``X W1``, ``(m, d1)``; the anchor is node 0 and row j that of node j + 1.
         degree: ``d + 1``, ``(m,)``.

@@ -20,7 +20,7 @@ class EdgeSite:
 
     Attributes:
         ends: of the droppable edges, ``(2, E)``.
-        node: the neighbours of every row but for the anchor, ``(R, K)``; 0 where padded. Row j is that of node j + 1.
+        node: the neighbours of every row except the anchor, ``(R, K)``; 0 where padded. Row j is that of node j + 1.
         edge: the edges to them, -1 where they cannot be dropped, ``(R, K)``.
         size: their number, ``(R,)``.
         own_edge: the edges of the anchor, ``(R,)``.
@@ -65,7 +65,7 @@ class EdgeSite:
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """What is known of the edges of a site, ``(E,)``, and the number of edges that each node loses, ``(n,)``."""
+    """What is known about the edges of a site, ``(E,)``, and the number of edges that each node loses, ``(n,)``."""
 
     site: EdgeSite
     state: Tensor
@@ -93,11 +93,11 @@ class Decisions:
 
     @property
     def own(self) -> Tensor:
-        """What is known of the edges of the anchor, ``(R,)``."""
+        """What is known about the edges of the anchor, ``(R,)``."""
         return self.of(self.site.own_edge)
 
     def of(self, edges: Tensor) -> Tensor:
-        """What is known of some edges; those that cannot be dropped have the number -1."""
+        """What is known about some edges; those that cannot be dropped have the number -1."""
         return torch.cat([self.state, self.state.new_tensor([KEPT])])[edges]
 
     def decided(self, edges: Tensor, kind: int) -> "Decisions":

@@ -14,7 +14,7 @@ LARGEST_FIELD = 1 << 20  # entries of Â in the rows of a node and its neighbour
 
 @dataclass(frozen=True, eq=False)
 class ReceptiveField:
-    """All that one embedding depends on: the node itself (number 0), then its r - 1 neighbours, then theirs.
+    """Everything that one embedding depends on: the node itself (number 0), then its r - 1 neighbours, then theirs.
 
     After these m nodes come the ends of edges that lead further away, which count only in the degrees.
 
