@@ -35,7 +35,7 @@ def prove(
     Args:
         certificate, weights: files of :meth:`Certificate.save` and of ``GraphNetwork.save``.
         nodes: some of the certificate's; all by default.
-        branches: edges of each node that may be decided, kept or lost, where a bound is not proved at once.
+        branches: edges of each node that may be decided, kept or lost, if a bound is not proved at once.
     """
     program = next((name for name in PROGRAMS if Path(HOME, *name.split("."), "__main__.py").is_file()), None)
     if program is None:
@@ -46,7 +46,7 @@ def prove(
         )
     with needing("proof", "proving bounds"):
         import flint  # noqa: F401 - which the program needs
-    Certificate.load(certificate)  # a file that is none gets its own words
+    Certificate.load(certificate)  # a file that is not a certificate has its own message
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable,

@@ -22,7 +22,7 @@ Tree = list[Edge | None]
 
 
 class NotProved(Exception):
-    """A leaf is below what is to be proved, or a tree is none."""
+    """A leaf is below the claim, or a tree is invalid."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Proof:
     """Of ``w · z_i >= least`` for one node, with several directions at a time.
 
     Args:
-        branches: how many edges may be decided in the place of leaves that Theorem A does not prove.
+        branches: how many edges may be decided instead of leaves that Theorem A does not prove.
     """
 
     network: Network
@@ -94,7 +94,7 @@ class Proof:
 
 
 class Bounds:
-    """What Theorems A and B prove of some nodes, where what is known of the nodes around them is shared."""
+    """What Theorems A and B prove about some nodes, sharing the bounds of the nodes around them."""
 
     def __init__(self, network: Network, changes: Changes, anchors: Sequence[int], choices: Choices) -> None:
         self.given = network, changes, anchors
@@ -117,7 +117,7 @@ class Bounds:
             sizes = np.concatenate([bound.outputs[m].rows(states).size for m in bound.network.readout])
             off = dot_above(slack[None], sizes) if slack.any() else np.zeros(1)
             found = down(bound.lower(node, directions, up(least + 2 * off)) - off)
-            best = np.fmax(best, found)  # what is no number proves nothing
+            best = np.fmax(best, found)  # NaN proves nothing
             if (best >= least).all():
                 break
         return best

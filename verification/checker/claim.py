@@ -67,9 +67,9 @@ class Claim:
     Args:
         directions: as the certificate has them, ``(A, C, d)``.
         source: where directions come from: ``"graph"``, ``"view"`` or ``"given"``.
-        local, tightened, total: budgets of lost edges, as they were asked for and lowered to what can be used.
+        local, tightened, total: budgets of lost edges, as requested, and lowered to what can be used.
         upper, witnesses: values that some admissible changes reach, and the edges that are lost or new there.
-        changed: the features that are others there: nodes, columns and values.
+        changed: the features that change there: nodes, columns and values.
     """
 
     nodes: Ints
@@ -132,7 +132,7 @@ class Claim:
         )
 
     def changes(self, graph: Graph) -> Changes:
-        """What is admissible on a graph; budgets as they were tightened must be what they are tightened to."""
+        """What is admissible on a graph; the tightened budgets must equal the result of tightening them here."""
         if not len(self.local) == len(graph.neighbours) == len(self.tightened):
             raise ValueError(f"budgets of {len(self.local)} nodes for a graph of {len(graph.neighbours)}")
         if (self.local < 0).any() or self.total < 0:
@@ -141,7 +141,7 @@ class Claim:
             raise ValueError("a node twice, or one that the graph does not have")
         found = Changes(graph, self.local, self.total)
         if (found.budget != self.tightened).any():
-            raise ValueError("budgets that do not follow from those that were asked for on this graph")
+            raise ValueError("budgets that do not follow from the requested ones on this graph")
         features = None if self.features is None else self.features.check(graph)
         additions = None if self.additions is None else _additions(self.additions, graph)
         return Changes(graph, self.local, self.total, additions=additions, features=features)
@@ -168,7 +168,7 @@ def _additions(content: dict[str, Any], graph: Graph) -> Additions:
     nodes = len(graph.neighbours)
     if "candidate_rowptr" in content:
         rows = np.split(_whole(content["candidate_col"]), content["candidate_rowptr"][1:-1])
-    else:  # all pairs that are no edges
+    else:  # all pairs that are not edges
         rows = [np.setdiff1d(np.arange(nodes), [i, *row]) for i, row in enumerate(graph.neighbours)]
     local, both = (_whole(content[name]) for name in ("added_local", "added_both"))
     total, both_total = (int(_whole(content[name])) for name in ("total", "both_total"))
