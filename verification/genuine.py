@@ -134,6 +134,8 @@ def main() -> int:
     tally = Tally()
     for change in CHANGES:
         put(tally, change, methods, options.cases, options.seed)
+        done = tally.by["change"][change]
+        print(f"{change}: {done.nodes} nodes, {done.not_proved} not proved", file=sys.stderr, flush=True)
     print("\n".join(tally.lines()))
     if options.keep is not None:
         options.keep.write_bytes(pickle.dumps(tally.missed))

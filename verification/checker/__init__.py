@@ -52,12 +52,12 @@ takes their place: what is bounded is the same term. If features alone change, T
 to a node first, and knows totals and columns that all nodes share.
 
 **Cases** (``cases.py``). An edge goes or it does not. In the first case it is taken out of the graph and off the
-budgets, in the other it cannot go; likewise a candidate comes, or is none. If both are proved, all is.
+budgets, in the other it cannot go; likewise a candidate comes, or is none. If both are proved, all is. Where few sets
+of edges can change around a node, (1) is evaluated on each of these graphs (``views.py``).
 
 **Arithmetic** (``arithmetic.py``). All numbers are float64 with a bound of their rounding errors that is itself proved,
 subnormal numbers included; smooth activations come from Arb. Functionals λ and β are floats, by choice: how far β is
 from ``W λ`` is multiplied by the largest ``|h|`` and taken off.
 
-*To be trusted*: these files, NumPy's float64 arithmetic, python-flint, and the processor. In ``activations.py`` all
-that ``slopes`` does is choice, and so is ``rules`` in ``lines.py``.
+*To be trusted*: these files but ``choices.py``, NumPy's float64 arithmetic, python-flint, and the processor.
 """
