@@ -60,7 +60,7 @@ class Views:
         changes, added = self.changes, self.changes.additions
         old = [b in changes.graph.neighbours[a] for a, b in chosen]
         lost, gained = (
-            [edge for edge, there in zip(chosen, old, strict=True) if there is kind] for kind in (True, False)
+            [edge for edge, there in zip(chosen, old, strict=True) if there == kind] for kind in (True, False)
         )
         for i in {end for edge in chosen for end in edge}:
             t, a = (sum(i in edge for edge in edges) for edges in (lost, gained))
