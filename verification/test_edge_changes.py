@@ -227,13 +227,13 @@ def _degree_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _one_end_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other end of a new edge is as if it had gained none."""
-    from certgcl.bounds.propagation import added_edges
+    from certgcl.bounds.propagation.candidates import Columns
 
     def unchanged(widest: object, additions: object, left: object) -> object:
         row = torch.arange(len(widest.nodes))[additions.local[widest.nodes] > 0]  # type: ignore[attr-defined]
-        return added_edges.Columns(widest.nodes[row], widest.cells.start[row][:, None])  # type: ignore[attr-defined]
+        return Columns(widest.nodes[row], widest.cells.start[row][:, None])  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(added_edges.Columns, "of", staticmethod(unchanged))
+    monkeypatch.setattr(Columns, "of", staticmethod(unchanged))
     monkeypatch.setattr("certgcl.bounds.propagation.network_bound.NetworkBound._candidates", lambda *_: None)
 
 
@@ -249,11 +249,11 @@ def _largest_for_smallest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows look at the candidates of the first node alone."""
-    from certgcl.bounds.propagation import added_edges
+    from certgcl.bounds.propagation.candidates import Columns
 
-    whole = added_edges.Columns.of.__func__  # type: ignore[attr-defined]
+    whole = Columns.of.__func__  # type: ignore[attr-defined]
     monkeypatch.setattr(
-        added_edges.Columns,
+        Columns,
         "of",
         classmethod(lambda cls, *given: whole(cls, *given).at(torch.arange(max(1, len(whole(cls, *given).node) - 2)))),
     )

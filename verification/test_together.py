@@ -148,18 +148,18 @@ def test_nobody_is_suspected_without_reason() -> None:
 
 def test_new_neighbours_whose_features_stay_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Candidates of new edges enter by the features they have."""
-    from certgcl.bounds.propagation import added_edges
+    from certgcl.bounds.propagation.candidates import Columns
 
-    usual = added_edges._terms
+    usual = Columns.terms
 
-    def clean(ranges: NetworkRanges, *given: object) -> torch.Tensor:
+    def clean(columns: Columns, *given: object) -> torch.Tensor:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
                 NetworkRanges,
                 "feature_range",
                 lambda self, term: (self.projected(term), torch.zeros_like(self.projected(term))),
             )
-            return usual(ranges, *given)  # type: ignore[arg-type]
+            return usual(columns, *given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(added_edges, "_terms", clean)
+    monkeypatch.setattr(Columns, "terms", clean)
     assert any(map(caught, suspects()))

@@ -15,20 +15,18 @@ rows are sorted once per column, so that every row walks along and skips its own
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
 
 from certgcl.bounds.propagation import limits
-from certgcl.bounds.propagation.balls import Ball
+from certgcl.bounds.propagation.candidates import CandidateTable, Columns, Left, Shared, candidate_lists, is_listed
 from certgcl.bounds.propagation.chain import Cells, Mix
 from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.levels import consecutive
 from certgcl.bounds.propagation.recompute import recomputed
-from certgcl.bounds.two_layer.row_plan import starts
-from certgcl.changes.edge_additions import AdmissibleAdditions
 from certgcl.models.aggregations import Aggregation
 
 if TYPE_CHECKING:
@@ -37,21 +35,6 @@ if TYPE_CHECKING:
 
 Refinement: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """From entries and a candidate of each to its terms, ``(V, R M)``."""
-
-
-class Shared(NamedTuple):
-    """A part of the candidates' terms that is the same for all rows: ``S``, ``(cells of the ball, M)``."""
-
-    ball: Ball
-    values: Tensor
-
-
-class Left(NamedTuple):
-    """The states that a row's own state allows at the other end of a new edge."""
-
-    gained: int
-    lost: int
-    both: int
 
 
 def added_edges(
@@ -192,172 +175,6 @@ def _by_what_is_left(cells: Cells) -> Iterator[tuple[Left, Tensor]]:
         yield Left(*each), (kind == number).nonzero()[:, 0]
 
 
-# -- candidates and their states -------------------------------------------------------------------
-
-
-class Columns(NamedTuple):
-    """Candidates in the states that are possible for them: P nodes with G cells each, some of them repeated."""
-
-    node: Tensor  # (P,)
-    cell: Tensor  # (P, G), in the widest ball
-
-    @classmethod
-    def of(cls, widest: Ball, additions: AdmissibleAdditions, left: Left) -> "Columns":
-        states = widest.cells
-        gained = states.least_gain.clamp(min=1)
-        fits = (
-            (states.most_gain > 0)
-            & (gained <= left.gained)
-            & (states.first <= left.lost)
-            & (states.first + gained <= left.both)
-        )
-        cell = fits.nonzero()[:, 0]
-        number = torch.zeros_like(widest.degree).index_add_(0, states.row[cell], torch.ones_like(cell))
-        row, begin = number.nonzero()[:, 0], starts(number)[:-1]
-        rank = torch.arange(int(number.max()), device=cell.device).minimum(number[row, None] - 1)
-        return cls(widest.nodes[row], cell[begin[row, None] + rank])
-
-    def at(self, place: Tensor) -> "Columns":
-        return Columns(self.node[place], self.cell[place])
-
-
-def _terms(
-    ranges: "NetworkRanges",
-    columns: Columns,
-    scales: Aggregation,
-    vectors: Sequence[tuple[Mix, Tensor]],
-    shared: Shared | None,
-) -> Tensor:
-    """The candidates' terms for functionals ``(..., M, d)``: ``(..., M, P)``; columns may have leading dimensions of
-    their own, as the functionals."""
-    total: Tensor | None = None
-    widest, shape = ranges.widest, columns.cell.shape
-    for mix, vector in vectors:
-        if mix.term.source == 0:
-            middle, radius = (table[widest.place[columns.node]] for table in ranges.feature_range(mix.term))
-            value = vector @ middle.transpose(-1, -2)
-            value = value if ranges.changed is None else value - vector.abs() @ radius.transpose(-1, -2)
-            value = value[..., None]
-        else:
-            source = ranges.ball_of(mix.term.source)
-            flat = columns.cell.flatten()
-            place = flat if source is widest else widest.cells_in(source, flat)
-            middle, radius = (
-                table[place].unflatten(0, shape).flatten(-3, -2) for table in ranges.outputs(mix.term.source)
-            )
-            value = vector @ middle.transpose(-1, -2) - vector.abs() @ radius.transpose(-1, -2)
-            value = value.unflatten(-1, shape[-2:])
-        total = value if total is None else total + value
-    if shared is not None:
-        flat = columns.cell.flatten()
-        place = flat if shared.ball is widest else widest.cells_in(shared.ball, flat)
-        part = shared.values[place].unflatten(0, shape).movedim(-1, -3)
-        total = part if total is None else total + part
-    assert total is not None
-    into = widest.cells.extent(scales.into, total.dtype).take(columns.cell)
-    if columns.cell.dim() > 2:  # one list for every entry, whose functionals come before the candidates
-        into = into.at(slice(None), None)
-    return into.least(total.expand(*total.shape[:-1], shape[-1])).amin(dim=-1)
-
-
-# -- terms that all rows share ---------------------------------------------------------------------
-
-
-class CandidateTable(NamedTuple):
-    """Terms of candidates that are the same for every row, ``(P, M)``."""
-
-    node: Tensor
-    values: Tensor
-
-    @classmethod
-    def of(
-        cls,
-        ranges: "NetworkRanges",
-        ball: Ball,
-        left: Left,
-        scales: Aggregation,
-        mixes: Sequence[Mix],
-        shared: Shared | None,
-    ) -> "CandidateTable":
-        assert ball.additions is not None
-        columns = Columns.of(ranges.widest, ball.additions, left)
-        if ball.additions.candidates is not None:  # ranges of all layers are known only near these rows
-            columns = columns.at(_listed(ball, columns.node).nonzero()[:, 0])
-        vectors = [(mix, mix.functionals.explicit()[0].flatten(0, 1)) for mix in mixes]
-        return cls(columns.node, _terms(ranges, columns, scales, vectors, shared).T)
-
-    def smallest(self, cells: Cells, number: int) -> Tensor:
-        """The smallest terms of each row's candidates in ascending order, ``(E, number, M)``; infinite beyond them."""
-        rows, place = torch.unique(cells.row, return_inverse=True)
-        return smallest_outside(cells.ball, rows, self.node, self.values, number)[place]
-
-
-def _listed(ball: Ball, nodes: Tensor) -> Tensor:
-    """Which of some nodes are a candidate of a row of the ball."""
-    assert ball.additions is not None
-    assert ball.additions.candidates is not None
-    listed, seen = ball.additions.candidates, torch.zeros_like(ball.graph.degree, dtype=torch.bool)
-    seen[listed.col[consecutive(listed.rowptr[ball.nodes], listed.rowptr.diff()[ball.nodes])]] = True
-    return seen[nodes]
-
-
-def smallest_outside(ball: Ball, rows: Tensor, node: Tensor, values: Tensor, number: int) -> Tensor:
-    """The smallest values of nodes that may become neighbours of each row, ``(rows, number, M)``."""
-    additions, graph = ball.additions, ball.graph
-    assert additions is not None
-    padded = torch.cat([values, values.new_full((1, values.shape[1]), torch.inf)])
-    parts, places = [values.new_zeros(0, number, values.shape[1])], [rows[:0]]
-    if additions.candidates is not None:
-        inside = torch.full_like(graph.degree, len(node))
-        inside[node] = torch.arange(len(node), device=node.device)
-        for entries, listed in _lists(ball, rows, values.shape[1]):
-            here = torch.where(listed < 0, len(node), inside[listed.clamp(min=0)])  # (B, C)
-            order = padded.detach()[here].topk(min(number, here.shape[1]), dim=1, largest=False).indices
-            found = padded[here].gather(1, order)
-            parts.append(torch.nn.functional.pad(found, (0, 0, 0, number - found.shape[1]), value=torch.inf))
-            places.append(entries)
-        return torch.cat(parts)[torch.argsort(torch.cat(places))]
-    order = values.detach().argsort(dim=0)  # (P, M)
-    keys = graph.row * graph.num_nodes + graph.col
-    column = torch.arange(values.shape[1], device=rows.device)
-    need = (ball.degree[rows] + number + 1).clamp(max=len(node))
-    by_need = torch.argsort(need, stable=True)
-    group = torch.div((need[by_need] * values.shape[1]).cumsum(0), limits.MAX_ELEMENTS, rounding_mode="floor")
-    for entries in by_need.split(torch.unique_consecutive(group, return_counts=True)[1].tolist()):
-        first = order[: int(need[entries].max())]  # (K, M)
-        own, there = ball.nodes[rows[entries]][:, None, None], node[first][None]
-        wanted = (own * graph.num_nodes + there).contiguous()
-        slot = torch.searchsorted(keys, wanted).clamp(max=max(0, len(keys) - 1))
-        joined = (keys[slot] == wanted) if len(keys) else torch.zeros_like(wanted, dtype=torch.bool)
-        out = (joined | (own == there)).cumsum(dim=1)
-        rank = torch.arange(len(first), device=rows.device)[None, :, None]
-        # The position of the k-th outside is k plus the number of others before it.
-        place = torch.full((len(entries), number + 1, values.shape[1]), len(node), device=rows.device)
-        inside = joined | (own == there)
-        to = torch.where(inside, number, (rank - out).clamp(max=number))
-        place.scatter_(1, to, first[None].expand(len(entries), -1, -1))
-        parts.append(padded[place[:, :number], column])
-        places.append(entries)
-    return torch.cat(parts)[torch.argsort(torch.cat(places))]
-
-
-def _lists(ball: Ball, rows: Tensor, width: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Rows with about as many candidates each, and these, ``(B, C)``, -1 beyond a row's own."""
-    assert ball.additions is not None
-    assert ball.additions.candidates is not None
-    listed = ball.additions.candidates
-    nodes = ball.nodes[rows]
-    length = listed.rowptr.diff()[nodes]
-    order = torch.argsort(length, stable=True)
-    group = torch.div((length[order].clamp(min=1) * width).cumsum(0), limits.MAX_ELEMENTS, rounding_mode="floor")
-    for entries in order.split(torch.unique_consecutive(group, return_counts=True)[1].tolist()):
-        rank = torch.arange(max(1, int(length[entries].max())), device=rows.device)
-        place = listed.rowptr[nodes[entries], None] + rank
-        inside = rank < length[entries, None]
-        col = listed.col if len(listed.col) else listed.rowptr[:1]
-        yield entries, torch.where(inside, col[place.clamp(max=len(col) - 1)], -1)
-
-
 # -- terms of functionals that every entry has of its own ------------------------------------------
 
 
@@ -383,7 +200,7 @@ def _by_blocks(
         row = cells.row[entries]
         vectors = [(mix, _some(mix, entries).functionals.explicit().flatten(1, 2)) for mix in mixes]
         if listed is None:
-            terms = _terms(ranges, columns, scales, vectors, shared)
+            terms = columns.terms(ranges, scales, vectors, shared)
             terms = terms.expand(len(entries), -1, -1)
             degree = ball.degree[row]
             slots, owner = (
@@ -400,7 +217,7 @@ def _by_blocks(
             if known < 0:
                 nobody = torch.full((len(entries), number, width), torch.inf, dtype=ranges.dtype, device=row.device)
                 return _least_sums(nobody, least[entries], most[entries])
-            terms = _terms(ranges, columns.at(torch.where(place < 0, known, place)), scales, vectors, shared)
+            terms = columns.at(torch.where(place < 0, known, place)).terms(ranges, scales, vectors, shared)
             terms = terms.expand(len(entries), -1, -1).masked_fill((place < 0)[:, None], torch.inf)
         if refine is not None:
             chosen = _worth_a_look(terms.detach(), number)  # (B, C)
@@ -423,7 +240,7 @@ def _by_blocks(
         ]
     else:
         deepest = max(mix.term.inputs if mix.term.source else mix.term.outputs for mix in mixes)
-        blocks = list(_lists(ball, cells.row, columns.cell.shape[1] * (width + deepest)))
+        blocks = list(candidate_lists(ball, cells.row, columns.cell.shape[1] * (width + deepest)))
     parts = [recomputed(partial(work, *block), each * len(cells.place)) for block in blocks]
     return torch.cat(parts)[torch.argsort(torch.cat([block[0] for block in blocks]))]
 
@@ -445,7 +262,7 @@ def _anywhere(ranges: "NetworkRanges", cells: Cells, scales: Aggregation, mixes:
     assert cells.ball.additions is not None
     columns, total = Columns.of(ranges.widest, cells.ball.additions, left), None
     if cells.ball.additions.candidates is not None:
-        columns = columns.at(_listed(cells.ball, columns.node).nonzero()[:, 0])
+        columns = columns.at(is_listed(cells.ball, columns.node).nonzero()[:, 0])
     widest, flat = ranges.widest, columns.cell.flatten()
     into: Scale = widest.cells.extent(scales.into, ranges.dtype).take(flat)
     for mix in mixes:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.propagation import limits
-from certgcl.bounds.propagation.added_edges import Shared, added_edges
+from certgcl.bounds.propagation.added_edges import added_edges
 from certgcl.bounds.propagation.balls import Ball
+from certgcl.bounds.propagation.candidates import Shared
 from certgcl.bounds.propagation.chain import Cells, Mix, descend
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals

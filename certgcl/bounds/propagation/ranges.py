@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from certgcl.bounds.propagation import limits
-from certgcl.bounds.propagation.added_edges import Shared, added_edges
+from certgcl.bounds.propagation.added_edges import added_edges
 from certgcl.bounds.propagation.balls import Ball, balls_around
+from certgcl.bounds.propagation.candidates import Shared
 from certgcl.bounds.propagation.chain import Cells
 from certgcl.bounds.propagation.changed_features import ChangedFeatures
 from certgcl.bounds.propagation.extremes import best
