@@ -127,7 +127,7 @@ def test_a_run_fails_where_a_package_that_auto_lirpa_needs_is_missing(tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert found.returncode == pytest.ExitCode.INTERRUPTED, found.stdout  # by an error while tests are collected
     assert "appdirs" in found.stdout
