@@ -52,7 +52,7 @@ class BoxBound(NetworkBound):
     def _near(self) -> set[int]:
         return set()
 
-    def _shared_neighbours(self, number: int, units: Functionals) -> None:
+    def _shared_neighbours(self, number: int, units: Functionals, by_sets: object) -> None:
         return None
 
     def _minimum(

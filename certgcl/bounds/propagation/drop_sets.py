@@ -14,7 +14,7 @@ Budgets of other nodes may forbid some S, which leaves the minimum a lower bound
 
 import math
 from dataclasses import dataclass
-from itertools import chain, combinations
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import torch
@@ -46,60 +46,86 @@ def near_layers(network: GraphNetwork) -> set[int]:
     return near
 
 
+def number_of_sets(free: int, budget: int) -> int:
+    """How many sets of at most ``budget`` of ``free`` edges there are."""
+    return sum(math.comb(free, lost) for lost in range(budget + 1))
+
+
+def few_sets(ball: Ball) -> Tensor:
+    """Which rows have few enough sets of edges to lose that all are tried, ``(R,)``."""
+    few = torch.zeros_like(ball.degree, dtype=torch.bool)
+    for kind, chosen in _kinds(ball):
+        few[chosen] = number_of_sets(*kind) <= limits.MOST_SETS
+    return few
+
+
+def _kinds(ball: Ball) -> list[tuple[tuple[int, int], Tensor]]:
+    """The rows by the number of edges that can be dropped, and by the budget."""
+    free = torch.zeros_like(ball.degree).index_add_(0, ball.row, ball.droppable.long())
+    kinds, place = torch.unique(torch.stack([free, ball.budget], dim=1), dim=0, return_inverse=True)
+    order, number = torch.argsort(place, stable=True), torch.bincount(place, minlength=len(kinds)).tolist()
+    return [((edges, budget), rows) for (edges, budget), rows in zip(kinds.tolist(), order.split(number), strict=True)]
+
+
 @dataclass(frozen=True, eq=False)
 class DropSets:
-    """All sets of edges that some rows of a ball can lose.
+    """All sets of edges that some rows of a ball can lose, which have as many droppable edges and the same budget.
 
     Args:
-        row: of every set, ``(S,)``.
-        lost: how many edges are in it, ``(S,)``.
-        owner, slot: the sets' edges, one list for all: whose, and the slot in the ball.
+        rows: of the ball, ``(n,)``.
+        slots: their droppable edges, ``(n, f)``.
+        gone: which of these every set has, sets of few edges first, ``(s, f)``.
+        lost: how many, ``(s,)``.
     """
 
     ball: Ball
-    row: Tensor
+    rows: Tensor
+    slots: Tensor
+    gone: Tensor
     lost: Tensor
-    owner: Tensor
-    slot: Tensor
 
     @classmethod
-    def of(cls, ball: Ball, most_rows: int) -> "list[DropSets]":
-        """The sets of all rows that have few of them, a block of rows at a time."""
-        free = torch.zeros_like(ball.degree).index_add_(0, ball.row, ball.droppable.long())
-        first, slots = starts(free), ball.droppable.nonzero()[:, 0]
+    def of(cls, ball: Ball, width: int) -> "list[DropSets]":
+        """The sets of all rows that have few of them, some rows at a time, for so many numbers of each set."""
+        order = torch.argsort(ball.droppable.logical_not().long() + 2 * ball.row, stable=True)  # droppable slots first
         found = []
-        for kind in torch.unique(torch.stack([free, ball.budget], dim=1), dim=0):
-            edges, budget = kind.tolist()
-            if sum(math.comb(edges, lost) for lost in range(budget + 1)) > limits.MOST_SETS:
+        for (edges, budget), chosen in _kinds(ball):
+            if number_of_sets(edges, budget) > limits.MOST_SETS:
                 continue
-            sets = list(chain.from_iterable(combinations(range(edges), lost) for lost in range(budget + 1)))
-            lost = torch.tensor([len(each) for each in sets], device=kind.device)
-            chosen = torch.tensor(list(chain.from_iterable(sets)), dtype=torch.long, device=kind.device)
-            for rows in ((free == edges) & (ball.budget == budget)).nonzero()[:, 0].split(most_rows):
-                each = lost.repeat(len(rows))
-                owner = torch.repeat_interleave(torch.arange(len(each), device=kind.device), each)
-                found.append(
-                    cls(
-                        ball,
-                        rows.repeat_interleave(len(sets)),
-                        each,
-                        owner,
-                        slots[(first[rows, None] + chosen).flatten()],
-                    )
-                )
+            sets = [each for lost in range(budget + 1) for each in combinations(range(edges), lost)]
+            gone = torch.zeros(len(sets), edges, dtype=torch.bool)
+            for number, each in enumerate(sets):
+                gone[number, list(each)] = True
+            gone = gone.to(chosen.device)
+            for rows in chosen.split(max(1, limits.MAX_ELEMENTS // (len(sets) * width))):
+                slots = order[ball.rowptr[rows, None] + torch.arange(edges, device=rows.device)]
+                found.append(cls(ball, rows, slots, gone, gone.sum(dim=1)))
         return found
 
     @property
     def cell(self) -> Tensor:
         """The cell of the ball that every set belongs to, with no edge gained; a row's cells at a level are its counts
-        in their order."""
+        in their order. ``(n, s)``."""
         cells = self.ball.cells
         number = cells.last - cells.first + 1
         of_count = torch.repeat_interleave(torch.arange(len(cells.row), device=cells.row.device), number)
-        return of_count[starts(number)[cells.start[self.row]] + self.lost]
+        return of_count[starts(number)[cells.start[self.rows]][:, None] + self.lost]
+
+    def left(self, dtype: torch.dtype) -> Tensor:
+        """How many edges the rows keep, ``(n, s, 1)``."""
+        return (self.ball.degree[self.rows][:, None] - self.lost).to(dtype)[..., None]
+
+    def kept(self, values: Tensor, whole: Tensor) -> Tensor:
+        """Sums over the edges that are kept, ``(n, s, d)``.
+
+        Args:
+            values: at the droppable edges, ``(n, f, d)``.
+            whole: the sums over all edges, ``(n, d)``.
+        """
+        return whole[:, None] - self.gone.to(values.dtype) @ values
 
     def preactivations(self, ranges: "NetworkRanges", near: set[int]) -> dict[int, Tensor]:
-        """Of the near layers, ``(S, d)``."""
+        """Of the near layers, ``(n, s, d)``."""
         found: dict[int, Tensor] = {}
         for number in sorted(near):
             layer = ranges.network.layers[number - 1]
@@ -109,29 +135,33 @@ class DropSets:
                 else term.project(ranges.network.layers[term.source - 1].activate(found[term.source]))
                 for term in layer.terms
             ]
-            found[number] = torch.stack(parts).sum(dim=0) + layer.bias
+            found[number] = sum(parts[1:], parts[0]) + layer.bias
         return found
+
+    def outputs(self, ranges: "NetworkRanges", number: int) -> Tensor:
+        """Of a near layer, ``(n, s, d)``."""
+        found = self.preactivations(ranges, {layer for layer in near_layers(ranges.network) if layer <= number})
+        return ranges.network.layers[number - 1].activate(found[number])
 
     def _of_features(self, ranges: "NetworkRanges", term: Term) -> Tensor:
         ball, values, scales = self.ball, ranges.projected(term), term.aggregation
-        own = values[ranges.widest.place[ball.nodes[self.row]]]
+        own = values[ranges.widest.place[ball.nodes[self.rows]]][:, None].expand(-1, len(self.lost), -1)
         if not scales.mixes:
             return own
-        rows, place = torch.unique_consecutive(self.row, return_inverse=True)
-        every = consecutive(ball.rowptr[rows], ball.degree[rows])
-        around = values[ranges.widest.place[ball.neighbour]]
-        whole = values.new_zeros(len(rows), values.shape[1]).index_add(
-            0, torch.repeat_interleave(torch.arange(len(rows), device=rows.device), ball.degree[rows]), around[every]
-        )
-        kept = whole[place].index_add(0, self.owner, around[self.slot], alpha=-1)
-        left = (ball.degree[self.row] - self.lost).to(values.dtype)[:, None]
+        place = ranges.widest.place[ball.neighbour]
+        degree = ball.degree[self.rows]
+        owner = torch.repeat_interleave(torch.arange(len(degree), device=degree.device), degree)
+        every = place[consecutive(ball.rowptr[self.rows], degree)]
+        whole = values.new_zeros(len(degree), values.shape[1]).index_add(0, owner, values[every])
+        left = self.left(values.dtype)
+        kept = self.kept(values[place[self.slots]], whole)
         return scales.own(left) * own + scales.out(left) * scales.into(torch.ones_like(left)) * kept
 
     def raised(self, bounds: Tensor, values: Tensor) -> Tensor:
-        """Lower bounds in all cells of the ball, ``(cells, M)``, or the least values of the sets where those are
-        higher."""
+        """Lower bounds in all cells of the ball, ``(cells, M)``, or the least values of the sets, ``(n, s, M)``, where
+        those are higher."""
         # Where an edge may be gained in the same cell, the sets are not all that can happen.
-        of_set = self.cell
+        of_set, values = self.cell.flatten(), values.flatten(0, 1)
         known = (self.ball.cells.most_gain[of_set] == 0).nonzero()[:, 0]
         cells, place = torch.unique(of_set[known], return_inverse=True)
         values = values[known]
@@ -142,9 +172,8 @@ class DropSets:
 
 def range_by_sets(ranges: "NetworkRanges", number: int, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
     """The range of a near layer's pre-activations, within one that is given, ``(cells, d)``."""
-    network = ranges.network
-    near = {layer for layer in near_layers(network) if layer <= number}
-    for sets in DropSets.of(ranges.ball_of(number), _rows_at_once(network, 1)):
+    near = {layer for layer in near_layers(ranges.network) if layer <= number}
+    for sets in DropSets.of(ranges.ball_of(number), _width(ranges.network)):
         values = sets.preactivations(ranges, near)[number]
         lower, upper = sets.raised(lower, values), -sets.raised(-upper, -values)
     return lower, upper
@@ -158,13 +187,12 @@ def output_by_sets(ranges: "NetworkRanges", directions: Tensor, bound: Tensor) -
         directions: ``(A, C, width of z)``.
     """
     network = ranges.network
-    for sets in DropSets.of(ranges.balls[0], _rows_at_once(network, directions.shape[1])):
+    for sets in DropSets.of(ranges.balls[0], _width(network) * directions.shape[1]):
         found = sets.preactivations(ranges, near_layers(network))
-        z = torch.cat([network.layers[number - 1].activate(found[number]) for number in network.readout], dim=1)
-        bound = sets.raised(bound, (directions[sets.row] @ z[:, :, None])[..., 0])
+        z = torch.cat([network.layers[number - 1].activate(found[number]) for number in network.readout], dim=-1)
+        bound = sets.raised(bound, z @ directions[sets.rows].transpose(1, 2))
     return bound
 
 
-def _rows_at_once(network: GraphNetwork, directions: int) -> int:
-    width = max(network.width_of(number) for number in range(1, len(network.layers) + 1))
-    return max(1, limits.MAX_ELEMENTS // (limits.MOST_SETS * width * directions))
+def _width(network: GraphNetwork) -> int:
+    return max(network.width_of(number) for number in range(1, len(network.layers) + 1))

@@ -20,6 +20,7 @@ from certgcl.bounds.propagation.levels import consecutive
 from certgcl.bounds.propagation.patterned_neighbours import least_lines, with_floor
 from certgcl.bounds.propagation.ranges import NetworkRanges, least_by_row
 from certgcl.bounds.propagation.recompute import recomputed
+from certgcl.bounds.propagation.set_minima import SetMinima
 from certgcl.bounds.propagation.sign_patterns import FEW_EDGES
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.bounds.propagation.visits import Visited, Visits
@@ -82,10 +83,17 @@ class SharedFunctionals:
     Args:
         ball: of the neighbours.
         mix: with functionals that are shared.
+        by_sets: for neighbours of few sets of edges, which have no lines then.
     """
 
-    def __init__(self, ranges: NetworkRanges, ball: Ball, mix: Mix) -> None:
-        self.ranges, self.ball, self.mix = ranges, ball, mix
+    def __init__(self, ranges: NetworkRanges, ball: Ball, mix: Mix, by_sets: SetMinima | None = None) -> None:
+        self.ranges, self.ball, self.mix, self.by_sets = ranges, ball, mix, by_sets
+        self.scales, self.by_cell = mix.term.aggregation, False
+        if by_sets is not None:
+            nodes, settings = ball.nodes[~by_sets.few], ranges.settings
+            if not len(nodes):
+                return
+            ball = self.ball = Ball.around(ball.graph, ball.drops, nodes, settings.resolution, settings.lines)
         everywhere = Cells(ball, torch.arange(len(ball.cells.row), device=ball.nodes.device))
         self.interval = ranges.interval_below(mix.term.source, everywhere, mix.functionals)[:, 0]
         rules, (_, _, number, width) = len(ranges.settings.rules), mix.functionals.vector.shape
@@ -170,9 +178,20 @@ class SharedFunctionals:
 
     def minima(self, cells: Cells, sets: TermSets, pairs: Tensor) -> Tensor:
         """φ at every slot of some cells of the anchors."""
+        if self.by_sets is None:
+            return self._by_lines(cells, sets, torch.arange(len(sets.slot), device=sets.slot.device), pairs)
+        vectors = self.mix.functionals.explicit().flatten(1, 2)
+        chosen, phi = of_few(self.by_sets, cells, sets, self.mix.term.source, vectors)
+        others = torch.ones_like(sets.slot, dtype=torch.bool).index_fill(0, chosen, False).nonzero()[:, 0]
+        parts = [phi.repeat(1, pairs.shape[1] // phi.shape[1]) + pairs[chosen]]
+        if len(others):
+            parts.append(self._by_lines(cells, sets, others, pairs[others]))
+        return torch.cat(parts).index_select(0, torch.argsort(torch.cat([chosen, others])))
+
+    def _by_lines(self, cells: Cells, sets: TermSets, chosen: Tensor, pairs: Tensor) -> Tensor:
         ball, dtype, cases = self.ball, self.ranges.dtype, self.ball.cases
-        everything = torch.arange(len(sets.slot), device=sets.slot.device)
-        row, rank = ball.place[cells.ball.neighbour[sets.slot]], cells.ball.parent_rank[sets.slot]
+        slot = sets.slot[chosen]
+        row, rank = ball.place[cells.ball.neighbour[slot]], cells.ball.parent_rank[slot]
         term, first = self.sets.start[ball.cells.start[row]] + rank, self.sets.start[ball.cells.start]
         several = ball.cells.start.diff() > 1
         visited = Visited(
@@ -189,7 +208,7 @@ class SharedFunctionals:
             gain=cases.least_gain,
         )
         visits = visits_of(
-            self.ranges, cells, sets, everything, self.scales, visited, row, self.leaf_start, term, self.by_cell
+            self.ranges, cells, sets, chosen, self.scales, visited, row, self.leaf_start, term, self.by_cell
         )
         return visits.minima(
             len(self.ranges.settings.rules),
@@ -201,6 +220,30 @@ class SharedFunctionals:
             self.terms,
             pairs,
         )
+
+
+def of_few(
+    by_sets: SetMinima, cells: Cells, sets: TermSets, source: int, vectors: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The terms of some cells whose neighbours have few sets of edges, and φ there, ``(terms, M)``.
+
+    Args:
+        vectors: functionals of the outputs of a layer, ``(E or 1, M, d)``.
+    """
+    ball, anchors = by_sets.ball, cells.ball
+    row = ball.place[anchors.neighbour[sets.slot]]
+    chosen = by_sets.few[row].nonzero()[:, 0]
+    row, slot, owner = row[chosen], sets.slot[chosen], sets.owner[chosen]
+    reach = anchors.reach[slot].minimum((anchors.total[cells.row] - anchors.cells.first[cells.place])[owner])
+    phi = by_sets.of_neighbours(
+        row,
+        ball.rowptr[row] + anchors.parent_rank[slot],
+        reach,
+        by_sets.outputs(source),
+        vectors,
+        None if len(vectors) == 1 else owner,
+    )
+    return chosen, phi
 
 
 def leaf_starts(ranges: NetworkRanges, sets: TermSets, by_cell: bool) -> Tensor:
@@ -274,9 +317,19 @@ def own_minima(
     width = max(mix.functionals.vector.shape[-1] for mix in mixes)
     cost = ball.cells.start.diff()[row] * (pairs.shape[1] * (width + ball.degree[row] * ~hub))
     places, parts = [], []
+    by_sets = ranges.by_sets(ranges.balls.index(ball), mixes[0].term) if len(mixes) == 1 else None
+    if by_sets is not None:
+        chosen, phi = of_few(
+            by_sets, cells, sets, mixes[0].term.source, mixes[0].functionals.explicit().flatten(1, 2)
+        )
+        places.append(chosen)
+        parts.append(phi.repeat(1, len(ranges.settings.rules)) + pairs[chosen])
+        others = ~by_sets.few[row]
+    else:
+        others = torch.ones_like(hub)
     few = ~hub & (ball.degree[row] <= FEW_EDGES) & (patterns > 1)
     for lined, number, here in ((False, 1, hub), (True, 1, ~hub & ~few), (True, patterns, few)):
-        chosen = here.nonzero()[:, 0]
+        chosen = (here & others).nonzero()[:, 0]
         if not len(chosen):
             continue
         chosen = chosen[torch.argsort(row[chosen], stable=True)]

@@ -11,7 +11,7 @@ from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.added_edges import Refinement, added_edges
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Descent, Mix, descend
-from certgcl.bounds.propagation.drop_sets import near_layers, output_by_sets, range_by_sets
+from certgcl.bounds.propagation.drop_sets import few_sets, near_layers, output_by_sets, range_by_sets
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import leaves_of
@@ -19,6 +19,7 @@ from certgcl.bounds.propagation.neighbours import SharedFunctionals, own_minima
 from certgcl.bounds.propagation.new_neighbours import NewNeighbours
 from certgcl.bounds.propagation.ranges import NetworkRanges, least_by_row
 from certgcl.bounds.propagation.recompute import recomputed
+from certgcl.bounds.propagation.set_minima import SetMinima, next_layers
 from certgcl.bounds.propagation.sign_patterns import NONE, dearest, improved
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.models.two_piece import TwoPieceLinear
@@ -30,7 +31,8 @@ class NetworkBound:
     def __init__(self, ranges: NetworkRanges) -> None:
         self.ranges, self.rules = ranges, ranges.settings.rules
         network = ranges.network
-        self.near = self._near()
+        self.near = ranges.near = self._near()
+        self.next = next_layers(network) if self.near else set()
         for number in range(1, len(network.layers) + 1):
             lower, upper = ranges.by_ranges(number)
             if ranges.settings.functional and self._worthwhile(number):
@@ -43,6 +45,13 @@ class NetworkBound:
         """The layers for which the sets of edges that a node can lose are tried, where they are few."""
         ranges = self.ranges
         return near_layers(ranges.network) if ranges.settings.functional and ranges.changed is None else set()
+
+    def _by_sets(self, number: int) -> SetMinima | None:
+        """The sets for a layer next to near ones and its neighbours, where no edge can be added; None for others."""
+        if number not in self.next or self.ranges.widest.additions is not None:
+            return None
+        term = next(term for term in self.ranges.network.layers[number - 1].terms if term.aggregation.mixes)
+        return self.ranges.by_sets(self.ranges.radius[number] + 1, term)
 
     def _worthwhile(self, number: int) -> bool:
         """Whether functionals can say more about a layer than ranges, and anyone asks."""
@@ -80,7 +89,8 @@ class NetworkBound:
         layer = self.ranges.network.layers[number - 1]
         if len(layer.terms) == 1 and not layer.mixes and self._by_node(layer.terms[0].source):
             return self._of_local_channels(number, units)
-        shared = self._shared_neighbours(number, units)
+        by_sets = self._by_sets(number)
+        shared = self._shared_neighbours(number, units, by_sets)
         known = shared is not None and shared.serves(layer) and ball.additions is None
         meetings = len(ball.cells.row) * len(self.rules) * each * len(self.ranges.widest.nodes)
         deep = any(map(self.ranges.network.takes_layers, (term.source for term in layer.terms))) and not known
@@ -99,21 +109,48 @@ class NetworkBound:
                 meet=meetings <= limits.MOST_MEETINGS,
             )
 
+        by_lines = torch.ones_like(affordable)
+        if number in self.near and ball.additions is None:
+            by_lines = ~few_sets(ball)[ball.cells.row]
+        elif by_sets is not None:
+            by_lines = ~by_sets.few[by_sets.ball.place[ball.nodes]][ball.cells.row]
         places, parts = [], []
-        for deep in affordable.unique().tolist():
-            for chunk in (affordable == deep).nonzero()[:, 0].split(at_once):
+        for chunk in (~by_lines).nonzero()[:, 0].split(limits.MAX_VALUES // each):
+            places.append(chunk)
+            if by_sets is None or shared is None:  # near: all sets are tried below
+                parts.append(units.vector.new_full((len(chunk), units.number), -torch.inf))
+            else:
+                parts.append(
+                    recomputed(partial(self._next_to_near, by_sets, number, chunk, units, shared), len(by_lines) * each)
+                )
+        for deep in affordable[by_lines].unique().tolist():
+            for chunk in ((affordable == deep) & by_lines).nonzero()[:, 0].split(at_once):
                 places.append(chunk)
                 parts.append(recomputed(partial(work, chunk, deep), len(ball.cells.row) * each))
         return torch.cat(parts)[torch.argsort(torch.cat(places))]
 
-    def _shared_neighbours(self, number: int, units: Functionals) -> SharedFunctionals | None:
+    def _next_to_near(
+        self, by_sets: SetMinima, number: int, chunk: Tensor, units: Functionals, shared: SharedFunctionals
+    ) -> Tensor:
+        """Functionals that all nodes share, of a layer next to near ones, at nodes of few sets of edges, ``(E, M)``."""
+        cells = Cells(self.ranges.ball_of(number), chunk)
+        sets = TermSets.of_cells(cells.ball, None, chunk)
+        nothing = units.vector.new_zeros(len(sets.slot), len(self.rules) * units.number)
+        phi = shared.minima(cells, sets, nothing)[:, : units.number]
+        return by_sets.of_nodes(cells, sets, number, units.vector[0], phi)
+
+    def _shared_neighbours(
+        self, number: int, units: Functionals, by_sets: SetMinima | None
+    ) -> SharedFunctionals | None:
         """The neighbours' side of functionals that all nodes share: computed once."""
         for term in self.ranges.network.layers[number - 1].terms:
             if term.aggregation.mixes:
                 if term.source == 0:
                     return None
                 ranges = self.ranges.by_node() if self._by_node(term.source) else self.ranges
-                return SharedFunctionals(ranges, ranges.balls[ranges.radius[number] + 1], Mix(term, units.back(term)))
+                return SharedFunctionals(
+                    ranges, ranges.balls[ranges.radius[number] + 1], Mix(term, units.back(term)), by_sets
+                )
         return None
 
     def _by_node(self, source: int) -> bool:
@@ -212,6 +249,37 @@ class NetworkBound:
     ) -> Tensor:
         """The least value, with K ways to have lines ``(E, K, M, d)`` in the place of the last layer's outputs,
         ``(E, K, M)``; with the given number of sign patterns at neighbours."""
+        last, (ways, functionals) = max(omega), slope.shape[1:3]
+        by_sets = self._by_sets(last) if len(omega) == 1 else None
+        if by_sets is None:
+            return self._through_own_lines(cells, omega, slope, patterns)
+        few = by_sets.few[by_sets.ball.place[cells.node]]
+        parts = []
+        chosen, others = few.nonzero()[:, 0], (~few).nonzero()[:, 0]
+        if len(chosen):
+            here, mix, number = Cells(cells.ball, cells.place[chosen]), by_sets.mix(last), ways * functionals
+            vectors = slope[chosen].flatten(1, 2)
+            sets = TermSets.of_cells(here.ball, None, here.place)
+            phi = own_minima(
+                self.ranges,
+                here,
+                sets,
+                by_sets.ball,
+                [Mix(mix, Functionals(vectors[:, None]).back(mix))],
+                vectors.new_zeros(len(sets.slot), len(self.rules) * number),
+                patterns,
+            )[:, :number]
+            parts.append(by_sets.of_nodes(here, sets, last, vectors, phi).unflatten(1, (ways, functionals)))
+        if len(others):
+            here = Cells(cells.ball, cells.place[others])
+            rest = {number: part.some(others) for number, part in omega.items()}
+            parts.append(self._through_own_lines(here, rest, slope[others], patterns))
+        return torch.cat(parts).index_select(0, torch.argsort(torch.cat([chosen, others])))
+
+    def _through_own_lines(
+        self, cells: Cells, omega: Mapping[int, Functionals], slope: Tensor, patterns: int
+    ) -> Tensor:
+        """The same by the lines of the node's own layers."""
         last, (ways, functionals) = max(omega), slope.shape[1:3]
         others = {
             number: Functionals(part.vector.expand(-1, ways, -1, -1).flatten(1, 2)[:, None])

@@ -15,6 +15,7 @@ from certgcl.bounds.propagation.chain import Cells
 from certgcl.bounds.propagation.changed_features import ChangedFeatures
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals, LineBand
+from certgcl.bounds.propagation.set_minima import SetMinima, plain
 from certgcl.bounds.propagation.sign_patterns import NONE, Patterns
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.bounds.two_layer.row_plan import LineSharing
@@ -72,6 +73,8 @@ class NetworkRanges:
         self._projected: dict[int, Tensor] = {}
         self._feature_ranges: dict[int, tuple[Tensor, Tensor]] = {}
         self._lines: dict[tuple[int, tuple[SlopeRule, ...]], LineBand] = {}
+        self.near: set[int] = set()  # layers for which the sets of edges that a node can lose are tried
+        self._by_sets: dict[int, SetMinima] = {}
 
     # -- what is known ----------------------------------------------------------------------------
 
@@ -116,6 +119,14 @@ class NetworkRanges:
             cell, number = ball.cells_in(ball.by_node), len(ball.by_node.cells.row)
             found.set(layer, least_by_row(cell, lower, number), -least_by_row(cell, -upper, number))
         return found
+
+    def by_sets(self, radius: int, term: Term) -> SetMinima | None:
+        """What a term takes from neighbours that have few sets of edges to lose; None where sets say nothing of it."""
+        if term.source not in self.near or not plain(term):
+            return None
+        if radius not in self._by_sets:
+            self._by_sets[radius] = SetMinima(self, self.balls[radius])
+        return self._by_sets[radius]
 
     def projected(self, term: Term) -> Tensor:
         """``W' x`` of all nodes that matter, in the order of the widest ball."""

@@ -1,0 +1,200 @@
+"""Functionals of near layers at a node's neighbours, and of what takes those: minima over sets of edges, without lines.
+
+What a near layer is at a neighbour k is a function of the set S of edges that k loses (see
+:mod:`~certgcl.bounds.propagation.drop_sets`). So while the edge (i, k) is kept and k can lose ``reach`` others,
+
+    β · h_k  >=  φ_k  =  min { β · h_k(S) : (i, k) ∉ S,  |S| <= reach } .
+
+A layer is *next* to near ones if it is a sum of terms of features and near layers. If node i loses the set S,
+
+    λ · p_i  >=  λ · ( local terms + b )(S)  +  out(n_i) Σ_{k ∉ S} φ_k ,
+
+so that the minimum over the sets of a state is a bound in that state. Neither has an activation left to be bounded;
+what is lost is that sets of different nodes may not go together. Nodes with too many sets keep their lines.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from certgcl.bounds.propagation import limits
+from certgcl.bounds.propagation.balls import Ball
+from certgcl.bounds.propagation.chain import Cells
+from certgcl.bounds.propagation.drop_sets import DropSets, near_layers
+from certgcl.bounds.propagation.term_sets import TermSets
+from certgcl.models.network import GraphNetwork, Term
+
+if TYPE_CHECKING:
+    from certgcl.bounds.propagation.ranges import NetworkRanges
+
+
+def next_layers(network: GraphNetwork) -> set[int]:
+    """The numbers of the layers next to near ones, which one aggregation brings to a node."""
+    near = near_layers(network) | {0}
+    return {
+        number
+        for number, layer in enumerate(network.layers, 1)
+        if number not in near
+        and all(term.source in near for term in layer.terms)
+        and [term.source > 0 and plain(term) for term in layer.terms if term.aggregation.mixes] == [True]
+    }
+
+
+def plain(term: Term) -> bool:
+    """Whether a term mixes neighbours whatever their states, and without the node itself."""
+    scales = term.aggregation
+    return scales.mixes and not scales.counts_at_neighbours and not bool(scales.own(torch.ones(1)).any())
+
+
+@dataclass(frozen=True, eq=False)
+class SetMinima:
+    """The rows of a ball that have few sets of edges to lose, and what near layers are there for each."""
+
+    ranges: "NetworkRanges"
+    ball: Ball
+    _values: dict[int, list[Tensor]] = field(default_factory=dict)
+    _own: dict[int, list[Tensor]] = field(default_factory=dict)
+
+    @cached_property
+    def blocks(self) -> list[DropSets]:
+        network = self.ranges.network
+        return DropSets.of(self.ball, max(network.width_of(number) for number in range(1, len(network.layers) + 1)))
+
+    @cached_property
+    def block(self) -> Tensor:
+        """The block that every row is in, -1 for those of many sets, ``(R,)``; and its place there."""
+        return self._where[0]
+
+    @property
+    def place(self) -> Tensor:
+        return self._where[1]
+
+    @cached_property
+    def few(self) -> Tensor:
+        """Which rows are in blocks, ``(R,)``."""
+        return self.block >= 0
+
+    @cached_property
+    def rank(self) -> Tensor:
+        """Which of its row's droppable edges every slot is; as many as there are where it is none, ``(S,)``."""
+        droppable = self.ball.droppable.long()
+        before = torch.cumsum(droppable, 0) - droppable
+        first = torch.cat([before, before.new_zeros(1)])[self.ball.rowptr[:-1]]
+        free = torch.zeros_like(self.ball.degree).index_add_(0, self.ball.row, droppable)
+        return torch.where(self.ball.droppable, before - first[self.ball.row], free[self.ball.row])
+
+    @cached_property
+    def _where(self) -> tuple[Tensor, Tensor]:
+        block, place = torch.full_like(self.ball.degree, -1), torch.zeros_like(self.ball.degree)
+        for number, sets in enumerate(self.blocks):
+            block[sets.rows] = number
+            place[sets.rows] = torch.arange(len(sets.rows), device=place.device)
+        return block, place
+
+    def outputs(self, number: int) -> list[Tensor]:
+        """Of a near layer for every set, ``(n, s, d)`` in each block."""
+        if number not in self._values:
+            self._values[number] = [sets.outputs(self.ranges, number) for sets in self.blocks]
+        return self._values[number]
+
+    # -- neighbours --------------------------------------------------------------------------------
+
+    def of_neighbours(
+        self, row: Tensor, slot: Tensor, reach: Tensor, values: list[Tensor], vectors: Tensor, owner: Tensor | None
+    ) -> Tensor:
+        """φ, ``(V, M)``, of visits to rows of few sets.
+
+        Args:
+            row, slot: the neighbour, and the slot of the node itself in its row, of this ball; ``(V,)``.
+            reach: how many edges the neighbour can lose while this one is kept, ``(V,)``.
+            values: of every set, ``(n, s, d)`` in each block.
+            vectors: functionals of them, ``(T, M, d)``,
+            owner: of which each visit has one; None where there is but one for all, ``(V,)``.
+        """
+        if owner is None:  # the same for all that ask for the same edge
+            most = int(self.ball.budget.max()) + 1
+            key, place = torch.unique(slot * most + reach, return_inverse=True)
+            slot, reach = torch.div(key, most, rounding_mode="floor"), key % most
+            found = self._of_visits(self.ball.row[slot], slot, reach, values, vectors, None)
+            return found.index_select(0, place)
+        return self._of_visits(row, slot, reach, values, vectors, owner)
+
+    def _of_visits(
+        self, row: Tensor, slot: Tensor, reach: Tensor, values: list[Tensor], vectors: Tensor, owner: Tensor | None
+    ) -> Tensor:
+        parts, places = [vectors.new_zeros(0, vectors.shape[1])], [slot[:0]]
+        order = torch.argsort(self.block[row], stable=True)
+        numbers, count = torch.unique_consecutive(self.block[row[order]], return_counts=True)
+        for number, visits in zip(numbers.tolist(), order.split(count.tolist()), strict=True):
+            sets, here = self.blocks[number], values[number]
+            products = here @ vectors[0].T if owner is None else None
+            each = len(sets.lost) * max(vectors.shape[1], here.shape[2])
+            for some in visits.split(max(1, limits.CACHED_VALUES // each)):
+                at = self.place[row[some]]
+                value = here[at] @ vectors[owner[some]].transpose(1, 2) if products is None else products[at]
+                gone = torch.cat([sets.gone, sets.gone.new_zeros(len(sets.lost), 1)], dim=1).T[self.rank[slot[some]]]
+                beyond = gone | (sets.lost > reach[some, None])
+                parts.append(value.masked_fill(beyond[..., None], torch.inf).amin(dim=1))
+                places.append(some)
+        return torch.cat(parts).index_select(0, torch.argsort(torch.cat(places)))
+
+    def mix(self, number: int) -> Term:
+        """How a layer next to near ones takes them from its neighbours."""
+        return next(term for term in self.ranges.network.layers[number - 1].terms if term.aggregation.mixes)
+
+    # -- the node itself ---------------------------------------------------------------------------
+
+    def own_parts(self, number: int) -> list[Tensor]:
+        """The local terms and the bias of a layer next to near ones for every set, ``(n, s, d)`` in each block."""
+        if number not in self._own:
+            self._own[number] = [self._own_part(number, place) for place in range(len(self.blocks))]
+        return self._own[number]
+
+    def _own_part(self, number: int, place: int) -> Tensor:
+        layer, sets = self.ranges.network.layers[number - 1], self.blocks[place]
+        total = layer.bias
+        for term in layer.terms:
+            if term.aggregation.mixes:
+                continue
+            if term.source == 0:
+                nodes = self.ranges.widest.place[self.ball.nodes[sets.rows]]
+                total = total + self.ranges.projected(term)[nodes][:, None]
+            else:
+                total = total + term.project(self.outputs(term.source)[place])
+        return total.expand(len(sets.rows), len(sets.lost), -1)
+
+    def of_nodes(
+        self, cells: Cells, sets: TermSets, number: int, vectors: Tensor, phi: Tensor
+    ) -> Tensor:
+        """The least ``λ · p`` of a layer next to near ones in cells of rows of few sets, ``(E, M)``.
+
+        Args:
+            sets: the rows of the cells,
+            phi: φ at each of their slots, ``(slots, M)``.
+            vectors: λ, ``(E or 1, M, d)``.
+        """
+        whole = phi.new_zeros(len(cells.place), phi.shape[1]).index_add(0, sets.owner, phi)
+        own, scales = self.own_parts(number), self.mix(number).aggregation
+        states, row = cells.ball.cells, self.ball.place[cells.node]
+        first, last = states.first[cells.place], states.last[cells.place]
+        kind = torch.stack([self.block[row], first, last], dim=1)
+        kinds, kind_of = torch.unique(kind, dim=0, return_inverse=True)
+        order, count = torch.argsort(kind_of, stable=True), torch.bincount(kind_of, minlength=len(kinds))
+        parts, places = [phi.new_zeros(0, phi.shape[1])], [row[:0]]
+        for (place, fewest, most), entries in zip(kinds.tolist(), order.split(count.tolist()), strict=True):
+            block = self.blocks[place]
+            chosen = ((block.lost >= fewest) & (block.lost <= most)).nonzero()[:, 0]
+            for some in entries.split(max(1, limits.CACHED_VALUES // (len(chosen) * phi.shape[1]))):
+                at = self.place[row[some]]
+                products = own[place][at][:, chosen] @ (vectors if len(vectors) == 1 else vectors[some]).transpose(
+                    1, 2
+                )
+                free = sets.start[some, None] + block.slots[at] - self.ball.rowptr[row[some], None]
+                kept = whole[some, None] - block.gone[chosen].to(phi.dtype) @ phi[free]
+                left = (self.ball.degree[row[some], None] - block.lost[chosen]).to(phi.dtype)
+                parts.append((products + scales.out(left)[..., None] * kept).amin(dim=1))
+                places.append(some)
+        return torch.cat(parts).index_select(0, torch.argsort(torch.cat(places)))
