@@ -83,13 +83,17 @@ class SharedFunctionals:
     Args:
         ball: of the neighbours.
         mix: with functionals that are shared.
-        by_sets: for neighbours of few sets of edges, which have no lines then.
+        by_sets: of the neighbours, where that is more than lines say,
+        around: and of which ball they are neighbours.
     """
 
-    def __init__(self, ranges: NetworkRanges, ball: Ball, mix: Mix, by_sets: SetMinima | None = None) -> None:
-        self.ranges, self.ball, self.mix, self.by_sets = ranges, ball, mix, by_sets
-        self.scales, self.by_cell = mix.term.aggregation, False
-        if by_sets is not None:
+    def __init__(
+        self, ranges: NetworkRanges, ball: Ball, mix: Mix, by_sets: SetMinima | None = None, around: Ball | None = None
+    ) -> None:
+        self.ranges, self.ball, self.mix = ranges, ball, mix
+        self.scales, self.by_cell, self.of_few = mix.term.aggregation, False, None
+        if by_sets is not None and around is not None:
+            self.of_few = EdgeMinima(by_sets, around, mix)
             nodes, settings = ball.nodes[~by_sets.few], ranges.settings
             if not len(nodes):
                 return
@@ -178,10 +182,9 @@ class SharedFunctionals:
 
     def minima(self, cells: Cells, sets: TermSets, pairs: Tensor) -> Tensor:
         """φ at every slot of some cells of the anchors."""
-        if self.by_sets is None:
+        if self.of_few is None:
             return self._by_lines(cells, sets, torch.arange(len(sets.slot), device=sets.slot.device), pairs)
-        vectors = self.mix.functionals.explicit().flatten(1, 2)
-        chosen, phi = of_few(self.by_sets, cells, sets, self.mix.term.source, vectors)
+        chosen, phi = self.of_few.at(cells, sets)
         others = torch.ones_like(sets.slot, dtype=torch.bool).index_fill(0, chosen, False).nonzero()[:, 0]
         parts = [phi.repeat(1, pairs.shape[1] // phi.shape[1]) + pairs[chosen]]
         if len(others):
@@ -222,28 +225,48 @@ class SharedFunctionals:
         )
 
 
-def of_few(
-    by_sets: SetMinima, cells: Cells, sets: TermSets, source: int, vectors: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The terms of some cells whose neighbours have few sets of edges, and φ there, ``(terms, M)``.
+class Asked(NamedTuple):
+    """The terms of some cells whose neighbours have few sets of edges to lose.
 
     Args:
-        vectors: functionals of the outputs of a layer, ``(E or 1, M, d)``.
+        term: their places, ``(V,)``.
+        slot: the slot of the node itself in the row of its neighbour.
+        reach: how many edges the neighbour can lose while this one is kept.
     """
-    ball, anchors = by_sets.ball, cells.ball
-    row = ball.place[anchors.neighbour[sets.slot]]
-    chosen = by_sets.few[row].nonzero()[:, 0]
-    row, slot, owner = row[chosen], sets.slot[chosen], sets.owner[chosen]
-    reach = anchors.reach[slot].minimum((anchors.total[cells.row] - anchors.cells.first[cells.place])[owner])
-    phi = by_sets.of_neighbours(
-        row,
-        ball.rowptr[row] + anchors.parent_rank[slot],
-        reach,
-        by_sets.outputs(source),
-        vectors,
-        None if len(vectors) == 1 else owner,
-    )
-    return chosen, phi
+
+    term: Tensor
+    slot: Tensor
+    reach: Tensor
+
+    @classmethod
+    def of(cls, by_sets: SetMinima, cells: Cells, sets: TermSets) -> "Asked":
+        ball, anchors = by_sets.ball, cells.ball
+        row = ball.place[anchors.neighbour[sets.slot]]
+        term = by_sets.few[row].nonzero()[:, 0]
+        slot, owner = sets.slot[term], sets.owner[term]
+        others = anchors.total[cells.row] - anchors.cells.first[cells.place]
+        return cls(
+            term, ball.rowptr[row[term]] + anchors.parent_rank[slot], anchors.reach[slot].minimum(others[owner])
+        )
+
+
+class EdgeMinima:
+    """φ for functionals that all nodes share, once for every edge and reach that any cell of a ball asks for."""
+
+    def __init__(self, by_sets: SetMinima, ball: Ball, mix: Mix) -> None:
+        self.by_sets, self.most = by_sets, int(by_sets.ball.budget.max()) + 1
+        everywhere = Cells(ball, torch.arange(len(ball.cells.row), device=ball.nodes.device))
+        asked = Asked.of(by_sets, everywhere, TermSets.of_cells(ball, None, everywhere.place))
+        self.key = torch.unique(asked.slot * self.most + asked.reach)
+        slot = torch.div(self.key, self.most, rounding_mode="floor")
+        vectors = mix.functionals.explicit()[0].flatten(0, 1)
+        self.values = by_sets.of_edges(slot, self.key - slot * self.most, mix.term.source, vectors)
+
+    def at(self, cells: Cells, sets: TermSets) -> tuple[Tensor, Tensor]:
+        """The terms, and φ there, ``(terms, M)``."""
+        asked = Asked.of(self.by_sets, cells, sets)
+        place = torch.searchsorted(self.key, asked.slot * self.most + asked.reach)
+        return asked.term, self.values.index_select(0, place)
 
 
 def leaf_starts(ranges: NetworkRanges, sets: TermSets, by_cell: bool) -> Tensor:
@@ -319,11 +342,11 @@ def own_minima(
     places, parts = [], []
     by_sets = ranges.by_sets(ranges.balls.index(ball), mixes[0].term) if len(mixes) == 1 else None
     if by_sets is not None:
-        chosen, phi = of_few(
-            by_sets, cells, sets, mixes[0].term.source, mixes[0].functionals.explicit().flatten(1, 2)
-        )
-        places.append(chosen)
-        parts.append(phi.repeat(1, len(ranges.settings.rules)) + pairs[chosen])
+        asked, vectors = Asked.of(by_sets, cells, sets), mixes[0].functionals.explicit().flatten(1, 2)
+        values, owner = by_sets.outputs(mixes[0].term.source), sets.owner[asked.term]
+        phi = by_sets.of_visits(asked.slot, asked.reach, values, vectors, owner if len(vectors) > 1 else owner * 0)
+        places.append(asked.term)
+        parts.append(phi.repeat(1, len(ranges.settings.rules)) + pairs[asked.term])
         others = ~by_sets.few[row]
     else:
         others = torch.ones_like(hub)

@@ -15,7 +15,8 @@ from certgcl.bounds.propagation.drop_sets import few_sets, near_layers, output_b
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import leaves_of
-from certgcl.bounds.propagation.neighbours import SharedFunctionals, own_minima
+from certgcl.bounds.propagation.levels import consecutive
+from certgcl.bounds.propagation.neighbours import Asked, SharedFunctionals, own_minima
 from certgcl.bounds.propagation.new_neighbours import NewNeighbours
 from certgcl.bounds.propagation.ranges import NetworkRanges, least_by_row
 from certgcl.bounds.propagation.recompute import recomputed
@@ -148,9 +149,8 @@ class NetworkBound:
                 if term.source == 0:
                     return None
                 ranges = self.ranges.by_node() if self._by_node(term.source) else self.ranges
-                return SharedFunctionals(
-                    ranges, ranges.balls[ranges.radius[number] + 1], Mix(term, units.back(term)), by_sets
-                )
+                mix, ball = Mix(term, units.back(term)), ranges.balls[ranges.radius[number] + 1]
+                return SharedFunctionals(ranges, ball, mix, by_sets, ranges.ball_of(number))
         return None
 
     def _by_node(self, source: int) -> bool:
@@ -159,11 +159,58 @@ class NetworkBound:
         return self.ranges.network.takes_layers(source) and self.ranges.settings.lines == "mixed"
 
     def _of_local_channels(self, number: int, units: Functionals) -> Tensor:
-        """The same for a layer of each node alone, with one set of lines a node and the ranges of its neighbours."""
+        """The same for a layer of each node alone, with one set of lines a node and the ranges of its neighbours; or
+        what near layers are at these, where all have few sets of edges to lose, as the node itself."""
         layer, ball, ranges = self.ranges.network.layers[number - 1], self.ranges.ball_of(number), self.ranges.by_node()
-        shared = SharedFunctionals(ranges, ranges.ball_of(number), Mix(layer.terms[0], units.back(layer.terms[0])))
-        by_case = shared.by_case().unflatten(1, (len(self.rules), -1)).amax(dim=1)
-        return least_by_row(ball.cell_of_case, by_case, len(ball.cells.row)) + units.dot(layer.bias)[0]
+        mix, by_sets = Mix(layer.terms[0], units.back(layer.terms[0])), self._by_sets(layer.terms[0].source)
+        few = torch.zeros_like(ball.degree, dtype=torch.bool)
+        if by_sets is not None:
+            few = by_sets.few[by_sets.ball.place[ball.nodes]]
+            many = (~by_sets.few[by_sets.ball.place[ball.neighbour]]).long()
+            few &= torch.zeros_like(ball.degree).index_add_(0, ball.row, many) == 0
+        found = units.vector.new_full((len(ball.cells.row), units.number), -torch.inf)
+        if by_sets is not None and bool(few.any()):
+            found = found.index_copy(0, *self._local_by_sets(by_sets, few, mix))
+        if not bool(few.all()):
+            rest = ranges.ball_of(number)
+            if bool(few.any()):
+                rest = Ball.around(ball.graph, ball.drops, ball.nodes[~few], ranges.settings.resolution, "shared")
+            by_case = SharedFunctionals(ranges, rest, mix).by_case().unflatten(1, (len(self.rules), -1)).amax(dim=1)
+            case = (~few)[ball.cases.row].nonzero()[:, 0]
+            cell, place = torch.unique(ball.cell_of_case[case], return_inverse=True)
+            found = found.index_copy(0, cell, least_by_row(place, by_case, len(cell)))
+        return found + units.dot(layer.bias)[0]
+
+    def _local_by_sets(self, by_sets: SetMinima, few: Tensor, mix: Mix) -> tuple[Tensor, Tensor]:
+        """The cells of some nodes and, there, the least of functionals of a layer next to near ones."""
+        ranges, source, ball = self.ranges.by_node(), mix.term.source, self.ranges.ball_of(mix.term.source)
+        nodes, term = ranges.ball_of(source), by_sets.mix(source)
+        values = [term.project(each) for each in by_sets.outputs(term.source)]
+        count, (_, _, number, width) = len(self.rules), mix.functionals.vector.shape
+        cells, parts = [], []
+
+        def work(rows: Tensor) -> Tensor:
+            # One set of lines for a node, whose cells are its levels: there is but one.
+            here = Cells(nodes, nodes.cells.start[rows])
+            lines, constant = ranges.lines_below(source, here, self.rules, mix.functionals)
+            constant = constant.expand(len(rows), count, number).flatten(1)
+            vectors = lines.by_rule(count).explicit().expand(len(rows), -1, -1, -1).flatten(1, 2)
+            sets = TermSets.of_cells(nodes, None, here.place)
+            asked = Asked.of(by_sets, here, sets)
+            phi = by_sets.of_visits(asked.slot, asked.reach, values, vectors, sets.owner[asked.term])
+            there = Cells(ball, consecutive(ball.cells.start[rows], ball.cells.start.diff()[rows]))
+            place = torch.searchsorted(rows, there.row)
+            own = TermSets.of_cells(ball, None, there.place)
+            rank = torch.arange(len(own.slot), device=rows.device) - own.start[own.owner]
+            phi = phi[sets.start[place[own.owner]] + rank]
+            found = by_sets.of_nodes(there, own, source, vectors[place], phi) + constant[place]
+            return found.unflatten(1, (count, number)).amax(dim=1)
+
+        rows = few.nonzero()[:, 0]
+        for some in rows.split(max(1, limits.CACHED_VALUES // (count * number * width))):
+            cells.append(consecutive(ball.cells.start[some], ball.cells.start.diff()[some]))
+            parts.append(recomputed(partial(work, some), len(rows) * number * count * width))
+        return torch.cat(cells), torch.cat(parts)
 
     def _affordable(self, ball: Ball, number: int) -> Tensor:
         """Which nodes can ask their neighbours for lines for each channel of a layer, where functionals are not shared:

@@ -102,44 +102,55 @@ class SetMinima:
 
     # -- neighbours --------------------------------------------------------------------------------
 
-    def of_neighbours(
-        self, row: Tensor, slot: Tensor, reach: Tensor, values: list[Tensor], vectors: Tensor, owner: Tensor | None
-    ) -> Tensor:
-        """φ, ``(V, M)``, of visits to rows of few sets.
+    def of_edges(self, slot: Tensor, reach: Tensor, source: int, vectors: Tensor) -> Tensor:
+        """φ, ``(V, M)``, for functionals that all nodes share.
 
         Args:
-            row, slot: the neighbour, and the slot of the node itself in its row, of this ball; ``(V,)``.
+            slot: the node's own slot in the row of its neighbour, which has few sets, ``(V,)``.
             reach: how many edges the neighbour can lose while this one is kept, ``(V,)``.
-            values: of every set, ``(n, s, d)`` in each block.
-            vectors: functionals of them, ``(T, M, d)``,
-            owner: of which each visit has one; None where there is but one for all, ``(V,)``.
+            source: a near layer, and functionals of its outputs, ``(M, d)``.
         """
-        if owner is None:  # the same for all that ask for the same edge
-            most = int(self.ball.budget.max()) + 1
-            key, place = torch.unique(slot * most + reach, return_inverse=True)
-            slot, reach = torch.div(key, most, rounding_mode="floor"), key % most
-            found = self._of_visits(self.ball.row[slot], slot, reach, values, vectors, None)
-            return found.index_select(0, place)
-        return self._of_visits(row, slot, reach, values, vectors, owner)
+        row = self.ball.row[slot]
+        kinds, kind_of = torch.unique(
+            torch.stack([self.block[row], self.rank[slot], reach], dim=1), dim=0, return_inverse=True
+        )
+        order, count = torch.argsort(kind_of, stable=True), torch.bincount(kind_of, minlength=len(kinds))
+        products: dict[int, Tensor] = {}
+        parts = [vectors.new_zeros(0, len(vectors))]
+        for (block, rank, most), visits in zip(kinds.tolist(), order.split(count.tolist()), strict=True):
+            if block not in products:  # kinds are in the order of their blocks
+                products = {block: self.outputs(source)[block] @ vectors.T}
+            open_to = (~self._gone(block)[rank] & (self.blocks[block].lost <= most)).nonzero()[:, 0]
+            for some in visits.split(max(1, limits.CACHED_VALUES // (len(open_to) * len(vectors)))):
+                at = self.place[row[some], None]
+                parts.append(products[block][at, open_to].amin(dim=1))
+        return torch.cat(parts).index_select(0, torch.argsort(order))
 
-    def _of_visits(
-        self, row: Tensor, slot: Tensor, reach: Tensor, values: list[Tensor], vectors: Tensor, owner: Tensor | None
-    ) -> Tensor:
-        parts, places = [vectors.new_zeros(0, vectors.shape[1])], [slot[:0]]
+    def of_visits(self, slot: Tensor, reach: Tensor, values: list[Tensor], vectors: Tensor, owner: Tensor) -> Tensor:
+        """The same for functionals of the nodes' own.
+
+        Args:
+            values: of every set, ``(n, s, d)`` in each block.
+            vectors: functionals of them, ``(E, M, d)``,
+            owner: of which each visit has one, ``(V,)``.
+        """
+        parts, row = [vectors.new_zeros(0, vectors.shape[1])], self.ball.row[slot]
         order = torch.argsort(self.block[row], stable=True)
-        numbers, count = torch.unique_consecutive(self.block[row[order]], return_counts=True)
-        for number, visits in zip(numbers.tolist(), order.split(count.tolist()), strict=True):
-            sets, here = self.blocks[number], values[number]
-            products = here @ vectors[0].T if owner is None else None
+        blocks, count = torch.unique_consecutive(self.block[row[order]], return_counts=True)
+        for block, visits in zip(blocks.tolist(), order.split(count.tolist()), strict=True):
+            sets, here = self.blocks[block], values[block]
             each = len(sets.lost) * max(vectors.shape[1], here.shape[2])
             for some in visits.split(max(1, limits.CACHED_VALUES // each)):
-                at = self.place[row[some]]
-                value = here[at] @ vectors[owner[some]].transpose(1, 2) if products is None else products[at]
-                gone = torch.cat([sets.gone, sets.gone.new_zeros(len(sets.lost), 1)], dim=1).T[self.rank[slot[some]]]
-                beyond = gone | (sets.lost > reach[some, None])
-                parts.append(value.masked_fill(beyond[..., None], torch.inf).amin(dim=1))
-                places.append(some)
-        return torch.cat(parts).index_select(0, torch.argsort(torch.cat(places)))
+                products = here[self.place[row[some]]] @ vectors[owner[some]].transpose(1, 2)
+                beyond = self._gone(block)[self.rank[slot[some]]] | (sets.lost > reach[some, None])
+                parts.append(products.masked_fill(beyond[..., None], torch.inf).amin(dim=1))
+        return torch.cat(parts).index_select(0, torch.argsort(order))
+
+    def _gone(self, block: int) -> Tensor:
+        """Which sets have each of the droppable edges of a row, and none of them an edge that cannot be dropped,
+        ``(f + 1, s)``."""
+        sets = self.blocks[block]
+        return torch.cat([sets.gone, sets.gone.new_zeros(len(sets.lost), 1)], dim=1).T
 
     def mix(self, number: int) -> Term:
         """How a layer next to near ones takes them from its neighbours."""
