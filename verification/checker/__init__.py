@@ -45,7 +45,8 @@ larger of the two, and then the least over the states s of k beside t, is a ``g_
 states t of i is a lower bound. *Proof.* Every step replaces a number by one that is no larger, or is the identity (1);
 for a given S each node is in one state, and the bound of that state is among those of which the least is taken. ∎
 Ranges of ``p^l`` are such bounds of its channels and of their negatives, layer by layer. Layers that depend on a node's
-own edges alone are evaluated for every set of them where these are few (``Bound._by_sets``).
+own edges alone are evaluated for every set of them where these are few (``Bound._by_sets``): for their own ranges, for
+the output, and for functionals of them at a neighbour k, whose edge to i is in none of its sets.
 
 **Features** (``inputs.py``). Where features of a node appear, as ``μ · x_k``, the least over those that it may have
 takes their place: what is bounded is the same term. If features alone change, Theorem B (``fixed.py``) merges all paths

@@ -45,6 +45,16 @@ class Passed:
     residual: Array | float
 
 
+@dataclass(frozen=True, eq=False)
+class Sets:
+    """The sets of so many edges that a node can lose: what is left of its neighbours, and boxes around the
+    pre-activations of near layers, by their number."""
+
+    lost: int
+    kept: list[Ints]
+    boxes: dict[int, Boxes]
+
+
 class Bound:
     """Ranges of all layers around some anchors, and then lower bounds of functionals of their embeddings."""
 
@@ -54,6 +64,7 @@ class Bound:
         self.first, self.row = self.states.first, self.states.row
         self.lines = Lines(network, self.states, choices)
         self.inputs = Inputs(network, changes, self.states.balls[-2])  # of the last, states are known, and no more
+        self.sets: dict[int, list[Sets]] = {}
         self.outputs: dict[int, Boxes] = {}  # in all states, by layer
         self.sizes: dict[int, Array] = {}
         for number in range(1, len(network.layers) + 1):
@@ -84,8 +95,8 @@ class Bound:
                     value = np.maximum(value, self._of_channels(i, t, number, rule, tables))
                 low[at], high[at] = value[:width], -value[width:]
             if near:
-                for t, boxes in self._by_sets(i, number):
-                    at, each = self.first[i] + t, boxes[number].each()
+                for sets in self._by_sets(i):
+                    at, each = self.first[i] + sets.lost, sets.boxes[number].each()
                     low[at] = np.maximum(low[at], each[:, :width].min(axis=0))
                     high[at] = np.minimum(high[at], -each[:, width:].min(axis=0))
         self.lines.low[number], self.lines.high[number] = low, high
@@ -147,9 +158,14 @@ class Bound:
                 near.add(number)
         return near
 
-    def _by_sets(self, i: int, last: int) -> Iterator[tuple[int, dict[int, Boxes]]]:
-        """For every state without a new edge, boxes around the pre-activations of near layers up to one, for each set
-        of lost edges."""
+    def _by_sets(self, i: int) -> "list[Sets]":
+        """For every state without a new edge, boxes around the pre-activations of near layers for each set of lost
+        edges; none where there are too many sets."""
+        if i not in self.sets:
+            self.sets[i] = list(self._each_set(i))
+        return self.sets[i]
+
+    def _each_set(self, i: int) -> "Iterator[Sets]":
         free = np.flatnonzero(self.changes.free[i])
         budget = int((self.states.gained[self.first[i] :][: self.states.number[i]] == 0).sum()) - 1
         if sum(comb(len(free), t) for t in range(budget + 1)) > MOST_SETS:
@@ -158,7 +174,7 @@ class Bound:
         for t in range(budget + 1):
             kept = [np.setdiff1d(np.arange(degree), gone) for gone in combinations(free, t)]
             found: dict[int, Boxes] = {}
-            for number in sorted(each for each in self.near if each <= last):
+            for number in sorted(self.near):
                 layer, parts = self.network.layers[number - 1], []
                 for term in layer.terms:
                     own, out = (scale.at(self.first[i] + t) for scale in self.states.scales[term.mixing][:2])
@@ -179,7 +195,32 @@ class Bound:
                 bias = np.concatenate([layer.bias, -layer.bias])
                 both = plus(np.broadcast_to(bias, parts[0].shape), *parts)
                 found[number] = Boxes.between(both[:, : len(layer.bias)], -both[:, len(layer.bias) :])
-            yield t, found
+            yield Sets(t, kept, found)
+
+    def _of_sets(self, sets: "Sets", omega: dict[int, Array]) -> Array:
+        """Below a functional of near layers for each set, ``(sets, M)``."""
+        value = np.zeros(1)
+        for number, part in omega.items():
+            each, width = sets.boxes[number].each(), part.shape[1]
+            known = self.network.layers[number - 1].activation.range(each[:, :width], -each[:, width:])
+            value = down(value + Boxes.between(*known).below(part))
+        return value
+
+    def _beside_parents(self, k: int, s: int, omega: dict[int, Array]) -> Array:
+        """Below a functional of near layers at k in state s, for each neighbour whose edge is there: the least over the
+        sets without it; ``(others, M)``."""
+        row, at = self.row(k), self.first[k] + s
+        found = np.full((len(row.others), len(next(iter(omega.values())))), -np.inf)
+        if not self.near.issuperset(omega) or self.states.gained[at]:
+            return found
+        for sets in self._by_sets(k):
+            if sets.lost == self.states.lost[at]:
+                values = self._of_sets(sets, omega)
+                for parent in range(row.degree):
+                    there = [parent in left for left in sets.kept]
+                    if any(there):
+                        found[parent] = values[there].min(axis=0)
+        return found
 
     # -- Theorem A ---------------------------------------------------------------------------------
 
@@ -188,15 +229,8 @@ class Bound:
         omega = self.network.split(directions)
         best = [self._output(i, t, omega, enough) for t in range(self.states.number[i])]
         if self.near.issuperset(self.network.readout):
-            for t, boxes in self._by_sets(i, max(self.network.readout)):
-                value = np.zeros(1)
-                for number, part in omega.items():
-                    each, width = boxes[number].each(), part.shape[1]
-                    outputs = Boxes.between(
-                        *self.network.layers[number - 1].activation.range(each[:, :width], -each[:, width:])
-                    )
-                    value = down(value + outputs.below(part))
-                best[t] = np.maximum(best[t], value.min(axis=0))
+            for sets in self._by_sets(i):
+                best[sets.lost] = np.maximum(best[sets.lost], self._of_sets(sets, omega).min(axis=0))
         return np.min(best, axis=0)
 
     def _output(self, i: int, t: int, omega: dict[int, Array], enough: Array | float) -> Array:
@@ -250,7 +284,7 @@ class Bound:
         """Below ``Σ ω · h_k`` in state s, for every state that a neighbour known to be there can be in, by lines:
         ``(states of neighbours, M)``."""
         row, at, last = self.row(k), self.first[k] + s, max(omega)
-        best = np.full((len(row.flat), len(omega[last])), -np.inf)
+        best = self._beside_parents(k, s, omega)[row.owner]
         for number in sorted({1, patterns}):
             chosen = self.lines.dearest(last, at, omega[last], number)
             found: Array | float = -np.inf

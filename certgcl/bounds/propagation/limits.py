@@ -8,7 +8,8 @@ import torch
 
 MAX_VALUES = 1 << 23  # of functionals, entries × rules × M × d: 64 MB
 CACHED_VALUES = 1 << 20  # the same where they are written out and multiplied by weights: 8 MB stay near the processor
-MAX_TERMS = 1 << 23  # at the slots of the neighbours
+MAX_TERMS = 1 << 23  # at the slots of the neighbours; fewer where no gradient is wanted:
+CACHED_TERMS = 1 << 21
 MAX_ELEMENTS = 1 << 22  # of what is taken from tables for one product
 MAX_LINES = 1 << 23  # lines of all cells of a layer up to which they are kept; each takes four numbers
 MAX_STORED = 1 << 24  # at the neighbours of all rows, up to which gradients keep what they need: twenty tensors of it
@@ -25,6 +26,11 @@ MEETINGS_OF_ANCHOR = 1 << 31  # and at the neighbours of one anchor
 MORE_CANDIDATES, MOST_CANDIDATES = 4, 16  # of new edges at an anchor that are asked for their lines: beyond the edges
 # that it can gain, for each functional, and in all
 MOST_SETS = 64  # of edges that a node can lose, up to which all are tried: four edges of which all may go have 16
+
+
+def terms_at_once() -> int:
+    """How many numbers at the slots of the neighbours are treated at a time."""
+    return MAX_TERMS if torch.is_grad_enabled() else min(MAX_TERMS, CACHED_TERMS)
 
 
 def values_at_once(written_out: bool) -> int:

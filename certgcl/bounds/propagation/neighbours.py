@@ -20,7 +20,7 @@ from certgcl.bounds.propagation.levels import consecutive
 from certgcl.bounds.propagation.patterned_neighbours import least_lines, with_floor
 from certgcl.bounds.propagation.ranges import NetworkRanges, least_by_row
 from certgcl.bounds.propagation.recompute import recomputed
-from certgcl.bounds.propagation.set_minima import SetMinima
+from certgcl.bounds.propagation.set_minima import Asked, EdgeMinima, SetMinima
 from certgcl.bounds.propagation.sign_patterns import FEW_EDGES
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.bounds.propagation.visits import Visited, Visits
@@ -225,50 +225,6 @@ class SharedFunctionals:
         )
 
 
-class Asked(NamedTuple):
-    """The terms of some cells whose neighbours have few sets of edges to lose.
-
-    Args:
-        term: their places, ``(V,)``.
-        slot: the slot of the node itself in the row of its neighbour.
-        reach: how many edges the neighbour can lose while this one is kept.
-    """
-
-    term: Tensor
-    slot: Tensor
-    reach: Tensor
-
-    @classmethod
-    def of(cls, by_sets: SetMinima, cells: Cells, sets: TermSets) -> "Asked":
-        ball, anchors = by_sets.ball, cells.ball
-        row = ball.place[anchors.neighbour[sets.slot]]
-        term = by_sets.few[row].nonzero()[:, 0]
-        slot, owner = sets.slot[term], sets.owner[term]
-        others = anchors.total[cells.row] - anchors.cells.first[cells.place]
-        return cls(
-            term, ball.rowptr[row[term]] + anchors.parent_rank[slot], anchors.reach[slot].minimum(others[owner])
-        )
-
-
-class EdgeMinima:
-    """φ for functionals that all nodes share, once for every edge and reach that any cell of a ball asks for."""
-
-    def __init__(self, by_sets: SetMinima, ball: Ball, mix: Mix) -> None:
-        self.by_sets, self.most = by_sets, int(by_sets.ball.budget.max()) + 1
-        everywhere = Cells(ball, torch.arange(len(ball.cells.row), device=ball.nodes.device))
-        asked = Asked.of(by_sets, everywhere, TermSets.of_cells(ball, None, everywhere.place))
-        self.key = torch.unique(asked.slot * self.most + asked.reach)
-        slot = torch.div(self.key, self.most, rounding_mode="floor")
-        vectors = mix.functionals.explicit()[0].flatten(0, 1)
-        self.values = by_sets.of_edges(slot, self.key - slot * self.most, mix.term.source, vectors)
-
-    def at(self, cells: Cells, sets: TermSets) -> tuple[Tensor, Tensor]:
-        """The terms, and φ there, ``(terms, M)``."""
-        asked = Asked.of(self.by_sets, cells, sets)
-        place = torch.searchsorted(self.key, asked.slot * self.most + asked.reach)
-        return asked.term, self.values.index_select(0, place)
-
-
 def leaf_starts(ranges: NetworkRanges, sets: TermSets, by_cell: bool) -> Tensor:
     """Where the values of every term begin; see :class:`Leaves`."""
     if not by_cell:
@@ -356,7 +312,7 @@ def own_minima(
         if not len(chosen):
             continue
         chosen = chosen[torch.argsort(row[chosen], stable=True)]
-        group = torch.div(number * cost[chosen].cumsum(0), limits.MAX_TERMS, rounding_mode="floor")
+        group = torch.div(number * cost[chosen].cumsum(0), limits.terms_at_once(), rounding_mode="floor")
         for part in chosen.split(torch.unique_consecutive(group, return_counts=True)[1].tolist()):
             places.append(part)
             parts.append(

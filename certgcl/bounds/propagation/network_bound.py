@@ -16,11 +16,11 @@ from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import leaves_of
 from certgcl.bounds.propagation.levels import consecutive
-from certgcl.bounds.propagation.neighbours import Asked, SharedFunctionals, own_minima
+from certgcl.bounds.propagation.neighbours import SharedFunctionals, own_minima
 from certgcl.bounds.propagation.new_neighbours import NewNeighbours
 from certgcl.bounds.propagation.ranges import NetworkRanges, least_by_row
 from certgcl.bounds.propagation.recompute import recomputed
-from certgcl.bounds.propagation.set_minima import SetMinima, next_layers
+from certgcl.bounds.propagation.set_minima import Asked, SetMinima, next_layers
 from certgcl.bounds.propagation.sign_patterns import NONE, dearest, improved
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.models.two_piece import TwoPieceLinear
@@ -296,32 +296,47 @@ class NetworkBound:
     ) -> Tensor:
         """The least value, with K ways to have lines ``(E, K, M, d)`` in the place of the last layer's outputs,
         ``(E, K, M)``; with the given number of sign patterns at neighbours."""
-        last, (ways, functionals) = max(omega), slope.shape[1:3]
-        by_sets = self._by_sets(last) if len(omega) == 1 else None
+        by_sets = self._by_sets(self._below_heads(max(omega))) if len(omega) == 1 else None
         if by_sets is None:
             return self._through_own_lines(cells, omega, slope, patterns)
         few = by_sets.few[by_sets.ball.place[cells.node]]
-        parts = []
-        chosen, others = few.nonzero()[:, 0], (~few).nonzero()[:, 0]
+        parts, (chosen, others) = [], (part.nonzero()[:, 0] for part in (few, ~few))
         if len(chosen):
-            here, mix, number = Cells(cells.ball, cells.place[chosen]), by_sets.mix(last), ways * functionals
-            vectors = slope[chosen].flatten(1, 2)
-            sets = TermSets.of_cells(here.ball, None, here.place)
-            phi = own_minima(
-                self.ranges,
-                here,
-                sets,
-                by_sets.ball,
-                [Mix(mix, Functionals(vectors[:, None]).back(mix))],
-                vectors.new_zeros(len(sets.slot), len(self.rules) * number),
-                patterns,
-            )[:, :number]
-            parts.append(by_sets.of_nodes(here, sets, last, vectors, phi).unflatten(1, (ways, functionals)))
+            here = Cells(cells.ball, cells.place[chosen])
+            parts.append(self._through_sets(by_sets, here, max(omega), slope[chosen], patterns))
         if len(others):
             here = Cells(cells.ball, cells.place[others])
             rest = {number: part.some(others) for number, part in omega.items()}
             parts.append(self._through_own_lines(here, rest, slope[others], patterns))
         return torch.cat(parts).index_select(0, torch.argsort(torch.cat([chosen, others])))
+
+    def _below_heads(self, number: int) -> int:
+        """The layer that layers of each node alone come down to."""
+        terms = self.ranges.network.layers[number - 1].terms
+        while number not in self.next and len(terms) == 1 and terms[0].source and not terms[0].aggregation.mixes:
+            number = terms[0].source
+            terms = self.ranges.network.layers[number - 1].terms
+        return number
+
+    def _through_sets(self, by_sets: SetMinima, cells: Cells, last: int, slope: Tensor, patterns: int) -> Tensor:
+        """The same for a layer that comes down to one next to near ones, at nodes of few sets of edges: by lines of the
+        layers between."""
+        ranges, number, rules = self.ranges, last, len(self.rules)
+        through, constant = Functionals(slope.flatten(1, 2)[:, None]), slope.new_zeros(())
+        while number not in self.next:
+            layer = ranges.network.layers[number - 1]
+            number, constant = layer.terms[0].source, constant + through.dot(layer.bias)
+            through, value = ranges.lines_below(number, cells, self.rules, through.back(layer.terms[0]))
+            constant = constant + value
+        mix, vectors = by_sets.mix(number), through.explicit()
+        ways = vectors.shape[1:3]
+        vectors = vectors.flatten(1, 2)
+        sets = TermSets.of_cells(cells.ball, None, cells.place)
+        nothing = vectors.new_zeros(len(sets.slot), rules * vectors.shape[1])
+        below = [Mix(mix, Functionals(vectors[:, None]).back(mix))]
+        phi = own_minima(ranges, cells, sets, by_sets.ball, below, nothing, patterns)[:, : vectors.shape[1]]
+        value = by_sets.of_nodes(cells, sets, number, vectors, phi).unflatten(1, ways) + constant
+        return value.amax(dim=1).unflatten(1, slope.shape[1:3])
 
     def _through_own_lines(
         self, cells: Cells, omega: Mapping[int, Functionals], slope: Tensor, patterns: int

@@ -15,14 +15,14 @@ what is lost is that sets of different nodes may not go together. Nodes with too
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.balls import Ball
-from certgcl.bounds.propagation.chain import Cells
+from certgcl.bounds.propagation.chain import Cells, Mix
 from certgcl.bounds.propagation.drop_sets import DropSets, near_layers
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.models.network import GraphNetwork, Term
@@ -177,9 +177,7 @@ class SetMinima:
                 total = total + term.project(self.outputs(term.source)[place])
         return total.expand(len(sets.rows), len(sets.lost), -1)
 
-    def of_nodes(
-        self, cells: Cells, sets: TermSets, number: int, vectors: Tensor, phi: Tensor
-    ) -> Tensor:
+    def of_nodes(self, cells: Cells, sets: TermSets, number: int, vectors: Tensor, phi: Tensor) -> Tensor:
         """The least ``λ · p`` of a layer next to near ones in cells of rows of few sets, ``(E, M)``.
 
         Args:
@@ -200,12 +198,52 @@ class SetMinima:
             chosen = ((block.lost >= fewest) & (block.lost <= most)).nonzero()[:, 0]
             for some in entries.split(max(1, limits.CACHED_VALUES // (len(chosen) * phi.shape[1]))):
                 at = self.place[row[some]]
-                products = own[place][at][:, chosen] @ (vectors if len(vectors) == 1 else vectors[some]).transpose(
-                    1, 2
-                )
+                products = own[place][at][:, chosen] @ (vectors if len(vectors) == 1 else vectors[some]).transpose(1, 2)
                 free = sets.start[some, None] + block.slots[at] - self.ball.rowptr[row[some], None]
                 kept = whole[some, None] - block.gone[chosen].to(phi.dtype) @ phi[free]
                 left = (self.ball.degree[row[some], None] - block.lost[chosen]).to(phi.dtype)
                 parts.append((products + scales.out(left)[..., None] * kept).amin(dim=1))
                 places.append(some)
         return torch.cat(parts).index_select(0, torch.argsort(torch.cat(places)))
+
+
+class Asked(NamedTuple):
+    """The terms of some cells whose neighbours have few sets of edges to lose.
+
+    Args:
+        term: their places, ``(V,)``.
+        slot: the slot of the node itself in the row of its neighbour.
+        reach: how many edges the neighbour can lose while this one is kept.
+    """
+
+    term: Tensor
+    slot: Tensor
+    reach: Tensor
+
+    @classmethod
+    def of(cls, by_sets: SetMinima, cells: Cells, sets: TermSets) -> "Asked":
+        ball, anchors = by_sets.ball, cells.ball
+        row = ball.place[anchors.neighbour[sets.slot]]
+        term = by_sets.few[row].nonzero()[:, 0]
+        slot, owner = sets.slot[term], sets.owner[term]
+        others = anchors.total[cells.row] - anchors.cells.first[cells.place]
+        return cls(term, ball.rowptr[row[term]] + anchors.parent_rank[slot], anchors.reach[slot].minimum(others[owner]))
+
+
+class EdgeMinima:
+    """φ for functionals that all nodes share, once for every edge and reach that any cell of a ball asks for."""
+
+    def __init__(self, by_sets: SetMinima, ball: Ball, mix: Mix) -> None:
+        self.by_sets, self.most = by_sets, int(by_sets.ball.budget.max()) + 1
+        everywhere = Cells(ball, torch.arange(len(ball.cells.row), device=ball.nodes.device))
+        asked = Asked.of(by_sets, everywhere, TermSets.of_cells(ball, None, everywhere.place))
+        self.key = torch.unique(asked.slot * self.most + asked.reach)
+        slot = torch.div(self.key, self.most, rounding_mode="floor")
+        vectors = mix.functionals.explicit()[0].flatten(0, 1)
+        self.values = by_sets.of_edges(slot, self.key - slot * self.most, mix.term.source, vectors)
+
+    def at(self, cells: Cells, sets: TermSets) -> tuple[Tensor, Tensor]:
+        """The terms, and φ there, ``(terms, M)``."""
+        asked = Asked.of(self.by_sets, cells, sets)
+        place = torch.searchsorted(self.key, asked.slot * self.most + asked.reach)
+        return asked.term, self.values.index_select(0, place)
