@@ -14,9 +14,11 @@ from certgcl.bounds.propagation import (
     box,
     chain,
     leaves,
+    limits,
     neighbours,
     network_bound,
     patterned_neighbours,
+    set_minima,
     sign_patterns,
 )
 from certgcl.bounds.propagation.balls import Ball
@@ -207,23 +209,58 @@ def the_best_pattern_of_a_neighbour_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Visits, "lines", wrong)
 
 
+def with_lines_everywhere(mutation: Mutation) -> Mutation:
+    """Of lines at nodes whose sets of edges would all be tried."""
+
+    def mutated(patch: pytest.MonkeyPatch) -> None:
+        patch.setattr(limits, "MOST_SETS", 0)
+        mutation(patch)
+
+    mutated.__name__ = f"{mutation.__name__} with lines everywhere"
+    return mutated
+
+
+def a_neighbour_of_few_sets_keeps_one_edge_more(patch: pytest.MonkeyPatch) -> None:
+    asked = set_minima.Asked.of
+    patch.setattr(
+        set_minima.Asked,
+        "of",
+        lambda *given: (found := asked(*given))._replace(reach=(found.reach - 1).clamp(min=0)),
+    )
+
+
+def lost_neighbours_still_count(patch: pytest.MonkeyPatch) -> None:
+    of_nodes = set_minima.SetMinima.of_nodes
+
+    def wrong(self: set_minima.SetMinima, *given: Any) -> Tensor:
+        blocks = [replace(sets, gone=torch.zeros_like(sets.gone)) for sets in self.blocks]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(vars(self), "blocks", blocks)
+            return of_nodes(self, *given)
+
+    patch.setattr(set_minima.SetMinima, "of_nodes", wrong)
+
+
 MUTANTS: list[tuple[Mutation, str, Row]] = [
     (spread_of_the_own_scale_is_forgotten, "degree-fast", ROWS["SGC"]),
     (scales_have_no_range, "crown", ROWS["GCN, 3 layers"]),
     (a_neighbour_can_lose_one_edge_less, "degree", ROWS["GCN, loop weight 2"]),
     (the_row_lemma_drops_one_edge_less, "degree", ROWS["SAGE mean"]),
     (the_row_lemma_drops_one_edge_less, "degree", ROWS["GIN"]),
-    (the_parent_may_always_be_replaced_in_the_row, "degree", ROWS["SAGE sum"]),
+    (with_lines_everywhere(the_parent_may_always_be_replaced_in_the_row), "degree", ROWS["SAGE sum"]),
     (ranges_of_hidden_layers_are_half_as_wide, "degree", ROWS["GCN, 3 layers"]),
     (constants_of_lines_are_forgotten, "degree", ROWS["SAGE mean"]),
     (all_aggregations_have_the_scales_of_the_main_one, "degree", MIXED),
-    (the_anchor_forgets_its_neighbours_features, "degree", ROWS["SAGE mean"]),
+    (with_lines_everywhere(the_anchor_forgets_its_neighbours_features), "degree", ROWS["SAGE mean"]),
     (the_node_scales_as_the_layer_below, "degree", MIXED),
-    (the_node_counts_itself_once_too_often, "degree", Row("GIN, eps = 0", 2)),
+    (with_lines_everywhere(the_node_counts_itself_once_too_often), "degree", Row("GIN, eps = 0", 2)),
     (all_cells_of_a_node_have_the_range_of_one, WIDE, ROWS["GCN, 3 layers"]),
     (patterns_are_of_the_other_sign, "degree", ROWS["SAGE mean"]),
     (patterns_pay_for_nothing, "degree", ROWS["GCN, 3 layers"]),
-    (the_best_pattern_of_a_neighbour_counts, "degree", ROWS["SAGE mean"]),
+    (with_lines_everywhere(the_best_pattern_of_a_neighbour_counts), "degree", ROWS["SAGE mean"]),
+    (a_neighbour_of_few_sets_keeps_one_edge_more, "degree", ROWS["SAGE sum"]),
+    (lost_neighbours_still_count, "degree", ROWS["SAGE sum"]),
+    (lost_neighbours_still_count, "degree", ROWS["SAGE mean"]),
     (the_best_pattern_of_a_neighbour_counts, "degree", ROWS["GCN, no self-loops"]),
 ]
 

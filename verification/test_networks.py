@@ -11,6 +11,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from certgcl.bounds.propagation import limits
 from verification.audit import LEDGER
 from verification.checked import proved
 from verification.checker.lines import Choices
@@ -65,6 +66,13 @@ def audit(case: NetworkCase) -> None:
 @given(network_cases())
 def test_no_bound_of_a_network_is_above_the_enumerated_minimum(case: NetworkCase) -> None:
     audit(case)
+
+
+@given(network_cases(), st.sampled_from([0, 3, 8]))
+def test_nor_where_fewer_sets_of_edges_are_tried(case: NetworkCase, most: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "MOST_SETS", most)
+        audit(case)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -245,17 +245,21 @@ def balls_around(
     anchors: Tensor,
     hops: int,
     resolution: int,
-    lines: LineSharing,
+    lines: tuple[LineSharing, LineSharing],
     additions: AdmissibleAdditions | None = None,
 ) -> list[Ball]:
     """The anchors, and the nodes within one hop of them, two hops, and so on, where candidates count as hops like
-    edges. All cases of the anchors are cells."""
+    edges.
+
+    Args:
+        lines: which cases are cells, at the anchors and beyond.
+    """
     nodes = anchors.sort().values
-    balls = [Ball.around(graph, drops, nodes, resolution, "by-count", additions)]
+    balls = [Ball.around(graph, drops, nodes, resolution, lines[0], additions)]
     for hop in range(hops):
         wider = within_a_hop(graph, additions, nodes)
         same = len(wider) == len(nodes) and hop > 0
-        balls.append(balls[-1] if same else Ball.around(graph, drops, wider, resolution, lines, additions))
+        balls.append(balls[-1] if same else Ball.around(graph, drops, wider, resolution, lines[1], additions))
         nodes = wider
     return balls
 

@@ -94,10 +94,10 @@ class SharedFunctionals:
         self.scales, self.by_cell, self.of_few = mix.term.aggregation, False, None
         if by_sets is not None and around is not None:
             self.of_few = EdgeMinima(by_sets, around, mix)
-            nodes, settings = ball.nodes[~by_sets.few], ranges.settings
+            nodes, resolution = ball.nodes[~by_sets.few], ranges.settings.resolution
             if not len(nodes):
                 return
-            ball = self.ball = Ball.around(ball.graph, ball.drops, nodes, settings.resolution, settings.lines)
+            ball = self.ball = Ball.around(ball.graph, ball.drops, nodes, resolution, ranges.lines)
         everywhere = Cells(ball, torch.arange(len(ball.cells.row), device=ball.nodes.device))
         self.interval = ranges.interval_below(mix.term.source, everywhere, mix.functionals)[:, 0]
         rules, (_, _, number, width) = len(ranges.settings.rules), mix.functionals.vector.shape

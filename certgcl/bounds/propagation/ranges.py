@@ -22,6 +22,7 @@ from certgcl.bounds.two_layer.row_plan import LineSharing
 from certgcl.changes.changes import AdmissibleChanges
 from certgcl.graphs.graph import Graph
 from certgcl.models.activations import Activation, SlopeRule
+from certgcl.models.aggregations import Mean
 from certgcl.models.layer import Term
 from certgcl.models.mixing import features_times
 from certgcl.models.network import GraphNetwork
@@ -49,6 +50,22 @@ def radii(network: GraphNetwork) -> list[int]:
     return radius
 
 
+def nested_states(network: GraphNetwork, graph: Graph, changes: AdmissibleChanges) -> bool:
+    """Whether a node with its whole budget spent can be about wherever it can be in any other state, so that its cells
+    share their lines at no loss to speak of.
+
+    The least mean of all but t numbers falls with t, and so do bounds of means. Not quite where some edges cannot go,
+    and not where a node may lose all, or where neighbours can lose less if the node itself loses more.
+    """
+    drops, terms = changes.drops, [term for layer in network.layers for term in layer.terms]
+    return (
+        changes.additions is None
+        and all(isinstance(term.aggregation, Mean) for term in terms if term.aggregation.mixes)
+        and bool((drops.local < graph.degree.clamp(min=1)).all())
+        and not drops.limited
+    )
+
+
 class NetworkRanges:
     """Ranges of all layers around some anchors, filled from the first layer on.
 
@@ -61,8 +78,16 @@ class NetworkRanges:
         self.network, self.graph, self.settings = network, graph, settings
         self.dtype = network.dtype
         self.radius = radii(network)
+        shared = settings.lines == "mixed" and nested_states(network, graph, changes)
+        self.lines: LineSharing = "shared" if shared else settings.lines
         self.balls = balls_around(
-            graph, changes.drops, anchors, max(self.radius), settings.resolution, settings.lines, changes.additions
+            graph,
+            changes.drops,
+            anchors,
+            max(self.radius),
+            settings.resolution,
+            (self.lines if shared else "by-count", self.lines),
+            changes.additions,
         )
         self.changed = (
             None if changes.features is None else (ChangedFeatures.at(graph, changes.features, self.widest.nodes))
@@ -111,7 +136,7 @@ class NetworkRanges:
     def by_node(self) -> "NetworkRanges":
         """What is known by now, with one range for all cells of a node at each level: fewer lines, and looser ones."""
         found = copy.copy(self)
-        found.settings = replace(self.settings, lines="shared", brief=True)
+        found.settings, found.lines = replace(self.settings, lines="shared", brief=True), "shared"
         found.balls = [ball.by_node for ball in self.balls]
         found.bounds, found._outputs, found._by_node, found._lines = {}, {}, {}, {}
         for layer, (lower, upper) in self.bounds.items():
