@@ -6,12 +6,14 @@ from torch import Tensor
 from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.balls import within_a_hop
+from certgcl.bounds.propagation.drop_sets import near_layers, number_of_sets
 from certgcl.bounds.propagation.ranges import Settings, radii
 from certgcl.bounds.two_layer.row_plan import FEW_EDGES
 from certgcl.models.network import GraphNetwork
 
 BASE = 1 << 28  # torch's and numba's own
 TENSORS_AT_ONCE = 8  # of a chunk of functionals, while it is treated
+TABLES_OF_SETS = 4  # what is kept for every set of edges that nodes can lose
 BYTES_OF_SLOT = 256  # of balls, sets and visits
 
 
@@ -28,6 +30,9 @@ def estimated_bytes(network: GraphNetwork, problem: ChangeProblem, directions: i
     values = len(balls[-1]) * sum(term.outputs for layer in network.layers for term in layer.terms if term.source == 0)
     for number, layer in enumerate(network.layers, 1):
         values += 6 * layer.width * counts[radius[number]]  # bounds, outputs, and outputs by node
+    if near_layers(network) and settings.functional and problem.changes.additions is None:  # outputs and own parts
+        widest = max(network.width_of(number) for number in range(1, len(network.layers) + 1))
+        values += TABLES_OF_SETS * widest * _sets(problem, balls[-1])
     columns = 2 * limits.CHANNELS * rules
     channels = max(4 * terms[min(here + 1, len(balls) - 1)] + 4 * counts[here] for here in radius) * columns
     output = 3 * terms[0] * directions * rules * max(rules, settings.patterns.output)
@@ -39,6 +44,15 @@ def estimated_bytes(network: GraphNetwork, problem: ChangeProblem, directions: i
         + size * (values + max(channels * settings.functional, output) + chunk)
         + BYTES_OF_SLOT * (terms[0] + 2 * terms[-1])
     )
+
+
+def _sets(problem: ChangeProblem, nodes: Tensor) -> int:
+    """The sets of edges that all are tried, of all nodes that have few."""
+    drops = problem.drops
+    kinds = torch.stack([drops.droppable_degree[nodes], drops.local[nodes]], dim=1)
+    found, number = torch.unique(kinds, dim=0, return_counts=True)
+    each = [number_of_sets(*kind) for kind in found.tolist()]
+    return sum(sets * count for sets, count in zip(each, number.tolist(), strict=True) if sets <= limits.MOST_SETS)
 
 
 def _cells(problem: ChangeProblem, nodes: Tensor, settings: Settings, anchors: bool) -> Tensor:
