@@ -56,7 +56,8 @@ class Degree(BoundMethod):
         resolution: budgets below this many drops are treated count by count; larger ones in this many groups of counts,
             which is sound too and costs little tightness.
         hubs: neighbours with more edges than this enter the last step by intervals alone. Each would cost the square
-            of its degree there, and its weight ``(D_i D_j)^(-1/2)`` is small. By default there is no limit.
+            of its degree there, and its weight ``(D_i D_j)^(-1/2)`` is small. By default there is no limit. Where all
+            sets of edges that a neighbour can lose are tried, it needs neither.
         patterns: how many sign patterns of the channels with the costliest relaxations are tried instead of their
             chords, at the output and at each neighbour of up to 16 edges; a power of two, where 1 means none. By
             default 4 at the output, and at neighbours 4 up to a hidden width of 16 and none beyond it, where they cost
