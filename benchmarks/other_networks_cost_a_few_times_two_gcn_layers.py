@@ -3,10 +3,13 @@
 Two layers (256, 128) of GCN, SAGE (mean) and GIN, and three of GCN (256, 256, 128), each with a ReLU after the last, at
 random weights; q = round(0.4 d), all nodes, float64, each in a fresh process. A graph named ``power-law-4000`` is a
 random one of 4,000 nodes and four times as many edges; two or more of them show how the time grows with the edges.
+Ratios are of CPU time, which other work on the machine changes least.
 
 ``CERTGCL_DATA=... python -m benchmarks.other_networks_cost_a_few_times_two_gcn_layers [--graphs Cora] [--json FILE]``
 """
 
+import statistics
+import time
 from typing import Any
 
 import torch
@@ -54,7 +57,15 @@ def certify(name: str, network: str, method: str, repeats: int, threads: int) ->
     graph = graph_of(name)
     model, drops = make(network, graph.num_features), budget(graph)
     certgcl.node_compactness(model, ring_lattice(100, graph.num_features), 1, method=method)  # compiles the kernels
-    certificate, spent = measure.cost(lambda: certgcl.node_compactness(model, graph, drops, method=method), repeats)
+    cpu: list[float] = []
+
+    def call() -> certgcl.Certificate:
+        before = time.process_time()
+        found = certgcl.node_compactness(model, graph, drops, method=method)
+        cpu.append(time.process_time() - before)
+        return found
+
+    certificate, spent = measure.cost(call, repeats)
     return {
         "graph": name,
         "network": network,
@@ -62,6 +73,7 @@ def certify(name: str, network: str, method: str, repeats: int, threads: int) ->
         "nodes": graph.num_nodes,
         "edges": graph.num_edges,
         **spent,
+        "cpu_seconds": statistics.median(cpu),
         "lower_of_clean": float(certificate.lower.mean() / certificate.nominal.mean()),
         "share_positive": certificate.share_positive,
     }
@@ -81,9 +93,10 @@ def main() -> None:
                 certify, name, network, arguments.method, arguments.repeats, arguments.threads
             )
             base = next(
-                (other["seconds"] for other in [*rows, row] if (other["graph"], other["network"]) == (name, BASE)), None
+                (other["cpu_seconds"] for other in [*rows, row] if (other["graph"], other["network"]) == (name, BASE)),
+                None,
             )
-            rows.append(row | {"of_gcn": None if base is None else row["seconds"] / base})
+            rows.append(row | {"of_gcn": None if base is None else row["cpu_seconds"] / base})
             print(rows[-1], flush=True)
             report.publish("other_networks_cost_a_few_times_two_gcn_layers", arguments.json, rows=rows, aims=aims(rows))
 
@@ -115,7 +128,7 @@ def aims(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def tables(result: dict[str, Any]) -> list[str]:
-    columns = ["graph", "network", "seconds", "of GCN", "peak, GB", "mean lower / clean", "proved > 0, %"]
+    columns = ["graph", "network", "seconds", "CPU s", "of GCN", "peak, GB", "mean lower / clean", "proved > 0, %"]
     return [
         report.markdown(
             columns,
@@ -124,6 +137,7 @@ def tables(result: dict[str, Any]) -> list[str]:
                     row["graph"],
                     row["network"],
                     row["seconds"],
+                    row["cpu_seconds"],
                     row["of_gcn"],
                     row["peak_gb"],
                     row["lower_of_clean"],

@@ -25,7 +25,8 @@ from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Mix
 from certgcl.bounds.propagation.drop_sets import DropSets, near_layers
 from certgcl.bounds.propagation.term_sets import TermSets
-from certgcl.models.network import GraphNetwork, Term
+from certgcl.models.layer import Term
+from certgcl.models.network import GraphNetwork
 
 if TYPE_CHECKING:
     from certgcl.bounds.propagation.ranges import NetworkRanges
