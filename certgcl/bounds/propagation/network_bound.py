@@ -116,7 +116,7 @@ class NetworkBound:
         elif by_sets is not None:
             by_lines = ~by_sets.few[by_sets.ball.place[ball.nodes]][ball.cells.row]
         places, parts = [], []
-        for chunk in (~by_lines).nonzero()[:, 0].split(limits.MAX_VALUES // each):
+        for chunk in (~by_lines).nonzero()[:, 0].split(max(1, limits.MAX_VALUES // each)):
             places.append(chunk)
             if by_sets is None or shared is None:  # near: all sets are tried below
                 parts.append(units.vector.new_full((len(chunk), units.number), -torch.inf))
