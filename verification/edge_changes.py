@@ -46,6 +46,9 @@ class ChangedCase:
         )
         return sorted(set(pairs) - set(self.case.edges))
 
+    def with_directions(self, directions: Array) -> "ChangedCase":
+        return replace(self, case=replace(self.case, directions=directions))
+
     def relabelled(self, order: list[int]) -> "ChangedCase":
         """The same with node ``order[k]`` called k."""
         names = {node: k for k, node in enumerate(order)}
@@ -66,7 +69,7 @@ def admissible_changes(changed: ChangedCase) -> Iterator[tuple[tuple[Edge, ...],
     """Every pair of edges dropped and edges added, nothing first."""
     case, nodes = changed.case, changed.case.nodes
     local, total = (case.local, case.total) if changed.flips else (changed.local, changed.total)
-    most, whole = _limits(local, nodes), len(changed.free) if total is None else total
+    most, whole = _limits(local, nodes), len(changed.free) + len(case.edges) if total is None else total
     for drops in admissible_drops(replace(case, local=case.local, total=case.total)):
         lost, gone = (_ends(drops, nodes), len(drops)) if changed.flips else ([0] * nodes, 0)
         for size in range(min(len(changed.free), whole - gone) + 1):

@@ -15,11 +15,13 @@ import certgcl
 from certgcl.attacks import field
 from certgcl.attacks.field import Reach
 from certgcl.bounds import get_method
-from certgcl.certify.pooling.drop_sets import GraphDropSets
+from certgcl.certify.pooling.change_sets import GraphChangeSets
 from certgcl.certify.pooling.graph_set import GraphSet
+from certgcl.certify.pooling.items import Items
 from certgcl.certify.pooling.multipliers import Array, Multipliers
 from certgcl.certify.pooling.problem import PooledProblem
-from certgcl.certify.pooling.shared_drops import KnownNodeValues, SharedDrops
+from certgcl.certify.pooling.set_changes import SetChanges
+from certgcl.certify.pooling.shared_changes import KnownNodeValues, Limits, SharedChanges
 from certgcl.errors import BoundError
 from certgcl.models.pooled_network import Pool
 from verification.network_audit import library_graph, library_network
@@ -101,7 +103,7 @@ def test_graphs_side_by_side_do_not_know_of_each_other(case: NetworkCase, pool: 
 def test_the_same_where_edges_are_too_many_to_try_them_all(
     kind: str, local: int | None, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"certgcl.certify.pooling.question.{limit}", 0)
+    monkeypatch.setattr(f"certgcl.certify.pooling.graph_bounds.{limit}", 0)
     for seed in range(4):
         case = tree_case(kind, seed, total=3).with_budget(local, 3)
         for pool in ("mean", "sum"):
@@ -123,18 +125,17 @@ def test_any_multipliers_give_a_bound(kind: str, monkeypatch: pytest.MonkeyPatch
     """Soundness does not rest on the solver."""
     random = np.random.default_rng(0)
 
-    def arbitrary(shared: SharedDrops, known: KnownNodeValues, time_limit: float | None) -> Multipliers:
+    def arbitrary(shared: SharedChanges, known: KnownNodeValues, time_limit: float | None) -> Multipliers:
         return Multipliers(
             random.normal(size=len(shared.node)),
-            random.exponential(size=len(shared.most)),
-            random.exponential(size=len(shared.batch)) * (random.random(len(shared.batch)) < 0.3),
+            random.exponential(size=len(shared.limits.most)) * (random.random(len(shared.limits.most)) < 0.3),
         )
 
     found = {}
-    by = SharedDrops.by
-    monkeypatch.setattr("certgcl.certify.pooling.shared_drops.best_multipliers", arbitrary)
+    by = SharedChanges.by
+    monkeypatch.setattr("certgcl.certify.pooling.shared_changes.best_multipliers", arbitrary)
     monkeypatch.setattr(
-        SharedDrops, "by", lambda self, known, each: found.setdefault(len(found), by(self, known, each))
+        SharedChanges, "by", lambda self, known, each: found.setdefault(len(found), by(self, known, each))
     )
     for seed in range(6):
         found.clear()
@@ -169,7 +170,7 @@ def test_the_bound_of_a_loss_without_runs_for_each_edge_is_no_higher(
 def trained_with(case: NetworkCase, pool: Pool, method: str = "degree-fast") -> float:
     """The bound that a regularizer of whole graphs uses."""
     graphs = GraphSet.of([library_graph(case)])
-    problem = PooledProblem(graphs, graphs.drops(certgcl.EdgeDropBudget(case.local, case.total)))
+    problem = PooledProblem(graphs, SetChanges.of(graphs, certgcl.EdgeDropBudget(case.local, case.total)))
     directions = torch.from_numpy(case.directions[:1])[:, None]
     return float(problem.lower(get_method(method), library_network(case).to(torch.float64), pool, directions))
 
@@ -193,7 +194,7 @@ def several_edges_take_what_they_take_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_largest_score_is_left_out(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PooledProblem, "_counted", property(lambda self: torch.arange(1, int(self.drops.most[0]))))
+    patch.setattr(PooledProblem, "_counted", property(lambda self: torch.arange(1, int(self.changes.most_dropped[0]))))
 
 
 def the_loss_forgets_nodes_far_away(patch: pytest.MonkeyPatch) -> None:
@@ -220,12 +221,12 @@ def test_wrong_bounds_of_a_loss_are_caught(
 
 
 def an_edge_counts_for_one_node(patch: pytest.MonkeyPatch) -> None:
-    def once(self: SharedDrops, a: Array) -> Array:
+    def once(self: SharedChanges, a: Array) -> Array:
         found = np.zeros(self.fields.shape[1])
         np.maximum.at(found, self.fields.indices, a)
         return found
 
-    patch.setattr(SharedDrops, "score", once)
+    patch.setattr(SharedChanges, "score", once)
 
 
 def an_edge_forgets_the_nodes_far_away(patch: pytest.MonkeyPatch) -> None:
@@ -238,8 +239,13 @@ def an_edge_forgets_the_nodes_far_away(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_graph_may_lose_one_edge_less(patch: pytest.MonkeyPatch) -> None:
-    lower = SharedDrops.lower
-    patch.setattr(SharedDrops, "lower", lambda self, *given: lower(replace(self, most=self.most - 1), *given))
+    limits = Items.limits
+
+    def one_less(self: Items) -> Limits:
+        found = limits(self)
+        return replace(found, most=found.most - np.isin(np.arange(len(found.most)), found.of_graphs))
+
+    patch.setattr(Items, "limits", one_less)
 
 
 def several_edges_take_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -253,7 +259,7 @@ def several_edges_take_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def two_edges_are_never_tried(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(GraphDropSets, "pairs", lambda self: [])
+    patch.setattr(GraphChangeSets, "two", lambda self: [])
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ from verification.feature_oracle import admissible_features, feature_magnitude
 from verification.network_audit import NETWORK_METHODS, library_graph, library_network
 from verification.network_oracle import embeddings
 
+STAY = PlainFeatures("box")  # of radius 0
+MOST_POOLED = 2000
 MOST_TOGETHER = 6000  # views of a case, so that all can be run
 
 
@@ -48,7 +50,8 @@ class TogetherCase:
 
     @property
     def budgets(self) -> certgcl.Changes:
-        edges, features = library_edges(self.edges), library_features(self.of_features).features
+        edges = library_edges(self.edges)
+        features = None if self.features == STAY else library_features(self.of_features).features
         if edges.flips is not None:
             return certgcl.Changes(flips=edges.flips, features=features)
         return certgcl.Changes(edges.drops, features, edges.additions)
@@ -100,20 +103,37 @@ def certify_together(
 @st.composite
 def together_cases(draw: st.DrawFn) -> TogetherCase:
     """Few edges and few features that change, in any of their ways."""
-    edges = draw(changed_cases(max_depth=2))
-    counts = st.integers(1, edges.case.x.shape[1])
+    return _affordable(draw(changed_cases(max_depth=2)), draw(_features()))
+
+
+@st.composite
+def pooled_cases(draw: st.DrawFn) -> TogetherCase:
+    """The same, where one of the two may stay as well, and edges may be added or dropped alone."""
+    edges, features = draw(changed_cases(max_depth=2)), draw(st.one_of(st.just(STAY), _features()))
+    which = draw(st.sampled_from(("as drawn", "no edges", "added alone", "dropped alone")))
+    if which in ("no edges", "added alone"):
+        edges = replace(edges, case=edges.case.with_budget(0, 0), flips=False)
+    if which in ("no edges", "dropped alone"):
+        edges = replace(edges, local=0, total=0, flips=False)
+    return _affordable(edges, features, MOST_POOLED)
+
+
+def _features() -> st.SearchStrategy[PlainFeatures]:
+    counts = st.integers(1, 4)
     total = st.one_of(st.none(), st.integers(0, 2))
-    features = draw(
-        st.one_of(
-            st.builds(PlainFeatures, st.just("masked"), off=counts, total=total),
-            st.builds(PlainFeatures, st.just("bits"), off=counts, on=counts, total=total),
-            st.builds(PlainFeatures, st.just("box"), radius=st.sampled_from([0.1, 1.0])),
-            st.builds(PlainFeatures, st.just("columns"), columns=counts),
-        )
+    return st.one_of(
+        st.builds(PlainFeatures, st.just("masked"), off=counts, total=total),
+        st.builds(PlainFeatures, st.just("bits"), off=counts, on=counts, total=total),
+        st.builds(PlainFeatures, st.just("box"), radius=st.sampled_from([0.1, 1.0])),
+        st.builds(PlainFeatures, st.just("columns"), columns=counts),
     )
+
+
+def _affordable(edges: ChangedCase, features: PlainFeatures, most: int = MOST_TOGETHER) -> TogetherCase:
+    """Few enough views to run them all."""
     if features.kind == "bits":
         edges = replace(edges, case=with_bits(edges.case))
     case = TogetherCase(edges, features)
     graphs = sum(1 for _ in admissible_changes(edges))
-    assume(sum(1 for _ in islice(admissible_features(case.of_features), MOST_TOGETHER)) * graphs <= MOST_TOGETHER)
+    assume(sum(1 for _ in islice(admissible_features(case.of_features), most)) * graphs <= most)
     return case

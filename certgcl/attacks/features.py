@@ -15,6 +15,7 @@ from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
+from certgcl.models.pooled_network import PooledNetwork
 
 ROUNDS = 12  # of a search, each from the gradient where the last one ended
 VIEWS_AT_ONCE = 1 << 21  # numbers of features that are run together
@@ -73,6 +74,10 @@ class FeatureField:
 
     def embeddings(self, x: Tensor) -> Tensor:
         """Of the anchor with features ``(S, n, F)``, ``(S, width)``."""
+        return self.of_nodes(x)[:, 0]
+
+    def of_nodes(self, x: Tensor) -> Tensor:
+        """Of all nodes of the field, of which only the anchor's need be its embedding, ``(S, n, width)``."""
         outputs = [x]
         for layer in self.network.layers:
             p = layer.bias.expand(len(x), len(self.nodes), -1)
@@ -87,7 +92,7 @@ class FeatureField:
                 )
                 p = p + own * v + out * torch.zeros_like(v).index_add(1, self.row, (into * v)[:, self.col])
             outputs.append(layer.activate(p))
-        return torch.cat([outputs[number][:, 0] for number in self.network.readout], dim=1)
+        return torch.cat([outputs[number] for number in self.network.readout], dim=2)
 
     def values(self, x: Tensor, direction: Tensor) -> Tensor:
         """``w · z``, ``(S,)``."""
@@ -188,6 +193,38 @@ class FeatureField:
                     after = x.clone()
                     after[node, list(off)], after[node, list(on)] = 0.0, 1.0
                 yield from self._from(node + 1, after, left - len(off) - len(on))
+
+
+@dataclass(frozen=True, eq=False)
+class GraphFeatures(FeatureField):
+    """All nodes of a graph, whose embeddings are pooled."""
+
+    pooled: PooledNetwork
+
+    @classmethod
+    def of_graph(cls, pooled: PooledNetwork, graph: Graph, allowed: AdmissibleFeatures) -> "GraphFeatures":
+        wide, everyone = pooled.to(torch.float64), torch.arange(graph.num_nodes, device=graph.col.device)
+        return cls(
+            wide.network,
+            everyone,
+            graph.degree.double(),
+            graph.row,
+            graph.col,
+            graph.x.to(torch.float64),
+            allowed.off,
+            allowed.on,
+            allowed.radius,
+            allowed,
+            wide,
+        )
+
+    def embeddings(self, x: Tensor) -> Tensor:
+        """Of the graph with features ``(S, n, F)``, ``(S, width)``."""
+        copies = torch.arange(len(x), device=x.device).repeat_interleave(x.shape[1])
+        return self.pooled.after(self.of_nodes(x).flatten(0, 1), copies)
+
+    def values(self, x: Tensor, direction: Tensor) -> Tensor:
+        return super().values(x, direction.double())
 
 
 def _subsets(entries: list[int], most: int) -> Iterator[tuple[int, ...]]:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from certgcl.bounds import METHODS
 from certgcl.certify.evidence import dtype_name
-from certgcl.changes.feature_changes import KINDS
+from certgcl.changes.edge_additions import AdmissibleAdditions
+from certgcl.changes.feature_changes import KINDS, AdmissibleFeatures
 from certgcl.errors import CertificateError
 from certgcl.models.network import READINGS
 
@@ -133,10 +134,12 @@ def _budgets(certificate: "Certificate") -> Iterator[Fault]:
 
 
 def _features(certificate: "Certificate") -> Iterator[Fault]:
-    """Numbers of features that can be; whether they fit the graph is for :meth:`Certificate.verify`."""
-    features, number = certificate.features, len(certificate.local_budget)
-    if features is None:
-        return
+    if certificate.features is not None:
+        yield from features_faults(certificate.features, len(certificate.local_budget))
+
+
+def features_faults(features: AdmissibleFeatures, number: int) -> Iterator[Fault]:
+    """Numbers of features that cannot be; whether they fit the graph is for ``verify``."""
     for name, dtype in (("off", torch.int64), ("on", torch.int64), ("radius", torch.float64)):
         part = getattr(features, name)
         if part.shape != (number,) or part.dtype != dtype:
@@ -156,10 +159,12 @@ def _features(certificate: "Certificate") -> Iterator[Fault]:
 
 
 def _additions(certificate: "Certificate") -> Iterator[Fault]:
-    """Numbers of edges that can be; whether they fit the graph is for :meth:`Certificate.verify`."""
-    added, number = certificate.additions, len(certificate.local_budget)
-    if added is None:
-        return
+    if certificate.additions is not None:
+        yield from additions_faults(certificate.additions, len(certificate.local_budget))
+
+
+def additions_faults(added: AdmissibleAdditions, number: int) -> Iterator[Fault]:
+    """Numbers of edges that cannot be; whether they fit the graph is for ``verify``."""
     for name in ("local", "addable_degree", "both"):
         part = getattr(added, name)
         if part.shape != (number,) or part.dtype != torch.int64:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import scipy.sparse as sp
+import torch
 from torch import Tensor
 
 from certgcl.attacks.field import Reach
@@ -30,25 +31,37 @@ def touched_edges(network: GraphNetwork, graph: Graph, nodes: Tensor) -> sp.csr_
     All of that is about edges with an end within d hops, or d + 1 where ``into`` counts. Distances are those on the
     graph as given: without some edges they can only be longer.
     """
-    reach, n = Reach.of(network).counts, graph.num_nodes
-    row, col, degree = (part.cpu().numpy() for part in (graph.row, graph.col, graph.degree))
-    slots, anchors = edges_of(graph).cpu().numpy(), nodes.cpu().numpy()
-    edges = np.arange(len(slots))
+    slots = edges_of(graph)
+    return touched_pairs(network, graph, nodes, torch.stack([graph.row[slots], graph.col[slots]]))
+
+
+def touched_pairs(network: GraphNetwork, graph: Graph, nodes: Tensor, pairs: Tensor) -> sp.csr_matrix:
+    """The same of any pairs of nodes, ``(2, E)``: ones where a pair has an end within R hops of a node."""
+    number = pairs.shape[1]
+    reach, anchors = Reach.of(network).counts, nodes.cpu().numpy()
     if reach < 0:
-        return sp.csr_matrix((len(anchors), len(edges)), dtype=np.int64)
-    ones = np.ones(len(row), dtype=np.int64)
-    adjacency = sp.csr_matrix((ones, (row, col)), shape=(n, n))
-    near = sp.csr_matrix(
-        (np.ones(len(anchors), dtype=np.int64), (np.arange(len(anchors)), anchors)), shape=(len(anchors), n)
-    )
-    for _ in range(reach):
-        _check_size(near, degree)
-        near = _binary(near + near @ adjacency)
-    _check_size(near, degree)
+        return sp.csr_matrix((len(anchors), number), dtype=np.int64)
+    near = near_nodes(graph, anchors, reach)
+    _check_size(near, np.bincount(pairs.cpu().numpy().ravel(), minlength=graph.num_nodes))
+    ones, places = np.ones(2 * number, dtype=np.int64), np.arange(number)
     ends = sp.csr_matrix(
-        (ones, (np.concatenate([row[slots], col[slots]]), np.concatenate([edges, edges]))), shape=(n, len(edges))
+        (ones, (pairs.cpu().numpy().ravel(), np.concatenate([places, places]))), shape=(graph.num_nodes, number)
     )
     return _binary(near @ ends)
+
+
+def near_nodes(graph: Graph, anchors: np.ndarray, hops: int) -> sp.csr_matrix:
+    """Ones where a node is within some hops of an anchor, ``(A, N)``, int64."""
+    row, col, degree = (part.cpu().numpy() for part in (graph.row, graph.col, graph.degree))
+    adjacency = sp.csr_matrix((np.ones(len(row), dtype=np.int64), (row, col)), shape=(graph.num_nodes,) * 2)
+    near = sp.csr_matrix(
+        (np.ones(len(anchors), dtype=np.int64), (np.arange(len(anchors)), anchors)),
+        shape=(len(anchors), graph.num_nodes),
+    )
+    for _ in range(hops):
+        _check_size(near, degree)
+        near = _binary(near + near @ adjacency)
+    return near
 
 
 def _check_size(near: sp.csr_matrix, degree: np.ndarray) -> None:

@@ -42,7 +42,7 @@ def graph_term(
         chosen = torch.randperm(count, device=z1.device, generator=generator)[: regularizer.anchors].sort().values
         places = chosen.tolist()
         some = problem.graphs.at(places)
-        problem, directions = PooledProblem(some, problem.drops.at(some, places)), directions[chosen]
+        problem, directions = PooledProblem(some, problem.changes.at(some, places)), directions[chosen]
     graphs = problem.graphs
     with engine_for(network, problem.graphs.union):
         lower = problem.lower(method, network, pool, directions)

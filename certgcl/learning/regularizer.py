@@ -15,6 +15,7 @@ from certgcl.bounds.uncertified.formulas import PrintedScore
 from certgcl.certify.directions import compactness_directions
 from certgcl.certify.pooling.graph_set import GraphSet, GraphsLike
 from certgcl.certify.pooling.problem import PooledProblem
+from certgcl.certify.pooling.set_changes import SetChanges
 from certgcl.certify.prepared_graph import PreparedGraph
 from certgcl.changes.changes import AdmissibleChanges, BudgetLike, Changes
 from certgcl.changes.edge_drops import EdgeDropBudget
@@ -264,7 +265,7 @@ class CompactnessRegularizer:
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """The term of whole graphs, differentiable in the encoder of their nodes: the score of a graph is a lower bound
-        of ``w · pool_i z_i``, over all drops that the budget admits in that graph.
+        of ``w · pool_i z_i``, over all changes that the budget admits in that graph.
 
         Args:
             encoder: as in a call for nodes.
@@ -279,10 +280,10 @@ class CompactnessRegularizer:
             return graph_term(self, network, self.problem_of_graphs(several), views, pool, generator)
 
     def problem_of_graphs(self, graphs: GraphSet) -> PooledProblem:
-        """What may be dropped in graphs at this epoch; the same object while graphs and budget stay."""
+        """What may change about graphs at this epoch; the same object while graphs and budget stay."""
         rate, kept = self._rate(), self._step.kept_graphs
         if kept is None or kept[0] != rate or kept[1].graphs is not graphs:
-            self._step.kept_graphs = kept = rate, PooledProblem(graphs, graphs.drops(self.changes()))
+            self._step.kept_graphs = kept = rate, PooledProblem(graphs, SetChanges.of(graphs, self.changes()))
         return kept[1]
 
     def scored(self, lower: Tensor, z1: Tensor, z2: Tensor, nominal: Callable[[], Tensor]) -> Tensor:

@@ -190,14 +190,30 @@ class FixedGraphBound:
 
     def output(self, directions: Tensor) -> Tensor:
         """The least ``w · z`` at the anchors, ``(A, C, width)`` to ``(A, C)``: by lines, and by ranges."""
-        widths = [self.network.width_of(number) for number in self.network.readout]
-        omega: dict[int, Tensor] = {}
-        interval = directions.new_zeros(())
-        for number, part in zip(self.network.readout, directions.split(widths, dim=2), strict=True):
-            omega[number] = part if number not in omega else omega[number] + part
+        interval, omega = directions.new_zeros(()), self._of_layers(directions)
+        for number, part in omega.items():
             middle, radius = (table[self.anchors, :, None] for table in self._outputs[number])
             interval = interval + (part @ middle - part.abs() @ radius)[..., 0]
         return best([interval, self._least(self.anchors, omega)])
+
+    def of_graphs(self, directions: Tensor, graph: Tensor) -> Tensor:
+        """The least ``Σ_i w · z_i`` over the nodes of each graph, ``(G, C, width)`` to ``(G, C)``, all nodes of a union
+        of graphs being anchors: one functional of the features for a whole graph, where the bounds of its nodes would
+        each have features of its own.
+
+        Args:
+            graph: of every node, ``(N,)``, in increasing order.
+        """
+        paths, omega = Paths.of_graphs(self.around, graph), self._of_layers(directions)
+        return best([self._below(paths, omega, None, rule) for rule in self.settings.rules])
+
+    def _of_layers(self, directions: Tensor) -> dict[int, Tensor]:
+        """Functionals of embeddings as those of the layers that are read out."""
+        widths = [self.network.width_of(number) for number in self.network.readout]
+        omega: dict[int, Tensor] = {}
+        for number, part in zip(self.network.readout, directions.split(widths, dim=2), strict=True):
+            omega[number] = part if number not in omega else omega[number] + part
+        return omega
 
     def _least(self, targets: Tensor, omega: Mapping[int, Tensor], top: tuple[int, Tensor] | None = None) -> Tensor:
         """The least of functionals at some nodes, ``(B, M)``: the best over the rules.
@@ -242,14 +258,14 @@ class FixedGraphBound:
         self, paths: Paths, omega: Mapping[int, Tensor], top: tuple[int, Tensor] | None, rule: SlopeRule
     ) -> Tensor:
         """The same by one rule: down to the features along all paths, and then over what these can be."""
-        waiting = {number: self._at_targets(paths, part) for number, part in omega.items()}
+        waiting = {number: paths.start(part) for number, part in omega.items()}
         features: dict[int, Part] = {}
         some = next(iter(omega.values())) if top is None else top[1]
         constant = some.new_zeros(some.shape[:2])
         for number in range(len(self.network.layers), 0, -1):
             layer = self.network.layers[number - 1]
             if top is not None and number == top[0]:
-                here = self._at_targets(paths, top[1])
+                here = paths.start(top[1])
             elif number in waiting:
                 here, value = self._through_lines(number, paths.node, waiting.pop(number), rule)
                 constant = constant + paths.sums(value)
@@ -267,10 +283,6 @@ class FixedGraphBound:
             product = functionals @ self.projected[id(weight)][paths.node, :, None]
             constant = constant + paths.sums(product[..., 0])
         return constant - self._fall(paths, list(features.values()))
-
-    @staticmethod
-    def _at_targets(paths: Paths, functionals: Tensor) -> Tensor:
-        return functionals.new_zeros(len(paths.node), *functionals.shape[1:]).index_copy(0, paths.own, functionals)
 
     def _through_lines(self, number: int, node: Tensor, omega: Tensor, rule: SlopeRule) -> tuple[Tensor, Tensor]:
         """``ω · h >= λ · p + c`` at every pair: λ and c."""

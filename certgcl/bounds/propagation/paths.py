@@ -107,9 +107,32 @@ class Paths:
             slot,
         )
 
+    @classmethod
+    def of_graphs(cls, around: Surroundings, graph: Tensor) -> "PathsOfGraphs":
+        """Whole graphs as targets, with functionals of all nodes of each.
+
+        Args:
+            graph: of every node, ``(n,)``, all of them anchors.
+        """
+        everyone = torch.arange(len(graph), device=graph.device)
+        slot, row = around.slots(everyone)
+        first = torch.searchsorted(graph, torch.arange(int(graph[-1]) + 1, device=graph.device))
+        return PathsOfGraphs(graph, everyone, first, row, around.neighbour[slot], slot)
+
+    def start(self, functionals: Tensor) -> Tensor:
+        """Functionals of the targets at the pairs where paths begin, ``(B, …)`` to ``(P, …)``."""
+        return functionals.new_zeros(len(self.node), *functionals.shape[1:]).index_copy(0, self.own, functionals)
+
     def sums(self, values: Tensor) -> Tensor:
         """Of the values of all pairs of a target, ``(P, …)`` to ``(B, …)``."""
         return values.new_zeros(len(self.own), *values.shape[1:]).index_add(0, self.target, values)
+
+
+class PathsOfGraphs(Paths):
+    """Targets whose paths begin at all of their nodes; ``own`` is the first of them."""
+
+    def start(self, functionals: Tensor) -> Tensor:
+        return functionals[self.target]
 
 
 def largest_sums(values: Tensor, target: Tensor, targets: int, most: int) -> Tensor:

@@ -28,10 +28,10 @@ def graph_bounds(
     enumerate_up_to: int = 1024,
     time_limit: float | None = None,
 ) -> GraphCertificate:
-    """Certified lower bounds of ``w · z_g(S)`` of whole graphs, over every admissible drop set S of each graph.
+    """Certified lower bounds of ``w · z_g`` of whole graphs, over every admissible change of each graph.
 
-    ``z_g`` is the pooled embedding of graph g. All its nodes see the *same* S, so that their worst cases do not add
-    up: see ``docs/theory.md``, section 19. Graphs with few admissible sets are enumerated, which is exact.
+    ``z_g`` is the pooled embedding of graph g. All its nodes see the *same* change, so that their worst cases do not
+    add up: see ``docs/theory.md``, section 19. Graphs with few admissible changes are enumerated, which is exact.
 
     Args:
         model: an encoder of nodes, called as ``model(x, edge_index)``, with ``pool=``; or a module called as
@@ -39,13 +39,13 @@ def graph_bounds(
             ``global_max_pool`` itself, with linear layers after that at most.
         graphs: a list of PyG ``Data``, ``Graph`` or networkx graphs, a PyG ``Batch`` or a dataset.
         budgets: for each graph by itself: an :class:`EdgeDropBudget`, whose total is that of a graph, an int (edges at
-            each node), or a float (a drop rate).
+            each node), a float (a drop rate), or :class:`Changes` with added or flipped edges and features too.
         directions: one per graph ``(G, d)``, or C per graph ``(G, C, d)``; d is the width of the model's output.
         pool: ``"mean"``, ``"sum"`` or ``"max"`` for a model of nodes; None for a model that pools.
         method: what bounds single nodes; see :func:`node_compactness`.
         dtype: precision of the computation.
-        enumerate_up_to: graphs with at most this many drop sets are enumerated; 0 for none.
-        time_limit: of each linear program that shares drops among nodes, in seconds. What is not solved by then
+        enumerate_up_to: graphs with at most this many changes are enumerated; 0 for none.
+        time_limit: of each linear program that shares changes among nodes, in seconds. What is not solved by then
             costs tightness alone.
 
     Example::
@@ -72,10 +72,10 @@ def graph_compactness(
     enumerate_up_to: int = 1024,
     time_limit: float | None = None,
 ) -> GraphCertificate:
-    """Certified lower bounds of the compactness of graphs: ``W_g · z_g(S) >= lower_g`` for every admissible S.
+    """Certified lower bounds of the compactness of graphs: ``W_g · z_g >= lower_g`` for every admissible change.
 
     ``W_g`` is the unit vector of the graph's own pooled embedding less the mean of the others', all of the graphs as
-    given. A bound above ``rounding`` proves: whichever admissible edges a view of g drops, it is closer to the graph
+    given. A bound above ``rounding`` proves: whichever admissible view of g is taken, it is closer to the graph
     itself than to the other graphs on average.
 
     Args are those of :func:`graph_bounds`.

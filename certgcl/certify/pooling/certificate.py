@@ -14,6 +14,10 @@ from certgcl.certify.evidence import Evidence
 from certgcl.certify.measures import kept_share
 from certgcl.certify.pooling import file
 from certgcl.certify.pooling.checks import check_graph_certificate
+from certgcl.certify.pooling.evidence import added_in_words, features_in_words
+from certgcl.changes.changed_entries import ChangedEntries
+from certgcl.changes.edge_additions import AdmissibleAdditions
+from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.errors import CertificateError
 from certgcl.formatting import html_table, lines, percent, spread
 
@@ -28,9 +32,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class GraphCertificate:
-    """What holds for each graph, whatever admissible set of its edges is dropped: ``w · z_g(S) >= lower``.
+    """What holds for each graph, whatever admissible change is made to it: ``w · z_g >= lower``.
 
-    ``z_g`` is the pooled embedding of the graph (or what the model makes of it), and S one set for all nodes of it.
+    ``z_g`` is the pooled embedding of the graph (or what the model makes of it), and the change one for all its nodes.
 
     Args:
         lower: the bound, ``(G,)`` or ``(G, C)`` for C directions a graph.
@@ -38,9 +42,9 @@ class GraphCertificate:
         rounding: how far above the true minimum floating-point rounding can have put ``lower``, same shape.
         run_error: how far below its exact value ``w · z_g`` of the model as it is run, in its own precision, can lie on
             any admissible view, same shape.
-        upper: a value that some admissible drop reaches, same shape: the minimum where all sets were tried.
-        witnesses: those drops: for each graph and direction the edges, ``(2, k)``; see :meth:`witness`.
-        enumerated: the graphs of which all admissible sets were tried, ``(G,)``.
+        upper: a value that some admissible change reaches, same shape: the minimum where all changes were tried.
+        witnesses: the edges that are dropped in it, for each graph and direction, ``(2, k)``; see :meth:`witness`.
+        enumerated: the graphs of which all admissible changes were tried, ``(G,)``.
         directions: ``w``, ``(G, d)`` or ``(G, C, d)``.
         most_dropped: the most edges that each graph can lose, ``(G,)``.
         sizes: nodes of each graph, ``(G,)``; the next two are about all of them, graph by graph.
@@ -52,6 +56,10 @@ class GraphCertificate:
         precision: of the model's parameters, such as ``"float32"``.
         reading: how the model was read.
         evidence: what it is about: digests of weights, graphs, budgets and directions, and the method's settings.
+        features: what the features of each graph could become; None where they stay as they are.
+        changed: the features that reach ``upper`` together with the edges; see :meth:`changed_features`.
+        additions: the edges that could be added to each graph; None where none could.
+        added: the new edges that reach ``upper`` together with the rest of a witness; see :meth:`added_edges`.
     """
 
     lower: Tensor
@@ -72,14 +80,18 @@ class GraphCertificate:
     precision: str
     reading: str
     evidence: Evidence
+    features: tuple[AdmissibleFeatures, ...] | None = None
+    changed: tuple[tuple[ChangedEntries, ...], ...] | None = None
+    additions: tuple[AdmissibleAdditions, ...] | None = None
+    added: tuple[tuple[Tensor, ...], ...] | None = None
 
     def __len__(self) -> int:
         return len(self.lower)
 
     @property
     def positive(self) -> Tensor:
-        """Where ``w · z_g > 0`` is proved for every admissible drop, in exact arithmetic and of the model as it is run
-        in its own precision."""
+        """Where ``w · z_g > 0`` is proved for every admissible change, in exact arithmetic and of the model as it is
+        run in its own precision."""
         return self.lower > self.rounding + self.run_error
 
     @property
@@ -89,7 +101,7 @@ class GraphCertificate:
 
     @property
     def negative(self) -> Tensor:
-        """Where an admissible drop with ``w · z_g < 0`` (in exact arithmetic) is known."""
+        """Where an admissible change with ``w · z_g < 0`` (in exact arithmetic) is known."""
         return self.upper < -self.rounding
 
     @property
@@ -98,7 +110,22 @@ class GraphCertificate:
         return float(self.positive.double().mean())
 
     def witness(self, graph: int, direction: int = 0) -> Tensor:
-        """The edges of a graph, ``(2, k)``, without which ``w · z_g`` is its ``upper``."""
+        """The edges of a graph, ``(2, k)``, without which ``w · z_g`` is its ``upper``; together with
+        :meth:`changed_features` and :meth:`added_edges`, where features may change and edges may be added."""
+        graph, direction = self._place(graph, direction)
+        return self.witnesses[graph][direction]
+
+    def added_edges(self, graph: int, direction: int = 0) -> Tensor:
+        """The new edges of a graph's witness, ``(2, k)``."""
+        graph, direction = self._place(graph, direction)
+        return self.sizes.new_empty(2, 0) if self.added is None else self.added[graph][direction]
+
+    def changed_features(self, graph: int, direction: int = 0) -> ChangedEntries:
+        """The features of a graph's witness: which entries are others, and what they become."""
+        graph, direction = self._place(graph, direction)
+        return ChangedEntries.none(self.sizes.device) if self.changed is None else self.changed[graph][direction]
+
+    def _place(self, graph: int, direction: int) -> tuple[int, int]:
         graph, direction = (
             whole(number, name, 0, f"it is a number from 0 to {last}", "Pass an int", most=last, error=CertificateError)
             for number, name, last in (
@@ -106,7 +133,15 @@ class GraphCertificate:
                 (direction, "direction", len(self.witnesses[0]) - 1),
             )
         )
-        return self.witnesses[graph][direction]
+        return graph, direction
+
+    @property
+    def words(self) -> str:
+        """What may change about a graph, in short."""
+        parts = [f"{spread(self.most_dropped)} edges of a graph dropped at most"]
+        if self.additions is not None:
+            parts = [f"{spread(self.most_dropped)} edges of a graph dropped", added_in_words(self.additions)]
+        return "; ".join(parts if self.features is None else [*parts, features_in_words(self.features)])
 
     def to_dict(self) -> dict[str, list[Any]]:
         """One list per column."""
@@ -157,6 +192,7 @@ class GraphCertificate:
             "kept": kept_share(self.lower, self.nominal),
             "enumerated": int(self.enumerated.sum()),
             "most_dropped": int(self.most_dropped.max()),
+            "changes": self.words,
             "nominal_mean": float(self.nominal.mean()),
             "lower_mean": float(self.lower.mean()),
             "lower_min": float(self.lower.min()),
@@ -221,12 +257,12 @@ class GraphCertificate:
         proved, number = int(self.positive.sum()), self.positive.numel()
         return f"certified lower bounds of {len(self)} graphs, {self.pool} pooling, method {self.method}", [
             ("model", f"{self.precision}, {self.reading}"),
-            ("budget", f"{spread(self.most_dropped)} edges of a graph at most"),
+            ("budget", self.words),
             ("nominal", f"mean {_mean(self.nominal)}"),
             ("lower", f"mean {_mean(self.lower)}, min {float(self.lower.min()):.4g}"),
             (
                 "upper",
-                f"mean {_mean(self.upper)}; all sets tried in {int(self.enumerated.sum())} graphs, "
+                f"mean {_mean(self.upper)}; all changes tried in {int(self.enumerated.sum())} graphs, "
                 f"{int(self.negative.sum())} known to fall below zero",
             ),
             (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, get_args
 import torch
 from torch import Tensor
 
-from certgcl.certify.certificate_checks import PRECISIONS, UNPROVED
+from certgcl.certify.certificate_checks import PRECISIONS, UNPROVED, additions_faults, features_faults
 from certgcl.errors import CertificateError
 from certgcl.models.network import READINGS
 from certgcl.models.pooled_network import Pool
@@ -26,7 +26,7 @@ def check_graph_certificate(certificate: "GraphCertificate", where: str = "") ->
     Args:
         where: the file it is from, in words.
     """
-    for faults in (_form, _words, _budgets, _values, _witnesses):  # each trusts those before it
+    for faults in (_form, _words, _budgets, _changes, _values, _witnesses):  # each trusts those before it
         for found, rule in faults(certificate):
             raise CertificateError(f"{where}{found}", rule, "Certify again, or restore it from a copy")
 
@@ -105,24 +105,59 @@ def _where(wrong: Tensor, found: str, rule: str) -> Iterator[Fault]:
         yield f"{found} at graph {int(wrong.nonzero()[0, 0])}", rule
 
 
-def _witnesses(certificate: "GraphCertificate") -> Iterator[Fault]:
-    """Each a set of edges that the budgets of its graph allow; whether the graph has them is for ``verify``."""
-    witnesses, several = certificate.witnesses, certificate.lower.reshape(len(certificate.sizes), -1).shape[1]
-    if (
-        len(witnesses) != len(certificate.sizes)
-        or any(len(each) != several for each in witnesses)
-        or any(
-            edges.dim() != 2 or len(edges) != 2 or edges.dtype != torch.int64 for each in witnesses for edges in each
-        )
+def _changes(certificate: "GraphCertificate") -> Iterator[Fault]:
+    """Budgets of features and of new edges, as many as there are graphs, and witnesses with both."""
+    for budgets, found, name in (
+        (certificate.features, certificate.changed, "changed features"),
+        (certificate.additions, certificate.added, "added edges"),
     ):
-        yield f"witnesses of {len(witnesses)} graphs", "there are pairs of nodes (int64) for each graph and direction"
-        return
+        if (budgets is None) != (found is None):
+            yield f"{name} without a budget, or witnesses without them", "a witness has both where both may change"
+        elif budgets is not None and len(budgets) != len(certificate.sizes):
+            yield f"{len(budgets)} budgets for {name}", f"there is one for each of {len(certificate.sizes)} graphs"
+    sizes = certificate.sizes.tolist()
+    for number, features in enumerate(certificate.features or ()):
+        yield from _at(number, features_faults(features, sizes[number]))
+    for number, added in enumerate(certificate.additions or ()):
+        yield from _at(number, additions_faults(added, sizes[number]))
+
+
+def _at(number: int, faults: Iterator[Fault]) -> Iterator[Fault]:
+    return ((f"{found} at graph {number}", rule) for found, rule in faults)
+
+
+def _witnesses(certificate: "GraphCertificate") -> Iterator[Fault]:
+    """Each a change that the budgets of its graph allow; whether the graph has the edges is for ``verify``."""
+    several = certificate.lower.reshape(len(certificate.sizes), -1).shape[1]
+    for found, name in (
+        (certificate.witnesses, "witnesses"),
+        (certificate.added, "added edges"),
+        (certificate.changed, "changed features"),
+    ):
+        if found is not None and (len(found) != len(certificate.sizes) or any(len(each) != several for each in found)):
+            yield f"{name} of {len(found)} graphs", "there is one for each graph and direction"
+            return
+    for edges in (
+        each for found in (certificate.witnesses, certificate.added or ()) for part in found for each in part
+    ):
+        if edges.dim() != 2 or len(edges) != 2 or edges.dtype != torch.int64:
+            yield f"a witness of shape {tuple(edges.shape)}", "it is pairs of nodes (int64)"
+            return
     budgets = certificate.local_budget.split(certificate.sizes.tolist())
-    for number, (each, local) in enumerate(zip(witnesses, budgets, strict=True)):
-        for edges in each:
-            fault = _witness(edges, local, int(certificate.most_dropped[number]))
-            if fault is not None:
-                yield f"a witness of graph {number} {fault[0]}", fault[1]
+    for number, local in enumerate(budgets):
+        added = None if certificate.additions is None else certificate.additions[number]
+        for direction, lost in enumerate(certificate.witnesses[number]):
+            limits = [(lost, local, int(certificate.most_dropped[number]))]
+            if added is not None and certificate.added is not None:
+                new = certificate.added[number][direction]
+                limits += [
+                    (new, added.local, added.total),
+                    (torch.cat([lost, new], dim=1), added.both, added.both_total),
+                ]
+            for edges, at_nodes, most in limits:
+                fault = _witness(edges, at_nodes, most)
+                if fault is not None:
+                    yield f"a witness of graph {number} {fault[0]}", fault[1]
 
 
 def _witness(edges: Tensor, local: Tensor, most: int) -> Fault | None:
@@ -132,7 +167,7 @@ def _witness(edges: Tensor, local: Tensor, most: int) -> Fault | None:
     if int(low.min()) < 0 or int(high.max()) >= len(local) or bool((low == high).any()):
         return "with an edge that joins no two nodes", f"edges join two of the nodes 0 to {len(local) - 1}"
     if torch.unique(torch.stack([low, high]), dim=1).shape[1] != edges.shape[1]:
-        return "with an edge twice", "a drop is a set of edges"
+        return "with an edge twice", "a change is a set of edges"
     if edges.shape[1] > most or bool((torch.bincount(edges.flatten(), minlength=len(local)) > local).any()):
         return f"with {edges.shape[1]} edges", "a witness is within the budgets of its nodes and graph"
     return None

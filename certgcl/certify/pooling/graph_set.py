@@ -1,4 +1,4 @@
-"""Several graphs as one, their disjoint union; and what may be dropped in each of them."""
+"""Several graphs as one, their disjoint union."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +10,6 @@ from torch import Tensor
 from torch_geometric.data import Batch, Dataset
 
 from certgcl.arguments import shown
-from certgcl.changes.changes import BudgetLike, Changes
-from certgcl.changes.edge_drops import AdmissibleDrops, EdgeDropBudget
 from certgcl.errors import GraphError
 from certgcl.graphs.graph import Graph, GraphLike
 
@@ -98,52 +96,6 @@ class GraphSet:
         """Maxima over the nodes of each graph, ``(N, d)`` to ``(G, d)``."""
         place = self.batch[:, None].expand_as(values)
         return values.new_zeros(len(self), values.shape[1]).scatter_reduce(0, place, values, "amax", include_self=False)
-
-    def drops(self, budgets: BudgetLike) -> "SetDrops":
-        budget = Changes.of(budgets).drops_alone("a bound of whole graphs")
-        return SetDrops(self, tuple(budget.on(graph) for graph in self.graphs))
-
-
-@dataclass(frozen=True, eq=False)
-class SetDrops:
-    """What may be dropped in each of several graphs."""
-
-    graphs: GraphSet
-    each: tuple[AdmissibleDrops, ...]
-
-    @cached_property
-    def union(self) -> AdmissibleDrops:
-        """Of all graphs side by side; that each has a total of its own is not in it."""
-        local, requested, droppable, degree = (
-            torch.cat([getattr(drops, name) for drops in self.each])
-            for name in ("local", "requested", "droppable", "droppable_degree")
-        )
-        return AdmissibleDrops(local, requested, sum(drops.total for drops in self.each), droppable, degree)
-
-    @cached_property
-    def most(self) -> Tensor:
-        """At least how many edges a graph can lose in all, ``(G,)``."""
-        most = self.totals
-        for counts in (self.union.local, self.union.droppable_degree):
-            most = most.minimum(self.graphs.total(counts) // 2)
-        return most
-
-    @cached_property
-    def totals(self) -> Tensor:
-        """``Q`` of each graph, ``(G,)``."""
-        return self.graphs.sizes.new_tensor([drops.total for drops in self.each])
-
-    def at(self, graphs: GraphSet, places: Sequence[int]) -> "SetDrops":
-        """What may be dropped in some of the graphs, ``self.graphs.at(places)``."""
-        return SetDrops(graphs, tuple(self.each[place] for place in places))
-
-    def limited_to(self, total: int) -> AdmissibleDrops:
-        """On the union, with at most ``total`` edges in each graph, as far as any one node can tell.
-
-        A total of the union is a limit in each of its graphs too, and a node sees the edges of its own graph alone: so
-        bounds of single nodes with this total hold for this total in every graph.
-        """
-        return EdgeDropBudget(self.union.requested, total).on(self.graphs.union)
 
 
 def _dense(graph: Graph) -> Graph:

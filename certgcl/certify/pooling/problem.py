@@ -8,9 +8,10 @@ from torch import Tensor
 
 from certgcl.attacks.field import Reach
 from certgcl.bounds import BoundMethod, ChangeProblem
-from certgcl.certify.pooling.graph_set import GraphSet, SetDrops
+from certgcl.certify.pooling.changed_features import merged_bounds
+from certgcl.certify.pooling.graph_set import GraphSet
+from certgcl.certify.pooling.set_changes import SetChanges
 from certgcl.certify.touched_edges import edges_of, touched_edges
-from certgcl.changes.changes import AdmissibleChanges
 from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
 from certgcl.models.pooled_network import Pool, pooled_rows
@@ -20,35 +21,49 @@ MOST_ROWS = 1 << 17  # nodes that are embedded to try every edge by itself
 
 @dataclass(frozen=True, eq=False)
 class PooledProblem:
-    """Several graphs, and the edges that each may lose.
+    """Several graphs, and what may change about each.
 
     It holds what depends on graphs and budgets alone, built when first needed: keep it to bound many encoders.
     """
 
     graphs: GraphSet
-    drops: SetDrops
+    changes: SetChanges
     _fields: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     def lower(self, method: BoundMethod, network: GraphNetwork, pool: Pool, directions: Tensor) -> Tensor:
-        """Lower bounds of ``w · pool_i z_i(S)`` over the admissible S of each graph, ``(G, C)``.
+        """Lower bounds of ``w · pool_i z_i`` over the admissible changes of each graph, ``(G, C)``.
 
-        Differentiable in the weights and in the directions, ``(G, C, d)``. Of sums and means it is the better of two
-        cases of (22) in ``docs/theory.md``: the sum of the nodes' own bounds, and edge scores.
+        Differentiable in the weights and in the directions, ``(G, C, d)``. Of sums and means it is the best of what
+        applies: the sum of the nodes' own bounds; edge scores where edges are dropped alone, a case of (22) in
+        ``docs/theory.md``; and one functional of all features of a graph, where they change alone.
         """
         if pool == "max":
             return self._by_ranges(method, network, directions)
-        graphs, of_nodes, most = self.graphs, directions[self.graphs.batch], self._largest
+        graphs, of_nodes, found = self.graphs, directions[self.graphs.batch], []
+        if self.changes.drops_only:
+            found.append(self._by_dropped_edges(method, network, of_nodes))
+        else:
+            clean = _products(of_nodes, network.embed(graphs.union))
+            found.append(graphs.total(method(network, self._whole, of_nodes).minimum(clean)))
+            if not self._largest:
+                found.append(merged_bounds(network, self.changes, method, directions))
+        total = torch.stack(found).amax(dim=0)
+        return total / graphs.sizes[:, None] if pool == "mean" else total
+
+    def _by_dropped_edges(self, method: BoundMethod, network: GraphNetwork, of_nodes: Tensor) -> Tensor:
+        """Where edges are dropped, and nothing else changes."""
+        graphs, most = self.graphs, self._largest
         clean = _products(of_nodes, network.embed(graphs.union))
-        found = total = graphs.total(clean)
-        if most:
-            pairs = self._pairs(network)
-            alone = self._taken_alone(method, network, pairs, of_nodes, clean)
-            lowest = None if most == 1 else method(network, self._most_dropped, of_nodes).minimum(clean)
-            found = total - self._by_edge_scores(
-                pairs, alone if lowest is None else alone.maximum((clean - lowest)[pairs[0]] / 2)
-            )
-            found = found if lowest is None else found.maximum(graphs.total(lowest))
-        return found / graphs.sizes[:, None] if pool == "mean" else found
+        total = graphs.total(clean)
+        if not most:
+            return total
+        pairs = self._pairs(network)
+        alone = self._taken_alone(method, network, pairs, of_nodes, clean)
+        lowest = None if most == 1 else method(network, self._whole, of_nodes).minimum(clean)
+        found = total - self._by_edge_scores(
+            pairs, alone if lowest is None else alone.maximum((clean - lowest)[pairs[0]] / 2)
+        )
+        return found if lowest is None else found.maximum(graphs.total(lowest))
 
     def _taken_alone(
         self, method: BoundMethod, network: GraphNetwork, pairs: Tensor, directions: Tensor, clean: Tensor
@@ -86,7 +101,7 @@ class PooledProblem:
         """``w+ · max_i low_i + w- · max_i high_i``, channel by channel."""
         units = torch.eye(network.width, dtype=network.dtype, device=network.device)
         both = torch.cat([units, -units]).expand(self.graphs.union.num_nodes, -1, -1)
-        low, negative_high = method(network, self._most_dropped, both).chunk(2, dim=1)
+        low, negative_high = method(network, self._whole, both).chunk(2, dim=1)
         low, high = (pooled_rows(values, self.graphs.batch, "max") for values in (low, -negative_high))
         return (directions.clamp(min=0) @ low[..., None] + directions.clamp(max=0) @ high[..., None])[..., 0]
 
@@ -94,10 +109,10 @@ class PooledProblem:
 
     @property
     def _largest(self) -> int:
-        return int(self.drops.most.max())
+        return int(self.changes.most_edges.max())
 
     @cached_property
-    def _most_dropped(self) -> ChangeProblem:
+    def _whole(self) -> ChangeProblem:
         return self._limited_to(self._largest)
 
     @cached_property
@@ -107,7 +122,7 @@ class PooledProblem:
     def _limited_to(self, total: int) -> ChangeProblem:
         union = self.graphs.union
         everyone = torch.arange(union.num_nodes, device=union.col.device)
-        return ChangeProblem(union, AdmissibleChanges(self.drops.limited_to(total)), everyone)
+        return ChangeProblem(union, self.changes.limited_to(total), everyone)
 
     @cached_property
     def _copies(self) -> tuple[Graph, Tensor] | None:
@@ -136,14 +151,14 @@ class PooledProblem:
     def _slots(self) -> Tensor:
         """One of each edge that can be dropped."""
         slots = edges_of(self.graphs.union)
-        return slots[self.drops.union.droppable[slots]]
+        return slots[self.changes.drops.droppable[slots]]
 
     def _pairs(self, network: GraphNetwork) -> Tensor:
         """Nodes, and edges of their receptive fields that can be dropped, ``(2, P)``."""
         reach, union = Reach.of(network).counts, self.graphs.union
         if reach not in self._fields:
             everyone = torch.arange(union.num_nodes, device=union.col.device)
-            droppable = self.drops.union.droppable[edges_of(union)].cpu().numpy()
+            droppable = self.changes.drops.droppable[edges_of(union)].cpu().numpy()
             pairs = touched_edges(network, union, everyone)[:, droppable].nonzero()
             self._fields[reach] = torch.stack([torch.from_numpy(part).long() for part in pairs]).to(union.col.device)
         return self._fields[reach]
@@ -158,7 +173,7 @@ class PooledProblem:
         graph = self._graph_of_edge
         count = torch.bincount(graph, minlength=len(self.graphs))
         rank = torch.arange(len(graph), device=graph.device) - (count.cumsum(0) - count)[graph]
-        return (rank < self.drops.most[graph]).nonzero()[:, 0]
+        return (rank < self.changes.most_dropped[graph]).nonzero()[:, 0]
 
 
 def _products(directions: Tensor, z: Tensor) -> Tensor:

@@ -1,45 +1,38 @@
 """A question about every one of several graphs: what does not depend on directions, and how it is answered."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, get_args
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from certgcl.arguments import FLOATS, INTEGERS, choice, numbers, real, whole
 from certgcl.bounds import BoundMethod, ChangeProblem, get_method
 from certgcl.bounds.engine import engine_for
-from certgcl.bounds.memory import default_limit, parts_that_fit
 from certgcl.bounds.rounding.direction_error import CompactnessDirections
 from certgcl.bounds.rounding.slack import Sizes
 from certgcl.certify.evidence import dtype_name
 from certgcl.certify.pooling.certificate import GraphCertificate
-from certgcl.certify.pooling.drop_sets import GraphDropSets
+from certgcl.certify.pooling.change_sets import GraphChangeSets, Witness
 from certgcl.certify.pooling.evidence import evidence_of
-from certgcl.certify.pooling.graph_set import GraphSet, GraphsLike, SetDrops
-from certgcl.certify.pooling.multipliers import Array
-from certgcl.certify.pooling.shared_drops import SharedDrops
+from certgcl.certify.pooling.graph_bounds import GraphBounds, change_sets
+from certgcl.certify.pooling.graph_set import GraphSet, GraphsLike
+from certgcl.certify.pooling.set_changes import SetChanges
 from certgcl.certify.pooling.slack import PooledSizes
 from certgcl.certify.question_arguments import precision_of
-from certgcl.certify.touched_edges import edges_of, touched_edges
-from certgcl.changes.changes import AdmissibleChanges, BudgetLike
+from certgcl.changes.changes import BudgetLike
 from certgcl.errors import BoundError, DirectionError, MethodError
 from certgcl.models.pooled_network import Pool, PooledNetwork
 from certgcl.models.reading import ModelLike, read_network
 from certgcl.models.reading.pooling import read_pooled_network
 from certgcl.runtime.arithmetic import check_arithmetic, undisturbed
 
-MOST_SINGLE_ROWS = 1 << 24  # nodes that are embedded to try every edge of all graphs by itself
-MOST_PAIR_ROWS = 1 << 21  # and every two edges
-EVERY_LEVEL = 4  # totals up to this one are asked for one by one; beyond, each is twice the last
-
 
 @dataclass(frozen=True, eq=False)
 class GraphQuestion:
-    """How low ``w · z_g(S)`` can get: all that does not depend on the directions.
+    """How low ``w · z_g`` can get: all that does not depend on the directions.
 
     Args:
         model: in the precision it is run in.
@@ -47,7 +40,7 @@ class GraphQuestion:
 
     model: PooledNetwork
     graphs: GraphSet
-    drops: SetDrops
+    changes: SetChanges
     bound: BoundMethod
     dtype: torch.dtype
     enumerate_up_to: int
@@ -81,16 +74,16 @@ class GraphQuestion:
             )
         )
         most = whole(
-            enumerate_up_to, "enumerate_up_to", 0, "it is a number of drop sets, 0 for none", "Try 1024", most=1 << 20
+            enumerate_up_to, "enumerate_up_to", 0, "it is a number of changes, 0 for none", "Try 1024", most=1 << 20
         )
         check_arithmetic(precision_of(dtype))
         several = GraphSet.of(graphs)
         read = read_graphs_model(model, several, pool)
-        drops = several.drops(budgets)
-        reason = bound.supports(read.network, AdmissibleChanges.of(drops.each[0]))
+        changes = SetChanges.of(several, budgets)
+        reason = bound.supports(read.network, changes.limited_to(int(changes.most_edges.max())))
         if reason is not None:
             raise MethodError(f"method {bound.name!r} for {read.network}", reason, "Use 'degree', the default")
-        return cls(read.copied(), several, drops, bound, dtype, most, limit)
+        return cls(read.copied(), several, changes, bound, dtype, most, limit)
 
     @cached_property
     def network(self) -> PooledNetwork:
@@ -127,15 +120,16 @@ class GraphQuestion:
         graphs, union = self.graphs, self.graphs.union
         nominal = (directions @ self.network.embed(union, graphs.batch)[..., None])[..., 0].double()
         everyone = torch.arange(union.num_nodes, device=union.col.device)
-        problem = ChangeProblem(union, AdmissibleChanges(self.drops.limited_to(self._largest)), everyone)
+        allowed = self.changes.limited_to(int(self.changes.most_edges.max()))
+        problem = ChangeProblem(union, allowed, everyone)
         of_nodes = Sizes.of(self.model.network, problem, self.dtype, branches=not self.bound.splits)
         sizes = PooledSizes.of(self.model, graphs, of_nodes, self.dtype)
         enumerated, upper, witnesses = self._searched(directions)
         lower, lifted = upper.clone(), torch.zeros_like(upper)
-        rest = (~enumerated).nonzero()[:, 0]
-        if len(rest):
-            with engine_for(self.model.network, union):
-                lower[rest], lifted[rest] = self._only(rest.tolist())._bounded(directions[rest])
+        with engine_for(self.model.network, union):
+            for rest in self._parts(~enumerated):
+                bounds = self._bounds(rest.tolist(), of_nodes.output)
+                lower[rest], lifted[rest] = bounds.lower(directions[rest])
         rounding = sizes.slack(directions.double(), lifted)
         run_error = sizes.run_error(directions.double())
         if moved is not None:
@@ -156,181 +150,57 @@ class GraphQuestion:
             rounding=rounding,
             run_error=run_error,
             upper=upper,
-            witnesses=witnesses,
+            witnesses=tuple(tuple(found.dropped for found in each) for each in witnesses),
             enumerated=enumerated,
             directions=given.clone(),
-            most_dropped=self.drops.most.clone(),
+            most_dropped=self.changes.most_dropped.clone(),
             sizes=graphs.sizes.clone(),
-            local_budget=self.drops.union.local.clone(),
-            requested_budget=self.drops.union.requested.clone(),
-            total_budget=self.drops.totals.clone(),
+            local_budget=self.changes.drops.local.clone(),
+            requested_budget=self.changes.drops.requested.clone(),
+            total_budget=self.changes.totals.clone(),
             method=self.bound.name,
             pool=self.model.pool,
             precision=dtype_name(self.model.network.precision),
             reading=self.model.network.reading,
             evidence=evidence,
+            features=self.changes.each_feature,
+            changed=None
+            if self.changes.each_feature is None
+            else tuple(tuple(found.changed for found in each) for each in witnesses),
+            additions=self.changes.each_addition,
+            added=None
+            if self.changes.each_addition is None
+            else tuple(tuple(found.added for found in each) for each in witnesses),
         )
 
-    @property
-    def _largest(self) -> int:
-        return int(self.drops.most.max())
-
-    def _searched(self, directions: Tensor) -> tuple[Tensor, Tensor, tuple[tuple[Tensor, ...], ...]]:
-        """Whether all drop sets of each graph were tried, the least value that was found, and where."""
+    def _searched(self, directions: Tensor) -> tuple[Tensor, Tensor, list[tuple[Witness, ...]]]:
+        """Whether all changes of each graph were tried, the least value that was found, and where."""
         enumerated, upper, witnesses = [], [], []
-        for sets, wanted in zip(self._drop_sets(), directions, strict=True):
+        for sets, wanted in zip(self._sets, directions, strict=True):
             enumerated.append(sets.number <= self.enumerate_up_to)
-            found = sets.enumerated(wanted) if enumerated[-1] else sets.greedy(wanted)
+            found = sets.enumerated(wanted) if enumerated[-1] else sets.searched(wanted)
             upper.append(found.values)
             witnesses.append(found.witnesses)
-        return torch.tensor(enumerated, device=directions.device), torch.stack(upper).double(), tuple(witnesses)
+        return torch.tensor(enumerated, device=directions.device), torch.stack(upper).double(), witnesses
 
-    def _only(self, places: list[int]) -> "GraphQuestion":
-        """The same question about some of the graphs."""
-        if len(places) == len(self.graphs):
-            return self
-        some = self.graphs.at(places)
-        return replace(self, graphs=some, drops=self.drops.at(some, places))
+    @cached_property
+    def _sets(self) -> list[GraphChangeSets]:
+        return change_sets(self.network, self.changes)
 
-    # -- by the bounds of nodes --------------------------------------------------------------------
+    def _parts(self, wanted: Tensor) -> Iterator[Tensor]:
+        """Places of graphs that are bounded together: those that can share their items, and those that cannot."""
+        small = torch.tensor([each.shared for each in self._sets], device=wanted.device)
+        yield from (part.nonzero()[:, 0] for part in (wanted & small, wanted & ~small) if bool(part.any()))
 
-    def _bounded(self, directions: Tensor) -> tuple[Tensor, Tensor]:
-        """Bounds of all graphs, and how far adding up can have raised them, ``(G, C)``."""
-        pooled, shift = self._pulled_back(directions)
-        lower, lifted = self._by_ranges(pooled) if self.model.pool == "max" else self._by_shared_drops(pooled)
-        return lower + shift, lifted
-
-    def _pulled_back(self, directions: Tensor) -> tuple[Tensor, Tensor]:
-        """``W w`` and ``b · w`` of the head: directions of what is pooled, and constants, ``(G, C)``."""
-        head = self.network.head
-        if head is None:
-            return directions, directions.new_zeros(directions.shape[:2]).double()
-        wide = directions.double()
-        return (wide @ head.weight.double().T).to(self.dtype), wide @ head.bias.double()
-
-    def _of_nodes(self, total: int, directions: Tensor, rows: Callable[[Tensor], Tensor]) -> Tensor:
-        """The least ``w · z_i`` of every node, with at most ``total`` edges dropped in each graph, ``(N, C)``, float64.
-
-        Args:
-            directions: of which ``rows`` makes those of some nodes, ``(A, C, d)``.
-        """
-        union, network = self.graphs.union, self.network.network
-        changes, everyone = AdmissibleChanges(self.drops.limited_to(total)), torch.arange(self.graphs.union.num_nodes)
-        everyone = everyone.to(union.col.device)
-        limit, number = default_limit(union.col.device), rows(everyone[:1]).shape[1]
-        problem = ChangeProblem(union, changes, everyone, limit)
-        found = torch.empty(len(everyone), number, dtype=torch.float64, device=everyone.device)
-        for part in parts_that_fit(self.bound, network, problem, number, limit):
-            anchors = ChangeProblem(union, changes, part, limit, only_anchors=True)
-            found[part] = self.bound.solve(network, anchors, rows(part)).lower.double()
-        return found
-
-    def _by_shared_drops(self, directions: Tensor) -> tuple[Tensor, Tensor]:
-        """Bounds of sums or means of node values, and how far adding up can have raised them, ``(G, C)``."""
-        graphs = self.graphs
-        z = self.network.network.embed(graphs.union)
-        clean = torch.einsum("ncd,nd->nc", directions[graphs.batch], z).double()
-        levels = _levels(self._largest)
-        shared = self._shared(levels)
-        losses = self._losses(shared, directions, clean)
-        known = [clean] * min(1 if losses[0] is None else 2, len(levels))  # what one edge takes is then known exactly
-        if 1 < len(known) < len(levels):
-            known += self._least_of_pairs(shared, directions, clean)
-        values = (
-            torch.stack(
-                [
-                    *known,
-                    *(
-                        self._of_nodes(total, directions, lambda part: directions[graphs.batch[part]])
-                        for total in levels[len(known) :]
-                    ),
-                ],
-                dim=2,
-            )
-            .cpu()
-            .numpy()
-        )
-        if not (np.isfinite(values).all() and all(alone is None or np.isfinite(alone).all() for alone in losses)):
-            unknown = directions.new_full(directions.shape[:2], torch.nan).double()
-            return unknown, unknown
-        found = [shared.lower(values[:, place], alone, self.time_limit) for place, alone in enumerate(losses)]
-        lower, lifted = (
-            torch.from_numpy(np.stack(each, axis=1)).to(directions.device) for each in zip(*found, strict=True)
-        )
-        count = graphs.sizes.double()[:, None] if self.model.pool == "mean" else 1.0
-        return lower / count, lifted / count
-
-    def _shared(self, levels: list[int]) -> SharedDrops:
-        union = self.graphs.union
-        slots = edges_of(union)
-        fields = touched_edges(self.network.network, union, torch.arange(union.num_nodes, device=union.col.device))
-        droppable = self.drops.union.droppable[slots].cpu().numpy()
-        ends = torch.stack([union.row[slots], union.col[slots]]).cpu().numpy()[:, droppable]
-        return SharedDrops(
-            fields[:, droppable],
-            self.graphs.batch.cpu().numpy(),
-            ends,
-            self.drops.union.local.cpu().numpy(),
-            self.drops.most.cpu().numpy(),
-            np.array([0, *(level + 1 for level in levels[:-1])]),
-        )
-
-    def _losses(self, shared: SharedDrops, directions: Tensor, clean: Tensor) -> list[Array | None]:
-        """How much each edge alone takes from each node in whose field it is, for each direction; None where there are
-        too many to try."""
-        sets = self._drop_sets()
-        if sum(each.single_rows for each in sets) > MOST_SINGLE_ROWS:
-            return [None] * directions.shape[1]
-        # One graph after the other, in each edge by edge, and all nodes of the graph each time.
-        taken = [clean.new_zeros(0, clean.shape[1])]
-        for each, wanted, before in zip(sets, directions, clean.split(self.graphs.sizes.tolist()), strict=True):
-            alone: list[tuple[int, ...]] = [(edge,) for edge in range(len(each.slots))]
-            if alone:
-                taken.append((before - each.of_nodes(alone, wanted).double()).flatten(0, 1))
-        nodes, edges = self.graphs.sizes.cpu().numpy(), np.array([len(each.slots) for each in sets])
-        graph, edge = shared.batch[shared.node], shared.fields.indices
-        block, first_edge, first_node = (np.cumsum(each) - each for each in (edges * nodes, edges, nodes))
-        place = block[graph] + (edge - first_edge[graph]) * nodes[graph] + shared.node - first_node[graph]
-        return list(torch.cat(taken).cpu().numpy()[place].T)
-
-    def _least_of_pairs(self, shared: SharedDrops, directions: Tensor, clean: Tensor) -> list[Tensor]:
-        """The least value of each node without two edges of its field, ``(N, C)``; none if they are too many to try.
-
-        Exact, and so at most ``v_i(S)`` for every S with two edges in the field: these two are admissible by
-        themselves, as every part of an admissible set is, and the value depends on nothing else of S.
-        """
-        sets, found, node, edge = self._drop_sets(), [], 0, 0
-        if sum(each.pair_rows for each in sets) > MOST_PAIR_ROWS:
-            return []
-        for each, wanted, before in zip(sets, directions, clean.split(self.graphs.sizes.tolist()), strict=True):
-            pairs, n, e = each.pairs(), len(before), len(each.slots)
-            if pairs:
-                field = torch.from_numpy(shared.fields[node : node + n, edge : edge + e].toarray() > 0).to(
-                    before.device
-                )
-                one, other = torch.tensor(pairs, device=before.device).T
-                inside = (field[:, one] & field[:, other]).T[..., None]
-                before = torch.where(inside, each.of_nodes([*pairs], wanted).double(), before).amin(dim=0)
-            found.append(before)
-            node, edge = node + n, edge + e
-        return [torch.cat(found)]
-
-    def _drop_sets(self) -> list[GraphDropSets]:
-        return [
-            GraphDropSets(self.network, graph, drops, most)
-            for graph, drops, most in zip(self.graphs.graphs, self.drops.each, self.drops.most.tolist(), strict=True)
-        ]
-
-    def _by_ranges(self, directions: Tensor) -> tuple[Tensor, Tensor]:
-        """Bounds of maxima: ``max_i z_i >= max_i low_i``, and ``max_i z_i <= max_i high_i``, channel by channel."""
-        units = torch.eye(directions.shape[2], dtype=self.dtype, device=directions.device)
-        both = torch.cat([units, -units])
-        ranges = self._of_nodes(self._largest, both, lambda part: both.expand(len(part), -1, -1))
-        low, negative_high = ranges.chunk(2, dim=1)
-        low, high = self.graphs.largest(low), self.graphs.largest(-negative_high)
-        wide = directions.double()
-        found = (wide.clamp(min=0) @ low[..., None] + wide.clamp(max=0) @ high[..., None])[..., 0]
-        return found, torch.zeros_like(found)
+    def _bounds(self, places: list[int], sizes: Tensor) -> GraphBounds:
+        """What bounds some of the graphs."""
+        some, rows = self.graphs, torch.arange(len(self.graphs.batch), device=sizes.device)
+        changes = self.changes
+        if len(places) < len(self.graphs):
+            some = self.graphs.at(places)
+            rows = rows[torch.isin(self.graphs.batch, self.graphs.sizes.new_tensor(places))]
+            changes = changes.at(some, places)
+        return GraphBounds(self.network, changes, self.bound, sizes[rows], self.time_limit)
 
 
 def read_graphs_model(model: ModelLike, graphs: GraphSet, pool: Pool | None) -> PooledNetwork:
@@ -341,14 +211,6 @@ def read_graphs_model(model: ModelLike, graphs: GraphSet, pool: Pool | None) -> 
         return read_pooled_network(model, graphs.union, graphs.batch)
     choice(pool, "pool", get_args(Pool))
     return PooledNetwork(read_network(model, graphs.union), pool)
-
-
-def _levels(largest: int) -> list[int]:
-    """The totals that nodes are bounded with, 0 first and the largest last."""
-    levels = list(range(min(largest, EVERY_LEVEL) + 1))
-    while levels[-1] < largest:
-        levels.append(min(2 * levels[-1], largest))
-    return levels
 
 
 def _check(lower: Tensor, nominal: Tensor, rounding: Tensor) -> None:

@@ -1,6 +1,6 @@
 """A certificate of whole graphs held against the model and the graphs that it is said to be about."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -12,12 +12,14 @@ from certgcl.certify.evidence import Fact, features_part, given_part
 from certgcl.certify.pooling.certificate import GraphCertificate
 from certgcl.certify.pooling.checks import check_graph_certificate
 from certgcl.certify.pooling.evidence import budgets_part, edges_of_graphs, model_part
-from certgcl.certify.pooling.graph_set import GraphSet, GraphsLike, SetDrops
+from certgcl.certify.pooling.graph_set import GraphSet, GraphsLike
 from certgcl.certify.pooling.question import read_graphs_model
+from certgcl.certify.pooling.set_changes import SetChanges
 from certgcl.certify.pooling.slack import pooled_directions
 from certgcl.certify.verify import Check, Verification, same_part
+from certgcl.changes.changes import AdmissibleChanges
 from certgcl.changes.edge_drops import EdgeDropBudget
-from certgcl.errors import CertificateError, DirectionError
+from certgcl.errors import BudgetError, CertificateError, DirectionError
 from certgcl.graphs.graph import Graph
 from certgcl.models.pooled_network import Pool, PooledNetwork
 from certgcl.models.reading import ModelLike
@@ -78,7 +80,15 @@ def _on_cpu(certificate: GraphCertificate) -> GraphCertificate:
         for field in fields(certificate)
         if isinstance(value := getattr(certificate, field.name), Tensor)
     }
+    cpu = torch.device("cpu")
     moved["witnesses"] = tuple(tuple(edges.cpu() for edges in each) for each in certificate.witnesses)
+    if certificate.added is not None:
+        moved["added"] = tuple(tuple(edges.cpu() for edges in each) for each in certificate.added)
+    if certificate.changed is not None:
+        moved["changed"] = tuple(tuple(entries.to(cpu) for entries in each) for each in certificate.changed)
+    for name in ("features", "additions"):
+        if getattr(certificate, name) is not None:
+            moved[name] = tuple(part.to(cpu) for part in getattr(certificate, name))
     return replace(certificate, **moved)
 
 
@@ -114,26 +124,32 @@ class _GraphChecks:
     def _budgets(self) -> Check:
         """The requests, tightened again on these graphs."""
         name, certificate = "budgets", self.certificate
-        requested = certificate.requested_budget.split(certificate.sizes.tolist())
-        drops = SetDrops(
-            self.graphs,
-            tuple(
-                EdgeDropBudget(local, total).on(graph)
-                for local, total, graph in zip(
-                    requested, certificate.total_budget.tolist(), self.graphs.graphs, strict=True
-                )
-            ),
-        )
+        try:
+            changes = self._tightened_again()
+        except BudgetError as error:
+            return Check(name, False, f"{error.found}: {error.rule}")
         if not (
-            torch.equal(drops.union.local, certificate.local_budget)
-            and torch.equal(drops.totals, certificate.total_budget)
-            and torch.equal(drops.most, certificate.most_dropped)
+            torch.equal(changes.drops.local, certificate.local_budget)
+            and torch.equal(changes.totals, certificate.total_budget)
+            and torch.equal(changes.most_dropped, certificate.most_dropped)
+            and _same(changes.each_addition, certificate.additions)
+            and _same(changes.each_feature, certificate.features)
         ):
             return Check(name, False, "tightening what was asked for gives other budgets on these graphs")
-        found = budgets_part(drops)
+        found = budgets_part(changes)
         if found.identity != certificate.evidence.budget.identity:
             return Check(name, False, "others than those certified")
         return Check(name, True, f"{found.shown}, tightened again from what was asked for")
+
+    def _tightened_again(self) -> SetChanges:
+        certificate, each = self.certificate, []
+        requested = certificate.requested_budget.split(certificate.sizes.tolist())
+        for number, graph in enumerate(self.graphs.graphs):
+            drops = EdgeDropBudget(requested[number], int(certificate.total_budget[number])).on(graph)
+            features = None if certificate.features is None else certificate.features[number].budget().on(graph)
+            added = None if certificate.additions is None else certificate.additions[number].on(graph, drops)
+            each.append(AdmissibleChanges(drops, features, added))
+        return SetChanges(self.graphs, tuple(each))
 
     def _directions(self) -> Check:
         name, evidence = "directions", self.certificate.evidence
@@ -156,18 +172,37 @@ class _GraphChecks:
         return self._compared("clean values", self._values(z[:, None]), self.certificate.nominal)
 
     def _witnesses(self) -> Check:
-        name, count = "witnesses", len(self.certificate.witnesses[0])
+        name, certificate = "witnesses", self.certificate
         embeddings = []
-        for direction in range(count):
+        for direction in range(len(certificate.witnesses[0])):
             views = []
             for number, graph in enumerate(self.graphs.graphs):
-                view = _without(graph, self.certificate.witnesses[number][direction])
-                if view is None:
-                    return Check(name, False, f"an edge that graph {number} does not have")
+                view = self._view(graph, number, direction)
+                if isinstance(view, str):
+                    return Check(name, False, f"{view} at graph {number}")
                 views.append(view)
-            union = GraphSet.joined(views).union.to(dtype=torch.float64)
+            union = GraphSet.joined(views).union
             embeddings.append(self.network.embed(union, self.graphs.batch))
-        return self._compared(name, self._values(torch.stack(embeddings, dim=1)), self.certificate.upper)
+        return self._compared(name, self._values(torch.stack(embeddings, dim=1)), certificate.upper)
+
+    def _view(self, graph: Graph, number: int, direction: int) -> Graph | str:
+        """A graph with the change of a witness, in float64; or what is wrong with that."""
+        certificate = self.certificate
+        view = _without(graph.to(dtype=torch.float64), certificate.witness(number, direction))
+        if view is None:
+            return "an edge that is not there"
+        if certificate.additions is not None:
+            new, allowed = certificate.added_edges(number, direction), certificate.additions[number]
+            if bool(graph.has_edge(*new).any()) or not allowed.lists(new):
+                return "a new edge that is no candidate"
+            view = Graph.from_edges(view.x, torch.cat([view.edge_index, new, new.flip(0)], dim=1))
+        if certificate.features is not None:
+            changed = certificate.changed_features(number, direction)
+            fault = changed.fault(graph, certificate.features[number])
+            if fault is not None:
+                return fault
+            view = view.with_features(changed.applied(view))
+        return view
 
     def _values(self, z: Tensor) -> Tensor:
         """``w · z`` of embeddings ``(G, C, d)``, or one for all directions ``(G, 1, d)``, in the shape of ``lower``."""
@@ -198,3 +233,10 @@ def _without(graph: Graph, edges: Tensor) -> Graph | None:
     if int((~kept).sum()) != len(both):
         return None
     return Graph.from_edges(graph.x, torch.stack([graph.row[kept], graph.col[kept]]))
+
+
+def _same(one: Sequence[Any] | None, other: Sequence[Any] | None) -> bool:
+    """Whether budgets of all graphs allow the same."""
+    if one is None or other is None:
+        return one is other
+    return len(one) == len(other) and all(each.same(part) for each, part in zip(one, other, strict=True))

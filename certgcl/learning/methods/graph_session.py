@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from certgcl.certify.pooling.graph_set import GraphSet, SetDrops
+from certgcl.certify.pooling.graph_set import GraphSet
 from certgcl.certify.pooling.problem import PooledProblem
+from certgcl.certify.pooling.set_changes import SetChanges
 from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.errors import GraphError
 from certgcl.graphs.graph import Graph
@@ -66,8 +67,8 @@ class GraphSession(ContrastiveSession):
         problem = None
         if regularizer is not None and (regularizer.due or self.method.inside_budget):
             problem = regularizer.problem_of_graphs(self.graphs)
-            problem = problem if whole else PooledProblem(graphs, problem.drops.at(graphs, places))
-        views = self._views(graphs, problem.drops if problem is not None and self.method.inside_budget else None)
+            problem = problem if whole else PooledProblem(graphs, problem.changes.at(graphs, places))
+        views = self._views(graphs, problem.changes if problem is not None and self.method.inside_budget else None)
         first, second = (
             pooled_rows(self.embedded(network, view, probability), graphs.batch, pool)
             for view, probability in zip(views, self.masks, strict=True)
@@ -83,10 +84,10 @@ class GraphSession(ContrastiveSession):
         self.descend(loss)
         return {"loss": float(loss.detach()), **metrics}
 
-    def _views(self, graphs: GraphSet, inside: SetDrops | None) -> list[Graph]:
+    def _views(self, graphs: GraphSet, inside: SetChanges | None) -> list[Graph]:
         union = graphs.union
         droppers = [
-            EdgeDropper(union, rate) if inside is None else DropperOfGraphs(union, rate, inside.union, inside)
+            EdgeDropper(union, rate) if inside is None else DropperOfGraphs(union, rate, inside.drops, inside)
             for rate in self.method.drop_rates
         ]
         return [dropper.sample(self.generator) for dropper in droppers]
@@ -96,7 +97,7 @@ class GraphSession(ContrastiveSession):
 class DropperOfGraphs(EdgeDropper):
     """Views of graphs side by side that keep to the total of each graph too."""
 
-    each: SetDrops | None = None
+    each: SetChanges | None = None
 
     def _draw_inside(self, inside: AdmissibleDrops, generator: torch.Generator | None) -> Tensor:
         assert self.each is not None
@@ -106,5 +107,5 @@ class DropperOfGraphs(EdgeDropper):
         order = torch.argsort(graph * len(graph) + shuffled)  # graph by graph, each at random
         taken = dropped[order].long().cumsum(0)
         before = torch.cat([taken.new_zeros(1), taken])[torch.searchsorted(graph[order].contiguous(), graph[order])]
-        beyond = dropped[order] & (taken - before > self.each.most[graph[order]])
+        beyond = dropped[order] & (taken - before > self.each.most_dropped[graph[order]])
         return dropped.index_fill(0, order[beyond], False)

@@ -12,7 +12,7 @@ from torch_geometric.nn import GCNConv, GINConv, SAGEConv, global_add_pool, glob
 
 import certgcl
 from certgcl import EdgeDropBudget, graph_bounds, graph_compactness
-from certgcl.certify.pooling.question import _levels
+from certgcl.certify.pooling.graph_bounds import _levels
 from certgcl.errors import BudgetError, DirectionError, GraphError, InputError, MethodError
 
 POOLS = {"mean": global_mean_pool, "sum": global_add_pool, "max": global_max_pool}
@@ -187,7 +187,7 @@ def test_it_prints_and_becomes_a_table() -> None:
         ({"directions": torch.full((4, 2), torch.nan)}, DirectionError, "at graph 0"),
         ({"method": "paper"}, MethodError, "proves nothing"),
         ({"pool": "median"}, InputError, "mean, sum, max"),
-        ({"enumerate_up_to": -1}, InputError, "number of drop sets"),
+        ({"enumerate_up_to": -1}, InputError, "number of changes"),
         ({"time_limit": 0}, InputError, "seconds"),
         ({"dtype": torch.float16}, InputError, "float32 or torch.float64"),
         ({"budgets": [1, 1]}, BudgetError, "one per node"),

@@ -64,7 +64,7 @@ def test_a_changed_byte_and_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CertificateError):
         GraphCertificate.load(path)
     nodes = certgcl.node_compactness(ENCODER, GRAPHS[0], 1).save(tmp_path / "nodes.npz")
-    with pytest.raises(CertificateError, match="certgcl-graph-certificate-1"):
+    with pytest.raises(CertificateError, match="certgcl-graph-certificate-2"):
         GraphCertificate.load(nodes)
     with pytest.raises(CertificateError, match="certgcl-certificate"):
         certgcl.Certificate.load(compact().save(path))

@@ -10,6 +10,7 @@ from certgcl import EdgeDropBudget
 from certgcl.bounds import get_method
 from certgcl.certify.pooling.graph_set import GraphSet
 from certgcl.certify.pooling.problem import PooledProblem
+from certgcl.certify.pooling.set_changes import SetChanges
 from certgcl.models import GraphNetwork
 from certgcl.models.pooled_network import Pool
 from tests.toys import like, random_tensor, tensors_of, toy_graph, toy_network
@@ -23,7 +24,9 @@ DIRECTIONS = random_tensor(4, 2, 3, seed=7)
 
 def bounds(network: GraphNetwork, pool: Pool, budget: EdgeDropBudget, directions: Tensor = DIRECTIONS) -> Tensor:
     graphs = GraphSet.of(GRAPHS)
-    return PooledProblem(graphs, graphs.drops(budget)).lower(get_method("degree-fast"), network, pool, directions)
+    return PooledProblem(graphs, SetChanges.of(graphs, budget)).lower(
+        get_method("degree-fast"), network, pool, directions
+    )
 
 
 @pytest.mark.parametrize("pool", POOLS)
@@ -58,9 +61,9 @@ def test_gradients_are_finite_and_reach_all_weights(pool: Pool, budget: EdgeDrop
 def test_edge_scores_are_worth_it_where_few_edges_of_many_can_be_dropped() -> None:
     """One edge in a long path moves few of its nodes; the sum of the nodes' own bounds lets it move all."""
     graphs = GraphSet.of([toy_graph(nx.path_graph(40))])
-    problem = PooledProblem(graphs, graphs.drops(EdgeDropBudget(total=1)))
+    problem = PooledProblem(graphs, SetChanges.of(graphs, EdgeDropBudget(total=1)))
     network, direction, method = toy_network(), DIRECTIONS[:1, :1], get_method("degree-fast")
     found = problem.lower(method, network, "sum", direction)
-    own = graphs.total(method(network, problem._most_dropped, direction.expand(40, -1, -1)))
+    own = graphs.total(method(network, problem._whole, direction.expand(40, -1, -1)))
     value = float(network.embed(graphs.union).sum(dim=0) @ direction[0, 0])
     assert value - float(found) < (value - float(own)) / 3

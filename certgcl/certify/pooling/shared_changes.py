@@ -1,5 +1,5 @@
-"""Sums of node values under one shared drop: what single nodes are known to lose, added up without counting an edge for
-more than it is."""
+"""Sums of node values under one shared change: what single nodes are known to lose, added up without counting an edge
+for more than it is."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,22 +13,44 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False)
-class SharedDrops:
-    """One drop set for each of several graphs.
+class Limits:
+    """How many of some items a change may have at once: at a node, or in a graph.
 
     Args:
-        fields: ones where an edge is in the receptive field of a node, ``(N, E)``, edges that can be dropped alone.
+        counted: ones where an item counts against a limit, ``(E, L)``.
+        most: ``B_l``, ``(L,)``.
+        graph: of each limit, ``(L,)``.
+        whole: the limit in its graph as a whole that every item is under, and no item under two, ``(E,)``.
+    """
+
+    counted: sp.csr_matrix
+    most: Counts
+    graph: Counts
+    whole: Counts
+
+    @cached_property
+    def of_graphs(self) -> Counts:
+        """The limits in graphs as a whole, whether an item counts against them or not."""
+        return np.unique(self.whole)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedChanges:
+    """One change for each of several graphs. An *item* is an edge that may be dropped, or a pair that may become one.
+
+    Args:
+        fields: ones where an item is in the receptive field of a node, ``(N, E)``, items of the node's graph alone.
         batch: the graph of each node, ``(N,)``.
-        ends: the ends of each edge, ``(2, E)``.
-        local: ``q_v``, ``(N,)``.
-        most: ``Q_g``, the most edges that each graph can lose, ``(G,)``.
-        first: the least number of edges that each level of values is needed for, ``(L,)``, increasing, 0 and 1 first.
+        graph_of_item: ``(E,)``.
+        limits: on the items.
+        most: the most items that a change of each graph has, ``(G,)``.
+        first: the least number of items that each level of values is needed for, ``(L,)``, increasing, 0 and 1 first.
     """
 
     fields: sp.csr_matrix
     batch: Counts
-    ends: Counts
-    local: Counts
+    graph_of_item: Counts
+    limits: Limits
     most: Counts
     first: Counts
 
@@ -36,21 +58,21 @@ class SharedDrops:
         """Lower bounds of ``Σ_i v_i(S)`` over each graph, ``(G,)``, and how far rounding can have raised them.
 
         The best of four choices of multipliers: none, which is the sum of the nodes' own minima; edge scores; what each
-        edge takes by itself and as much again as more edges can take; and those of a linear program, which are the best
+        item takes by itself and as much again as more can take; and those of a linear program, which are the best
         there are. (It has a knapsack, one number for all pairs, among them too.)
 
         Args:
-            values: the clean value of each node, and ``f_i``, at most ``v_i`` while as many edges of its field are
-                dropped as a level stands for, ``(N, L)``. The second level, of one edge, is not looked at where
-                ``losses`` are given; those beyond the third hold for fewer edges too, down to one.
-            losses: ``δ``, how much each edge by itself takes from each node in whose field it is, in the order of
-                ``fields.data``; by default as much as any single edge can take.
+            values: at most the value of each node without any item, and ``f_i``, at most ``v_i`` with as many items of
+                its field as a level stands for, ``(N, L)``. The second level, of one item, is not looked at where
+                ``losses`` are given; those beyond the third hold for fewer items too, down to one.
+            losses: ``δ``, how much each item by itself takes from each node in whose field it is, in the order of
+                ``fields.data``; by default as much as any single item can take.
         """
-        # What holds for more drops holds for fewer. The clean value stays: no bound without two edges says more of it.
+        # What holds with more items holds with fewer. The first value stays: no bound with two items says more of it.
         values = np.concatenate([values[:, :1], np.maximum.accumulate(values[:, :0:-1], axis=1)[:, ::-1]], axis=1)
         known = KnownNodeValues(self, values, (values[:, 0] - values[:, 1])[self.node] if losses is None else losses)
         chosen = [np.zeros(len(self.node)), known.scores, known.alone]
-        free = [Multipliers(each, self._threshold(self.score(each)), np.zeros(len(self.batch))) for each in chosen]
+        free = [Multipliers(each, self._thresholds(self.score(each))) for each in chosen]
         found = [self.by(known, each) for each in (*free, best_multipliers(self, known, time_limit))]
         best = np.argmax([bound - error for bound, error in found], axis=0)
         bound, error = (np.stack(each)[best, np.arange(len(self.most))] for each in zip(*found, strict=True))
@@ -59,30 +81,33 @@ class SharedDrops:
     def by(self, known: "KnownNodeValues", multipliers: Multipliers) -> tuple[Array, Array]:
         """The bound that multipliers give, and its rounding error.
 
-        For any numbers ``a_ie`` of nodes and edges of their fields, with ``s_e = Σ_i a_ie``, and S any admissible set,
+        For any numbers ``a_ie`` of nodes and items of their fields, with ``s_e = Σ_i a_ie``, any ``μ_l >= 0``, and any
+        admissible S,
 
             Σ v_i(S) = Σ_i ( v_i(S) + Σ_{e ∈ S ∩ field(i)} a_ie ) - Σ_{e ∈ S} s_e
-                    >= Σ_i least_i(a) - Q θ - Σ_v q_v μ_v - Σ_e [ s_e - θ - μ_v - μ_w ]+ .
+                    >= Σ_i least_i(a) - Σ_l B_l μ_l - Σ_e [ s_e - Σ_{l counts e} μ_l ]+ .
         """
-        theta, mu, a = multipliers.graphs, multipliers.ends, multipliers.pairs
-        score, price = self.score(a), theta[self.graph_of_edge] + mu[self.ends].sum(axis=0)
-        paid = self.by_graph(self.local * mu, self.batch) + self.most * theta
-        excess = self.by_graph(np.maximum(score - price, 0), self.graph_of_edge)
+        mu, a = multipliers.limits, multipliers.pairs
+        score, price = self.score(a), self.limits.counted @ mu
+        paid = self.by_graph(self.limits.most * mu, self.limits.graph)
+        excess = self.by_graph(np.maximum(score - price, 0), self.graph_of_item)
         size = self.by_graph(known.size, self.batch) + self.by_graph(np.abs(a), self.batch[self.node]) * 2 + paid
-        size += self.by_graph(price, self.graph_of_edge)
+        size += self.by_graph(price, self.graph_of_item)
         return self.by_graph(known.least(a), self.batch) - paid - excess, 2 * _EPS * (16 + self._longest) * size
 
     def score(self, a: Array) -> Array:
         """``s_e``, ``(E,)``."""
         return np.bincount(self.fields.indices, weights=a, minlength=self.fields.shape[1]).astype(float)
 
-    def _threshold(self, score: Array) -> Array:
-        """The Q-th largest score of each graph, or zero: it makes ``Q θ + Σ [s - θ]+`` the sum of the Q largest."""
-        order = np.lexsort((-score, self.graph_of_edge))
-        count = np.bincount(self.graph_of_edge, minlength=len(self.most))
-        enough = np.flatnonzero((self.most > 0) & (count >= self.most))
-        found = np.zeros(len(self.most))
-        found[enough] = score[order[(np.cumsum(count) - count + self.most - 1)[enough]]]
+    def _thresholds(self, score: Array) -> Array:
+        """For every limit in a graph as a whole its B-th largest score, or zero: it makes ``B θ + Σ [s - θ]+`` the sum
+        of the B largest."""
+        whole, most = self.limits.whole, self.limits.most
+        order = np.lexsort((-score, whole))
+        count = np.bincount(whole, minlength=len(most))
+        enough = np.flatnonzero((most > 0) & (count >= most))
+        found = np.zeros(len(most))
+        found[enough] = score[order[(np.cumsum(count) - count + most - 1)[enough]]]
         return np.maximum(found, 0)
 
     @cached_property
@@ -91,30 +116,27 @@ class SharedDrops:
         return np.repeat(np.arange(len(self.batch)), np.diff(self.fields.indptr))
 
     @cached_property
-    def graph_of_edge(self) -> Counts:
-        return self.batch[self.ends[0]]
-
-    @cached_property
     def reach(self) -> Counts:
-        """At least how many edges in the field of a node can be dropped, ``(N,)``."""
+        """At least how many items of the field of a node a change can have, ``(N,)``."""
         return np.minimum(self.most[self.batch], np.diff(self.fields.indptr))
 
     @cached_property
     def _longest(self) -> Array:
         """At least how many terms there are in any sum of a graph, ``(G,)``."""
-        nodes, edges = (np.bincount(part, minlength=len(self.most)) for part in (self.batch, self.graph_of_edge))
-        return 2.0 * nodes + 2.0 * edges
+        parts = self.batch, self.graph_of_item, self.limits.graph
+        nodes, items, limits = (np.bincount(part, minlength=len(self.most)) for part in parts)
+        return 2.0 * nodes + 2.0 * items + limits
 
     def by_graph(self, values: Array, place: Counts) -> Array:
-        """Sums over the nodes, pairs or edges of each graph."""
+        """Sums over the nodes, pairs, items or limits of each graph."""
         return np.bincount(place, weights=values, minlength=len(self.most)).astype(float)
 
 
 class KnownNodeValues:
-    """What is known of single nodes: ``v_i`` is ``f_i(0)`` without drops, ``f_i(0) - δ_ie`` without e, else at least
+    """What is known of single nodes: ``v_i`` is at least ``f_i(0)`` without items, ``f_i(0) - δ_ie`` with e alone, else
     ``f_i(b)``."""
 
-    def __init__(self, shared: SharedDrops, values: Array, losses: Array) -> None:
+    def __init__(self, shared: SharedChanges, values: Array, losses: Array) -> None:
         self.shared, self.values, self.losses = shared, values, losses
         self.size = 4 * np.abs(values).max(axis=1) + np.bincount(
             shared.node, weights=np.abs(losses), minlength=len(values)
@@ -125,8 +147,8 @@ class KnownNodeValues:
         self.by_count[np.arange(most + 1) > shared.reach[:, None]] = np.inf
 
     def least(self, a: Array) -> Array:
-        """The least ``v_i(S) + Σ_{e ∈ S} a_ie`` over all S, or less: the clean value; that without one edge, and with
-        the edge's number; and ``f_i(b)`` with the b smallest numbers, for b from 2 on."""
+        """The least ``v_i(S) + Σ_{e ∈ S} a_ie`` over all S, or less: the value without items; that with one item, and
+        the item's number; and ``f_i(b)`` with the b smallest numbers, for b from 2 on."""
         alone = np.full(len(self.values), np.inf)
         np.minimum.at(alone, self.shared.node, self.values[self.shared.node, 0] - self.losses + a)
         found = np.minimum(self.values[:, 0], np.where(self.shared.reach > 0, alone, np.inf))
@@ -134,7 +156,7 @@ class KnownNodeValues:
         return np.minimum(found, (several + self.smallest(a)[:, 1:]).min(axis=1, initial=np.inf))
 
     def smallest(self, a: Array) -> Array:
-        """The sums of the 1, 2, … smallest numbers of each node, as far as it can lose edges, ``(N, most)``."""
+        """The sums of the 1, 2, … smallest numbers of each node, as far as a change reaches, ``(N, most)``."""
         most, start = self.by_count.shape[1] - 1, self.shared.fields.indptr
         order = np.lexsort((a, self.shared.node))
         rank = np.arange(len(a)) - start[self.shared.node]
@@ -145,18 +167,18 @@ class KnownNodeValues:
 
     @cached_property
     def _several(self) -> Array:
-        """As much as several edges take at most, for each of them, ``(N,)``."""
+        """As much as several items take at most, for each of them, ``(N,)``."""
         loss = self.values[:, :1] - np.where(np.isfinite(self.by_count), self.by_count, self.values[:, :1])
         return (loss[:, 2:] / np.arange(2, self.by_count.shape[1])).max(axis=1, initial=0.0)
 
     @property
     def scores(self) -> Array:
-        """``max(δ_ie, what each of several edges can take)``: with these numbers every node keeps its clean value."""
+        """``max(δ_ie, what each of several edges can take)``: with these numbers every node keeps its first value."""
         return np.maximum(self.losses, self._several[self.shared.node])
 
     @property
     def alone(self) -> Array:
-        """``δ_ie + κ_i``, κ the least with which every node keeps its clean value."""
+        """``δ_ie + κ_i``, κ the least with which every node keeps its first value."""
         short = self.values[:, :1] - self.by_count[:, 2:] - self.smallest(self.losses)[:, 1:]
         each = (short / np.arange(2, self.by_count.shape[1])).max(axis=1, initial=0.0)
         return self.losses + np.maximum(each, 0)[self.shared.node]

@@ -1,0 +1,221 @@
+"""Bounds of pooled embeddings from those of single nodes, with one change for all nodes of a graph."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from certgcl.bounds import BoundMethod, ChangeProblem
+from certgcl.bounds.memory import default_limit, parts_that_fit
+from certgcl.certify.pooling.change_sets import GraphChangeSets
+from certgcl.certify.pooling.changed_features import by_merged_paths
+from certgcl.certify.pooling.graph_set import GraphSet
+from certgcl.certify.pooling.items import Items
+from certgcl.certify.pooling.multipliers import Array
+from certgcl.certify.pooling.set_changes import SetChanges
+from certgcl.certify.pooling.shared_changes import SharedChanges
+from certgcl.models.pooled_network import PooledNetwork
+
+MOST_SINGLE_ROWS = 1 << 24  # nodes that are embedded to try every item of all graphs by itself
+MOST_PAIR_ROWS = 1 << 21  # and every two items
+EVERY_LEVEL = 4  # totals up to this one are asked for one by one; beyond, each is twice the last
+Bounds = tuple[Tensor, Tensor]
+"""Lower bounds, and how far adding up can have raised them, ``(G, C)``."""
+
+
+def change_sets(network: PooledNetwork, changes: SetChanges) -> list[GraphChangeSets]:
+    return [GraphChangeSets(network, *each) for each in zip(changes.graphs.graphs, changes.each, strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class GraphBounds:
+    """The least ``w · z_g`` of several graphs.
+
+    Args:
+        network: in the dtype of the computation.
+        bound: of single nodes.
+        sizes: at least ``|z_i|`` of every node and all that is summed on the way to it, ``(N, d)``.
+        time_limit: of a linear program.
+    """
+
+    network: PooledNetwork
+    changes: SetChanges
+    bound: BoundMethod
+    sizes: Tensor
+    time_limit: float | None
+
+    @property
+    def graphs(self) -> GraphSet:
+        return self.changes.graphs
+
+    @cached_property
+    def _largest(self) -> int:
+        return int(self.changes.most_edges.max())
+
+    @cached_property
+    def _sets(self) -> list[GraphChangeSets]:
+        return change_sets(self.network, self.changes)
+
+    def lower(self, directions: Tensor) -> Bounds:
+        """For directions ``(G, C, d)``."""
+        pooled, shift = self._pulled_back(directions)
+        if self.network.pool == "max":
+            lower, lifted = self._by_ranges(pooled)
+        else:
+            lower, lifted = self._of_sums(pooled)
+            count = self.graphs.sizes.double()[:, None] if self.network.pool == "mean" else 1.0
+            lower, lifted = lower / count, lifted / count
+        return lower + shift, lifted
+
+    def _pulled_back(self, directions: Tensor) -> tuple[Tensor, Tensor]:
+        """``W w`` and ``b · w`` of the head: directions of what is pooled, and constants, ``(G, C)``."""
+        head = self.network.head
+        if head is None:
+            return directions, directions.new_zeros(directions.shape[:2]).double()
+        wide = directions.double()
+        return (wide @ head.weight.double().T).to(directions.dtype), wide @ head.bias.double()
+
+    def _of_nodes(self, total: int, directions: Tensor, rows: Callable[[Tensor], Tensor]) -> Tensor:
+        """The least ``w · z_i`` of every node, with at most ``total`` edges of each graph changed, ``(N, C)``, float64.
+
+        Args:
+            directions: of which ``rows`` makes those of some nodes, ``(A, C, d)``.
+        """
+        union, network = self.graphs.union, self.network.network
+        changes, everyone = self.changes.limited_to(total), torch.arange(union.num_nodes, device=union.col.device)
+        limit, number = default_limit(union.col.device), rows(everyone[:1]).shape[1]
+        problem = ChangeProblem(union, changes, everyone, limit)
+        found = torch.empty(len(everyone), number, dtype=torch.float64, device=everyone.device)
+        for part in parts_that_fit(self.bound, network, problem, number, limit):
+            anchors = ChangeProblem(union, changes, part, limit, only_anchors=True)
+            found[part] = self.bound.solve(network, anchors, rows(part)).lower.double()
+        return found
+
+    # -- sums --------------------------------------------------------------------------------------
+
+    def _of_sums(self, directions: Tensor) -> Bounds:
+        """Of sums of node values: the best of all that is known."""
+        if self._largest and all(each.shared for each in self._sets):
+            found = self._by_shared_items(directions)
+        else:
+            found = [self._by_nodes(directions)]
+        if self.changes.features is not None and not self._largest:
+            found.append(by_merged_paths(self.network.network, self.changes, self.bound, directions, self.sizes))
+        lower, lifted = (torch.stack(parts) for parts in zip(*found, strict=True))
+        best = (lower - lifted).argmax(dim=0, keepdim=True)
+        return lower.gather(0, best)[0], lifted.gather(0, best)[0]
+
+    def _by_nodes(self, directions: Tensor) -> Bounds:
+        """The sum of the nodes' own bounds."""
+        graphs = self.graphs
+        values = self._of_nodes(self._largest, directions, lambda part: directions[graphs.batch[part]])
+        error = torch.finfo(torch.float64).eps * (graphs.sizes.double()[:, None] + 16) * graphs.total(values.abs())
+        return graphs.total(values), error
+
+    def _by_shared_items(self, directions: Tensor) -> list[Bounds]:
+        """With what each item takes counted once in a graph.
+
+        Where edges are added, in two ways: by the number of items that can matter to a node at all, and by whether any
+        of them is near it in the graph as given, where a value is at least that of the largest change.
+        """
+        levels = _levels(self._largest)
+        several = self.changes.additions is not None and self._largest > 1
+        items = Items(self.changes, self._sets)
+        first = np.array([0, *(level + 1 for level in levels[:-1])])
+        network, limits = self.network.network, items.limits()
+        batch, most = (part.cpu().numpy() for part in (self.graphs.batch, self.changes.most_edges))
+        fields = items.fields(network) if several else items.near(network)
+        shared = SharedChanges(fields, batch, items.graph, limits, most, first)
+        values, losses = self._known(shared, levels, directions)
+        if not (np.isfinite(values).all() and all(alone is None or np.isfinite(alone).all() for alone in losses)):
+            unknown = directions.new_full(directions.shape[:2], torch.nan).double()
+            return [(unknown, unknown)]
+        found = [[shared.lower(values[:, place], alone, self.time_limit) for place, alone in enumerate(losses)]]
+        if several:
+            by_first = SharedChanges(items.near(network), batch, items.graph, limits, most, first[:2])
+            ends = values[:, :, [0, -1]]
+            found.append([by_first.lower(ends[:, place], None, self.time_limit) for place in range(len(losses))])
+        return [
+            tuple(torch.from_numpy(np.stack(each, axis=1)).to(directions.device) for each in zip(*way, strict=True))  # type: ignore[misc]
+            for way in found
+        ]
+
+    def _known(self, shared: SharedChanges, levels: list[int], directions: Tensor) -> tuple[Array, list[Array | None]]:
+        """What is known of single nodes: their values with as many items as each level stands for, ``(N, C, L)``, and
+        what each item takes by itself, for each direction."""
+        graphs = self.graphs
+        of = lambda part: directions[graphs.batch[part]]  # noqa: E731
+        known: list[Tensor] = []
+        losses: list[Array | None] = [None] * directions.shape[1]
+        if self.changes.features is None:
+            z = self.network.network.embed(graphs.union)
+            clean = torch.einsum("ncd,nd->nc", directions[graphs.batch], z).double()
+            losses = self._losses(shared, directions, clean)
+            known = [clean] * min(1 if losses[0] is None else 2, len(levels))  # one item takes a known loss
+            if 1 < len(known) < len(levels):
+                known += self._least_of_pairs(shared, directions, clean)
+        values = [*known, *(self._of_nodes(total, directions, of) for total in levels[len(known) :])]
+        return torch.stack(values, dim=2).cpu().numpy(), losses
+
+    def _losses(self, shared: SharedChanges, directions: Tensor, clean: Tensor) -> list[Array | None]:
+        """How much each item alone takes from each node in whose field it is, for each direction; None where there are
+        too many to try."""
+        sets = self._sets
+        if sum(each.single_rows for each in sets) > MOST_SINGLE_ROWS:
+            return [None] * directions.shape[1]
+        # One graph after the other, in each item by item, and all nodes of the graph each time.
+        taken = [clean.new_zeros(0, clean.shape[1])]
+        for each, wanted, before in zip(sets, directions, clean.split(self.graphs.sizes.tolist()), strict=True):
+            if len(each):
+                taken.append((before - each.of_nodes(each.singles(), wanted).double()).flatten(0, 1))
+        nodes, items = self.graphs.sizes.cpu().numpy(), np.array([len(each) for each in sets])
+        graph, item = shared.batch[shared.node], shared.fields.indices
+        block, first_item, first_node = (np.cumsum(each) - each for each in (items * nodes, items, nodes))
+        place = block[graph] + (item - first_item[graph]) * nodes[graph] + shared.node - first_node[graph]
+        return list(torch.cat(taken).cpu().numpy()[place].T)
+
+    def _least_of_pairs(self, shared: SharedChanges, directions: Tensor, clean: Tensor) -> list[Tensor]:
+        """The least value of each node with two items of its field, ``(N, C)``; none if they are too many to try.
+
+        Exact, and so at most ``v_i(S)`` for every S with two items of the field: these two are admissible by
+        themselves, as every part of an admissible set is, and the value depends on nothing else of S.
+        """
+        sets, found, node, item = self._sets, [], 0, 0
+        if sum(each.pair_rows for each in sets) > MOST_PAIR_ROWS:
+            return []
+        for each, wanted, before in zip(sets, directions, clean.split(self.graphs.sizes.tolist()), strict=True):
+            pairs, n, e = each.two(), len(before), len(each)
+            if pairs:
+                field = torch.from_numpy(shared.fields[node : node + n, item : item + e].toarray() > 0).to(
+                    before.device
+                )
+                one, other = torch.tensor(pairs, device=before.device).T
+                inside = (field[:, one] & field[:, other]).T[..., None]
+                before = torch.where(inside, each.of_nodes(pairs, wanted).double(), before).amin(dim=0)
+            found.append(before)
+            node, item = node + n, item + e
+        return [torch.cat(found)]
+
+    # -- maxima ------------------------------------------------------------------------------------
+
+    def _by_ranges(self, directions: Tensor) -> Bounds:
+        """Bounds of maxima: ``max_i z_i >= max_i low_i``, and ``max_i z_i <= max_i high_i``, channel by channel."""
+        units = torch.eye(directions.shape[2], dtype=directions.dtype, device=directions.device)
+        both = torch.cat([units, -units])
+        ranges = self._of_nodes(self._largest, both, lambda part: both.expand(len(part), -1, -1))
+        low, negative_high = ranges.chunk(2, dim=1)
+        low, high = self.graphs.largest(low), self.graphs.largest(-negative_high)
+        wide = directions.double()
+        found = (wide.clamp(min=0) @ low[..., None] + wide.clamp(max=0) @ high[..., None])[..., 0]
+        return found, torch.zeros_like(found)
+
+
+def _levels(largest: int) -> list[int]:
+    """The numbers of items that nodes are bounded with, 0 first and the largest last."""
+    levels = list(range(min(largest, EVERY_LEVEL) + 1))
+    while levels[-1] < largest:
+        levels.append(min(2 * levels[-1], largest))
+    return levels

@@ -1,0 +1,68 @@
+"""No bound of a pooled embedding lies above the minimum over all admissible changes of its graph, of any kind."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from certgcl.models.pooled_network import Pool
+from verification.network_audit import library_graph, library_network
+from verification.pooled_changes import (
+    certify_pooled_changes,
+    pooled_changes_tolerance,
+    pooled_truth,
+    trained_with_changes,
+)
+from verification.pooling_audit import POOLS
+from verification.together import TogetherCase, pooled_cases
+
+METHODS = ("degree", "crown", "interval")
+
+
+@given(pooled_cases(), st.sampled_from(POOLS), st.sampled_from(METHODS))
+def test_no_bound_is_above_the_enumerated_minimum(case: TogetherCase, pool: Pool, method: str) -> None:
+    least, allowed = pooled_truth(case, pool)[0], pooled_changes_tolerance(case)
+    found = certify_pooled_changes(case, pool, method=method)
+    assert float(found.lower[0]) <= least + allowed
+    assert case.features.kind == "box" or float(found.upper[0]) >= least - allowed
+
+
+@given(pooled_cases(), st.sampled_from(POOLS))
+def test_what_is_enumerated_is_the_minimum(case: TogetherCase, pool: Pool) -> None:
+    found, least = certify_pooled_changes(case, pool, enumerate_up_to=1 << 14), pooled_truth(case, pool)[0]
+    if case.features.kind == "box" and case.features.radius:
+        assert not bool(found.enumerated.any())
+        return
+    assert bool(found.enumerated.all())
+    for value in (found.lower, found.upper):
+        assert abs(float(value[0]) - least) <= pooled_changes_tolerance(case)
+
+
+@given(pooled_cases(), st.sampled_from(POOLS))
+def test_float32_is_sound_within_its_rounding(case: TogetherCase, pool: Pool) -> None:
+    found = certify_pooled_changes(case, pool, dtype=torch.float32)
+    rounded = case.edges.case.directions.astype(np.float32).astype(float)  # those of the computation
+    least = pooled_truth(replace(case, edges=case.edges.with_directions(rounded)), pool)[0]
+    assert float(found.lower[0] - found.rounding[0]) <= least
+
+
+@given(pooled_cases(), st.sampled_from(POOLS), st.sampled_from(METHODS))
+def test_the_bound_of_a_loss_is_no_higher(case: TogetherCase, pool: Pool, method: str) -> None:
+    least, allowed = pooled_truth(case, pool)[0], pooled_changes_tolerance(case)
+    assert trained_with_changes(case, pool, method) <= least + allowed
+
+
+@given(pooled_cases(), st.sampled_from(POOLS))
+def test_a_witness_reaches_its_value(case: TogetherCase, pool: Pool) -> None:
+    for enumerated in (0, 1 << 14):
+        found = certify_pooled_changes(case, pool, enumerate_up_to=enumerated)
+        network = case.edges.case
+        checked = found.verify(
+            library_network(network),
+            [library_graph(network)],
+            pool=pool,
+            directions=torch.from_numpy(network.directions[:1]),
+        )
+        assert checked.ok, checked
