@@ -15,15 +15,25 @@ import certgcl
 from certgcl.attacks import field
 from certgcl.attacks.field import Reach
 from certgcl.certify import touched_edges
+from certgcl.certify.collective_bound import CollectiveProblem
+from verification.feature_case import PlainFeatures
 from verification.network_audit import certify_network, library_graph, library_network, truth
-from verification.network_case import NetworkCase, PlainActivation
+from verification.network_case import Array, NetworkCase, PlainActivation
 from verification.network_oracle import adjacencies, embeddings, values
 from verification.networks import RELU, Builder, network_case, network_cases
+from verification.together import (
+    STAY,
+    TogetherCase,
+    certify_together,
+    pooled_cases,
+    together_truth,
+    together_values,
+)
 
 
-def pointing_up(case: NetworkCase) -> NetworkCase:
+def pointing_up(case: NetworkCase, clean: Array | None = None) -> NetworkCase:
     """The same case with every direction turned so that the clean value is not negative."""
-    clean = values(case.with_budget(0))[0]
+    clean = values(case.with_budget(0))[0] if clean is None else clean
     return replace(case, directions=case.directions * np.where(clean < 0, -1.0, 1.0)[:, None])
 
 
@@ -83,9 +93,11 @@ def _shorter(patch: pytest.MonkeyPatch) -> None:
 
 def _cheaper(patch: pytest.MonkeyPatch) -> None:
     """Nodes that take one more edge than they need."""
-    problem = certgcl.certify.collective._problem
+    problem = certgcl.certify.collective.collective_problem
     patch.setattr(
-        certgcl.certify.collective, "_problem", lambda fields, largest, *given: problem(fields, largest + 1, *given)
+        certgcl.certify.collective,
+        "collective_problem",
+        lambda *given: problem(*given[:-1], given[-1] + np.array([1, 0, 0, 0])),
     )
 
 
@@ -115,17 +127,66 @@ def test_wrong_receptive_fields_are_caught(
     assert collective(case).lower == 1
 
 
-def test_multipliers_of_any_kind_prove_a_bound() -> None:
-    """Soundness does not depend on the solver."""
-    case = tree_case("GCN", 3)
-    graph, network = library_graph(case), library_network(case)
+def test_multipliers_of_any_kind_prove_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Soundness does not rest on the solver."""
+    case, problems = tree_case("GCN", 3), []
+    solve = CollectiveProblem.most_lost
+    monkeypatch.setattr(CollectiveProblem, "most_lost", lambda self, limit: problems.append(self) or solve(self, limit))
     found = collective(case)
-    fragile = (found.largest_total >= 0) & (found.largest_total < found.total_budget)
-    fields = touched_edges.touched_edges(network, graph, found.nodes[fragile])
-    drops = certgcl.EdgeDropBudget(case.local, case.total).on(graph)
-    problem = certgcl.certify.collective._problem(fields, found.largest_total[fragile], graph, drops)
+    (problem,) = problems
     random, lost = np.random.default_rng(0), int((found.largest_total >= 0).sum()) - least_survivors(case)
+    nodes, limits = problem.fields.shape[0], len(problem.most)
     for _ in range(200):
-        u, mu = random.exponential(0.2, fields.shape[0]), random.exponential(0.1, case.nodes)
-        assert problem.proved(u, random.exponential(), mu) >= lost
-    assert problem.proved(np.full(fields.shape[0], np.nan), float("nan"), mu) >= torch.tensor(lost)
+        assert problem.proved(random.exponential(0.2, nodes), random.exponential(0.3, limits)) >= lost
+    assert problem.proved(np.full(nodes, np.nan), np.full(limits, np.nan)) >= lost
+
+
+# -- added edges, flips and features ---------------------------------------------------------------
+
+
+def limited(case: TogetherCase, edges: int, features: int) -> TogetherCase:
+    """The same case with smaller totals."""
+    changed, network = case.edges, case.edges.case
+    if changed.flips:
+        changed = replace(changed, case=network.with_budget(network.local, edges))
+    else:
+        changed = replace(changed, total=edges, case=network.with_budget(network.local, edges))
+    counted = case.features.kind in ("masked", "bits")
+    return TogetherCase(changed, replace(case.features, total=features) if counted else case.features)
+
+
+def survivors(case: TogetherCase) -> int:
+    """The least number of positive nodes after any one change, by enumeration."""
+    return int((together_values(case) > 0).sum(axis=1).min())
+
+
+@given(pooled_cases(), st.integers(0, 2), st.integers(0, 2), st.booleans())
+def test_no_change_leaves_fewer_positive_than_certified(
+    case: TogetherCase, edges: int, features: int, exact: bool
+) -> None:
+    clean = together_values(limited(case, 0, 0))[0]
+    case = replace(case, edges=case.edges.with_directions(pointing_up(case.edges.case, clean).directions))
+    levels = {limited(case, e, f) for e in range(edges + 1) for f in range(features + 1)}
+    whole = limited(case, edges, features)
+    found = []
+    for each in [*levels, whole]:
+        certificate = certify_together(each, "degree")
+        found.append(replace(certificate, lower=together_truth(each)[0]) if exact else certificate)
+    network, graph = library_network(case.edges.case), library_graph(case.edges.case)
+    answer = certgcl.collective_certificate(found, network, graph)
+    assert answer.alone <= answer.lower <= survivors(whole)
+
+
+@pytest.mark.parametrize("features", [STAY, PlainFeatures("masked", off=1, total=1)])
+def test_several_survive_what_one_change_cannot_reach(features: PlainFeatures) -> None:
+    """Two edges, and a feature, on a tree that is longer than the receptive fields."""
+    case = tree_case("SAGE mean", 3)
+    network, graph = library_network(case), library_graph(case)
+    found = []
+    for total in range(2):
+        masked = None if features == STAY else certgcl.FeatureBudget(masked=1, total=total)
+        flips = certgcl.EdgeFlipBudget(total=total, candidates="two-hop")
+        budgets = certgcl.Changes(flips=flips, features=masked)
+        found.append(certgcl.linear_bounds(network, graph, budgets, torch.from_numpy(case.directions), method="degree"))
+    answer = certgcl.collective_certificate(found, network, graph)
+    assert answer.alone < answer.lower

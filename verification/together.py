@@ -20,6 +20,7 @@ from verification.feature_audit import with_bits
 from verification.feature_case import FeatureCase, PlainFeatures
 from verification.feature_oracle import admissible_features, feature_magnitude
 from verification.network_audit import NETWORK_METHODS, library_graph, library_network
+from verification.network_case import Array
 from verification.network_oracle import embeddings
 
 STAY = PlainFeatures("box")  # of radius 0
@@ -59,21 +60,21 @@ class TogetherCase:
 
 def together_truth(case: TogetherCase) -> tuple[Tensor, Tensor]:
     """The minimum over all admissible views, and the clean value; each ``(n,)``."""
+    values = torch.from_numpy(together_values(case))
+    return values.amin(dim=0), values[0]
+
+
+def together_values(case: TogetherCase) -> Array:
+    """``w_i · z_i`` on every admissible view, the clean one first; ``(views, n)``."""
     network, matrices = case.edges.case, []
     for drops, added in admissible_changes(case.edges):
         matrix = np.zeros((network.nodes, network.nodes))
         for u, v in (set(network.edges) - set(drops)) | set(added):
             matrix[u, v] = matrix[v, u] = 1.0
         matrices.append(matrix)
-    graphs, least, clean = np.stack(matrices), None, None
-    for x in admissible_features(case.of_features):
-        z = embeddings(network, graphs, np.broadcast_to(x, (len(graphs), *x.shape)))
-        values = (z * network.directions).sum(axis=-1)
-        clean = values[0] if clean is None else clean
-        least = values.min(axis=0) if least is None else np.minimum(least, values.min(axis=0))
-    assert least is not None
-    assert clean is not None
-    return torch.from_numpy(least), torch.from_numpy(np.array(clean))
+    graphs, features = np.stack(matrices), np.stack(list(admissible_features(case.of_features)))
+    z = embeddings(network, np.tile(graphs, (len(features), 1, 1)), np.repeat(features, len(graphs), axis=0))
+    return np.asarray((z * network.directions).sum(axis=-1))
 
 
 def together_tolerance(case: TogetherCase) -> Tensor:
@@ -135,5 +136,5 @@ def _affordable(edges: ChangedCase, features: PlainFeatures, most: int = MOST_TO
         edges = replace(edges, case=with_bits(edges.case))
     case = TogetherCase(edges, features)
     graphs = sum(1 for _ in admissible_changes(edges))
-    assume(sum(1 for _ in islice(admissible_features(case.of_features), most)) * graphs <= most)
+    assume(sum(1 for _ in islice(admissible_features(case.of_features), most + 1)) * graphs <= most)
     return case

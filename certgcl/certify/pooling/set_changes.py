@@ -162,9 +162,9 @@ class SetChanges:
         drops = EdgeDropBudget(self.drops.requested, min(total, int(self.totals.max()))).on(union)
         added = self.additions
         if added is not None:
-            added = replace(added, total=min(total, added.total), both_total=min(total, added.both_total)).on(
-                union, drops
-            )
+            both = min(total, added.both_total)
+            added = replace(added, total=min(total, added.total), both=added.both.clamp(max=both), both_total=both)
+            added = added.on(union, drops)
         return AdmissibleChanges(drops, self.features, added if added is not None and bool(added.local.any()) else None)
 
 
