@@ -49,7 +49,7 @@ class CollectiveProblem:
     @cached_property
     def one(self) -> int:
         """What stands for 1 in whole numbers: sums over all nodes stay within 64 bits."""
-        largest = max(int(self.needed.max()), int(self.fields.data.max()), int(self.limits.data.max(initial=1)))
+        largest = max(int(part.max(initial=1)) for part in (self.needed, self.fields.data, self.limits.data))
         return 1 << max(0, min(FINEST, DIGITS - (largest * (sum(self.fields.shape) + len(self.most))).bit_length()))
 
     def proved(self, of_nodes: np.ndarray, of_limits: np.ndarray) -> int:
