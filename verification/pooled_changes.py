@@ -1,5 +1,9 @@
 """Pooled embeddings under any change by exhaustion: dropped, added and flipped edges, and features."""
 
+from dataclasses import replace
+from typing import Any
+
+import networkx as nx
 import numpy as np
 import torch
 
@@ -8,12 +12,15 @@ from certgcl.certify.pooling.graph_set import GraphSet
 from certgcl.certify.pooling.problem import PooledProblem
 from certgcl.certify.pooling.set_changes import SetChanges
 from certgcl.models.pooled_network import Pool
-from verification.edge_changes import admissible_changes
+from verification.edge_changes import ChangedCase, admissible_changes
+from verification.feature_audit import with_bits
+from verification.feature_case import PlainFeatures
 from verification.feature_oracle import admissible_features
 from verification.network_audit import NETWORK_METHODS, library_graph, library_network
 from verification.network_oracle import embeddings
+from verification.networks import RELU, Builder, network_case
 from verification.pooling_audit import pooled
-from verification.together import TogetherCase, together_tolerance
+from verification.together import STAY, TogetherCase, together_tolerance
 
 
 def pooled_truth(case: TogetherCase, pool: Pool) -> tuple[float, float]:
@@ -68,3 +75,37 @@ def trained_with_changes(case: TogetherCase, pool: Pool, method: str = "degree")
     problem = PooledProblem(graphs, SetChanges.of(graphs, case.budgets))
     directions = torch.from_numpy(network.directions[:1])[:, None]
     return float(problem.lower(NETWORK_METHODS[method], library_network(network).to(torch.float64), pool, directions))
+
+
+def tree(kind: str, seed: int, what: str) -> TogetherCase:
+    """A tree of 5 nodes, two layers with ReLU, of which one thing changes, or several."""
+    graph = nx.random_labeled_tree(5, seed=seed)
+    builder = Builder(np.random.default_rng(seed), RELU, 4, features=3, shift=0.15)
+    case, (edges, features) = network_case(graph, kind, 2, builder), CHANGES[what]
+    kept = {name: value for name, value in edges.items() if name != "lost"}
+    found = ChangedCase(case.with_budget(None if edges.get("lost") else 0, edges.get("lost", 0)), **kept)
+    return TogetherCase(replace(found, case=with_bits(found.case)) if features.kind == "bits" else found, features)
+
+
+CHANGES: dict[str, tuple[dict[str, Any], PlainFeatures]] = {
+    "one added": ({"total": 1}, STAY),
+    "two added": ({"total": 2}, STAY),
+    "two flipped": ({"lost": 2, "flips": True}, STAY),
+    "one masked a node": ({"total": 0}, PlainFeatures("masked", off=1)),
+    "three masked in all": ({"total": 0}, PlainFeatures("masked", off=1, total=3)),
+    "one bit on a node": ({"total": 0}, PlainFeatures("bits", on=1)),
+    "one column masked": ({"total": 0}, PlainFeatures("columns", columns=1)),
+    "one dropped, one masked a node": ({"lost": 1, "total": 0}, PlainFeatures("masked", off=1)),
+    "one added, one column": ({"total": 1}, PlainFeatures("columns", columns=1)),
+}
+
+
+def changed_tightness(kind: str, what: str, pool: Pool, cases: int) -> tuple[float, int]:
+    """The gap of the bounds to the clean values over the true worst-case gap, and the number of violations."""
+    bounded, true, wrong = 0.0, 0.0, 0
+    for seed in range(cases):
+        case = tree(kind, seed, what)
+        (least, clean), lower = pooled_truth(case, pool), float(certify_pooled_changes(case, pool).lower[0])
+        bounded, true = bounded + clean - lower, true + clean - least
+        wrong += lower > least + pooled_changes_tolerance(case)
+    return bounded / true, wrong

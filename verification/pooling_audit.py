@@ -18,6 +18,7 @@ from verification.networks import RELU, Builder, network_case
 
 POOLS: tuple[Pool, ...] = ("mean", "sum", "max")
 CASES = 24
+CHANGED_CASES = 8
 AIMS = {"GCN": 3.2, "SAGE mean": 1.7, "SAGE sum": 1.7, "GIN": 1.7}
 """On trees of 14 to 18 nodes with two edges to drop, of sums and means, where sets are not enumerated."""
 
@@ -89,6 +90,17 @@ def main() -> None:
         for pool in POOLS:
             (ratio, wrong), (exact, also_wrong) = (tightness(kind, pool, enumerate_up_to=sets) for sets in (0, 256))
             print(f"{kind:10} {pool:5} {ratio:15.2f} {exact:12.2f} {wrong + also_wrong:12}")
+    from verification.pooled_changes import (
+        CHANGES,
+        changed_tightness,
+    )  # which is about the pooled values of this module
+
+    print("\ntrees of 5 nodes, gap / true gap" + " " * 9 + "".join(f"{pool:>8}" for pool in POOLS) + "   violations")
+    for kind in ("GCN", "SAGE mean"):
+        for what in CHANGES:
+            found = [changed_tightness(kind, what, pool, CHANGED_CASES) for pool in POOLS]
+            ratios = "".join(f"{ratio:8.2f}" for ratio, _ in found)
+            print(f"{kind:10} {what:30}{ratios}{sum(wrong for _, wrong in found):13}", flush=True)
 
 
 if __name__ == "__main__":
