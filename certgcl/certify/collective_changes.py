@@ -1,6 +1,6 @@
 """One change for all nodes of a graph: its levels, its items, and which of them can cost which node."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -106,7 +106,7 @@ def _limits(changes: AdmissibleChanges, last: Levels, ends: np.ndarray, n: int) 
     )
     no_edges, no_nodes = every * 0, all_nodes * 0
     rows = [[at_ends, none, none], [every, no_nodes, no_nodes], [no_edges, no_nodes, all_nodes]]
-    most = [changes.drops.local.cpu().numpy(), [last.dropped], [last.features]]
+    most: list[Any] = [changes.drops.local.cpu().numpy(), [last.dropped], [last.features]]
     if changes.additions is not None:
         rows += [[at_ends, one, none], [no_edges, all_nodes, no_nodes], [2 * every, all_nodes, no_nodes]]
         most += [changes.additions.both.cpu().numpy(), [2 * last.added], [2 * last.both]]
