@@ -16,6 +16,7 @@ from torch_geometric.nn import GIN, GraphSAGE, global_mean_pool
 import certgcl
 from certgcl import CompactnessRegularizer, EdgeDropBudget, GraphCL
 from certgcl.certify.pooling.graph_set import GraphSet
+from certgcl.certify.pooling.set_changes import SetChanges
 from certgcl.errors import CheckpointError, GraphError, InputError, MethodError
 from certgcl.learning.methods.graph_session import DropperOfGraphs
 
@@ -80,18 +81,18 @@ def test_an_epoch_goes_through_all_graphs_in_batches_of_about_the_same_size() ->
 @pytest.mark.parametrize("budget", [EdgeDropBudget(total=2), EdgeDropBudget(local=1, total=1), 1])
 def test_views_inside_the_budget_keep_to_that_of_each_graph(budget: EdgeDropBudget | int) -> None:
     graphs = GraphSet.of(GRAPHS)
-    drops = graphs.drops(budget)
-    dropper = DropperOfGraphs(graphs.union, 0.5, drops.union, drops)
+    changes = SetChanges.of(graphs, budget)
+    dropper = DropperOfGraphs(graphs.union, 0.5, changes.drops, changes)
     generator, most = torch.Generator().manual_seed(0), torch.zeros(len(graphs), dtype=torch.long)
     for _ in range(20):
         lost = graphs.union.degree - dropper.sample(generator).degree
-        assert bool((lost <= drops.union.local).all())
+        assert bool((lost <= changes.drops.local).all())
         dropped = graphs.total(lost) // 2
-        assert bool((dropped <= drops.most).all())
+        assert bool((dropped <= changes.most_dropped).all())
         most = most.maximum(dropped)
     assert int(most.max()) > 0  # and drop edges at all
     if not isinstance(budget, int):
-        assert torch.equal(most, drops.most)
+        assert torch.equal(most, changes.most_dropped)
     fitted = method(regularizer=CompactnessRegularizer(budget=budget, anchors=3), inside_budget=True).fit(GRAPHS)
     assert len(fitted.history_) == 2
 
