@@ -68,6 +68,10 @@ class GraphSession(ContrastiveSession):
         if regularizer is not None and (regularizer.due or self.method.inside_budget):
             problem = regularizer.problem_of_graphs(self.graphs)
             problem = problem if whole else PooledProblem(graphs, problem.changes.at(graphs, places))
+        if regularizer is not None and self.method.inside_budget:
+            regularizer.changes().drops_alone(
+                "GraphCL(inside_budget=True)"
+            )  # views mask features at a rate of their own
         views = self._views(graphs, problem.changes if problem is not None and self.method.inside_budget else None)
         first, second = (
             pooled_rows(self.embedded(network, view, probability), graphs.batch, pool)
