@@ -1,4 +1,4 @@
-"""What workers do in ``benchmarks.workers_share_one_copy``: in a module of its own, which they can import."""
+"""The tasks of workers in ``benchmarks.workers_share_one_copy``, in a separate module that they can import."""
 
 import os
 import time
@@ -13,7 +13,7 @@ def nothing(shared: Any, number: int) -> int:
 
 
 def memory(shared: Tensor, number: int) -> tuple[int, float, float]:
-    """Which process, and its memory in GB after it has read all that is shared: its own, and its part of all."""
+    """The process, and its memory in GB after it has read all shared data: its own, and its part of the total."""
     shared.sum()
     time.sleep(3.0)  # so that every worker has a piece
     held = psutil.Process().memory_full_info()

@@ -1,10 +1,10 @@
-"""Workers share one copy of the graph, and their number pays: strong and weak scaling, overhead a shard, memory.
+"""Workers share one copy of the graph, and more of them are faster: strong and weak scaling, overhead a shard, memory.
 
 ``python -m benchmarks.workers_share_one_copy [--nodes 6000] [--json FILE]``
 
 The same shards in one process of one thread, in local processes and on Ray, with 1, 2 and 4 workers of one thread each.
-Workers have started before the clock does; how long that takes has a column of its own. Weak scaling gives every worker
-as many shards as one has.
+Workers start before the clock does; the start-up time has its own column. Weak scaling gives every worker the same
+number of shards.
 """
 
 import tempfile

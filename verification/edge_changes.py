@@ -1,4 +1,4 @@
-"""Added and flipped edges by exhaustion: cases, and every graph they allow. Plain Python and NumPy."""
+"""Added and flipped edges by enumeration: cases, and every graph that they allow. Plain Python and NumPy."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,7 +23,8 @@ class ChangedCase:
     Args:
         local, total: of added edges, as the budgets of drops.
         candidates: pairs that may become edges; None for all.
-        flips: whether the budget of the case is for dropped and added edges together, and these have none of their own.
+        flips: whether the budget of the case is for dropped and added edges together, so that additions have no budget
+            of their own.
     """
 
     case: NetworkCase

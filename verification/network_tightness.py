@@ -19,7 +19,7 @@ import numpy as np
 
 from verification.audit import Ledger
 from verification.checked import proved
-from verification.checker.lines import Choices
+from verification.checker.choices import Choices
 from verification.network_audit import NETWORK_METHODS, certify_network, enter, truth
 from verification.network_case import NetworkCase, PlainActivation
 from verification.networks import RELU, Builder, network_case

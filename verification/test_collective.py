@@ -126,7 +126,7 @@ def test_wrong_receptive_fields_are_caught(
 
 
 def test_multipliers_of_any_kind_prove_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Soundness does not rest on the solver."""
+    """Soundness does not depend on the solver."""
     problems: list[CollectiveProblem] = []
     solve = CollectiveProblem.most_lost
     monkeypatch.setattr(CollectiveProblem, "most_lost", lambda self, limit: problems.append(self) or solve(self, limit))

@@ -39,7 +39,7 @@ from verification.pooling_audit import (
 
 pools = pytest.mark.parametrize("pool", POOLS)
 
-# Without two edges every node has more than its clean value: that says nothing of fewer drops.
+# Without two edges every node has more than its clean value, which says nothing about fewer drops.
 TWO_EDGES_RAISE = network_case(
     nx.path_graph(4), "SAGE mean", 2, Builder(np.random.default_rng(4), RELU, width=3, features=1)
 ).with_budget(1, None)
@@ -122,7 +122,7 @@ def test_on_trees_the_bound_is_about_as_tight_as_it_should_be(kind: str, pool: P
 
 @pytest.mark.parametrize("kind", AIMS)
 def test_any_multipliers_give_a_bound(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Soundness does not rest on the solver."""
+    """Soundness does not depend on the solver."""
     random = np.random.default_rng(0)
 
     def arbitrary(shared: SharedChanges, known: KnownNodeValues, time_limit: float | None) -> Multipliers:

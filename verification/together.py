@@ -1,4 +1,4 @@
-"""Edges and features that change at once, by exhaustion: every admissible graph with all admissible features."""
+"""Edges and features that change at once, by enumeration: every admissible graph with all admissible features."""
 
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -78,7 +78,7 @@ def together_values(case: TogetherCase) -> Array:
 
 
 def together_tolerance(case: TogetherCase) -> Tensor:
-    """How far rounding alone can lift a computed bound above a computed minimum, ``(n,)``."""
+    """How far rounding alone can raise a computed bound above a computed minimum, ``(n,)``."""
     graph = nx.Graph(case.edges.case.graph)
     graph.add_edges_from(case.edges.free)
     whole = FeatureCase(replace(case.edges.case, graph=graph), case.features)

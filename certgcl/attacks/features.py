@@ -1,6 +1,7 @@
-"""The search for features that hurt: by gradients, on the few nodes that one embedding depends on.
+"""Search for harmful features, by gradients, on the few nodes that one embedding depends on.
 
-It knows nothing of the bounds that it puts to the test. Every value is that of admissible features, by a forward pass.
+It shares no code with the bounds that it puts to the test. Every value comes from a forward pass on admissible
+features.
 """
 
 from collections.abc import Iterator

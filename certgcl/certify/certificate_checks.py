@@ -1,6 +1,6 @@
-"""Whether a certificate can be what it says it is: its fields against each other, without model or graph.
+"""Whether a certificate is consistent: its fields are compared with each other, without model or graph.
 
-Nothing here proves a bound. It refuses what no certification gives: a value that is not a number, a bound above the
+Nothing here proves a bound. It rejects what no certification produces: a value that is not a number, a bound above the
 clean value, a node that is bounded twice, a drop beyond the budget, a proof by a method that proves nothing.
 """
 
@@ -34,7 +34,8 @@ def check_certificate(certificate: "Certificate", where: str = "") -> None:
     Args:
         where: the file it is from, in words.
     """
-    for faults in (_form, _words, _nodes, _budgets, _features, _additions, _values, _witnesses):  # each trusts the last
+    # Each relies on the ones before it.
+    for faults in (_form, _words, _nodes, _budgets, _features, _additions, _values, _witnesses):
         for found, rule in faults(certificate):
             raise CertificateError(f"{where}{found}", rule, "Certify again, or restore it from a copy")
 
@@ -118,8 +119,8 @@ def _nodes(certificate: "Certificate") -> Iterator[Fault]:
 
 
 def _budgets(certificate: "Certificate") -> Iterator[Fault]:
-    """``0 <= q <= q as asked for`` and ``q <= Q``: tightening never raises a budget. Q itself is not tightened to the
-    half of all ``q``, so that more may stand there."""
+    """``0 <= q <= q as asked for`` and ``q <= Q``: tightening never raises a budget. Q itself is not lowered to half
+    the sum of all ``q``, so it may be larger than that."""
     local, total = certificate.local_budget, certificate.total_budget
     if total < 0:
         yield f"a total budget of {total}", "it is a number of edges"
@@ -216,7 +217,8 @@ def _where(wrong: Tensor, nodes: Tensor, found: str, rule: str) -> Iterator[Faul
 
 
 def _witnesses(certificate: "Certificate") -> Iterator[Fault]:
-    """Each a set of edges that its budgets allow; whether the graph has them is for :meth:`Certificate.verify`."""
+    """Each witness is a set of edges that its budgets allow; whether the graph has them is for
+    :meth:`Certificate.verify`."""
     if certificate.witnesses is None:
         return
     yield from _edge_sets(

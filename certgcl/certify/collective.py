@@ -79,8 +79,8 @@ def collective_certificate(
 
     A node that is proved to be positive with r edges in all can only be lost by r + 1 edges in its receptive field.
     How many nodes one change (within the local budgets) can lose at most is bounded by a linear program over the
-    receptive fields, whose dual proves it in whole numbers. Changed features with a total count likewise; added edges
-    can cost the nodes that they come near. A node with several directions is positive where all are.
+    receptive fields, whose dual proves it in integer arithmetic. Changed features with a total count likewise; added
+    edges can cost the nodes that they come near. A node with several directions is positive where all are.
 
     Args:
         certificates: of :func:`node_compactness` or :func:`linear_bounds` for the same nodes, local budgets and

@@ -57,8 +57,8 @@ class CollectiveProblem:
 
         ``Σ y_i = Σ (1 - needed_i u_i) y_i + Σ u_i needed_i y_i <= Σ [1 - needed_i u_i]+ + Σ_e s_e x_e`` with
         ``s_e = Σ_i F_ie u_i``, and ``Σ_e s_e x_e <= Σ_l most_l μ_l + Σ_e times_e [s_e - Σ_l L_le μ_l]+``. The
-        multipliers are rounded to multiples of a power of two first, so that all that follows is in whole numbers,
-        without an error.
+        multipliers are rounded to multiples of a power of two first, so that everything after that is exact integer
+        arithmetic.
         """
         u, mu = (
             np.rint(np.clip(np.nan_to_num(part), 0, largest) * self.one).astype(np.int64)

@@ -26,10 +26,10 @@ def touched_edges(network: GraphNetwork, graph: Graph, nodes: Tensor) -> sp.csr_
     on the neighbour's number of neighbours (GCN), K - 1 for others (mean, sum, GIN).
 
     Sound because the output of the last layer at i needs, of each layer that mixes, rows of nodes j within some
-    d <= K - 1 hops. Such a row is a function of which edges at j are left, of j's number of them, of outputs of the
-    layer before at nodes within d + 1 hops, and, where ``into`` counts, of the numbers of edges of j's neighbours.
-    All of that is about edges with an end within d hops, or d + 1 where ``into`` counts. Distances are those on the
-    graph as given: without some edges they can only be longer.
+    d <= K - 1 hops. Such a row is a function of which edges at j are left, of their number, of outputs of the previous
+    layer at nodes within d + 1 hops, and, where ``into`` counts, of the numbers of edges of j's neighbours. All of that
+    is about edges with an end within d hops, or d + 1 where ``into`` counts. Distances are those on the graph as given:
+    without some edges they can only be longer.
     """
     slots = edges_of(graph)
     return touched_pairs(network, graph, nodes, torch.stack([graph.row[slots], graph.col[slots]]))
@@ -65,7 +65,7 @@ def near_nodes(graph: Graph, anchors: np.ndarray, hops: int) -> sp.csr_matrix:
 
 
 def _check_size(near: sp.csr_matrix, degree: np.ndarray) -> None:
-    """Refuse a product that memory may not hold."""
+    """Raise an error for a product that may not fit into memory."""
     entries = int(degree[near.indices].sum())
     if entries > MOST_ENTRIES:
         raise OutOfMemoryError(

@@ -33,12 +33,12 @@ from certgcl.runtime.out_of_memory import LESS_AT_A_TIME, told_when_out_of_memor
 ViewLike: TypeAlias = GraphLike | Tensor
 """A view: a graph with the same nodes, or its ``edge_index``."""
 
-LARGEST_SCALE = 1e6  # far beyond what any loss can tell apart
-BUDGET_STEPS = 20  # a ramp of the drop rate rises in this many steps, because budgets are prepared again at each
+LARGEST_SCALE = 1e6  # far beyond what any loss can distinguish
+BUDGET_STEPS = 20  # a ramp of the drop rate rises in this many steps, because budgets are prepared again at each step
 
 
 class _Step:
-    """What a regularizer knows of the step it is in. It stays behind when the regularizer is copied."""
+    """The state of a regularizer within a step. It is not copied with the regularizer."""
 
     epoch: int = 0
     score: float = float("nan")
@@ -55,24 +55,24 @@ class CompactnessRegularizer:
     """``mean softplus(-score)``, the binary cross-entropy of compactness scores against 1; both directions averaged.
 
     The score of a node is a lower bound, over all admissible changes, of ``w · z``: the embedding z in the view that
-    varies against the directions ``W^CL`` of the other view. A batch of anchors is bounded with all that is within
-    reach of the encoder around it, and W^CL over all nodes.
+    varies, with the directions ``W^CL`` of the other view. A batch of anchors is bounded with everything within the
+    encoder's reach around it, and W^CL over all nodes.
 
-    Settings are fixed, so that nothing made of them can be out of date; ``dataclasses.replace(regularizer, budget=2)``
-    is one with another.
+    Settings are immutable, so that nothing derived from them can be out of date; ``dataclasses.replace(regularizer,
+    budget=2)`` makes one with another budget.
 
     Args:
         kappa: the share κ of this term in :meth:`combine`, or a :class:`certgcl.Ramp` of it.
-        method: a bound's name or instance. ``degree-fast`` is the degree-exact bound in the setting made for training;
+        method: a bound's name or instance. ``degree-fast`` is the degree-exact bound with settings for training;
             ``paper`` and ``released`` are heuristics, evaluated at the sampled views.
         anchors: how many random nodes are bounded in each step; -1 for all.
-        budget: what may change: all that ``node_compactness`` takes, or a ramp of the drop rate. None leaves it
-            to the method that trains, which takes the larger of its two drop rates.
+        budget: what may change: anything that ``node_compactness`` accepts, or a ramp of the drop rate. None leaves it
+            to the contrastive method, which takes the larger of its two drop rates.
         scale: scores are divided by the mean norm of the varying view's embeddings (a constant to the gradient) and
-            multiplied by this, so that shrinking or blowing up embeddings gains nothing. None leaves them as they are.
+            multiplied by this, so that scaling the embeddings up or down gains nothing. None leaves them as they are.
         every: the methods add the term in every n-th epoch only, which makes it cheap on dense graphs.
         objective: ``bound`` for ``softplus(-lower)``, as in the paper; ``kept`` for clean compactness and the share of
-            it that the worst case takes, ``softplus(-nominal) + 1 - lower / nominal``, which large budgets suit.
+            it that the worst case takes, ``softplus(-nominal) + 1 - lower / nominal``, which suits large budgets.
 
     Example::
 
@@ -132,7 +132,7 @@ class CompactnessRegularizer:
     def clean(cls, **settings: Any) -> "CompactnessRegularizer":
         """Clean compactness: the same term with ``budget=0``, the compactness on the graph as given.
 
-        It is the control of certified training: what it gains as well is not due to the worst case.
+        It is the control of certified training: gains that it achieves too are not due to the worst case.
         """
         if "budget" in settings:
             raise InputError(
@@ -147,7 +147,7 @@ class CompactnessRegularizer:
         return {setting.name: getattr(self, setting.name) for setting in fields(self) if setting.init}
 
     def with_params(self, **settings: Any) -> "CompactnessRegularizer":
-        """One with some settings changed; unknown names are refused."""
+        """A regularizer with some settings changed; unknown names raise an error."""
         known = self.get_params()
         for name in settings:
             if name not in known:
@@ -167,7 +167,7 @@ class CompactnessRegularizer:
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> "CompactnessRegularizer":
-        """A regularizer from :meth:`to_dict`; what it could only write as text is refused."""
+        """A regularizer from :meth:`to_dict`; settings that it could only write as text raise an error."""
         known = [setting.name for setting in fields(cls) if setting.init]
         rule, remedy = f"settings are a dict with some of {', '.join(known)}", "Pass what to_dict gives"
         if not isinstance(settings, Mapping) or not all(isinstance(name, str) and name in known for name in settings):
@@ -215,12 +215,12 @@ class CompactnessRegularizer:
         """The term, differentiable in the encoder.
 
         Args:
-            encoder: what ``node_compactness`` takes as model, read by its program in eval mode: of a
-                BatchNorm, the running statistics of this moment are constants of the step, and dropout is off. A
+            encoder: anything that ``node_compactness`` accepts as a model, read from its program in eval mode: the
+                current running statistics of a BatchNorm are constants of the step, and dropout is off. A
                 ``GraphNetwork`` is taken as it is, and may be a probed one.
             graph: the graph whose edges may be dropped.
-            embeddings: of the two views, where the loop has them already. Leave them out for an encoder with dropout or
-                BatchNorm: what it gives in training is not what is bounded.
+            embeddings: of the two views, if the loop has them already. Leave them out for an encoder with dropout or
+                BatchNorm: its outputs in training mode are not the ones that are bounded.
             generator: draws the anchors; torch's global one by default, as in torch.
         """
         with undisturbed(gradients=torch.is_grad_enabled()):
@@ -248,7 +248,7 @@ class CompactnessRegularizer:
         def nominal() -> Tensor:
             return (directions[problem.anchors] * network.embed(graph)[problem.anchors].unsqueeze(1)).sum(dim=-1)
 
-        # Where nothing may change, the least value is the clean one, which needs no bound.
+        # If nothing may change, the least value is the clean one, which needs no bound.
         with engine_for(network, graph):
             lower = nominal() if method.certified and problem.changes.none else method(network, problem, directions)
         return self.scored(lower, z1, z2, nominal)
@@ -287,8 +287,8 @@ class CompactnessRegularizer:
         return kept[1]
 
     def scored(self, lower: Tensor, z1: Tensor, z2: Tensor, nominal: Callable[[], Tensor]) -> Tensor:
-        """The term of bounds ``(A, 2)`` against both views, noted for :meth:`combine`; ``nominal`` has the clean values
-        that they bound."""
+        """The term of bounds ``(A, 2)`` against both views, recorded for :meth:`combine`; ``nominal`` has the clean
+        values that they bound."""
         norms = torch.stack([z.detach().norm(dim=1).mean() for z in (z1, z2)]).clamp(min=1e-12)
         factor = torch.ones_like(norms) if self.scale is None else self.scale / norms
         self._step.score = float((lower.detach() * factor).mean())
@@ -328,7 +328,7 @@ class CompactnessRegularizer:
         return kept[1]
 
     def _problem_on(self, graph: Graph, generator: torch.Generator | None) -> ChangeProblem:
-        """What is bounded in this step: other anchors in each, or all of them, for which most is built only once."""
+        """The problem of this step: new anchors in each, or all of them, for which most is built only once."""
         prepared, nodes, device = self._prepared(graph), graph.num_nodes, graph.col.device
         if self.anchors == -1 or self.anchors >= nodes:
             return prepared.problem(torch.arange(nodes, device=device))
@@ -357,7 +357,7 @@ class CompactnessRegularizer:
 
 
 def metrics_of(regularizer: CompactnessRegularizer, term: Tensor) -> dict[str, float]:
-    """What the history of a training notes of a step with this term."""
+    """The metrics of a step with this term, for the history of a training."""
     return {"pot": float(term.detach()), "compactness": regularizer.score, "kappa": regularizer.share}
 
 
@@ -377,7 +377,7 @@ def _ramp(settings: Mapping[str, Any]) -> Ramp:
 
 
 def _pair(embeddings: Any, network: GraphNetwork) -> tuple[Tensor, Tensor]:
-    """The embeddings of two views, as the encoder gives them."""
+    """The embeddings of two views, as computed by the encoder."""
     rule, remedy = "they are the encoder's outputs for both views", "Leave them out to have them computed"
     given = items(embeddings, "embeddings", rule, remedy)
     if (
@@ -394,11 +394,11 @@ def _pair(embeddings: Any, network: GraphNetwork) -> tuple[Tensor, Tensor]:
         or given[0].shape != given[1].shape
     ):
         raise InputError(f"embeddings={shown(embeddings)}", rule, remedy)
-    return given[0].to(network.dtype), given[1].to(network.dtype)  # autocast may have made them of half precision
+    return given[0].to(network.dtype), given[1].to(network.dtype)  # autocast may have computed them in half precision
 
 
 def _network(encoder: ModelLike, graph: Graph) -> GraphNetwork:
-    """What is bounded: as a module computes it in eval mode, in its own precision."""
+    """The network that is bounded: that of a module in eval mode, in its own precision."""
     if isinstance(encoder, GraphNetwork):
         return encoder
     with in_eval_mode(encoder):
@@ -408,7 +408,7 @@ def _network(encoder: ModelLike, graph: Graph) -> GraphNetwork:
 
 @contextmanager
 def in_eval_mode(model: Any) -> Iterator[None]:
-    """Within it, a module and its parts are in eval mode; each has its own mode again at the end."""
+    """In this context, a module and its parts are in eval mode; afterwards each has its own mode again."""
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
     training = [module for module in modules if module.training]
     for module in training:

@@ -1,4 +1,4 @@
-"""Proofs of certificates, by a program that believes nothing: it imports NumPy and python-flint, and nothing else.
+"""Proofs of certificates, by a program that trusts nothing: it imports NumPy and python-flint, and nothing else.
 
 **What is proved.** ``w_i · z_i(S) >= lower_i - rounding_i``, in exact arithmetic, for a node i of a certificate and
 every admissible change S (``changes.py``): edges that go, at most ``q_j`` at each node j and Q in all; candidates that
@@ -8,9 +8,9 @@ Layers are numbered from 1, ``h^0`` is X, ``n_i`` the number of neighbours that 
     p^l_i = Σ_terms ( own(n_i) W' h^m_i + out(n_i) Σ_{kept k} in(n_k) W' h^m_k ) + b_l,     h^l_i = σ_l(p^l_i),      (1)
 
 with scales ``own, out, in >= 0`` that are functions of a node's number of neighbours; z is the outputs of some layers
-side by side. W^CL, tightened budgets, scales and all else is computed here from graph, weights and budgets. Of the
-certificate's own computation nothing is used but *choices* (``Choices``), and all of what follows holds whatever they
-are: a forged one can only make a proof fail.
+side by side. W^CL, tightened budgets, scales and everything else are computed here from graph, weights and budgets.
+From the certificate's own computation only *choices* (``Choices``) are used, and everything below holds for any
+choices: a forged one can only make a proof fail.
 
 **States.** The state of a node is (t, a), the numbers of edges that it loses and gains; then ``n = d - t + a`` and its
 scales are numbers. All ranges and bounds are for one state at a time. While the edge (i, k) is kept and i is in state
@@ -50,15 +50,16 @@ the output, and for functionals of them at a neighbour k, whose edge to i is in 
 
 **Features** (``inputs.py``). Where features of a node appear, as ``μ · x_k``, the least over those that it may have
 takes their place: what is bounded is the same term. If features alone change, Theorem B (``fixed.py``) merges all paths
-to a node first, and knows totals and columns that all nodes share.
+to a node first, and uses totals and columns that all nodes share.
 
-**Cases** (``cases.py``). An edge goes or it does not. In the first case it is taken out of the graph and off the
-budgets, in the other it cannot go; likewise a candidate comes, or is none. If both are proved, all is. Where few sets
-of edges can change around a node, (1) is evaluated on each of these graphs (``views.py``).
+**Cases** (``cases.py``). An edge goes or it does not. In the first case it is removed from the graph and subtracted
+from the budgets, in the other it cannot go; likewise a candidate becomes an edge, or is no longer a candidate. If both
+are proved, so is the whole. Where few sets of edges can change around a node, (1) is evaluated on each of these graphs
+(``views.py``).
 
 **Arithmetic** (``arithmetic.py``). All numbers are float64 with a bound of their rounding errors that is itself proved,
-subnormal numbers included; smooth activations come from Arb. Functionals λ and β are floats, by choice: how far β is
-from ``W λ`` is multiplied by the largest ``|h|`` and taken off.
+subnormal numbers included; smooth activations come from Arb. Functionals λ and β are floats, by choice: the distance of
+β from ``W λ`` is multiplied by the largest ``|h|`` and subtracted.
 
 *To be trusted*: these files but ``choices.py``, NumPy's float64 arithmetic, python-flint, and the processor.
 """

@@ -390,5 +390,5 @@ class Bound:
 
 
 def _unlike(pair: tuple[Rule, Rule]) -> bool:
-    """Pairs of one rule come first: they are enough more often than not."""
+    """Pairs of one rule come first: they usually suffice."""
     return pair[0] != pair[1]

@@ -1,8 +1,7 @@
-"""Bounds on the box: every entry of an aggregation's matrix varies by itself between its extremes.
+"""Bounds on the box: every entry of an aggregation's matrix varies independently between its extremes.
 
-``interval`` and ``crown`` go through a network of any depth on it. What is lost against the row lemma is that all
-entries of a row share one number of neighbours, and how many of them can be dropped. Of edges that are added
-no more than allowed count.
+``interval`` and ``crown`` go through a network of any depth on it. Unlike the row lemma, it ignores that all entries of
+a row share one number of neighbours, and how many of them can be dropped. No more added edges than allowed are counted.
 """
 
 import torch

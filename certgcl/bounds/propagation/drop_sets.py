@@ -1,15 +1,15 @@
 """Layers that depend on a node's own edges alone: their values for every set of edges that the node can lose.
 
-A layer is *near* if it is a sum of terms of the features whose scales do not ask how many edges a neighbour has (sums,
-means), and of terms of near layers at the same node: the first convolution of a GIN or GraphSAGE, and the rest of its
-MLP. What it is at node i is a function of the set S of edges that i loses, so that
+A layer is *near* if it is a sum of terms of the features whose scales do not depend on the number of edges of a
+neighbour (sums, means), and of terms of near layers at the same node: the first convolution of a GIN or GraphSAGE, and
+the rest of its MLP. Its value at node i is a function of the set S of edges that i loses, so that
 
     p_i  >=  min { p_i(S) : S of t droppable edges,  first <= t <= last }
 
 in a state with ``first … last`` edges lost and none gained, and likewise for every function of near layers; no line is
 needed.
-Budgets of other nodes may forbid some S, which leaves the minimum a lower bound. Nodes with more than
-:data:`~certgcl.bounds.propagation.limits.MOST_SETS` sets are left to lines.
+Budgets of other nodes may forbid some S; the minimum is still a lower bound. Nodes with more than
+:data:`~certgcl.bounds.propagation.limits.MOST_SETS` sets are bounded by lines.
 """
 
 import math
@@ -160,7 +160,7 @@ class DropSets:
     def raised(self, bounds: Tensor, values: Tensor) -> Tensor:
         """Lower bounds in all cells of the ball, ``(cells, M)``, or the least values of the sets, ``(n, s, M)``, where
         those are higher."""
-        # Where an edge may be gained in the same cell, the sets are not all that can happen.
+        # If an edge may be gained in the same cell, the sets do not cover all cases.
         of_set, values = self.cell.flatten(), values.flatten(0, 1)
         known = (self.ball.cells.most_gain[of_set] == 0).nonzero()[:, 0]
         cells, place = torch.unique(of_set[known], return_inverse=True)

@@ -74,7 +74,7 @@ class FixedGraphBound:
         return self.around.within(self.radius[number])
 
     def _range(self, number: int) -> tuple[Tensor, Tensor]:
-        """Of a layer's pre-activations where they are needed: by what its inputs can be, and by functionals."""
+        """Of a layer's pre-activations where they are needed: by the ranges of its inputs, and by functionals."""
         layer, places = self.network.layers[number - 1], self._needed(number)
         if len(layer.terms) == 1 and layer.terms[0].source == 0:
             lower, upper = self._of_features(layer.terms[0], places)
@@ -111,7 +111,7 @@ class FixedGraphBound:
         return 2 * self.network.width_of(number) * paths * cost * len(self.settings.rules) <= most
 
     def _read(self, number: int) -> bool:
-        """Whether other layers take this one: ranges of what nothing follows are for lines alone."""
+        """Whether other layers use this one: ranges of the others are only needed for lines."""
         return any(term.source == number for layer in self.network.layers for term in layer.terms)
 
     def _of_features(self, term: Term, places: Tensor) -> tuple[Tensor, Tensor]:
@@ -245,7 +245,7 @@ class FixedGraphBound:
         yield from order.split(torch.unique_consecutive(group, return_counts=True)[1].tolist())
 
     def _pairs(self, hops: int) -> Tensor:
-        """How many nodes every node can be reached from within a number of steps, at most."""
+        """The largest number of nodes from which a node can be reached within a number of steps."""
         count = torch.ones_like(self.around.degree)
         row = torch.repeat_interleave(torch.arange(len(count), device=count.device), self.around.start.diff())
         for _ in range(hops):
@@ -257,7 +257,7 @@ class FixedGraphBound:
     def _below(
         self, paths: Paths, omega: Mapping[int, Tensor], top: tuple[int, Tensor] | None, rule: SlopeRule
     ) -> Tensor:
-        """The same by one rule: down to the features along all paths, and then over what these can be."""
+        """The same by one rule: down to the features along all paths, and then over their admissible values."""
         waiting = {number: paths.start(part) for number, part in omega.items()}
         features: dict[int, Part] = {}
         some = next(iter(omega.values())) if top is None else top[1]
@@ -297,7 +297,7 @@ class FixedGraphBound:
         )
 
     def _spread(self, paths: Paths, term: Term, functionals: Tensor) -> Tensor:
-        """Functionals of what a row of A gives, as functionals of what it takes."""
+        """Functionals of the output of a row of A, as functionals of its input."""
         if not term.aggregation.mixes:
             return functionals
         own, at_slots = self._scales(term)

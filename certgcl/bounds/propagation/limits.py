@@ -1,13 +1,13 @@
-"""How much is treated at a time, and what is worth its time. None of it matters to soundness.
+"""How much is processed at a time, and what is worth its time. Nothing here affects soundness.
 
-Numbers of elements, of which each takes 4 or 8 bytes. Those for the processor were found by timing powers of two on
+Numbers of elements, each of 4 or 8 bytes. Those for the processor were found by timing powers of two on
 Cora at widths of 256; half or twice as much makes little difference.
 """
 
 import torch
 
 MAX_VALUES = 1 << 23  # of functionals, entries × rules × M × d: 64 MB
-CACHED_VALUES = 1 << 20  # the same where they are written out and multiplied by weights: 8 MB stay near the processor
+CACHED_VALUES = 1 << 20  # the same if they are written out and multiplied by weights: 8 MB stay in the cache
 MAX_TERMS = 1 << 23  # at the slots of the neighbours; fewer where no gradient is wanted:
 CACHED_TERMS = 1 << 21
 MAX_ELEMENTS = 1 << 22  # of what is taken from tables for one product
@@ -35,5 +35,5 @@ def terms_at_once() -> int:
 
 def values_at_once(written_out: bool) -> int:
     """How many numbers of functionals are treated at a time. The gradient of a piece is as large as what it was taken
-    from, so there are few pieces in training."""
+    from, so there are only few pieces in training."""
     return CACHED_VALUES if written_out and not torch.is_grad_enabled() else MAX_VALUES

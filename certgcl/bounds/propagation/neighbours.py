@@ -49,7 +49,7 @@ def lines_at(
     """Functionals of some cells by their lines.
 
     Args:
-        affordable: whether they may meet all candidates of new edges.
+        affordable: whether they may be multiplied with all candidates of new edges.
         parent: a node in a known cell for each, to which it has a new edge; what that adds is part of ``added``.
     """
     rules = ranges.settings.rules
@@ -132,8 +132,8 @@ class SharedFunctionals:
         )
 
     def of_candidates(self) -> Shared:
-        """The least ``ω · h`` in every cell of the ball, by its lines and its range: what a node is for the other end
-        of a new edge."""
+        """The least ``ω · h`` in every cell of the ball, by its lines and its range: the value of a node at the other
+        end of a new edge."""
         lines = least_by_row(self.ball.cell_of_case, self.by_case(), len(self.ball.cells.row))
         rules = lines.shape[1] // self.interval.shape[1]
         lines = lines.unflatten(1, (rules, -1)).amax(dim=1)
@@ -144,8 +144,8 @@ class SharedFunctionals:
         return self.without + self.constant[self.ball.cell_of_case]
 
     def serves(self, layer: Layer) -> bool:
-        """Whether the functionals of the node itself are these too, but for a factor, and what they come down to is
-        scaled as the layer scales its neighbours."""
+        """Whether the node's own functionals are the same up to a factor, and their result is scaled as the layer
+        scales its neighbours."""
         return (
             not self.by_cell
             and self.scales == self.mix.term.aggregation
@@ -161,9 +161,9 @@ class SharedFunctionals:
         )
 
     def at_the_node(self, cells: Cells, sets: TermSets, times: int) -> tuple[Tensor, Tensor]:
-        """The same functionals of the node itself: ``(own(n_i) + times) ω · h_i`` comes down to constants, ``(E, RM)``,
-        and terms at its slots, ``(slots, R M)``. Only where they serve a layer, ``times`` of
-        whose terms are those of the node alone.
+        """The same functionals of the node itself: ``(own(n_i) + times) ω · h_i`` as constants, ``(E, RM)``, and terms
+        at its slots, ``(slots, R M)``. Only if they serve a layer, ``times`` of whose terms are those of the node
+        alone.
 
         A scale that varies is its middle, and ``own(n) - middle`` times the range of ``ω · h_i``.
         """

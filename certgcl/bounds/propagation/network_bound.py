@@ -55,7 +55,7 @@ class NetworkBound:
         return self.ranges.by_sets(self.ranges.radius[number] + 1, term)
 
     def _worthwhile(self, number: int) -> bool:
-        """Whether functionals can say more about a layer than ranges, and anyone asks."""
+        """Whether functionals can improve the ranges of a layer, and they are needed."""
         layer, network = self.ranges.network.layers[number - 1], self.ranges.network
         used = any(term.source == number for other in network.layers for term in other.terms)
         exact = (
@@ -155,7 +155,7 @@ class NetworkBound:
 
     def _by_node(self, source: int) -> bool:
         """Whether shared functionals of a layer have one set of lines a node: in wide networks, below a layer that
-        takes others, where every set of lines is worth a matrix product for each channel."""
+        takes others, where every set of lines costs a matrix product for each channel."""
         return self.ranges.network.takes_layers(source) and self.ranges.settings.lines == "mixed"
 
     def _of_local_channels(self, number: int, units: Functionals) -> Tensor:
@@ -213,7 +213,7 @@ class NetworkBound:
         return torch.cat(cells), torch.cat(parts)
 
     def _affordable(self, ball: Ball, number: int) -> Tensor:
-        """Which nodes can ask their neighbours for lines for each channel of a layer, where functionals are not shared:
+        """The nodes that can use lines of their neighbours for each channel of a layer, if functionals are not shared:
         that takes products for every neighbour and each of its cells, with the weights on the way down and with each
         neighbour of it."""
         network = self.ranges.network
@@ -260,7 +260,7 @@ class NetworkBound:
 
     def _below(self, cells: Cells, omega: Mapping[int, Functionals], interval: Tensor) -> Tensor:
         """The least ``Σ_l ω_l · h_l``: the last layer's lines by each rule are functionals of their own, and so are
-        those of the best rule with the sign patterns of the dearest channels."""
+        those of the best rule with the sign patterns of the channels with the costliest relaxations."""
         last = max(omega)
         through, constant = self.ranges.lines_below(last, cells, self.rules, omega[last])
         slope = through.explicit()
@@ -294,7 +294,7 @@ class NetworkBound:
     def _through_lines(
         self, cells: Cells, omega: Mapping[int, Functionals], slope: Tensor, patterns: int = 1
     ) -> Tensor:
-        """The least value, with K ways to have lines ``(E, K, M, d)`` in the place of the last layer's outputs,
+        """The least value, with K choices of lines ``(E, K, M, d)`` instead of the last layer's outputs,
         ``(E, K, M)``; with the given number of sign patterns at neighbours."""
         by_sets = self._by_sets(self._below_heads(max(omega))) if len(omega) == 1 else None
         if by_sets is None:
@@ -363,13 +363,13 @@ class NetworkBound:
         patterns: int = 1,
         meet: bool = True,
     ) -> Tensor:
-        """The least value of what a functional comes down to, ``(E, M)``: the best over the rules of the node's own
+        """The least value of a functional that was passed down, ``(E, M)``: the best over the rules of the node's own
         lines.
 
         Args:
-            deep: whether neighbours are asked for their lines where functionals are not shared, or for their ranges.
-            patterns: sign patterns of the neighbours, where functionals are not shared.
-            meet: whether functionals of the node's own may meet all candidates of new edges.
+            deep: whether lines or only ranges of the neighbours are used if functionals are not shared.
+            patterns: sign patterns of the neighbours, if functionals are not shared.
+            meet: whether the node's own functionals may be multiplied with all candidates of new edges.
         """
         constant, mixes = descent
         count, functionals = len(self.rules), constant.shape[2]
@@ -391,8 +391,8 @@ class NetworkBound:
         return (value + constant).amax(dim=1)
 
     def _minimum_of_shared(self, cells: Cells, shared: SharedFunctionals, times: int) -> Tensor:
-        """The least value of functionals that all nodes share, of a node and its neighbours, ``(E, M)``: what they come
-        down to at the node is what they come down to at a neighbour."""
+        """The least value of functionals that all nodes share, of a node and its neighbours, ``(E, M)``: their result
+        at the node is the same as at a neighbour."""
         ball, count = cells.ball, len(self.rules)
         scales = shared.mix.term.aggregation
         sets = TermSets.of_cells(ball, ball.by_count(scales.out, self.ranges.dtype), cells.place)
@@ -408,7 +408,7 @@ class NetworkBound:
         self, cells: Cells, sets: TermSets, mixes: list[Mix], shared: SharedFunctionals | None, patterns: int
     ) -> Tensor:
         """The terms of the neighbours at every slot of the cells, ``(slots, R M)``: through their lines, for the first
-        mix and those that go with it; by ranges, for the others."""
+        mix and those scaled alike; by ranges, for the others."""
         main, count = mixes[0], len(self.rules)
         functionals, scales = main.functionals.number, main.term.aggregation
         together = [mix for mix in mixes if mix.term.source and mix.term.aggregation == scales]

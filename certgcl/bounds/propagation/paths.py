@@ -1,4 +1,4 @@
-"""All paths from some nodes to those that they depend on, in a graph whose edges stay."""
+"""All paths from some nodes to those that they depend on, in a graph with fixed edges."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class Surroundings:
         nodes: in the graph, ascending, ``(n,)``.
         distance: to the nearest anchor, ``(n,)``.
         degree: in the whole graph, ``(n,)``.
-        start, neighbour: the neighbours of every node but the outermost, by their places here.
+        start, neighbour: the neighbours of every node except the outermost, by their positions here.
     """
 
     nodes: Tensor
@@ -70,7 +70,7 @@ class Surroundings:
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """Some targets with all nodes that they can be reached from: a *pair* is a target and one of these.
+    """Some targets with all nodes from which they can be reached: a *pair* is a target and one of these.
 
     Args:
         target: of every pair, ``(P,)``; pairs of a target follow each other.

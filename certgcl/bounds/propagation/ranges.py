@@ -1,4 +1,4 @@
-"""Where the pre-activations of every layer can be, in every cell of the nodes that matter: layer by layer."""
+"""Ranges of the pre-activations of every layer, in every cell of the nodes that matter, layer by layer."""
 
 import copy
 from collections.abc import Sequence
@@ -38,11 +38,12 @@ class Settings:
     hubs: int | None
     functional: bool  # whether channels are bounded by functionals, or by the ranges below them alone
     patterns: Patterns = NONE
-    brief: bool = False  # whether lines of a node end where its neighbours enter by ranges, or go on to the features
+    brief: bool = False  # whether lines of a node stop at its neighbours, or continue to the features
 
 
 def radii(network: GraphNetwork) -> list[int]:
-    """How many hops around the anchors every layer is needed at, features first: as many as aggregations follow it."""
+    """The number of hops around the anchors at which each layer is needed, features first: the number of aggregations
+    after it."""
     radius = [0] * (len(network.layers) + 1)
     for number in range(len(network.layers), 0, -1):
         for term in network.layers[number - 1].terms:
@@ -69,7 +70,7 @@ def nested_states(network: GraphNetwork, graph: Graph, changes: AdmissibleChange
 class NetworkRanges:
     """Ranges of all layers around some anchors, filled from the first layer on.
 
-    A layer is needed at the anchors, or as many hops around them as aggregations follow it: its *ball*.
+    A layer is needed within as many hops of the anchors as aggregations follow it: its *ball*.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class NetworkRanges:
         return self._outputs[layer]
 
     def node_range(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Middle and radius of a layer's outputs at the nodes of its ball, whatever their state."""
+        """Middle and radius of a layer's outputs at the nodes of its ball, over all their states."""
         if layer not in self._by_node:
             (middle, radius), cells = self._outputs[layer], self.ball_of(layer).cells
             if len(cells.row) == len(self.ball_of(layer).nodes):
@@ -134,7 +135,7 @@ class NetworkRanges:
         return self._by_node[layer]
 
     def by_node(self) -> "NetworkRanges":
-        """What is known by now, with one range for all cells of a node at each level: fewer lines, and looser ones."""
+        """The ranges known so far, with one range for all cells of a node at each level: fewer and looser lines."""
         found = copy.copy(self)
         found.settings, found.lines = replace(self.settings, lines="shared", brief=True), "shared"
         found.balls = [ball.by_node for ball in self.balls]
@@ -180,8 +181,8 @@ class NetworkRanges:
         return by_range if falls is None else best([by_range, product - falls.view_as(product)])
 
     def falls(self, term: Term, vectors: Tensor, place: Tensor) -> Tensor | None:
-        """How far functionals ``(n, M, d)`` of ``W' x`` can fall at nodes of the widest ball, ``(n, M)``; None where
-        ranges must do."""
+        """How far functionals ``(n, M, d)`` of ``W' x`` can fall at nodes of the widest ball, ``(n, M)``; None if
+        ranges must suffice."""
         assert self.changed is not None
         number = vectors.shape[1]
         if number * self.changed.cost(term.weight) > limits.MOST_FEATURE_PRODUCTS:
@@ -282,8 +283,8 @@ class NetworkRanges:
         return added_edges(self, everywhere, term.aggregation, (), shared)
 
     def _neighbour_terms(self, term: Term, ball: Ball, values: Tensor) -> Tensor:
-        """The least ``in(n_k) v_k`` at every slot, over the states of k that a kept edge leaves in reach: all of them,
-        or all but the full budget, which is a state by itself."""
+        """The least ``in(n_k) v_k`` at every slot, over the states of k that are possible while the edge is kept: all
+        of them, or all but the full budget, which is a separate state."""
         source = self.ball_of(term.source)
         cells, rows = source.cells, source.place[ball.neighbour]
         scaled = cells.extent(term.aggregation.into, self.dtype).column.least(values)

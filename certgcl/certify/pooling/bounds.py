@@ -1,4 +1,5 @@
-"""The two questions about whole graphs: any direction's worst value, and how compact a graph is in its worst view."""
+"""The two questions about whole graphs: the worst case of any direction, and the worst-case compactness of every
+graph."""
 
 import torch
 from torch import Tensor
@@ -38,15 +39,15 @@ def graph_bounds(
             ``model(x, edge_index, batch)`` that pools by ``global_mean_pool``, ``global_add_pool`` or
             ``global_max_pool`` itself, with linear layers after that at most.
         graphs: a list of PyG ``Data``, ``Graph`` or networkx graphs, a PyG ``Batch`` or a dataset.
-        budgets: for each graph by itself: an :class:`EdgeDropBudget`, whose total is that of a graph, an int (edges at
+        budgets: for each graph separately: an :class:`EdgeDropBudget`, whose total is that of a graph, an int (edges at
             each node), a float (a drop rate), or :class:`Changes` with added or flipped edges and features too.
         directions: one per graph ``(G, d)``, or C per graph ``(G, C, d)``; d is the width of the model's output.
         pool: ``"mean"``, ``"sum"`` or ``"max"`` for a model of nodes; None for a model that pools.
         method: what bounds single nodes; see :func:`node_compactness`.
         dtype: precision of the computation.
         enumerate_up_to: graphs with at most this many changes are enumerated; 0 for none.
-        time_limit: of each linear program that shares changes among nodes, in seconds. What is not solved by then
-            costs tightness alone.
+        time_limit: of each linear program that shares changes among nodes, in seconds. A program that is not solved by
+            then only costs tightness.
 
     Example::
 

@@ -49,13 +49,14 @@ class GraphCertificate:
         most_dropped: the most edges that each graph can lose, ``(G,)``.
         sizes: nodes of each graph, ``(G,)``; the next two are about all of them, graph by graph.
         local_budget: the tightened ``q`` of every node, ``(N,)``.
-        requested_budget: ``q`` as it was asked for, at most the degree, ``(N,)``.
+        requested_budget: ``q`` as requested, at most the degree, ``(N,)``.
         total_budget: ``Q`` of each graph, ``(G,)``.
         method: name of the method that bounds single nodes.
         pool: ``"mean"``, ``"sum"`` or ``"max"``.
         precision: of the model's parameters, such as ``"float32"``.
         reading: how the model was read.
-        evidence: what it is about: digests of weights, graphs, budgets and directions, and the method's settings.
+        evidence: what the certificate is about: digests of weights, graphs, budgets and directions, and the method's
+            settings.
         features: what the features of each graph could become; None where they stay as they are.
         changed: the features that reach ``upper`` together with the edges; see :meth:`changed_features`.
         additions: the edges that could be added to each graph; None where none could.
@@ -208,9 +209,8 @@ class GraphCertificate:
 
     @classmethod
     def load(cls, path: str | Path) -> "GraphCertificate":
-        """Read a certificate written by :meth:`save`; what no certification gives raises ``CertificateError``.
-
-        That finds accidents, not forgers: only :meth:`verify` holds it against model and graphs.
+        """Read a certificate written by :meth:`save`; values that no certification produces raise ``CertificateError``.
+        That detects accidents, not forgery: only :meth:`verify` compares it with model and graphs.
         """
         return cls.load_with_notes(path)[0]
 
@@ -253,7 +253,7 @@ class GraphCertificate:
         return html_table(*self._summary())
 
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
-        """A title, and what there is to say by name."""
+        """A title, and the lines of a summary by name."""
         proved, number = int(self.positive.sum()), self.positive.numel()
         return f"certified lower bounds of {len(self)} graphs, {self.pool} pooling, method {self.method}", [
             ("model", f"{self.precision}, {self.reading}"),

@@ -1,4 +1,4 @@
-"""Whether a certificate of whole graphs can be what it says it is: its fields against each other."""
+"""Whether a certificate of whole graphs is consistent: its fields are compared with each other."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, get_args
@@ -69,11 +69,11 @@ def _words(certificate: "GraphCertificate") -> Iterator[Fault]:
             yield f"{name} {getattr(certificate, name)!r}", f"it is one of {', '.join(known)}"
     method, settings = certificate.method, certificate.evidence.method.shown
     if not isinstance(method, str) or {method.partition(",")[0], settings.partition("(")[0]} & UNPROVED:
-        yield f"bounds by {method!r}, {settings}", "a method that proves something is named"
+        yield f"bounds by {method!r}, {settings}", "it must name a method that proves something"
 
 
 def _budgets(certificate: "GraphCertificate") -> Iterator[Fault]:
-    """Those of nodes are of the nodes there are, not negative, and no more than was asked for."""
+    """Budgets of nodes have one entry per node, are not negative, and no larger than requested."""
     sizes, local, number = certificate.sizes, certificate.local_budget, len(certificate.local_budget)
     if int(sizes.min()) < 1 or int(sizes.sum()) != number:
         yield f"{number} budgets for graphs of {int(sizes.sum())} nodes", "there is one for every node of every graph"

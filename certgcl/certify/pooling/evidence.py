@@ -1,4 +1,4 @@
-"""What a certificate of whole graphs rests on, as a digest of each part."""
+"""What a certificate of whole graphs is about, as a digest of each part."""
 
 import hashlib
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ COMPACTNESS = "compactness, the graph itself as view"
 
 
 def evidence_of(question: "GraphQuestion", given: Tensor | None) -> Evidence:
-    """Of a question, at this moment; with directions of one's own, or those of compactness."""
+    """The evidence of a question, taken now; with the user's directions, or those of compactness."""
     return Evidence(
         weights=model_part(question.model),
         edges=edges_of_graphs(question.graphs),

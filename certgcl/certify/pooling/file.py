@@ -1,4 +1,4 @@
-"""The file of a certificate of whole graphs: arrays, what they mean and what they are about, sealed by a checksum."""
+"""The file of a certificate of whole graphs: arrays with their meaning and evidence, and a checksum."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -22,7 +22,7 @@ class GraphSet:
 
     Args:
         graphs: at least one, each with a node.
-        union: all of them side by side, nodes in the order of the graphs.
+        union: their disjoint union, nodes in the order of the graphs.
         sizes: nodes of each, ``(G,)``.
     """
 
@@ -103,7 +103,7 @@ def _dense(graph: Graph) -> Graph:
 
 
 def _union(graphs: Sequence[Graph]) -> Graph:
-    """The graphs side by side, of parts that were validated."""
+    """The disjoint union of the graphs, from validated parts."""
     starts, pointers, columns = 0, [graphs[0].rowptr.new_zeros(1)], []
     slots = 0
     for graph in graphs:

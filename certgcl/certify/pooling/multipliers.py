@@ -1,4 +1,4 @@
-"""The multipliers that make the bound of a shared change largest: a linear program. Any others are as sound."""
+"""The multipliers that make the bound of a shared change largest: a linear program. Any others are sound as well."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 PAIRS = 1 << 12  # of nodes and items in one program, or those of one graph
 MOST_PAIRS = 1 << 16  # of a graph whose program is solved
-SMALLEST = 1e-200  # loss that is worth a program
+SMALLEST = 1e-200  # loss for which a program is worth its time
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Bounds of pooled embeddings that gradients go through: for a loss, without enumeration and linear programs."""
+"""Differentiable bounds of pooled embeddings: for a loss, without enumeration and linear programs."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,7 +16,7 @@ from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
 from certgcl.models.pooled_network import Pool, pooled_rows
 
-MOST_ROWS = 1 << 17  # nodes that are embedded to try every edge by itself
+MOST_ROWS = 1 << 17  # nodes that are embedded to try every edge separately
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +68,8 @@ class PooledProblem:
     def _taken_alone(
         self, method: BoundMethod, network: GraphNetwork, pairs: Tensor, directions: Tensor, clean: Tensor
     ) -> Tensor:
-        """At least what each edge by itself takes from each node in whose field it is, ``(P, C)``: from a run without
-        the edge, or as much as any single edge can take where those are too many."""
+        """At least what each edge alone takes from each node in whose field it is, ``(P, C)``: from a run without the
+        edge, or as much as any single edge can take if there are too many."""
         node, edge = pairs
         if self._copies is None:
             return (clean - method(network, self._one_dropped, directions).minimum(clean))[node]
@@ -126,7 +126,8 @@ class PooledProblem:
 
     @cached_property
     def _copies(self) -> tuple[Graph, Tensor] | None:
-        """A copy of its graph without each of the edges, side by side, and where each begins; None if too large."""
+        """A disjoint union of copies of the graphs, each without one of the edges, and where each begins; None if too
+        large."""
         union, slots, graph = self.graphs.union, self._slots, self._graph_of_edge
         sizes = self.graphs.sizes[graph]
         if int(sizes.sum()) > MOST_ROWS:

@@ -1,4 +1,5 @@
-"""A question about every one of several graphs: what does not depend on directions, and how it is answered."""
+"""A question about every one of several graphs: everything that does not depend on directions, and how it is
+answered."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ class GraphQuestion:
     """How low ``w · z_g`` can get: all that does not depend on the directions.
 
     Args:
-        model: in the precision it is run in.
+        model: in the precision in which it is run.
     """
 
     model: PooledNetwork
@@ -91,7 +92,7 @@ class GraphQuestion:
         return self.model.to(self.dtype)
 
     def directions(self, given: Any) -> Tensor:
-        """``(G, d)`` or ``(G, C, d)`` directions of one's own, in the dtype and on the device of the computation."""
+        """``(G, d)`` or ``(G, C, d)`` directions of the user, in the dtype and on the device of the computation."""
         found = numbers(given, "directions", "they must be numbers", "Pass a tensor or an array", error=DirectionError)
         if found.dtype not in INTEGERS and found.dtype not in FLOATS:
             raise DirectionError(f"directions of dtype {found.dtype}", "they must be real numbers", "Pass floats")

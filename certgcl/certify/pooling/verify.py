@@ -1,4 +1,4 @@
-"""A certificate of whole graphs held against the model and the graphs that it is said to be about."""
+"""Checks a certificate of whole graphs against the model and the graphs that it claims to be about."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -29,7 +29,7 @@ from certgcl.models.reading import ModelLike
 def verify_graphs(
     certificate: GraphCertificate, model: ModelLike, graphs: GraphsLike, pool: Pool | None, directions: Any
 ) -> Verification:
-    """What :meth:`certgcl.GraphCertificate.verify` asks. Values are computed again in float64, and compared up to
+    """The checks of :meth:`certgcl.GraphCertificate.verify`. Values are recomputed in float64, and compared up to
     ``rounding``."""
     several = GraphSet.of(graphs)
     read = read_graphs_model(model, several, pool)
@@ -97,8 +97,8 @@ class _GraphChecks:
     """The checks of values.
 
     Args:
-        network: of the model at hand, in float64.
-        given: the directions at hand, if any are.
+        network: of the given model, in float64.
+        given: the directions that were passed, if any.
     """
 
     certificate: GraphCertificate

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 class GraphSession(ContrastiveSession):
-    """As the sessions for nodes, but for what is contrasted: graphs, some at a time, each batch as one graph that is
-    their disjoint union."""
+    """Like the sessions for nodes, except that graphs are contrasted: some at a time, each batch as one graph, their
+    disjoint union."""
 
     method: "GraphCL"
 
@@ -38,7 +38,7 @@ class GraphSession(ContrastiveSession):
 
     @property
     def inside(self) -> None:
-        """Views stay inside the budgets of their own graphs, which are of drops alone."""
+        """Views stay inside the budgets of their own graphs, which allow drops only."""
         return None
 
     @undisturbed(gradients=True)
@@ -80,7 +80,7 @@ class GraphSession(ContrastiveSession):
         loss = infonce = self.method.contrast(self, first, second, epoch)
         metrics = {"infonce": float(infonce.detach())}
         if regularizer is not None and regularizer.due and problem is not None:
-            if not self.as_network:  # what is bounded is the encoder in eval mode
+            if not self.as_network:  # the bound is about the encoder in eval mode
                 first, second = (pooled_rows(network.embed(view), graphs.batch, pool) for view in views)
             term = graph_term(regularizer, network, problem, (first, second), pool, self.generator)
             loss = regularizer.combine(infonce)
@@ -99,7 +99,7 @@ class GraphSession(ContrastiveSession):
 
 @dataclass(frozen=True, eq=False)
 class DropperOfGraphs(EdgeDropper):
-    """Views of graphs side by side that keep to the total of each graph too."""
+    """Views of a disjoint union of graphs that also respect the total of each graph."""
 
     each: SetChanges | None = None
 
