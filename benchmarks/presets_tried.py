@@ -1,8 +1,8 @@
 """Settings of plain methods that were tried for the tuned presets, by accuracy on validation nodes.
 
-Every line of JSON in the file of results is one choice of settings: what differs from the tuned preset, the seeds, and
-accuracy on the validation and on the test nodes of the public split (of a random one on graphs that have none), for
-the C that is best on the validation nodes.
+Every line of JSON in the file of results is one choice of settings: the differences from the tuned preset of that time
+(the fast one, where none was tuned yet), the seeds, and accuracy on the validation and on the test nodes of the public
+split (of a random one on graphs that have none), for the C that is best on the validation nodes.
 The seeds are by default none of those that ``benchmarks.certified_training`` uses. ``docs/results.md`` has the table.
 
 ``CERTGCL_DATA=... python -m benchmarks.presets_tried --graph CiteSeer [--method grace] [--seeds 10 11 12]
@@ -70,7 +70,7 @@ def tried(name: str, method: str, changes: dict[str, Any], seeds: Sequence[int])
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """Means over the seeds, in percent."""
     return markdown(
-        ["plain training, changes to the tuned preset", "seeds", "validation", "test", "test, by seed", "CPU s a run"],
+        ["plain training, changes to the preset", "seeds", "validation", "test", "test, by seed", "CPU s a run"],
         [
             [
                 f"{row['graph']}, {row['method']}: {_shown(row['changes'])}",
