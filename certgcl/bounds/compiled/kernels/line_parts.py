@@ -36,7 +36,7 @@ def chord_gradient(
 
 @compiled
 def parts_of(lower: Array, upper: Array, bias: Array, gamma: Array, rules: Array, out: Array) -> None:
-    """``out`` is ``(lines, 2 + 4 rules, d1)``."""
+    """``out`` is ``(lines, 2 + 4 rules, d1)``; NaN where a bound is not finite."""
     number_type, count = out.dtype.type, len(rules)
     zero, half, one = number_type(0), number_type(0.5), number_type(1)
     for line in range(len(lower)):
@@ -51,7 +51,7 @@ def parts_of(lower: Array, upper: Array, bias: Array, gamma: Array, rules: Array
             most = larger(at_low, at_high)
             ordered = g >= zero
             least, most = at_low if ordered else least, at_high if ordered else most
-            middle[c] = half * (least + most)
+            middle[c] = half * (least + most) + ((low - low) + (high - high))  # zero, or NaN
             radius[c] = half * (most - least)
         for rule in range(count):
             constant, constant_spread = out[line, 1 + rule], out[line, 2 + count + rule]
@@ -60,7 +60,8 @@ def parts_of(lower: Array, upper: Array, bias: Array, gamma: Array, rules: Array
             for c in range(len(bias)):
                 _, above, _, chord, free, _, convex = slopes(low_row[c], high_row[c], gamma[c], kind, zero, one)
                 offset = above - chord * above
-                slope[c] = half * (free + chord)
+                low, high = low_row[c], high_row[c]
+                slope[c] = half * (free + chord) + ((low - low) + (high - high))
                 slope_spread[c] = half * convex * (chord - free)
                 constant[c] = slope[c] * bias[c] + half * offset
                 constant_spread[c] = slope_spread[c] * bias[c] + half * convex * offset

@@ -260,7 +260,9 @@ def minima(
                 else:
                     for c in range(number):
                         total = value[c] + (square * pair[c] - square_spread * abs(pair[c]))
-                        here[c] = smaller(here[c], into * total - reach * abs(total)) + (total - total)
+                        known = here[c]  # NaN for good where anything was not finite
+                        least = smaller(known, into * total - reach * abs(total))
+                        here[c] = least + ((total - total) + (known - known))
 
 
 @compiled
