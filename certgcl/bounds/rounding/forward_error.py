@@ -308,11 +308,13 @@ class ForwardError:
         return largest
 
     def _check_sums(self, number: int, term: Term, error: Tensor) -> None:
-        """The same for sums over neighbours that are multiplied by W later, perhaps after more of them."""
+        """The same for sums over neighbours that are multiplied by W later, perhaps after more of them; a mean is
+        summed before it is divided."""
         known = self.field.nodes[term.source]
         ones = error.new_ones(self.field.graph.num_nodes if known is None else known.numel(), 1)
         total = self.field.mix(term.aggregation, term.source, number, ones)[:, 0]
         growth = max(1.0, float(total.max())) ** steps_after(self.network, number)
+        total = total * self.field.before_scaling(term.aggregation, number)
         error[~(total * (growth * self.largest[term.source]) < self.limit)] = torch.inf
 
 

@@ -61,6 +61,11 @@ class LargestMixing:
         sums = self.mix(aggregation, source, layer, ones.to(self.graph.row.device))
         return float(sums.max()) if sums.numel() else 0.0
 
+    def before_scaling(self, aggregation: Aggregation, layer: int) -> Tensor:
+        """How much larger the sum over neighbours can be before it is multiplied by ``out``, at every row."""
+        out = aggregation.out(self.degree(layer).to(self.dtype))
+        return torch.where(out > 0, 1 / out.clamp(min=torch.finfo(self.dtype).tiny), 1.0).clamp(min=1)
+
     def spread(self, network: GraphNetwork, branches: bool = False) -> float:
         """The factor by which sums inside a bound can be larger than here, ``ρ`` of (R7).
 

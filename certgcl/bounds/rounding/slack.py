@@ -12,6 +12,7 @@ from torch import Tensor
 
 from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.rounding.forward_error import ForwardError, room_for
+from certgcl.bounds.rounding.overflow import most_direction
 from certgcl.bounds.two_layer.rowwise import rowwise
 from certgcl.models.network import GraphNetwork
 
@@ -36,12 +37,14 @@ class Sizes:
         run: at least ``|ẑ_ic - z_ic|``, where ``ẑ`` is the output of the model as it is run; infinite where it may
             overflow, or sums are too long for its precision, ``(A, d)``.
         lost: the same for what underflow can cost a bound, whatever w.
+        most: the largest ``|w_c|`` for which no number in a bound can overflow; beyond, the slack is infinite.
     """
 
     output: Tensor
     bound: Tensor
     run: Tensor
     lost: float
+    most: float
 
     @classmethod
     @torch.no_grad()
@@ -69,13 +72,15 @@ class Sizes:
         factor = bound_factor(network) * forward.field.spread(network, branches)
         if (forward.terms + width + 8) * eps / 2 > MOST_ROUNDING:
             factor = torch.inf
+        most = most_direction(network, forward, factor, dtype)
         lost = factor * eps * forward.terms * forward.smallest * (1 + forward.everything)
-        return cls(size, error.add_(size, alpha=eps * (width + 8)).mul_(factor), run, lost)
+        return cls(size, error.add_(size, alpha=eps * (width + 8)).mul_(factor), run, lost, most)
 
     def bound_slack(self, directions: Tensor) -> Tensor:
         """How far above the minimum of ``w · z_i`` a computed bound of it can lie, (R5), ``(A, C)`` for directions
         ``(A, C, d)``."""
-        return _products(directions, self.bound) + self.lost
+        found = _products(directions, self.bound) + self.lost
+        return torch.where(directions.abs().amax(dim=2) <= self.most, found, torch.inf)
 
     def direction_slack(self, own: Tensor, shared: Tensor) -> Tensor:
         """How far ``w · z_i`` can move with w by at most ``own_i + shared_c`` in every channel c, ``(A, 1)``."""

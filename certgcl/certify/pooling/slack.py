@@ -22,6 +22,7 @@ class PooledSizes:
         output: at least ``|z_gc|`` and every partial sum on the way to it.
         run: at least ``|ẑ_gc - z_gc|`` of the model as it is run; infinite where it may overflow.
         lost: what underflow can cost a bound besides, ``(G,)``.
+        most: the largest ``|w_c|`` for which no number in a bound can overflow.
         room: for the roundings of these numbers and of sums over their channels.
     """
 
@@ -29,6 +30,7 @@ class PooledSizes:
     output: Tensor
     run: Tensor
     lost: Tensor
+    most: float
     room: float
 
     @classmethod
@@ -60,8 +62,9 @@ class PooledSizes:
                 table += (output + run) * growth + head.roundings * smallest * (1 + head.size.sum(dim=0))
                 table[~(output * (1 + growth) < torch.finfo(format).max / 2)] = torch.inf
         roundings = 0 if model.head is None else model.head.roundings
+        most = sizes.most if model.head is None else sizes.most / max(1.0, float(model.head.size.sum(dim=1).max()))
         sums = int(graphs.sizes.max()) + roundings + bound.shape[1] + 32
-        return cls(bound, output, run, lost, room_for(sums, torch.float64))
+        return cls(bound, output, run, lost, most, room_for(sums, torch.float64))
 
     def slack(self, directions: Tensor, lifted: Tensor) -> Tensor:
         """How far above the minimum of ``w · z_g`` a computed bound can lie, ``(G, C)`` for directions ``(G, C, d)``.
@@ -71,7 +74,8 @@ class PooledSizes:
         """
         eps = torch.finfo(torch.float64).eps
         found = _times(directions, self.bound) + self.lost[:, None] + lifted
-        return (found + eps * (directions.shape[2] + 8) * _times(directions, self.output)) * self.room
+        found = (found + eps * (directions.shape[2] + 8) * _times(directions, self.output)) * self.room
+        return torch.where(directions.abs().amax(dim=2) <= self.most, found, torch.inf)
 
     def run_error(self, directions: Tensor) -> Tensor:
         """How far ``w · ẑ_g`` of the model as it is run can be from ``w · z_g``, ``(G, C)``."""
