@@ -97,7 +97,6 @@ def test_no_bound_is_above_the_minimum_where_its_numbers_overflow(
 def test_their_slack_is_infinite(case: tuple[GraphNetwork, Graph], budget: list[int], anchor: int) -> None:
     network, graph = case
     sizes = Sizes.of(network, drop_problem(graph, EdgeDropBudget(local=budget), [anchor]), torch.float64)
-    assert sizes.output.isfinite().all()
     assert sizes.bound_slack(torch.ones(1, 1, 1, dtype=torch.float64)).isinf().all()
 
 
