@@ -103,7 +103,7 @@ def test_graphs_side_by_side_do_not_know_of_each_other(case: NetworkCase, pool: 
 def test_the_same_where_edges_are_too_many_to_try_them_all(
     kind: str, local: int | None, limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"certgcl.certify.pooling.graph_bounds.{limit}", 0)
+    monkeypatch.setattr(f"certgcl.certify.pooling.pooled_bounds.{limit}", 0)
     for seed in range(4):
         case = tree_case(kind, seed, total=3).with_budget(local, 3)
         for pool in ("mean", "sum"):

@@ -18,8 +18,8 @@ from certgcl.certify.evidence import dtype_name
 from certgcl.certify.pooling.certificate import GraphCertificate
 from certgcl.certify.pooling.change_sets import GraphChangeSets, Witness
 from certgcl.certify.pooling.evidence import evidence_of
-from certgcl.certify.pooling.graph_bounds import GraphBounds, change_sets
 from certgcl.certify.pooling.graph_set import GraphSet, GraphsLike
+from certgcl.certify.pooling.pooled_bounds import GraphBounds, change_sets
 from certgcl.certify.pooling.set_changes import SetChanges
 from certgcl.certify.pooling.slack import PooledSizes
 from certgcl.certify.question_arguments import precision_of

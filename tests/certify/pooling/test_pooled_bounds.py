@@ -12,7 +12,7 @@ from torch_geometric.nn import GCNConv, GINConv, SAGEConv, global_add_pool, glob
 
 import certgcl
 from certgcl import EdgeDropBudget, graph_bounds, graph_compactness
-from certgcl.certify.pooling.graph_bounds import _levels
+from certgcl.certify.pooling.pooled_bounds import _levels
 from certgcl.errors import BudgetError, DirectionError, GraphError, InputError, MethodError
 
 POOLS = {"mean": global_mean_pool, "sum": global_add_pool, "max": global_max_pool}
