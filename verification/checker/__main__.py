@@ -52,8 +52,9 @@ def check(
             shared = [at for at in some if int(claim.nodes[places[at]]) not in trees]
             bounds = Bounds(network, changes, nodes.tolist(), claim.choices)
             for at in some:
-                node, wanted = int(claim.nodes[places[at]]), _at_least(claim, int(places[at]), least[at])
+                node = int(claim.nodes[places[at]])
                 try:
+                    wanted = _at_least(claim, int(places[at]), least[at])
                     witnesses += _check_witness(claim, int(places[at]), network, changes, directions[at], slack[at])
                     if at in shared and (bounds.below(node, directions[at], slack[at], wanted) >= wanted).all():
                         found[node] = [None]
