@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 import certgcl
 from certgcl import EdgeDropBudget, GraphCertificate, graph_bounds, graph_compactness
 from certgcl.errors import CertificateError
-from tests.certify.pooling.test_graph_bounds import Nodes, Pooling, graphs
+from tests.certify.pooling.test_pooled_bounds import Nodes, Pooling, graphs
 
 GRAPHS, MODEL = graphs(), Pooling("mean").eval()
 ENCODER = Nodes(MODEL).eval()

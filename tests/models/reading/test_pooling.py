@@ -13,7 +13,7 @@ from certgcl.certify.pooling.graph_set import GraphSet
 from certgcl.errors import EncoderError
 from certgcl.models.pooled_network import PooledNetwork
 from certgcl.models.reading.pooling import read_pooled_network
-from tests.certify.pooling.test_graph_bounds import graphs
+from tests.certify.pooling.test_pooled_bounds import graphs
 
 SET = GraphSet.of(graphs())
 
