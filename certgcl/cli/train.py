@@ -165,6 +165,8 @@ def train(
 
         certgcl train --dataset Cora --fast --seeds 0..9 --executor processes --out runs/ten
 
+        certgcl train --dataset digits --set schedule=cosine --set learning_rate=0.01
+
         certgcl train --dataset Cora --regularizer degree --anchors 48 --set scale=None --set inside_budget=True
 
         certgcl train --graph my_graph --regularizer none --epochs 500 --out runs/mine --resume

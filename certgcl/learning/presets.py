@@ -11,6 +11,7 @@ from typing import Any
 from certgcl.arguments import flag, shown
 from certgcl.errors import InputError
 from certgcl.graphs.datasets.catalogue import DatasetInfo, GraphSetInfo, Protocol, find_dataset, find_graph_set
+from certgcl.learning.schedules import Schedule
 
 # -- the tables, one column per graph --------------------------------------------------------------
 
@@ -63,6 +64,7 @@ SOURCES = {
     "projection": RELEASED,
     "activation": RELEASED,
     "learning_rate": RELEASED,
+    "schedule": "released configuration: constant",
     "weight_decay": RELEASED,
     "drop_rates": "paper, table of drop rates",
     "mask_rates": "paper: the certificate is about edges alone",
@@ -162,6 +164,7 @@ class Preset:
     projection: int
     activation: str
     learning_rate: float
+    schedule: Schedule
     weight_decay: float
     drop_rates: tuple[float, float]
     mask_rates: tuple[float, float]
@@ -184,6 +187,7 @@ class Preset:
                 "projection",
                 "activation",
                 "learning_rate",
+                "schedule",
                 "weight_decay",
                 "drop_rates",
                 "mask_rates",
@@ -250,6 +254,7 @@ def _from_tables(method: str, info: DatasetInfo) -> Preset:
         projection,
         ACTIVATIONS[method][column],
         LEARNING_RATES[method][column],
+        "constant",
         WEIGHT_DECAY[method],
         DROP_RATES[method][column],
         UNMASKED,
@@ -275,6 +280,7 @@ def _embedded(method: str, info: DatasetInfo) -> Preset:
         hidden,
         "relu",
         5e-3,
+        "constant",
         WEIGHT_DECAY[method],
         (0.3, 0.3),
         UNMASKED,
@@ -300,6 +306,7 @@ def _of_graphs(method: str, info: GraphSetInfo) -> Preset:
         32,
         "relu",
         1e-3,
+        "constant",
         1e-5,
         (0.2, 0.2),
         UNMASKED,

@@ -1,10 +1,15 @@
 """Numbers that change over the epochs of a training."""
 
+import math
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from certgcl.arguments import real, whole
 
 FURTHEST = 1e300  # from zero, so that differences stay finite
+WARM_UP = 0.1  # share of the epochs
+
+Schedule: TypeAlias = Literal["constant", "cosine"]
 
 
 @dataclass(frozen=True)
@@ -50,3 +55,17 @@ def check_epoch(epoch: int) -> int:
 def value_at(schedule: float | Ramp, epoch: int) -> float:
     """A ramp's value, or the number itself."""
     return schedule.at(epoch) if isinstance(schedule, Ramp) else float(schedule)
+
+
+def share_of_rate(schedule: Schedule, epoch: int, epochs: int) -> float:
+    """The factor of the learning rate in an epoch of a training.
+
+    ``constant``: 1. ``cosine``: it rises linearly to 1 over the first tenth of the epochs, then falls along half a
+    cosine, ``(1 + cos π t) / 2``, to 0 where the training ends.
+    """
+    if schedule == "constant":
+        return 1.0
+    risen = math.ceil(WARM_UP * epochs)
+    if epoch < risen:
+        return (epoch + 1) / risen
+    return (1 + math.cos(math.pi * min(1.0, (epoch - risen) / max(1, epochs - risen)))) / 2

@@ -80,6 +80,8 @@ def test_settings_come_from_options() -> None:
         "--set",
         "variant=mix",
         "--set",
+        "schedule=cosine",
+        "--set",
         "scale=None",
         "--set",
         "inside_budget=True",
@@ -92,6 +94,7 @@ def test_settings_come_from_options() -> None:
         3,
         True,
     )
+    assert method.schedule == "cosine"
     settings = {"kappa": 0.2, "method": "crown", "anchors": 5, "budget": 2, "scale": None}
     assert found["regularizer"] | settings == found["regularizer"]
     assert (found["method"], found["seed"], found["epochs"]) == ("ProGCL", 3, 4)

@@ -1,11 +1,11 @@
-"""Ramps."""
+"""Ramps, and the schedule of the learning rate."""
 
 from typing import Any
 
 import pytest
 
 from certgcl.errors import InputError
-from certgcl.learning.schedules import Ramp, value_at
+from certgcl.learning.schedules import Ramp, share_of_rate, value_at
 
 
 def test_a_ramp_waits_grows_and_stays() -> None:
@@ -55,3 +55,22 @@ def test_a_ramp_leads_from_number_to_number(settings: dict[str, Any]) -> None:
 def test_a_ramp_is_asked_about_epochs(epoch: Any) -> None:
     with pytest.raises(InputError, match="epoch="):
         Ramp(0.4).at(epoch)
+
+
+def test_a_constant_rate_stays() -> None:
+    assert {share_of_rate("constant", epoch, 20) for epoch in range(25)} == {1.0}
+
+
+def test_a_cosine_rises_over_a_tenth_and_falls_to_zero() -> None:
+    shares = [share_of_rate("cosine", epoch, 40) for epoch in range(41)]
+    assert shares[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
+    assert shares[4:] == sorted(shares[4:], reverse=True)
+    assert shares[22] == pytest.approx(0.5)  # half of the way from epoch 4 to the end
+    assert shares[39] > 0 == shares[40]
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3])
+def test_every_epoch_of_a_short_training_has_a_rate(epochs: int) -> None:
+    shares = [share_of_rate("cosine", epoch, epochs) for epoch in range(epochs)]
+    assert shares[0] == 1.0
+    assert min(shares) > 0

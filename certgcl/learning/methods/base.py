@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from certgcl.learning.methods.infonce import check_temperature, info_nce
 from certgcl.learning.methods.session import ContrastiveSession, check_contrast
 from certgcl.learning.methods.storage import load_method, save_method
 from certgcl.learning.regularizer import CompactnessRegularizer
+from certgcl.learning.schedules import Schedule
 from certgcl.learning.training import History, Progress, train
 from certgcl.learning.training.processes import ALONE, Processes
 from certgcl.models.network import GraphNetwork
@@ -50,6 +51,8 @@ class ContrastiveMethod:
         drop_rates: the share of edges that each view drops.
         mask_rates: the share of feature columns that each view sets to zero.
         temperature: τ of InfoNCE.
+        schedule: of the learning rate: ``constant``, or ``cosine``, which rises linearly over the first tenth of the
+            epochs and then falls to zero along half a cosine. Such a run cannot be resumed with more epochs.
         batch: how many random nodes InfoNCE compares with each other in a step; None for all.
         batch_nodes: train in mini-batches, for graphs whose full pass does not fit into memory: an epoch has a step for
             each batch of this number of nodes, which sees a sample of their neighbourhood. The regularizer bounds its
@@ -69,6 +72,7 @@ class ContrastiveMethod:
     mask_rates: tuple[float, float] = (0.0, 0.0)
     temperature: float = 0.5
     learning_rate: float = 5e-4
+    schedule: Schedule = "constant"
     weight_decay: float = 1e-5
     epochs: int = 200
     batch: int | None = None
@@ -106,6 +110,7 @@ class ContrastiveMethod:
             "it must be positive, and finite in float32",
             "Try 5e-4",
         )
+        arguments.choice(self.schedule, "schedule", get_args(Schedule))
         self.weight_decay = arguments.real(
             self.weight_decay,
             "weight_decay",
@@ -277,10 +282,13 @@ class ContrastiveMethod:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
     def run_config(self, graph: Graph) -> dict[str, Any]:
-        """The settings that a run depends on, without the number of epochs, which may grow when a run is resumed."""
+        """The settings that a run depends on. The number of epochs, which may grow when a run is resumed, is one of
+        them only if the learning rate follows it."""
         graph = Graph.of(graph)
         check_named(self.encoder)
-        settings = {name: value for name, value in self.settings().items() if name != "epochs"}
+        settings = self.settings()
+        if self.schedule == "constant":
+            del settings["epochs"]
         return {
             "method": type(self).__name__,
             "settings": settings,

@@ -19,6 +19,7 @@ from certgcl.graphs.graph import Graph
 from certgcl.learning.methods.minibatches import MiniBatches
 from certgcl.learning.methods.views import EdgeDropper, feature_mask
 from certgcl.learning.regularizer import CompactnessRegularizer, in_eval_mode, metrics_of
+from certgcl.learning.schedules import share_of_rate
 from certgcl.learning.training.processes import ALONE, Processes
 from certgcl.models.network import GraphNetwork
 from certgcl.models.reading import traced_network
@@ -73,6 +74,9 @@ class ContrastiveSession:
 
     def at(self, epoch: int) -> "ContrastiveSession":
         """Move the schedules to an epoch."""
+        rate = self.method.learning_rate * share_of_rate(self.method.schedule, epoch, self.method.epochs)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
         if self.regularizer is not None:
             self.regularizer.at(epoch)
         return self

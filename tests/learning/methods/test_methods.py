@@ -19,7 +19,7 @@ from certgcl.learning.methods.infonce import info_nce, log_denominators
 from certgcl.learning.methods.mixture import BetaMixture
 from certgcl.learning.methods.progcl import Hardness, _mixed_negatives, mixed_info_nce, sampled_similarities
 from certgcl.learning.regularizer import CompactnessRegularizer
-from certgcl.learning.schedules import Ramp
+from certgcl.learning.schedules import Ramp, share_of_rate
 from tests.toys import random_graph
 
 SMALL: dict[str, Any] = {"hidden": 6, "epochs": 4, "learning_rate": 1e-2}
@@ -177,6 +177,20 @@ def test_the_same_seed_gives_the_same_embeddings(kind: type[ContrastiveMethod], 
     assert not torch.equal(first, other)
 
 
+def stop_after_four_epochs(method: ContrastiveMethod, graph: Graph, folder: Path) -> None:
+    """Leave a run behind that was killed."""
+
+    class Stopped(Exception):
+        pass
+
+    def stop(progress: Any) -> None:
+        if progress.epoch == 4:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        method.fit(graph, folder=folder, checkpoint_every=1, progress=stop)
+
+
 @pytest.mark.parametrize("variant", ["weight", "mix"])
 def test_progcl_resumes_to_the_last_bit(variant: Any, small_graph: Graph, tmp_path: Path) -> None:
     settings: dict[str, Any] = {
@@ -188,19 +202,36 @@ def test_progcl_resumes_to_the_last_bit(variant: Any, small_graph: Graph, tmp_pa
     }
     whole = ProGCL(**settings).fit_transform(small_graph)
 
-    class Stopped(Exception):
-        pass
-
-    def stop(progress: Any) -> None:
-        if progress.epoch == 4:
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        ProGCL(**settings).fit(small_graph, folder=tmp_path, checkpoint_every=1, progress=stop)
+    stop_after_four_epochs(ProGCL(**settings), small_graph, tmp_path)
     torch.manual_seed(99)
     resumed = ProGCL(**settings).fit(small_graph, folder=tmp_path, resume=True)
     assert torch.equal(resumed.transform(small_graph), whole)
     assert [record["epoch"] for record in resumed.history_.records] == list(range(6))
+
+
+def test_a_cosine_schedule_moves_the_rate_of_every_step(kind: type[ContrastiveMethod], small_graph: Graph) -> None:
+    session = kind(**SMALL | {"epochs": 8}, schedule="cosine").session(small_graph)
+    rates = [session.at(epoch).optimizer.param_groups[0]["lr"] for epoch in range(8)]
+    assert rates == [1e-2 * share_of_rate("cosine", epoch, 8) for epoch in range(8)]
+
+
+def test_a_last_step_at_the_end_of_a_cosine_changes_nothing(small_graph: Graph) -> None:
+    session = GRACE(**SMALL, schedule="cosine").session(small_graph)
+    session.step(0)
+    before = [weight.clone() for weight in session.encoder.parameters()]
+    session.step(4)
+    assert all(map(torch.equal, before, session.encoder.parameters()))
+
+
+def test_a_cosine_schedule_resumes_to_the_last_bit(small_graph: Graph, tmp_path: Path) -> None:
+    settings: dict[str, Any] = SMALL | {"epochs": 6, "schedule": "cosine"}
+    whole = GRACE(**settings).fit_transform(small_graph)
+
+    stop_after_four_epochs(GRACE(**settings), small_graph, tmp_path)
+    for other in ({"epochs": 7}, {"schedule": "constant"}):
+        with pytest.raises(CheckpointError, match=rf"differs in .*settings\.{next(iter(other))}"):
+            GRACE(**settings | other).fit(small_graph, folder=tmp_path, resume=True)
+    assert torch.equal(GRACE(**settings).fit(small_graph, folder=tmp_path, resume=True).transform(small_graph), whole)
 
 
 def test_files_hold_settings_and_encoder(kind: type[ContrastiveMethod], small_graph: Graph, tmp_path: Path) -> None:
@@ -311,6 +342,8 @@ def test_settings_of_numpy_become_plain_ones_that_a_file_can_hold(small_graph: G
         {"temperature": True},
         {"temperature": "0.5"},
         {"learning_rate": float("inf")},
+        {"schedule": "linear"},
+        {"schedule": None},
         {"weight_decay": -1e-9},
         {"weight_decay": float("nan")},
         {"inside_budget": 1},
