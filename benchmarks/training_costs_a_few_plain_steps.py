@@ -85,7 +85,9 @@ def make_step(graph: certgcl.Graph, name: str) -> Callable[[], object]:
         None
         if variant.method is None
         else certgcl.CompactnessRegularizer(
-            method=METHODS[variant.method], anchors=-1 if variant.anchors is None else variant.anchors
+            method=METHODS[variant.method],
+            anchors=-1 if variant.anchors is None else variant.anchors,
+            budget=None,
         )
     )
     return grace_step(graph, regularizer, None if variant.encoder is None else ENCODERS[variant.encoder])

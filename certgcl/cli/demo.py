@@ -50,7 +50,7 @@ def demo(
                 "certified GRACE",
                 GRACE(
                     **settings,
-                    regularizer=CompactnessRegularizer(kappa=preset.kappa, method="degree-fast", anchors=ANCHORS),
+                    regularizer=CompactnessRegularizer(kappa=preset.kappa, anchors=ANCHORS, budget=DROP_RATE),
                 ),
                 data,
             ),

@@ -90,8 +90,7 @@ def train(
     budget: Annotated[
         str | None,
         typer.Option(
-            help="The drops it bounds: edges at each node (2) or a drop rate (0.4); "
-            "the larger of the two views' rates by default."
+            help="The drops it bounds: edges at each node (2) or a drop rate (0.4); the preset's by default, or else 1."
         ),
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=0, help="The preset's by default.")] = None,

@@ -288,7 +288,7 @@ def _embedded(method: str, info: DatasetInfo) -> Preset:
         0.4,
         -1 if small else 128,
         1,
-        None,
+        ONE_EDGE,
         100,
         None,
         info.protocol,

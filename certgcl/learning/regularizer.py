@@ -66,8 +66,10 @@ class CompactnessRegularizer:
         method: a bound's name or instance. ``degree-fast`` is the degree-exact bound with settings for training;
             ``paper`` and ``released`` are heuristics, evaluated at the sampled views.
         anchors: how many random nodes are bounded in each step; -1 for all.
-        budget: what may change: anything that ``node_compactness`` accepts, or a ramp of the drop rate. None leaves it
-            to the contrastive method, which takes the larger of its two drop rates.
+        budget: what may change: anything that ``node_compactness`` accepts, or a ramp of the drop rate. One edge at
+            each node, the default, is a small change on sparse and dense graphs alike. None leaves it to the
+            contrastive method, which takes the larger of its two drop rates, as in the paper: dozens of edges on a
+            dense graph, from which it may learn nothing.
         scale: scores are divided by the mean norm of the varying view's embeddings (a constant to the gradient) and
             multiplied by this, so that scaling the embeddings up or down gains nothing. None leaves them as they are.
         every: the methods add the term in every n-th epoch only, which makes it cheap on dense graphs.
@@ -84,7 +86,7 @@ class CompactnessRegularizer:
     kappa: float | Ramp = 0.4
     method: str | BoundMethod = "degree-fast"
     anchors: int = -1
-    budget: BudgetLike | Ramp | None = None
+    budget: BudgetLike | Ramp | None = 1
     scale: float | None = 2.5
     every: int = 1
     objective: Objective = "bound"
@@ -350,7 +352,7 @@ class CompactnessRegularizer:
         if self.budget is None:
             raise InputError(
                 "budget None",
-                "in your own training loop, the regularizer needs a budget",
+                "in your own training loop, there are no drop rates from which it could be taken",
                 "Pass budget=0.4 for a drop rate, an int, an EdgeDropBudget or Changes",
             )
         return Changes.of(self.budget)

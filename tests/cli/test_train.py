@@ -45,7 +45,7 @@ def test_a_run_folder_has_all_that_belongs_to_a_run() -> None:
     found = json.loads((OUT / "result.json").read_text())
     assert found["evaluation"] == certgcl.evaluate(method.transform(data), data.y).to_dict()
     certificate = certgcl.Certificate.load(OUT / "certificate.npz")
-    torch.testing.assert_close(certificate.lower, certgcl.node_compactness(method, data, 0.3).lower)
+    torch.testing.assert_close(certificate.lower, certgcl.node_compactness(method, data, 1).lower)
     assert found["certificate"]["lower_mean"] == pytest.approx(float(certificate.lower.mean()))
     assert "certgcl" in json.loads((OUT / "config.json").read_text())["versions"]
     assert result.stdout.startswith("GRACE on karate: 4 epochs in ")

@@ -190,7 +190,7 @@ def test_embedded_graphs_have_small_presets_that_are_fast_already(dataset: str) 
         "epochs": 100,
         "batch": None,
     }
-    assert preset.regularizer_settings() == {"kappa": 0.4, "anchors": anchors, "every": 1, "budget": None}
+    assert preset.regularizer_settings() == {"kappa": 0.4, "anchors": anchors, "every": 1, "budget": 1}
     assert set(preset.sources.values()) == {"certgcl's choice"}
     assert presets.get("gca", dataset, fast=True) == preset
 

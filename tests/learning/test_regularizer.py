@@ -229,9 +229,16 @@ def test_settings_out_of_range_are_refused(settings: dict[str, object]) -> None:
         CompactnessRegularizer(**settings)
 
 
-def test_a_loop_of_ones_own_has_to_name_the_budget(setting) -> None:
+def test_the_default_budget_is_one_edge_at_each_node(setting) -> None:
+    encoder, graph, *views = setting
+    assert torch.equal(
+        CompactnessRegularizer()(encoder, graph, *views), CompactnessRegularizer(budget=1)(encoder, graph, *views)
+    )
+
+
+def test_a_loop_of_ones_own_has_no_drop_rates_for_the_budget(setting) -> None:
     with pytest.raises(InputError, match="budget None"):
-        CompactnessRegularizer()(*setting)
+        CompactnessRegularizer(budget=None)(*setting)
 
 
 def test_a_view_with_other_nodes_is_refused(setting) -> None:

@@ -401,8 +401,8 @@ def test_sampled_views_stay_inside_the_certified_set_of_their_epoch(small_graph:
         assert most[:3] == [0, 0, 0]
 
 
-def test_the_budget_defaults_to_the_larger_drop_rate(small_graph: Graph) -> None:
-    method = GRACE(**SMALL, drop_rates=(0.2, 0.5), regularizer=CompactnessRegularizer())
+def test_without_a_budget_it_is_the_larger_drop_rate(small_graph: Graph) -> None:
+    method = GRACE(**SMALL, drop_rates=(0.2, 0.5), regularizer=CompactnessRegularizer(budget=None))
     assert method.session(small_graph).regularizer.budget == 0.5
     assert method.regularizer.budget is None
 
