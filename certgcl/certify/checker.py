@@ -70,7 +70,7 @@ def prove(
     proved = f"{found['proved']} of {found['nodes']} nodes proved by {program}"
     time = f"{1000 * found['seconds'] / found['nodes']:.0f} ms of one core a node"
     if ended.returncode == 0 and not found["failed"]:
-        return Check(NAME, True, f"{proved}, {time}")
+        return Check(NAME, True, f"{proved}, {time}: {found['claim']}")
     node, reason = next(iter(found["failed"].items()))
     return Check(NAME, False, f"{proved}; at node {node}: {reason}")
 

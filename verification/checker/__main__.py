@@ -19,6 +19,7 @@ from .statement import Graph, Network
 TOGETHER = 64  # nodes that share the bounds of the nodes around them
 
 
+@np.errstate(all="ignore")
 def check(
     claim: Claim,
     network: Network,
@@ -34,6 +35,8 @@ def check(
     places = np.arange(len(claim.nodes)) if places is None else places
     if not len(places):
         raise ValueError("no nodes to prove anything of")
+    for here in (graph, view or graph):
+        network.fits(here)
     if claim.source == "given":
         directions, slack = claim.directions[places], np.zeros((len(places), claim.directions.shape[2]))
     else:
@@ -45,32 +48,31 @@ def check(
     failed: dict[int, str] = {}
     found: dict[int, Tree] = {}
     witnesses = 0
-    with np.errstate(all="ignore"):
-        for first in range(0, len(places), TOGETHER):
-            some = range(first, min(first + TOGETHER, len(places)))
-            nodes = claim.nodes[places[list(some)]]
-            shared = [at for at in some if int(claim.nodes[places[at]]) not in trees]
-            bounds = Bounds(network, changes, nodes.tolist(), claim.choices)
-            for at in some:
-                node = int(claim.nodes[places[at]])
-                try:
-                    wanted = _at_least(claim, int(places[at]), least[at])
-                    witnesses += _check_witness(claim, int(places[at]), network, changes, directions[at], slack[at])
-                    if at in shared and (bounds.below(node, directions[at], slack[at], wanted) >= wanted).all():
-                        found[node] = [None]
-                    else:
-                        proof = Proof(network, node, directions[at], slack[at], wanted, claim.choices, branches)
-                        proof.prove(changes, trees.get(node, [None]))
-                        found[node] = proof.tree
-                except NotProved as reason:
-                    failed[node] = str(reason)
+    for first in range(0, len(places), TOGETHER):
+        some = range(first, min(first + TOGETHER, len(places)))
+        nodes = claim.nodes[places[list(some)]]
+        shared = [at for at in some if int(claim.nodes[places[at]]) not in trees]
+        bounds = Bounds(network, changes, nodes.tolist(), claim.choices)
+        for at in some:
+            node = int(claim.nodes[places[at]])
+            try:
+                wanted = _at_least(claim, int(places[at]), least[at])
+                witnesses += _check_witness(claim, int(places[at]), network, changes, directions[at], slack[at])
+                if at in shared and (bounds.below(node, directions[at], slack[at], wanted) >= wanted).all():
+                    found[node] = [None]
+                else:
+                    proof = Proof(network, node, directions[at], slack[at], wanted, claim.choices, branches)
+                    proof.prove(changes, trees.get(node, [None]))
+                    found[node] = proof.tree
+            except NotProved as reason:
+                failed[node] = str(reason)
     return {
         "nodes": len(places),
         "proved": len(places) - len(failed),
         "failed": failed,
         "witnesses": witnesses,
         "above_zero": int((least > 0).all(axis=1).sum()) if not failed else None,
-        "directions": claim.source,
+        "claim": claim.words,
         "seconds": time.process_time() - started,
         "trees": found,
     }
@@ -156,8 +158,8 @@ def main(arguments: list[str]) -> int:
         print(json.dumps(found))
     else:
         print(
-            f"{found['proved']} of {found['nodes']} bounds proved, {found['witnesses']} witnesses evaluated, "
-            f"{1000 * found['seconds'] / max(1, found['nodes']):.0f} ms of one core a node"
+            f"{found['claim']}\n{found['proved']} of {found['nodes']} bounds proved, "
+            f"{found['witnesses']} witnesses evaluated, {1000 * found['seconds'] / max(1, found['nodes']):.0f} ms of one core a node"
         )
         for node, words in list(found["failed"].items())[:20]:
             print(f"node {node}: not proved, {words}")

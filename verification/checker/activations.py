@@ -157,8 +157,12 @@ def _bowl(bend: float, value: Callable[[arb], arb], slope: Callable[[arb], arb])
 
 def activation(content: dict[str, Any] | None, tensors: dict[str, Array]) -> Activation:
     """From the file of a network."""
-    settings = {} if content is None else {name: float(value) for name, value in content.items() if name != "name"}
-    match "identity" if content is None else content["name"]:
+    content = content or {"name": "identity"}
+    settings = {name: float(value) for name, value in content.items() if name != "name"}
+    known = {"elu": {"alpha"}, "softplus": {"beta", "threshold"}}.get(content["name"], set())
+    if set(settings) != known or not all(0 < value < np.inf for value in settings.values()):
+        raise ValueError(f"{content['name']} with the settings {settings}, of which no formula is known")
+    match content["name"]:
         case "identity":
             return TwoPiece(np.ones(()))
         case "two-piece linear":

@@ -9,6 +9,7 @@ sections 3.1 and 4.2). An overflow ends in an infinity or NaN, neither of which 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,23 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 U, ETA = 2.0**-53, 2.0**-1074
+
+
+def numbers(given: Any, finite: bool = True) -> Array:
+    """Numbers of a file as float64, none of them rounded on the way."""
+    found = np.asarray(given)
+    small = found.dtype.kind in "iub" and (np.abs(found) <= 2**53).all()
+    if not (small or (found.dtype.kind == "f" and found.itemsize <= 8)) or (finite and not np.isfinite(found).all()):
+        raise ValueError(f"numbers of the type {found.dtype} that are infinite, NaN or no float64")
+    return found.astype(np.float64)
+
+
+def whole(given: Any) -> Ints:
+    """Whole numbers, and not others cut off."""
+    found = np.asarray(given)
+    if found.dtype.kind not in "iu" or (found.astype(np.int64) != found).any():
+        raise ValueError(f"numbers of the type {found.dtype} that should be whole")
+    return found.astype(np.int64)
 
 
 def check_processor() -> None:
@@ -105,8 +123,10 @@ class Boxes:
 
     def below(self, omega: Array) -> Array:
         """Below ``ω · v`` for all v in the boxes: M functionals ``(M, d)`` to ``(n, M)``."""
-        tiny = 4 * (omega.shape[1] + 2) * ETA
-        return down(down(self.middle @ omega.T - self.reach @ np.abs(omega).T) - tiny)
+        tiny, value = 4 * (omega.shape[1] + 2) * ETA, self.middle @ omega.T
+        # A sum that overflowed on its way says nothing, although `down` would make a number of it.
+        value = np.where(np.isfinite(value), value, np.nan)
+        return down(down(value - self.reach @ np.abs(omega).T) - tiny)
 
     def each(self) -> Array:
         """Below every ``v_c``, and every ``-v_c``: ``(n, 2 d)``."""

@@ -112,8 +112,9 @@ class Features:
     @property
     def any(self) -> bool:
         """Whether something can change."""
-        masked = self.off.any() or self.on.any() if self.columns is None else self.columns
-        return bool(masked and self.total) or bool(self.radius.any())
+        if self.columns is not None:
+            return self.columns > 0
+        return bool((self.off.any() or self.on.any()) and self.total) or bool(self.radius.any())
 
     def masks(self, k: int) -> int:
         """How many entries of node k can become 0, whatever the others do."""

@@ -7,56 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import Array, Boxes, Ints, Scale, dot_above, down, sum_below, up
+from .arithmetic import Array, Boxes, Ints, Scale, dot_above, down, numbers, sum_below, up, whole
 from .changes import Additions, Changes, Features
 from .choices import EVERY, Choices
 from .statement import Graph, Network, embed
 
-WORDS = {
-    "format",
-    "method",
-    "precision",
-    "reading",
-    "certified",
-    "total_budget",
-    "evidence",
-    "notes",
-    "names",
-    "proof",
-    "features",
-    "additions",
-}
 CHANGED = ("changed_nodes", "changed_columns", "changed_values")
+FEATURES = ("features_off", "features_on", "features_radius")
+ADDED = ("added_local", "added_degree", "added_both")
+WORDS = set("format method precision reading certified total_budget evidence notes names proof features additions".split())
 ARRAYS = {
-    "meta",
-    "nodes",
-    "lower",
-    "nominal",
-    "rounding",
-    "run_error",
-    "directions",
-    "local_budget",
-    "requested_budget",
-    "upper",
-    "witness_edges",
-    "witness_sizes",
-    "norms",
-    "proof_nodes",
-    "proof_sizes",
-    "proof_starts",
-    "features_off",
-    "features_on",
-    "features_radius",
-    "added_local",
-    "added_degree",
-    "added_both",
-    "candidate_rowptr",
-    "candidate_col",
-    "changed_sizes",
-    "new_edges",
-    "new_sizes",
-    *CHANGED,
+    *"meta nodes lower nominal rounding run_error directions local_budget requested_budget norms".split(),
+    *"upper witness_edges witness_sizes new_edges new_sizes changed_sizes candidate_rowptr candidate_col".split(),
+    *("proof_nodes", "proof_sizes", "proof_starts", *CHANGED, *FEATURES, *ADDED),
 }
+KINDS = ("masked", "bits", "box", "columns")
 SMALLEST_NORM = 1e-12  # what shorter rows are divided by
 
 
@@ -99,14 +64,18 @@ class Claim:
         unknown = sorted((set(meta) - WORDS) | (set(arrays) - ARRAYS))
         if unknown:
             raise ValueError(f"a certificate with {', '.join(unknown)}, of which the checker knows nothing")
+        if any(("features" in meta) != (name in arrays) for name in FEATURES) or any(
+            ("additions" in meta) != (name in arrays) for name in ADDED
+        ):
+            raise ValueError("a budget of features or new edges without one of its parts")
         words = meta["evidence"]["directions"]["shown"]
         sources = {"compactness, the graph itself": "graph", "compactness, a view": "view", "given": "given"}
         source = next((name for start, name in sources.items() if words.startswith(start)), None)
         if source is None:
             raise ValueError(f"directions of {words}: the checker knows a fixed second view alone")
-        nodes = _whole(arrays["nodes"])
+        nodes = whole(arrays["nodes"])
         lower, rounding = (
-            np.asarray(arrays[name], dtype=np.float64).reshape(len(nodes), -1) for name in ("lower", "rounding")
+            numbers(arrays[name], finite=False).reshape(len(nodes), -1) for name in ("lower", "rounding")
         )
         witnesses: list[set[tuple[int, int]]] = [set() for _ in nodes]
         for edges, sizes in (("witness_edges", "witness_sizes"), ("new_edges", "new_sizes")):
@@ -118,18 +87,41 @@ class Claim:
             nodes,
             lower,
             rounding,
-            np.asarray(arrays["directions"], dtype=np.float64).reshape(len(nodes), lower.shape[1], -1),
+            numbers(arrays["directions"]).reshape(len(nodes), lower.shape[1], -1),
             source,
-            _whole(arrays["requested_budget"]),
-            _whole(arrays["local_budget"]),
-            int(_whole(meta["total_budget"])),
+            whole(arrays["requested_budget"]),
+            whole(arrays["local_budget"]),
+            int(whole(meta["total_budget"])),
             _choices(meta.get("proof"), arrays),
-            np.asarray(arrays["upper"], dtype=np.float64).reshape(lower.shape) if "upper" in arrays else None,
+            numbers(arrays["upper"], finite=False).reshape(lower.shape) if "upper" in arrays else None,
             witnesses,
             _features(meta.get("features"), arrays),
             None if "additions" not in meta else {**meta["additions"], **arrays},
             _changed(arrays),
         )
+
+    @property
+    def words(self) -> str:
+        """What is claimed under which changes, so that nobody takes a weaker claim for another one."""
+        about = {
+            "graph": "compactness, the clean graph as the second view",
+            "view": "compactness, with the second view that was given",
+            "given": "functionals that the certificate gives",
+        }[self.source]
+        parts = [f"at most {self.tightened.max(initial=0)} lost edges at a node, {self.total} in all"]
+        if self.additions is not None:
+            most = int(np.max(self.additions["added_local"], initial=0))
+            parts.append(f"{most} new ones at a node, {self.additions['total']} in all")
+        if self.features is not None:
+            kind = self.features
+            parts.append(
+                f"{kind.columns} masked columns"
+                if kind.columns is not None
+                else f"features in a box of radius {kind.radius.max():g} at most"
+                if kind.radius.any()
+                else f"{kind.off.max(initial=0)} features off and {kind.on.max(initial=0)} on at a node, {kind.total} in all"
+            )
+        return f"{about}; {', '.join(parts)}"
 
     def changes(self, graph: Graph) -> Changes:
         """What is admissible on a graph; the tightened budgets must equal the result of tightening them here."""
@@ -147,31 +139,24 @@ class Claim:
         return Changes(graph, self.local, self.total, additions=additions, features=features)
 
 
-def _whole(numbers: Any) -> Ints:
-    """Whole numbers, and not others cut off."""
-    found = np.asarray(numbers)
-    if found.dtype.kind not in "iu":
-        raise ValueError(f"numbers of the type {found.dtype} that should be whole")
-    return found.astype(np.int64)
-
-
 def _features(content: dict[str, Any] | None, arrays: dict[str, Any]) -> Features | None:
     if content is None:
         return None
-    off, on = (_whole(arrays[f"features_{name}"]) for name in ("off", "on"))
-    radius = np.asarray(arrays["features_radius"], dtype=np.float64)
-    columns = int(_whole(content["columns"])) if content["kind"] == "columns" else None
-    return Features(off, on, radius, int(_whole(content["total"])), columns)
+    off, on = (whole(arrays[f"features_{name}"]) for name in ("off", "on"))
+    columns, total, shared = int(whole(content["columns"])), int(whole(content["total"])), content["kind"] == "columns"
+    if set(content) != {"kind", "columns", "total"} or content["kind"] not in KINDS or (columns and not shared):
+        raise ValueError(f"a budget of features that is {content}")
+    return Features(off, on, numbers(arrays["features_radius"]), total, columns if shared else None)
 
 
 def _additions(content: dict[str, Any], graph: Graph) -> Additions:
     nodes = len(graph.neighbours)
     if "candidate_rowptr" in content:
-        rows = np.split(_whole(content["candidate_col"]), content["candidate_rowptr"][1:-1])
+        rows = np.split(whole(content["candidate_col"]), content["candidate_rowptr"][1:-1])
     else:  # all pairs that are not edges
         rows = [np.setdiff1d(np.arange(nodes), [i, *row]) for i, row in enumerate(graph.neighbours)]
-    local, both = (_whole(content[name]) for name in ("added_local", "added_both"))
-    total, both_total = (int(_whole(content[name])) for name in ("total", "both_total"))
+    local, both = (whole(content[name]) for name in ("added_local", "added_both"))
+    total, both_total = (int(whole(content[name])) for name in ("total", "both_total"))
     return Additions(tuple(rows), local, total, both, both_total).check(graph)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .activations import Activation, activation
-from .arithmetic import Array, Boxes, Ints, Scale, down, product, up
+from .arithmetic import Array, Boxes, Ints, Scale, down, numbers, product, up, whole
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Mixing:
                 return nothing, _quotient(one, n, n, n > 0), unit
             case "symmetric" | "diffusion":
                 total = n + self.loop
-                low, high = (total, total) if self.loop == round(self.loop) else (down(total), up(total))
+                exact = self.loop < 2**40 and self.loop == round(self.loop)
+                low, high = (total, total) if exact else (down(total), up(total))
                 root = _quotient(one, down(np.sqrt(low)), up(np.sqrt(high)), total > 0)
                 own = _quotient(one * self.loop, low, high, total > 0) if self.loop else nothing
                 return own, root, root
@@ -88,6 +89,12 @@ class Network:
             for number, first, last in zip(self.readout, ends[:-1], ends[1:], strict=True)
         }
 
+    def fits(self, graph: "Graph") -> None:
+        """Raises ValueError for features of another width."""
+        taken = {len(term.weight) for layer in self.layers for term in layer.terms if term.source == 0}
+        if graph.x.ndim != 2 or not taken <= {graph.x.shape[1]}:
+            raise ValueError(f"features of the shape {graph.x.shape} for a network that takes {sorted(taken)}")
+
     @cached_property
     def hops(self) -> list[int]:
         """How far from an anchor each layer is needed, features first."""
@@ -111,7 +118,7 @@ class Network:
         layers: list[Layer] = []
         for number, content in enumerate(meta["structure"], 1):
             here = {
-                name.removeprefix(f"layer{number}."): np.asarray(array, dtype=np.float64)
+                name.removeprefix(f"layer{number}."): numbers(array)
                 for name, array in arrays.items()
                 if name.startswith(f"layer{number}.")
             }
@@ -121,8 +128,8 @@ class Network:
                 )
                 for place, term in enumerate(content["terms"])
             )
-            if not all(0 <= term.source < number and term.mixing.loop >= 0 for term in terms):
-                raise ValueError(f"layer {number} takes a layer that is not below it, or has a negative loop")
+            if not terms or not all(0 <= term.source < number and 0 <= term.mixing.loop < np.inf for term in terms):
+                raise ValueError(f"layer {number} takes nothing, a layer that is not below it, or has a negative loop")
             layers.append(Layer(terms, here["bias"], activation(content["activation"], here)))
             width = len(here["bias"])
             if here["bias"].ndim != 1 or not all(
@@ -146,13 +153,14 @@ class Graph:
 
     @classmethod
     def of(cls, x: Array, edge_index: Ints) -> "Graph":
-        edges = {(int(a), int(b)) for a, b in np.asarray(edge_index).T}
-        if any(a == b or (b, a) not in edges or not 0 <= a < len(x) for a, b in edges):
-            raise ValueError("a graph with loops, with edges of one direction, or of nodes that do not exist")
+        listed, x = list(map(tuple, whole(edge_index).T.tolist())), numbers(x)
+        edges = set(listed)
+        if len(edges) < len(listed) or any(a == b or (b, a) not in edges or not 0 <= a < len(x) for a, b in edges):
+            raise ValueError("a graph with loops, with edges twice or of one direction, or of nodes that do not exist")
         rows: list[list[int]] = [[] for _ in range(len(x))]
         for a, b in sorted(edges):
             rows[a].append(b)
-        return cls(np.asarray(x, dtype=np.float64), tuple(np.array(row, dtype=np.int64) for row in rows))
+        return cls(x, tuple(np.array(row, dtype=np.int64) for row in rows))
 
     @classmethod
     def load(cls, path: Path) -> "Graph":
