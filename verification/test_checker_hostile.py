@@ -113,7 +113,9 @@ NOT_CHECKED: dict[str, Callable[[Files], object]] = {
         content, "certificate", lambda words: words.update(total_budget=float("nan"))
     ),
     "node numbers twice": put("certificate", "nodes", lambda nodes: nodes * 0),
-    "features with no budget that says what they are": lambda content: content["certificate"].update(features_off=np.ones(6, dtype=np.int64)),
+    "features with no budget that says what they are": lambda content: content["certificate"].update(
+        features_off=np.ones(6, dtype=np.int64)
+    ),
     "a kind of features that nobody knows": about_features(kind="Columns", columns=0, total=0),
     "columns under another name": about_features(kind="masked", columns=3, total=0),
     "an array that nobody knows": lambda content: content["certificate"].update(lower_bound=np.ones(6)),
@@ -198,7 +200,7 @@ def test_nothing_is_proved_of_a_network_whose_sums_overflow() -> None:
     ],
 )
 def test_activations_with_other_settings_are_not_known(content: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="settings|of that name"):
+    with pytest.raises(ValueError, match=r"settings|of that name"):
         activations.activation(content, {})
 
 

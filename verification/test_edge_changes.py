@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
-from hypothesis import Phase, find, given, settings
+from hypothesis import Phase, example, find, given, settings
 from hypothesis import strategies as st
 
 from certgcl.bounds import Degree, compiled
@@ -61,6 +61,8 @@ def audit(changed: ChangedCase) -> None:
         assert not len(wrong), f"{method} certifies {lower[wrong].tolist()} where {minimum[wrong].tolist()} is reached"
 
 
+@example(gaussian("GIN", seed=2, graph=nx.path_graph(3)))
+@example(gaussian("SAGE sum", graph=nx.path_graph(3)))
 @given(changed_cases())
 def test_no_bound_is_above_the_minimum_over_all_changes_of_edges(changed: ChangedCase) -> None:
     audit(changed)
@@ -273,6 +275,20 @@ def _parent_taken_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def _sets_of_lost_edges_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neighbours may lose edges, but not gain any."""
+    from certgcl.bounds.propagation.ranges import NetworkRanges
+    from certgcl.bounds.propagation.set_minima import SetMinima, plain
+
+    monkeypatch.setattr(
+        NetworkRanges,
+        "by_sets",
+        lambda self, radius, term: (
+            SetMinima(self, self.balls[radius]) if term.source in self.near and plain(term) else None
+        ),
+    )
+
+
 MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
     _budget_off_by_one,
     _degree_forgotten,
@@ -280,6 +296,7 @@ MUTANTS: list[Callable[[pytest.MonkeyPatch], None]] = [
     _largest_for_smallest,
     _few_candidates,
     _parent_taken_twice,
+    _sets_of_lost_edges_alone,
 ]
 
 

@@ -158,8 +158,8 @@ def main(arguments: list[str]) -> int:
         print(json.dumps(found))
     else:
         print(
-            f"{found['claim']}\n{found['proved']} of {found['nodes']} bounds proved, "
-            f"{found['witnesses']} witnesses evaluated, {1000 * found['seconds'] / max(1, found['nodes']):.0f} ms of one core a node"
+            f"{found['claim']}\n{found['proved']} of {found['nodes']} bounds proved, {found['witnesses']} witnesses "
+            f"evaluated, {1000 * found['seconds'] / max(1, found['nodes']):.0f} ms of one core a node"
         )
         for node, words in list(found["failed"].items())[:20]:
             print(f"node {node}: not proved, {words}")

@@ -15,12 +15,12 @@ from .statement import Graph, Network, embed
 CHANGED = ("changed_nodes", "changed_columns", "changed_values")
 FEATURES = ("features_off", "features_on", "features_radius")
 ADDED = ("added_local", "added_degree", "added_both")
-WORDS = set("format method precision reading certified total_budget evidence notes names proof features additions".split())
-ARRAYS = {
-    *"meta nodes lower nominal rounding run_error directions local_budget requested_budget norms".split(),
-    *"upper witness_edges witness_sizes new_edges new_sizes changed_sizes candidate_rowptr candidate_col".split(),
-    *("proof_nodes", "proof_sizes", "proof_starts", *CHANGED, *FEATURES, *ADDED),
-}
+WORDS = {"format", "certified", "total_budget", "evidence", "proof", "features", "additions"}  # which are read,
+ARRAYS = {"nodes", "lower", "rounding", "directions", "requested_budget", "local_budget", "upper", "changed_sizes"}
+ARRAYS |= {"witness_edges", "witness_sizes", "new_edges", "new_sizes", "candidate_rowptr", "candidate_col"}
+ARRAYS |= {"proof_nodes", "proof_sizes", "proof_starts", *CHANGED, *FEATURES, *ADDED}
+WORDS |= {"method", "precision", "reading", "notes", "names"}  # and which nothing is claimed about here
+ARRAYS |= {"meta", "nominal", "run_error", "norms"}
 KINDS = ("masked", "bits", "box", "columns")
 SMALLEST_NORM = 1e-12  # what shorter rows are divided by
 
@@ -119,7 +119,8 @@ class Claim:
                 if kind.columns is not None
                 else f"features in a box of radius {kind.radius.max():g} at most"
                 if kind.radius.any()
-                else f"{kind.off.max(initial=0)} features off and {kind.on.max(initial=0)} on at a node, {kind.total} in all"
+                else f"features of a node, {kind.off.max(initial=0)} off and {kind.on.max(initial=0)} on, "
+                f"{kind.total} in all"
             )
         return f"{about}; {', '.join(parts)}"
 

@@ -48,8 +48,8 @@ class NetworkBound:
         return near_layers(ranges.network) if ranges.settings.functional and ranges.changed is None else set()
 
     def _by_sets(self, number: int) -> SetMinima | None:
-        """The sets for a layer next to near ones and its neighbours, where no edge can be added; None for others."""
-        if number not in self.next or self.ranges.widest.additions is not None:
+        """The sets for a layer next to near ones and its neighbours; None for others."""
+        if number not in self.next:
             return None
         term = next(term for term in self.ranges.network.layers[number - 1].terms if term.aggregation.mixes)
         return self.ranges.by_sets(self.ranges.radius[number] + 1, term)

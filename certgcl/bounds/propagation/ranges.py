@@ -147,8 +147,9 @@ class NetworkRanges:
         return found
 
     def by_sets(self, radius: int, term: Term) -> SetMinima | None:
-        """What a term takes from neighbours that have few sets of edges to lose; None where sets say nothing of it."""
-        if term.source not in self.near or not plain(term):
+        """What a term takes from neighbours that have few sets of edges to lose; None where sets say nothing of it: of
+        other layers, and where edges can be added, as these are in no set."""
+        if term.source not in self.near or not plain(term) or self.widest.additions is not None:
             return None
         if radius not in self._by_sets:
             self._by_sets[radius] = SetMinima(self, self.balls[radius])
