@@ -84,12 +84,12 @@ class AdmissibleFeatures:
     def words(self) -> str:
         """In short."""
         if self.kind == "columns":
-            return f"{self.columns} columns masked"
+            return f"{_noun(str(self.columns), 'column')} masked"
         if self.kind == "box":
             return f"features within {spread(self.radius)}"
         limit = f", {self.total} in all" if self.limited else ""
         if self.kind == "masked":
-            return f"{spread(self.off)} features masked{limit}"
+            return f"{_noun(spread(self.off), 'feature')} masked{limit}"
         return f"{spread(self.off)} bits off and {spread(self.on)} on{limit}"
 
     def budget(self) -> "FeatureBudget":
@@ -336,3 +336,8 @@ def _short(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.item() if value.dim() == 0 else f"<{value.numel()} values>"
     return value
+
+
+def _noun(count: str, noun: str) -> str:
+    """A count with its noun, which is singular after 1."""
+    return f"{count} {noun}" if count == "1" else f"{count} {noun}s"

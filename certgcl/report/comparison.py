@@ -99,7 +99,8 @@ def compare_reports(subjects: Sequence[Subject], reports: Sequence[Report]) -> C
                 "Certify it first: certgcl certify --run RUN --budget 0.4",
             )
     names = _distinct([report.name for report in reports])
-    nodes = [] if _differ(subjects, "edges") else _nodes(reports)
+    same_graph = not _differ(subjects, "edges")
+    nodes = _nodes(reports) if same_graph else []
     values: dict[str, list[Any]] = {}
     if nodes:
         values = {
@@ -118,7 +119,7 @@ def compare_reports(subjects: Sequence[Subject], reports: Sequence[Report]) -> C
         " against ".join(names),
         reports[0].graph,
         runs,
-        _differences(names, reports, nodes),
+        _differences(names, reports, nodes) if same_graph else [],
         _warnings(subjects),
         values,
         rows,
@@ -152,10 +153,10 @@ def _distinct(names: Sequence[str]) -> list[str]:
 def _warnings(subjects: Sequence[Subject]) -> list[str]:
     """The differences between the certificates, part by part."""
     parts = {
-        "edges": "The graphs differ: nodes are not compared one by one.",
+        "edges": "The graphs differ: neither nodes nor accuracies are compared pair by pair.",
         "features": "The features of the graphs differ.",
-        "budget": "The budgets differ: a smaller one alone proves more.",
-        "method": "The methods differ: a tighter one alone proves more.",
+        "budget": "The budgets differ: under a smaller one more nodes are proved anyway.",
+        "method": "The methods differ: a tighter one proves more nodes anyway.",
     }
     return [words for part, words in parts.items() if _differ(subjects, part)]
 

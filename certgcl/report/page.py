@@ -28,7 +28,7 @@ def _filled(template: str, report: Report | Comparison, figures: dict[str, list[
     environment = Environment(loader=PackageLoader("certgcl.report"), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {
         "number": number,
-        "percent": percent,
+        "percent": lambda share: percent(share).replace("-", "−"),
         "drop": drop,
         "moment": moment,
         "first_budget": first_budget,
@@ -87,5 +87,5 @@ def drop(drawing: NodePicture) -> str:
             else (f"Its value falls from {number(drawing.nominal)} to {number(drawing.upper)} where {listed}")
         )
     elif drawing.whole > dropped + added:
-        words += f"; all {drawing.whole} edges that were found take it to {number(drawing.upper)}"
+        words += f"; without all {drawing.whole} edges of the witness it is {number(drawing.upper)}"
     return f"{words}."

@@ -94,7 +94,7 @@ def _range(counts: Tensor) -> str:
 
 
 def first_budget(budget: float | None, points: Sequence[BudgetPoint]) -> str:
-    """A budget of a curve; without one, a phrase that says it is beyond the last."""
+    """A budget of a curve; if there is none, the last one with ``>``."""
     if budget is not None:
         return f"{budget:g}"
     return f"> {points[-1].budget:g}" if points else "–"

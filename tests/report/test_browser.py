@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import pytest
 import torch
 from selenium import webdriver
@@ -20,7 +21,7 @@ import certgcl
 from certgcl.learning.training import History
 from certgcl.report import Subject, compare_reports, gather
 from certgcl.report.page import number, render, render_comparison
-from tests.toys import random_graph, toy_network
+from tests.toys import random_graph, toy_graph, toy_network
 
 WIDE, NARROW = 1280, 390
 NAMES = [f"Person, {chr(65 + node)}" for node in range(24)]
@@ -194,6 +195,8 @@ def test_it_is_light_or_dark_as_the_system_or_the_reader_wants(page: webdriver.C
 def test_nothing_is_wider_than_the_screen(page: webdriver.Chrome, width: int) -> None:
     resize(page, width)
     assert page.execute_script("return document.documentElement.scrollWidth") <= width
+    assert page.execute_script("""
+        return [...document.querySelectorAll(".scroll:not(.tall)")].every((box) => box.scrollWidth <= box.clientWidth)""")
     for figure in page.find_elements(By.CSS_SELECTOR, "figure svg"):
         assert 200 < figure.size["width"] <= width
     sizes = page.execute_script("""
@@ -258,7 +261,7 @@ def test_any_node_is_found_by_number_and_by_name(page: webdriver.Chrome, certifi
     assert ask(page, "7") == "Node 7 Person, H"
     assert ask(page, "person, c") == "Node 2 Person, C"
     assert ask(page, "nobody") == "Node 2 Person, C"
-    assert page.find_element(By.ID, "asked").text == "No node nobody here."
+    assert page.find_element(By.ID, "asked").text == "No node is called nobody."
     assert certificate.upper is not None
     for node in (0, 11, 23):
         ask(page, str(node))
@@ -266,6 +269,50 @@ def test_any_node_is_found_by_number_and_by_name(page: webdriver.Chrome, certifi
         for values in (certificate.nominal, certificate.lower, certificate.upper):
             assert number(float(values[node])) in words
         assert ("proved to stay" in words) == certificate.certified
+
+
+def test_odd_names_are_found_and_shown_as_they_are(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    names = [
+        "<script>alert(1)</script>",
+        "</script><img src=x onerror=alert(2)>",
+        "Jean Valjean",
+        "31336",
+        "日本",
+        "{{7*7}}",
+    ]
+    graph = random_graph(6, 0.5)
+    data = Data(x=graph.x, edge_index=graph.edge_index, node_names=names)
+    certificate = certgcl.node_compactness(toy_network(), graph, 1)
+    path = tmp_path / "odd.html"
+    path.write_text(
+        render(gather(Subject("odd", certificate, "random", data, toy_network()), sample=6)), encoding="utf-8"
+    )
+    browser.get_log("browser")
+    browser.get(path.as_uri())
+    for typed, node in (("<script", 0), ("onerror", 1), ("valjean", 2), ("31336", 3), ("3", 3), ("日", 4), ("{{7", 5)):
+        assert ask(browser, typed) == f"Node {node} {names[node]}"
+    assert browser.find_elements(By.TAG_NAME, "img") == []
+    assert browser.get_log("browser") == []
+
+
+def test_ends_of_a_witness_further_away_do_not_count_as_neighbourhood(
+    browser: webdriver.Chrome, tmp_path: Path
+) -> None:
+    """On a ring all five nodes within two hops are drawn; a dropped edge can lead to a sixth."""
+    graph = toy_graph(nx.cycle_graph(12))
+    certificate = certgcl.node_compactness(toy_network(), graph, 1, method="exact")
+    data = Data(x=graph.x, edge_index=graph.edge_index)
+    path = tmp_path / "ring.html"
+    path.write_text(
+        render(gather(Subject("ring", certificate, "ring", data, toy_network()), sample=12)), encoding="utf-8"
+    )
+    browser.get(path.as_uri())
+    drawn = []
+    for node in range(12):
+        ask(browser, str(node))
+        drawn.append(len(browser.find_elements(By.CSS_SELECTOR, "#around .spot")))
+        assert "not drawn" not in browser.find_element(By.ID, "around-words").text
+    assert max(drawn) > 5
 
 
 def test_the_edges_that_matter_are_ranked_and_drawn(page: webdriver.Chrome) -> None:

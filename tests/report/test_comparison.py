@@ -84,12 +84,16 @@ def test_longer_embeddings_win_nothing() -> None:
 
 
 def test_what_else_differs_is_said() -> None:
-    assert compared(run(0), run(0, budget=2)).warnings == ["The budgets differ: a smaller one alone proves more."]
+    assert compared(run(0), run(0, budget=2)).warnings == [
+        "The budgets differ: under a smaller one more nodes are proved anyway."
+    ]
     network, other = toy_network(), random_graph(20, 0.3)
-    subject = Subject("other", certgcl.node_compactness(network, other, 1), "other", data_of(other), network)
+    certificate = certgcl.node_compactness(network, other, 1)
+    subject = Subject("other", certificate, "other", data_of(other), network, "random-10-10-80")
     found = compared(run(0), (subject, gather(subject, sample=3)))
-    assert found.warnings[0] == "The graphs differ: nodes are not compared one by one."
-    assert (found.rows, found.values) == ([], {})
+    assert found.warnings[0] == "The graphs differ: neither nodes nor accuracies are compared pair by pair."
+    assert found.runs[1].evaluated is not None
+    assert (found.rows, found.values, found.differences) == ([], {}, [])
     assert "The graphs differ" in Page(render_comparison(found)).text
 
 
