@@ -196,7 +196,7 @@ class Graph:
         if self.names is None:
             raise GraphError(
                 f"nodes {shown(nodes)}",
-                f"nodes of this graph have no names but 0…{self.num_nodes - 1}",
+                f"the nodes of this graph have no names, only numbers from 0 to {self.num_nodes - 1}",
                 "Build it from networkx or a frame of features, or set data.node_names",
             )
         return self.names.find(named)

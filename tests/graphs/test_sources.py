@@ -178,7 +178,7 @@ def test_nodes_are_asked_for_by_name(named: Graph, encoder: certgcl.GCNEncoder) 
     assert certgcl.linear_bounds(encoder, named, 1, torch.ones(5, 2), nodes=["Marius"]).nodes.tolist() == [3]
     with pytest.raises(GraphError, match="Nearest are Valjean"):
         certgcl.node_compactness(encoder, named, 1, nodes=["Valjan"])
-    with pytest.raises(GraphError, match="have no names"):
+    with pytest.raises(GraphError, match="have no names, only numbers from 0 to"):
         certgcl.node_compactness(encoder, (named.x, named.edge_index), 1, nodes=["Valjean"])
     with pytest.raises(InputError):
         certgcl.node_compactness(encoder, named, 1, nodes="Valjean")

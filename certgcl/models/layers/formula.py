@@ -15,14 +15,14 @@ Weight = float | Tensor
 
 @dataclass(frozen=True)
 class Position:
-    """A place in the source: file, line and the expression itself."""
+    """A place in the source: file, line and the expression itself; line 0 is the call of the model."""
 
     file: str
     line: int
     text: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line} `{self.text}`"
+        return f"{self.file}:{self.line} `{self.text}`" if self.line else f"`{self.text}`"
 
 
 @dataclass(frozen=True, eq=False)

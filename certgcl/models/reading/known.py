@@ -65,7 +65,7 @@ def handle(handler: Handler, tracer: "Tracer", arguments: list[Any], keywords: d
     try:
         bound = inspect.signature(handler).bind(tracer, place, *arguments, **keywords)
     except TypeError as error:
-        raise refusal(f"a call that cannot be read ({error})", place) from error
+        raise refusal(f"a call with arguments that it does not take ({error})", place) from error
     return handler(*bound.args, **bound.kwargs)
 
 

@@ -46,6 +46,11 @@ def test_refuses_what_is_no_network_over_the_edges(model: nn.Module, message: st
     assert message in refusal(prepared(model), graph)
 
 
+def test_a_layer_alone_is_named_by_the_call_that_it_does_not_take(graph: Graph) -> None:
+    message = refusal(nn.Linear(5, 3), graph)
+    assert "arguments that it does not take (too many positional arguments) at `model(x, edge_index)`" in message
+
+
 @pytest.mark.parametrize("layer", [GATConv(4, 4), GATv2Conv(4, 4), TransformerConv(4, 4)])
 def test_refuses_attention_by_name(layer: nn.Module, graph: Graph) -> None:
     model = Layers(lambda net, x, e: net.c(net.b(net.a(x, e), e).relu(), e), a=GCNConv(5, 4), b=layer, c=GCNConv(4, 3))
