@@ -26,6 +26,7 @@ from certgcl.models.network import GraphNetwork
 from certgcl.models.reading import network_of
 from certgcl.runtime.out_of_memory import LESS_AT_A_TIME, SMALLER, told_when_out_of_memory
 
+LARGEST_GAIN = 1e6  # far beyond what any features need
 LARGEST_FLOAT32 = torch.finfo(torch.float32).max
 _REGULARIZER = "regularizer__"  # before the names of its settings
 FIXED_ACTIVATIONS = ("relu", "prelu", "leaky_relu", "identity")  # an RReLU is random while it is trained
@@ -44,6 +45,9 @@ class ContrastiveMethod:
         hidden: width h of the embeddings; the first layer has 2h channels. An encoder of your own has its own width.
         projection: width of the projector that the loss uses; h by default.
         activation: after both layers: ``relu``, ``prelu`` (one slope for both), ``leaky_relu`` or ``identity``.
+        gain: factor of the first layer's initial weights. Features that are divided by their row's sum are small. Then
+            biases outgrow everything else within a few steps, and all embeddings become nearly the same; a gain of 16
+            prevents that. Only for the two GCN layers.
         encoder: replaces the two GCN layers: a factory that is called with the numbers of features and of hidden
             channels in every ``fit``, or a module, which ``fit`` trains a copy of. It must be one that
             :func:`certgcl.read_network` can read. During training, its dropout is active and its BatchNorm uses batch
@@ -67,6 +71,7 @@ class ContrastiveMethod:
     hidden: int = 128
     projection: int | None = None
     activation: str = "relu"
+    gain: float = 1.0
     encoder: EncoderLike = None
     drop_rates: tuple[float, float] = (0.4, 0.3)
     mask_rates: tuple[float, float] = (0.0, 0.0)
@@ -99,7 +104,20 @@ class ContrastiveMethod:
                 most=WIDEST,
             )
         self.activation = arguments.choice(self.activation, "activation", FIXED_ACTIVATIONS)
+        self.gain = arguments.real(
+            self.gain,
+            "gain",
+            lambda gain: 0 < gain <= LARGEST_GAIN,
+            f"it is from 0 to {LARGEST_GAIN:g}",
+            "Try 16, or 1",
+        )
         check_encoder(self.encoder)
+        if self.encoder is not None and self.gain != 1:
+            raise InputError(
+                f"gain={self.gain:g} with an encoder of your own",
+                "it scales the initial weights of the two GCN layers",
+                "Scale those of your encoder, and leave gain= out",
+            )
         self.drop_rates = _rates(self.drop_rates, "drop_rates")
         self.mask_rates = _rates(self.mask_rates, "mask_rates")
         self.temperature = check_temperature(self.temperature)
@@ -313,7 +331,7 @@ class ContrastiveMethod:
 
     def new_encoder(self, features: int) -> nn.Module:
         """The module with which a training begins."""
-        return new_encoder(self.encoder, features, self.hidden, self.activation)
+        return new_encoder(self.encoder, features, self.hidden, self.activation, self.gain)
 
     def drop_probabilities(self, graph: Graph) -> tuple[float | Tensor, float | Tensor]:
         """Drop probabilities of the edges, for each view: one for all, or one for each undirected edge."""

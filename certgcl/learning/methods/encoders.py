@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import torch
 from torch import nn
 
 from certgcl.arguments import shown
@@ -34,11 +35,14 @@ def check_encoder(encoder: Any) -> None:
         raise InputError(f"encoder={shown(encoder)}", _RULE, _REMEDY)
 
 
-def new_encoder(encoder: EncoderLike, features: int, hidden: int, activation: str) -> nn.Module:
+def new_encoder(encoder: EncoderLike, features: int, hidden: int, activation: str, gain: float = 1.0) -> nn.Module:
     """The encoder with which a training begins: a new one from a factory, or a copy of a module in its present
-    state."""
+    state. The gain is for two GCN layers."""
     if encoder is None:
-        return GCNEncoder(features, 2 * hidden, hidden, activation)
+        layers = GCNEncoder(features, 2 * hidden, hidden, activation)
+        with torch.no_grad():
+            layers.conv1.lin.weight.mul_(gain)
+        return layers
     if isinstance(encoder, SavedEncoder):
         raise InputError(
             f"an encoder that is known by its name alone, {encoder.name}",

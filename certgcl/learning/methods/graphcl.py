@@ -63,6 +63,12 @@ class GraphCL(ContrastiveMethod):
         super().__post_init__()
         arguments.choice(self.convolution, "convolution", get_args(Convolution))
         arguments.choice(self.pool, "pool", get_args(Pool))
+        if self.convolution != "gcn" and self.gain != 1:
+            raise InputError(
+                f"gain={self.gain:g} with convolution={self.convolution!r}",
+                "it scales the initial weights of two GCN layers",
+                "Leave it out, or pass convolution='gcn'",
+            )
         if self.batch_nodes is not None:
             raise InputError(
                 f"batch_nodes={self.batch_nodes} for GraphCL", "its batches are of graphs", "Pass batch= instead"

@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 import certgcl
 from certgcl.errors import CheckpointError, GraphError, InputError, NotFittedError
 from certgcl.graphs.graph import Graph
-from certgcl.learning.methods import COSTA, GCA, GRACE, METHODS, ContrastiveMethod, ProGCL
+from certgcl.learning.methods import COSTA, GCA, GRACE, METHODS, ContrastiveMethod, GraphCL, ProGCL
 from certgcl.learning.methods.infonce import info_nce, log_denominators
 from certgcl.learning.methods.mixture import BetaMixture
 from certgcl.learning.methods.progcl import Hardness, _mixed_negatives, mixed_info_nce, sampled_similarities
@@ -169,6 +169,25 @@ def test_fit_transform_and_certify(kind: type[ContrastiveMethod], small_graph: G
     expected = method.encoder_(small_graph.x.float(), small_graph.edge_index)
     torch.testing.assert_close(embeddings, expected.detach())
     assert certgcl.node_compactness(method, small_graph, 1).certified
+
+
+def test_a_gain_multiplies_the_first_layers_initial_weights(
+    kind: type[ContrastiveMethod], small_graph: Graph, tmp_path: Path
+) -> None:
+    plain, scaled = (kind(**SMALL | {"epochs": 0}, gain=gain).fit(small_graph) for gain in (1, 16))
+    weights, others = (method.encoder_.state_dict() for method in (plain, scaled))
+    assert torch.equal(16 * weights.pop("conv1.lin.weight"), others.pop("conv1.lin.weight"))
+    assert all(torch.equal(weights[name], others[name]) for name in weights)
+    again = kind.load(scaled.save(tmp_path / "method.pt"))
+    assert torch.equal(again.transform(small_graph), scaled.transform(small_graph))
+
+
+def test_a_gain_is_of_the_two_gcn_layers_alone() -> None:
+    with pytest.raises(InputError, match="gain=2 with an encoder of your own"):
+        GRACE(gain=2, encoder=torch.nn.Linear)
+    with pytest.raises(InputError, match="gain=2 with convolution='gin'"):
+        GraphCL(gain=2)
+    assert GraphCL(gain=2, convolution="gcn").gain == 2
 
 
 def test_the_same_seed_gives_the_same_embeddings(kind: type[ContrastiveMethod], small_graph: Graph) -> None:
@@ -342,6 +361,9 @@ def test_settings_of_numpy_become_plain_ones_that_a_file_can_hold(small_graph: G
         {"temperature": True},
         {"temperature": "0.5"},
         {"learning_rate": float("inf")},
+        {"gain": 0.0},
+        {"gain": float("inf")},
+        {"gain": True},
         {"schedule": "linear"},
         {"schedule": None},
         {"weight_decay": -1e-9},
