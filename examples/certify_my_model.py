@@ -1,5 +1,5 @@
 """A certificate for your own PyG module: is every node closer to its own positive than, on average, to the others,
-whichever edge it loses?"""
+after losing any one edge?"""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Genuine certificates of all kinds put to the checker: how many of their bounds it proves.
+"""The checker on genuine certificates of all kinds: how many of their bounds it proves.
 
 ``python -m verification.genuine [--cases 100] [--seed 0] [--methods closed | searched | all] [--keep FILE]``: so many
 certificates of each kind of change, drawn as the audit draws them, each by a method drawn at random. Prints what was

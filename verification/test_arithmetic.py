@@ -1,4 +1,4 @@
-"""``lower - rounding`` and ``positive`` against exact arithmetic, without any tolerance; and the model as it is run."""
+"""``lower - rounding`` and ``positive`` against exact arithmetic, without any tolerance; and the model as it runs."""
 
 from dataclasses import replace
 
@@ -178,7 +178,7 @@ def test_nor_for_directions_that_are_given(case: Case) -> None:
     )
 
 
-# -- the model as it is run --------------------------------------------------------------------------
+# -- the model as it runs --------------------------------------------------------------------------
 
 
 def run(case: Case, precision: torch.dtype, edges: list[tuple[int, int]], order: torch.Generator) -> Tensor:

@@ -1,4 +1,4 @@
-"""The mutants of all suites, put to the checker: no bound that they make too high is proved."""
+"""The checker on the mutants of all suites: no bound that they make too high is proved."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress

@@ -143,7 +143,7 @@ def test_constants_that_are_not_rounded_downwards_are_caught(monkeypatch: pytest
         both_views(sized(1.0, 0), "degree")
 
 
-# -- the model as it is run --------------------------------------------------------------------------
+# -- the model as it runs --------------------------------------------------------------------------
 
 
 VIEWS = 12  # of a case that are run

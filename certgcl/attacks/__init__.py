@@ -1,6 +1,6 @@
 """Search for the drops that hurt a node most: upper bounds of the worst case, with their witnesses.
 
-It shares no code with the bounds, which it puts to the test.
+It shares no code with the bounds, which it tests.
 """
 
 from certgcl.attacks.descent import Search

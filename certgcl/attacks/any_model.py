@@ -1,4 +1,4 @@
-"""Harmful drops for any model: values that are attained, nothing that is certified."""
+"""Harmful drops for any model. Their values are attained; nothing is certified."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Harmful changes of edges and features: values that are attained, nothing that is certified.
+"""Harmful changes of edges and features. Their values are attained; nothing is certified.
 
 If few changes are admissible, all are tried, which gives the worst case itself. Otherwise edges change one by one:
 the derivatives of ``w · z_i`` by the weight of every edge around the anchor, and of every pair that may become one with

@@ -1,6 +1,6 @@
 """Dropped and added edges that hurt a node, found by derivatives or by trying all of them.
 
-It shares no code with the bounds that it puts to the test.
+It shares no code with the bounds that it tests.
 """
 
 import itertools

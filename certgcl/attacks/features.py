@@ -1,6 +1,6 @@
 """Search for harmful features, by gradients, on the few nodes that one embedding depends on.
 
-It shares no code with the bounds that it puts to the test. Every value comes from a forward pass on admissible
+It shares no code with the bounds that it tests. Every value comes from a forward pass on admissible
 features.
 """
 

@@ -91,7 +91,7 @@ def certified_accuracy(
     class scores, these are ``z_ip(S) - z_ic(S)``.
 
     ``stable`` says: for every admissible drop set S the classifier's own ``predict`` (or the argmax of the model's own
-    output) is what it is on the graph as given, in exact arithmetic and of the model as it is run in its own precision,
+    output) is what it is on the graph as given, in exact arithmetic and of the model as it runs in its own precision,
     rounded to the coarser of that and the classifier's, whatever the order of its sums. ``certified`` says that it is
     right, too. A tie certifies nothing.
 

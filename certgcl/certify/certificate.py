@@ -46,7 +46,7 @@ class Certificate:
         lower: the bound, ``(A,)`` or ``(A, C)`` for C directions a node. Only a bound if ``certified``.
         nominal: ``w · z`` on the graph as given, same shape.
         rounding: how far above the true minimum floating-point rounding can have put ``lower``, same shape.
-        run_error: how far below its exact value ``w · z`` of the model as it is run, in its own precision, can lie on
+        run_error: how far below its exact value ``w · z`` of the model as it runs, in its own precision, can lie on
             any admissible view, same shape.
         method: name of the method.
         certified: whether the method proves what it says. ``paper`` and ``released`` do not.
@@ -106,7 +106,7 @@ class Certificate:
 
     @property
     def positive(self) -> Tensor:
-        """Where ``w · z > 0`` is proved for every admissible drop, in exact arithmetic and for the model as it is run
+        """Where ``w · z > 0`` is proved for every admissible drop, in exact arithmetic and for the model as it runs
         in its own precision; nowhere for a method that proves nothing."""
         return (self.lower > self.rounding + self.run_error) & self.certified
 

@@ -1,4 +1,4 @@
-"""The checker, run as the program of its own that it is: ``verification/checker``, in a wheel ``certgcl_checker``."""
+"""Runs the checker as a separate program: ``verification/checker``, in a wheel ``certgcl_checker``."""
 
 import json
 import subprocess

@@ -35,7 +35,7 @@ def _question(certificate: "Certificate") -> list[tuple[str, str]]:
 
 
 def _positive(certificate: "Certificate") -> list[tuple[str, str]]:
-    """What is proved for the model as it is run; and for its weights in exact arithmetic if that is more, or if the
+    """What is proved for the model as it runs; and for its weights in exact arithmetic if that is more, or if the
     precision is so low that the two must not be confused."""
     asked, proved = certificate.asked, f"({percent(certificate.share_positive)}) proved to stay above zero"
     whole, run = int(asked.sum()), f"as run in {certificate.precision}"

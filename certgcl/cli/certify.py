@@ -123,7 +123,7 @@ def certify(
         typer.Option(
             "--reproducible/--not-reproducible",
             help="Compute every shard separately and by one thread: its file is the same to "
-            "the last bit whichever process writes it. By default, as when the folder was created, and otherwise off.",
+            "the last bit in every process. By default off, or as it was when the folder was created.",
         ),
     ] = None,
     executor: ExecutorOption = "here",

@@ -32,8 +32,9 @@ def demo(
 ) -> None:
     """Train GRACE on scikit-learn's digits with and without the certified regularizer, certify both, and compare.
 
-    Share proved: of the nodes. Kept: the sum of the bounds over that of the clean values. Per norm: the mean bound over
-    the mean norm of the embeddings, because larger embeddings alone raise a bound without proving more.
+    Share proved: the share of nodes with a positive bound. Kept: the sum of the bounds over the sum of the clean
+    values. Per norm: the mean bound over the mean norm of the embeddings, because larger embeddings alone raise a bound
+    without proving more.
 
     **Examples**
 

@@ -46,7 +46,7 @@ def report(
         typer.Option(
             min=0,
             help="At how many random nodes to compute the budget curve and "
-            "certified accuracy; 0 to compute nothing that the files do not say.",
+            "certified accuracy; 0 shows only what the files contain.",
         ),
     ] = 200,
     data_root: DataRootOption = None,
@@ -55,11 +55,11 @@ def report(
     """Write a certificate or a run as one HTML page, which needs no network.
 
     It says what was certified and under which budget, and shows bounds, degrees, the budget curve, certified accuracy,
-    the most fragile nodes with the edges that hurt them, the training, and how to do it all again. Of a run it takes
-    certificate.npz, or the one in certificates/. A certificate outside a run needs --dataset or --graph, and --weights,
-    for all of that; without them, the sections they are needed for say so.
+    the most fragile nodes with the edges that hurt them, the training, and how to reproduce it all. From a run it takes
+    certificate.npz, or the one in certificates/. A certificate outside a run needs --weights, and --dataset or --graph;
+    without them, some sections only say what is missing.
 
-    Several runs are put on one page: their numbers, budget curves and nodes side by side, and paired tests of
+    Several runs are compared on one page: their numbers, budget curves and nodes side by side, and paired tests of
     each against the first.
 
     **Examples**

@@ -102,7 +102,7 @@ def train(
             "under torchrun its processes share them.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="Of the weights and the views.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST, help="The seed of the weights and the views.")] = 0,
     seeds: Annotated[
         str | None,
         typer.Option(

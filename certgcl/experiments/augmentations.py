@@ -1,4 +1,4 @@
-"""Experiment 6: does the regularizer help whichever way edges are dropped?"""
+"""Experiment 6: does the regularizer help for every way to drop edges?"""
 
 from typing import get_args
 

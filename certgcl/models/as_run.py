@@ -1,4 +1,4 @@
-"""A model as it is run: the module itself in its own precision, or its network if there is no module."""
+"""How a model runs: the module itself in its own precision, or its network if there is no module."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Several runs on one page: their numbers side by side, and significant differences from the first."""
+"""Several runs on one page: their numbers side by side, and their differences from the first, with tests."""
 
 import math
 from collections.abc import Sequence

@@ -1,1 +1,1 @@
-"""How far floating-point rounding can move a bound, its directions, and the model as it is run."""
+"""How far floating-point rounding can move a bound, its directions, and the model as it runs."""

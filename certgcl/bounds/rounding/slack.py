@@ -1,4 +1,4 @@
-"""How far floating-point rounding can move a bound, and the model itself where it is run in its own precision.
+"""How far floating-point rounding can move a bound, and the model itself as it runs in its own precision.
 
 Every slack here is a number of roundings times the *size* of what is summed
 (:mod:`certgcl.bounds.rounding.forward_error`). ``docs/theory.md``, section 10, has the theorem and its proof; the
@@ -34,7 +34,7 @@ class Sizes:
     Args:
         output: at least ``|z_ic|`` and every partial sum on the way to it, ``(A, d)``.
         bound: at least what rounding can put a bound above the truth for each unit of ``|w_c|``, ``(A, d)``.
-        run: at least ``|ẑ_ic - z_ic|``, where ``ẑ`` is the output of the model as it is run; infinite where it may
+        run: at least ``|ẑ_ic - z_ic|``, where ``ẑ`` is the output of the model as it runs; infinite where it may
             overflow, or sums are too long for its precision, ``(A, d)``.
         lost: the same for what underflow can cost a bound, whatever w.
         most: the largest ``|w_c|`` for which no number in a bound can overflow; beyond, the slack is infinite.
@@ -87,7 +87,7 @@ class Sizes:
         return _moved(own, shared, self.output)
 
     def run_error(self, directions: Tensor, own: Tensor | None = None, shared: Tensor | None = None) -> Tensor:
-        """How far ``w · ẑ_i`` of the model as it is run can be from ``w · z_i``, for w within ``own_i + shared_c`` of
+        """How far ``w · ẑ_i`` of the model as it runs can be from ``w · z_i``, for w within ``own_i + shared_c`` of
         the given directions, ``(A, C)``."""
         error = _products(directions, self.run)
         moved = 0.0 if own is None or shared is None else _moved(own, shared, self.run)

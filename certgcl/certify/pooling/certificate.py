@@ -40,7 +40,7 @@ class GraphCertificate:
         lower: the bound, ``(G,)`` or ``(G, C)`` for C directions a graph.
         nominal: ``w · z_g`` of the graphs as given, same shape.
         rounding: how far above the true minimum floating-point rounding can have put ``lower``, same shape.
-        run_error: how far below its exact value ``w · z_g`` of the model as it is run, in its own precision, can lie on
+        run_error: how far below its exact value ``w · z_g`` of the model as it runs, in its own precision, can lie on
             any admissible view, same shape.
         upper: a value that some admissible change reaches, same shape: the minimum where all changes were tried.
         witnesses: the edges that are dropped in it, for each graph and direction, ``(2, k)``; see :meth:`witness`.

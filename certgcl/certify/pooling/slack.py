@@ -1,4 +1,4 @@
-"""How far rounding can move a bound of a pooled embedding, and the model as it is run."""
+"""How far rounding can move a bound of a pooled embedding, and the model as it runs."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class PooledSizes:
     Args:
         bound: at least what rounding can put a bound above the truth for each unit of ``|w_c|``, ``(G, outputs)``.
         output: at least ``|z_gc|`` and every partial sum on the way to it.
-        run: at least ``|ẑ_gc - z_gc|`` of the model as it is run; infinite where it may overflow.
+        run: at least ``|ẑ_gc - z_gc|`` of the model as it runs; infinite where it may overflow.
         lost: what underflow can cost a bound besides, ``(G,)``.
         most: the largest ``|w_c|`` for which no number in a bound can overflow.
         room: for the roundings of these numbers and of sums over their channels.
@@ -78,7 +78,7 @@ class PooledSizes:
         return torch.where(directions.abs().amax(dim=2) <= self.most, found, torch.inf)
 
     def run_error(self, directions: Tensor) -> Tensor:
-        """How far ``w · ẑ_g`` of the model as it is run can be from ``w · z_g``, ``(G, C)``."""
+        """How far ``w · ẑ_g`` of the model as it runs can be from ``w · z_g``, ``(G, C)``."""
         return _times(directions, self.run) * self.room
 
     def moved(self, own: Tensor, shared: Tensor) -> tuple[Tensor, Tensor]:

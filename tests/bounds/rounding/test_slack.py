@@ -1,4 +1,4 @@
-"""What rounding can do to a bound, to W^CL and to the model as it is run. The audit checks it in ball arithmetic."""
+"""What rounding can do to a bound, to W^CL and to the model as it runs. The audit checks it in ball arithmetic."""
 
 from pathlib import Path
 
@@ -123,7 +123,7 @@ def test_a_model_in_float32_hardly_changes_the_slack_of_the_bound() -> None:
     torch.testing.assert_close(fine, coarse, rtol=1e-3, atol=0)
 
 
-# -- the model as it is run -----------------------------------------------------------------------------
+# -- the model as it runs -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16, torch.float32], ids=str)

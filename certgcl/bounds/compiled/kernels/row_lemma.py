@@ -4,7 +4,7 @@
 
 with tables of the three scales: for a GCN they are s, s² and s⁴ with ``s = (d + 1 - t)^(-1/2)``.
 
-Tables are one list of numbers, cut into *cells* of as many numbers each; what belongs to a row or a neighbour is one
+Tables are one list of numbers, cut into *cells* of equal length; what belongs to a row or a neighbour is one
 cell, or several in a sequence. Columns are independent of each other, so that threads share them.
 """
 
