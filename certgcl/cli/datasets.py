@@ -39,7 +39,7 @@ def _text(rows: list[dict[str, Any]]) -> str:
     shown = [
         {"dataset": row["name"]}
         | {name: "?" if row[name] is None else f"{row[name]:,}" for name in COUNTS}
-        | {"files": "embedded" if row["kind"] == "embedded" else "missing" if row["found"] is None else "found"}
+        | {"files": "bundled" if row["kind"] == "embedded" else "missing" if row["found"] is None else "found"}
         for row in rows
     ]
     width = max(len(row["name"]) for row in rows)
