@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from certgcl.certify.certificate import Certificate
 
 _HALF = ("float16", "bfloat16")
-_READ = {"given": "weights as given", "traced": "read from its program", "probed": "read by trying inputs"}
+READ = {"given": "weights as given", "traced": "read from its program", "probed": "read by trying inputs"}
 
 
 def summary(certificate: "Certificate") -> tuple[str, list[tuple[str, str]]]:
@@ -28,7 +28,7 @@ def _question(certificate: "Certificate") -> list[tuple[str, str]]:
     others = [changes.words() for changes in (certificate.features, certificate.additions) if changes is not None]
     return [
         *([] if settings is None else [("settings", settings)]),
-        ("model", f"{certificate.precision}, {_READ[certificate.reading]}"),
+        ("model", f"{certificate.precision}, {READ[certificate.reading]}"),
         ("budget", f"local {spread(certificate.local_budget)}, total {certificate.total_budget} edges"),
         *(("", words) for words in others),
     ]
@@ -44,7 +44,7 @@ def _positive(certificate: "Certificate") -> list[tuple[str, str]]:
     )
     rows = [("positive", f"{count} of {whole} {proved}, {run}")]
     if exactly != count or certificate.precision in _HALF:
-        rows.append(("", f"{exactly} of {whole} in exact arithmetic, which is not what holds {run}"))
+        rows.append(("", f"{exactly} of {whole} in exact arithmetic, which does not cover the model {run}"))
     return rows
 
 

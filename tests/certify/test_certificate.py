@@ -110,7 +110,7 @@ def test_str_says_what_holds_in_which_arithmetic() -> None:
     assert "  model     float32, read from its program" in str(coarse)
     assert str(coarse).splitlines()[3:5] == [
         "  positive  0 of 3 (0.0 %) proved to stay above zero, as run in float32",
-        "            1 of 3 in exact arithmetic, which is not what holds as run in float32",
+        "            1 of 3 in exact arithmetic, which does not cover the model as run in float32",
     ]
 
 
@@ -119,7 +119,7 @@ def test_of_a_model_in_half_precision_the_exact_statement_never_stands_alone(pre
     shown = str(replace(BY_HAND, precision=precision, reading="probed"))
     assert f"  model     {precision}, read by trying inputs" in shown
     assert f"1 of 3 (33.3 %) proved to stay above zero, as run in {precision}" in shown
-    assert f"1 of 3 in exact arithmetic, which is not what holds as run in {precision}" in shown
+    assert f"1 of 3 in exact arithmetic, which does not cover the model as run in {precision}" in shown
 
 
 def test_str_shows_settings_that_no_name_stands_for() -> None:

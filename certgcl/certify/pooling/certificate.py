@@ -15,6 +15,7 @@ from certgcl.certify.measures import kept_share
 from certgcl.certify.pooling import file
 from certgcl.certify.pooling.checks import check_graph_certificate
 from certgcl.certify.pooling.evidence import added_in_words, features_in_words
+from certgcl.certify.summary import READ
 from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.changes.edge_additions import AdmissibleAdditions
 from certgcl.changes.feature_changes import AdmissibleFeatures
@@ -139,9 +140,9 @@ class GraphCertificate:
     @property
     def words(self) -> str:
         """What may change about a graph, in short."""
-        parts = [f"{spread(self.most_dropped)} edges of a graph dropped at most"]
+        parts = [f"in each graph at most {spread(self.most_dropped)} edges dropped"]
         if self.additions is not None:
-            parts = [f"{spread(self.most_dropped)} edges of a graph dropped", added_in_words(self.additions)]
+            parts.append(added_in_words(self.additions))
         return "; ".join(parts if self.features is None else [*parts, features_in_words(self.features)])
 
     def to_dict(self) -> dict[str, list[Any]]:
@@ -255,20 +256,22 @@ class GraphCertificate:
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         """A title, and the lines of a summary by name."""
         proved, number = int(self.positive.sum()), self.positive.numel()
+        kept = kept_share(self.lower, self.nominal)
         return f"certified lower bounds of {len(self)} graphs, {self.pool} pooling, method {self.method}", [
-            ("model", f"{self.precision}, {self.reading}"),
+            ("model", f"{self.precision}, {READ[self.reading]}"),
             ("budget", self.words),
+            (
+                "positive",
+                f"{proved} of {number} ({percent(self.share_positive)}) proved to stay above zero, as run in "
+                f"{self.precision}",
+            ),
+            *([] if kept is None else [("kept", f"{percent(kept)} of the clean value")]),
             ("nominal", f"mean {_mean(self.nominal)}"),
             ("lower", f"mean {_mean(self.lower)}, min {float(self.lower.min()):.4g}"),
             (
                 "upper",
                 f"mean {_mean(self.upper)}; all changes tried in {int(self.enumerated.sum())} graphs, "
                 f"{int(self.negative.sum())} known to fall below zero",
-            ),
-            (
-                "positive",
-                f"{proved} of {number} ({percent(self.share_positive)}) proved to stay above zero, as run in "
-                f"{self.precision}",
             ),
         ]
 

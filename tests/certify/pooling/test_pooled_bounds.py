@@ -163,6 +163,7 @@ def test_totals_grow_by_half_at_most_twofold() -> None:
 def test_it_prints_and_becomes_a_table() -> None:
     found = graph_compactness(Pooling("mean").eval(), graphs(), 1)
     assert "4 graphs, mean pooling, method degree" in str(found)
+    assert str(found).index("kept") < str(found).index("nominal"), "numbers that do not grow with the embeddings first"
     frame = found.to_frame()
     assert list(frame.columns[:5]) == ["graph", "nodes", "most_dropped", "nominal", "lower"]
     assert len(frame) == len(found) == 4
