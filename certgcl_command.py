@@ -10,7 +10,7 @@ import json
 import os
 import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -84,6 +84,15 @@ def new_app() -> typer.Typer:
     return app
 
 
+def suggesting(values: Sequence[str]) -> Callable[[str], list[str]]:
+    """What a shell suggests for the beginning of one of these words."""
+
+    def suggest(incomplete: str) -> list[str]:
+        return [value for value in values if value.startswith(incomplete)]
+
+    return suggest
+
+
 def main() -> None:
     """The entry point of the ``certgcl`` script."""
     words = sys.argv[1:]
@@ -127,8 +136,17 @@ def _callback(parameters: list[dict[str, Any]]) -> Any:
 
 
 def _parameter(
-    *, name: str, type: str, option: bool, default: Any = inspect.Parameter.empty, flags: Any = (), **asked: Any
+    *,
+    name: str,
+    type: str,
+    option: bool,
+    default: Any = inspect.Parameter.empty,
+    flags: Any = (),
+    values: Sequence[str] = (),
+    **asked: Any,
 ) -> inspect.Parameter:
+    if values:
+        asked["autocompletion"] = suggesting(values)
     info = typer.Option(*flags, **asked) if option else typer.Argument(**asked)
     annotation: Any = Annotated[_type(type), info]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

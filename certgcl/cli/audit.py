@@ -8,6 +8,7 @@ import typer
 from torch import Tensor
 
 from certgcl.arguments import LARGEST
+from certgcl.bounds import METHODS
 from certgcl.certify import audit as audits
 from certgcl.certify.evidence import weights_part
 from certgcl.cli.options import (
@@ -20,9 +21,9 @@ from certgcl.cli.options import (
     RunOption,
     TotalOption,
     WeightsOption,
-    check_method,
     choose_encoder,
     moved,
+    one_of,
     read_budget,
     read_nodes,
 )
@@ -48,7 +49,7 @@ def audit(
     method: Annotated[
         str,
         typer.Option(
-            callback=check_method,
+            **one_of(METHODS),
             help="The bound: degree, degree-fast, degree-cheap, "
             "crown, interval. paper and released are not bounds, and show what a violation looks like.",
         ),

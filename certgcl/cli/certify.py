@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import torch
 import typer
 
-from certgcl.bounds import SEARCHES, get_method
+from certgcl.bounds import METHODS, SEARCHES, get_method
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.pooling import GraphCertificate
 from certgcl.certify.sharding import MERGED, ShardRun, certify_shards, merge_shards
@@ -34,9 +34,9 @@ from certgcl.cli.options import (
     TotalOption,
     WeightsOption,
     WorkersOption,
-    check_method_or_search,
     choose_encoder,
     moved,
+    one_of,
     read_executor,
     read_nodes,
     read_worker,
@@ -73,7 +73,7 @@ def certify(
     method: Annotated[
         str,
         typer.Option(
-            callback=check_method_or_search,
+            **one_of(METHODS | SEARCHES),
             help="degree, degree-fast, degree-cheap, "
             "crown, interval; optimized and exact search, and give brackets; paper and "
             "released are not bounds.",

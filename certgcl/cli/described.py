@@ -50,6 +50,7 @@ def _parameter(name: str, hint: Any, default: Any) -> dict[str, Any]:
     return (
         plain
         | ({"flags": flags} if flags else {})
+        | ({"values": info.autocompletion("")} if info.autocompletion else {})
         | {key: getattr(info, key) for key in _ASKED if getattr(info, key) != usual[key]}
     )
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from certgcl.cli.options import DataRootOption, DeviceOption, JsonFlag, check_name, moved, read_seeds
+from certgcl.cli.options import DataRootOption, DeviceOption, JsonFlag, moved, one_of, read_seeds
 from certgcl.cli.progress import Bar
 from certgcl.cli.results import outcome, show
 from certgcl.cli.run_folders import GraphSource, labels_of, method_of
@@ -42,7 +42,7 @@ def evaluate(
     protocol: Annotated[
         str | None,
         typer.Option(
-            callback=lambda name: name and check_name(name, PROTOCOLS),
+            **one_of(PROTOCOLS),
             help=f"{', '.join(PROTOCOLS)}; the graph's own by default.",
         ),
     ] = None,

@@ -9,7 +9,7 @@ import typer
 
 from certgcl.arguments import LARGEST
 from certgcl.certify.compactness import node_compactness
-from certgcl.cli.options import BudgetOption, JsonFlag, check_name, read_drops
+from certgcl.cli.options import BudgetOption, JsonFlag, one_of, read_drops
 from certgcl.cli.progress import Bar, TrainingBar
 from certgcl.cli.report import write_page
 from certgcl.cli.results import outcome, show
@@ -29,7 +29,7 @@ GRAPHS = sorted(EMBEDDED)
 def explore(
     graph: Annotated[
         str,
-        typer.Argument(callback=lambda name: check_name(name, GRAPHS), help=f"A bundled graph: {', '.join(GRAPHS)}."),
+        typer.Argument(**one_of(GRAPHS), help=f"A bundled graph: {', '.join(GRAPHS)}."),
     ] = "les-miserables",
     budget: BudgetOption = "4",
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of the training run.")] = 100,

@@ -7,10 +7,12 @@ from typing import Any
 
 import typer
 
+from certgcl.changes.changes import BudgetLike
 from certgcl.errors import InputError
 from certgcl.learning.methods import GRAPH_METHODS, METHODS, ContrastiveMethod
 from certgcl.learning.presets import Preset
 from certgcl.learning.regularizer import CompactnessRegularizer
+from certgcl.learning.schedules import Ramp
 
 NO_REGULARIZER = "none"
 
@@ -27,6 +29,11 @@ def read_settings(texts: Sequence[str]) -> dict[str, Any]:
         except (ValueError, SyntaxError):
             settings[name] = value
     return settings
+
+
+def default_budget(preset: Preset | None) -> BudgetLike | Ramp | None:
+    """The budget of a regularizer for which none is given."""
+    return preset.budget if preset else CompactnessRegularizer.budget
 
 
 def build_method(name: str, preset: Preset | None, regularizer: str, given: Mapping[str, Any]) -> ContrastiveMethod:

@@ -12,20 +12,30 @@ import typer
 from torch import Tensor
 
 from certgcl.arguments import first_line, shown, usable_device
-from certgcl.bounds import METHODS, SEARCHES
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.cli.run_folders import GraphSource, encoder_of, known_name
 from certgcl.errors import BudgetError, InputError
 from certgcl.executors import NAMES, Executor, get_executor
 from certgcl.files.untrusted import mapped_array
-from certgcl.graphs.datasets import find_dataset
+from certgcl.graphs.datasets import DATASETS, GRAPH_SETS, find_dataset
 from certgcl.learning.evaluation.inputs import MOST_SEEDS
+from certgcl_command import suggesting
 
 # -- options that several commands have ------------------------------------------------------------
 
 NUMBER = r"[0-9]{1,18}"  # such as int64 holds
 MOST_NODES = 100_000_000  # in a range; graphs have fewer
 _GRAPH = "a folder with x.npy and edge_index.npy (features stay on disk), an .npz or a .pt file"
+
+
+def one_of(names: Iterable[str]) -> dict[str, Any]:
+    """Settings of an option whose value is one of these names: it is checked, and a shell completes it."""
+    known = list(names)
+    return {
+        "callback": lambda name: None if name is None else check_name(name, known),
+        "autocompletion": suggesting(known),
+    }
+
 
 JsonFlag: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 RunOption: TypeAlias = Annotated[
@@ -35,7 +45,12 @@ RunOption: TypeAlias = Annotated[
     ),
 ]
 GraphOption: TypeAlias = Annotated[Path | None, typer.Option(exists=True, help=f"The graph: {_GRAPH}.")]
-DatasetOption: TypeAlias = Annotated[str | None, typer.Option(help="The name of a graph; certgcl datasets lists them.")]
+DatasetOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="The name of a graph; certgcl datasets lists them.", autocompletion=suggesting([*DATASETS, *GRAPH_SETS])
+    ),
+]
 WeightsOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(
@@ -59,7 +74,7 @@ ExecutorOption: TypeAlias = Annotated[
     str,
     typer.Option(
         "--executor",
-        callback=lambda name: check_name(name, NAMES),
+        **one_of(NAMES),
         help="Where to compute: here, with all threads "
         "of this process; in processes of this machine; or on a ray cluster.",
     ),
@@ -211,14 +226,6 @@ def read_seeds(text: str) -> int | list[int]:
         )
     seeds = [int(seed) for seed in text.split(",")]
     return seeds if "," in text else seeds[0]
-
-
-def check_method(name: str) -> str:
-    return check_name(name, METHODS)
-
-
-def check_method_or_search(name: str) -> str:
-    return check_name(name, METHODS | SEARCHES)
 
 
 def check_name(name: str, names: Iterable[str]) -> str:

@@ -141,7 +141,7 @@ def _compared_text(page: Path, comparison: "Comparison") -> str:
         for run in comparison.runs
     ]
     tests = [
-        f"{each.run} - {each.against}, {each.measure}: {each.difference:+.4g}, p = {each.p:.3g}, {each.pairs} pairs"
+        f"{each.run} - {each.against}, {each.measure}: {each.words}, p = {each.p:.3g}, {each.pairs} pairs"
         for each in comparison.differences
     ]
     return "\n".join([*comparison.warnings, aligned(rows), *tests, f"written to {page}"])

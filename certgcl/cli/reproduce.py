@@ -20,8 +20,9 @@ from certgcl.cli.results import outcome, show
 from certgcl.cli.text_tables import aligned
 from certgcl.experiments import EXPERIMENTS, Experiment, Outcome, Study, reproduce
 from certgcl.experiments.tables import Row
-from certgcl.graphs.datasets import find_dataset
+from certgcl.graphs.datasets import DATASETS, find_dataset
 from certgcl.learning.methods import METHODS
+from certgcl_command import suggesting
 
 PAIRS, FAST_PAIRS = 500, 100
 NODES, FAST_NODES = 4000, 256
@@ -40,7 +41,10 @@ def add(experiment: Experiment) -> None:
     def command(
         dataset: Annotated[
             list[str] | None,
-            typer.Option(help="The name of a graph (see certgcl datasets); can be repeated; Cora by default."),
+            typer.Option(
+                help="The name of a graph (see certgcl datasets); can be repeated; Cora by default.",
+                autocompletion=suggesting([*DATASETS]),
+            ),
         ] = None,
         methods: Annotated[str, typer.Option(help=f"Any of {','.join(METHODS)}.")] = ",".join(experiment.methods),
         seeds: Annotated[

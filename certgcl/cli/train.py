@@ -13,8 +13,9 @@ from certgcl.certify.certificate import Certificate
 from certgcl.certify.compactness import node_compactness
 from certgcl.certify.pooling import GraphCertificate, graph_compactness
 from certgcl.certify.sharding import MERGED
+from certgcl.changes.changes import BudgetLike
 from certgcl.cli.certify import summary
-from certgcl.cli.method_options import NO_REGULARIZER, build_method, read_settings
+from certgcl.cli.method_options import NO_REGULARIZER, build_method, default_budget, read_settings
 from certgcl.cli.options import (
     AddressOption,
     DataRootOption,
@@ -24,9 +25,9 @@ from certgcl.cli.options import (
     GraphOption,
     JsonFlag,
     WorkersOption,
-    check_name,
     choose_source,
     moved,
+    one_of,
     read_drops,
     read_executor,
     read_seeds,
@@ -43,6 +44,7 @@ from certgcl.graphs.datasets import GRAPH_SETS
 from certgcl.learning import presets
 from certgcl.learning.evaluation import Evaluation, evaluate
 from certgcl.learning.methods import GRAPH_METHODS, METHODS, ContrastiveMethod
+from certgcl.learning.schedules import Ramp
 from certgcl.learning.training.run_folder import check_folder
 
 
@@ -52,7 +54,7 @@ def train(
     method: Annotated[
         str,
         typer.Option(
-            callback=lambda name: check_name(name, METHODS | GRAPH_METHODS),
+            **one_of(METHODS | GRAPH_METHODS),
             help=f"{', '.join(METHODS)}; {', '.join(GRAPH_METHODS)} for sets of graphs, such as MUTAG.",
         ),
     ] = "grace",
@@ -75,7 +77,7 @@ def train(
     regularizer: Annotated[
         str,
         typer.Option(
-            callback=lambda name: check_name(name, [NO_REGULARIZER, *BOUNDS]),
+            **one_of([NO_REGULARIZER, *BOUNDS]),
             help="The compactness term in the loss: degree-fast, degree, degree-cheap, crown, interval; none for the "
             "plain method; paper and released are not bounds, but can be trained with.",
         ),
@@ -90,7 +92,8 @@ def train(
     budget: Annotated[
         str | None,
         typer.Option(
-            help="The drops it bounds: edges at each node (2) or a drop rate (0.4); the preset's by default, or else 1."
+            help="The drops that it and --certify bound: edges at each node (2) or a drop rate (0.4); the preset's by "
+            "default, or else 1."
         ),
     ] = None,
     epochs: Annotated[int | None, typer.Option(min=0, help="The preset's by default.")] = None,
@@ -136,7 +139,8 @@ def train(
         bool,
         typer.Option(
             "--certify",
-            help="Certify all nodes afterwards, at the regularizer's budget, or at the drop rate of the views.",
+            help="Certify all nodes afterwards, at the budget of the regularizer; without one, at the budget that it "
+            "would have.",
         ),
     ] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write the history for TensorBoard.")] = False,
@@ -179,9 +183,13 @@ def train(
         "anchors": anchors,
         "epochs": epochs,
         "batch_nodes": batch_nodes,
-        "budget": budget and read_drops(budget),
         "device": device,
     }
+    plain, drops = regularizer == NO_REGULARIZER, None if budget is None else read_drops(budget)
+    if not plain:
+        options["budget"] = drops
+    elif drops is not None and not certify:
+        raise typer.BadParameter("without a regularizer it is for --certify", param_hint="--budget")
     given = (
         {"seed": seed}
         | read_settings(changes or [])
@@ -220,6 +228,7 @@ def train(
             source.load_several() if source.several else source.load(),
             resume,
             certify,
+            drops if drops is not None else default_budget(settings),
             tensorboard,
             together=share[1] > 1,
         )
@@ -260,6 +269,7 @@ class _Alike:
     data: Data
     resume: bool
     certify: bool
+    budget: BudgetLike | Ramp | None
     tensorboard: bool
     bars: bool = True
     together: bool = False
@@ -314,7 +324,7 @@ def _run(alike: _Alike, asked: _Asked) -> _FinishedRun:
         source.save(folder, data)
         estimator.save(folder / METHOD)
         estimator.network().save(folder / ENCODER)
-        certificate = _certified(estimator, placed, folder, alike.bars) if alike.certify else None
+        certificate = _certified(estimator, placed, folder, alike) if alike.certify else None
         evaluation = _evaluated(estimator, data, source.protocol(data), alike.bars)
         result = _result(estimator, source, folder, evaluation, certificate)
         write_json(folder / RESULT, result)
@@ -329,10 +339,11 @@ def _all_of(seeds: int | list[int]) -> list[int]:
 
 
 def _certified(
-    estimator: ContrastiveMethod, data: Data | list[Data], folder: Path, shown: bool
+    estimator: ContrastiveMethod, data: Data | list[Data], folder: Path, alike: _Alike
 ) -> Certificate | GraphCertificate:
-    term = estimator.regularizer
-    budget = max(estimator.drop_rates) if term is None or term.budget is None else term.budget
+    term, shown = estimator.regularizer, alike.bars
+    asked = alike.budget if term is None else term.budget
+    budget = max(estimator.drop_rates) if asked is None else asked
     certificate: Certificate | GraphCertificate
     if isinstance(data, list):
         with Bar("certifying", shown, words=f"{len(data):,} graphs"):

@@ -44,6 +44,11 @@ class Difference:
     p: float
     pairs: int
 
+    @property
+    def words(self) -> str:
+        """The difference as people say it."""
+        return f"{100 * self.difference:+.1f} points" if self.measure == SPLITS else f"{self.difference:+.4g}"
+
 
 @dataclass(frozen=True)
 class ComparedNode:
@@ -119,7 +124,7 @@ def compare_reports(subjects: Sequence[Subject], reports: Sequence[Report]) -> C
         " against ".join(names),
         reports[0].graph,
         runs,
-        _differences(names, reports, nodes) if same_graph else [],
+        _differences(names, reports, [] if _differ(subjects, "budget") else nodes) if same_graph else [],
         _warnings(subjects),
         values,
         rows,
@@ -155,7 +160,8 @@ def _warnings(subjects: Sequence[Subject]) -> list[str]:
     parts = {
         "edges": "The graphs differ: neither nodes nor accuracies are compared pair by pair.",
         "features": "The features of the graphs differ.",
-        "budget": "The budgets differ: under a smaller one more nodes are proved anyway.",
+        "budget": "The budgets differ: under a smaller one more nodes are proved anyway, so bounds are not tested node "
+        "by node. The budget curves use the same budgets for all runs.",
         "method": "The methods differ: a tighter one proves more nodes anyway.",
     }
     return [words for part, words in parts.items() if _differ(subjects, part)]

@@ -106,6 +106,15 @@ def test_without_a_regularizer_it_is_the_plain_method() -> None:
     assert set(found["last"]) == {"epoch", "seconds", "loss", "infonce"}
 
 
+@pytest.mark.parametrize("budget", [(), ("--budget", "2")])
+def test_runs_with_and_without_a_regularizer_are_certified_under_the_same_budget(budget: tuple[str, ...]) -> None:
+    for name in ("none", "degree-fast"):
+        json_of(*KARATE, "--regularizer", name, "--certify", *budget, "--out", name)
+    plain, certified = (certgcl.Certificate.load(Path(name, "certificate.npz")) for name in ("none", "degree-fast"))
+    assert plain.evidence.parts["budget"].identity == certified.evidence.parts["budget"].identity
+    assert int(plain.local_budget.max()) == (2 if budget else 1)
+
+
 @pytest.mark.parametrize("kind", ["fast", "tuned"])
 def test_a_fast_or_tuned_preset_and_that_of_another_graph(kind: str) -> None:
     certgcl.save_graph("mine", certgcl.load_dataset("karate"))
@@ -192,6 +201,12 @@ def test_wrong_usage_ends_with_2(change: tuple[str, ...], message: str) -> None:
     assert result.exit_code == 2
     assert message in plain(result.stderr)
     assert not Path("runs").exists()
+
+
+def test_a_budget_that_nothing_uses_is_wrong_usage() -> None:
+    result = run(*KARATE, "--regularizer", "none", "--budget", "2")
+    assert result.exit_code == 2
+    assert "--budget" in plain(result.stderr)
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,13 @@ def test_an_h_that_is_a_value_is_no_question() -> None:
         ("certgcl certify --time", ["--time-limit"]),
         ("certgcl reproduce de", ["degree"]),
         ("certgcl certify --order ", ["near", "given"]),
+        ("certgcl train --method g", ["grace", "gca", "graphcl"]),
+        ("certgcl train --dataset Co", ["Cora", "Computers"]),
+        ("certgcl train --regularizer no", ["none"]),
+        ("certgcl certify --method opt", ["optimized"]),
+        ("certgcl certify --executor p", ["processes"]),
+        ("certgcl reproduce degree --dataset C", ["Cora", "CiteSeer", "Computers"]),
+        ("certgcl explore l", ["les-miserables"]),
     ],
 )
 def test_a_shell_completes_words_without_torch(words: str, found: list[str]) -> None:

@@ -62,6 +62,8 @@ def test_differences_are_paired_with_the_first_run() -> None:
     assert isinstance(second.accuracy, Accuracy)
     assert found[SPLITS].p == compare(second.accuracy.evaluated, first.accuracy.evaluated).p
     assert found[SPLITS].pairs == 5
+    assert found[SPLITS].words == f"{100 * found[SPLITS].difference:+.1f} points"
+    assert float(found[NODES].words) == pytest.approx(found[NODES].difference, rel=1e-3)
 
 
 def test_a_run_against_itself_differs_in_nothing() -> None:
@@ -84,9 +86,9 @@ def test_longer_embeddings_win_nothing() -> None:
 
 
 def test_what_else_differs_is_said() -> None:
-    assert compared(run(0), run(0, budget=2)).warnings == [
-        "The budgets differ: under a smaller one more nodes are proved anyway."
-    ]
+    found = compared(run(0), run(0, budget=2))
+    assert [warning.split(":")[0] for warning in found.warnings] == ["The budgets differ"]
+    assert {each.measure for each in found.differences} == {SPLITS}  # bounds under other budgets are not paired
     network, other = toy_network(), random_graph(20, 0.3)
     certificate = certgcl.node_compactness(network, other, 1)
     subject = Subject("other", certificate, "other", data_of(other), network, "random-10-10-80")
