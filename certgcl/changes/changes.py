@@ -19,6 +19,7 @@ from certgcl.changes.feature_changes import AdmissibleFeatures, FeatureBudget
 from certgcl.errors import BudgetError
 from certgcl.formatting import html_table
 from certgcl.graphs.graph import Graph
+from certgcl.graphs.halo import Halo
 
 BudgetLike: TypeAlias = Union["Changes", DropsLike]
 """The values that every public function accepts as ``budgets``: edge drops in any of their forms, or
@@ -161,6 +162,26 @@ class Changes:
                 return AdmissibleChanges(drops, features)
             additions = beside_drops(drops, self._additions.on(graph))
         return AdmissibleChanges(drops, features, additions if bool(additions.local.any()) else None)
+
+    def on_halo(self, halo: Halo, graph: Graph) -> AdmissibleChanges:
+        """The changes that they allow on a graph, at the nodes of a halo of it: a bound over these holds for the whole
+        graph. Edges may not be added, because they could lead anywhere; see :meth:`check_local`."""
+        self.check_local("a halo")
+        features = None if self._features is None else self._features.on_halo(halo, graph)
+        return AdmissibleChanges(self._drops.on_halo(halo), features)
+
+    def check_local(self, what: str) -> None:
+        """Raise an error if edges may be added: then a node depends on others outside of its neighbourhood.
+
+        Args:
+            what: the caller that only has neighbourhoods, as the subject of a message.
+        """
+        if self._additions is not None or self._flips is not None:
+            raise BudgetError(
+                f"{what} under {self!r}",
+                "it supports dropped edges and changed features; a new edge may lead to any node of the graph",
+                "Pass drops and features alone",
+            )
 
     def drops_alone(self, what: str) -> EdgeDropBudget:
         """The edge drops, for callers that support no other change; anything else raises an error.

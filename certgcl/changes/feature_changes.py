@@ -12,6 +12,7 @@ from certgcl.changes.coverage import binomial_quantile, poisson_binomial_quantil
 from certgcl.errors import BudgetError
 from certgcl.formatting import html_table, spread
 from certgcl.graphs.graph import Graph
+from certgcl.graphs.halo import Halo
 from certgcl.runtime.tensor_cache import PRIVATE
 
 Kind = Literal["masked", "bits", "box", "columns"]
@@ -61,7 +62,7 @@ class AdmissibleFeatures:
             )
         filled = entries.start.diff()
         if kind == "columns":
-            columns = min(columns, len(entries.column.unique()))
+            columns = min(columns, len(graph.features.filled_columns))
             off = torch.full_like(filled, columns)
         off, on = off.minimum(filled), on.minimum(graph.num_features - filled)
         if kind in ("masked", "bits"):
@@ -226,10 +227,19 @@ class FeatureBudget:
     def on(self, graph: Graph) -> AdmissibleFeatures:
         """The admissible features on ``graph``, with every number lowered to what can actually be used."""
         graph = Graph.of(graph)
-        off, on, radius = (_per_node(given, graph) for given in (self._off, self._on, self._radius))
+        return self._at(graph, graph, slice(None))
+
+    def on_halo(self, halo: Halo, graph: Graph) -> AdmissibleFeatures:
+        """The admissible features of a graph at the nodes of a halo of it: any view within the budget of the graph is
+        within these there, so a bound over them holds for the whole graph."""
+        return self._at(halo.graph, graph, halo.nodes)
+
+    def _at(self, part: Graph, graph: Graph, nodes: Tensor | slice) -> AdmissibleFeatures:
+        """On a graph or a part of it, with these nodes."""
+        off, on, radius = (_per_node(given, graph)[nodes] for given in (self._off, self._on, self._radius))
         columns = self._columns if isinstance(self._columns, int) else self._columns.on(graph)
         total = graph.num_nodes * graph.num_features if self._total is None else self._total
-        return AdmissibleFeatures.tightened(graph, self._kind, off, on, radius, columns, total)
+        return AdmissibleFeatures.tightened(part, self._kind, off, on, radius, columns, total)
 
     def __repr__(self) -> str:
         named: dict[str, Any] = {
@@ -270,7 +280,7 @@ class MaskedColumns:
     coverage: float
 
     def on(self, graph: Graph) -> int:
-        filled = graph.features.entries().column.unique()
+        filled = graph.features.filled_columns
         if isinstance(self.rate, float):
             return int(binomial_quantile(filled.new_tensor([len(filled)]), self.rate, self.coverage))
         if len(self.rate) != graph.num_features:

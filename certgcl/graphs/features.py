@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from certgcl.files.digest import stored_parts
-from certgcl.graphs.row_chunks import row_ranges
+from certgcl.graphs.row_chunks import row_chunks, row_ranges
 from certgcl.graphs.sparse import ConstantMatrix, csr_rows
 from certgcl.runtime.fingerprint import Imprint
 from certgcl.runtime.tensor_cache import kept, stamp
@@ -133,6 +133,16 @@ class Features:
             value, rows = x[owner, column].double(), len(x)
         count = torch.bincount(owner, minlength=rows)
         return FeatureEntries(torch.cat([count.new_zeros(1), count.cumsum(0)]), column, value)
+
+    @kept("x")
+    def filled_columns(self) -> Tensor:
+        """The columns that are not zero at every node, in order; features on disk are read piece by piece."""
+        if self.sparse is not None:
+            return self.sparse.col_indices()[self.sparse.values() != 0].unique()
+        filled = torch.zeros(self.x.shape[1], dtype=torch.bool, device=self.x.device)
+        for part in row_chunks(self.x):
+            filled |= (part != 0).any(dim=0)
+        return filled.nonzero()[:, 0]
 
     def project(self, weight: Tensor, nodes: Tensor | None = None, *, absolute: bool = False) -> Tensor:
         """``X W`` (or ``|X| W``) in the dtype of ``weight``, for ``nodes`` or all, ``(nodes, outputs)``.

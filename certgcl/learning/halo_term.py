@@ -1,7 +1,7 @@
 """The compactness term of some nodes of a graph too large for one pass: each with its whole neighbourhood.
 
 The views of a step are sampled, the bound is not: its anchors keep every edge and feature that the encoder sees from
-them, and their true budgets. So a score is a lower bound over all admissible drops of the whole graph, as it is in
+them, and their true budgets. So a score is a lower bound over all admissible changes of the whole graph, as it is in
 training on the whole; only the direction w comes from the sampled views.
 """
 
@@ -15,7 +15,6 @@ from certgcl.bounds.memory import default_limit
 from certgcl.bounds.uncertified.formulas import PrintedScore
 from certgcl.certify.directions import compactness_directions
 from certgcl.certify.halos import SHARE_OF_HALO
-from certgcl.changes.changes import AdmissibleChanges
 from certgcl.errors import InputError
 from certgcl.graphs.graph import Graph
 from certgcl.graphs.halo import Halo, halo_of
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 def check_term(regularizer: "CompactnessRegularizer") -> None:
     """Raise an error for settings that make no sense if only some neighbourhoods are loaded."""
-    regularizer.changes().drops_alone("a step of batch_nodes")
+    regularizer.changes().check_local("a step of batch_nodes")
     if isinstance(get_method(regularizer.method), PrintedScore):
         raise InputError(
             f"method={regularizer.method!r} with batch_nodes",
@@ -56,21 +55,23 @@ def halo_term(
     directions = torch.stack([compactness_directions(z2), compactness_directions(z1)], dim=1)[chosen]
     halo = halo_of(graph, nodes[chosen], network.hops, int(SHARE_OF_HALO * default_limit(nodes.device)))
     return regularizer.scored(
-        halo_bounds(regularizer, network, halo, directions),
+        halo_bounds(regularizer, network, graph, halo, directions),
         z1,
         z2,
         lambda: (directions * network.embed(halo.graph)[halo.anchors].unsqueeze(1)).sum(dim=-1),
     )
 
 
-def halo_bounds(regularizer: "CompactnessRegularizer", network: GraphNetwork, halo: Halo, directions: Tensor) -> Tensor:
-    """Lower bounds of ``w · z`` at the anchors of a halo, over all admissible drops of the whole graph, ``(A, C)``.
+def halo_bounds(
+    regularizer: "CompactnessRegularizer", network: GraphNetwork, graph: Graph, halo: Halo, directions: Tensor
+) -> Tensor:
+    """Lower bounds of ``w · z`` at the anchors of a halo, over all admissible changes of the whole graph, ``(A, C)``.
 
     Args:
         directions: of the anchors, ``(A, C, d)``.
     """
-    drops = regularizer.changes().drops_alone("a step of batch_nodes").on_halo(halo)
-    problem = ChangeProblem(halo.graph.owned(), AdmissibleChanges(drops), halo.anchors, only_anchors=True)
+    changes = regularizer.changes().on_halo(halo, graph)
+    problem = ChangeProblem(halo.graph.owned(), changes, halo.anchors, only_anchors=True)
     return get_method(regularizer.method)(network, problem, directions)
 
 
