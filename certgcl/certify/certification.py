@@ -22,15 +22,17 @@ from certgcl.certify.prepared_graph import PreparedGraph
 from certgcl.certify.proof import ProofTrace, check_provable
 from certgcl.certify.question_arguments import NodesLike, Views, byte_limit, check_anchors, check_views, precision_of
 from certgcl.changes.changes import AdmissibleChanges, BudgetLike
-from certgcl.errors import BoundError, GraphError, InputError, MethodError, OutOfMemoryError
+from certgcl.errors import BoundError, GraphError, InputError, MethodError, OutOfMemoryError, WorkerError
 from certgcl.graphs.graph import Graph, GraphLike
 from certgcl.models.network import GraphNetwork
 from certgcl.models.reading import ModelLike, Reading, read_network
 from certgcl.runtime.arithmetic import check_arithmetic, one_thread, undisturbed
 from certgcl.runtime.free_memory import gigabytes
 from certgcl.runtime.logs import LOG
-from certgcl.runtime.reproducible import PART, packed
+from certgcl.runtime.reproducible import PART, arithmetic, packed
 from certgcl.runtime.tensor_cache import stamp
+
+_ARITHMETIC = "arithmetic"  # of the process that sends a question
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,11 +218,20 @@ class Question:
     def __getstate__(self) -> dict[str, Any]:
         computed = ("evidence", "embeddings", "compactness_directions")
         sent = [each.name for each in fields(self) if each.init and each.name != "prepared"]
-        return {name: getattr(self, name) for name in sent} | {
-            name: vars(self)[name] for name in computed if name in vars(self)
-        }
+        return (
+            {name: getattr(self, name) for name in sent}
+            | {name: vars(self)[name] for name in computed if name in vars(self)}
+            | {_ARITHMETIC: arithmetic() if self.reproducible else None}
+        )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        sent_from = state.pop(_ARITHMETIC)
+        if sent_from is not None and sent_from != arithmetic():
+            raise WorkerError(
+                f"a worker whose sums have other last digits ({arithmetic()} there, {sent_from} here)",
+                "a reproducible result is the same whichever worker computes it",
+                "Use machines of one kind, with the same versions and settings, or leave reproducible out",
+            )
         vars(self).update(state, prepared=None)
         for graph in (self.graph, self.view):
             graph.owned()

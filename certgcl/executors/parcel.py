@@ -2,7 +2,8 @@
 
 Tensors travel as plain NumPy arrays outside of the pickle. So Ray keeps them in its object store, and joblib in a
 memory-mapped file, where all workers of a machine read the same pages. A bound is only as correct as the graph and the
-weights that it is computed from: a parcel has a SHA-256, which a worker compares before it uses the contents.
+weights that it is computed from: a parcel has a SHA-256 and the version of certgcl, which a worker compares before it
+uses the contents.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from certgcl._version import __version__
 from certgcl.errors import WorkerError
 from certgcl.graphs.sparse import csr_matrix
 from certgcl.graphs.storage import as_tensor
@@ -32,11 +34,13 @@ class Parcel:
     Args:
         skeleton: its pickle, without the contents of arrays.
         arrays: these, as bytes.
+        version: of certgcl, where it was made.
     """
 
     skeleton: bytes
     arrays: tuple[np.ndarray, ...]
     sha256: str
+    version: str
 
     @classmethod
     def of(cls, content: Any) -> "Parcel":
@@ -51,7 +55,7 @@ class Parcel:
                 "Move them to a module, or use executor='here'",
             ) from error
         arrays = tuple(np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers)
-        return cls(stream.getvalue(), arrays, _digest(stream.getvalue(), arrays))
+        return cls(stream.getvalue(), arrays, _digest(stream.getvalue(), arrays), __version__)
 
     @property
     def nbytes(self) -> int:
@@ -75,8 +79,14 @@ class Parcel:
         """The object, built once per process; its tensors share the memory of the arrays, and are read-only.
 
         Raises:
-            WorkerError: it is not what was sent.
+            WorkerError: it is not what was sent, or was sent by another version of certgcl.
         """
+        if self.version != __version__:
+            raise WorkerError(
+                f"certgcl {__version__} in a worker, and {self.version} where the work comes from",
+                "a certificate names the version that computed it",
+                "Install the same version on all machines",
+            )
         if self.sha256 not in _opened:
             _opened.clear()
             if _digest(self.skeleton, self.arrays) != self.sha256:

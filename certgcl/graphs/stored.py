@@ -48,6 +48,7 @@ class StoredGraph:
     folder: Path
     mapped: Graph
     identity: dict[str, tuple[int, ...]] = field(repr=False)
+    checksums: dict[str, str] = field(repr=False)
 
     @classmethod
     def save(cls, folder: str | Path, graph: GraphLike) -> "StoredGraph":
@@ -83,13 +84,16 @@ class StoredGraph:
             raise GraphError(f"{folder} without {SEAL}", rule, _REMEDY)
         with refusing(folder, GraphError, rule, _REMEDY):
             noted = read_sealed(folder / SEAL, _FORMAT)["files"]
+            checksums, identity = {name: str(noted[name]) for name in ARRAYS}, _identities(folder)
             for name in ARRAYS:
-                if check and _checksum(folder / f"{name}.npy") != noted[name]:
+                if check and _checksum(folder / f"{name}.npy") != checksums[name]:
                     raise ValueError(f"{name}.npy has changed: its checksum does not match")
             x, rowptr, col = (as_tensor(mapped_array(folder / f"{name}.npy")) for name in ARRAYS)
             if rowptr.dtype != torch.long or col.dtype != torch.long or int(rowptr[-1]) != col.numel():
                 raise ValueError("rows that do not fit each other")
-        return cls(folder, Graph.trusted(x, rowptr, col), {name: _identity(folder / f"{name}.npy") for name in ARRAYS})
+        opened = cls(folder, Graph.trusted(x, rowptr, col), identity, checksums)
+        opened._check_unchanged()
+        return opened
 
     @property
     def num_nodes(self) -> int:
@@ -104,23 +108,52 @@ class StoredGraph:
 
         Args:
             limit: the most bytes that it may take.
+
+        Raises:
+            GraphError: a file was modified or replaced since the graph was opened.
         """
-        return halo_of(self.mapped, anchors, hops, limit)
+        found = halo_of(self.mapped, anchors, hops, limit)
+        self._check_unchanged()
+        return found
+
+    def _check_unchanged(self) -> None:
+        try:
+            unchanged = _identities(self.folder) == self.identity
+        except FileNotFoundError:
+            unchanged = False
+        if not unchanged:
+            raise GraphError(
+                f"{self.folder}, whose files were modified or replaced while they were in use",
+                "all parts of a computation read the graph that was opened",
+                "Open it again, and begin again",
+            )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"folder": str(self.folder), "identity": self.identity}
+        return {"folder": str(self.folder), "identity": self.identity, "checksums": self.checksums}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Reopened where it is needed: checksums are compared, unless it is the very file that was opened before."""
+        """Reopened where it is needed, as the same graph: its contents are compared with the checksums, unless it is
+        the very file that was opened before."""
         folder = Path(state["folder"])
-        same = all(
-            (folder / f"{name}.npy").exists() and _identity(folder / f"{name}.npy") == tuple(noted)
-            for name, noted in state["identity"].items()
-        )
-        vars(self).update(vars(StoredGraph.open(folder, check=not same)))
+        try:
+            same = _identities(folder) == state["identity"]
+        except FileNotFoundError:
+            same = False
+        opened = StoredGraph.open(folder, check=not same)
+        if opened.checksums != state["checksums"] or (same and opened.identity != state["identity"]):
+            raise GraphError(
+                f"{folder} with another graph than the one that was sent",
+                "all workers read the same graph",
+                "Give every machine the same files under the same path",
+            )
+        vars(self).update(vars(opened))
 
     def __repr__(self) -> str:
         return f"StoredGraph({str(self.folder)!r}, {self.mapped!r})"
+
+
+def _identities(folder: Path) -> dict[str, tuple[int, ...]]:
+    return {name: _identity(folder / f"{name}.npy") for name in ARRAYS}
 
 
 def _identity(path: Path) -> tuple[int, ...]:

@@ -1,5 +1,7 @@
 """Certificates of graphs on disk, halo by halo, are those of the graph in memory."""
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ import certgcl
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.halos import drops_on_disk
 from certgcl.changes.edge_drops import EdgeDropBudget
-from certgcl.errors import BudgetError, InputError
+from certgcl.errors import BudgetError, GraphError, InputError, ShardError
+from certgcl.executors import Piece, ThisProcess
+from certgcl.executors.executor import Answers, Task
+from certgcl.executors.parcel import Parcel
 from certgcl.graphs.graph import Graph
 from certgcl.graphs.stored import StoredGraph
 from tests.toys import random_graph, toy_network
@@ -143,6 +148,33 @@ def test_any_executor_writes_the_same_bits(tmp_path: Path) -> None:
     certified(network, stored, 1, shared, reproducible=True, method="interval", executor=certgcl.LocalProcesses(2))
     for path in alone.glob("*.npz"):
         assert path.read_bytes() == (shared / path.name).read_bytes(), path.name
+
+
+@dataclass(frozen=True)
+class Elsewhere(ThisProcess):
+    """Something happens before the bounds, which see what they would see in a process of their own if ``sent``."""
+
+    happens: Callable[[], object]
+    sent: bool
+
+    def stream(self, task: Task, shared: Any, pieces: Iterable[Piece]) -> Answers:
+        parcel = Parcel.of(shared) if self.sent else None
+        if not task.__name__.startswith("_"):
+            self.happens()
+        yield from super().stream(task, shared if parcel is None else parcel.open(), pieces)
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_a_graph_that_is_replaced_during_a_run_leaves_no_certificate(tmp_path: Path, sent: bool) -> None:
+    """Otherwise bounds of the other graph would be certified for the first one."""
+    graph, network = random_graph(nodes=30, density=0.1), toy_network()
+    other, rows, out = random_graph(nodes=30, density=0.1, seed=1), tmp_path / "rows", tmp_path / "out"
+    stored = StoredGraph.save(rows, graph)
+    place = Elsewhere(lambda: StoredGraph.save(rows, other), sent)
+    with pytest.raises(GraphError, match=r"another graph than the one that was sent|replaced while they were in use"):
+        certgcl.certify_shards(network, stored, 1, out, shards=3, executor=place)
+    with pytest.raises(ShardError, match="3 missing"):
+        certgcl.merge_shards(out)
 
 
 def test_what_needs_the_whole_graph_is_refused(tmp_path: Path) -> None:

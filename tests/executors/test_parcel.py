@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import certgcl
 from certgcl.certify.certification import Question
 from certgcl.errors import WorkerError
 from certgcl.executors import parcel as module
@@ -84,6 +85,13 @@ def test_a_parcel_that_changed_on_its_way_is_refused(what: str) -> None:
     skeleton = pickle.dumps([]) if what == "skeleton" else parcel.skeleton
     with pytest.raises(WorkerError, match="changed on their way to a worker"):
         replace(parcel, skeleton=skeleton, arrays=(first, second)).open()
+
+
+def test_a_worker_of_another_version_refuses_its_parcel(monkeypatch: pytest.MonkeyPatch) -> None:
+    parcel = Parcel.of([1])
+    monkeypatch.setattr(module, "__version__", "99")
+    with pytest.raises(WorkerError, match=rf"certgcl 99 in a worker, and {certgcl.__version__} where the work"):
+        parcel.open()
 
 
 def test_a_parcel_is_opened_once_and_the_one_before_let_go() -> None:

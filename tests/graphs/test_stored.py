@@ -57,6 +57,28 @@ def test_a_changed_byte_is_refused_here_and_in_workers(stored: StoredGraph, name
             again()
 
 
+def test_a_worker_that_finds_another_graph_refuses_it(stored: StoredGraph) -> None:
+    """As on a machine where the same path holds other files: complete, with checksums of their own."""
+    sent = pickle.dumps(stored)
+    StoredGraph.save(stored.folder, random_graph(nodes=50, density=0.04, seed=1))
+    with pytest.raises(GraphError, match="with another graph than the one that was sent"):
+        pickle.loads(sent)
+
+
+@pytest.mark.parametrize("change", ["replaced", "modified", "removed"])
+def test_files_that_change_while_they_are_in_use_are_noticed(stored: StoredGraph, change: str) -> None:
+    if change == "replaced":
+        StoredGraph.save(stored.folder, random_graph(nodes=50, density=0.04, seed=1))
+    elif change == "modified":
+        x = np.lib.format.open_memmap(stored.folder / "x.npy", mode="r+")
+        x += 1
+        x.flush()
+    else:
+        (stored.folder / "x.npy").unlink()
+    with pytest.raises(GraphError, match="modified or replaced while they were in use"):
+        stored.halo(torch.tensor([3]), 1)
+
+
 def test_rows_that_are_no_graph_are_refused_where_they_are_loaded(stored: StoredGraph) -> None:
     col = np.load(stored.folder / "col.npy")
     col[0] = 49 if col[0] != 49 else 48

@@ -1,6 +1,7 @@
 """Reproducible shards: whichever process writes a file, and whatever it did before, the file is the same."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import certgcl
 from certgcl.bounds import BranchAndBound, compiled
 from certgcl.certify.certification import Question
 from certgcl.certify.sharding import certify_shards, merge_shards
-from certgcl.errors import InputError, MethodError, OutOfMemoryError, ShardError
+from certgcl.errors import InputError, MethodError, OutOfMemoryError, ShardError, WorkerError
 from certgcl.runtime import reproducible
 from certgcl.runtime.arithmetic import one_thread
 from certgcl.runtime.reproducible import arithmetic
@@ -246,6 +247,16 @@ def test_shards_of_another_arithmetic_are_refused(tmp_path: Path, monkeypatch: p
     certify_shards(weights, graph, 1, other, shards=2, only=[0])
     with pytest.raises(ShardError, match=r"differs in arithmetic \(nothing there, one thread"):
         certify_shards(weights, graph, 1, other, reproducible=True)
+
+
+def test_a_worker_of_another_arithmetic_refuses_a_reproducible_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = Question.compactness(toy_network(), random_graph(), 1, method="degree", view=None, dtype=torch.float64)
+    usual, sent = pickle.dumps(question), pickle.dumps(question.made_reproducible())
+    assert pickle.loads(sent).reproducible
+    monkeypatch.setenv("MKL_CBWR", "AVX2")
+    assert not pickle.loads(usual).reproducible
+    with pytest.raises(WorkerError, match=r"other last digits \(.*MKL_CBWR=AVX2.* there, one thread"):
+        pickle.loads(sent)
 
 
 def test_what_cannot_be_reproduced_is_refused(tmp_path: Path) -> None:
