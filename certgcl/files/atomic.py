@@ -41,6 +41,9 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, replace
             stream.flush()
             os.fsync(stream.fileno())
         written = _move(temporary, path, replace)
+    except OSError as error:  # a full disk says no more than that
+        error.filename = error.filename or str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     _sync_folder(path.parent)

@@ -1,3 +1,4 @@
+import errno
 import os
 import socket
 import time
@@ -39,6 +40,15 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
         write_atomically(path, interrupted)
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_full_disk_is_named_by_the_file_that_did_not_fit(tmp_path: Path) -> None:
+    def full(stream: BinaryIO) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*/a'"):
+        write_atomically(tmp_path / "a", full)
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("links", [True, False])
