@@ -8,14 +8,20 @@ from typing import Any
 from certgcl.cli.options import DataRootOption, JsonFlag
 from certgcl.cli.results import outcome, show
 from certgcl.cli.text_tables import aligned
-from certgcl.graphs.datasets import DATASETS, DatasetInfo
+from certgcl.graphs.datasets import DATASETS, GRAPH_SETS, DatasetInfo, GraphSetInfo
 from certgcl.graphs.datasets.paper import cache_folder, missing_files
 
-COUNTS = ("nodes", "edges", "features", "classes")
+REMARK = (
+    "Files are looked for in --data-root, or else in CERTGCL_DATA and the cache. Without --data-root, missing ones are "
+    "downloaded, except those of sets."
+)
+COUNTS = ("graphs", "nodes", "edges", "features", "classes")
 
 
 def datasets(data_root: DataRootOption = None, as_json: JsonFlag = False) -> None:
-    """List the graphs that --dataset knows, and say where their files are; those without are downloaded when needed.
+    """List the graphs and sets of graphs that --dataset knows, and say where their files are.
+
+    Files that are missing are downloaded when they are needed, except those of sets.
 
     **Examples**
 
@@ -24,24 +30,26 @@ def datasets(data_root: DataRootOption = None, as_json: JsonFlag = False) -> Non
         certgcl datasets --data-root data --json
     """
     with outcome(as_json, "Nothing is lost; run the same command again"):
-        rows = [_row(info, data_root) for info in DATASETS.values()]
-        show(as_json, {"datasets": rows}, _text(rows))
+        graphs = [_row(info, data_root) | {"kind": info.kind} for info in DATASETS.values()]
+        sets = [_row(info, data_root) for info in GRAPH_SETS.values()]
+        text = f"{_text('dataset', graphs)}\n\n{_text('set of graphs', sets)}\n\n{REMARK}"
+        show(as_json, {"datasets": graphs, "sets": sets}, text)
 
 
-def _row(info: DatasetInfo, root: Path | None) -> dict[str, Any]:
+def _row(info: DatasetInfo | GraphSetInfo, root: Path | None) -> dict[str, Any]:
     named = os.environ.get("CERTGCL_DATA")
     folders = [root] if root is not None else [*([Path(named).expanduser()] if named else []), cache_folder()]
     found = next((str(folder) for folder in folders if not missing_files(folder, info)), None)
-    return asdict(info) | {"kind": info.kind, "found": found if info.files else None}
+    return asdict(info) | {"found": found if info.files else None}
 
 
-def _text(rows: list[dict[str, Any]]) -> str:
+def _text(kind: str, rows: list[dict[str, Any]]) -> str:
     shown = [
-        {"dataset": row["name"]}
-        | {name: "?" if row[name] is None else f"{row[name]:,}" for name in COUNTS}
-        | {"files": "bundled" if row["kind"] == "embedded" else "missing" if row["found"] is None else "found"}
+        {kind: row["name"]}
+        | {name: "?" if row[name] is None else f"{row[name]:,}" for name in COUNTS if name in row}
+        | {"files": "bundled" if not row["folder"] else "missing" if row["found"] is None else "found"}
         for row in rows
     ]
     width = max(len(row["name"]) for row in rows)
     described = "\n".join(f"{row['name']:<{width}}  {row['description']}" for row in rows)
-    return f"{aligned(shown)}\n\n{described}\n\nMissing files are searched in --data-root, or downloaded."
+    return f"{aligned(shown)}\n\n{described}"

@@ -15,7 +15,7 @@ from torch_geometric.datasets import Amazon, AttributedGraphDataset, WikiCS
 from torch_geometric.transforms import NormalizeFeatures
 
 from certgcl.errors import DatasetError
-from certgcl.graphs.datasets.catalogue import DatasetInfo
+from certgcl.graphs.datasets.catalogue import DatasetInfo, GraphSetInfo
 from certgcl.graphs.datasets.planetoid import SafePlanetoid
 from certgcl.graphs.sparse import csr_matrix
 
@@ -55,7 +55,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("CERTGCL_CACHE") or "~/.cache/certgcl").expanduser()
 
 
-def missing_files(root: Path, info: DatasetInfo) -> list[str]:
+def missing_files(root: Path, info: DatasetInfo | GraphSetInfo) -> list[str]:
     return [file for file in info.files if not (root / info.folder / "raw" / file).is_file()]
 
 
