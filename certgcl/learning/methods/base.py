@@ -24,8 +24,10 @@ from certgcl.learning.training import History, Progress, train
 from certgcl.learning.training.processes import ALONE, Processes
 from certgcl.models.network import GraphNetwork
 from certgcl.models.reading import network_of
+from certgcl.runtime.arithmetic import one_thread
 from certgcl.runtime.out_of_memory import LESS_AT_A_TIME, SMALLER, told_when_out_of_memory
 
+MANY_NODES = 1000  # with fewer, threads wait for each other longer than they work
 LARGEST_GAIN = 1e6  # far beyond what any features need
 LARGEST_FLOAT32 = torch.finfo(torch.float32).max
 _REGULARIZER = "regularizer__"  # before the names of its settings
@@ -253,15 +255,16 @@ class ContrastiveMethod:
             )
         with Processes.joined() if distributed else nullcontext(ALONE) as processes:
             session = self.session(_graph(data), processes)
-            self.history_ = train(
-                session,
-                self.epochs,
-                folder=folder,
-                resume=resume,
-                progress=progress,
-                config=None if folder is None else self.run_config(session.graph) | session.facts(),
-                **options,
-            )
+            with one_thread() if session.graph.num_nodes < MANY_NODES else nullcontext():
+                self.history_ = train(
+                    session,
+                    self.epochs,
+                    folder=folder,
+                    resume=resume,
+                    progress=progress,
+                    config=None if folder is None else self.run_config(session.graph) | session.facts(),
+                    **options,
+                )
         self.encoder_, self.n_features_in_ = session.encoder.eval(), session.graph.num_features
         return self
 

@@ -15,6 +15,7 @@ import certgcl
 from certgcl.errors import CheckpointError, GraphError, InputError, NotFittedError
 from certgcl.graphs.graph import Graph
 from certgcl.learning.methods import COSTA, GCA, GRACE, METHODS, ContrastiveMethod, GraphCL, ProGCL
+from certgcl.learning.methods.base import MANY_NODES
 from certgcl.learning.methods.infonce import info_nce, log_denominators
 from certgcl.learning.methods.mixture import BetaMixture
 from certgcl.learning.methods.progcl import Hardness, _mixed_negatives, mixed_info_nce, sampled_similarities
@@ -433,3 +434,14 @@ def test_a_batch_compares_so_many_nodes(small_graph: Graph) -> None:
     whole, part = (GRACE(**SMALL, batch=batch).session(small_graph).step(0)["infonce"] for batch in (None, 5))
     # At random weights the loss is near the log of the number of terms.
     assert part < whole
+
+
+@pytest.mark.parametrize(("nodes", "threads"), [(MANY_NODES - 1, 1), (MANY_NODES, 2)])
+def test_small_graphs_are_trained_by_one_thread(nodes: int, threads: int) -> None:
+    data, before, found = random_graph(nodes, 0.002, features=3), torch.get_num_threads(), set()
+    torch.set_num_threads(2)
+    try:
+        GRACE(hidden=2, epochs=1).fit(data, progress=lambda _: found.add(torch.get_num_threads()))
+        assert (found, torch.get_num_threads()) == ({threads}, 2)
+    finally:
+        torch.set_num_threads(before)
