@@ -23,6 +23,7 @@ from certgcl.graphs.sparse import csr_matrix
 from certgcl.graphs.storage import as_tensor
 
 LARGE = 1 << 20  # bytes from which an array gets a file of its own
+ALIGNED = 64  # bytes, as torch aligns its own arrays
 _VIEWED = {torch.bfloat16: torch.int16}  # as raw bits, if numpy has no such type
 _opened: dict[str, Any] = {}  # the last parcel that this process opened, by its SHA-256
 
@@ -95,7 +96,7 @@ class Parcel:
                     "their SHA-256 must be the one that they were sent with",
                     "Run the same command again",
                 )
-            _opened[self.sha256] = pickle.loads(self.skeleton, buffers=self.arrays)
+            _opened[self.sha256] = pickle.loads(self.skeleton, buffers=map(_aligned, self.arrays))
         return _opened[self.sha256]
 
 
@@ -105,6 +106,16 @@ def _digest(skeleton: bytes, arrays: tuple[np.ndarray, ...]) -> str:
         state.update(f"{array.nbytes};".encode())
         state.update(array.data)
     return state.hexdigest()
+
+
+def _aligned(array: np.ndarray) -> np.ndarray:
+    """The same, where torch would have it: the last digits of a product depend on that. Ray puts small arrays at any
+    multiple of eight bytes."""
+    if array.ctypes.data % ALIGNED == 0:
+        return array
+    copy = torch.empty(array.nbytes, dtype=torch.uint8).numpy()
+    copy[:] = array
+    return copy
 
 
 class _Pickler(pickle.Pickler):

@@ -74,6 +74,23 @@ def test_large_arrays_lie_in_files_and_are_aligned_as_torch_has_them(tmp_path: P
     assert large.data_ptr() % 64 == 0
 
 
+@pytest.mark.parametrize("start", [1, 8, 32])
+def test_arrays_are_aligned_wherever_they_arrive(start: int) -> None:
+    """Ray keeps small arrays at any multiple of eight bytes: bounds then had other last digits than in one process."""
+    parcel = Parcel.of([torch.randn(17, dtype=torch.float64), torch.arange(5)])
+
+    def moved(array: np.ndarray) -> np.ndarray:
+        place = torch.empty(array.nbytes + start, dtype=torch.uint8).numpy()[start:]
+        place[:] = array
+        return place
+
+    sent = replace(parcel, arrays=tuple(map(moved, parcel.arrays)))
+    assert all(array.ctypes.data % module.ALIGNED for array in sent.arrays)
+    for found, expected in zip(sent.open(), pickle.loads(parcel.skeleton, buffers=parcel.arrays), strict=True):
+        assert torch.equal(found, expected)
+        assert found.data_ptr() % module.ALIGNED == 0
+
+
 @pytest.mark.parametrize("what", ["array", "skeleton", "order"])
 def test_a_parcel_that_changed_on_its_way_is_refused(what: str) -> None:
     parcel = Parcel.of([torch.zeros(4), torch.ones(4)])
