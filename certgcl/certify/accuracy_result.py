@@ -9,6 +9,7 @@ from torch import Tensor
 from certgcl.arguments import INTEGERS, shown
 from certgcl.errors import InputError
 from certgcl.formatting import html_columns, percent
+from certgcl.runtime.optional_packages import needing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,8 +114,9 @@ class CertifiedAccuracy:
         }
 
     def to_frame(self) -> "pd.DataFrame":
-        """The same as a pandas frame (needs pandas)."""
-        import pandas as pd
+        """The same as a pandas frame (needs the extra ``pandas``)."""
+        with needing("pandas", "a frame"):
+            import pandas as pd
 
         return pd.DataFrame(self.to_dict())
 

@@ -24,6 +24,7 @@ from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.errors import CertificateError
 from certgcl.formatting import html_table, lines
 from certgcl.graphs.names import NodeNames
+from certgcl.runtime.optional_packages import needing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -214,9 +215,10 @@ class Certificate:
         return columns
 
     def to_frame(self) -> "pd.DataFrame":
-        """The same table as a pandas frame (needs pandas); a row per node, or per node and direction if a node has
-        several."""
-        import pandas as pd
+        """The same table as a pandas frame (needs the extra ``pandas``); a row per node, or per node and direction
+        if a node has several."""
+        with needing("pandas", "a frame"):
+            import pandas as pd
 
         columns = self.to_dict()
         if self.lower.dim() == 1:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from certgcl._version import __version__
-from certgcl.bounds import METHODS, SEARCHES, BoundMethod
+from certgcl.bounds import BoundMethod
+from certgcl.certify.method_settings import special_settings
 from certgcl.changes.changes import AdmissibleChanges
 from certgcl.files.digest import digest, stored_parts
 from certgcl.formatting import spread
@@ -122,9 +123,8 @@ class Evidence:
 
     @property
     def special_settings(self) -> str | None:
-        """The method with its settings, unless a name implies them."""
-        usual = {repr(method) for method in (METHODS | SEARCHES).values()}
-        return None if self.method.shown in usual else self.method.shown
+        """The method with the settings that differ from its class's defaults, unless a name implies them."""
+        return special_settings(self.method.shown)
 
 
 # -- the parts -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import certgcl
 from certgcl.bounds import BoundMethod, BranchAndBound, Degree
 from certgcl.bounds.prepared import ChangeProblem
 from certgcl.certify.evidence import Evidence, Fact, differences, features_part, weights_part
+from certgcl.certify.method_settings import special_settings
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.models import GraphNetwork
 from tests.toys import changed, random_graph, random_tensor, run_in, tensors_of, toy_network, without
@@ -117,8 +118,20 @@ def test_what_is_edited_during_the_computation_is_not_what_was_certified() -> No
 def test_settings_that_no_name_stands_for_are_special() -> None:
     for method in ("degree", "degree-fast", "exact", "paper"):
         assert evidence(method=method).special_settings is None
-    assert evidence(method=Degree(hubs=1)).special_settings == repr(Degree(hubs=1))
-    assert "time_limit=9" in str(evidence(method=BranchAndBound(time_limit=9)).special_settings)
+    for method, words in (
+        (Degree(hubs=1), "Degree(hubs=1)"),
+        (BranchAndBound(time_limit=9), "BranchAndBound(time_limit=9.0)"),
+        (BranchAndBound(bound=Degree(hubs=2), branch_limit=3), "BranchAndBound(bound=Degree(hubs=2), branch_limit=3)"),
+    ):
+        assert evidence(method=method).special_settings == words
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Degree(", "Degree(hubs=1), whose", "9" * 5000, "Other(hubs=None)", "(" * 1999, "Degree(" + "-" * 1900 + "1)"],
+)
+def test_settings_of_a_file_that_are_no_known_repr_are_shown_as_they_are(text: str) -> None:
+    assert special_settings(text) == text
 
 
 def test_a_method_without_a_repr_has_unknown_settings() -> None:

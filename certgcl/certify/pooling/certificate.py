@@ -21,6 +21,7 @@ from certgcl.changes.edge_additions import AdmissibleAdditions
 from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.errors import CertificateError
 from certgcl.formatting import html_table, lines, percent, spread
+from certgcl.runtime.optional_packages import needing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,9 +164,10 @@ class GraphCertificate:
         return {name: values.tolist() for name, values in columns.items()}
 
     def to_frame(self) -> "pd.DataFrame":
-        """The same table as a pandas frame (needs pandas); a row per graph, or per graph and direction if a graph has
-        several."""
-        import pandas as pd
+        """The same table as a pandas frame (needs the extra ``pandas``); a row per graph, or per graph and direction
+        if a graph has several."""
+        with needing("pandas", "a frame"):
+            import pandas as pd
 
         columns = self.to_dict()
         if self.lower.dim() == 1:
