@@ -6,7 +6,7 @@ Nothing here uses certgcl, so that no mistake of the one can be hidden by the ot
 import contextlib
 import io
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
@@ -115,8 +115,8 @@ class LayerBounds(NamedTuple):
     lower: Tensor  # shape: (nodes,)
 
 
-class LirpaNetwork:
-    """``f_i = w_i · z_i`` of a network whose mixing is one matrix M, to be bounded over a box of M.
+class LirpaBounds:
+    """A function ``f`` of some variables, with values for all nodes, to be bounded over a box of the variables.
 
     Building it takes longer than IBP and CROWN together, so build it once and bound often.
 
@@ -124,32 +124,20 @@ class LirpaNetwork:
     intervals no longer add up to the interval of σ.
 
     Args:
-        box: where M lies, which is Â or an adjacency matrix.
-        x: node features, shape (nodes, d0).
-        layers: with two-piece linear activations. Every term that is not local is mixed by M.
-        readout: the numbers, from 1, of the layers whose outputs side by side are z.
-        directions: w, shape (nodes, width of z).
+        network: f, in operations that auto_LiRPA 0.3 can bound; made while tensors are float64 by default.
+        lower, upper: of the variables, shape (variables,).
+        slopes: of all activations.
     """
 
     def __init__(
-        self, box: Box, x: Tensor, layers: Sequence[PlainLayer], readout: Sequence[int], directions: Tensor
+        self, network: Callable[[], nn.Module], lower: Tensor, upper: Tensor, slopes: Sequence[Tensor]
     ) -> None:
-        width = sum(layers[number - 1].width for number in readout)
-        if x.shape[0] != box.nodes or directions.shape != (box.nodes, width):
-            raise ValueError(
-                f"features {tuple(x.shape)}, directions {tuple(directions.shape)}: a box of {box.nodes} nodes and "
-                f"embeddings of width {width} need one row per node and directions as wide. Check what goes with what."
-            )
-        self.box = box
-        slopes = [_slope(layer) for layer in layers]
         self._monotone = all(((slope >= 0) & (slope <= 1)).all() for slope in slopes)
         with _float64_and_quiet():
-            network = _Network(box, x.detach().double(), layers, slopes, readout, directions.detach().double())
-            self._bounded = auto_LiRPA.BoundedModule(network, box.lower[None], OPTIONS)
+            self._bounded = auto_LiRPA.BoundedModule(network(), lower[None], OPTIONS)
             self._bounded.eval()  # in training mode it would differentiate by the weights as well
-            region = auto_LiRPA.PerturbationLpNorm(x_L=box.lower[None], x_U=box.upper[None])
-            self._input = auto_LiRPA.BoundedTensor(box.lower[None], region)
-        self._linear = {node.inputs[1].ori_name: node for node in _linear_nodes(self._bounded)}
+            region = auto_LiRPA.PerturbationLpNorm(x_L=lower[None], x_U=upper[None])
+            self._input = auto_LiRPA.BoundedTensor(lower[None], region)
 
     def __call__(self, point: Tensor) -> Tensor:
         """The value of ``f`` at a point of the box, shape (nodes,), as auto_LiRPA's copy of the network computes it."""
@@ -180,6 +168,35 @@ class LirpaNetwork:
         with _float64_and_quiet(), torch.no_grad():
             lower, _ = self._bounded.compute_bounds((self._input,), method="IBP")
         return _finite(lower[0], "IBP")
+
+
+class LirpaNetwork(LirpaBounds):
+    """``f_i = w_i · z_i`` of a network whose mixing is one matrix M, to be bounded over a box of M.
+
+    Args:
+        box: where M lies, which is Â or an adjacency matrix.
+        x: node features, shape (nodes, d0).
+        layers: with two-piece linear activations. Every term that is not local is mixed by M.
+        readout: the numbers, from 1, of the layers whose outputs side by side are z.
+        directions: w, shape (nodes, width of z).
+    """
+
+    def __init__(
+        self, box: Box, x: Tensor, layers: Sequence[PlainLayer], readout: Sequence[int], directions: Tensor
+    ) -> None:
+        width = sum(layers[number - 1].width for number in readout)
+        if x.shape[0] != box.nodes or directions.shape != (box.nodes, width):
+            raise ValueError(
+                f"features {tuple(x.shape)}, directions {tuple(directions.shape)}: a box of {box.nodes} nodes and "
+                f"embeddings of width {width} need one row per node and directions as wide. Check what goes with what."
+            )
+        self.box, slopes = box, [slope_of(layer) for layer in layers]
+
+        def network() -> nn.Module:
+            return _Network(box, x.detach().double(), layers, slopes, readout, directions.detach().double())
+
+        super().__init__(network, box.lower, box.upper, slopes)
+        self._linear = {node.inputs[1].ori_name: node for node in _linear_nodes(self._bounded)}
 
 
 class LirpaGCN(LirpaNetwork):
@@ -239,23 +256,28 @@ class _Network(nn.Module):
         directions: Tensor,
     ) -> None:
         super().__init__()
-        n, node = box.nodes, torch.arange(box.nodes)
         self.layers = nn.ModuleList(_Layer(box, x, layer, slopes) for layer in layers)
         self.readout = [number - 1 for number in readout]
-        # f_i = Σ w_i · σ(p_i) over the layers read out
-        self.heads = nn.ModuleList()
-        for number, part in zip(
-            self.readout, directions.split([layers[k].width for k in self.readout], dim=1), strict=True
-        ):
-            to_f = torch.zeros(n, n, part.shape[1])
-            to_f[node, node] = part
-            self.heads.append(_AfterActivation(to_f.view(n, -1), slopes[number].repeat(n)))
+        self.heads = heads(directions, layers, slopes, readout)
 
     def forward(self, a: Tensor) -> Tensor:
         found: list[Tensor] = []
         for layer in self.layers:
             found.append(layer(a, found))
-        return _total([head(found[number]) for head, number in zip(self.heads, self.readout, strict=True)])
+        return summed([head(found[number]) for head, number in zip(self.heads, self.readout, strict=True)])
+
+
+def heads(
+    directions: Tensor, layers: Sequence[PlainLayer], slopes: Sequence[Tensor], readout: Sequence[int]
+) -> nn.ModuleList:
+    """``f_i = Σ w_i · σ(p_i)`` over the layers read out, from the pre-activations of each."""
+    n, found = len(directions), nn.ModuleList()
+    node = torch.arange(n)
+    for number, part in zip(readout, directions.split([layers[k - 1].width for k in readout], dim=1), strict=True):
+        to_f = torch.zeros(n, n, part.shape[1])
+        to_f[node, node] = part
+        found.append(AfterActivation(to_f.view(n, -1), slopes[number - 1].repeat(n)))
+    return found
 
 
 class _Layer(nn.Module):
@@ -287,7 +309,7 @@ class _Layer(nn.Module):
             slope, width = slopes[source].repeat(n), len(weight)
             if term.mixing == "local":  # p_i += σ(p_i) W
                 self.local_sources.append(source)
-                self.locals.append(_AfterActivation(torch.kron(torch.eye(n), weight.T.contiguous()), slope))
+                self.locals.append(AfterActivation(torch.kron(torch.eye(n), weight.T.contiguous()), slope))
                 continue
             # v_t = σ(p_j) W;  a_t = a_k, for each channel;  p_i += Σ_t a_t v_t
             to_v, to_a = torch.zeros(len(entries), d, n, width), torch.zeros(len(entries), d, m)
@@ -295,11 +317,11 @@ class _Layer(nn.Module):
             to_sum = torch.zeros(n, d, len(entries), d)
             to_sum[i, :, t, :] = torch.eye(d)
             self.sources.append(source)
-            self.values.append(_AfterActivation(to_v.view(-1, n * width), slope))
-            self.copies.append(_linear(to_a.view(-1, m)))
-            self.sums.append(_linear(to_sum.view(n * d, -1)))
+            self.values.append(AfterActivation(to_v.view(-1, n * width), slope))
+            self.copies.append(linear(to_a.view(-1, m)))
+            self.sums.append(linear(to_sum.view(n * d, -1)))
         mixed = any(term.source == 0 and term.mixing != "local" for term in layer.terms)
-        self.direct = _linear(to_p.view(n * d, m)) if mixed else None
+        self.direct = linear(to_p.view(n * d, m)) if mixed else None
         first, *_ = (*([self.direct] if mixed else []), *self.sums, *(local.first for local in self.locals))
         first.bias.data += constant.reshape(-1)
 
@@ -310,17 +332,17 @@ class _Layer(nn.Module):
         for source, copy, values, total in zip(self.sources, self.copies, self.values, self.sums, strict=True):
             parts.append(total(copy(a) * values(found[source])))
         parts += [local(found[source]) for source, local in zip(self.local_sources, self.locals, strict=True)]
-        return _total(parts)
+        return summed(parts)
 
 
-def _total(parts: list[Tensor]) -> Tensor:
+def summed(parts: list[Tensor]) -> Tensor:
     total = parts[0]
     for part in parts[1:]:
         total = total + part
     return total
 
 
-class _AfterActivation(nn.Module):
+class AfterActivation(nn.Module):
     """``W σ(p) = W diag(γ) p + W diag(1 - γ) relu(p)``, without the part that is zero.
 
     The lines around relu become σ's own: the chord on one side, any slope between γ and 1 on the other. 0.3 has a
@@ -330,8 +352,8 @@ class _AfterActivation(nn.Module):
 
     def __init__(self, weight: Tensor, slope: Tensor) -> None:
         super().__init__()
-        self.straight = _linear(weight * slope) if (slope != 0).any() else None
-        self.bent = _linear(weight * (1 - slope)) if (slope != 1).any() else None
+        self.straight = linear(weight * slope) if (slope != 0).any() else None
+        self.bent = linear(weight * (1 - slope)) if (slope != 1).any() else None
 
     @property
     def first(self) -> nn.Linear:
@@ -345,7 +367,7 @@ class _AfterActivation(nn.Module):
         return self.straight(p) + self.bent(torch.relu(p))
 
 
-def _linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
+def linear(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
     """A constant linear map. It always has a bias: without one, the tracer would turn it into a transpose and a
     matmul."""
     linear = nn.Linear(1, 1)
@@ -358,7 +380,7 @@ def _linear_nodes(bounded: nn.Module) -> list[nn.Module]:
     return [node for node in bounded.modules() if isinstance(node, auto_LiRPA.bound_ops.BoundLinear)]
 
 
-def _slope(layer: PlainLayer) -> Tensor:
+def slope_of(layer: PlainLayer) -> Tensor:
     """γ of each channel."""
     if layer.activation is not None and layer.activation.name != "two-piece linear":
         raise ValueError(f"activation {layer.activation}: the bridge has two-piece linear ones only. Use another case.")

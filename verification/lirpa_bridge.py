@@ -9,11 +9,11 @@ from verification.lirpa_compat import NotInstalledError
 from verification.lirpa_required import lirpa_is_required
 
 
-def lirpa_bridge() -> types.ModuleType:
-    """The module :mod:`verification.lirpa`. If auto_LiRPA is installed but cannot be imported, for example because a
-    package is missing, that is always an error."""
+def lirpa_bridge(module: str = "verification.lirpa") -> types.ModuleType:
+    """The module :mod:`verification.lirpa`, or another one that uses it. If auto_LiRPA is installed but cannot be
+    imported, for example because a package is missing, that is always an error."""
     if lirpa_is_required():
-        return importlib.import_module("verification.lirpa")
+        return importlib.import_module(module)
     return pytest.importorskip(
-        "verification.lirpa", reason="auto_LiRPA is not installed; `make test` installs it", exc_type=NotInstalledError
+        module, reason="auto_LiRPA is not installed; `make test` installs it", exc_type=NotInstalledError
     )

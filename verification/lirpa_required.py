@@ -15,7 +15,7 @@ import pytest
 REQUIRED = "CERTGCL_LIRPA"
 """The environment variable: ``required``, or empty, which skips the comparison if auto_LiRPA is not installed."""
 
-COMPARISON = ("test_against_lirpa.py", "test_lirpa.py")
+COMPARISON = ("test_against_lirpa.py", "test_features_against_lirpa.py", "test_lirpa.py")
 
 
 def lirpa_is_required() -> bool:
