@@ -12,6 +12,7 @@ from certgcl.bounds.propagation import changed_features, fixed_graph
 from certgcl.bounds.propagation.changed_features import ChangedFeatures, Falls
 from certgcl.bounds.propagation.fixed_graph import FixedGraphBound
 from certgcl.bounds.propagation.network_bound import NetworkBound
+from certgcl.bounds.propagation.paths import Paths
 from certgcl.bounds.propagation.ranges import NetworkRanges
 from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.errors import BoundError
@@ -142,6 +143,19 @@ def one_path_to_a_node_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def only_one_piece_of_each_activation_is_tried(patch: pytest.MonkeyPatch) -> None:
+    chosen = fixed_graph.dearest
+    patch.setattr(
+        fixed_graph, "dearest", lambda *given: (found := chosen(*given))._replace(other=torch.zeros_like(found.other))
+    )
+
+
+def patterns_of_another_node(patch: pytest.MonkeyPatch) -> None:
+    """Slopes are changed at the next node that a target reaches."""
+    pairs = Paths.pairs
+    patch.setattr(Paths, "pairs", lambda self, table, width: pairs(self, table.roll(width, dims=3), width))
+
+
 def _without_states(patch: pytest.MonkeyPatch) -> None:
     """What is merged stands alone."""
     patch.setattr("certgcl.bounds.propagation.limits.FEW_FEATURE_PRODUCTS", 0)
@@ -158,6 +172,8 @@ MUTANTS: dict[Mutation, Row] = {
     layers_by_sets_of_edges_forget_features: Row("GIN", MASK, True, 0),
     lines_of_the_fixed_graph_know_the_clean_values_alone: Row("GCN", FLIPS, False, 0),
     one_path_to_a_node_is_forgotten: Row("SAGE mean", MASK, False, 0),
+    only_one_piece_of_each_activation_is_tried: Row("SAGE mean", FLIPS, False, 0),
+    patterns_of_another_node: Row("SAGE mean", FLIPS, False, 0),
 }
 
 

@@ -10,8 +10,13 @@ The right-hand side is linear in X̃, and its least value is known exactly: what
 their falls (:mod:`certgcl.bounds.propagation.changed_features`); under a total, the largest single falls of all nodes
 together, which a greedy choice finds, as budgets of nodes within one total are nested; and for columns that are
 masked at all nodes at once, the largest ``[Σ_k μ_kf x_kf]+``.
+
+At the output, the costliest chords of a layer at all nodes of a target together are replaced by sign patterns
+(:mod:`certgcl.bounds.propagation.sign_patterns`): for any X̃ one of the patterns has each of these activations on its
+piece, so the least over the patterns is a lower bound, each being linear in X̃ again.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import partial
 
@@ -25,6 +30,7 @@ from certgcl.bounds.propagation.levels import consecutive
 from certgcl.bounds.propagation.paths import Paths, Surroundings, largest_sums
 from certgcl.bounds.propagation.ranges import Settings, radii
 from certgcl.bounds.propagation.recompute import recomputed
+from certgcl.bounds.propagation.sign_patterns import NONE, Patterns, SignPatterns, dearest
 from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.graphs.features import FeatureEntries
 from certgcl.graphs.graph import Graph
@@ -33,6 +39,7 @@ from certgcl.models.aggregations import Aggregation
 from certgcl.models.layer import Term
 from certgcl.models.mixing import features_times
 from certgcl.models.network import GraphNetwork
+from certgcl.models.two_piece import TwoPieceLinear
 
 
 class FixedGraphBound:
@@ -194,7 +201,7 @@ class FixedGraphBound:
         for number, part in omega.items():
             middle, radius = (table[self.anchors, :, None] for table in self._outputs[number])
             interval = interval + (part @ middle - part.abs() @ radius)[..., 0]
-        return best([interval, self._least(self.anchors, omega)])
+        return best([interval, self._least(self.anchors, omega, patterns=self.settings.patterns)])
 
     def of_graphs(self, directions: Tensor, graph: Tensor) -> Tensor:
         """The least ``Σ_i w · z_i`` over the nodes of each graph, ``(G, C, width)`` to ``(G, C)``, all nodes of a union
@@ -205,7 +212,8 @@ class FixedGraphBound:
             graph: of every node, ``(N,)``, in increasing order.
         """
         paths, omega = Paths.of_graphs(self.around, graph), self._of_layers(directions)
-        return best([self._below(paths, omega, None, rule) for rule in self.settings.rules])
+        patterns = self.settings.patterns
+        return best([self._below(paths, omega, None, rule, patterns) for rule in self.settings.rules])
 
     def _of_layers(self, directions: Tensor) -> dict[int, Tensor]:
         """Functionals of embeddings as those of the layers that are read out."""
@@ -215,15 +223,22 @@ class FixedGraphBound:
             omega[number] = part if number not in omega else omega[number] + part
         return omega
 
-    def _least(self, targets: Tensor, omega: Mapping[int, Tensor], top: tuple[int, Tensor] | None = None) -> Tensor:
+    def _least(
+        self,
+        targets: Tensor,
+        omega: Mapping[int, Tensor],
+        top: tuple[int, Tensor] | None = None,
+        patterns: Patterns = NONE,
+    ) -> Tensor:
         """The least of functionals at some nodes, ``(B, M)``: the best over the rules.
 
         Args:
             omega: of the outputs of layers, ``(B, M, d)``.
             top: a layer, above all of these, and functionals of its pre-activations.
+            patterns: at the first and at the second layer of activations on the way down.
         """
         number = max([*omega, *([] if top is None else [top[0]])])
-        functionals = (next(iter(omega.values())) if top is None else top[1]).shape[1]
+        functionals = (next(iter(omega.values())) if top is None else top[1]).shape[1] * math.prod(patterns)
         widest = max(self.network.width_of(layer) for layer in range(1, number + 1))
         size = int(self._pairs(self.hops[number])[targets].sum()) * functionals * widest
         parts, places = [], []
@@ -232,7 +247,12 @@ class FixedGraphBound:
             here = {layer: part[some] for layer, part in omega.items()}
             above = None if top is None else (top[0], top[1][some])
             parts.append(
-                best([recomputed(partial(self._below, paths, here, above, rule), size) for rule in self.settings.rules])
+                best(
+                    [
+                        recomputed(partial(self._below, paths, here, above, rule, patterns), size)
+                        for rule in self.settings.rules
+                    ]
+                )
             )
             places.append(some)
         return torch.cat(parts)[torch.argsort(torch.cat(places))]
@@ -255,20 +275,37 @@ class FixedGraphBound:
         return count
 
     def _below(
-        self, paths: Paths, omega: Mapping[int, Tensor], top: tuple[int, Tensor] | None, rule: SlopeRule
+        self,
+        paths: Paths,
+        omega: Mapping[int, Tensor],
+        top: tuple[int, Tensor] | None,
+        rule: SlopeRule,
+        patterns: Patterns,
     ) -> Tensor:
         """The same by one rule: down to the features along all paths, and then over their admissible values."""
         waiting = {number: paths.start(part) for number, part in omega.items()}
         features: dict[int, Part] = {}
         some = next(iter(omega.values())) if top is None else top[1]
-        constant = some.new_zeros(some.shape[:2])
+        constant, left = some.new_zeros(some.shape[:2]), list(patterns)
         for number in range(len(self.network.layers), 0, -1):
             layer = self.network.layers[number - 1]
             if top is not None and number == top[0]:
                 here = paths.start(top[1])
             elif number in waiting:
-                here, value = self._through_lines(number, paths.node, waiting.pop(number), rule)
+                given = waiting.pop(number)
+                here, value = self._through_lines(number, paths.node, given, rule)
                 constant = constant + paths.sums(value)
+                pieces = isinstance(layer.activation, TwoPieceLinear) and not layer.linear
+                number_of = left.pop(0) if pieces and left else 1
+                if number_of > 1:
+                    found = self._dearest(number, paths, given, number_of)
+                    here = paths.pairs(found.slopes(paths.table(here)), layer.width)
+                    ways = here.shape[1] // given.shape[1]
+                    constant = (constant + found.gain).repeat_interleave(ways, dim=1)
+                    waiting = {other: part.repeat_interleave(ways, dim=1) for other, part in waiting.items()}
+                    features = {
+                        name: (weight, part.repeat_interleave(ways, dim=1)) for name, (weight, part) in features.items()
+                    }
             else:
                 continue
             constant = constant + paths.sums(here @ layer.bias)
@@ -282,7 +319,17 @@ class FixedGraphBound:
         for weight, functionals in features.values():
             product = functionals @ self.projected[id(weight)][paths.node, :, None]
             constant = constant + paths.sums(product[..., 0])
-        return constant - self._fall(paths, list(features.values()))
+        least = constant - self._fall(paths, list(features.values()))
+        return least.unflatten(1, (some.shape[1], -1)).amin(dim=2)
+
+    def _dearest(self, number: int, paths: Paths, omega: Tensor, patterns: int) -> SignPatterns:
+        """The patterns of the costliest chords of a layer at all nodes of each target; channels in the order of
+        :meth:`~certgcl.bounds.propagation.paths.Paths.table`."""
+        activation = self.network.layers[number - 1].activation
+        assert isinstance(activation, TwoPieceLinear)
+        lower, upper = (paths.table(part[paths.node, None]) for part in self.bounds[number])
+        slope = activation.slope.expand(omega.shape[2]).repeat(lower.shape[2] // omega.shape[2])
+        return dearest(paths.table(omega), lower, upper, slope, patterns)
 
     def _through_lines(self, number: int, node: Tensor, omega: Tensor, rule: SlopeRule) -> tuple[Tensor, Tensor]:
         """``ω · h >= λ · p + c`` at every pair: λ and c."""

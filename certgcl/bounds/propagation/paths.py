@@ -123,6 +123,24 @@ class Paths:
         """Functionals of the targets at the pairs where paths begin, ``(B, …)`` to ``(P, …)``."""
         return functionals.new_zeros(len(self.node), *functionals.shape[1:]).index_copy(0, self.own, functionals)
 
+    def table(self, values: Tensor) -> Tensor:
+        """The values of all pairs of a target side by side, with zeros up to the most pairs of any,
+        ``(P, M, d)`` to ``(B, M, n d)``."""
+        target, rank, longest = self._places()
+        found = values.new_zeros(len(self.own), longest, *values.shape[1:]).index_put((target, rank), values)
+        return found.transpose(1, 2).flatten(2)
+
+    def pairs(self, table: Tensor, width: int) -> Tensor:
+        """Values of all pairs from such a table by several ways, ``(B, M, W, n d)`` to ``(P, M W, d)``."""
+        target, rank, _ = self._places()
+        return table.unflatten(3, (-1, width))[target, :, :, rank].flatten(1, 2)
+
+    def _places(self) -> tuple[Tensor, Tensor, int]:
+        """The target of every pair, its rank among the pairs of the target, and the most pairs of any."""
+        size = torch.bincount(self.target, minlength=len(self.own))
+        rank = torch.arange(len(self.target), device=self.target.device) - (size.cumsum(0) - size)[self.target]
+        return self.target, rank, int(size.max())
+
     def sums(self, values: Tensor) -> Tensor:
         """Of the values of all pairs of a target, ``(P, …)`` to ``(B, …)``."""
         return values.new_zeros(len(self.own), *values.shape[1:]).index_add(0, self.target, values)
