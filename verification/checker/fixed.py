@@ -12,6 +12,7 @@ single falls that it allows; and for columns, the largest ``[Σ_k μ_kf x_kf]+``
 """
 
 from collections.abc import Sequence
+from itertools import product as product_of
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from .arithmetic import ETA, Array, Boxes, Ints, U, dot_below, down, gamma, plus
 from .changes import Changes
 from .choices import Choices, Rule
 from .inputs import Inputs, coefficients, total
-from .lines import Lines
+from .lines import Lines, Pieces
 from .rows import States
 from .statement import Mixing, Network, Term
 
@@ -92,10 +93,11 @@ class Fixed:
         omega = self.network.split(directions)
         at = np.array([self.first[i]])
         best = plus(*(self.outputs[number].rows(at).below(part)[0] for number, part in omega.items()))
-        for rule in self._rules(i, max(omega)):
+        pieces = self.choices.output, self.choices.rows
+        for rule, patterns in product_of(self._rules(i, max(omega)), dict.fromkeys([(1, 1), pieces])):
             if (best >= enough).all():
                 break
-            best = np.maximum(best, self._least(i, omega, rule))
+            best = np.maximum(best, self._least(i, omega, rule, patterns=patterns))
         return best
 
     def _field(self, i: int) -> Ints:
@@ -129,9 +131,17 @@ class Fixed:
             self._matrices[i, mixing] = middle, np.where(high == 0, 0.0, up(off))
         return self._matrices[i, mixing]
 
-    def _least(self, i: int, omega: dict[int, Array], rule: Rule, top: int | None = None) -> Array:
-        """Below functionals of the outputs of node i (or all ``±p_c`` of layer ``top``), by one rule for lines."""
-        field = self._field(i)
+    def _least(
+        self,
+        i: int,
+        omega: dict[int, Array],
+        rule: Rule,
+        top: int | None = None,
+        patterns: tuple[int, int] = (1, 1),
+    ) -> Array:
+        """Below functionals of the outputs of node i (or all ``±p_c`` of layer ``top``), by one rule for lines, or the
+        least over pieces of the costliest activations of two layers, the channels of all nodes together."""
+        field, left = self._field(i), [number for number in patterns if number > 1]
         waiting = {number: self._at_first(part, len(field)) for number, part in omega.items()}
         features: list[tuple[Term, Array]] = []
         constant: Array = np.zeros(1)
@@ -141,7 +151,16 @@ class Fixed:
                 eye = np.eye(len(layer.bias))
                 here = self._at_first(np.concatenate([eye, -eye]), len(field))
             elif number in waiting:
-                here, values = self._through_lines(number, field, waiting.pop(number), rule)
+                given, pieces = waiting.pop(number), None
+                if left:
+                    states = [self.first[int(k)] for k in field]
+                    pieces = self.lines.dearest_of_all(number, states, given, left[0])
+                here, values = self._through_lines(number, field, given, rule, pieces)
+                if pieces is not None:
+                    left, ways = left[1:], pieces[0].patterns
+                    waiting = {m: np.repeat(part, ways, axis=1) for m, part in waiting.items()}
+                    features = [(term, np.repeat(part, ways, axis=1)) for term, part in features]
+                    constant = np.repeat(constant, ways) if len(constant) > 1 else constant
                 constant = down(constant + sum_below(values))
             else:
                 continue
@@ -160,18 +179,25 @@ class Fixed:
             boxes = self.inputs.clean[id(term)].rows(self.inputs.places(field))
             each = [boxes.rows(np.array([at])).below(part)[0] for at, part in enumerate(functional)]
             constant = down(constant + sum_below(np.array(each)))
-        return down(constant - self._fall(field, features)) if features else constant
+        found = down(constant - self._fall(field, features)) if features else constant
+        return found.reshape(len(next(iter(omega.values()))), -1).min(axis=1) if top is None else found
 
     @staticmethod
     def _at_first(functional: Array, nodes: int) -> Array:
         return np.concatenate([functional[None], np.zeros((nodes - 1, *functional.shape))])
 
-    def _through_lines(self, number: int, field: Ints, omega: Array, rule: Rule) -> tuple[Array, Array]:
-        """``ω · h >= λ · p + c`` at every node that has a functional: λ, and c ``(nodes, M)``."""
-        layer, slopes, values = self.network.layers[number - 1], np.zeros_like(omega), np.zeros(omega.shape[:2])
+    def _through_lines(
+        self, number: int, field: Ints, omega: Array, rule: Rule, pieces: list[Pieces] | None
+    ) -> tuple[Array, Array]:
+        """``ω · h >= λ · p + c`` at every node that has a functional: λ, and c ``(nodes, M)``; in the order of
+        functionals, and then of patterns."""
+        layer, ways = self.network.layers[number - 1], 1 if pieces is None else pieces[0].patterns
+        nodes, functionals, width = omega.shape
+        slopes, values = np.zeros((nodes, functionals * ways, width)), np.zeros((nodes, functionals * ways))
         for at, k in enumerate(field.tolist()):
             if omega[at].any():
-                slopes[at], values[at] = self.lines.below(layer, number, self.first[k], omega[at], rule, None)
+                chosen = None if pieces is None else pieces[at]
+                slopes[at], values[at] = self.lines.below(layer, number, self.first[k], omega[at], rule, chosen)
         return slopes, values
 
     @staticmethod

@@ -1,5 +1,6 @@
 """Lines around activations, and pieces of them: ``ω · σ(p) >= λ · p + c``, for slopes of anyone's choice."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -91,21 +92,34 @@ class Lines:
     def dearest(self, number: int, at: int, omega: Array, patterns: int) -> Pieces | None:
         """For the channels whose chords cost the most, the pieces of σ in the place of a line: ``ω σ(p)`` is the
         smaller of ``ω p`` and ``ω γ p`` if ω < 0 and γ <= 1, or ω > 0 and γ >= 1, whatever p is."""
-        activation = self.network.layers[number - 1].activation
+        found = self.dearest_of_all(number, [at], omega[None], patterns)
+        return None if found is None else found[0]
+
+    def dearest_of_all(self, number: int, states: Sequence[int], omega: Array, patterns: int) -> list[Pieces] | None:
+        """The same among the channels of several nodes together, each in a state, ``(nodes, M, d)``: in one of the
+        patterns all of them are on their pieces."""
+        layer, (nodes, functionals, width) = self.network.layers[number - 1], omega.shape
+        activation = layer.activation
         if patterns == 1 or not isinstance(activation, TwoPiece) or activation.linear:
             return None
-        slope = np.broadcast_to(activation.gamma, omega.shape[1:])
-        _, _, least, most, _ = self._line(self.network.layers[number - 1], number, at, Rule("parallel", False))
-        smaller = ((omega < 0) & (slope <= 1)) | ((omega > 0) & (slope >= 1))
-        cost = np.where(smaller, -np.where(omega > 0, least, most) * omega, 0.0)
-        there = np.zeros_like(smaller)
-        bits = min(patterns.bit_length() - 1, omega.shape[1])
+        slope = np.broadcast_to(activation.gamma, (width,))
+        cost = np.zeros(omega.shape)
+        for place, at in enumerate(states):
+            if omega[place].any():
+                _, _, least, most, _ = self._line(layer, number, at, Rule("parallel", False))
+                open_ = (self.low[number][at] < 0) & (self.high[number][at] > 0)  # elsewhere its cost is but rounding
+                smaller = open_ & (((omega[place] < 0) & (slope <= 1)) | ((omega[place] > 0) & (slope >= 1)))
+                cost[place] = np.where(smaller, -np.where(omega[place] > 0, least, most) * omega[place], 0.0)
+        cost = cost.transpose(1, 0, 2).reshape(functionals, -1)
+        bits = min(patterns.bit_length() - 1, cost.shape[1])
         channels = np.argsort(-cost, axis=1, kind="stable")[:, :bits]
-        np.put_along_axis(there, channels, np.take_along_axis(cost, channels, axis=1) > 0, axis=1)
-        slopes = np.zeros((len(omega), 1 << bits, omega.shape[1]))
+        there = np.zeros((nodes, functionals, width), dtype=bool)
+        slopes = np.zeros((nodes, functionals, 1 << bits, width))
         for m, some in enumerate(channels):
-            for bit, channel in enumerate(some):
-                if there[m, channel]:
-                    on = (np.arange(1 << bits) >> bit & 1).astype(bool)
-                    slopes[m, :, channel] = np.where(on, omega[m, channel], omega[m, channel] * slope[channel])
-        return Pieces(there, slopes)
+            for bit, each in enumerate(some):
+                place, channel = divmod(int(each), width)
+                if cost[m, each] > 0:
+                    there[place, m, channel] = True
+                    on, weight = (np.arange(1 << bits) >> bit & 1).astype(bool), omega[place, m, channel]
+                    slopes[place, m, :, channel] = np.where(on, weight, weight * slope[channel])
+        return [Pieces(*parts) for parts in zip(there, slopes, strict=True)]

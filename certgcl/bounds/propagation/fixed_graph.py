@@ -212,8 +212,8 @@ class FixedGraphBound:
             graph: of every node, ``(N,)``, in increasing order.
         """
         paths, omega = Paths.of_graphs(self.around, graph), self._of_layers(directions)
-        patterns = self.settings.patterns
-        return best([self._below(paths, omega, None, rule, patterns) for rule in self.settings.rules])
+        ways = dict.fromkeys([NONE, self.settings.patterns])
+        return best([self._below(paths, omega, None, rule, each) for rule in self.settings.rules for each in ways])
 
     def _of_layers(self, directions: Tensor) -> dict[int, Tensor]:
         """Functionals of embeddings as those of the layers that are read out."""
@@ -249,8 +249,9 @@ class FixedGraphBound:
             parts.append(
                 best(
                     [
-                        recomputed(partial(self._below, paths, here, above, rule, patterns), size)
+                        recomputed(partial(self._below, paths, here, above, rule, number_of), size)
                         for rule in self.settings.rules
+                        for number_of in dict.fromkeys([NONE, patterns])
                     ]
                 )
             )
