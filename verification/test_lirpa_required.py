@@ -99,7 +99,7 @@ def test_every_test_that_takes_the_bridge_is_required() -> None:
         path.name
         for folder in ("tests", "verification")
         for path in (ROOT / folder).glob("**/test_*.py")
-        if "lirpa_bridge(" in path.read_text()
+        if "= lirpa_bridge(" in path.read_text()
     } - {Path(__file__).name}
     assert takers == set(COMPARISON)
 

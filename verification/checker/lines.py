@@ -110,15 +110,15 @@ class Lines:
                 open_ = (self.low[number][at] < 0) & (self.high[number][at] > 0)  # elsewhere its cost is but rounding
                 smaller = open_ & (((omega[place] < 0) & (slope <= 1)) | ((omega[place] > 0) & (slope >= 1)))
                 cost[place] = np.where(smaller, -np.where(omega[place] > 0, least, most) * omega[place], 0.0)
-        cost = cost.transpose(1, 0, 2).reshape(functionals, -1)
-        bits = min(patterns.bit_length() - 1, cost.shape[1])
-        channels = np.argsort(-cost, axis=1, kind="stable")[:, :bits]
+        costs: Array = cost.transpose(1, 0, 2).reshape(functionals, nodes * width)
+        bits = min(patterns.bit_length() - 1, nodes * width)
+        channels = np.argsort(-costs, axis=1, kind="stable")[:, :bits]
         there = np.zeros((nodes, functionals, width), dtype=bool)
         slopes = np.zeros((nodes, functionals, 1 << bits, width))
         for m, some in enumerate(channels):
             for bit, each in enumerate(some):
                 place, channel = divmod(int(each), width)
-                if cost[m, each] > 0:
+                if costs[m, each] > 0:
                     there[place, m, channel] = True
                     on, weight = (np.arange(1 << bits) >> bit & 1).astype(bool), omega[place, m, channel]
                     slopes[place, m, :, channel] = np.where(on, weight, weight * slope[channel])
