@@ -35,6 +35,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--set",
         "drop_rates=0.4,0.2",
         "--certify",
+        "--budget",
+        "0.4",
         "--out",
         str(folder / "a <b>run</b>"),
     )
