@@ -1,7 +1,9 @@
 """Files that were made to deceive: the checker proves nothing false about them, or does not check them."""
 
+import io
 import json
 import tempfile
+import zipfile
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +13,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
+import certgcl
 from verification.checked import Checked
 from verification.checker import activations
 from verification.checker.__main__ import check, main
@@ -215,3 +218,55 @@ def test_scales_hold_the_exact_ones_for_loops_of_any_size(loop: float) -> None:
 def test_columns_without_a_total_are_masked_all_the_same() -> None:
     none = np.zeros(2, dtype=np.int64)
     assert Features(none, none, np.zeros(2), 0, columns=1).any
+
+
+# -- files that two programs read in two ways ------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("name", ["lower", "lower.npy"])
+def test_an_archive_with_two_arrays_of_one_name_is_not_checked(name: str, tmp_path: Path) -> None:
+    """The library read ``lower.npy``, which was raised, and the checker ``lower``."""
+    content = files()
+    genuine, path = content["certificate"].pop("lower"), tmp_path / "certificate.npz"
+    assert code(content, tmp_path) == 2
+    with zipfile.ZipFile(path, "a") as archive:
+        for member, lower in (("lower.npy", genuine + 1.0), (name, genuine)):
+            written = io.BytesIO()
+            np.save(written, lower)
+            archive.writestr(member, written.getvalue())
+    graph, weights = (str(tmp_path / f"{each}.npz") for each in ("graph", "weights"))
+    assert main([str(path), "--graph", graph, "--weights", weights]) == 2
+
+
+@pytest.mark.parametrize("words", [{"candidate_rowptr": [0] + [1] * 6, "candidate_col": [5]}, {"added": 0}])
+def test_candidates_are_not_taken_from_where_the_library_reads_none(words: dict[str, Any]) -> None:
+    """A list of candidates among the words hid all others: a smaller claim was proved than the one that was shown."""
+    checked = Checked(gaussian_case(nx.lollipop_graph(4, 2), 0, widths=(3, 5, 2)).with_budget(1))
+    changes = certgcl.Changes(drops=1, additions=1)
+    with tempfile.TemporaryDirectory() as folder:
+        path = certgcl.node_compactness(checked.network, checked.graph, changes).save(Path(folder, "certificate.npz"))
+        arrays = dict(np.load(path))
+    found = json.loads(str(arrays["meta"]))
+    assert "1 new ones at a node, 7 in all, among any pairs" in Claim.of(found, arrays).words
+    found["additions"].update(words)
+    with pytest.raises(ValueError, match="a budget of new edges"):
+        Claim.of(found, arrays)
+
+
+@pytest.mark.parametrize("loop", [5e-324, 2.0**-1022, 1e-300])
+def test_scales_of_the_smallest_loops_are_no_less_than_the_exact_ones(loop: float) -> None:
+    own, out, _ = Mixing("symmetric", loop).scales(np.zeros(1))
+    assert own.low <= 1 <= own.high
+    assert out.low >= 0
+    assert out.high >= 1 / np.sqrt(loop)
+
+
+def test_slopes_are_numbers_of_channels_and_not_of_nodes() -> None:
+    with pytest.raises(ValueError, match="of that name"):
+        activations.activation({"name": "two-piece linear"}, {"activation.slope": np.ones((6, 1))})
+
+
+def test_a_term_with_a_setting_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(ValueError, match="of which no formula is known"):
+        Mixing.of({"source": 0, "aggregation": "mean", "power": 2})

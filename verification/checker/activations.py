@@ -165,7 +165,7 @@ def activation(content: dict[str, Any] | None, tensors: dict[str, Array]) -> Act
     match content["name"]:
         case "identity":
             return TwoPiece(np.ones(()))
-        case "two-piece linear":
+        case "two-piece linear" if tensors["activation.slope"].ndim < 2:
             return TwoPiece(tensors["activation.slope"])
         case "elu":
             alpha, zero = settings["alpha"], (0.0, 0.0)

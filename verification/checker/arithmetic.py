@@ -9,6 +9,7 @@ sections 3.1 and 4.2). An overflow ends in an infinity or NaN, neither of which 
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,15 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 U, ETA = 2.0**-53, 2.0**-1074
+
+
+def arrays_of(path: Path) -> dict[str, Any]:
+    """All arrays of an archive. Two of one name are refused: another program might show the one, and this read the
+    other."""
+    with np.load(path, allow_pickle=False) as arrays:
+        if len(set(arrays.files)) < len(arrays.files):
+            raise ValueError(f"{path.name} has two arrays of one name")
+        return {name: arrays[name] for name in arrays.files}
 
 
 def numbers(given: Any, finite: bool = True) -> Array:
@@ -43,6 +53,7 @@ def check_processor() -> None:
     if not (
         (small * one == small).all()
         and (small / 2 * 2 == [0.0, 2.0**-1022]).all()
+        and (np.diag(small) @ np.eye(2) == np.diag(small)).all()
         and (one + U == one).all()
         and (one + 1.5 * U == 1 + 2 * U).all()
         and (one - U / 2 == one).all()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import Array, Boxes, Ints, Scale, dot_above, down, numbers, sum_below, up, whole
+from .arithmetic import Array, Boxes, Ints, Scale, arrays_of, dot_above, down, numbers, sum_below, up, whole
 from .changes import Additions, Changes, Features
 from .choices import EVERY, Choices
 from .statement import Graph, Network, embed
@@ -21,6 +21,7 @@ ARRAYS |= {"witness_edges", "witness_sizes", "new_edges", "new_sizes", "candidat
 ARRAYS |= {"proof_nodes", "proof_sizes", "proof_starts", *CHANGED, *FEATURES, *ADDED}
 WORDS |= {"method", "precision", "reading", "notes", "names"}  # and which nothing is claimed about here
 ARRAYS |= {"meta", "nominal", "run_error", "norms"}
+TOTALS = {"total", "both_total"}  # of new edges
 KINDS = ("masked", "bits", "box", "columns")
 SMALLEST_NORM = 1e-12  # what shorter rows are divided by
 
@@ -54,8 +55,8 @@ class Claim:
 
     @classmethod
     def load(cls, path: Path) -> "Claim":
-        with np.load(path, allow_pickle=False) as arrays:
-            return cls.of(json.loads(str(arrays["meta"])), {name: arrays[name] for name in arrays.files})
+        arrays = arrays_of(path)
+        return cls.of(json.loads(str(arrays["meta"])), arrays)
 
     @classmethod
     def of(cls, meta: dict[str, Any], arrays: dict[str, Any]) -> "Claim":
@@ -68,6 +69,8 @@ class Claim:
             ("additions" in meta) != (name in arrays) for name in ADDED
         ):
             raise ValueError("a budget of features or new edges without one of its parts")
+        if set(meta.get("additions", TOTALS)) != TOTALS:
+            raise ValueError(f"a budget of new edges that is {meta['additions']}")
         words = meta["evidence"]["directions"]["shown"]
         sources = {"compactness, the graph itself": "graph", "compactness, a view": "view", "given": "given"}
         source = next((name for start, name in sources.items() if words.startswith(start)), None)
@@ -110,8 +113,12 @@ class Claim:
         }[self.source]
         parts = [f"at most {self.tightened.max(initial=0)} lost edges at a node, {self.total} in all"]
         if self.additions is not None:
-            most = int(np.max(self.additions["added_local"], initial=0))
-            parts.append(f"{most} new ones at a node, {self.additions['total']} in all")
+            added, listed = self.additions, self.additions.get("candidate_col")
+            among = "any" if listed is None else len(listed) // 2
+            parts.append(
+                f"{np.max(added['added_local'], initial=0)} new ones at a node, {added['total']} in all, among {among} "
+                f"pairs; {np.max(added['added_both'], initial=0)} of both at a node, {added['both_total']} in all"
+            )
         if self.features is not None:
             kind = self.features
             parts.append(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .activations import Activation, activation
-from .arithmetic import Array, Boxes, Ints, Scale, down, numbers, product, up, whole
+from .arithmetic import Array, Boxes, Ints, Scale, arrays_of, down, numbers, product, up, whole
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,14 @@ class Mixing:
 
     name: str
     loop: float = 1.0
+
+    @classmethod
+    def of(cls, term: dict[str, Any]) -> "Mixing":
+        """From the file of a network."""
+        found = cls(term["aggregation"], float(term.get("loop", 1.0)))
+        if not set(term) <= {"source", "aggregation", "loop"} or not 0 <= found.loop < np.inf:
+            raise ValueError(f"a term that is {term}, of which no formula is known")
+        return found
 
     def scales(self, n: Array) -> tuple[Scale, Scale, Scale]:
         zero, one = np.zeros_like(n), np.ones_like(n)
@@ -42,7 +50,7 @@ class Mixing:
 
 def _quotient(value: Array, low: Array, high: Array, there: Any) -> Scale:
     """``value / n`` for n between two numbers above zero, and zero where there is none."""
-    least, most = np.where(there, high, 1.0), np.where(there, low, 1.0)
+    least, most = np.where(there, high, 1.0), np.where(there, np.maximum(low, 0), 1.0)
     return Scale(np.where(there, np.maximum(down(value / least), 0), 0.0), np.where(there, up(value / most), 0.0))
 
 
@@ -107,11 +115,11 @@ class Network:
     @classmethod
     def load(cls, path: Path) -> "Network":
         """A file of the format certgcl-network-1."""
-        with np.load(path, allow_pickle=False) as arrays:
-            meta = json.loads(str(arrays["meta"]))
-            if meta["format"] != "certgcl-network-1":
-                raise ValueError(f"a network in the format {meta['format']!r}")
-            return cls.of(meta, {name: arrays[name] for name in arrays.files if name != "meta"})
+        arrays = arrays_of(path)
+        meta = json.loads(str(arrays.pop("meta")))
+        if meta["format"] != "certgcl-network-1":
+            raise ValueError(f"a network in the format {meta['format']!r}")
+        return cls.of(meta, arrays)
 
     @classmethod
     def of(cls, meta: dict[str, Any], arrays: dict[str, Any]) -> "Network":
@@ -123,13 +131,11 @@ class Network:
                 if name.startswith(f"layer{number}.")
             }
             terms = tuple(
-                Term(
-                    int(term["source"]), here[f"term{place}"], Mixing(term["aggregation"], float(term.get("loop", 1.0)))
-                )
+                Term(int(whole(term["source"])), here[f"term{place}"], Mixing.of(term))
                 for place, term in enumerate(content["terms"])
             )
-            if not terms or not all(0 <= term.source < number and 0 <= term.mixing.loop < np.inf for term in terms):
-                raise ValueError(f"layer {number} takes nothing, a layer that is not below it, or has a negative loop")
+            if not terms or not all(0 <= term.source < number for term in terms):
+                raise ValueError(f"layer {number} takes nothing, or a layer that is not below it")
             layers.append(Layer(terms, here["bias"], activation(content["activation"], here)))
             width = len(here["bias"])
             if here["bias"].ndim != 1 or not all(
@@ -138,7 +144,7 @@ class Network:
                 for term in terms
             ):
                 raise ValueError(f"layer {number} with weights that do not fit each other")
-        readout = tuple(int(number) for number in meta["readout"])
+        readout = tuple(whole(meta["readout"]).tolist())
         if len(set(readout)) < len(readout) or not all(0 < number <= len(layers) for number in readout):
             raise ValueError("a readout with a layer twice, or with one that does not exist")
         return cls(tuple(layers), readout)
@@ -167,8 +173,8 @@ class Graph:
         """A folder with x.npy and edge_index.npy, or one .npz file with these."""
         if path.is_dir():
             return cls.of(*(np.load(path / f"{name}.npy", allow_pickle=False) for name in ("x", "edge_index")))
-        with np.load(path, allow_pickle=False) as arrays:
-            return cls.of(arrays["x"], arrays["edge_index"])
+        arrays = arrays_of(path)
+        return cls.of(arrays["x"], arrays["edge_index"])
 
     def without(self, edges: set[tuple[int, int]]) -> "Graph":
         gone = edges | {(b, a) for a, b in edges}
