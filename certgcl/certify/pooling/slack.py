@@ -7,7 +7,7 @@ from torch import Tensor
 
 from certgcl.bounds.rounding.direction_error import CompactnessDirections, embeddings_with_error
 from certgcl.bounds.rounding.forward_error import Growth, room_for
-from certgcl.bounds.rounding.slack import Sizes
+from certgcl.bounds.rounding.slack import Sizes, bound_factor
 from certgcl.certify.pooling.graph_set import GraphSet
 from certgcl.graphs.graph import Graph
 from certgcl.models.pooled_network import PooledNetwork, pooled_rows
@@ -37,10 +37,11 @@ class PooledSizes:
     def of(cls, model: PooledNetwork, graphs: GraphSet, sizes: Sizes, dtype: torch.dtype) -> "PooledSizes":
         """From those of the nodes.
 
-        A sum over n nodes has the sum of their errors, and ``γ_n`` of the sum of their sizes of its own; a mean is
-        divided by n and has two roundings more; a maximum has the largest error, and none of its own. A head multiplies
-        errors and sizes by its absolute weights, and adds ``γ`` of its roundings. Numbers that underflow lose at most
-        the smallest normal one each.
+        A sum over n nodes has the sum of their errors, and ``γ_n`` of the sum of their sizes of its own, ``C(L)`` times
+        that for bounds: functionals of merged paths are summed over all nodes, layer by layer. A mean is divided by n
+        and has two roundings more; a maximum has the largest error, and none of its own. A head multiplies errors and
+        sizes by its absolute weights, and adds ``γ`` of its roundings. Numbers that underflow lose at most the smallest
+        normal one each.
         """
         precision = model.network.precision
         bound, output, run = (table.double() for table in (sizes.bound, sizes.output, sizes.run))
@@ -49,9 +50,9 @@ class PooledSizes:
         bound, output, run = (pooled_rows(table, graphs.batch, model.pool) for table in (bound, output, run))
         if model.pool != "max":
             whole = output * counts if model.pool == "mean" else output
-            for table, format in ((bound, dtype), (run, precision)):
+            for table, format, factor in ((bound, dtype, bound_factor(model.network)), (run, precision, 1)):
                 growth = _growth(graphs.sizes + 3, format)[:, None]
-                table += (output + run) * growth + (counts + 3) * torch.finfo(format).tiny
+                table += factor * (output + run) * growth + (counts + 3) * torch.finfo(format).tiny
                 table[~(whole * (1 + growth) < torch.finfo(format).max / 2)] = torch.inf
         if model.head is not None:
             head = model.head.to(torch.float64)
