@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from certgcl.bounds import get_method
 from verification.audit import LEDGER
 from verification.changed_audit import changed_tolerance, changed_truth
 from verification.checked import Checked, as_claim, proved, raised
 from verification.checker.changes import Additions, Changes, Features
 from verification.checker.choices import Choices
 from verification.checker.statement import Graph
+from verification.checker.views import Views
 from verification.edge_changes import ChangedCase, changed_cases
 from verification.feature_audit import feature_cases, feature_tolerance, feature_truth, with_bits
 from verification.feature_case import FeatureCase, PlainFeatures
@@ -60,6 +62,26 @@ def test_a_value_above_the_minimum_is_never_proved(case: AnyChange, data: st.Dat
     node = data.draw(st.integers(0, checked.nodes - 1))
     above = minimum[node] + 1e-6 * abs(minimum[node]) + 2 * tolerance[node] + 1e-12
     assert node in checked.failed(raised(as_claim(checked.certificate("degree")), node, above), branches=3)
+
+
+@FEW
+@given(some)
+def test_on_all_graphs_and_features_that_a_node_sees_there_is_the_minimum(case: AnyChange) -> None:
+    checked, (minimum, tolerance) = Checked(case), truth(case)
+    changes, directions = as_claim(checked.certificate("interval")).changes(checked.plain_graph), checked.directions
+    for node in range(checked.nodes):
+        seen = Views(checked.plain, changes, node)
+        if seen.few:
+            with np.errstate(all="ignore"):
+                value = seen.least(directions.numpy()[[node]], np.zeros(directions.shape[1]))[0]
+            assert minimum[node] - 1e3 * tolerance[node] <= value <= minimum[node] + tolerance[node]
+
+
+@FEW
+@given(feature_cases(drops=False))
+def test_exact_values_over_features_are_proved(case: FeatureCase) -> None:
+    checked = Checked(case)
+    assert not checked.failed(checked.certificate(get_method("exact")))
 
 
 def cycle(local: int, features: PlainFeatures | None) -> AnyChange:

@@ -54,8 +54,8 @@ to a node first, and uses totals and columns that all nodes share.
 
 **Cases** (``cases.py``). An edge goes or it does not. In the first case it is removed from the graph and subtracted
 from the budgets, in the other it cannot go; likewise a candidate becomes an edge, or is no longer a candidate. If both
-are proved, so is the whole. Where few sets of edges can change around a node, (1) is evaluated on each of these graphs
-(``views.py``).
+are proved, so is the whole. Where few sets of edges and of features can change around a node, (1) is evaluated on each
+of these graphs (``views.py``).
 
 **Arithmetic** (``arithmetic.py``). All numbers are float64 with a bound of their rounding errors that is itself proved,
 subnormal numbers included; smooth activations come from Arb. Functionals λ and β are floats, by choice: the distance of
