@@ -6,13 +6,13 @@ too early, or goes on, is a tree. Where none is given, the checker decides the e
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from .arithmetic import Array, dot_above, down, up
 from .changes import Changes, Edge
-from .choices import EVERY, Choices
+from .choices import Choices, ways
 from .fixed import Fixed
 from .statement import Network
 from .theorem import Bound
@@ -99,10 +99,7 @@ class Bounds:
     def __init__(self, network: Network, changes: Changes, anchors: Sequence[int], choices: Choices) -> None:
         self.given = network, changes, anchors
         theorems: list[type[Bound] | type[Fixed]] = [Fixed, Bound] if changes.features_alone else [Bound]
-        every = replace(EVERY, starts=choices.starts)
-        self.ways = [
-            (theorem, each) for each in ([choices] if choices == every else [choices, every]) for theorem in theorems
-        ]
+        self.ways = [(theorem, each) for each in ways(network, choices) for theorem in theorems]
         self.known: dict[int, Bound | Fixed] = {}
 
     def below(self, node: int, directions: Array, slack: Array, least: Array) -> Array:

@@ -5,13 +5,14 @@ library's trace says about them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from flint import arb
 
 from .activations import Activation, Smooth, TwoPiece, each_number
 from .arithmetic import Array
+from .statement import Network
 
 TIE = 1e-9  # of the width of a range: where both slopes of the adaptive rule are tried
 
@@ -25,6 +26,7 @@ class Choices:
         starts: for some nodes, the states at which groups begin; the states of a group also try common slopes.
         output, rows: numbers of sign patterns at the anchor and at its neighbours, powers of two.
         functional: whether ranges of channels are found by lines, or by ranges below alone.
+        deep: whether these lines go on at neighbours that several layers lead to.
     """
 
     rules: tuple[str, ...] = ("adaptive",)
@@ -32,9 +34,18 @@ class Choices:
     output: int = 1
     rows: int = 1
     functional: bool = True
+    deep: bool = False
 
 
 EVERY = Choices(("adaptive", "flat", "parallel"), output=4, rows=4)  # for those who were told nothing
+
+
+def ways(network: Network, choices: Choices) -> list[Choices]:
+    """Those that are given; and all that there are, for what these do not prove."""
+    every = replace(EVERY, starts=choices.starts)
+    smooth = any(isinstance(layer.activation, Smooth) for layer in network.layers)
+    more = replace(every, rules=(*every.rules, "steep", *(("early", "late") if smooth else ())), deep=True)
+    return [choices, *([every] if choices != every else []), more]
 
 
 @dataclass(frozen=True)
@@ -70,7 +81,13 @@ def _of_two_pieces(activation: TwoPiece, low: Array, high: Array, rule: str) -> 
     free = np.where(
         high <= 0,
         gamma,
-        np.where(low >= 0, 1.0, {"parallel": chord, "flat": gamma}.get(rule, np.where(low + high >= tie, 1.0, gamma))),
+        np.where(
+            low >= 0,
+            1.0,
+            {"parallel": chord, "flat": gamma, "steep": np.ones_like(gamma)}.get(
+                rule, np.where(low + high >= tie, 1.0, gamma)
+            ),
+        ),
     )
     return np.where(gamma <= 1, free, chord), np.where(gamma <= 1, chord, free)
 
@@ -85,8 +102,9 @@ def _at(smooth: Smooth, p: float) -> tuple[float, float, bool]:
 
 def _of_smooth(smooth: Smooth, low: float, high: float, rule: str) -> tuple[float, float]:
     """The chord's; or tangents of a convex piece below and of a concave one above that leave both ends on the
-    right side, at the point nearest to the middle, or for ``flat`` to an end."""
+    right side, at the point nearest to the middle, or by other rules to an end or to a quarter."""
     width = high - low
+    share = {"flat": (0.0, 1.0), "steep": (1.0, 0.0), "early": (0.25, 0.25), "late": (0.75, 0.75)}.get(rule, (0.5, 0.5))
     at_low, at_high = _at(smooth, low), _at(smooth, high)
     narrow = width <= 1e-6 * (1 + abs(low))
     chord = _at(smooth, low + width / 2)[1] if narrow else (at_high[0] - at_low[0]) / width
@@ -94,7 +112,7 @@ def _of_smooth(smooth: Smooth, low: float, high: float, rule: str) -> tuple[floa
         return chord, chord
     below, above = (
         _tangent(smooth, low, high, chord, target, convex)
-        for target, convex in zip((low, high) if rule == "flat" else (low + width / 2,) * 2, (True, False), strict=True)
+        for target, convex in zip((low + share[0] * width, low + share[1] * width), (True, False), strict=True)
     )
     return below, above
 

@@ -32,6 +32,7 @@ from .rows import States
 from .statement import Network, Term
 
 MORE_CANDIDATES = 4  # than a node gains edges, that are asked for their lines, for each functional
+MOST_DEEP = 4096  # functionals at states of neighbours, up to which ranges of channels use lines there
 MOST_SETS = 64  # of edges that a node can lose, up to which layers of the node's own edges are evaluated for each
 
 
@@ -114,7 +115,9 @@ class Bound:
         constant, passed = self._chain(i, t, {}, number, rule)
         if not passed:
             return constant
-        values = self._passed_values(i, t, [each for each in passed if id(each.term) not in tables])
+        others = [each for each in passed if id(each.term) not in tables]
+        deep = self.choices.deep and rule is not None and others and len(self.row(i).flat) * len(constant) <= MOST_DEEP
+        values = self._neighbour_values(i, t, others, 1) if deep else self._passed_values(i, t, others)
         for each in passed:
             if id(each.term) in tables:
                 found = self._looked_up(i, t, tables[id(each.term)])
