@@ -104,7 +104,8 @@ def _check_witness(
     if claim.changed is not None:
         nodes, columns, values = claim.changed[place]
         x = graph.x.copy()
-        x[nodes, columns] = values
+        shared = changes.features is not None and changes.features.columns is not None
+        x[slice(None) if shared else nodes, columns] = values  # those that matter to the node are listed
         if len(nodes) and (changes.features is None or not changes.features.admit(graph.x, x)):
             raise NotProved("a witness whose features are not admissible")
         graph = Graph(x, graph.neighbours)

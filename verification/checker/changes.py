@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from .arithmetic import Array, Ints
+from .arithmetic import Array, Ints, U, up
 from .statement import Graph
 
 Edge = tuple[int, int]
@@ -127,7 +127,9 @@ class Features:
             columns = moved.any(axis=0)
             return int(columns.sum()) <= self.columns and not after[:, columns].any()
         if self.radius.any():
-            return bool((np.abs(after - before) <= self.radius[:, None]).all())  # up to the rounding of the difference
+            moved, radius = after - before, self.radius[:, None]
+            rounded = up(np.abs(before) + radius) * 2 * U  # of the sum whose result the features are
+            return bool((np.abs(moved) <= radius + rounded).all())
         off, on = moved & (after == 0), moved & (before == 0) & (after == 1)
         return (
             bool((moved == (off | on)).all())
