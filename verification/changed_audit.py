@@ -75,11 +75,16 @@ def changed_tolerance(changed: ChangedCase) -> Tensor:
     return torch.from_numpy(1e-13 * changed_magnitude(changed) + 1e-300)
 
 
-def random_changed(row: str, column: str, random: np.random.Generator) -> ChangedCase:
+def random_changed(row: str, column: str, random: np.random.Generator, sizes: tuple[int, int] = (4, 5)) -> ChangedCase:
+    """A case with the fewest to the most nodes."""
     kind, depth = ROWS[row]
     local, total, gain, whole, flips = COLUMNS[column]
     while True:
-        size, density, seed = int(random.integers(4, 6)), random.uniform(0.3, 0.7), int(random.integers(2**31))
+        size, density, seed = (
+            int(random.integers(sizes[0], sizes[1] + 1)),
+            random.uniform(0.3, 0.7),
+            int(random.integers(2**31)),
+        )
         graph = nx.gnp_random_graph(size, density, seed=seed)
         if 3 <= graph.number_of_edges() <= 7:
             break
