@@ -69,8 +69,9 @@ def of_edges(kind: str, column: str) -> Callable[[np.random.Generator], Found]:
         minimum, clean = changed_truth(changed)
         lower = certify_changed(changed, "degree").lower
         plain = torch.from_numpy(ChangedReference(changed).lower())
-        wrong = ~(lower <= minimum + changed_tolerance(changed))
-        return Found(*(float((clean - value).sum()) for value in (lower, minimum, plain)), int(wrong.sum()))
+        wrong = int((~(lower <= minimum + changed_tolerance(changed))).sum())
+        bound, true, prototype = (float((clean - value).sum()) for value in (lower, minimum, plain))
+        return Found(bound, true, prototype, wrong)
 
     return case
 
