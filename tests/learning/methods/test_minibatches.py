@@ -16,6 +16,7 @@ from certgcl.graphs.graph import Graph
 from certgcl.learning.methods import GCA, GRACE, METHODS, ContrastiveMethod, ProGCL, sampling
 from certgcl.learning.regularizer import CompactnessRegularizer
 from certgcl.learning.training.processes import Processes
+from tests.learning.methods.neighbour_loader import StandIn
 from tests.toys import random_graph
 
 SMALL: dict[str, Any] = {"hidden": 6, "epochs": 4, "learning_rate": 1e-2, "batch_nodes": 12, "fanout": 3}
@@ -78,12 +79,22 @@ def test_features_that_may_change_are_trained_with_in_batches(features: FeatureB
     assert terms[-1] < terms[0]
 
 
-def test_the_run_says_how_neighbours_were_sampled(small_graph: Graph, tmp_path: Path) -> None:
-    method = GRACE(**SMALL).fit(small_graph, folder=tmp_path)
-    assert method.history_ is not None
-    compiled = method.history_.last["compiled_sampler"]
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_run_with_either_sampler_learns_says_so_and_is_resumed(
+    compiled: bool, small_graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling.pyg, "WITH_PYG_LIB", compiled)
+    monkeypatch.setattr(sampling.pyg, "WITH_TORCH_SPARSE", compiled)
+    monkeypatch.setattr("torch_geometric.loader.NeighborLoader", StandIn)
+    settings = SMALL | {"regularizer": CompactnessRegularizer(anchors=4)}
+    whole = GRACE(**settings).fit(small_graph)
+    GRACE(**settings | {"epochs": 1}).fit(small_graph, folder=tmp_path)
+    resumed = GRACE(**settings).fit(small_graph, folder=tmp_path, resume=True)
+    assert all(map(torch.equal, weights_of(resumed), weights_of(whole)))
+    assert resumed.history_ is not None
+    assert resumed.history_.last["compiled_sampler"] == compiled
     config = json.loads((tmp_path / "config.json").read_text())
-    assert "NeighborLoader" in str(config) if compiled else "'sampler': 'torch'" in str(config)
+    assert ("NeighborLoader" in str(config), "'sampler': 'torch'" in str(config)) == (compiled, not compiled)
 
 
 def test_a_run_is_not_resumed_with_another_sampler(

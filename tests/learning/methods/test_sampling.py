@@ -13,12 +13,14 @@ from certgcl.graphs.graph import Graph
 from certgcl.learning.methods import sampling
 from certgcl.learning.methods.sampling import ALL, CompiledSampler, NeighbourSampler, Sample, TorchSampler, sampler_of
 from certgcl.runtime.randomness import generator_on
+from tests.learning.methods.neighbour_loader import StandIn
 from tests.toys import random_graph
 
 COMPILED = pyg.WITH_PYG_LIB or pyg.WITH_TORCH_SPARSE
 KINDS = [
     TorchSampler,
-    pytest.param(CompiledSampler, marks=pytest.mark.skipif(not COMPILED, reason="no compiled sampler")),
+    pytest.param(CompiledSampler, id="stand-in"),
+    pytest.param(CompiledSampler, marks=pytest.mark.skipif(not COMPILED, reason="no compiled sampler"), id="compiled"),
 ]
 
 
@@ -32,8 +34,14 @@ def graph() -> Graph:
 
 
 @pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> Any:
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    if "stand-in" in request.node.callspec.id:
+        monkeypatch.setattr("torch_geometric.loader.NeighborLoader", StandIn)
     return request.param
+
+
+def test_no_hops_see_no_edges(kind: type[NeighbourSampler], graph: Graph) -> None:
+    assert kind(graph, 0, 3).edges(torch.arange(5), generator_on("cpu", 0)).shape == (2, 0)
 
 
 def test_all_neighbours_are_all_edges_within_reach(kind: type[NeighbourSampler], graph: Graph) -> None:
