@@ -68,8 +68,8 @@ class FoundDrops:
         if not float(self.values[position]) < below:
             raise InputError(
                 f"node {node} with the value {float(self.values[position]):g}",
-                f"a witness of a value below {below:g} needs a node that reaches one",
-                "Ask for another node",
+                f"its value is below {below:g} with the drops that were found",
+                "Pass a larger below=, or ask for another node",
             )
         graph, (one, other) = run.graph, self.witnesses[position]
         slots = torch.searchsorted(graph.row * graph.num_nodes + graph.col, one * graph.num_nodes + other)

@@ -115,7 +115,7 @@ def test_a_minimal_witness_is_part_of_the_whole_and_needs_all_its_edges() -> Non
     )
     assert part <= whole
     assert part
-    with pytest.raises(InputError, match="falls below"):
+    with pytest.raises(InputError, match="with the drops that were found"):
         found.minimal_witness(node, float(found.values[node]))
 
 

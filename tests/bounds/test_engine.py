@@ -95,12 +95,17 @@ def test_both_paths_give_the_same_bound(method: str, depth: int, graph: Graph, m
 
 
 @pytest.mark.usefixtures("auto")
-def test_gradients_are_computed_again_by_the_path_of_the_bound(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch_geometric.nn import GIN
+@pytest.mark.parametrize(
+    ("model_name", "depth"), [("GIN", 2), ("GIN", 3), ("GraphSAGE", 2), ("GraphSAGE", 3), ("GCN", 3)]
+)
+def test_gradients_are_computed_again_by_the_path_of_the_bound(
+    model_name: str, depth: int, graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch_geometric.nn
 
     def gradient() -> torch.Tensor:
         torch.manual_seed(0)
-        model = GIN(graph.num_features, 4, 2, 3).double()
+        model = getattr(torch_geometric.nn, model_name)(graph.num_features, 4, depth, 3).double()
         certgcl.CompactnessRegularizer(budget=1)(model, graph, graph, graph).backward()
         return torch.cat([weight.grad.flatten() for weight in model.parameters() if weight.grad is not None])
 

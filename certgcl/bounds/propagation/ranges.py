@@ -15,6 +15,7 @@ from certgcl.bounds.propagation.chain import Cells
 from certgcl.bounds.propagation.changed_features import ChangedFeatures
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals, LineBand
+from certgcl.bounds.propagation.recompute import once
 from certgcl.bounds.propagation.set_minima import SetMinima, plain
 from certgcl.bounds.propagation.sign_patterns import NONE, Patterns
 from certgcl.bounds.propagation.term_sets import TermSets
@@ -124,15 +125,15 @@ class NetworkRanges:
 
     def node_range(self, layer: int) -> tuple[Tensor, Tensor]:
         """Middle and radius of a layer's outputs at the nodes of its ball, over all their states."""
-        if layer not in self._by_node:
-            (middle, radius), cells = self._outputs[layer], self.ball_of(layer).cells
-            if len(cells.row) == len(self.ball_of(layer).nodes):
-                self._by_node[layer] = middle, radius
-            else:
-                low = least_by_row(cells.row, middle - radius, len(cells.start) - 1)
-                high = -least_by_row(cells.row, -middle - radius, len(cells.start) - 1)
-                self._by_node[layer] = (low + high) / 2, (high - low) / 2
-        return self._by_node[layer]
+        return once(self._by_node, layer, lambda: self._over_states(layer))
+
+    def _over_states(self, layer: int) -> tuple[Tensor, Tensor]:
+        (middle, radius), cells = self._outputs[layer], self.ball_of(layer).cells
+        if len(cells.row) == len(self.ball_of(layer).nodes):
+            return middle, radius
+        low = least_by_row(cells.row, middle - radius, len(cells.start) - 1)
+        high = -least_by_row(cells.row, -middle - radius, len(cells.start) - 1)
+        return (low + high) / 2, (high - low) / 2
 
     def by_node(self) -> "NetworkRanges":
         """The ranges known so far, with one range for all cells of a node at each level: fewer and looser lines."""
@@ -157,19 +158,21 @@ class NetworkRanges:
 
     def projected(self, term: Term) -> Tensor:
         """``W' x`` of all nodes that matter, in the order of the widest ball."""
-        if id(term.weight) not in self._projected:
-            self._projected[id(term.weight)] = features_times(self.graph, term.weight, self.widest.nodes)
-        return self._projected[id(term.weight)]
+        return once(
+            self._projected, id(term.weight), lambda: features_times(self.graph, term.weight, self.widest.nodes)
+        )
 
     def feature_range(self, term: Term) -> tuple[Tensor, Tensor]:
         """Middle and radius of ``W' x̃`` at the same nodes, over all features that they may have."""
-        if self.changed is None:
-            values = self.projected(term)
+        changed, values = self.changed, self.projected(term)
+        if changed is None:
             return values, torch.zeros_like(values)
-        if id(term.weight) not in self._feature_ranges:
-            lower, upper = self.changed.range(term.weight, self.projected(term))
-            self._feature_ranges[id(term.weight)] = (lower + upper) / 2, (upper - lower) / 2
-        return self._feature_ranges[id(term.weight)]
+
+        def around() -> tuple[Tensor, Tensor]:
+            lower, upper = changed.range(term.weight, values)
+            return (lower + upper) / 2, (upper - lower) / 2
+
+        return once(self._feature_ranges, id(term.weight), around)
 
     def features_below(self, term: Term, functionals: Functionals, place: Tensor) -> Tensor:
         """The least ``λ · W' x̃`` at one node for each entry, ``(E, R or 1, M)``."""

@@ -24,6 +24,7 @@ from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Mix
 from certgcl.bounds.propagation.drop_sets import DropSets, near_layers
+from certgcl.bounds.propagation.recompute import once
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.models.layer import Term
 from certgcl.models.network import GraphNetwork
@@ -97,9 +98,7 @@ class SetMinima:
 
     def outputs(self, number: int) -> list[Tensor]:
         """Of a near layer for every set, ``(n, s, d)`` in each block."""
-        if number not in self._values:
-            self._values[number] = [sets.outputs(self.ranges, number) for sets in self.blocks]
-        return self._values[number]
+        return once(self._values, number, lambda: [sets.outputs(self.ranges, number) for sets in self.blocks])
 
     # -- neighbours --------------------------------------------------------------------------------
 
@@ -161,9 +160,7 @@ class SetMinima:
 
     def own_parts(self, number: int) -> list[Tensor]:
         """The local terms and the bias of a layer next to near ones for every set, ``(n, s, d)`` in each block."""
-        if number not in self._own:
-            self._own[number] = [self._own_part(number, place) for place in range(len(self.blocks))]
-        return self._own[number]
+        return once(self._own, number, lambda: [self._own_part(number, place) for place in range(len(self.blocks))])
 
     def _own_part(self, number: int, place: int) -> Tensor:
         layer, sets = self.ranges.network.layers[number - 1], self.blocks[place]
