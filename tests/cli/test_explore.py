@@ -1,11 +1,13 @@
 """The page of a bundled graph, trained on the way."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import certgcl
+from certgcl import report
 from tests.cli.running import json_of, plain, run
 from tests.report.report_pages import Page
 
@@ -40,8 +42,22 @@ def test_the_page_is_written_and_opened(tmp_path: Path, opened: list[str]) -> No
     assert "InfoNCE" not in page.text  # the same curve, without a regularizer
 
 
-def test_without_a_browser_the_path_is_printed(opened: list[str]) -> None:
-    result = run(*SHORT, "--no-browser")
+def test_without_a_browser_the_path_is_printed_by_one_thread(
+    opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gather, threads, before = report.gather, [], torch.get_num_threads()
+
+    def gathered(*arguments: Any, **settings: Any) -> report.Report:
+        threads.append(torch.get_num_threads())
+        return gather(*arguments, **settings)
+
+    monkeypatch.setattr(report, "gather", gathered)
+    torch.set_num_threads(2)
+    try:
+        result = run(*SHORT, "--no-browser")
+        assert (threads, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(before)
     assert result.exit_code == 0, result.stderr
     path = Path(result.stdout.splitlines()[-1].removeprefix("written to "))
     assert path.name == "report.html"
