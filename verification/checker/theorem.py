@@ -116,7 +116,8 @@ class Bound:
         if not passed:
             return constant
         others = [each for each in passed if id(each.term) not in tables]
-        deep = self.choices.deep and rule is not None and others and len(self.row(i).flat) * len(constant) <= MOST_DEEP
+        deep = self.choices.deep and rule is not None and len(self.row(i).flat) * len(constant) <= MOST_DEEP
+        deep = deep and len(others) > 0 and all(each.beta is not None for each in others)
         values = self._neighbour_values(i, t, others, 1) if deep else self._passed_values(i, t, others)
         for each in passed:
             if id(each.term) in tables:
