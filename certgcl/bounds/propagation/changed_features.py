@@ -21,6 +21,7 @@ from certgcl.bounds.propagation.levels import consecutive
 from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.graphs.features import FeatureEntries
 from certgcl.graphs.graph import Graph
+from certgcl.graphs.sparse import ConstantMatrix, csr_matrix
 
 Part = tuple[Tensor, Tensor]
 """A weight ``(F, d)``, or the diagonal of one, and functionals ``(Q, d)`` of what it makes of the features."""
@@ -108,7 +109,8 @@ class ChangedFeatures:
                 filled.cumsum(0) - filled, filled
             )
             table = like.new_zeros(len(place), self.most_filled).index_put((owner, rank), (here * value).clamp(min=0))
-            single.append(_largest(table, self.most_off, self.off[place]))
+            free = bool((self.off[place] >= filled).all())  # nothing to choose: every feature may be masked
+            single.append(table[:, : self.most_off] if free else _largest(table, self.most_off, self.off[place]))
         return Falls(torch.cat(single, dim=1), box)
 
     def shares(self, parts: Sequence[Part], place: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -165,13 +167,18 @@ class ChangedFeatures:
 
     def _masked_falls(self, mu: Tensor, summed: bool) -> Tensor:
         """The decrease by masks, ``(nodes, T, M)``. Nodes with about the same number of features are processed
-        together, since few have the most."""
+        together, since few have the most; those that may lose all of them need no choice, but a product:
+        ``Σ_f [μ_f x_f]+ = [μ]+ · [x]+ + [-μ]+ · [-x]+``."""
         size = torch.ones_like(self.filled)
         while bool((size < self.filled).any()):
             size = torch.where(size < self.filled, 2 * size, size)
         places, parts = [], []
         for longest in size.unique().tolist():
             nodes = (size == longest).nonzero()[:, 0]
+            if summed and bool((self.off[nodes] >= self.filled[nodes]).all()):
+                places.append(nodes)
+                parts.append(self._whole_falls(nodes, mu)[:, None])
+                continue
             place = torch.arange(longest, device=nodes.device)
             there = place < self.filled[nodes, None]
             entry = torch.where(there, self.entries.start[nodes, None] + place, 0)
@@ -183,6 +190,20 @@ class ChangedFeatures:
             places.append(nodes)
             parts.append(functional.pad(largest, (0, 0, 0, (1 if summed else self.most_off) - largest.shape[1])))
         return torch.cat(parts)[torch.argsort(torch.cat(places))]
+
+    def _whole_falls(self, nodes: Tensor, mu: Tensor) -> Tensor:
+        """The decrease at some nodes that may lose all features, ``(nodes, M)``."""
+        count = self.filled[nodes]
+        entry = consecutive(self.entries.start[nodes], count)
+        start = torch.cat([count.new_zeros(1), count.cumsum(0)])
+        column, value = self.entries.column[entry], self.entries.value[entry].to(mu)
+        found = mu.new_zeros(len(nodes), mu.shape[1])
+        for sign in (1, -1):
+            size = (sign * value).clamp(min=0)
+            if bool(size.any()):
+                csr = csr_matrix(start, column, size, (len(nodes), self.features))
+                found = found + ConstantMatrix(csr) @ (sign * mu).clamp(min=0)
+        return found
 
 
 def _largest(values: Tensor, most: int, count: Tensor) -> Tensor:

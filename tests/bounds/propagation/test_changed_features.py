@@ -87,3 +87,17 @@ def test_the_largest_of_each_target_are_added_up() -> None:
     values = torch.tensor([[3.0, 1.0], [2.0, 0.0], [5.0, 4.0], [1.0, 1.0]])[..., None]
     found = largest_sums(values, torch.tensor([0, 2, 0, 2]), 3, most=3)
     assert found[:, 0].tolist() == [12.0, 0.0, 4.0]
+
+
+def test_where_every_feature_may_be_masked_the_range_takes_each_that_helps() -> None:
+    x = torch.randn(5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3)) * X
+    graph = Graph.from_edges(x, GRAPH.edge_index)
+    features = ChangedFeatures.at(graph, FeatureBudget(columns=6).on(graph), torch.arange(5))
+    weight = WEIGHT.clone().requires_grad_()
+    lower, upper = features.range(weight, x @ weight)
+    products = x[:, :, None] * weight
+    torch.testing.assert_close(lower, products.clamp(max=0).sum(dim=1))
+    torch.testing.assert_close(upper, products.clamp(min=0).sum(dim=1))
+    (found,) = torch.autograd.grad((lower.sin() + upper.cos()).sum(), weight, retain_graph=True)
+    expected = products.clamp(max=0).sum(dim=1).sin().sum() + products.clamp(min=0).sum(dim=1).cos().sum()
+    torch.testing.assert_close(found, *torch.autograd.grad(expected, weight))
