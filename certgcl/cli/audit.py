@@ -28,7 +28,7 @@ from certgcl.cli.options import (
     read_nodes,
 )
 from certgcl.cli.progress import Bar
-from certgcl.cli.results import FOUND, outcome, show
+from certgcl.cli.results import FOUND, reported_errors, show
 from certgcl.cli.run_folders import ENCODER, METHOD, method_of
 from certgcl.errors import CheckpointError
 from certgcl.graphs.graph import Graph
@@ -85,7 +85,7 @@ def audit(
         certgcl audit --run runs/digits-grace-none-0 --budget 0.3 --method released
     """
     drops, chosen = read_budget(budget, total), read_nodes(nodes)
-    with outcome(as_json, "Nothing is lost; run the same command again"):
+    with reported_errors(as_json, "Nothing is lost; run the same command again"):
         encoder, source = choose_encoder(run, weights, dataset, graph, data_root)
         with Bar("auditing", words="certifying") as bar:
             loaded = moved(Graph.of(source.load(data_root)), device)

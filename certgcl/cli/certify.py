@@ -17,8 +17,8 @@ from certgcl.cli.changes import (
     ColumnsOption,
     FlippedOption,
     MaskedOption,
+    folder_suffix,
     read_changes,
-    words,
 )
 from certgcl.cli.graph_sets import PoolOption, certify_graphs, pooling_model
 from certgcl.cli.options import (
@@ -42,7 +42,7 @@ from certgcl.cli.options import (
     read_worker,
 )
 from certgcl.cli.progress import ShardBar
-from certgcl.cli.results import outcome, show
+from certgcl.cli.results import reported_errors, show
 from certgcl.cli.run_folders import CERTIFICATES
 from certgcl.graphs.storage import load_graph
 from certgcl.models.network import GraphNetwork
@@ -169,10 +169,10 @@ def certify(
     out = out or Path(
         str(run),
         CERTIFICATES,
-        f"{method}-{budget}" + words(added=added, flipped=flipped, masked=masked, columns=columns, box=box),
+        f"{method}-{budget}" + folder_suffix(added=added, flipped=flipped, masked=masked, columns=columns, box=box),
     )
     start = time.monotonic()
-    with outcome(as_json, f"Finished shards are kept in {out}; run the same command again to continue"):
+    with reported_errors(as_json, f"Finished shards are kept in {out}; run the same command again to continue"):
         encoder, source = choose_encoder(run, weights, dataset, graph, data_root, several=True)
         if source.several:
             nodes_alone = {

@@ -52,6 +52,6 @@ def read_changes(
         raise typer.BadParameter(str(error), param_hint="--added, --flipped, --masked, --columns, --box") from error
 
 
-def words(**given: float | None) -> str:
+def folder_suffix(**given: float | None) -> str:
     """What a folder is named after if changes other than drops are requested."""
     return "".join(f"-{name}-{value:g}" for name, value in given.items() if value is not None)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from certgcl.cli.options import DataRootOption, JsonFlag
-from certgcl.cli.results import outcome, show
+from certgcl.cli.results import reported_errors, show
 from certgcl.cli.text_tables import aligned
 from certgcl.graphs.datasets import DATASETS, GRAPH_SETS, DatasetInfo, GraphSetInfo
 from certgcl.graphs.datasets.paper import cache_folder, missing_files
@@ -29,7 +29,7 @@ def datasets(data_root: DataRootOption = None, as_json: JsonFlag = False) -> Non
 
         certgcl datasets --data-root data --json
     """
-    with outcome(as_json, "Nothing is lost; run the same command again"):
+    with reported_errors(as_json, "Nothing is lost; run the same command again"):
         graphs = [_row(info, data_root) | {"kind": info.kind} for info in DATASETS.values()]
         sets = [_row(info, data_root) for info in GRAPH_SETS.values()]
         text = f"{_text('dataset', graphs)}\n\n{_text('set of graphs', sets)}\n\n{REMARK}"

@@ -12,7 +12,7 @@ from certgcl.certify.certificate import Certificate
 from certgcl.certify.compactness import node_compactness
 from certgcl.cli.options import DeviceOption, JsonFlag, moved
 from certgcl.cli.progress import Bar, TrainingBar
-from certgcl.cli.results import outcome, show
+from certgcl.cli.results import reported_errors, show
 from certgcl.cli.text_tables import aligned
 from certgcl.formatting import percent
 from certgcl.graphs.datasets import load_single_graph
@@ -42,7 +42,7 @@ def demo(
 
         certgcl demo --epochs 20 --json
     """
-    with outcome(as_json, "Nothing is lost; run the same command again"):
+    with reported_errors(as_json, "Nothing is lost; run the same command again"):
         data, preset = moved(load_single_graph(DATASET), device), presets.get("grace", DATASET)
         settings = preset.settings() | {"epochs": epochs, "seed": seed, "drop_rates": (DROP_RATE, DROP_RATE)}
         results = [

@@ -10,7 +10,7 @@ import typer
 
 from certgcl.cli.options import DataRootOption, DeviceOption, JsonFlag, moved, one_of, read_seeds
 from certgcl.cli.progress import Bar
-from certgcl.cli.results import outcome, show
+from certgcl.cli.results import reported_errors, show
 from certgcl.cli.run_folders import GraphSource, labels_of, method_of
 from certgcl.errors import EvaluationError
 from certgcl.files.atomic import refusing
@@ -68,7 +68,7 @@ def evaluate(
     if (embeddings is None) != (labels is None) or (against and embeddings is not None):
         raise typer.BadParameter("--embeddings, --labels and nothing else", param_hint="--embeddings")
     chosen = read_seeds(seeds)
-    with outcome(as_json, "Nothing is lost; run the same command again"):
+    with reported_errors(as_json, "Nothing is lost; run the same command again"):
         with Bar("evaluating", words="splits") as bar:
             if embeddings is not None and labels is not None:
                 every = [

@@ -12,7 +12,7 @@ from certgcl.certify.compactness import node_compactness
 from certgcl.cli.options import BudgetOption, JsonFlag, one_of, read_drops
 from certgcl.cli.progress import Bar, TrainingBar
 from certgcl.cli.report import write_page
-from certgcl.cli.results import outcome, show
+from certgcl.cli.results import reported_errors, show
 from certgcl.graphs.datasets import find_dataset, load_single_graph
 from certgcl.graphs.datasets.embedded import EMBEDDED
 from certgcl.learning import presets
@@ -22,7 +22,7 @@ from certgcl.runtime.arithmetic import one_thread
 from certgcl.runtime.optional_packages import needing
 
 if TYPE_CHECKING:
-    from certgcl.report import Subject
+    from certgcl.report import ReportSource
 
 GRAPHS = sorted(EMBEDDED)
 
@@ -57,14 +57,14 @@ def explore(
     """
     drops = read_drops(budget)
     # On small graphs threads wait for each other longer than they work, above all on a busy machine.
-    with outcome(as_json, "Nothing is lost; run the same command again"), one_thread():
+    with reported_errors(as_json, "Nothing is lost; run the same command again"), one_thread():
         with needing("report", "a report"):
-            from certgcl.report import gather
+            from certgcl.report import build_report
             from certgcl.report.page import render
 
         subject = _trained(graph, drops, epochs, seed)
         with Bar("reporting") as bar:
-            text = render(gather(subject, progress=bar.show))
+            text = render(build_report(subject, progress=bar.show))
         page = (out or Path(tempfile.mkdtemp(prefix="certgcl-"), "report.html")).resolve()
         write_page(page, text)
         opened = browser and webbrowser.open(page.as_uri())
@@ -79,9 +79,9 @@ def explore(
         )
 
 
-def _trained(graph: str, budget: int | float, epochs: int, seed: int) -> "Subject":
+def _trained(graph: str, budget: int | float, epochs: int, seed: int) -> "ReportSource":
     """A short training without the certified term, whose kernels take longer to compile than everything else here."""
-    from certgcl.report import Subject
+    from certgcl.report import ReportSource
 
     data, settings = load_single_graph(graph), presets.get("grace", graph).settings()
     settings = settings | {"epochs": epochs, "seed": seed}
@@ -91,7 +91,7 @@ def _trained(graph: str, budget: int | float, epochs: int, seed: int) -> "Subjec
     with Bar("certifying", words=f"{data.num_nodes:,} nodes"):
         certificate = node_compactness(method, data, budget)
     command = f"certgcl explore {graph} --budget {budget} --epochs {epochs} --seed {seed}"
-    return Subject(
+    return ReportSource(
         f"GRACE on {graph}",
         certificate,
         graph,

@@ -8,7 +8,7 @@ import typer
 from certgcl.certify.sharding import MERGED, merge_shards
 from certgcl.cli.certify import summary
 from certgcl.cli.options import JsonFlag
-from certgcl.cli.results import outcome, show
+from certgcl.cli.results import reported_errors, show
 
 
 def merge(
@@ -23,6 +23,6 @@ def merge(
 
         certgcl merge result
     """
-    with outcome(as_json, "Nothing is lost; run the same command again"):
+    with reported_errors(as_json, "Nothing is lost; run the same command again"):
         certificate = merge_shards(folder)
         show(as_json, summary(folder, certificate), f"{certificate}\nwritten to {folder / MERGED}")

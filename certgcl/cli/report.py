@@ -10,7 +10,7 @@ from certgcl.certify.certificate import Certificate
 from certgcl.cli.certify import summary
 from certgcl.cli.options import DataRootOption, DatasetOption, GraphOption, JsonFlag, WeightsOption, choose_source
 from certgcl.cli.progress import Bar
-from certgcl.cli.results import outcome, show
+from certgcl.cli.results import reported_errors, show
 from certgcl.cli.text_tables import aligned
 from certgcl.files.atomic import write_atomically
 from certgcl.formatting import percent
@@ -74,17 +74,17 @@ def report(
     """
     if len(subjects) > 1 and weights is not None:
         raise typer.BadParameter("each of several runs has its own encoder", param_hint="--weights")
-    with outcome(as_json, "Nothing is lost; run the same command again"):
+    with reported_errors(as_json, "Nothing is lost; run the same command again"):
         with needing("report", "a report"):
             from certgcl.cli.report_files import RunFiles, read_subject
-            from certgcl.report import compare_reports, gather
+            from certgcl.report import build_report, compare_reports
             from certgcl.report.page import render, render_comparison
 
         every = [RunFiles.at(subject) for subject in subjects]
         with Bar("reporting") as bar:
             source = choose_source(dataset, graph, data_root) if dataset or graph else None
             about = [read_subject(found, source, weights, data_root) for found in every]
-            content = [gather(each, sample=sample, progress=bar.show) for each in about]
+            content = [build_report(each, sample=sample, progress=bar.show) for each in about]
             bar.show(0, 1, "drawing")
             comparison = compare_reports(about, content) if len(content) > 1 else None
             text = render(content[0]) if comparison is None else render_comparison(comparison)

@@ -17,7 +17,7 @@ from certgcl.learning.training.history import is_number
 from certgcl.learning.training.run_config import read_config
 from certgcl.learning.training.run_folder import CONFIG, HISTORY, read_history
 from certgcl.models.network import GraphNetwork
-from certgcl.report import Subject
+from certgcl.report import ReportSource
 from certgcl.report.phrases import budget_rule
 
 
@@ -87,7 +87,7 @@ def _certificate_in(run: Path) -> Path | None:
     return others[0] if others else None
 
 
-def read_subject(found: RunFiles, source: GraphSource | None, weights: Path | None, root: Path | None) -> Subject:
+def read_subject(found: RunFiles, source: GraphSource | None, weights: Path | None, root: Path | None) -> ReportSource:
     """Everything available. If a run lacks something, or its graph cannot be loaded, a sentence says so.
 
     Args:
@@ -127,7 +127,7 @@ def read_subject(found: RunFiles, source: GraphSource | None, weights: Path | No
             absent["data"] = f"The graph of the run could not be loaded: {getattr(error, 'found', error)}."
     if weights is not None:
         parts["weights"] = GraphNetwork.load(weights)
-    subject = Subject(found.name, absent=absent, hints=_hints(found.certificate, parts.get("config")), **parts)
+    subject = ReportSource(found.name, absent=absent, hints=_hints(found.certificate, parts.get("config")), **parts)
     return replace(subject, **_commands(subject, found, source, weights))
 
 
@@ -166,7 +166,9 @@ def _hints(certificate: Path | None, config: Mapping[str, Any] | None) -> list[i
     return [hint for hint in hints if isinstance(hint, int) or (isinstance(hint, float) and 0 < hint < 1)]
 
 
-def _commands(subject: Subject, found: RunFiles, source: GraphSource | None, weights: Path | None) -> dict[str, Any]:
+def _commands(
+    subject: ReportSource, found: RunFiles, source: GraphSource | None, weights: Path | None
+) -> dict[str, Any]:
     """How to reproduce the run, the certificate and the page: commands, or lines of Python if no command can."""
     commands: list[str | None] = []
     lines = ""

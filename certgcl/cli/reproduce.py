@@ -16,7 +16,7 @@ from certgcl.cli.options import (
     read_seeds,
 )
 from certgcl.cli.progress import Bar
-from certgcl.cli.results import outcome, show
+from certgcl.cli.results import reported_errors, show
 from certgcl.cli.text_tables import aligned
 from certgcl.experiments import EXPERIMENTS, Experiment, Outcome, Study, reproduce
 from certgcl.experiments.tables import Row
@@ -88,7 +88,7 @@ def add(experiment: Experiment) -> None:
         chosen = read_seeds(seeds)
         place = read_executor(executor, workers, address)
         names = tuple(check_name(name, METHODS) for name in methods.split(","))
-        with outcome(as_json, "Trainings are kept; run the same command again to continue"):
+        with reported_errors(as_json, "Trainings are kept; run the same command again to continue"):
             graphs = [find_dataset(name).name for name in dataset or ["Cora"]]
             found = []
             for graph in graphs:

@@ -14,7 +14,7 @@ FAILED, FOUND, INTERRUPTED = 1, 3, 130  # 2 is wrong usage; FOUND is an answer, 
 
 
 @contextmanager
-def outcome(as_json: bool, after_interrupt: str) -> Iterator[None]:
+def reported_errors(as_json: bool, after_interrupt: str) -> Iterator[None]:
     """Turn an error of certgcl or of the file system into a message without a traceback, Ctrl-C into advice."""
     try:
         with out_of_memory("the command", SMALLER):

@@ -34,7 +34,7 @@ from certgcl.cli.options import (
     read_worker,
 )
 from certgcl.cli.progress import Bar, TrainingBar
-from certgcl.cli.results import outcome, show
+from certgcl.cli.results import reported_errors, show
 from certgcl.cli.run_folders import ENCODER, METHOD, RESULT, GraphSource, labels_of
 from certgcl.errors import GraphError
 from certgcl.executors import Executor, ThisProcess, all_answers
@@ -198,7 +198,7 @@ def train(
     place, share = read_executor(executor, workers, address), read_worker(None) or (0, 1)
     if share[1] > 1 and (seeds is not None or not isinstance(place, ThisProcess)):
         raise typer.BadParameter("torchrun trains one run in all its processes", param_hint="--seeds, --executor")
-    with outcome(as_json, "The run is kept; continue it with the same command and --resume"):
+    with reported_errors(as_json, "The run is kept; continue it with the same command and --resume"):
         source = choose_source(dataset, graph, data_root, several=method in GRAPH_METHODS)
         if method in GRAPH_METHODS and not source.several:
             raise GraphError(

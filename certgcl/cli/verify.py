@@ -22,7 +22,7 @@ from certgcl.cli.options import (
     choose_encoder,
     read_nodes,
 )
-from certgcl.cli.results import FOUND, outcome, show
+from certgcl.cli.results import FOUND, reported_errors, show
 from certgcl.graphs.graph import Graph
 from certgcl.graphs.storage import load_graph
 from certgcl.models.network import GraphNetwork
@@ -76,7 +76,7 @@ def verify(
         certgcl verify runs/Cora-grace-none-0/certificates/degree-0.4 --run runs/Cora-grace-none-0
     """
     chosen = read_nodes(nodes)
-    with outcome(as_json, "Nothing is lost; run the same command again"):
+    with reported_errors(as_json, "Nothing is lost; run the same command again"):
         encoder, source = choose_encoder(run, weights, dataset, graph, data_root, several=True)
         file = certificate / MERGED if certificate.is_dir() else certificate
         if source.several:

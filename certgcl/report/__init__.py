@@ -2,7 +2,7 @@
 
 from certgcl.report.comparison import Comparison, compare_reports
 from certgcl.report.content import Missing, Report
-from certgcl.report.numbers import gather
-from certgcl.report.sources import Subject
+from certgcl.report.numbers import build_report
+from certgcl.report.sources import ReportSource
 
-__all__ = ["Comparison", "Missing", "Report", "Subject", "compare_reports", "gather"]
+__all__ = ["Comparison", "Missing", "Report", "ReportSource", "build_report", "compare_reports"]

@@ -10,13 +10,13 @@ from certgcl.learning.evaluation.inputs import check_labels, masked_nodes
 from certgcl.learning.evaluation.protocols import random_splits
 from certgcl.report.content import Accuracy, Missing
 from certgcl.report.curves import SEED, Progress, drawn
-from certgcl.report.sources import Subject, bound_method
+from certgcl.report.sources import ReportSource, bound_method
 
 SEEDS = 5  # of certgcl evaluate, by default
 _GRID = (0.01, 0.1, 1.0, 10.0, 100.0)  # C of the logistic regression
 
 
-def accuracy(subject: Subject, sample: int, progress: Progress) -> Accuracy | Missing:
+def accuracy(subject: ReportSource, sample: int, progress: Progress) -> Accuracy | Missing:
     """Certified accuracy under the budget of the certificate, by the first split of the graph's protocol.
 
     A test node of a class that the classifier never saw is always wrong.

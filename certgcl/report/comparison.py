@@ -9,7 +9,7 @@ from certgcl.errors import ReportError
 from certgcl.learning.evaluation import compare
 from certgcl.report.content import Accuracy, BudgetCurve, Missing, NodeTable, Report, Summary
 from certgcl.report.phrases import first_budget
-from certgcl.report.sources import Subject
+from certgcl.report.sources import ReportSource
 
 MOST_ROWS = 100
 NODES, SPLITS = "bound over norm, node by node", "Micro-F1, split by split"
@@ -90,7 +90,7 @@ class Comparison:
         return asdict(self)
 
 
-def compare_reports(subjects: Sequence[Subject], reports: Sequence[Report]) -> Comparison:
+def compare_reports(subjects: Sequence[ReportSource], reports: Sequence[Report]) -> Comparison:
     """The comparison of two runs or more; each needs a certificate.
 
     Raises:
@@ -155,7 +155,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return [name if names.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(names, 1)]
 
 
-def _warnings(subjects: Sequence[Subject]) -> list[str]:
+def _warnings(subjects: Sequence[ReportSource]) -> list[str]:
     """The differences between the certificates, part by part."""
     parts = {
         "edges": "The graphs differ: neither nodes nor accuracies are compared pair by pair.",
@@ -167,7 +167,7 @@ def _warnings(subjects: Sequence[Subject]) -> list[str]:
     return [words for part, words in parts.items() if _differ(subjects, part)]
 
 
-def _differ(subjects: Sequence[Subject], part: str) -> bool:
+def _differ(subjects: Sequence[ReportSource], part: str) -> bool:
     """Whether the certificates differ in some part."""
     return len({subject.certificate.evidence.parts[part].identity for subject in subjects if subject.certificate}) > 1
 

@@ -11,7 +11,7 @@ from certgcl.certify.certificate import Certificate
 from certgcl.certify.measures import kept_share
 from certgcl.changes.edge_drops import AdmissibleDrops, EdgeDropBudget
 from certgcl.report.content import BudgetCurve, BudgetPoint
-from certgcl.report.sources import Subject, bound_method, deciding
+from certgcl.report.sources import ReportSource, bound_method, deciding
 
 Progress = Callable[[int, int, str], object]
 """Called with the steps done, all steps, and what is done next."""
@@ -98,7 +98,7 @@ def drawn(nodes: Tensor, most: int) -> Tensor:
     return nodes[order.sort().values]
 
 
-def curves_of(subject: Subject, sample: int, progress: Progress) -> Curves:
+def curves_of(subject: ReportSource, sample: int, progress: Progress) -> Curves:
     """The curves of a subject with an encoder and its graph, in the directions of its certificate."""
     graph, worst, method = subject.graph, subject.worst, bound_method(subject.certificate)
     assert graph is not None

@@ -21,7 +21,7 @@ from certgcl.models.network import GraphNetwork
 from certgcl.report.content import BREAKS, OPEN, PROVED, UNPROVED, Edge, EdgeEffect
 from certgcl.report.curves import Curves
 from certgcl.report.few_edges import few_edges
-from certgcl.report.sources import Subject
+from certgcl.report.sources import ReportSource
 
 SECONDS = 30.0  # seconds for a search over added edges, at all nodes together
 CLOSER = 6  # number of the least bounds for which branch and bound is run
@@ -118,7 +118,7 @@ class Known:
         )
 
 
-def all_known(subject: Subject, curves: Curves | None) -> Known | None:
+def all_known(subject: ReportSource, curves: Curves | None) -> Known | None:
     """Everything that can be found: by the bounds of the curve, branch and bound at the least bounds, and a search at
     the nodes of the curve; only the contents of the certificate if nothing can be computed. None without a
     certificate."""
@@ -142,7 +142,7 @@ def positions(certificate: Certificate, nodes: Tensor) -> Tensor:
     return order[torch.searchsorted(ordered, nodes)]
 
 
-def _closer(subject: Subject, known: Known) -> Known:
+def _closer(subject: ReportSource, known: Known) -> Known:
     """A short branch and bound at the least bounds."""
     own = known.certificate
     nodes = own.nodes[own.lower.argsort(stable=True)[:CLOSER]]
@@ -160,7 +160,7 @@ def _closer(subject: Subject, known: Known) -> Known:
 
 
 @torch.no_grad()
-def _searched(subject: Subject, known: Known, nodes: Tensor) -> Known:
+def _searched(subject: ReportSource, known: Known, nodes: Tensor) -> Known:
     """A search for drops at some nodes, and for new edges where some may be added."""
     assert subject.encoder is not None
     assert subject.graph is not None
@@ -202,7 +202,7 @@ def _searched_with_new_edges(network: GraphNetwork, graph: Graph, known: Known, 
 
 
 @torch.no_grad()
-def _with_few_edges(subject: Subject, known: Known, nodes: Tensor) -> Known:
+def _with_few_edges(subject: ReportSource, known: Known, nodes: Tensor) -> Known:
     """The few edges that matter at some nodes; if they do more than the whole witness, they replace it."""
     assert subject.encoder is not None
     assert subject.graph is not None

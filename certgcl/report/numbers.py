@@ -31,7 +31,7 @@ from certgcl.report.curves import Curves, Progress, curves_of, drawn
 from certgcl.report.known import Known, all_known, positions
 from certgcl.report.neighbourhood import drawing_of, edges_of
 from certgcl.report.phrases import statement
-from certgcl.report.sources import Subject
+from certgcl.report.sources import ReportSource
 from certgcl.runtime.out_of_memory import SMALLER, told_when_out_of_memory
 
 MOST_VALUES = 20_000  # nodes that are embedded in the page and drawn
@@ -46,7 +46,7 @@ _NO_GRAPH = "The graph is not available: pass --dataset or --graph."
 
 
 @told_when_out_of_memory(SMALLER)
-def gather(subject: Subject, *, sample: int = 200, progress: Progress = lambda *_: None) -> Report:
+def build_report(subject: ReportSource, *, sample: int = 200, progress: Progress = lambda *_: None) -> Report:
     """The report on a subject.
 
     Args:
@@ -81,7 +81,7 @@ def gather(subject: Subject, *, sample: int = 200, progress: Progress = lambda *
     )
 
 
-def why_not(subject: Subject, sample: int) -> Missing | None:
+def why_not(subject: ReportSource, sample: int) -> Missing | None:
     """Why nothing can be computed, if so."""
     if sample == 0:
         return Missing(_SKIPPED)
@@ -90,7 +90,7 @@ def why_not(subject: Subject, sample: int) -> Missing | None:
     return None
 
 
-def _graph(subject: Subject) -> str:
+def _graph(subject: ReportSource) -> str:
     graph = subject.graph
     if graph is None:
         return subject.absent.get("data", _NO_GRAPH)
@@ -100,7 +100,7 @@ def _graph(subject: Subject) -> str:
     return words if subject.labels is None else f"{words}, {len(subject.labels.unique())} classes"
 
 
-def _summary(subject: Subject, known: Known) -> Summary:
+def _summary(subject: ReportSource, known: Known) -> Summary:
     own, measures, searched = known.certificate, known.certificate.measures, int(known.searched.sum())
     lower, local, worst = own.lower.double(), own.local_budget, subject.worst
     assert subject.certificate is not None
@@ -135,7 +135,7 @@ def _summary(subject: Subject, known: Known) -> Summary:
     )
 
 
-def _values(subject: Subject, known: Known) -> NodeTable:
+def _values(subject: ReportSource, known: Known) -> NodeTable:
     shown = known.at(drawn(torch.arange(len(known.searched)), MOST_VALUES))
     own, nodes = shown.certificate, shown.certificate.nodes
     names = None if subject.names is None else [subject.names[node] for node in nodes.tolist()]
@@ -158,7 +158,7 @@ def _at(values: Tensor | None, nodes: Tensor) -> list[int] | None:
     return None if values is None else values[nodes].tolist()
 
 
-def _degrees(subject: Subject, known: Known) -> Degrees | Missing:
+def _degrees(subject: ReportSource, known: Known) -> Degrees | Missing:
     """Groups of nodes of equal degree, or of similar degrees if there are many."""
     if subject.graph is None:
         return Missing(subject.absent.get("data", _NO_GRAPH))
@@ -188,7 +188,7 @@ def _degrees(subject: Subject, known: Known) -> Degrees | Missing:
     return Degrees(groups)
 
 
-def _explorer(subject: Subject, known: Known, curves: Curves | None) -> Explorer | Missing:
+def _explorer(subject: ReportSource, known: Known, curves: Curves | None) -> Explorer | Missing:
     graph = subject.graph
     if graph is None or curves is None:
         return Missing(subject.absent.get("data", _NO_GRAPH))
@@ -209,7 +209,7 @@ def _explorer(subject: Subject, known: Known, curves: Curves | None) -> Explorer
     )
 
 
-def _fragile(subject: Subject, known: Known, absent: Missing | None) -> Fragile:
+def _fragile(subject: ReportSource, known: Known, absent: Missing | None) -> Fragile:
     nodes, lower = known.certificate.nodes.numpy(), known.certificate.lower.double().numpy()
     rows = _rows(subject, known.at(torch.from_numpy(np.lexsort((nodes, lower)))[:ROWS]))
     drawings: list[NodePicture] = []
@@ -224,7 +224,7 @@ def _fragile(subject: Subject, known: Known, absent: Missing | None) -> Fragile:
     return Fragile(len(nodes), rows, drawings, reason, not there and bool(known.searched.any()))
 
 
-def _rows(subject: Subject, shown: Known) -> list[FragileNode]:
+def _rows(subject: ReportSource, shown: Known) -> list[FragileNode]:
     own, rows = shown.certificate, []
     degree, label = _at(subject.degree, own.nodes), _at(subject.labels, own.nodes)
     for place, (node, sign) in enumerate(zip(own.nodes.tolist(), shown.signs, strict=True)):
@@ -259,7 +259,7 @@ def changed_words(certificate: Certificate, node: int) -> list[str]:
     return words + ([f"{len(entries) - len(words)} more"] if len(entries) > len(words) else [])
 
 
-def _training(subject: Subject) -> Training | Missing:
+def _training(subject: ReportSource) -> Training | Missing:
     history = subject.history
     if history is None or not len(history):
         return Missing(subject.absent.get("history", "There is no history of a training."))
@@ -268,7 +268,7 @@ def _training(subject: Subject) -> Training | Missing:
     return Training(len(history), sum(history.column("seconds")), metrics)
 
 
-def _origin(subject: Subject) -> Origin:
+def _origin(subject: ReportSource) -> Origin:
     config = subject.config or {}
     asked: Mapping[str, object] = config.get("config", {})
     settings = {name.removeprefix("settings."): str(value) for name, value in leaves(dict(asked))}

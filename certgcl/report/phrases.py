@@ -9,7 +9,7 @@ from certgcl.certify.certificate import Certificate
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.graphs.graph import Graph
 from certgcl.report.content import BudgetPoint, Statement
-from certgcl.report.sources import Subject
+from certgcl.report.sources import ReportSource
 
 Budget = int | float
 
@@ -28,11 +28,11 @@ _METHODS = {
 }
 
 
-def statement(subject: Subject, certificate: Certificate) -> Statement:
+def statement(subject: ReportSource, certificate: Certificate) -> Statement:
     return Statement(_holds(subject, certificate), _method(certificate), _budget(subject, certificate))
 
 
-def _holds(subject: Subject, certificate: Certificate) -> str:
+def _holds(subject: ReportSource, certificate: Certificate) -> str:
     value = "w · z of a node"
     if subject.is_compactness:
         value = "the compactness of a node (how much closer it is to its own positive than to the others on average)"
@@ -62,7 +62,7 @@ def _method(certificate: Certificate) -> str:
     return f"{words}; both views may drop edges" if views == "both views" else words
 
 
-def _budget(subject: Subject, certificate: Certificate) -> str:
+def _budget(subject: ReportSource, certificate: Certificate) -> str:
     """The requested rule, its effect at the nodes, and how many edges may be dropped in all; then features."""
     features = "" if certificate.features is None else f" Features: {certificate.features.words()}."
     if certificate.additions is not None:

@@ -26,7 +26,7 @@ _SAME = "Pass the graph and the encoder that it was made with, or certify again"
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class ReportSource:
     """Everything that is available. Parts that are None are named in ``absent``, each with a sentence that says why.
 
     Args:

@@ -10,7 +10,7 @@ import certgcl
 from certgcl.certify.audit import audit
 from certgcl.certify.evidence import weights_part
 from certgcl.changes.embedding_without_edges import DropEvaluation
-from certgcl.report import Subject, gather
+from certgcl.report import ReportSource, build_report
 from certgcl.report.content import Missing
 from tests.toys import admissible_sets, random_graph, random_tensor, without
 from tests.zoo import FACTORIES, model_of, network_of
@@ -80,7 +80,7 @@ def test_a_report_is_made_of_it(kind: str) -> None:
     graph, network = random_graph(20, 0.2), network_of(kind, random_graph(20, 0.2))
     certificate = certgcl.node_compactness(network, graph, 1)
     data = Data(x=graph.x, edge_index=graph.edge_index, y=torch.arange(20) % 2)
-    report = gather(Subject(kind, certificate, "random", data, network), sample=2)
+    report = build_report(ReportSource(kind, certificate, "random", data, network), sample=2)
     assert not isinstance(report.curve, Missing)
 
 

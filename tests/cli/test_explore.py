@@ -45,13 +45,13 @@ def test_the_page_is_written_and_opened(tmp_path: Path, opened: list[str]) -> No
 def test_without_a_browser_the_path_is_printed_by_one_thread(
     opened: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gather, threads, before = report.gather, [], torch.get_num_threads()
+    build, threads, before = report.build_report, [], torch.get_num_threads()
 
-    def gathered(*arguments: Any, **settings: Any) -> report.Report:
+    def built(*arguments: Any, **settings: Any) -> report.Report:
         threads.append(torch.get_num_threads())
-        return gather(*arguments, **settings)
+        return build(*arguments, **settings)
 
-    monkeypatch.setattr(report, "gather", gathered)
+    monkeypatch.setattr(report, "build_report", built)
     torch.set_num_threads(2)
     try:
         result = run(*SHORT, "--no-browser")

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 import certgcl
 from certgcl.learning.training import History
-from certgcl.report import Subject, gather
+from certgcl.report import ReportSource, build_report
 from certgcl.report.page import render
 from tests.report.browsing import NAMES, WIDE, prefer, resize
 from tests.toys import random_graph, toy_network
@@ -35,7 +35,9 @@ def file(certificate: certgcl.Certificate, tmp_path_factory: pytest.TempPathFact
     )
     history = History([{"epoch": k, "seconds": 0.5, "loss": 2.0 - k} for k in range(3)])
     path = tmp_path_factory.mktemp("browser") / "report.html"
-    report = gather(Subject("toy <run>", certificate, "random", data, toy_network(), "public", history), sample=2)
+    report = build_report(
+        ReportSource("toy <run>", certificate, "random", data, toy_network(), "public", history), sample=2
+    )
     path.write_text(render(report), encoding="utf-8")
     return path
 

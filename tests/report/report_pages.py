@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 import certgcl
 from certgcl import Certificate, Graph
 from certgcl.learning.training import History
-from certgcl.report import Report, Subject, gather
+from certgcl.report import Report, ReportSource, build_report
 from tests.toys import random_graph, toy_network
 
 SECTIONS = ("summary", "values", "degrees", "curve", "accuracy", "explorer", "fragile", "training")
@@ -53,12 +53,12 @@ def certified(method: str) -> Certificate:
     return certgcl.node_compactness(toy_network(), random_graph(20, 0.2), 1, method=method)
 
 
-def subject(method: str = "degree", **others: Any) -> Subject:
+def subject(method: str = "degree", **others: Any) -> ReportSource:
     graph, weights, certificate = random_graph(20, 0.2), toy_network(), certified(method)
     history = History([{"epoch": k, "seconds": 0.5, "loss": 2.0 - k, "pot": None if k else 1.0} for k in range(3)])
-    return replace(Subject("toy", certificate, "random", data_of(graph), weights, "public", history), **others)
+    return replace(ReportSource("toy", certificate, "random", data_of(graph), weights, "public", history), **others)
 
 
 @cache
 def whole_report() -> Report:
-    return gather(subject(), sample=5)
+    return build_report(subject(), sample=5)

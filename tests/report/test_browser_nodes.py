@@ -15,7 +15,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from torch_geometric.data import Data
 
 import certgcl
-from certgcl.report import Subject, compare_reports, gather
+from certgcl.report import ReportSource, build_report, compare_reports
 from certgcl.report.page import number, render, render_comparison
 from tests.report.browsing import NAMES, NARROW, WIDE, ask, node_of, numbers_of, resize, rows, sort
 from tests.toys import random_graph, toy_graph, toy_network
@@ -51,7 +51,8 @@ def test_odd_names_are_found_and_shown_as_they_are(browser: webdriver.Chrome, tm
     certificate = certgcl.node_compactness(toy_network(), graph, 1)
     path = tmp_path / "odd.html"
     path.write_text(
-        render(gather(Subject("odd", certificate, "random", data, toy_network()), sample=6)), encoding="utf-8"
+        render(build_report(ReportSource("odd", certificate, "random", data, toy_network()), sample=6)),
+        encoding="utf-8",
     )
     browser.get_log("browser")
     browser.get(path.as_uri())
@@ -70,7 +71,8 @@ def test_ends_of_a_witness_further_away_do_not_count_as_neighbourhood(
     data = Data(x=graph.x, edge_index=graph.edge_index)
     path = tmp_path / "ring.html"
     path.write_text(
-        render(gather(Subject("ring", certificate, "ring", data, toy_network()), sample=12)), encoding="utf-8"
+        render(build_report(ReportSource("ring", certificate, "ring", data, toy_network()), sample=12)),
+        encoding="utf-8",
     )
     browser.get(path.as_uri())
     drawn = []
@@ -116,7 +118,9 @@ def test_new_edges_of_a_witness_are_listed_and_drawn(
     found = certgcl.node_compactness(toy_network(), graph, changes, method=method)
     data = Data(x=graph.x, edge_index=graph.edge_index)
     path = tmp_path / "added.html"
-    path.write_text(render(gather(Subject("added", found, "random", data, toy_network()), sample=10)), encoding="utf-8")
+    path.write_text(
+        render(build_report(ReportSource("added", found, "random", data, toy_network()), sample=10)), encoding="utf-8"
+    )
     resize(browser, WIDE)
     browser.get_log("browser")
     browser.get(path.as_uri())
@@ -219,9 +223,9 @@ def test_runs_are_compared_on_one_page(browser: webdriver.Chrome, tmp_path: Path
         network = toy_network(seed=seed)
         certificate = certgcl.node_compactness(network, graph, 1)
         subjects.append(
-            Subject(f"seed {seed}", certificate, "random", Data(x=graph.x, edge_index=graph.edge_index), network)
+            ReportSource(f"seed {seed}", certificate, "random", Data(x=graph.x, edge_index=graph.edge_index), network)
         )
-    comparison = compare_reports(subjects, [gather(subject, sample=5) for subject in subjects])
+    comparison = compare_reports(subjects, [build_report(subject, sample=5) for subject in subjects])
     path = tmp_path / "comparison.html"
     path.write_text(render_comparison(comparison), encoding="utf-8")
     resize(browser, WIDE)

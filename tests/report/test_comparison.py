@@ -10,7 +10,7 @@ import torch
 import certgcl
 from certgcl.errors import ReportError
 from certgcl.learning.evaluation import compare
-from certgcl.report import Comparison, Report, Subject, compare_reports, gather
+from certgcl.report import Comparison, Report, ReportSource, build_report, compare_reports
 from certgcl.report.comparison import NODES, SPLITS
 from certgcl.report.content import Accuracy, NodeTable, Summary
 from certgcl.report.page import render_comparison
@@ -21,14 +21,14 @@ GRAPH = random_graph(20, 0.2)
 
 
 @cache
-def run(seed: int, budget: int = 1) -> tuple[Subject, Report]:
+def run(seed: int, budget: int = 1) -> tuple[ReportSource, Report]:
     network = toy_network(seed=seed)
     certificate = certgcl.node_compactness(network, GRAPH, budget)
-    subject = Subject(f"run {seed}", certificate, "random", data_of(GRAPH), network, "random-10-10-80")
-    return subject, gather(subject, sample=100)
+    subject = ReportSource(f"run {seed}", certificate, "random", data_of(GRAPH), network, "random-10-10-80")
+    return subject, build_report(subject, sample=100)
 
 
-def compared(*runs: tuple[Subject, Report]) -> Comparison:
+def compared(*runs: tuple[ReportSource, Report]) -> Comparison:
     return compare_reports([subject for subject, _ in runs], [report for _, report in runs])
 
 
@@ -80,7 +80,9 @@ def test_longer_embeddings_win_nothing() -> None:
         name: 10 * getattr(subject.certificate, name) for name in ("lower", "nominal", "rounding", "run_error", "norms")
     }
     longer = replace(subject, certificate=replace(subject.certificate, **values), weights=None)
-    found = compared((replace(subject, weights=None), gather(replace(subject, weights=None))), (longer, gather(longer)))
+    found = compared(
+        (replace(subject, weights=None), build_report(replace(subject, weights=None))), (longer, build_report(longer))
+    )
     assert [each.difference for each in found.differences] == pytest.approx([0.0], abs=1e-12)
     assert found.runs[0].over_norm == pytest.approx(found.runs[1].over_norm)
 
@@ -91,8 +93,8 @@ def test_what_else_differs_is_said() -> None:
     assert {each.measure for each in found.differences} == {SPLITS}  # bounds under other budgets are not paired
     network, other = toy_network(), random_graph(20, 0.3)
     certificate = certgcl.node_compactness(network, other, 1)
-    subject = Subject("other", certificate, "other", data_of(other), network, "random-10-10-80")
-    found = compared(run(0), (subject, gather(subject, sample=3)))
+    subject = ReportSource("other", certificate, "other", data_of(other), network, "random-10-10-80")
+    found = compared(run(0), (subject, build_report(subject, sample=3)))
     assert found.warnings[0] == "The graphs differ: neither nodes nor accuracies are compared pair by pair."
     assert found.runs[1].evaluated is not None
     assert (found.rows, found.values, found.differences) == ([], {}, [])
@@ -100,9 +102,9 @@ def test_what_else_differs_is_said() -> None:
 
 
 def test_a_run_without_a_certificate_cannot_be_compared() -> None:
-    bare = Subject("bare")
+    bare = ReportSource("bare")
     with pytest.raises(ReportError, match="bare without a certificate"):
-        compared(run(0), (bare, gather(bare)))
+        compared(run(0), (bare, build_report(bare)))
 
 
 def test_the_page_is_one_file_with_all_numbers() -> None:

@@ -12,7 +12,7 @@ import torch
 import certgcl
 from certgcl import EdgeDropBudget
 from certgcl.learning.training import History
-from certgcl.report import Subject, gather
+from certgcl.report import ReportSource, build_report
 from certgcl.report.content import (
     OPEN,
     Fragile,
@@ -41,7 +41,7 @@ def test_the_budget_is_said_in_words(budget: Any, words: str) -> None:
     about = subject()
     assert about.graph is not None
     certificate = certgcl.node_compactness(toy_network(), about.graph, budget)
-    summary = gather(replace(about, certificate=certificate), sample=0).summary
+    summary = build_report(replace(about, certificate=certificate), sample=0).summary
     assert isinstance(summary, Summary)
     assert words in summary.statement.budget
     assert "the compactness of a node" in summary.statement.holds
@@ -50,7 +50,7 @@ def test_the_budget_is_said_in_words(budget: Any, words: str) -> None:
 def test_a_budget_that_every_node_has_is_said_without_a_range() -> None:
     cycle = toy_graph(nx.cycle_graph(6))
     certificate = certgcl.node_compactness(toy_network(), cycle, 2)
-    summary = gather(Subject("cycle", certificate, "cycle", data_of(cycle)), sample=0).summary
+    summary = build_report(ReportSource("cycle", certificate, "cycle", data_of(cycle)), sample=0).summary
     assert isinstance(summary, Summary)
     assert summary.statement.budget == "At most 2 edges at each node; any number in all."
 
@@ -92,7 +92,7 @@ def test_everything_is_escaped() -> None:
     about = subject(
         name=evil, graph_name=evil, history=history, config=config, commands=[evil], notes={"fingerprint": evil}
     )
-    html = render(gather(about, sample=0))
+    html = render(build_report(about, sample=0))
     assert "alert(1)</script>" not in html
     assert "</style>&" not in html
     page = Page(html)
@@ -115,26 +115,26 @@ def test_a_page_is_all_in_one_file_and_always_the_same() -> None:
 
 
 def test_the_same_input_gives_the_same_numbers() -> None:
-    assert gather(subject(), sample=5) == whole_report()
+    assert build_report(subject(), sample=5) == whole_report()
 
 
 def test_sections_without_data_say_so() -> None:
     about = subject()
-    report = gather(Subject("alone", about.certificate))
+    report = build_report(ReportSource("alone", about.certificate))
     assert set(report.missing()) == {"degrees", "curve", "accuracy", "explorer", "training"}
     page = Page(render(report))
     assert {"bounds", "degree", "budget", "accuracy", "fragile", "training", "reproduce"} <= set(page.ids)
     assert "pass --dataset or --graph" in page.text
     assert "There is no history of a training." in page.text
-    nothing = gather(Subject("nothing"))
+    nothing = build_report(ReportSource("nothing"))
     assert set(nothing.missing()) == set(SECTIONS)
     empty = Page(render(nothing))
     assert empty.text.count("There is no certificate.") == 1
     assert {"bounds", "degree", "fragile"}.isdisjoint(empty.ids)
     assert {"budget", "accuracy", "training", "reproduce"} <= set(empty.ids)
-    unlabelled = gather(replace(about, data=data_of(random_graph(20, 0.2), labels=False)), sample=3)
+    unlabelled = build_report(replace(about, data=data_of(random_graph(20, 0.2), labels=False)), sample=3)
     assert unlabelled.missing() == {"accuracy": "The graph has no labels."}
-    skipped = gather(about, sample=0).missing()
+    skipped = build_report(about, sample=0).missing()
     assert set(skipped) == {"curve", "accuracy", "explorer"}
     assert "--sample 0" in skipped["curve"]
 
@@ -160,7 +160,7 @@ def test_no_two_numbers_of_a_caption_run_together() -> None:
     tree.add_edges_from((leaf, 80 + leaf) for leaf in range(1, 80))
     graph, weights = toy_graph(tree), toy_network()
     certificate = certgcl.node_compactness(weights, graph, 1, nodes=[0, 5, 6])
-    report = gather(Subject("hub", certificate, "star", data_of(graph), weights), sample=5)
+    report = build_report(ReportSource("hub", certificate, "star", data_of(graph), weights), sample=5)
     text = " ".join(Page(render(report)).text.split())
     shown = re.findall(r"It is proved to stay at or above (\S+) (\S+) more nodes within two hops are not drawn\.", text)
     assert isinstance(report.fragile, Fragile)

@@ -14,7 +14,7 @@ from certgcl import Graph
 from certgcl.certify.accuracy import certified_accuracy
 from certgcl.changes.embedding_without_edges import DropEvaluation
 from certgcl.errors import ReportError
-from certgcl.report import Subject, gather
+from certgcl.report import ReportSource, build_report
 from certgcl.report.content import (
     BREAKS,
     OPEN,
@@ -42,7 +42,7 @@ def test_the_numbers_are_those_of_the_certificate(method: str) -> None:
     about = subject(method)
     certificate = about.certificate
     assert certificate is not None
-    numbers = gather(about, sample=0).to_dict()
+    numbers = build_report(about, sample=0).to_dict()
     assert numbers["values"]["node"] == certificate.nodes.tolist()
     for name in ("lower", "nominal", "upper"):
         expected = getattr(certificate, name)
@@ -63,12 +63,12 @@ def test_the_numbers_are_those_of_the_certificate(method: str) -> None:
 
 def test_a_sign_says_what_is_known() -> None:
     about = subject("optimized")
-    certificate, report = about.certificate, gather(about, sample=0)
+    certificate, report = about.certificate, build_report(about, sample=0)
     assert certificate is not None
     assert isinstance(report.values, NodeTable)
     for sign, positive, negative in zip(report.values.sign, certificate.positive, certificate.negative, strict=True):
         assert sign == (PROVED if positive else BREAKS if negative else OPEN)
-    scores = gather(subject("released"), sample=0)
+    scores = build_report(subject("released"), sample=0)
     assert isinstance(scores.values, NodeTable)
     assert set(scores.values.sign) == {UNPROVED}
     text = Page(render(scores)).text
@@ -81,7 +81,7 @@ def test_a_sign_says_what_is_known() -> None:
 
 def test_the_budget_curve_passes_through_the_certificate() -> None:
     about = subject()
-    report = gather(about, sample=100)
+    report = build_report(about, sample=100)
     assert isinstance(report.curve, BudgetCurve)
     assert about.certificate is not None
     assert (report.curve.nodes, report.curve.of, report.curve.method) == (20, 20, "degree")
@@ -94,7 +94,7 @@ def test_the_budget_curve_passes_through_the_certificate() -> None:
     assert [point.budget for point in report.curve.by_rate] == pytest.approx([0.1 * k for k in range(1, 10)])
 
 
-def value_without(about: Subject, node: int, dropped: list[tuple[int, int]]) -> float:
+def value_without(about: ReportSource, node: int, dropped: list[tuple[int, int]]) -> float:
     """The value of a node on the graph without some edges, computed from nothing but the edges that are left."""
     assert about.graph is not None
     assert about.encoder is not None
@@ -123,7 +123,7 @@ def test_witnesses_are_searched_for_where_the_certificate_has_none() -> None:
 def test_changed_features_of_a_witness_are_named(method: str) -> None:
     changes = certgcl.Changes(drops=1, features=certgcl.FeatureBudget(masked=1, total=2))
     certificate = certgcl.node_compactness(toy_network(), random_graph(20, 0.2), changes, method=method)
-    report = gather(subject(certificate=certificate), sample=5)
+    report = build_report(subject(certificate=certificate), sample=5)
     assert isinstance(report.fragile, Fragile)
     named = [words for row in report.fragile.rows for words in row.features]
     assert named
@@ -151,7 +151,7 @@ def test_added_edges_of_a_witness_are_named_and_drawn(
     graph, network = random_graph(8, 0.3), toy_network()
     limited = certgcl.bounds.BranchAndBound(branch_limit=2) if method == "optimized" else method
     certificate = certgcl.node_compactness(network, graph, changes, method=limited)
-    report = gather(subject(data=data_of(graph), certificate=certificate), sample=3)
+    report = build_report(subject(data=data_of(graph), certificate=certificate), sample=3)
     assert isinstance(report.fragile, Fragile)
     directions = certgcl.compactness_directions(network.embed(graph))
     evaluation = DropEvaluation.of(network, graph)
@@ -182,7 +182,7 @@ def test_added_edges_of_a_witness_are_named_and_drawn(
 @pytest.mark.parametrize("method", ["degree", "optimized"])
 def test_the_edges_that_matter_come_first_and_do_what_they_say(method: str) -> None:
     about = subject(method)
-    report = gather(about, sample=100)
+    report = build_report(about, sample=100)
     assert isinstance(report.explorer, Explorer)
     assert isinstance(report.values, NodeTable)
     for detail, nominal, upper in zip(report.explorer.details, report.values.nominal, report.values.upper, strict=True):
@@ -204,7 +204,7 @@ def test_the_edges_that_matter_come_first_and_do_what_they_say(method: str) -> N
 def test_a_node_is_the_same_in_every_table() -> None:
     """What the page finds out about a node is in all of its tables, beside what the certificate says."""
     about = subject("interval")
-    report = gather(about, sample=100)
+    report = build_report(about, sample=100)
     assert about.certificate is not None
     assert isinstance(report.values, NodeTable)
     assert isinstance(report.fragile, Fragile)
@@ -239,7 +239,7 @@ def test_names_of_a_certificate_are_on_the_page_without_its_graph() -> None:
     names = [f"person {node}" for node in range(20)]
     named = Graph.from_edges(graph.x, graph.edge_index, names)
     certificate = certgcl.node_compactness(toy_network(), named, 1, nodes=["person 3", "person 0"])
-    report = gather(Subject("named", certificate))
+    report = build_report(ReportSource("named", certificate))
     assert isinstance(report.values, NodeTable)
     assert (report.values.node, report.values.name) == ([3, 0], ["person 3", "person 0"])
     assert "person 3" in Page(render(report)).text
@@ -247,7 +247,7 @@ def test_names_of_a_certificate_are_on_the_page_without_its_graph() -> None:
 
 def test_bounds_with_a_fixed_second_view_raise_none_with_both_free() -> None:
     certificate = certgcl.node_compactness(toy_network(), random_graph(20, 0.2), 1, views="both")
-    report = gather(subject(certificate=certificate), sample=100)
+    report = build_report(subject(certificate=certificate), sample=100)
     assert isinstance(report.values, NodeTable)
     assert report.values.lower == certificate.lower.tolist()
     assert report.values.searched
@@ -261,7 +261,7 @@ def test_the_budget_at_which_half_of_the_nodes_are_lost() -> None:
 
 
 def test_certified_accuracy_accounts_for_every_test_node() -> None:
-    found = gather(subject(), sample=100).accuracy
+    found = build_report(subject(), sample=100).accuracy
     assert not isinstance(found, Missing)
     assert (found.nodes, found.of, found.train) == (5, 5, 10)
     assert found.lower <= found.upper <= found.clean
@@ -270,13 +270,13 @@ def test_certified_accuracy_accounts_for_every_test_node() -> None:
 
 def test_the_accuracy_of_certgcl_evaluate_stands_beside_it() -> None:
     about = subject()
-    found = gather(about, sample=100).accuracy
+    found = build_report(about, sample=100).accuracy
     assert not isinstance(found, Missing)
     assert about.data is not None
     assert about.embeddings is not None
     expected = certgcl.evaluate(about.embeddings, about.data.y, "public", masks=about.data)
     assert (found.evaluated, found.evaluated_mean) == (list(expected.micro), expected.micro_mean)
-    text = Page(render(gather(about, sample=100))).text
+    text = Page(render(build_report(about, sample=100))).text
     assert "By certgcl evaluate" in text
     assert "because it divides embeddings by their norms" in " ".join(text.split())
 
@@ -286,7 +286,7 @@ def test_a_class_that_no_training_node_has_is_wrong_and_said_to_be() -> None:
     assert about.data is not None
     about.data.y = about.data.y.clone()
     about.data.y[3] = 7  # a test node
-    report = gather(about, sample=100)
+    report = build_report(about, sample=100)
     found = report.accuracy
     assert not isinstance(found, Missing)
     assert found.unseen == 1
@@ -300,7 +300,7 @@ def test_nodes_without_a_label_are_no_class_of_their_own() -> None:
     assert about.data is not None
     about.data.y = about.data.y.clone()
     about.data.y[3] = -1
-    found = gather(about, sample=100).accuracy
+    found = build_report(about, sample=100).accuracy
     assert isinstance(found, Missing)
     assert "label -1" in found.reason
 
@@ -316,7 +316,7 @@ def test_certified_accuracy_is_that_of_the_model_in_its_own_precision(monkeypatc
     assert about.weights is not None
     weights = run_in(about.weights, torch.float32)
     about = replace(about, weights=weights, certificate=certgcl.node_compactness(weights, random_graph(20, 0.2), 1))
-    assert not isinstance(gather(about, sample=100).accuracy, Missing)
+    assert not isinstance(build_report(about, sample=100).accuracy, Missing)
     assert seen[0].dtype == torch.float32
 
 
@@ -327,7 +327,7 @@ def test_of_several_directions_the_one_that_decides_is_shown() -> None:
     certificate = certgcl.linear_bounds(weights, graph, 1, directions)
     worst = deciding(certificate)
     assert torch.equal(worst.lower, certificate.lower[:, [0, 2]].min(dim=1).values)
-    report = gather(Subject("margins", certificate, "random", data_of(graph), weights), sample=3)
+    report = build_report(ReportSource("margins", certificate, "random", data_of(graph), weights), sample=3)
     assert isinstance(report.values, NodeTable)
     assert report.values.lower == worst.lower.tolist()
 
@@ -355,4 +355,4 @@ def test_of_several_directions_the_one_that_decides_is_shown() -> None:
 )
 def test_another_graph_or_encoder_is_refused(others: dict[str, Any], message: str) -> None:
     with pytest.raises(ReportError, match=message):
-        gather(subject(**others), sample=0)
+        build_report(subject(**others), sample=0)

@@ -8,7 +8,7 @@ PAYS = 0.75  # the share of a shard's time that is left then, at the most
 
 
 @dataclass
-class Pace:
+class BatchSize:
     """Doubles the number of shards as long as they take less than half a minute, and up to ten minutes as long as each
     doubling pays off: shards that are computed together do the work on shared neighbours once, and on a graph with hubs
     that is most of it."""

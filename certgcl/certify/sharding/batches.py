@@ -12,7 +12,7 @@ from torch import Tensor
 
 from certgcl.certify.certificate import Certificate
 from certgcl.certify.certification import Question
-from certgcl.certify.sharding.batch_size import Pace
+from certgcl.certify.sharding.batch_size import BatchSize
 from certgcl.certify.sharding.files import is_finished
 from certgcl.certify.sharding.manifest import Manifest, ShardPlan
 from certgcl.errors import LockedError
@@ -59,7 +59,7 @@ class Batches:
         self._claims: dict[int, ExitStack] = {}
         self.elsewhere: dict[int, LockedError] = {}  # shards that another process is computing
         self.kept: deque[int] = deque()  # shards that were found finished
-        self.pace = Pace()
+        self.size = BatchSize()
 
     def pieces(self, shards: list[int], *, together: bool = True) -> Iterator[Piece]:
         """Batches of some shards, of the size that pays off; those that another process is computing go to
@@ -71,7 +71,7 @@ class Batches:
         waiting, workers = list(shards), self._executor.workers
         while waiting:
             most = -(-len(waiting) // (PARTS_PER_WORKER * workers)) if workers > 1 else len(waiting)
-            number = min(self.pace.at_once, most) if together and not self._question.reproducible else 1
+            number = min(self.size.at_once, most) if together and not self._question.reproducible else 1
             batch, waiting = waiting[:number], waiting[number:]
             nodes = {shard: here for shard in batch for here in [self._plan.nodes(shard)] if self._claim(shard, here)}
             if nodes:

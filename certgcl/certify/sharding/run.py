@@ -226,7 +226,7 @@ class _Run:
                 for done in answers:
                     self._note_kept(batches)
                     if done.error is None:
-                        batches.pace.after(len(done.key), (time.monotonic() - begun) * executor.workers)
+                        batches.size.after(len(done.key), (time.monotonic() - begun) * executor.workers)
                     self._note(batches, question, done)
                     begun = time.monotonic()
         self._note_kept(batches)

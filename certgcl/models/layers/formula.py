@@ -124,7 +124,7 @@ class Softmax(Node):
         return values.log_softmax(dim=1) if self.log else values.softmax(dim=1)
 
 
-def words(node: Node) -> str:
+def tensor_name(node: Node) -> str:
     """The name of a tensor for the user."""
     match node:
         case InputFeatures():
@@ -134,7 +134,7 @@ def words(node: Node) -> str:
         case Combination() if node.name:
             return f"the output of {node.name}"
         case Activated():
-            return f"the activation of {words(node.source)}"
+            return f"the activation of {tensor_name(node.source)}"
         case BatchVector():
             return "batch"
         case Combination() | Concatenation() | Operation() | Pooled() | Softmax():

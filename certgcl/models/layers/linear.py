@@ -4,7 +4,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.dense import Linear
 
 from certgcl.errors import EncoderError
-from certgcl.models.layers.formula import InputFeatures, NodeValues, Summand, words
+from certgcl.models.layers.formula import InputFeatures, NodeValues, Summand, tensor_name
 from certgcl.models.layers.site import CallSite
 
 LINEAR = (nn.Linear, Linear)
@@ -28,7 +28,7 @@ def weight_and_bias(site: CallSite, source: NodeValues | None = None) -> tuple[T
         )
     if source is not None and source.width != weight.shape[1]:
         raise EncoderError(
-            f"{words(source)} with {source.width} channels at {site.place}",
+            f"{tensor_name(source)} with {source.width} channels at {site.place}",
             f"{site.name} takes {weight.shape[1]}",
             "Check the widths of the layers",
         )

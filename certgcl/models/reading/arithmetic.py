@@ -18,7 +18,7 @@ from certgcl.models.layers.formula import (
     Softmax,
     Summand,
     Weight,
-    words,
+    tensor_name,
 )
 from certgcl.models.layers.lookup import is_a
 from certgcl.models.layers.modules import plain_tensor
@@ -38,7 +38,7 @@ def values_of(value: Any, place: Position, what: str = "an operation") -> NodeVa
         raise operation_refused(node)
     if isinstance(node, Softmax):
         raise softmax_refused(node)
-    found = "something that is not a tensor of the run" if node is None else words(node)
+    found = "something that is not a tensor of the run" if node is None else tensor_name(node)
     raise refusal(f"{what} of {found}", place)
 
 
@@ -74,8 +74,8 @@ def added(left: NodeValues, right: NodeValues, sign: float, place: Position) -> 
     """``left + right`` or ``left - right``."""
     if left.width != right.width:
         raise refusal(
-            f"a residual connection or other sum of {words(left)} with {left.width} channels and "
-            f"{words(right)} with {right.width}",
+            f"a residual connection or other sum of {tensor_name(left)} with {left.width} channels and "
+            f"{tensor_name(right)} with {right.width}",
             place,
             "summands have the same channels",
             "Bring both to one width, for example with a Linear",
@@ -118,7 +118,9 @@ def product(tracer: "Tracer", source: NodeValues, matrix: Any, bias: Any, place:
     weight = tracer.own(plain_tensor(matrix, place.text), place.text)
     if weight.dim() != 2 or weight.shape[0] != source.width or not weight.numel():
         raise refusal(
-            f"{words(source)} with {source.width} channels times a tensor of shape {tuple(weight.shape)}", place, PARTS
+            f"{tensor_name(source)} with {source.width} channels times a tensor of shape {tuple(weight.shape)}",
+            place,
+            PARTS,
         )
     shift = None if bias is None else _spread(tracer, bias, weight.shape[1], place)
     return Combination(weight.shape[1], "", (Summand(source, weight),), shift, place)

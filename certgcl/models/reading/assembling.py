@@ -18,7 +18,7 @@ from certgcl.models.layers.formula import (
     NodeValues,
     Operation,
     Softmax,
-    words,
+    tensor_name,
 )
 from certgcl.models.reading.refusals import BUILD, PARTS, operation_refused, softmax_refused
 from certgcl.models.reading.simplifying import inputs_of, ordered, simplified
@@ -31,7 +31,7 @@ def assemble(output: Node, like: Tensor) -> GraphNetwork:
     if isinstance(output, Softmax):
         raise softmax_refused(output)
     if not isinstance(output, NodeValues):
-        raise EncoderError(f"{words(output)} as output", f"the model must return node embeddings; {PARTS}", BUILD)
+        raise EncoderError(f"{tensor_name(output)} as output", f"the model must return node embeddings; {PARTS}", BUILD)
     nodes = ordered(simplified(output))
     if not any(part.aggregation.mixes for node in nodes if isinstance(node, Combination) for part in node.parts):
         raise EncoderError(

@@ -11,7 +11,7 @@ from torch_geometric.nn import global_add_pool, global_max_pool, global_mean_poo
 from torch_geometric.nn.resolver import swish
 from torch_geometric.utils import add_remaining_self_loops, add_self_loops, dropout_edge
 
-from certgcl.models.layers.formula import Position, words
+from certgcl.models.layers.formula import Position, tensor_name
 from certgcl.models.layers.lookup import MISSING, class_attribute
 from certgcl.models.layers.trusted import TRUSTED
 from certgcl.models.reading.activation_functions import (
@@ -151,4 +151,4 @@ assert all(class_attribute(Tensor, name) is not MISSING for name in METHODS)
 def on_what(arguments: list[Any]) -> str:
     """The first tensor of the run among some arguments, in words."""
     found = [argument for argument in arguments if type(argument) is Symbol]
-    return f" on {words(found[0].node)}" if found else ""
+    return f" on {tensor_name(found[0].node)}" if found else ""

@@ -10,7 +10,7 @@ from torch_geometric.nn.sequential import Child
 from certgcl.arguments import shown
 from certgcl.errors import EncoderError
 from certgcl.models.layers.activations import EVAL, SLOPES, SMOOTH, activation_of
-from certgcl.models.layers.formula import Edges, Position, words
+from certgcl.models.layers.formula import Edges, Position, tensor_name
 from certgcl.models.layers.lookup import bases, class_attribute, entry, instance_dict, is_a
 from certgcl.models.layers.modules import check_call, check_unshadowed, described, held, modules_in
 from certgcl.models.layers.site import CallSite
@@ -87,7 +87,7 @@ def _convolution(
     source = values_of(x, place, f"{site.name} on features that are not those of the run:")
     edges = edge_index.node if type(edge_index) is Symbol else None
     if not isinstance(edges, Edges):
-        found = "that are not those of the run" if edges is None else words(edges)
+        found = "that are not those of the run" if edges is None else tensor_name(edges)
         raise refusal(
             f"{site.name} with the edges {found}",
             place,

@@ -18,7 +18,7 @@ from certgcl.models.layers.formula import (
     Operation,
     Pooled,
     Weight,
-    words,
+    tensor_name,
 )
 from certgcl.models.layers.trusted import check_surroundings
 from certgcl.models.network import GraphNetwork
@@ -64,7 +64,7 @@ def assemble_pooled(output: Node, like: Tensor) -> PooledNetwork:
     if isinstance(output, Operation):
         raise operation_refused(output)
     if not isinstance(output, NodeValues):
-        raise EncoderError(f"{words(output)} as output", POOLED, POOL)
+        raise EncoderError(f"{tensor_name(output)} as output", POOLED, POOL)
     above = ordered(output)  # this ends at pooled values
     pooled = [node for node in above if isinstance(node, Pooled)]
     for node in above:
@@ -90,11 +90,11 @@ def _check_above(node: NodeValues, pools: bool) -> None:
             raise EncoderError("a model that does not pool", POOLED, POOL)
         raise EncoderError("values of nodes together with pooled ones", POOLED, POOL)
     if isinstance(node, Activated):
-        found = f"{words(node)} after pooling" if pools else "a model that does not pool"
+        found = f"{tensor_name(node)} after pooling" if pools else "a model that does not pool"
         raise refusal(found, node.place, POOLED, POOL)
     if isinstance(node, Combination) and any(part.aggregation.mixes for part in node.parts):
         raise refusal(
-            f"{words(node)}, a convolution of pooled values" if pools else "a model that does not pool",
+            f"{tensor_name(node)}, a convolution of pooled values" if pools else "a model that does not pool",
             node.place,
             POOLED,
             POOL,

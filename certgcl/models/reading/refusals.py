@@ -1,7 +1,7 @@
 """The messages of errors for models that cannot be read."""
 
 from certgcl.errors import EncoderError
-from certgcl.models.layers.formula import Operation, Position, Softmax, words
+from certgcl.models.layers.formula import Operation, Position, Softmax, tensor_name
 
 CONVOLUTIONS = "GCNConv, SAGEConv, GraphConv, GINConv, SGConv and APPNP"
 PARTS = (
@@ -39,10 +39,10 @@ def refusal(found: str, place: Position, rule: str = READABLE, remedy: str = f"{
 
 def operation_refused(node: Operation) -> EncoderError:
     """The error for an unknown operation whose value is needed."""
-    names = [words(part) for part in node.inputs]
+    names = [tensor_name(part) for part in node.inputs]
     return refusal(f"{node.name} on {' and '.join(names) if names else 'a tensor'}", node.place, PARTS)
 
 
 def softmax_refused(node: Softmax) -> EncoderError:
     """The error for a softmax where more than the order of the classes is needed."""
-    return refusal(f"{node.name} on {words(node.source)}", node.place, SCORES, LOGITS)
+    return refusal(f"{node.name} on {tensor_name(node.source)}", node.place, SCORES, LOGITS)

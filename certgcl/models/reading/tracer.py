@@ -12,7 +12,7 @@ from torch_geometric.nn import MLP, JumpingKnowledge
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from certgcl.errors import EncoderError
-from certgcl.models.layers.formula import BatchVector, Edges, InputFeatures, Node, NodeValues, Position, words
+from certgcl.models.layers.formula import BatchVector, Edges, InputFeatures, Node, NodeValues, Position, tensor_name
 from certgcl.models.layers.lookup import class_attribute, is_a, is_class
 from certgcl.models.layers.modules import is_module, named_modules
 from certgcl.models.layers.table import LEAVES
@@ -121,7 +121,7 @@ class Tracer:
         """A tensor that is changed in place must be one created in the run, all of whose names are known."""
         if isinstance(symbol.node, (InputFeatures, Edges, BatchVector)) or symbol.view:
             raise refusal(
-                f"{words(symbol.node)} changed in place",
+                f"{tensor_name(symbol.node)} changed in place",
                 place,
                 remedy="A forward must leave the model and its inputs as they are",
             )
@@ -160,7 +160,7 @@ def trace(model: nn.Module, features: int, *more: Node) -> tuple[Node, Tensor]:
     """
     inputs = (InputFeatures(features), Edges(), *more)
     tracer = Tracer(model)
-    place = Position("certgcl", 0, f"model({', '.join(map(words, inputs))})")
+    place = Position("certgcl", 0, f"model({', '.join(map(tensor_name, inputs))})")
     output = tracer.call(model, list(map(Symbol, inputs)), {}, place)
     if type(output) is not Symbol:
         raise EncoderError(f"a {type(output).__name__} as output", f"the model must return a tensor; {PARTS}", BUILD)

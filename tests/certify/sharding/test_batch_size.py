@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-from certgcl.certify.sharding.batch_size import LONGEST, PATIENCE, Pace
+from certgcl.certify.sharding.batch_size import LONGEST, PATIENCE, BatchSize
 
 
 def batches(seconds: Callable[[int], float], shards: int) -> list[int]:
     """The sizes of all batches, where so many shards together take ``seconds(shards)``."""
-    pace, sizes = Pace(), []
+    size, sizes = BatchSize(), []
     while sum(sizes) < shards:
-        sizes.append(min(pace.at_once, shards - sum(sizes)))
-        pace.after(sizes[-1], seconds(sizes[-1]))
+        sizes.append(min(size.at_once, shards - sum(sizes)))
+        size.after(sizes[-1], seconds(sizes[-1]))
     return sizes
 
 
@@ -35,9 +35,9 @@ def test_no_batch_takes_much_longer_than_ten_minutes() -> None:
 
 
 def test_a_batch_that_took_too_long_is_followed_by_smaller_ones() -> None:
-    pace = Pace(at_once=8)
-    pace.after(8, 2 * LONGEST)
-    assert pace.at_once == 4
+    size = BatchSize(at_once=8)
+    size.after(8, 2 * LONGEST)
+    assert size.at_once == 4
     for _ in range(5):
-        pace.after(pace.at_once, 2 * LONGEST)
-    assert pace.at_once == 1
+        size.after(size.at_once, 2 * LONGEST)
+    assert size.at_once == 1

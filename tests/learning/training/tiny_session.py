@@ -10,7 +10,7 @@ import torch
 import typer
 from torch import nn
 
-from certgcl.cli.results import outcome
+from certgcl.cli.results import reported_errors
 from certgcl.learning.training import train
 from certgcl.learning.training.checkpoint import leaves, random_state
 from certgcl.learning.training.history import History
@@ -79,7 +79,7 @@ def command(folder: Path, epochs: int, pause: float) -> None:
 
     @app.command()
     def run() -> None:
-        with outcome(False, "Resume it"):
+        with reported_errors(False, "Resume it"):
             train(seeded(pause=pause), epochs, folder=folder, config=CONFIG)
 
     app([])
