@@ -41,8 +41,9 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], *, replace
             stream.flush()
             os.fsync(stream.fileno())
         written = _move(temporary, path, replace)
-    except OSError as error:  # a full disk says no more than that
-        error.filename = error.filename or str(path)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:  # a full disk does not say which file did not fit
+            error.filename = str(path)
         raise
     finally:
         temporary.unlink(missing_ok=True)

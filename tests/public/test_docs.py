@@ -40,6 +40,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
 INDENTED_COMMAND = re.compile(r"^(?: {4}|\t)\s*(?:\$ )?(?:python|certgcl|pip|make|torchrun|pytest) .*$", re.MULTILINE)
 EXAMPLE = re.compile(r"^Examples?::\n\n(?P<code>(?:(?: {4}.*)?(?:\n|\Z))+)", re.MULTILINE)
+DRAWN_PATH = re.compile(r"\b[a-z]\w*/[\w/]*(?:\.py)?")
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 LONG = ("demo", "reproduce", "explore")  # commands that take minutes whatever the graph, or open a window
 
@@ -123,6 +124,8 @@ def compare(shown: str, folder: Path) -> None:
         assert header.split() == Ledger().lines()[0].split()
         for row in rows:
             check_row_of_the_audit(row)
+    elif "▶" in shown:
+        assert all((ROOT / "certgcl" / path).exists() for path in DRAWN_PATH.findall(shown)), DRAWN_PATH.findall(shown)
     else:
         made = {path.name for path in folder.rglob("*")}
         assert {line.split()[0] for line in shown.splitlines()} <= made
