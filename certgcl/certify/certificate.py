@@ -11,6 +11,7 @@ from torch import Tensor
 from certgcl.arguments import INTEGERS, is_whole, numbers, shown, whole
 from certgcl.arguments import path as checked_path
 from certgcl.certify import certificate_file
+from certgcl.certify.budget_curve import BudgetCurve
 from certgcl.certify.certificate_checks import check_certificate
 from certgcl.certify.evidence import Evidence
 from certgcl.certify.measures import Measures
@@ -70,6 +71,7 @@ class Certificate:
         additions: the edges that could be added; None where none could.
         added: the new edges that reach ``upper`` together with the rest of a witness; see :meth:`added_edges`.
         proof: how lines were chosen, for ``certgcl verify --proof``; None unless requested.
+        curve: how large a budget the nodes withstand; None unless requested by :meth:`with_curve`.
     """
 
     nodes: Tensor
@@ -95,6 +97,7 @@ class Certificate:
     additions: AdmissibleAdditions | None = None
     added: tuple[Tensor, ...] | None = None
     proof: ProofTrace | None = None
+    curve: BudgetCurve | None = None
 
     @property
     def changes(self) -> Changes:
@@ -244,7 +247,7 @@ class Certificate:
     def at(self, positions: Tensor) -> "Certificate":
         """The certificate of the anchors at some positions in ``nodes``, in that order; or of those in a mask."""
         positions = self._positions(positions)
-        chosen: dict[str, Any] = {name: getattr(self, name)[positions] for name in PER_ANCHOR}
+        chosen: dict[str, Any] = {name: getattr(self, name)[positions] for name in PER_ANCHOR} | {"curve": None}
         if self.upper is not None and self.witnesses is not None:
             places = torch.arange(len(self.nodes), device=self.nodes.device)[positions].tolist()
             chosen |= {"upper": self.upper[positions], "witnesses": tuple(self.witnesses[place] for place in places)}
@@ -255,6 +258,19 @@ class Certificate:
         if self.norms is not None:
             chosen["norms"] = self.norms[positions]
         return replace(self, **chosen)
+
+    def with_curve(self, model: "ModelLike", graph: "GraphLike", *, sample: int = 200) -> "Certificate":
+        """The same, with a curve of the nodes that are proved under growing budgets of drops, whatever else it allows
+        to change. ``print`` then says at which budget half of the nodes are lost.
+
+        Args:
+            model, graph: those that it is about.
+            sample: at how many random nodes the bounds are computed, for 14 budgets.
+        """
+        from certgcl.certify.other_budgets import with_curve
+
+        sample = whole(sample, "sample", 1, "it is a number of nodes", "Leave it out for 200", error=CertificateError)
+        return with_curve(self, model, graph, sample)
 
     def _positions(self, positions: Any) -> Tensor:
         """Positions in ``nodes``, each once; a mask becomes those where it is true."""

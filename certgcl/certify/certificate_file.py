@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from certgcl.arguments import is_whole, shown
+from certgcl.certify.budget_curve import BudgetCurve
 from certgcl.certify.evidence import Evidence
 from certgcl.certify.proof import ARRAYS as _PROOF
 from certgcl.certify.proof import ProofTrace
@@ -84,6 +85,8 @@ def write(certificate: "Certificate", path: Path, notes: Mapping[str, Any]) -> N
         tensors |= certificate.proof.tensors
     if added is not None:
         meta["additions"] = {"total": added.total, "both_total": added.both_total}
+    if certificate.curve is not None:
+        meta["curve"] = certificate.curve.to_dict()
     if certificate.names is not None:  # files without names have no such entry
         words = (int(name) if is_whole(name) else str(name) for name in certificate.names.all)  # type: ignore[call-overload]
         meta["names"] = list(NodeNames(tuple(words)).all)
@@ -169,6 +172,7 @@ def _fields(meta: Mapping[str, Any], tensors: dict[str, Tensor]) -> dict[str, An
         "changed": changed,
         "additions": added,
         "added": tuple(new[0].split(new[1].tolist(), dim=1)) if new else None,
+        "curve": None if meta.get("curve") is None else BudgetCurve.from_dict(meta["curve"]),
         "proof": None if proof is None and not trace else ProofTrace.from_file(proof, trace),
         "evidence": Evidence.from_dict(meta["evidence"]),
     }

@@ -228,6 +228,14 @@ def differences(there: Mapping[str, Fact], here: Mapping[str, Fact]) -> list[str
     return [difference(name, *pair) for name, pair in pairs.items() if pair[0].identity != pair[1].identity]
 
 
+def foreign_parts(evidence: Evidence, graph: Graph | None, network: GraphNetwork | None) -> list[str]:
+    """How a graph and an encoder, if there are any, differ from those that a certificate is about."""
+    here = {} if graph is None else {"edges": edges_part(graph), "features": features_part(graph)}
+    if network is not None:
+        here["weights"] = weights_part(network)
+    return differences({name: evidence.parts[name] for name in here}, here)
+
+
 def difference(name: str, there: Fact, here: Fact) -> str:
     """How a part differs: in words if the words differ."""
     return name if there.shown == here.shown else f"{name} ({there.shown} there, {here.shown} here)"

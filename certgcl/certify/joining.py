@@ -36,7 +36,9 @@ def joined(parts: Sequence[Certificate]) -> Certificate:
             together["added"] = tuple(edges for part in parts for edges in part.added or ())
     norms = [part.norms for part in parts if part.norms is not None]
     together["norms"] = torch.cat(norms) if len(norms) == len(parts) else None
-    joined = replace(first, **{"upper": None, "witnesses": None, "changed": None, "added": None} | together)
+    joined = replace(
+        first, **{"upper": None, "witnesses": None, "changed": None, "added": None, "curve": None} | together
+    )
     distinct, count = torch.unique(joined.nodes, return_counts=True)
     if len(distinct) != len(joined.nodes):
         raise CertificateError(

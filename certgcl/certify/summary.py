@@ -19,7 +19,8 @@ def summary(certificate: "Certificate") -> tuple[str, list[tuple[str, str]]]:
     if certificate.upper is not None:
         exact, negative = (int(mask[certificate.asked].sum()) for mask in (certificate.exact, certificate.negative))
         rows.append(("searched", f"{exact} exact, {negative} known to fall below zero"))
-    return f"{what} at {nodes}, method {certificate.method}", rows + certificate.measures.rows() + _values(certificate)
+    rows += certificate.measures.rows() + ([] if certificate.curve is None else certificate.curve.rows())
+    return f"{what} at {nodes}, method {certificate.method}", rows + _values(certificate)
 
 
 def _question(certificate: "Certificate") -> list[tuple[str, str]]:

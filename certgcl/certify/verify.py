@@ -116,7 +116,7 @@ def verify(
             Check(
                 "bounds",
                 None,
-                "lower, rounding and run_error are not proved again, nor is how the model was read "
+                "lower, rounding, run_error and the budget curve are not proved again, nor is how the model was read "
                 f"({certificate.reading})",
             ),
         )

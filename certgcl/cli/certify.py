@@ -9,6 +9,7 @@ import typer
 
 from certgcl.bounds import METHODS, SEARCHES, get_method
 from certgcl.certify.certificate import Certificate
+from certgcl.certify.other_budgets import QUICK, SAMPLE
 from certgcl.certify.pooling import GraphCertificate
 from certgcl.certify.sharding import MERGED, ShardRun, certify_shards, merge_shards
 from certgcl.cli.changes import (
@@ -44,6 +45,7 @@ from certgcl.cli.options import (
 from certgcl.cli.progress import ShardBar
 from certgcl.cli.results import reported_errors, show
 from certgcl.cli.run_folders import CERTIFICATES
+from certgcl.graphs.graph import Graph
 from certgcl.graphs.storage import load_graph
 from certgcl.models.network import GraphNetwork
 
@@ -132,6 +134,14 @@ def certify(
     proof: Annotated[bool, typer.Option("--proof", help="Store the choices that certgcl verify --proof needs.")] = (
         False
     ),
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help=f"At how many random nodes to find the budget at which half of the nodes are lost; {SAMPLE} by "
+            f"default, 0 (leave it out) on graphs of more than {QUICK // 2:,} edges.",
+        ),
+    ] = None,
     device: DeviceOption = None,
     data_root: DataRootOption = None,
     as_json: JsonFlag = False,
@@ -205,9 +215,10 @@ def certify(
                 branch_limit=branch_limit,
                 progress=bar.searched if method in SEARCHES else None,
             )
+            network, whole_graph = moved(GraphNetwork.load(encoder), device), moved(source.load(data_root), device)
             done = certify_shards(
-                moved(GraphNetwork.load(encoder), device),
-                moved(source.load(data_root), device),
+                network,
+                whole_graph,
                 changes,
                 out,
                 method=bound,
@@ -225,6 +236,11 @@ def certify(
             )
         alone = worker is None or worker[1] == 1
         certificate = merge_shards(out) if alone else None
+        if certificate is not None and certificate.certified and sample != 0:
+            found = Graph.of(whole_graph)
+            if sample or found.col.numel() <= QUICK:
+                certificate = certificate.with_curve(network, found, sample=sample or SAMPLE)
+                certificate.save(out / MERGED, {"fingerprint": done.manifest.fingerprint})
         show(as_json, _result(done, certificate, time.monotonic() - start), _text(done, certificate))
 
 
@@ -253,7 +269,7 @@ def summary(folder: Path, certificate: Certificate | GraphCertificate) -> dict[s
     """A certificate in a few numbers."""
     if isinstance(certificate, GraphCertificate):
         return {"path": str(folder / MERGED)} | certificate.summary()
-    lower, measures = certificate.lower.double(), certificate.measures
+    lower, measures, curve = certificate.lower.double(), certificate.measures, certificate.curve
     bracket = (
         {}
         if certificate.upper is None
@@ -281,6 +297,7 @@ def summary(folder: Path, certificate: Certificate | GraphCertificate) -> dict[s
         "lower_mean": float(lower.mean()),
         "lower_min": float(lower.min()),
         "lower_max": float(lower.max()),
+        "half_lost": None if curve is None else {"rate": curve.half_rate, "count": curve.half_count},
         **bracket,
     }
 

@@ -4,13 +4,13 @@ import numpy as np
 import torch
 
 from certgcl.certify.accuracy import certified_accuracy
+from certgcl.certify.other_budgets import SEED, Progress, closed_form, drawn
 from certgcl.errors import EvaluationError, InputError
 from certgcl.learning.evaluation import evaluate
 from certgcl.learning.evaluation.inputs import check_labels, masked_nodes
 from certgcl.learning.evaluation.protocols import random_splits
 from certgcl.report.content import Accuracy, Missing
-from certgcl.report.curves import SEED, Progress, drawn
-from certgcl.report.sources import ReportSource, bound_method
+from certgcl.report.sources import ReportSource
 
 SEEDS = 5  # of certgcl evaluate, by default
 _GRID = (0.01, 0.1, 1.0, 10.0, 100.0)  # C of the logistic regression
@@ -30,7 +30,7 @@ def accuracy(subject: ReportSource, sample: int, progress: Progress) -> Accuracy
     assert weights is not None
     assert embeddings is not None
     progress(0, 1, "certified accuracy")
-    labels, method = subject.labels, bound_method(certificate)
+    labels, method = subject.labels, closed_form(certificate)
     try:
         check_labels(labels, graph.num_nodes)
         public = subject.protocol == "public"

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from certgcl.certify.budget_curve import BudgetCurve, first_budget
 from certgcl.errors import ReportError
 from certgcl.learning.evaluation import compare
-from certgcl.report.content import Accuracy, BudgetCurve, Missing, NodeTable, Report, Summary
-from certgcl.report.phrases import first_budget
+from certgcl.report.content import Accuracy, Missing, NodeTable, Report, Summary
 from certgcl.report.sources import ReportSource
 
 MOST_ROWS = 100

@@ -3,6 +3,8 @@
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from certgcl.certify.budget_curve import BudgetCurve
+
 Edge = tuple[int, int]
 PROVED, OPEN, BREAKS, UNPROVED = "proved", "open", "breaks", "no proof"  # of the sign of a node's worst value
 
@@ -106,33 +108,6 @@ class DegreeGroup:
 @dataclass(frozen=True)
 class Degrees:
     groups: list[DegreeGroup]
-
-
-@dataclass(frozen=True)
-class BudgetPoint:
-    """The results under one budget: a drop rate, or a number of edges at each node."""
-
-    budget: float
-    proved: float
-    kept: float | None
-
-
-@dataclass(frozen=True)
-class BudgetCurve:
-    """Computed for the report, at ``nodes`` of ``of`` nodes.
-
-    Args:
-        half_rate, half_count: the smallest computed budget under which at most half of the nodes are proved; None if
-            there is none.
-    """
-
-    method: str
-    nodes: int
-    of: int
-    by_rate: list[BudgetPoint]
-    by_count: list[BudgetPoint]
-    half_rate: float | None
-    half_count: float | None
 
 
 @dataclass(frozen=True)

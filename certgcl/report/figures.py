@@ -7,9 +7,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from certgcl.certify.budget_curve import BudgetCurve, BudgetPoint
 from certgcl.report import neighbourhood
 from certgcl.report.comparison import Comparison
-from certgcl.report.content import Accuracy, BudgetCurve, BudgetPoint, Degrees, Fragile, NodeTable, Report, Training
+from certgcl.report.content import Accuracy, Degrees, Fragile, NodeTable, Report, Training
 from certgcl.report.svg import Svg, figure, settings, to_svg
 
 _MOST_POINTS, _MOST_RANKS = 1500, 400  # dots of a scatter plot, and steps of a ranked line

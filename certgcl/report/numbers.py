@@ -10,6 +10,7 @@ from torch import Tensor
 
 from certgcl._version import __version__
 from certgcl.certify.certificate import Certificate
+from certgcl.certify.other_budgets import Progress, drawn
 from certgcl.learning.training.checkpoint import leaves
 from certgcl.report.accuracy import accuracy as accuracy_of
 from certgcl.report.content import (
@@ -27,7 +28,7 @@ from certgcl.report.content import (
     Summary,
     Training,
 )
-from certgcl.report.curves import Curves, Progress, curves_of, drawn
+from certgcl.report.curves import Curves, curves_of
 from certgcl.report.known import Known, all_known, positions
 from certgcl.report.neighbourhood import drawing_of, edges_of
 from certgcl.report.phrases import statement

@@ -6,11 +6,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from certgcl._version import __version__
+from certgcl.certify.budget_curve import first_budget
 from certgcl.formatting import percent
 from certgcl.report.comparison import Comparison
 from certgcl.report.content import Missing, NodePicture, Report
 from certgcl.report.figures import compared_curves, draw_all
-from certgcl.report.phrases import first_budget
 
 
 def render(report: Report) -> str:

@@ -8,7 +8,7 @@ from torch import Tensor
 from certgcl.certify.certificate import Certificate
 from certgcl.changes.edge_drops import EdgeDropBudget
 from certgcl.graphs.graph import Graph
-from certgcl.report.content import BudgetPoint, Statement
+from certgcl.report.content import Statement
 from certgcl.report.sources import ReportSource
 
 Budget = int | float
@@ -91,13 +91,6 @@ def _range(counts: Tensor) -> str:
     """The least, the largest and the mean in words."""
     low, high = int(counts.min()), int(counts.max())
     return f"{low}" if low == high else f"{low} to {high}, {float(counts.double().mean()):.2f} on average"
-
-
-def first_budget(budget: float | None, points: Sequence[BudgetPoint]) -> str:
-    """A budget of a curve; if there is none, the last one with ``>``."""
-    if budget is not None:
-        return f"{budget:g}"
-    return f"> {points[-1].budget:g}" if points else "–"
 
 
 def budget_rule(certificate: Certificate, graph: Graph, hints: Sequence[Budget] = ()) -> Budget | None:

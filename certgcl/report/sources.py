@@ -1,7 +1,7 @@
 """What a report is about: a certificate, a run, or both, and whether its parts belong together."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from certgcl.bounds import METHODS
 from certgcl.certify.certificate import Certificate
-from certgcl.certify.compactness import linear_bounds, node_compactness
-from certgcl.certify.evidence import differences, edges_part, features_part, weights_part
+from certgcl.certify.evidence import foreign_parts
+from certgcl.certify.other_budgets import bounds_under, deciding
 from certgcl.changes.changes import Changes
-from certgcl.changes.edge_additions import CandidatesLike, EdgeAddBudget
 from certgcl.changes.edge_drops import DropsLike, EdgeDropBudget
 from certgcl.errors import ReportError
 from certgcl.graphs.graph import Graph
@@ -118,18 +116,10 @@ class ReportSource:
     def bounds(
         self, budget: DropsLike | Changes, method: str, nodes: Tensor, about: Certificate | None = None
     ) -> Certificate:
-        """Other bounds, under any changes, or any budget of drops with the certificate's other changes, in the
-        directions of the certificate, or of ``about``; those of compactness without one. Those of compactness are
-        computed again, so that ``rounding`` has their error."""
+        """Other bounds, in the directions of the certificate, or of ``about``; see :func:`bounds_under`."""
         assert self.encoder is not None
         assert self.graph is not None
-        about = about or self.certificate
-        changes = budget if isinstance(budget, Changes) else _with_drops(EdgeDropBudget.of(budget), about)
-        if about is None or (about.evidence.direction_source == "graph" and about.directions.dim() == 2):
-            return node_compactness(self.encoder, self.graph, changes, method=method, nodes=nodes)
-        directions = about.directions.new_zeros(self.graph.num_nodes, *about.directions.shape[1:])
-        directions[about.nodes] = about.directions
-        return linear_bounds(self.encoder, self.graph, changes, directions, method=method, nodes=nodes)
+        return bounds_under(budget, about or self.certificate, self.encoder, self.graph, method, nodes)
 
     @property
     def budget(self) -> EdgeDropBudget:
@@ -141,47 +131,10 @@ class ReportSource:
         """Raise an error for a graph or an encoder whose digests differ from those in the certificate."""
         if self.certificate is None:
             return
-        here = {} if self.graph is None else {"edges": edges_part(self.graph), "features": features_part(self.graph)}
-        if self.weights is not None:
-            here["weights"] = weights_part(self.weights)
-        different = differences({name: self.certificate.evidence.parts[name] for name in here}, here)
+        different = foreign_parts(self.certificate.evidence, self.graph, self.weights)
         if different:
             raise ReportError(
                 f"a certificate that was made with other {' and '.join(different)}",
                 "certificate, encoder and graph must belong together",
                 _SAME,
             )
-
-
-def _with_drops(drops: EdgeDropBudget, about: Certificate | None) -> Changes:
-    """Other drops, with everything else that a certificate allows to change."""
-    if about is None:
-        return Changes(drops)
-    features, added = None if about.features is None else about.features.budget(), about.additions
-    if added is None:
-        return Changes(drops, features)
-    listed: CandidatesLike = (
-        "all" if added.candidates is None else torch.stack([added.candidates.row, added.candidates.col])
-    )
-    return Changes(drops, features, EdgeAddBudget(added.local, added.total, listed))
-
-
-def bound_method(certificate: Certificate | None) -> str:
-    """The method of a certificate, if it is a closed-form bound; otherwise the default."""
-    name = "" if certificate is None else certificate.method.partition(", ")[0]
-    return name if name in METHODS and METHODS[name].certified else "degree"
-
-
-def deciding(certificate: Certificate) -> Certificate:
-    """Of several directions of a node, the one with the least bound; directions of length zero do not count."""
-    if certificate.directions.dim() == 2:
-        return certificate
-    silent = (certificate.directions == 0).all(dim=2)
-    above = (certificate.lower - certificate.rounding - certificate.run_error).masked_fill(silent, torch.inf)
-    least = above.argmin(dim=1)
-    rows = torch.arange(len(least))
-    chosen: dict[str, Any] = {
-        name: getattr(certificate, name)[rows, least]
-        for name in ("lower", "nominal", "rounding", "run_error", "directions")
-    }
-    return replace(certificate, **chosen, upper=None, witnesses=None)

@@ -209,4 +209,4 @@ def test_every_check_has_a_line() -> None:
             check.name in line and check.detail in line for check, line in zip(verification.checks, lines, strict=True)
         )
         assert json.loads(json.dumps(verification.to_dict())) == verification.to_dict()
-    assert "lower, rounding and run_error are not proved again" in str(good)
+    assert "lower, rounding, run_error and the budget curve are not proved again" in str(good)

@@ -39,11 +39,12 @@ def certify(*more: str, budget: str = "2", out: str = "out") -> Result:
 def test_certify_writes_the_certificate_and_says_what_it_found() -> None:
     result = certify("--shards", "3")
     expected = certgcl.node_compactness(WEIGHTS, GRAPH, 2)
+    written = f"\nwritten to {Path('out') / 'certificate.npz'}\n"
     assert result.exit_code == 0
-    assert result.stdout == f"{expected}\nwritten to {Path('out') / 'certificate.npz'}\n"
+    assert result.stdout == f"{expected.with_curve(WEIGHTS, GRAPH)}{written}"
     torch.testing.assert_close(certgcl.Certificate.load("out/certificate.npz").lower, expected.lower)
     again = run("merge", "out")
-    assert (again.exit_code, again.stdout) == (0, result.stdout)
+    assert (again.exit_code, again.stdout) == (0, f"{expected}{written}")
 
 
 def test_json_is_one_object() -> None:
@@ -66,7 +67,21 @@ def test_json_is_one_object() -> None:
     assert summary["nodes"] == 40
     assert summary["lower_min"] == pytest.approx(float(expected.lower.min()))
     assert json.loads(certify("--json").stdout)["kept"] == [0, 1, 2]
-    assert json.loads(run("merge", "out", "--json").stdout) == summary
+    curve = expected.with_curve(WEIGHTS, GRAPH).curve
+    assert curve is not None
+    assert summary["half_lost"] == {"rate": curve.half_rate, "count": curve.half_count}
+    assert json.loads(run("merge", "out", "--json").stdout) == summary | {"half_lost": None}
+
+
+def test_the_budget_curve_can_be_left_out_or_drawn_from_few_nodes() -> None:
+    assert json.loads(certify("--sample", "0", "--json").stdout)["certificate"]["half_lost"] is None
+    assert "(3 of 40 nodes, method degree)" in certify("--sample", "3").stdout
+
+
+def test_large_graphs_have_a_budget_curve_only_if_it_is_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["certgcl.cli.certify"], "QUICK", 1)
+    assert "half lost" not in certify().stdout
+    assert "half lost" in certify("--sample", "3").stdout
 
 
 def test_options_reach_the_bounds() -> None:

@@ -110,8 +110,8 @@ def test_the_edges_that_matter_are_ranked_and_drawn(page: webdriver.Chrome) -> N
 def test_new_edges_of_a_witness_are_listed_and_drawn(
     browser: webdriver.Chrome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("certgcl.report.curves._RATES", (0.5,))
-    monkeypatch.setattr("certgcl.report.curves._COUNTS", (1,))
+    monkeypatch.setattr("certgcl.certify.other_budgets.RATES", (0.5,))
+    monkeypatch.setattr("certgcl.certify.other_budgets.COUNTS", (1,))
     graph = random_graph(8, 0.3)
     changes = certgcl.Changes(additions=certgcl.EdgeAddBudget(1, 1), features=certgcl.FeatureBudget(masked=1, total=1))
     method = certgcl.bounds.BranchAndBound(branch_limit=0)

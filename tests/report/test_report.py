@@ -12,6 +12,8 @@ import torch
 import certgcl
 from certgcl import Graph
 from certgcl.certify.accuracy import certified_accuracy
+from certgcl.certify.budget_curve import BudgetCurve
+from certgcl.certify.other_budgets import deciding
 from certgcl.changes.embedding_without_edges import DropEvaluation
 from certgcl.errors import ReportError
 from certgcl.report import ReportSource, build_report
@@ -20,8 +22,6 @@ from certgcl.report.content import (
     OPEN,
     PROVED,
     UNPROVED,
-    BudgetCurve,
-    BudgetPoint,
     Degrees,
     Explorer,
     Fragile,
@@ -29,10 +29,7 @@ from certgcl.report.content import (
     NodeTable,
     Summary,
 )
-from certgcl.report.curves import half_lost
 from certgcl.report.page import render
-from certgcl.report.phrases import first_budget
-from certgcl.report.sources import deciding
 from tests.report.report_pages import Page, data_of, subject, whole_report
 from tests.toys import random_graph, run_in, toy_graph, toy_network
 
@@ -146,8 +143,8 @@ def test_changed_features_of_a_witness_are_named(method: str) -> None:
 def test_added_edges_of_a_witness_are_named_and_drawn(
     changes: certgcl.Changes, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("certgcl.report.curves._RATES", (0.5,))
-    monkeypatch.setattr("certgcl.report.curves._COUNTS", ())
+    monkeypatch.setattr("certgcl.certify.other_budgets.RATES", (0.5,))
+    monkeypatch.setattr("certgcl.certify.other_budgets.COUNTS", ())
     graph, network = random_graph(8, 0.3), toy_network()
     limited = certgcl.bounds.BranchAndBound(branch_limit=2) if method == "optimized" else method
     certificate = certgcl.node_compactness(network, graph, changes, method=limited)
@@ -251,13 +248,6 @@ def test_bounds_with_a_fixed_second_view_raise_none_with_both_free() -> None:
     assert isinstance(report.values, NodeTable)
     assert report.values.lower == certificate.lower.tolist()
     assert report.values.searched
-
-
-def test_the_budget_at_which_half_of_the_nodes_are_lost() -> None:
-    points = [BudgetPoint(q, proved, None) for q, proved in ((1, 1.0), (2, 0.51), (3, 0.5), (5, 0.1))]
-    assert half_lost(points) == 3
-    assert half_lost(points[:2]) is None
-    assert [first_budget(3, points), first_budget(None, points), first_budget(None, [])] == ["3", "> 5", "–"]
 
 
 def test_certified_accuracy_accounts_for_every_test_node() -> None:
