@@ -237,10 +237,9 @@ def certify(
         alone = worker is None or worker[1] == 1
         certificate = merge_shards(out) if alone else None
         if certificate is not None and certificate.certified and sample != 0:
-            found = Graph.of(whole_graph)
+            found = Graph.of(whole_graph)  # the curve is printed; the file stays the one that `merge` writes
             if sample or found.col.numel() <= QUICK:
                 certificate = certificate.with_curve(network, found, sample=sample or SAMPLE)
-                certificate.save(out / MERGED, {"fingerprint": done.manifest.fingerprint})
         show(as_json, _result(done, certificate, time.monotonic() - start), _text(done, certificate))
 
 

@@ -42,8 +42,10 @@ def test_certify_writes_the_certificate_and_says_what_it_found() -> None:
     written = f"\nwritten to {Path('out') / 'certificate.npz'}\n"
     assert result.exit_code == 0
     assert result.stdout == f"{expected.with_curve(WEIGHTS, GRAPH)}{written}"
+    written_first = Path("out/certificate.npz").read_bytes()
     torch.testing.assert_close(certgcl.Certificate.load("out/certificate.npz").lower, expected.lower)
     again = run("merge", "out")
+    assert Path("out/certificate.npz").read_bytes() == written_first
     assert (again.exit_code, again.stdout) == (0, f"{expected}{written}")
 
 
