@@ -7,6 +7,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from certgcl.certify.pooling.change_sets import GraphChangeSets
 from certgcl.certify.pooling.graph_set import GraphSet
 from certgcl.certify.pooling.items import Items
 from certgcl.certify.pooling.multipliers import Array, Multipliers
+from certgcl.certify.pooling.pooled_bounds import GraphBounds
 from certgcl.certify.pooling.problem import PooledProblem
 from certgcl.certify.pooling.set_changes import SetChanges
 from certgcl.certify.pooling.shared_changes import KnownNodeValues, Limits, SharedChanges
@@ -62,7 +64,7 @@ def test_what_is_enumerated_is_the_minimum(case: NetworkCase, pool: Pool) -> Non
         assert abs(float(value[0]) - pooled_values(case, pool).min()) <= pooled_tolerance(case)
 
 
-@given(network_cases(max_depth=3), st.sampled_from(("mean", "sum")))
+@given(network_cases(max_depth=3), st.sampled_from(POOLS))
 def test_with_one_edge_in_all_the_bound_is_the_minimum(case: NetworkCase, pool: Pool) -> None:
     case = case.with_budget(case.local, 1)
     least, scale = pooled_values(case, pool).min(), float(np.abs(pooled_values(case, pool)).max())
@@ -106,7 +108,7 @@ def test_the_same_where_edges_are_too_many_to_try_them_all(
     monkeypatch.setattr(f"certgcl.certify.pooling.pooled_bounds.{limit}", 0)
     for seed in range(4):
         case = tree_case(kind, seed, total=3).with_budget(local, 3)
-        for pool in ("mean", "sum"):
+        for pool in POOLS:
             least = pooled_values(case, pool).min()
             assert float(certify_pooled(case, pool).lower[0]) <= least + pooled_tolerance(case)
 
@@ -140,8 +142,11 @@ def test_any_multipliers_give_a_bound(kind: str, monkeypatch: pytest.MonkeyPatch
     for seed in range(6):
         found.clear()
         case = tree_case(kind, seed).with_budget(1 if seed % 2 else None, 2)
-        certify_pooled(case, "sum")
-        assert all(bound[0] <= pooled_values(case, "sum").min() + pooled_tolerance(case) for bound, _ in found.values())
+        pool = POOLS[seed % len(POOLS)]
+        certify_pooled(case, pool)
+        count = case.nodes if pool == "mean" else 1
+        least = count * (pooled_values(case, pool).min() + pooled_tolerance(case))
+        assert all(bound[0] <= least for bound, _ in found.values())
         assert len(found) == 4
 
 
@@ -258,31 +263,47 @@ def several_edges_take_nothing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KnownNodeValues, "__init__", wrong)
 
 
+def a_channel_depends_on_the_first_node_alone(patch: pytest.MonkeyPatch) -> None:
+    fields = GraphBounds._fields
+
+    def wrong(self: GraphBounds, items: Items, near: bool) -> sp.csr_matrix:
+        found = fields(self, items, near)
+        if self.network.pool == "max":
+            found = sp.csr_matrix(np.ones((found.shape[0], 1))) @ items.near(self.network.network)[:1]
+        return found
+
+    patch.setattr(GraphBounds, "_fields", wrong)
+
+
 def two_edges_are_never_tried(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(GraphChangeSets, "two", lambda self: [])
 
 
 @pytest.mark.parametrize(
-    "mutation",
+    ("mutation", "pool"),
     [
-        two_edges_are_never_tried,
-        an_edge_counts_for_one_node,
-        an_edge_forgets_the_nodes_far_away,
-        a_graph_may_lose_one_edge_less,
-        several_edges_take_nothing,
+        (two_edges_are_never_tried, "sum"),
+        (an_edge_counts_for_one_node, "sum"),
+        (an_edge_forgets_the_nodes_far_away, "sum"),
+        (a_graph_may_lose_one_edge_less, "sum"),
+        (several_edges_take_nothing, "sum"),
+        (an_edge_counts_for_one_node, "max"),
+        (a_channel_depends_on_the_first_node_alone, "max"),
+        (a_graph_may_lose_one_edge_less, "max"),
+        (several_edges_take_nothing, "max"),
     ],
 )
 def test_wrong_bounds_are_caught(
-    mutation: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    mutation: Callable[[pytest.MonkeyPatch], None], pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutation(monkeypatch)
     for seed in range(20):
         for kind in ("GCN", "SAGE sum", "SAGE mean"):
             case = tree_case(kind, seed)
             try:
-                lower = float(certify_pooled(case, "sum").lower[0])
+                lower = float(certify_pooled(case, pool).lower[0])
             except BoundError:
                 return
-            if lower > pooled_values(case, "sum").min() + pooled_tolerance(case):
+            if lower > pooled_values(case, pool).min() + pooled_tolerance(case):
                 return
     raise AssertionError("not caught")

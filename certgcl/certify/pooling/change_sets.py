@@ -15,7 +15,7 @@ from certgcl.certify.touched_edges import edges_of
 from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.changes.changes import AdmissibleChanges
 from certgcl.graphs.graph import Graph
-from certgcl.models.pooled_network import PooledNetwork
+from certgcl.models.pooled_network import PooledNetwork, pooled_rows
 
 ROWS = 1 << 16  # nodes that are embedded at a time
 MOST_ROWS = 1 << 22  # nodes that a search may embed for one graph; a larger graph is not searched
@@ -148,6 +148,14 @@ class GraphChangeSets:
         """``w · z_i`` of every node instead, before pooling, ``(sets, n, C)``."""
         parts = [self.network.network.embed(graph) @ directions.T for graph, _ in self._in_parts(sets)]
         return torch.cat(parts).unflatten(0, (len(sets), self.graph.num_nodes))
+
+    def of_channels(self, sets: list[Items], directions: Tensor) -> Tensor:
+        """``w_m · pool_i z_im`` of every channel instead, before any head, ``(sets, d, C)`` in float64."""
+        parts = [
+            pooled_rows(self.network.network.embed(graph), copies, self.network.pool)
+            for graph, copies in self._in_parts(sets)
+        ]
+        return torch.cat(parts).double()[..., None] * directions.double().T
 
     def _in_parts(self, sets: list[Items]) -> Iterator[tuple[Graph, Tensor]]:
         at_once = max(1, ROWS // self.graph.num_nodes)

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from certgcl.bounds import BoundMethod, ChangeProblem
 from certgcl.bounds.memory import default_limit, parts_that_fit
-from certgcl.certify.pooling.change_sets import GraphChangeSets
+from certgcl.certify.pooling.change_sets import MOST_SHARED, GraphChangeSets
 from certgcl.certify.pooling.changed_features import by_merged_paths
 from certgcl.certify.pooling.graph_set import GraphSet
 from certgcl.certify.pooling.items import Items
@@ -62,11 +63,9 @@ class GraphBounds:
     def lower(self, directions: Tensor) -> Bounds:
         """For directions ``(G, C, d)``."""
         pooled, shift = self._pulled_back(directions)
-        if self.network.pool == "max":
-            lower, lifted = self._by_ranges(pooled)
-        else:
-            lower, lifted = self._of_sums(pooled)
-            count = self.graphs.sizes.double()[:, None] if self.network.pool == "mean" else 1.0
+        lower, lifted = self._of_sums(pooled)
+        if self.network.pool == "mean":
+            count = self.graphs.sizes.double()[:, None]
             lower, lifted = lower / count, lifted / count
         return lower + shift, lifted
 
@@ -96,24 +95,72 @@ class GraphBounds:
 
     # -- sums --------------------------------------------------------------------------------------
 
+    @cached_property
+    def _rows(self) -> Tensor:
+        """How many *rows* each graph has: what its pooled value is a sum of, ``(G,)``. Nodes; for maxima, channels, of
+        which each is ``w_m max_i z_im``."""
+        sizes = self.graphs.sizes
+        return torch.full_like(sizes, self.network.network.width) if self.network.pool == "max" else sizes
+
     def _of_sums(self, directions: Tensor) -> Bounds:
-        """Of sums of node values: the best of all that is known."""
-        if self._largest and all(each.shared for each in self._sets):
-            found = self._by_shared_items(directions)
-        else:
-            found = [self._by_nodes(directions)]
-        if self.changes.features is not None and not self._largest:
+        """Of sums of rows: the best of all that is known."""
+        shared = self._largest > 0 and self._shareable
+        found = self._by_shared_items(directions) if shared else [self._by_rows(directions)]
+        if self.changes.features is not None and not self._largest and self.network.pool != "max":
             found.append(by_merged_paths(self.network.network, self.changes, self.bound, directions, self.sizes))
         lower, lifted = (torch.stack(parts) for parts in zip(*found, strict=True))
         best = (lower - lifted).argmax(dim=0, keepdim=True)
         return lower.gather(0, best)[0], lifted.gather(0, best)[0]
 
-    def _by_nodes(self, directions: Tensor) -> Bounds:
-        """The sum of the nodes' own bounds."""
-        graphs = self.graphs
-        values = self._of_nodes(self._largest, directions, lambda part: directions[graphs.batch[part]])
-        error = torch.finfo(torch.float64).eps * (graphs.sizes.double()[:, None] + 16) * graphs.total(values.abs())
-        return graphs.total(values), error
+    @property
+    def _shareable(self) -> bool:
+        """Whether rows and items are few enough to say of each item what it takes from each row."""
+        width = self.network.network.width if self.network.pool == "max" else 0
+        return all(each.shared and width * len(each) <= MOST_SHARED for each in self._sets)
+
+    def _by_rows(self, directions: Tensor) -> Bounds:
+        """The sum of the rows' own bounds."""
+        values = self._bounded(self._largest, directions)
+        total = directions.new_zeros(len(self.graphs), values.shape[1], dtype=torch.float64)
+        batch = torch.repeat_interleave(self._rows)
+        sizes = total.index_add(0, batch, values.abs())
+        error = torch.finfo(torch.float64).eps * (self._rows.double()[:, None] + 16) * sizes
+        return total.index_add(0, batch, values), error
+
+    def _bounded(self, total: int, directions: Tensor) -> Tensor:
+        """Bounds of all rows with at most ``total`` edges of each graph changed, ``(R, C)``.
+
+        Of channels by ``max_i z_i >= max_i low_i`` and ``max_i z_i <= max_i high_i``.
+        """
+        if self.network.pool != "max":
+            return self._of_nodes(total, directions, lambda part: directions[self.graphs.batch[part]])
+        units = torch.eye(directions.shape[2], dtype=directions.dtype, device=directions.device)
+        both = torch.cat([units, -units])
+        ranges = self._of_nodes(total, both, lambda part: both.expand(len(part), -1, -1))
+        low, negative_high = ranges.chunk(2, dim=1)
+        low, high = self.graphs.largest(low)[:, None], self.graphs.largest(-negative_high)[:, None]
+        wide = directions.double()
+        return (wide.clamp(min=0) * low + wide.clamp(max=0) * high).transpose(1, 2).flatten(0, 1)
+
+    def _clean(self, directions: Tensor) -> Tensor:
+        """All rows without any change, ``(R, C)``."""
+        z = self.network.network.embed(self.graphs.union)
+        if self.network.pool == "max":
+            pooled = self.graphs.largest(z).double()[..., None]
+            return (directions.double().transpose(1, 2) * pooled).flatten(0, 1)
+        return torch.einsum("ncd,nd->nc", directions[self.graphs.batch], z).double()
+
+    def _with_items(self, each: GraphChangeSets, sets: list[tuple[int, ...]], directions: Tensor) -> Tensor:
+        """The rows of one graph with each of some sets of items, ``(sets, rows, C)``."""
+        values = each.of_channels if self.network.pool == "max" else each.of_nodes
+        return values(sets, directions).double()
+
+    def _fields(self, items: Items, near: bool) -> sp.csr_matrix:
+        """The items that each row depends on, ``(R, E)``: all of its graph, for channels."""
+        if self.network.pool != "max":
+            return items.near(self.network.network) if near else items.fields(self.network.network)
+        blocks = [np.ones((rows, number)) for rows, number in zip(self._rows.tolist(), items.number, strict=True)]
+        return sp.csr_matrix(sp.block_diag(blocks, format="csr"))
 
     def _by_shared_items(self, directions: Tensor) -> list[Bounds]:
         """With what each item takes counted once in a graph.
@@ -122,20 +169,20 @@ class GraphBounds:
         of them is near it in the graph as given, where a value is at least that of the largest change.
         """
         levels = _levels(self._largest)
-        several = self.changes.additions is not None and self._largest > 1
+        several = self.changes.additions is not None and self._largest > 1 and self.network.pool != "max"
         items = Items(self.changes, self._sets)
         first = np.array([0, *(level + 1 for level in levels[:-1])])
-        network, limits = self.network.network, items.limits()
-        batch, most = (part.cpu().numpy() for part in (self.graphs.batch, self.changes.most_edges))
-        fields = items.fields(network) if several else items.near(network)
-        shared = SharedChanges(fields, batch, items.graph, limits, most, first)
+        limits = items.limits()
+        batch = torch.repeat_interleave(self._rows).cpu().numpy()
+        most = self.changes.most_edges.cpu().numpy()
+        shared = SharedChanges(self._fields(items, near=not several), batch, items.graph, limits, most, first)
         values, losses = self._known(shared, levels, directions)
         if not (np.isfinite(values).all() and all(alone is None or np.isfinite(alone).all() for alone in losses)):
             unknown = directions.new_full(directions.shape[:2], torch.nan).double()
             return [(unknown, unknown)]
         found = [[shared.lower(values[:, place], alone, self.time_limit) for place, alone in enumerate(losses)]]
         if several:
-            by_first = SharedChanges(items.near(network), batch, items.graph, limits, most, first[:2])
+            by_first = SharedChanges(self._fields(items, near=True), batch, items.graph, limits, most, first[:2])
             ends = values[:, :, [0, -1]]
             found.append([by_first.lower(ends[:, place], None, self.time_limit) for place in range(len(losses))])
         return [
@@ -144,73 +191,55 @@ class GraphBounds:
         ]
 
     def _known(self, shared: SharedChanges, levels: list[int], directions: Tensor) -> tuple[Array, list[Array | None]]:
-        """What is known of single nodes: their values with as many items as each level stands for, ``(N, C, L)``, and
+        """What is known of single rows: their values with as many items as each level stands for, ``(R, C, L)``, and
         what each item takes by itself, for each direction."""
-        graphs = self.graphs
-        of = lambda part: directions[graphs.batch[part]]  # noqa: E731
         known: list[Tensor] = []
         losses: list[Array | None] = [None] * directions.shape[1]
         if self.changes.features is None:
-            z = self.network.network.embed(graphs.union)
-            clean = torch.einsum("ncd,nd->nc", directions[graphs.batch], z).double()
+            clean = self._clean(directions)
             losses = self._losses(shared, directions, clean)
             known = [clean] * min(1 if losses[0] is None else 2, len(levels))  # one item takes a known loss
             if 1 < len(known) < len(levels):
                 known += self._least_of_pairs(shared, directions, clean)
-        values = [*known, *(self._of_nodes(total, directions, of) for total in levels[len(known) :])]
+        values = [*known, *(self._bounded(total, directions) for total in levels[len(known) :])]
         return torch.stack(values, dim=2).cpu().numpy(), losses
 
     def _losses(self, shared: SharedChanges, directions: Tensor, clean: Tensor) -> list[Array | None]:
-        """How much each item alone takes from each node in whose field it is, for each direction; None where there are
+        """How much each item alone takes from each row in whose field it is, for each direction; None where there are
         too many to try."""
         sets = self._sets
         if sum(each.single_rows for each in sets) > MOST_SINGLE_ROWS:
             return [None] * directions.shape[1]
-        # One graph after the other, in each item by item, and all nodes of the graph each time.
+        # One graph after the other, in each item by item, and all rows of the graph each time.
         taken = [clean.new_zeros(0, clean.shape[1])]
-        for each, wanted, before in zip(sets, directions, clean.split(self.graphs.sizes.tolist()), strict=True):
+        for each, wanted, before in zip(sets, directions, clean.split(self._rows.tolist()), strict=True):
             if len(each):
-                taken.append((before - each.of_nodes(each.singles(), wanted).double()).flatten(0, 1))
-        nodes, items = self.graphs.sizes.cpu().numpy(), np.array([len(each) for each in sets])
+                taken.append((before - self._with_items(each, each.singles(), wanted)).flatten(0, 1))
+        rows, items = self._rows.cpu().numpy(), np.array([len(each) for each in sets])
         graph, item = shared.batch[shared.node], shared.fields.indices
-        block, first_item, first_node = (np.cumsum(each) - each for each in (items * nodes, items, nodes))
-        place = block[graph] + (item - first_item[graph]) * nodes[graph] + shared.node - first_node[graph]
+        block, first_item, first_row = (np.cumsum(each) - each for each in (items * rows, items, rows))
+        place = block[graph] + (item - first_item[graph]) * rows[graph] + shared.node - first_row[graph]
         return list(torch.cat(taken).cpu().numpy()[place].T)
 
     def _least_of_pairs(self, shared: SharedChanges, directions: Tensor, clean: Tensor) -> list[Tensor]:
-        """The least value of each node with two items of its field, ``(N, C)``; none if they are too many to try.
+        """The least value of each row with two items of its field, ``(R, C)``; none if they are too many to try.
 
         Exact, and so at most ``v_i(S)`` for every S with two items of the field: these two are admissible by
         themselves, as every part of an admissible set is, and the value depends on nothing else of S.
         """
-        sets, found, node, item = self._sets, [], 0, 0
+        sets, found, row, item = self._sets, [], 0, 0
         if sum(each.pair_rows for each in sets) > MOST_PAIR_ROWS:
             return []
-        for each, wanted, before in zip(sets, directions, clean.split(self.graphs.sizes.tolist()), strict=True):
+        for each, wanted, before in zip(sets, directions, clean.split(self._rows.tolist()), strict=True):
             pairs, n, e = each.two(), len(before), len(each)
             if pairs:
-                field = torch.from_numpy(shared.fields[node : node + n, item : item + e].toarray() > 0).to(
-                    before.device
-                )
+                field = torch.from_numpy(shared.fields[row : row + n, item : item + e].toarray() > 0).to(before.device)
                 one, other = torch.tensor(pairs, device=before.device).T
                 inside = (field[:, one] & field[:, other]).T[..., None]
-                before = torch.where(inside, each.of_nodes(pairs, wanted).double(), before).amin(dim=0)
+                before = torch.where(inside, self._with_items(each, pairs, wanted), before).amin(dim=0)
             found.append(before)
-            node, item = node + n, item + e
+            row, item = row + n, item + e
         return [torch.cat(found)]
-
-    # -- maxima ------------------------------------------------------------------------------------
-
-    def _by_ranges(self, directions: Tensor) -> Bounds:
-        """Bounds of maxima: ``max_i z_i >= max_i low_i``, and ``max_i z_i <= max_i high_i``, channel by channel."""
-        units = torch.eye(directions.shape[2], dtype=directions.dtype, device=directions.device)
-        both = torch.cat([units, -units])
-        ranges = self._of_nodes(self._largest, both, lambda part: both.expand(len(part), -1, -1))
-        low, negative_high = ranges.chunk(2, dim=1)
-        low, high = self.graphs.largest(low), self.graphs.largest(-negative_high)
-        wide = directions.double()
-        found = (wide.clamp(min=0) @ low[..., None] + wide.clamp(max=0) @ high[..., None])[..., 0]
-        return found, torch.zeros_like(found)
 
 
 def _levels(largest: int) -> list[int]:
