@@ -7,7 +7,7 @@ edges the bound of the prototypes, a recursion that shares no code with the libr
 that a loose bound can be told from harder cases.
 
     edges      graphs of 4 nodes with at least 3 edges, widths 4-5-5 (``verification.changed_audit``)
-    features   graphs of 4 nodes with 4 features, widths 4-4 (``verification.feature_tightness``)
+    features   graphs of 4 nodes with 4 features, some with 8, widths 4-4 (``verification.feature_tightness``)
     pooling    trees of 14 to 18 nodes that lose two edges, without enumeration (``verification.pooling_audit``)
 """
 

@@ -1,16 +1,19 @@
 """The library's answers to cases of changed features, and the cases themselves."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import assume
 from hypothesis import strategies as st
 from torch import Tensor
 
 import certgcl
-from certgcl.bounds import BoundMethod
+from certgcl.bounds import BoundMethod, column_sets
 from certgcl.bounds.prepared import ChangeProblem
 from certgcl.models import GraphNetwork
 from verification.audit import Ledger
@@ -50,6 +53,14 @@ def certify_features(
         nodes=nodes,
         method=NETWORK_METHODS.get(method, method) if isinstance(method, str) else method,
     )
+
+
+@contextmanager
+def columns_by_nodes() -> Iterator[None]:
+    """As if graphs had so many features that sets of masked columns are not tried one by one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(column_sets, "MOST_FEATURES", 0)
+        yield
 
 
 def differentiable_bound(case: FeatureCase, method: str, network: GraphNetwork) -> Tensor:

@@ -1,6 +1,7 @@
 """Wrong bounds under changed features, one for each idea: the enumeration must catch every one of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from certgcl import Changes
+from certgcl.bounds import column_sets
+from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.propagation import changed_features, fixed_graph
 from certgcl.bounds.propagation.changed_features import ChangedFeatures, Falls
 from certgcl.bounds.propagation.fixed_graph import FixedGraphBound
@@ -114,6 +118,38 @@ def one_column_less(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def one_merged_column_less(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(column_sets, "MOST_FEATURES", 0)
+    one_column_less(patch)
+
+
+def columns_are_masked_at_the_first_node_alone(patch: pytest.MonkeyPatch) -> None:
+    every = column_sets._every
+
+    def wrong(problem: ChangeProblem) -> Iterator[ChangeProblem]:
+        x = problem.graph.x
+        for masked in every(problem):
+            graph = masked.graph.with_features(torch.cat([masked.graph.x[:1], x[1:]]))
+            yield replace(masked, graph=graph)
+
+    patch.setattr(column_sets, "_every", wrong)
+
+
+def edges_stay_where_columns_are_masked(patch: pytest.MonkeyPatch) -> None:
+    every = column_sets._every
+
+    def wrong(problem: ChangeProblem) -> Iterator[ChangeProblem]:
+        nothing = Changes().on(problem.graph)
+        return (replace(masked, changes=nothing) for masked in every(problem))
+
+    patch.setattr(column_sets, "_every", wrong)
+
+
+def one_set_of_columns_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    every = column_sets._every
+    patch.setattr(column_sets, "_every", lambda problem: list(every(problem))[:-1])
+
+
 def layers_by_sets_of_edges_forget_features(patch: pytest.MonkeyPatch) -> None:
     from certgcl.bounds.propagation.drop_sets import near_layers
 
@@ -169,6 +205,10 @@ MUTANTS: dict[Mutation, Row] = {
     bits_are_turned_on_where_they_are_on: Row("SAGE mean", FLIPS, False, 0),
     the_box_is_half_as_wide: Row("GCN", BOX, False, 0),
     one_column_less: Row("GCN", COLUMNS, False, 0),
+    one_merged_column_less: Row("GCN", COLUMNS, False, 0),
+    columns_are_masked_at_the_first_node_alone: Row("GCN", COLUMNS, True, 0),
+    edges_stay_where_columns_are_masked: Row("GCN", COLUMNS, True, 0),
+    one_set_of_columns_is_forgotten: Row("SAGE mean", COLUMNS, True, 0),
     layers_by_sets_of_edges_forget_features: Row("GIN", MASK, True, 0),
     lines_of_the_fixed_graph_know_the_clean_values_alone: Row("GCN", FLIPS, False, 0),
     one_path_to_a_node_is_forgotten: Row("SAGE mean", MASK, False, 0),

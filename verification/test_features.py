@@ -14,6 +14,7 @@ from torch import Tensor
 from verification.audit import LEDGER
 from verification.feature_audit import (
     certify_features,
+    columns_by_nodes,
     differentiable_bound,
     enter_features,
     feature_cases,
@@ -48,11 +49,18 @@ def gaussian(kind: str, features: PlainFeatures, drops: bool, seed: int = 0, slo
 def audit(case: FeatureCase) -> None:
     minimum, clean = feature_truth(case)
     drops = " and drops" if case.network.local != 0 else ""
-    for method in NETWORK_METHODS:
+
+    def enter(method: str, *rows: str) -> None:
         lower = certify_features(case, method).lower
-        rows = (f"{method}, features", *((f"degree: {case.features.kind}{drops}",) if method == "degree" else ()))
         wrong = enter_features(LEDGER, rows, case, lower, minimum, clean)
         assert not len(wrong), f"{method} certifies {lower[wrong].tolist()} where {minimum[wrong].tolist()} is reached"
+
+    for method in NETWORK_METHODS:
+        of_kind = (f"degree: {case.features.kind}{drops}",) if method == "degree" else ()
+        enter(method, f"{method}, features", *of_kind)
+    if case.features.kind == "columns":
+        with columns_by_nodes():
+            enter("degree", f"degree: columns by nodes{drops}")
 
 
 @FEWER
@@ -92,6 +100,12 @@ def test_float32_is_sound_within_its_rounding(case: FeatureCase) -> None:
     for method in NETWORK_METHODS:
         single = certify_features(case, method, dtype=torch.float32)
         assert (single.lower.double() <= minimum + single.rounding.double()).all(), method
+
+
+@pytest.mark.parametrize("drops", [False, True], ids=["features alone", "with drops"])
+def test_gradients_under_columns_by_nodes_are_too(drops: bool) -> None:
+    with columns_by_nodes():
+        test_gradients_are_those_of_finite_differences("degree", FEATURES[-1], drops)
 
 
 @pytest.mark.parametrize("drops", [False, True], ids=["features alone", "with drops"])

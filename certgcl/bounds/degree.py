@@ -11,6 +11,7 @@ from torch import Tensor
 
 from certgcl.arguments import choice, whole
 from certgcl.bounds import compiled
+from certgcl.bounds.column_sets import few_columns, least_over_columns
 from certgcl.bounds.memory import values_for_channels
 from certgcl.bounds.method import BoundMethod, LineChoices
 from certgcl.bounds.prepared import ChangeProblem, check_call, check_width
@@ -151,6 +152,8 @@ class Degree(BoundMethod):
 
     def __call__(self, network: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> Tensor:
         check_call(network, problem, directions)
+        if few_columns(problem):
+            return least_over_columns(self, network, problem, directions)
         weights = problem.two_layer(network)
         if weights is None:
             return by_states(network, problem, directions, self._settings(network))

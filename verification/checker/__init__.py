@@ -50,7 +50,8 @@ the output, and for functionals of them at a neighbour k, whose edge to i is in 
 
 **Features** (``inputs.py``). Where features of a node appear, as ``μ · x_k``, the least over those that it may have
 takes their place: what is bounded is the same term. If features alone change, Theorem B (``fixed.py``) merges all paths
-to a node first, and uses totals and columns that all nodes share.
+to a node first, and uses totals and columns that all nodes share. Where few columns can be masked, each set of them is
+a graph of its own, on which the edges alone change: the least over these graphs is the least over all changes.
 
 **Cases** (``cases.py``). An edge goes or it does not. In the first case it is removed from the graph and subtracted
 from the budgets, in the other it cannot go; likewise a candidate becomes an edge, or is no longer a candidate. If both

@@ -94,7 +94,21 @@ class Proof:
 
 
 class Bounds:
-    """What Theorems A and B prove about some nodes, sharing the bounds of the nodes around them."""
+    """What Theorems A and B prove about some nodes, for every set of masked columns by itself where there are few."""
+
+    def __init__(self, network: Network, changes: Changes, anchors: Sequence[int], choices: Choices) -> None:
+        self.each = [Theorems(network, part, anchors, choices) for part in changes.by_columns()]
+
+    def below(self, node: int, directions: Array, slack: Array, least: Array) -> Array:
+        """Below ``w · z`` for all w within ``slack`` of the directions."""
+        found = np.full(len(directions), np.inf)
+        for each in self.each:
+            found = np.minimum(found, each.below(node, directions, slack, least))
+        return found
+
+
+class Theorems:
+    """Their bounds under some changes, sharing those of the nodes around."""
 
     def __init__(self, network: Network, changes: Changes, anchors: Sequence[int], choices: Choices) -> None:
         self.given = network, changes, anchors
@@ -103,8 +117,7 @@ class Bounds:
         self.known: dict[int, Bound | Fixed] = {}
 
     def below(self, node: int, directions: Array, slack: Array, least: Array) -> Array:
-        """Below ``w · z`` for all w within ``slack`` of the directions: with the given choices, and with all others
-        while that is less than it should be."""
+        """The same with the given choices, and with all others while that is less than it should be."""
         best = np.full(len(directions), -np.inf)
         for way, (theorem, choices) in enumerate(self.ways):
             if way not in self.known:

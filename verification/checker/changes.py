@@ -8,6 +8,7 @@ that.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from .arithmetic import Array, Ints, U, up
 from .statement import Graph
 
 Edge = tuple[int, int]
+MOST_COLUMNS = 6  # of features, up to which every set of masked columns is a graph of its own
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +181,21 @@ class Changes:
     @property
     def features_alone(self) -> bool:
         return self.features is not None and self.additions is None and not self.budget.any()
+
+    def by_columns(self) -> "list[Changes]":
+        """The changes of edges alone on the graph with each set of columns masked, if there are few columns; together
+        they are all changes. Otherwise these changes themselves."""
+        features, x = self.features, self.graph.x
+        if features is None or features.columns is None or x.shape[1] > MOST_COLUMNS:
+            return [self]
+        filled, found = np.flatnonzero(x.any(axis=0)), []
+        for number in range(min(features.columns, len(filled)) + 1):
+            for chosen in combinations(filled, number):
+                masked = x.copy()
+                masked[:, list(chosen)] = 0
+                graph = Graph(masked, self.graph.neighbours)
+                found.append(Changes(graph, self.asked, self.total, self.kept, self.given))
+        return found
 
     def pairs(self, i: int) -> list[tuple[int, int]]:
         """The states of a node."""
