@@ -8,11 +8,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from certgcl.arguments import numbers, real
+from certgcl.arguments import numbers
 from certgcl.arguments import seed as checked_seed
 from certgcl.attacks.black_box import BlackBox, minimal
 from certgcl.attacks.descent import Search
 from certgcl.attacks.field import SearchSpace
+from certgcl.attacks.found import Found, end_of
 from certgcl.attacks.run import ModelRun
 from certgcl.certify.directions import compactness_directions
 from certgcl.certify.question_arguments import NodesLike, check_anchors
@@ -28,7 +29,7 @@ AnyModel = ModelLike | Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class FoundDrops:
+class FoundDrops(Found):
     """Admissible drops that lower ``w_i · z_i``. Not a certificate: other drops may lower it further.
 
     Args:
@@ -36,20 +37,15 @@ class FoundDrops:
         clean: ``w_i · z_i`` on the graph, as the model computes it, ``(A,)``.
         values: the lowest value found, as the model computes it there, ``(A,)``: an upper bound of the worst case, and
             the clean value where nothing lower was found.
-        witnesses: the dropped edges that reach it, ``(2, k)`` node numbers, for every node.
         searched: whether a node was searched: there was time, and its neighbourhood was not too large, ``(A,)``.
+        witnesses: the dropped edges that reach the value, ``(2, k)`` node numbers, for every node.
         knowledge: ``"network"`` where the search knew the model's layers, ``"values"`` where it could only call it.
         ran: what was run, in words.
     """
 
-    nodes: Tensor
-    clean: Tensor
-    values: Tensor
     witnesses: tuple[Tensor, ...]
-    searched: Tensor
     knowledge: Literal["network", "values"]
     ran: str
-    certified: Literal[False] = field(default=False, init=False)
     _run: ModelRun = field(repr=False, kw_only=True)
     _directions: Tensor = field(repr=False, kw_only=True)
 
@@ -76,22 +72,9 @@ class FoundDrops:
         value = _value(run, node, self._directions[position])
         return graph.edge_index[:, torch.tensor(minimal(value, slots.tolist(), below), dtype=torch.long)]
 
-    def _position(self, node: int) -> int:
-        place = (self.nodes == node).nonzero()[:, 0]
-        if not len(place):
-            raise InputError(f"node {node}", "only the nodes that were searched have a witness", "See .nodes")
-        return int(place[0])
-
     def __str__(self) -> str:
-        found = [
-            f"drops found at {int((self.values < self.clean).sum())} of {len(self.nodes)} nodes (not certified)",
-            f"  run       {self.ran}; the search used its {self.knowledge}",
-            f"  clean     mean {float(self.clean.mean()):.4g}",
-            f"  found     mean {float(self.values.mean()):.4g}, min {float(self.values.min()):.4g}",
-            f"  negative  {int((self.values < 0).sum())} of {len(self.nodes)}",
-        ]
-        missing = int((~self.searched).sum())
-        return "\n".join(found + ([f"  no time, or too large, for {missing} nodes"] if missing else []))
+        about = f"  run       {self.ran}; the search used its {self.knowledge}"
+        return self._lines("drops", about, missing="no time, or too large,")
 
 
 def search_drops(
@@ -127,13 +110,7 @@ def search_drops(
         print(found, found.witness(0))
     """
     graph, chance = Graph.of(graph), checked_seed(seed)
-    end = time.monotonic() + real(
-        seconds,
-        "seconds",
-        lambda given: given >= 0,
-        "it is a number of seconds, 0 or more",
-        "Leave it out for a minute",
-    )
+    end = end_of(seconds)
     drops, anchors = Changes.of(budgets).drops_alone("search_drops").on(graph), check_anchors(nodes, graph)
     run = ModelRun.of(model, graph)
     embeddings = run.checked()
@@ -155,7 +132,7 @@ def search_drops(
             values[position], witnesses[position] = value, graph.edge_index[:, slots]
     searched = torch.tensor([position in found for position in range(len(anchors))], device=anchors.device)
     return FoundDrops(
-        anchors, clean, values, tuple(witnesses), searched, knowledge, str(run), _run=run, _directions=wanted
+        anchors, clean, values, searched, tuple(witnesses), knowledge, str(run), _run=run, _directions=wanted
     )
 
 

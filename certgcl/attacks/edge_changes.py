@@ -7,73 +7,53 @@ searched on the graph whose edges have changed, and on the graph as it is.
 """
 
 import time
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from certgcl.arguments import real
 from certgcl.attacks.any_model import directions_of
 from certgcl.attacks.edge_search import EdgeSearch, edges_of
 from certgcl.attacks.features import FeatureField
+from certgcl.attacks.found import Found, end_of
 from certgcl.certify.question_arguments import NodesLike, check_anchors
 from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.changes.changes import BudgetLike, Changes
-from certgcl.errors import InputError
 from certgcl.graphs.graph import Graph, GraphLike
 from certgcl.models.reading import ModelLike, read_network
 
 
 @dataclass(frozen=True, eq=False)
-class FoundChanges:
+class FoundChanges(Found):
     """Admissible changes that lower ``w_i · z_i``. Not a certificate: other changes may lower it further.
 
     Args:
         nodes: the requested nodes, ``(A,)``.
         clean: ``w_i · z_i`` on the graph, ``(A,)``.
         values: the lowest value found, ``(A,)``: an upper bound of the worst case.
+        searched: whether there was time for a node, ``(A,)``.
         dropped, added: the edges of that change, ``(2, k)`` node numbers, for every node.
         changed: the features of that change, where they may change.
         exact: whether all changes were tried, ``(A,)``: then the value is the worst case, up to rounding.
-        searched: whether there was time for a node, ``(A,)``.
     """
 
-    nodes: Tensor
-    clean: Tensor
-    values: Tensor
     dropped: tuple[Tensor, ...]
     added: tuple[Tensor, ...]
     changed: tuple[ChangedEntries, ...]
     exact: Tensor
-    searched: Tensor
-    certified: Literal[False] = field(default=False, init=False)
 
     def witness(self, node: int) -> tuple[Tensor, Tensor]:
         """The edges dropped and the edges added that reach the value of a node, ``(2, k)`` each."""
-        place = self._place(node)
+        place = self._position(node)
         return self.dropped[place], self.added[place]
 
     def changed_features(self, node: int) -> ChangedEntries:
         """The features that change together with these edges."""
-        return self.changed[self._place(node)]
-
-    def _place(self, node: int) -> int:
-        place = (self.nodes == node).nonzero()[:, 0]
-        if not len(place):
-            raise InputError(f"node {node}", "only the nodes that were searched have a witness", "See .nodes")
-        return int(place[0])
+        return self.changed[self._position(node)]
 
     def __str__(self) -> str:
-        found = [
-            f"changes found at {int((self.values < self.clean).sum())} of {len(self.nodes)} nodes (not certified)",
-            f"  clean     mean {float(self.clean.mean()):.4g}",
-            f"  found     mean {float(self.values.mean()):.4g}, min {float(self.values.min()):.4g}",
-            f"  negative  {int((self.values < 0).sum())} of {len(self.nodes)}",
-            f"  exact     {int(self.exact.sum())} of {len(self.nodes)}",
-        ]
-        missing = int((~self.searched).sum())
-        return "\n".join(found + ([f"  no time for {missing} nodes"] if missing else []))
+        return self._lines("changes", last=(f"  exact     {int(self.exact.sum())} of {len(self.nodes)}",))
 
 
 def search_changes(
@@ -102,13 +82,7 @@ def search_changes(
         dropped, added = found.witness(0)
     """
     graph = Graph.of(graph)
-    end = time.monotonic() + real(
-        seconds,
-        "seconds",
-        lambda given: given >= 0,
-        "it is a number of seconds, 0 or more",
-        "Leave it out for a minute",
-    )
+    end = end_of(seconds)
     changes, anchors = Changes.of(budgets).on(graph), check_anchors(nodes, graph)
     network = read_network(model, graph).copied().to(torch.float64)
     with torch.no_grad():
@@ -139,4 +113,4 @@ def search_changes(
             if value < float(values[position]):
                 values[position], changed[position] = value, field.changed(x)
                 dropped[position], added[position] = (edges_of(pairs, graph).T for pairs in edges)
-    return FoundChanges(anchors, clean, values, tuple(dropped), tuple(added), tuple(changed), exact, searched)
+    return FoundChanges(anchors, clean, values, searched, tuple(dropped), tuple(added), tuple(changed), exact)

@@ -14,6 +14,7 @@ from certgcl.certify import certificate_file
 from certgcl.certify.budget_curve import BudgetCurve
 from certgcl.certify.certificate_checks import check_certificate
 from certgcl.certify.evidence import Evidence
+from certgcl.certify.frames import long_frame
 from certgcl.certify.measures import Measures
 from certgcl.certify.proof import ProofTrace
 from certgcl.certify.summary import summary
@@ -25,7 +26,6 @@ from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.errors import CertificateError
 from certgcl.formatting import html_table, lines
 from certgcl.graphs.names import NodeNames
-from certgcl.runtime.optional_packages import needing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -220,19 +220,7 @@ class Certificate:
     def to_frame(self) -> "pd.DataFrame":
         """The same table as a pandas frame (needs the extra ``pandas``); a row per node, or per node and direction
         if a node has several."""
-        with needing("pandas", "a frame"):
-            import pandas as pd
-
-        columns = self.to_dict()
-        if self.lower.dim() == 1:
-            return pd.DataFrame(columns)
-        count = self.lower.shape[1]
-        flat = {
-            name: [value for row in column for value in (row if isinstance(row, list) else [row] * count)]
-            for name, column in columns.items()
-        }
-        who = {name: flat.pop(name) for name in ("node", "name") if name in flat}
-        return pd.DataFrame(who | {"direction": list(range(count)) * len(self.nodes)} | flat)
+        return long_frame(self.to_dict(), None if self.lower.dim() == 1 else self.lower.shape[1], who=("node", "name"))
 
     @classmethod
     def joined(cls, parts: Sequence["Certificate"]) -> "Certificate":

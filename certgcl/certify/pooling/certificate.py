@@ -11,6 +11,7 @@ from torch import Tensor
 from certgcl.arguments import path as checked_path
 from certgcl.arguments import whole
 from certgcl.certify.evidence import Evidence
+from certgcl.certify.frames import long_frame
 from certgcl.certify.measures import kept_share
 from certgcl.certify.pooling import file
 from certgcl.certify.pooling.checks import check_graph_certificate
@@ -21,7 +22,6 @@ from certgcl.changes.edge_additions import AdmissibleAdditions
 from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.errors import CertificateError
 from certgcl.formatting import html_table, lines, percent, spread
-from certgcl.runtime.optional_packages import needing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,18 +166,7 @@ class GraphCertificate:
     def to_frame(self) -> "pd.DataFrame":
         """The same table as a pandas frame (needs the extra ``pandas``); a row per graph, or per graph and direction
         if a graph has several."""
-        with needing("pandas", "a frame"):
-            import pandas as pd
-
-        columns = self.to_dict()
-        if self.lower.dim() == 1:
-            return pd.DataFrame(columns)
-        count = self.lower.shape[1]
-        flat = {
-            name: [value for row in column for value in (row if isinstance(row, list) else [row] * count)]
-            for name, column in columns.items()
-        }
-        return pd.DataFrame({"graph": flat.pop("graph"), "direction": list(range(count)) * len(self)} | flat)
+        return long_frame(self.to_dict(), None if self.lower.dim() == 1 else self.lower.shape[1], who=("graph",))
 
     def summary(self) -> dict[str, Any]:
         """The certificate in a few numbers, as JSON can hold them."""
