@@ -2,12 +2,14 @@
 
 import tempfile
 import webbrowser
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from certgcl.arguments import LARGEST
+from certgcl.certify.budget_curve import BudgetCurve
 from certgcl.certify.compactness import node_compactness
 from certgcl.cli.options import BudgetOption, JsonFlag, one_of, read_drops
 from certgcl.cli.progress import Bar, TrainingBar
@@ -64,18 +66,21 @@ def explore(
 
         subject = _trained(graph, drops, epochs, seed)
         with Bar("reporting") as bar:
-            text = render(build_report(subject, progress=bar.show))
+            report = build_report(subject, progress=bar.show)
+        certificate = subject.certificate
+        if certificate is not None and isinstance(report.curve, BudgetCurve):
+            certificate = replace(certificate, curve=report.curve)
         page = (out or Path(tempfile.mkdtemp(prefix="certgcl-"), "report.html")).resolve()
-        write_page(page, text)
+        write_page(page, render(report))
         opened = browser and webbrowser.open(page.as_uri())
         show(
             as_json,
             {
                 "out": str(page),
                 "opened": opened,
-                "certificate": (subject.certificate.measures.to_dict() if subject.certificate else None),
+                "certificate": None if certificate is None else certificate.measures.to_dict(),
             },
-            f"{subject.certificate}\nwritten to {page}",
+            f"{certificate}\nwritten to {page}",
         )
 
 

@@ -61,6 +61,7 @@ def test_without_a_browser_the_path_is_printed_by_one_thread(
     assert result.exit_code == 0, result.stderr
     path = Path(result.stdout.splitlines()[-1].removeprefix("written to "))
     assert path.name == "report.html"
+    assert "half lost at drop rate" in result.stdout
     assert "certgcl report: GRACE on karate" in path.read_text(encoding="utf-8")
     assert opened == []
     path.unlink()
