@@ -32,7 +32,8 @@ _LONGEST = 100  # characters of a value in a message
 
 
 class _Short(reprlib.Repr):
-    """Short reprs of any value: tensors and arrays by their shape, values whose own repr raises by their type."""
+    """Short reprs of any value: tensors and arrays are shown by their shape, values whose own repr raises by their
+    type."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,14 +107,14 @@ def _number(value: Any) -> float:
 
 
 def flag(value: Any, name: str, error: Kind = InputError) -> bool:
-    """``True`` or ``False``; no number, and nothing that is merely truthy or falsy."""
+    """``True`` or ``False``; not a number, nor anything else that is merely truthy or falsy."""
     if not isinstance(value, (bool, np.bool_)):
         raise error(f"{name}={shown(value)}", "it is True or False", "Pass one of the two")
     return bool(value)
 
 
 def choice(value: Any, name: str, names: Iterable[str], error: Kind = InputError) -> str:
-    """One of some names."""
+    """One of the allowed names."""
     known = tuple(names)
     if not isinstance(value, str) or value not in known:
         raise error(f"{name}={shown(value)}", f"it is one of {', '.join(known)}", "Pick one")
@@ -135,7 +136,7 @@ def items(value: Any, name: str, rule: str, remedy: str, *, error: Kind = InputE
 
 
 def path(value: Any, name: str = "path", error: Kind = InputError) -> Path:
-    """A path that the file system can be asked about; the empty one, which would be the current folder, is refused."""
+    """A path that the file system accepts. The empty one, which would mean the current folder, is refused."""
     text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text or "\0" in text or not _encodable(text):
         raise error(

@@ -57,7 +57,7 @@ class NotFittedError(InputError):
 
 
 class EvaluationError(InputError):
-    """Embeddings, labels, masks or runs that cannot be evaluated or compared, or a protocol that does not exist."""
+    """Embeddings, labels, masks or runs that cannot be evaluated or compared, or an unknown protocol."""
 
 
 class CertificateError(InputError):
@@ -65,11 +65,11 @@ class CertificateError(InputError):
 
 
 class ShardError(InputError):
-    """A folder of shards that is incomplete, or holds the answer to another question."""
+    """A folder of shards that is incomplete, or that answers another question."""
 
 
 class CheckpointError(InputError):
-    """A run folder that cannot be resumed: damaged, or that of another run."""
+    """A run folder that cannot be resumed: it is damaged, or belongs to another run."""
 
 
 class ReportError(InputError):
@@ -89,7 +89,7 @@ class BoundError(CertgclError, ArithmeticError):
 
 
 class TrainingError(CertgclError, ArithmeticError):
-    """A training whose loss or weights are no longer finite. The last good checkpoint is kept."""
+    """A training run whose loss or weights are no longer finite. The last good checkpoint is kept."""
 
 
 class WorkerError(CertgclError):

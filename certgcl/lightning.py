@@ -1,4 +1,4 @@
-"""Certificates during a training with PyTorch Lightning, which nothing else in certgcl needs.
+"""Certificates while training with PyTorch Lightning. Nothing else in certgcl needs Lightning.
 
 Example::
 
@@ -25,7 +25,7 @@ class CertifyCompactness(lightning.Callback):
     """Certify the encoder every few epochs, and log scale-free measures.
 
     It logs ``compactness/positive`` (the share of nodes that are proved), ``compactness/kept`` (of the clean value) and
-    ``compactness/over_norm``; ``certificate`` is the last one. The encoder is in eval mode meanwhile.
+    ``compactness/over_norm``; ``certificate`` is the last one. During certification the encoder is in eval mode.
 
     Args:
         graph: the graph to certify on; validated once.

@@ -1,4 +1,4 @@
-"""What the public functions accept, as types for annotations of your own: ``from certgcl.types import GraphLike``."""
+"""What the public functions accept, as types for your own annotations: ``from certgcl.types import GraphLike``."""
 
 from certgcl.changes.changes import BudgetLike
 from certgcl.graphs.graph import GraphLike

@@ -99,8 +99,9 @@ def certified_accuracy(
         model: the classifier, or the encoder, as in :func:`certgcl.node_compactness`.
         classifier: fitted on the embeddings as they are (not normalised): one of scikit-learn's linear classifiers, or
             a ``Pipeline`` that scales first; an ``nn.Linear``, whose classes are 0, 1, …; a weight matrix
-            ``(classes, d)``; or a pair of that and intercepts ``(classes,)``. What is not known to predict the class of
-            the largest linear score, or differs from it where it is tried, raises ``ClassifierError``.
+            ``(classes, d)``; or a pair of that and intercepts ``(classes,)``. A classifier that is not known to predict
+            the class of the largest linear score, or that differs from it where it is tried, raises
+            ``ClassifierError``.
         y: the true class of every node, ``(N,)``: integers, or strings if those are the classifier's labels. Only those
             of ``nodes`` must be labels the classifier knows.
         nodes: those that count, a mask or numbers; all by default.
@@ -280,7 +281,7 @@ def _lowest(
     embeddings: Tensor,
     directions: Tensor,
 ) -> Tensor:
-    """Embeddings of the anchors at which a search over admissible changes ends, with a low ``w · z``; ``(A, d)``.
+    """Embeddings of the anchors, ``(A, d)``, with a low ``w · z``, that a search over admissible changes ends at.
 
     For a node whose receptive field is too large to be searched, the given ``embeddings``, those without drops.
     """
@@ -319,7 +320,7 @@ def _lowest_with_new_edges(
 
 
 def _places(y: Any, linear: LinearClassifier, anchors: Tensor, graph: Graph) -> Tensor:
-    """The position of every label among the classes; 0 at nodes that do not count and have none of them."""
+    """The position of every label among the classes; 0 at nodes that do not count and whose label is not among them."""
     try:
         labels = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -54,7 +54,7 @@ class AuditReport:
     def gap(self) -> Tensor:
         """How far the least value is above the bound, ``(A,)``: the bound is no looser than this.
 
-        Zero where the value is below the bound by no more than rounding explains.
+        Zero where the value is below the bound, but by no more than rounding explains.
         """
         gap = self.lowest - self.certificate.lower
         return torch.where(self.slack >= 0, gap.clamp(min=0), gap)
@@ -130,13 +130,13 @@ def audit(
 ) -> AuditReport:
     """Certify nodes, then look for views that break the certificate.
 
-    Every other sampled view drops as much as fits everywhere, the others exactly the budget of one anchor around it;
-    new edges come on top as far as budgets allow, at every third view without any drops, and features change as much
-    as they may.
-    Searched views drop what lowers the value of one anchor most (:class:`certgcl.attacks.Search`), according to the
-    weights that were read from the model. The model itself, in its own precision, is run on each view as a whole and on
-    the graph as it is, and all anchors are checked in it: so a model that was misread shows too. If ``model`` is
-    weights alone, they are run. The absence of violations proves nothing; one is a counterexample.
+    Every other sampled view drops as many edges as the budgets allow everywhere, the others exactly the budget of one
+    anchor around it; new edges come on top as far as budgets allow, at every third view without any drops, and features
+    change as much as they may. Searched views drop the edges that lower the value of one anchor most
+    (:class:`certgcl.attacks.Search`), according to the weights that were read from the model. The model itself, in its
+    own precision, is run on each view as a whole and on the graph as it is, and all anchors are checked in it: so a
+    model that was misread is noticed too. If ``model`` consists of weights only, those are run. The absence of
+    violations proves nothing; one is a counterexample.
 
     Args:
         samples: how many random views.
@@ -218,7 +218,7 @@ class _Views:
         return torch.randperm(count, device=self.graph.col.device, generator=self.generator)
 
     def _around_one_anchor(self) -> Graph:
-        """A random anchor loses exactly as many edges as it may, and nothing else is dropped."""
+        """A view in which a random anchor loses exactly as many edges as it may, and nothing else is dropped."""
         nodes = self.certificate.nodes
         anchor = int(nodes[torch.randint(len(nodes), (), device=nodes.device, generator=self.generator)])
         slots = ((self.graph.row == anchor) & self.drops.droppable).nonzero()[:, 0]

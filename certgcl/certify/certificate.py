@@ -110,13 +110,14 @@ class Certificate:
 
     @property
     def positive(self) -> Tensor:
-        """Where ``w · z > 0`` is proved for every admissible drop, in exact arithmetic and for the model as it runs
-        in its own precision; nowhere for a method that proves nothing."""
+        """Where ``w · z > 0`` is proved for every admissible drop, in exact arithmetic and for the model as it runs in
+        its own precision; false everywhere for a method that proves nothing."""
         return (self.lower > self.rounding + self.run_error) & self.certified
 
     @property
     def positive_in_exact_arithmetic(self) -> Tensor:
-        """Where it is proved for these weights in exact arithmetic, in which the model is not run."""
+        """Where it is proved for these weights in exact arithmetic, which is not the arithmetic that the model runs
+        in."""
         return (self.lower > self.rounding) & self.certified
 
     @property
@@ -126,8 +127,8 @@ class Certificate:
 
     @property
     def asked(self) -> Tensor:
-        """The values that carry information: of several directions of a node, those that are not zero, as a class
-        against itself is; same shape as ``lower``."""
+        """The values that carry information, same shape as ``lower``: of several directions of a node, those that are
+        not zero (a class against itself is)."""
         if self.lower.dim() == 1:
             return torch.ones_like(self.positive)
         asked = (self.directions != 0).any(dim=-1)
@@ -319,8 +320,8 @@ class Certificate:
         Args:
             nodes: whose values to check, some of the certificate's; all by default.
             view: the fixed second view, for a certificate that was made with one.
-            directions: those of all nodes that were passed, for a certificate of your own directions; without them, it
-                is taken to be about the directions that it holds.
+            directions: those of all nodes that were passed, for a certificate of your own directions; without them, the
+                directions in the certificate are taken to be right.
 
         Example::
 

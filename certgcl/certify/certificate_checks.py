@@ -1,7 +1,7 @@
 """Whether a certificate is consistent: its fields are compared with each other, without model or graph.
 
-Nothing here proves a bound. It rejects what no certification produces: a value that is not a number, a bound above the
-clean value, a node that is bounded twice, a drop beyond the budget, a proof by a method that proves nothing.
+Nothing here proves a bound. It rejects values that no certification produces: a value that is not a number, a bound
+above the clean value, a node that is bounded twice, a drop beyond the budget, a proof by a method that proves nothing.
 """
 
 from collections.abc import Iterator
@@ -96,7 +96,7 @@ def _form(certificate: "Certificate") -> Iterator[Fault]:
 
 
 def _words(certificate: "Certificate") -> Iterator[Fault]:
-    """All that is not a tensor."""
+    """Everything that is not a tensor."""
     for name, kind in (("certified", bool), ("method", str), ("total_budget", int)):
         if type(getattr(certificate, name)) is not kind:
             yield f"{name} {getattr(certificate, name)!r}", f"it is a Python {kind.__name__}"

@@ -40,7 +40,7 @@ class Question:
     """How low ``w_i · z_i(S)`` can get: everything that is the same for all anchors i, computed when first needed.
 
     Args:
-        encoder: as it was read, in the precision in which it is run.
+        encoder: as it was read, in the precision that it runs in.
         dtype: of the computation.
         changes: what may change: S.
         bound: the method.
@@ -49,7 +49,7 @@ class Question:
         views: whether the second view is the given one, or any admissible view like the first.
         proof: whether the certificate records how lines were chosen, for proving it again.
         prepared: keeps what is built for graph and changes, if the user has one.
-        reproducible: whether the answer is the same to the last bit in every process of one
+        reproducible: whether the answer is the same to the last bit in every process with the same
             :func:`~certgcl.runtime.reproducible.arithmetic`; set by :meth:`made_reproducible`.
 
     Build one with :meth:`compactness` or :meth:`linear`, which validate.
@@ -138,7 +138,7 @@ class Question:
 
     @property
     def precision(self) -> str:
-        """The precision in which the encoder is run."""
+        """The precision that the encoder runs in."""
         return dtype_name(self.encoder.precision)
 
     @cached_property
@@ -326,7 +326,7 @@ class Question:
         else:
             rounding, run_error = self._slack(problem)
             if not bound.splits:
-                check_finite(anchors, rounding)  # so that no drop overflows: it covers the largest of all sums
+                check_finite(anchors, rounding)  # covers the largest of all sums, so that no drop overflows
             found = bound.solve(network, problem, directions)
         problem.release()
         chosen = problem.at_anchors(directions)

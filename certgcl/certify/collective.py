@@ -1,4 +1,4 @@
-"""How many nodes survive one change at the same time: the joint statement of certificates for several totals."""
+"""How many nodes survive the same change: a joint statement from certificates for several totals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,12 +79,13 @@ def collective_certificate(
 
     A node that is proved to be positive with r edges in all can only be lost by r + 1 edges in its receptive field.
     How many nodes one change (within the local budgets) can lose at most is bounded by a linear program over the
-    receptive fields, whose dual proves it in integer arithmetic. Changed features with a total count likewise; added
-    edges can cost the nodes that they come near. A node with several directions is positive where all are.
+    receptive fields, whose dual proves it in integer arithmetic. Changed features with a total count in the same way;
+    an added edge can cost the nodes near its ends. A node with several directions is positive where all are.
 
     Args:
         certificates: of :func:`node_compactness` or :func:`linear_bounds` for the same nodes, local budgets and
-            directions, with different totals: the largest count, and those that are left out cost tightness alone.
+            directions, with different totals: the largest totals count, and leaving some out only makes the result less
+            tight.
         model: the model that they are about.
         graph: the graph that they are about.
         time_limit: of the linear program, in seconds. If it is not solved by then, nodes are counted one by one.
@@ -162,7 +163,8 @@ def _words(last: Certificate) -> str:
 
 
 def _largest_levels(parts: tuple[Certificate, ...], nodes: Tensor) -> Tensor:
-    """The levels with which each node is proved to be positive that allow the most changes; -1 for none, ``(A, 4)``."""
+    """Of the levels with which a node is proved to be positive, those that allow the most changes; -1 for none,
+    ``(A, 4)``."""
     largest = torch.full((len(nodes), 4), -1, dtype=torch.long, device=nodes.device)
     place = torch.argsort(nodes)
     for part in sorted(parts, key=lambda part: Levels.of(part).changes):
@@ -216,7 +218,7 @@ def _checked(certificates: Any) -> tuple[Certificate, ...]:
 
 
 def _same_features(part: Certificate, last: Certificate) -> bool:
-    """Whether a part allows all features that the last one does, as far as its total goes."""
+    """Whether a part allows all features that the last one does, up to its own total."""
     one, other = part.features, last.features
     if one is None or other is None:
         return other is None or other.kind in COUNTED  # without features: a total of 0
@@ -230,7 +232,7 @@ def _same_features(part: Certificate, last: Certificate) -> bool:
 
 
 def _same_additions(part: Certificate, last: Certificate) -> bool:
-    """Whether a part allows all new edges that the last one does, as far as its totals go."""
+    """Whether a part allows all new edges that the last one does, up to its own totals."""
     one, other = part.additions, last.additions
     if one is None or other is None:
         return True  # without new edges: a total of 0

@@ -7,18 +7,18 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import linprog
 
-FINEST = 32  # binary digits of a multiplier behind the point, at most
+FINEST = 32  # binary digits of a multiplier after the point, at most
 DIGITS = 60  # of all that is summed
 
 
 @dataclass(frozen=True, eq=False)
 class CollectiveProblem:
-    """Which nodes can be lost by one change, a set of *items* that each may be there several times.
+    """Which nodes can be lost by one change. A change is a set of *items*, each of which may occur several times.
 
     Args:
-        fields: how much an item counts for a node, whole numbers, ``(A, E)``, int64.
-        needed: how much a node can only be lost by, at least 1, ``(A,)``.
-        times: how often every item can be there, ``(E,)``.
+        fields: how much an item counts for a node, integers, ``(A, E)``, int64.
+        needed: how much has to count for a node before it can be lost, at least 1, ``(A,)``.
+        times: how often every item can occur, ``(E,)``.
         limits: how much an item counts against each limit, ``(L, E)``, int64.
         most: how much each limit allows, ``(L,)``.
     """
@@ -30,7 +30,7 @@ class CollectiveProblem:
     most: np.ndarray
 
     def most_lost(self, time_limit: float | None = None) -> int:
-        """At least the number of nodes that any admissible change can cost, at most all of them.
+        """An upper bound of the number of nodes that any admissible change can cost; at most all of them.
 
         A change x, of which ``b_i = Σ_e F_ie x_e`` counts for i, loses i only if ``b_i >= needed_i``. So the number of
         lost nodes is at most the value of the linear program
@@ -48,7 +48,7 @@ class CollectiveProblem:
 
     @cached_property
     def one(self) -> int:
-        """What stands for 1 in whole numbers: sums over all nodes stay within 64 bits."""
+        """The integer that stands for 1, chosen so that sums over all nodes stay within 64 bits."""
         largest = max(int(part.max(initial=1)) for part in (self.needed, self.fields.data, self.limits.data))
         return 1 << max(0, min(FINEST, DIGITS - (largest * (sum(self.fields.shape) + len(self.most))).bit_length()))
 

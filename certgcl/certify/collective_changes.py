@@ -18,7 +18,7 @@ COUNTED = ("masked", "bits")  # features that are changed one by one
 
 
 class Levels(NamedTuple):
-    """How much a change may have in all: edges dropped, added, and both; features masked or turned."""
+    """How much a change may contain in all: edges dropped, added, and both; features masked, or turned on or off."""
 
     dropped: int
     added: int
@@ -49,13 +49,14 @@ def collective_problem(
     nodes: torch.Tensor,
     levels: np.ndarray,
 ) -> CollectiveProblem:
-    """Of nodes that can be lost, each proved to be positive with the levels of a row of ``levels``, ``(A, 4)``.
+    """The problem for nodes that can be lost, each proved to be positive with the levels in its row of ``levels``,
+    ``(A, 4)``.
 
     Items are the edges that can be dropped; for every node its new edges, each of which counts at both ends; and for
     every node its changed features. Without new edges, a change loses node i only if it has more of some kind k in the
     field of i than ``r_k``: only if ``Σ_k b_k / (r_k + 1) >= 1`` over the kinds of which it may have more at all, here
     times the product of all ``r_k + 1``. With new edges, a change loses i only if it has any edge near it in the graph
-    as given, or changed features there that are not proved for: elsewhere all paths that end at i are as they were.
+    as given, or more changed features there than i is proved for: otherwise all paths that end at i are unchanged.
     """
     slots, n = edges_of(graph), graph.num_nodes
     slots = slots[changes.drops.droppable[slots]]
@@ -81,7 +82,8 @@ def collective_problem(
 
 
 def _needed(levels: np.ndarray, last: Levels, new_edges: bool) -> tuple[np.ndarray, np.ndarray]:
-    """How much each node can only be lost by, and what a dropped edge, a new one and a feature count, ``(A, 3)``."""
+    """How much has to count before each node can be lost, and what a dropped edge, a new one and a feature count for
+    it, ``(A, 3)``."""
     most = np.array([last.dropped, last.features])
     proved = levels[:, [0, 3]]
     if new_edges:
@@ -94,7 +96,8 @@ def _needed(levels: np.ndarray, last: Levels, new_edges: bool) -> tuple[np.ndarr
 
 
 def _limits(changes: AdmissibleChanges, last: Levels, ends: np.ndarray, n: int) -> tuple[sp.csr_matrix, np.ndarray]:
-    """Budgets of nodes and of the graph; a new edge is there at both ends, so that limits of both count edges twice."""
+    """Budgets of nodes and of the graph; a new edge is counted at both ends, so the total of both kinds counts dropped
+    edges twice and is doubled."""
     edges = ends.shape[1]
     at_ends = sp.csr_matrix(
         (np.ones(2 * edges, dtype=np.int64), (ends.ravel(), np.tile(np.arange(edges), 2))), shape=(n, edges)

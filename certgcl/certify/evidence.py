@@ -115,7 +115,8 @@ class Evidence:
 
     @property
     def direction_source(self) -> DirectionSource:
-        """The directions of compactness on the graph itself, on a fixed second view or on any; or given ones."""
+        """Where directions come from: compactness with the graph itself, with a fixed second view or with any view; or
+        given ones."""
         for source, words in _DIRECTIONS.items():
             if self.directions.shown.startswith(words):
                 return source

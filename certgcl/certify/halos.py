@@ -1,4 +1,5 @@
-"""A question about a graph on disk: every part of the anchors loads its neighbourhood, and no process the whole graph.
+"""A question about a graph on disk: every part of the anchors loads its neighbourhood, and no process loads the whole
+graph.
 
 The bound of an anchor depends on the nodes within K hops of it. A drop set of the whole graph that is admissible is, as
 far as it concerns the edges of its halo, admissible there with the budgets that its nodes have in the whole graph. So a
@@ -121,7 +122,7 @@ class HaloQuestion(Question):
         super().__setstate__(state | {"graph": graph, "view": graph, "changes": None})
 
     def estimated_bytes(self, anchors: Tensor) -> int:
-        """All the memory there is: parts are cut to fit."""
+        """The whole memory limit: parts are cut to fit into it."""
         return PART
 
     @undisturbed()

@@ -62,7 +62,7 @@ def export_problem(
     Args:
         model, graph, budgets: as in :func:`certgcl.node_compactness`; only edges may change.
         node: by its number, or name.
-        folder: made if needed.
+        folder: created if needed.
         direction: w, ``(d,)``; that of node compactness by default.
         precision: of the network in the file, ``"float32"`` (which most verifiers ask for) or ``"float64"``.
 

@@ -17,7 +17,7 @@ _ONE_QUESTION = "parts of one certificate answer one question"
 
 
 def joined(parts: Sequence[Certificate]) -> Certificate:
-    """What :meth:`Certificate.joined` gives."""
+    """The implementation of :meth:`Certificate.joined`."""
     if not isinstance(parts, (list, tuple)) or not parts or not all(isinstance(part, Certificate) for part in parts):
         raise CertificateError(
             f"parts={shown(parts)}", "they are a list of certificates, at least one", "Pass [first, second]"

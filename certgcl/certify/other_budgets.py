@@ -26,7 +26,7 @@ Progress = Callable[[int, int, str], object]
 
 SEED = 0  # of samples: the same certificate gives the same curve
 SAMPLE = 200  # nodes
-QUICK = 1 << 17  # entries of a graph up to which a curve takes at most twice the time of a certificate of all nodes
+QUICK = 1 << 17  # entries of a graph, up to which a curve takes at most twice the time of a certificate of all nodes
 RATES = tuple(round(0.1 * k, 1) for k in range(1, 10))
 COUNTS = (1, 2, 3, 5, 8)
 
@@ -46,7 +46,7 @@ class Step:
 
 
 def with_curve(certificate: Certificate, model: ModelLike, graph: GraphLike, sample: int = SAMPLE) -> Certificate:
-    """What :meth:`Certificate.with_curve` gives."""
+    """The implementation of :meth:`Certificate.with_curve`."""
     graph = Graph.of(graph)
     network = read_network(model, graph)
     _check_curve(certificate, foreign_parts(certificate.evidence, graph, network))

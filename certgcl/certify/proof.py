@@ -30,7 +30,7 @@ class ProofTrace:
         rules: for the slopes of lines.
         output, rows: numbers of sign patterns at an anchor and at its neighbours.
         functional: whether the ranges of channels were bounded by lines.
-        nodes: those whose states come in groups that share their lines.
+        nodes: those whose states are grouped, with shared lines in each group.
         sizes, starts: how many groups each has, and the numbers of lost edges at which they begin, one list for all.
     """
 

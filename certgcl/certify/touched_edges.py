@@ -26,17 +26,17 @@ def touched_edges(network: GraphNetwork, graph: Graph, nodes: Tensor) -> sp.csr_
     on the neighbour's number of neighbours (GCN), K - 1 for others (mean, sum, GIN).
 
     Sound because the output of the last layer at i needs, of each layer that mixes, rows of nodes j within some
-    d <= K - 1 hops. Such a row is a function of which edges at j are left, of their number, of outputs of the previous
-    layer at nodes within d + 1 hops, and, where ``into`` counts, of the numbers of edges of j's neighbours. All of that
-    is about edges with an end within d hops, or d + 1 where ``into`` counts. Distances are those on the graph as given:
-    without some edges they can only be longer.
+    d <= K - 1 hops. Such a row is a function of the edges at j that are left, of their number, of outputs of the
+    previous layer at nodes within d + 1 hops, and, if ``into`` is not constant, of the numbers of edges of j's
+    neighbours. All of these depend on edges with an end within d hops only, or d + 1 if ``into`` is not constant.
+    Distances are those on the graph as given: dropping edges can only make them longer.
     """
     slots = edges_of(graph)
     return touched_pairs(network, graph, nodes, torch.stack([graph.row[slots], graph.col[slots]]))
 
 
 def touched_pairs(network: GraphNetwork, graph: Graph, nodes: Tensor, pairs: Tensor) -> sp.csr_matrix:
-    """The same of any pairs of nodes, ``(2, E)``: ones where a pair has an end within R hops of a node."""
+    """The same for any pairs of nodes, ``(2, E)``: ones where a pair has an end within R hops of a node."""
     number = pairs.shape[1]
     reach, anchors = Reach.of(network).counts, nodes.cpu().numpy()
     if reach < 0:

@@ -216,7 +216,7 @@ class _NodeChecks:
             yield Check(name, False, misfit) if misfit else step()
 
     def _budgets(self) -> Check:
-        """The request, tightened again on this graph."""
+        """The requested budget, tightened again on this graph."""
         name, certificate = "budgets", self.certificate
         try:
             changes = self._tightened_again()

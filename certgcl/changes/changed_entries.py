@@ -11,7 +11,7 @@ from certgcl.graphs.graph import Graph
 
 @dataclass(frozen=True, eq=False)
 class ChangedEntries:
-    """Entries of the features, and what they become.
+    """Entries of the features, and their new values.
 
     Args:
         nodes, columns: of every entry, ``(m,)``, node by node.
@@ -61,7 +61,7 @@ class ChangedEntries:
         return after.to_sparse_csr()
 
     def fault(self, graph: Graph, allowed: AdmissibleFeatures) -> str | None:
-        """Why a budget does not allow it; None if it does."""
+        """Why a budget does not allow these changes; None if it does."""
         if len(self) and (
             int(self.nodes.min()) < 0
             or int(self.nodes.max()) >= graph.num_nodes

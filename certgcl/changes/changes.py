@@ -47,7 +47,7 @@ class AdmissibleChanges:
 
     @property
     def drops_only(self) -> bool:
-        """Whether nothing but edges that are dropped can change."""
+        """Whether edges can be dropped and nothing else can change."""
         return self.features is None and self.additions is None
 
     @property

@@ -17,7 +17,7 @@ from certgcl.runtime.tensor_cache import PRIVATE
 CandidatesLike: TypeAlias = Literal["all", "two-hop"] | Sequence[Sequence[int]] | Tensor
 AdditionsLike: TypeAlias = Union["EdgeAddBudget", int, Sequence[int], Tensor]
 FlipsLike: TypeAlias = Union["EdgeFlipBudget", int, Sequence[int], Tensor]
-MOST_TWO_HOP = 1 << 27  # pairs two hops apart, with repetitions, that are listed: 3 GB of node numbers
+MOST_TWO_HOP = 1 << 27  # pairs two hops apart, with repetitions, that are listed at most: 3 GB of node numbers
 
 
 class Candidates(NamedTuple):
@@ -310,7 +310,7 @@ class EdgeFlipBudget:
         return EdgeDropBudget(self._local, self.total)
 
     def on(self, graph: Graph) -> tuple[AdmissibleDrops, AdmissibleAdditions]:
-        """As drops and as additions, each of which may use the whole budget, and together no more than that."""
+        """As drops and as additions: each may use the whole budget, and both together no more than that."""
         graph = Graph.of(graph)
         drops = self.as_drops().on(graph)
         additions = EdgeAddBudget(self._local, self.total, self._candidates).on(graph)
@@ -370,7 +370,7 @@ def _two_hops(graph: Graph) -> Tensor:
 
 
 def _rows(local: Tensor | None, total: int | None, pairs: _Pairs) -> list[tuple[str, str]]:
-    """A budget in words, by what it limits."""
+    """A budget in words, one line for each limit."""
     return [*budget_rows(local, total), ("new edges", f"among {pairs!r}")]
 
 

@@ -127,7 +127,7 @@ class EdgeDropBudget:
         view respects it with probability ``coverage`` (default 0.99): at each node separately, or with ``jointly=True``
         at all nodes at once (see :func:`certgcl.changes.coverage.jointly_covering_level`). A certificate is about views
         that respect the budgets of all nodes, so only ``jointly=True`` gives it that probability; a ``total`` is a
-        limit on top of it, outside the coverage. It is the rule if ``coverage`` or ``jointly`` is given without one.
+        limit on top of it, outside the coverage. ``"coverage"`` is the default if ``coverage`` or ``jointly`` is given.
         """
         return cls._by_rule(DropRate(rate, *_rule(rule, coverage, jointly), jointly), total)
 
@@ -183,7 +183,7 @@ class EdgeDropBudget:
             local = tightened
 
     def at(self, nodes: Tensor, degree: Tensor) -> Tensor:
-        """``q`` as requested, at some nodes of these degrees: for graphs of which nothing else is in memory."""
+        """``q`` as requested, at some nodes with these degrees: for graphs of which only the degrees are in memory."""
         local = self._local
         if local is None:
             return degree

@@ -14,7 +14,7 @@ from certgcl.models.layer import Term
 from certgcl.models.mixing import features_times
 from certgcl.models.network import GraphNetwork
 
-_MOST_EDGES = 1 << 20  # of all copies of a neighbourhood that are evaluated at a time
+_MOST_EDGES = 1 << 20  # of all copies of a neighbourhood that are evaluated together
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +58,11 @@ class DropEvaluation:
 
     def embeddings(self, node: int, changes: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
         """The same for several pairs of dropped and added edges, ``(len(changes), width)``. They are evaluated on
-        copies of the neighbourhood that make one graph, which on a small graph takes hardly longer than one of them.
+        copies of the neighbourhood in one graph, which for small graphs takes hardly longer than a single copy.
 
         Layers are computed at all nodes that are within reach after one of the changes, those at the rim without some
-        of their neighbours. That is sound because a layer that sees r hops is right up to r hops from the rim, and the
-        embedding sees no further.
+        of their neighbours. That is sound because after a layer that reaches r hops, values are right except within r
+        hops of the rim, and the embedding does not depend on those.
 
         Raises:
             GraphError: as of :meth:`embedding`.
@@ -162,7 +162,7 @@ class DropEvaluation:
 
 
 def _moved(term: Term, table: Tensor, changed: ChangedEntries, step: Tensor) -> Tensor:
-    """``X W`` after steps of single entries of X."""
+    """``X W`` after changes of single entries of X."""
     if term.weight.dim() == 1:
         return table.index_put((changed.nodes, changed.columns), step * term.weight[changed.columns], accumulate=True)
     return table.index_add(0, changed.nodes, step[:, None] * term.weight[changed.columns])

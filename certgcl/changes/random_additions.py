@@ -10,8 +10,8 @@ TRIES = 4  # pairs drawn for each new edge that is wanted
 
 
 def random_additions(graph: Graph, view: Graph, allowed: AdmissibleAdditions, generator: torch.Generator) -> Graph:
-    """A view of a graph that has lost some edges, with random new ones: up to as many as there are nodes, the first
-    pairs that all budgets allow among ``TRIES`` times as many that are drawn."""
+    """A view of a graph that has lost some edges, with random new ones: at most as many as there are nodes, namely the
+    first pairs that all budgets allow among ``TRIES`` times as many random pairs."""
     n, device = graph.num_nodes, graph.col.device
     lost = graph.degree - view.degree
     left, both = allowed.local.clone(), allowed.both - lost

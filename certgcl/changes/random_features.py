@@ -9,8 +9,8 @@ from certgcl.graphs.graph import Graph
 
 
 def random_features(graph: Graph, allowed: AdmissibleFeatures, generator: torch.Generator) -> Tensor:
-    """``X̃`` in the form and precision of X: a corner of the box; random columns; or random entries, as many at each
-    node as it may change, and of these as many as may change in all."""
+    """``X̃`` in the form and precision of X: a corner of the box; random columns; or random entries, as many as the
+    budgets of the nodes and the total allow."""
     x = graph.x if graph.x.layout == torch.strided else graph.x.to_dense()
     chance = torch.rand(x.shape, generator=generator, device=x.device)
     if allowed.kind == "box":

@@ -31,8 +31,9 @@ def graph_bounds(
 ) -> GraphCertificate:
     """Certified lower bounds of ``w · z_g`` of whole graphs, over every admissible change of each graph.
 
-    ``z_g`` is the pooled embedding of graph g. All its nodes see the *same* change, so that their worst cases do not
-    add up: see ``docs/theory.md``, section 19. Graphs with few admissible changes are enumerated, which is exact.
+    ``z_g`` is the pooled embedding of graph g. All its nodes face the *same* change, so the worst cases of single nodes
+    need not occur together: see ``docs/theory.md``, section 19. Graphs with few admissible changes are enumerated,
+    which is exact.
 
     Args:
         model: an encoder of nodes, called as ``model(x, edge_index)``, with ``pool=``; or a module called as
@@ -75,9 +76,9 @@ def graph_compactness(
 ) -> GraphCertificate:
     """Certified lower bounds of the compactness of graphs: ``W_g · z_g >= lower_g`` for every admissible change.
 
-    ``W_g`` is the unit vector of the graph's own pooled embedding less the mean of the others', all of the graphs as
-    given. A bound above ``rounding`` proves: whichever admissible view of g is taken, it is closer to the graph
-    itself than to the other graphs on average.
+    ``W_g`` is the unit vector of the graph's own pooled embedding minus the mean of the others', all from the graphs as
+    given. A bound above ``rounding`` proves: every admissible view of g is more similar to g itself than, on average,
+    to the other graphs.
 
     Args are those of :func:`graph_bounds`.
 

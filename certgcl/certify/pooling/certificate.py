@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class GraphCertificate:
     """What holds for each graph, whatever admissible change is made to it: ``w · z_g >= lower``.
 
-    ``z_g`` is the pooled embedding of the graph (or what the model makes of it), and the change one for all its nodes.
+    ``z_g`` is the pooled embedding of the graph (or what the model makes of it), and one change affects all its nodes.
 
     Args:
         lower: the bound, ``(G,)`` or ``(G, C)`` for C directions a graph.
@@ -93,13 +93,14 @@ class GraphCertificate:
 
     @property
     def positive(self) -> Tensor:
-        """Where ``w · z_g > 0`` is proved for every admissible change, in exact arithmetic and of the model as it is
-        run in its own precision."""
+        """Where ``w · z_g > 0`` is proved for every admissible change, in exact arithmetic and for the model as it runs
+        in its own precision."""
         return self.lower > self.rounding + self.run_error
 
     @property
     def positive_in_exact_arithmetic(self) -> Tensor:
-        """Where it is proved of these weights in exact arithmetic, which the model is not run in."""
+        """Where it is proved for these weights in exact arithmetic, which is not the arithmetic that the model runs
+        in."""
         return self.lower > self.rounding
 
     @property
@@ -124,7 +125,7 @@ class GraphCertificate:
         return self.sizes.new_empty(2, 0) if self.added is None else self.added[graph][direction]
 
     def changed_features(self, graph: int, direction: int = 0) -> ChangedEntries:
-        """The features of a graph's witness: which entries are others, and what they become."""
+        """The features of a graph's witness: which entries change, and what they become."""
         graph, direction = self._place(graph, direction)
         return ChangedEntries.none(self.sizes.device) if self.changed is None else self.changed[graph][direction]
 
@@ -223,7 +224,7 @@ class GraphCertificate:
 
         Args:
             pool: for a model of nodes, as when it was certified.
-            directions: those that were given, for a certificate of directions of one's own.
+            directions: those that were given, for a certificate of your own directions.
 
         Example::
 

@@ -1,4 +1,4 @@
-"""Pooled embeddings of one changed graph: every admissible change of it, or a search for one that hurts."""
+"""Pooled embeddings of one graph after changes: after every admissible change, or after those that a search tries."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -25,7 +25,7 @@ Items = tuple[int, ...]
 
 
 class Witness(NamedTuple):
-    """One change: edges that are dropped and added, ``(2, k)``, and features that become others."""
+    """One change: edges that are dropped and added, ``(2, k)``, and changed features."""
 
     dropped: Tensor
     added: Tensor
@@ -71,7 +71,7 @@ class GraphChangeSets:
 
     @cached_property
     def number(self) -> float:
-        """At least how many admissible changes there are; infinite where they are not listed."""
+        """An upper bound of the number of admissible changes; infinite if they are not listed."""
         if not self.complete:
             return torch.inf
         edges = sum(
@@ -89,20 +89,20 @@ class GraphChangeSets:
 
     @property
     def shared(self) -> bool:
-        """Whether items are few enough to say of each which nodes it matters to."""
+        """Whether there are few enough items to list the nodes that each of them affects."""
         return self.changes.additions is None or (self.complete and self.single_rows <= MOST_SHARED)
 
     @property
     def pair_rows(self) -> int:
-        """The same for each two items."""
+        """The same for every pair of items."""
         return comb(len(self), 2) * self.graph.num_nodes
 
     def singles(self) -> list[Items]:
-        """Each item by itself: all of them are admissible, as budgets are tightened."""
+        """Each item by itself: all of these changes are admissible, because budgets are tightened."""
         return [(item,) for item in range(len(self))]
 
     def two(self) -> list[Items]:
-        """Each two items that may be there together."""
+        """All pairs of items that are admissible together."""
         return [chosen for chosen in combinations(range(len(self)), 2) if self.admissible(chosen)]
 
     def _sizes(self) -> Iterator[tuple[int, int]]:
@@ -123,7 +123,7 @@ class GraphChangeSets:
                         yield gone + new
 
     def admissible(self, chosen: Items) -> bool:
-        """Whether all budgets are kept."""
+        """Which of some sets of items all budgets allow."""
         first, (most_lost, most_gained, most) = len(self.slots), self._totals
         gained = sum(item >= first for item in chosen)
         if len(chosen) > most or gained > most_gained or len(chosen) - gained > most_lost:
@@ -140,7 +140,8 @@ class GraphChangeSets:
         )
 
     def values(self, sets: list[Items], directions: Tensor) -> Tensor:
-        """``w · z`` with each of some sets of items, features as they are, ``(sets, C)`` for directions ``(C, d)``."""
+        """``w · z`` after each of some sets of items, with unchanged features, ``(sets, C)`` for directions
+        ``(C, d)``."""
         parts = [self.network.embed(*copies) for copies in self._in_parts(sets)]
         return torch.cat(parts) @ directions.T
 
@@ -163,7 +164,7 @@ class GraphChangeSets:
             yield self._copies(sets[start : start + at_once])
 
     def _copies(self, sets: list[Items]) -> tuple[Graph, Tensor]:
-        """The graph with each of the sets, side by side, and the copy that each node is in."""
+        """Copies of the graph, one changed by each of the sets, side by side, and the copy that each node is in."""
         graph, count, n, first = self.graph, len(sets), self.graph.num_nodes, len(self.slots)
         device = graph.col.device
         kept = torch.ones(count, graph.col.numel(), dtype=torch.bool, device=device)
@@ -194,8 +195,9 @@ class GraphChangeSets:
         return LeastValues(least, tuple(self._witness(sets[number]) for number in place.tolist()))
 
     def searched(self, directions: Tensor) -> LeastValues:
-        """One edge after the other, each the one that hurts most, as long as that helps; for one direction after the
-        other. Features are looked for with these edges, and without. No minimum, but a value that is reached."""
+        """A greedy search, for one direction after the other: edges are changed one by one, each time the one that
+        lowers the value most, as long as there is one. Features are searched with these edges, and without. The result
+        need not be the minimum, but it is attained."""
         clean = self.values([()], directions)[0]
         large = self.single_rows * self._totals[2] > MOST_ROWS
         found = []

@@ -29,8 +29,8 @@ def merged_bounds(network: GraphNetwork, changes: SetChanges, bound: BoundMethod
 def by_merged_paths(
     network: GraphNetwork, changes: SetChanges, bound: BoundMethod, directions: Tensor, sizes: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The same in float64, and how far adding up can have raised them: every number that is added comes from the sizes
-    of the nodes, ``(N, d)``, and is added to as many as there are nodes and features at most, for each layer."""
+    """The same in float64, and how far the rounding of sums can have raised them: in each layer at most as many numbers
+    are added as there are nodes and features, and their sizes are those of the nodes, ``(N, d)``."""
     graphs = changes.graphs
     found = merged_bounds(network, changes, bound, directions).double()
     terms = 4 * (graphs.sizes.double() + graphs.union.num_features * graphs.sizes.double() + 16)

@@ -43,13 +43,14 @@ class Items:
 
     @cached_property
     def new(self) -> Counts:
-        """One for each that is no edge yet, ``(E,)``."""
+        """Which of them are not edges yet, ``(E,)``."""
         return np.concatenate([np.arange(len(each)) >= len(each.slots) for each in self.sets]).astype(np.int64)
 
     def limits(self) -> Limits:
         """Budgets of dropped edges, of new ones and of both: of every node, and of every graph.
 
-        What is counted in a graph as a whole are both where they share a budget that is smaller than the two.
+        For a graph as a whole, the limit is on both together if they share a budget that is smaller than the sum of the
+        two.
         """
         changes, added = self.changes, self.changes.additions
         batch, graphs, ends = changes.graphs.batch.cpu().numpy(), np.arange(len(self.sets)), self.pairs.cpu().numpy()
@@ -79,13 +80,13 @@ class Items:
         """Ones where an item has an end within R hops of a node in its graph as given, ``(N, E)``.
 
         A change without such an item leaves the node's value as it is: without new edges, by
-        :func:`~certgcl.certify.touched_edges.touched_edges`; with some, because a path to anything that matters and
-        uses a new edge comes to the first of them by edges that were there.
+        :func:`~certgcl.certify.touched_edges.touched_edges`; with new edges, because a path along which anything new
+        could reach the node gets to the first new edge by old ones.
         """
         return self._touched(network, self.changes.graphs.union)
 
     def fields(self, network: GraphNetwork) -> sp.csr_matrix:
-        """The same where all pairs are edges: a value depends on these items of a change alone."""
+        """The same in the graph with all pairs as edges: a node's value depends on no other item of a change."""
         union = self.changes.graphs.union
         new = self.pairs[:, torch.from_numpy(self.new > 0).to(self.pairs.device)]
         if not new.numel():

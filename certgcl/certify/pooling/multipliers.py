@@ -1,4 +1,5 @@
-"""The multipliers that make the bound of a shared change largest: a linear program. Any others are sound as well."""
+"""The multipliers that make the bound of a shared change largest: a linear program. Any others would be sound as
+well."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 PAIRS = 1 << 12  # of nodes and items in one program, or those of one graph
 MOST_PAIRS = 1 << 16  # of a graph whose program is solved
-SMALLEST = 1e-200  # loss for which a program is worth its time
+SMALLEST = 1e-200  # loss for which a program is worth solving
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +28,7 @@ class Multipliers:
 
 
 def best_multipliers(shared: "SharedChanges", known: "KnownNodeValues", time_limit: float | None) -> Multipliers:
-    """Some graphs at a time, as they do not depend on each other; zeros for graphs whose program was not solved."""
+    """For a few graphs at a time, as graphs do not affect each other; zeros for graphs whose program was not solved."""
     count = len(shared.most)
     found = Multipliers(np.zeros(len(shared.node)), np.zeros(len(shared.limits.most)))
     pairs = np.bincount(shared.batch[shared.node], minlength=count)

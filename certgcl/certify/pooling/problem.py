@@ -23,7 +23,7 @@ MOST_ROWS = 1 << 17  # nodes that are embedded to try every edge separately
 class PooledProblem:
     """Several graphs, and what may change about each.
 
-    It holds what depends on graphs and budgets alone, built when first needed: keep it to bound many encoders.
+    It caches everything that depends only on graphs and budgets: keep it to bound many encoders.
     """
 
     graphs: GraphSet
@@ -33,9 +33,9 @@ class PooledProblem:
     def lower(self, method: BoundMethod, network: GraphNetwork, pool: Pool, directions: Tensor) -> Tensor:
         """Lower bounds of ``w · pool_i z_i`` over the admissible changes of each graph, ``(G, C)``.
 
-        Differentiable in the weights and in the directions, ``(G, C, d)``. Of sums and means it is the best of what
-        applies: the sum of the nodes' own bounds; edge scores where edges are dropped alone, a case of (22) in
-        ``docs/theory.md``; and one functional of all features of a graph, where they change alone.
+        Differentiable in the weights and in the directions, ``(G, C, d)``. For sums and means it is the best of the
+        bounds that apply: the sum of the nodes' own bounds; edge scores if edges are only dropped, a case of (22) in
+        ``docs/theory.md``; and one functional of all features of a graph, if only features change.
         """
         if pool == "max":
             return self._by_ranges(method, network, directions)
@@ -51,7 +51,7 @@ class PooledProblem:
         return total / graphs.sizes[:, None] if pool == "mean" else total
 
     def _by_dropped_edges(self, method: BoundMethod, network: GraphNetwork, of_nodes: Tensor) -> Tensor:
-        """Where edges are dropped, and nothing else changes."""
+        """The bound if edges are dropped and nothing else changes."""
         graphs, most = self.graphs, self._largest
         clean = _products(of_nodes, network.embed(graphs.union))
         total = graphs.total(clean)
@@ -68,8 +68,8 @@ class PooledProblem:
     def _taken_alone(
         self, method: BoundMethod, network: GraphNetwork, pairs: Tensor, directions: Tensor, clean: Tensor
     ) -> Tensor:
-        """At least what each edge alone takes from each node in whose field it is, ``(P, C)``: from a run without the
-        edge, or as much as any single edge can take if there are too many."""
+        """Upper bounds of the loss of each node by each single edge of its field, ``(P, C)``: from a forward pass
+        without the edge, or, if there are too many, the most that any single edge can cost."""
         node, edge = pairs
         if self._copies is None:
             return (clean - method(network, self._one_dropped, directions).minimum(clean))[node]
@@ -78,12 +78,12 @@ class PooledProblem:
         return clean[node] - _products(directions[node], network.embed(copies)[place])
 
     def _by_edge_scores(self, pairs: Tensor, taken: Tensor) -> Tensor:
-        """At least what the nodes of a graph can lose together, ``(G, C)``.
+        """An upper bound of what the nodes of a graph can lose together, ``(G, C)``.
 
         With ``a_ie = max(δ_ie, (v_i - f_i(Q)) / 2)`` a node loses at most the sum of ``a_ie`` over the dropped edges of
         its field: one edge takes ``δ_ie`` at most, and two or more take ``v_i - f_i(Q)`` at most. So S takes at most
         ``Σ_{e ∈ S} s_e`` with ``s_e = Σ_{i : e ∈ field(i)} a_ie``: at most the sum of the Q largest that are positive.
-        With Q = 1 that is the truth, if δ is.
+        With Q = 1 that is exact if δ is.
 
         Args:
             taken: ``a_ie``, ``(P, C)``.
@@ -105,7 +105,7 @@ class PooledProblem:
         low, high = (pooled_rows(values, self.graphs.batch, "max") for values in (low, -negative_high))
         return (directions.clamp(min=0) @ low[..., None] + directions.clamp(max=0) @ high[..., None])[..., 0]
 
-    # -- what depends on graphs and budgets alone --------------------------------------------------
+    # -- what depends only on graphs and budgets --------------------------------------------------
 
     @property
     def _largest(self) -> int:
@@ -126,8 +126,8 @@ class PooledProblem:
 
     @cached_property
     def _copies(self) -> tuple[Graph, Tensor] | None:
-        """A disjoint union of copies of the graphs, each without one of the edges, and where each begins; None if too
-        large."""
+        """A disjoint union of copies of the graphs, each without one of the edges, and where each begins; None if it
+        would be too large."""
         union, slots, graph = self.graphs.union, self._slots, self._graph_of_edge
         sizes = self.graphs.sizes[graph]
         if int(sizes.sum()) > MOST_ROWS:
@@ -150,7 +150,7 @@ class PooledProblem:
 
     @cached_property
     def _slots(self) -> Tensor:
-        """One of each edge that can be dropped."""
+        """One slot of each edge that can be dropped."""
         slots = edges_of(self.graphs.union)
         return slots[self.changes.drops.droppable[slots]]
 
@@ -170,7 +170,7 @@ class PooledProblem:
 
     @cached_property
     def _counted(self) -> Tensor:
-        """The places of the Q first edges of each graph, where edges are in the order of their graphs."""
+        """The places of the first Q edges of each graph, if edges are sorted by graph."""
         graph = self._graph_of_edge
         count = torch.bincount(graph, minlength=len(self.graphs))
         rank = torch.arange(len(graph), device=graph.device) - (count.cumsum(0) - count)[graph]

@@ -1,5 +1,4 @@
-"""A question about every one of several graphs: everything that does not depend on directions, and how it is
-answered."""
+"""A question about each of several graphs: everything that does not depend on directions, and how it is answered."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,10 +32,10 @@ from certgcl.runtime.arithmetic import check_arithmetic, undisturbed
 
 @dataclass(frozen=True, eq=False)
 class GraphQuestion:
-    """How low ``w · z_g`` can get: all that does not depend on the directions.
+    """How low ``w · z_g`` can get: everything that does not depend on the directions.
 
     Args:
-        model: in the precision in which it is run.
+        model: in the precision that it runs in.
     """
 
     model: PooledNetwork
@@ -175,7 +174,8 @@ class GraphQuestion:
         )
 
     def _searched(self, directions: Tensor) -> tuple[Tensor, Tensor, list[tuple[Witness, ...]]]:
-        """Whether all changes of each graph were tried, the least value that was found, and where."""
+        """Whether all changes of each graph were tried, the least value that was found, and the change that attains
+        it."""
         enumerated, upper, witnesses = [], [], []
         for sets, wanted in zip(self._sets, directions, strict=True):
             enumerated.append(sets.number <= self.enumerate_up_to)
@@ -189,12 +189,13 @@ class GraphQuestion:
         return change_sets(self.network, self.changes)
 
     def _parts(self, wanted: Tensor) -> Iterator[Tensor]:
-        """Places of graphs that are bounded together: those that can share their items, and those that cannot."""
+        """Positions of the graphs that are bounded together: those whose nodes can share their items, and the
+        others."""
         small = torch.tensor([each.shared for each in self._sets], device=wanted.device)
         yield from (part.nonzero()[:, 0] for part in (wanted & small, wanted & ~small) if bool(part.any()))
 
     def _bounds(self, places: list[int], sizes: Tensor) -> GraphBounds:
-        """What bounds some of the graphs."""
+        """The bounds of some of the graphs."""
         some, rows = self.graphs, torch.arange(len(self.graphs.batch), device=sizes.device)
         changes = self.changes
         if len(places) < len(self.graphs):

@@ -22,8 +22,8 @@ MOST_LISTED = 1 << 26  # pairs of nodes of the same graph, where all of them may
 class SetChanges:
     """What may change about each of several graphs: every graph has budgets of its own.
 
-    A node sees its own graph alone. So a bound of single nodes on the union holds in every graph, if no node may lose
-    or gain more in its graph than on the union: totals of the union are the largest of all graphs.
+    A node only depends on its own graph. So a bound of single nodes on the union holds in every graph, provided that no
+    node may lose or gain more in its graph than on the union: totals of the union are the largest of all graphs.
     """
 
     graphs: GraphSet
@@ -31,7 +31,7 @@ class SetChanges:
 
     @classmethod
     def of(cls, graphs: GraphSet, budgets: BudgetLike) -> "SetChanges":
-        """What budgets allow in each graph by itself."""
+        """What budgets allow in each graph separately."""
         changes, each = Changes.of(budgets), []
         for number, graph in enumerate(graphs.graphs):
             try:
@@ -46,7 +46,7 @@ class SetChanges:
 
     @property
     def drops_only(self) -> bool:
-        """Whether nothing but edges that are dropped can change."""
+        """Whether edges can be dropped and nothing else can change."""
         return self.each_addition is None and self.features is None
 
     # -- of each graph -----------------------------------------------------------------------------
@@ -58,7 +58,7 @@ class SetChanges:
 
     @cached_property
     def most_dropped(self) -> Tensor:
-        """At least how many edges a graph can lose in all, ``(G,)``."""
+        """An upper bound of the number of edges that a graph can lose, ``(G,)``."""
         most = self.totals
         for counts in (self.drops.local, self.drops.droppable_degree):
             most = most.minimum(self.graphs.total(counts) // 2)
@@ -66,7 +66,7 @@ class SetChanges:
 
     @cached_property
     def most_added(self) -> Tensor:
-        """At least how many edges a graph can gain in all, ``(G,)``."""
+        """An upper bound of the number of edges that a graph can gain, ``(G,)``."""
         added = self.each_addition
         if added is None:
             return torch.zeros_like(self.totals)
@@ -77,7 +77,7 @@ class SetChanges:
 
     @cached_property
     def most_edges(self) -> Tensor:
-        """At least how many edges of a graph can change in all, ``(G,)``."""
+        """An upper bound of the number of edges of a graph that can change, ``(G,)``."""
         most = self.most_dropped + self.most_added
         if self.each_addition is None:
             return most
@@ -102,7 +102,7 @@ class SetChanges:
 
     @cached_property
     def drops(self) -> AdmissibleDrops:
-        """Of all graphs side by side; that each has a total of its own is not in it."""
+        """The drops of all graphs side by side, without the total of each graph."""
         local, requested, droppable, degree = (
             torch.cat([getattr(changes.drops, name) for changes in self.each])
             for name in ("local", "requested", "droppable", "droppable_degree")
@@ -156,8 +156,8 @@ class SetChanges:
         return Candidates(torch.cat(pointers), torch.cat(columns))
 
     def limited_to(self, total: int) -> AdmissibleChanges:
-        """On the union, with at most ``total`` edges of each graph changed, as far as any one node can tell; features
-        as they may be."""
+        """On the union, with at most ``total`` changed edges in the graph of any one node, and all admissible
+        features."""
         union = self.graphs.union
         drops = EdgeDropBudget(self.drops.requested, min(total, int(self.totals.max()))).on(union)
         added = self.additions
@@ -169,7 +169,7 @@ class SetChanges:
 
 
 def all_candidates(graph: Graph, open_ends: Tensor) -> Candidates:
-    """All pairs of a graph that are no edges and may become some, in a list for every node."""
+    """All pairs of a graph that may become edges, as a list for every node."""
     free = open_ends[:, None] & open_ends
     free[graph.row, graph.col] = False
     free.fill_diagonal_(False)

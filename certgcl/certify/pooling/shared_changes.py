@@ -1,5 +1,5 @@
-"""Sums of node values under one shared change: what single nodes are known to lose, added up without counting an edge
-for more than it is."""
+"""Sums of node values under one shared change: the losses of single nodes are added up, but no edge is counted more
+often than it can occur."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,13 +14,13 @@ _EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """How many of some items a change may have at once: at a node, or in a graph.
+    """Limits on the number of items in one change: at a node, or in a graph.
 
     Args:
         counted: ones where an item counts against a limit, ``(E, L)``.
         most: ``B_l``, ``(L,)``.
         graph: of each limit, ``(L,)``.
-        whole: the limit in its graph as a whole that every item is under, and no item under two, ``(E,)``.
+        whole: for every item its one limit in the graph as a whole, ``(E,)``.
     """
 
     counted: sp.csr_matrix
@@ -57,18 +57,19 @@ class SharedChanges:
     def lower(self, values: Array, losses: Array | None = None, time_limit: float | None = None) -> tuple[Array, Array]:
         """Lower bounds of ``Σ_i v_i(S)`` over each graph, ``(G,)``, and how far rounding can have raised them.
 
-        The best of four choices of multipliers: none, which is the sum of the nodes' own minima; edge scores; what each
-        item takes by itself and as much again as more can take; and those of a linear program, which are the best
-        there are. (It has a knapsack, one number for all pairs, among them too.)
+        The best of four choices of multipliers: zeros, which give the sum of the nodes' own minima; edge scores; the
+        loss by each item alone, plus the same number for all items of a node; and those of a linear program, which are
+        the best possible. (They include the knapsack, with one number for all pairs.)
 
         Args:
             values: at most the value of each node without any item, and ``f_i``, at most ``v_i`` with as many items of
-                its field as a level stands for, ``(N, L)``. The second level, of one item, is not looked at where
-                ``losses`` are given; those beyond the third hold for fewer items too, down to one.
-            losses: ``δ``, how much each item by itself takes from each node in whose field it is, in the order of
-                ``fields.data``; by default as much as any single item can take.
+                its field as a level stands for, ``(N, L)``. The second level, of one item, is not used if ``losses``
+                are given; levels from the third on hold for fewer items too, down to one.
+            losses: ``δ``, how much each item by itself lowers each node in whose field it is, in the order of
+                ``fields.data``; by default the most that any single item can.
         """
-        # What holds with more items holds with fewer. The first value stays: no bound with two items says more of it.
+        # What holds with more items holds with fewer. The first value is left alone: no bound with more items improves
+        # on it.
         values = np.concatenate([values[:, :1], np.maximum.accumulate(values[:, :0:-1], axis=1)[:, ::-1]], axis=1)
         known = KnownNodeValues(self, values, (values[:, 0] - values[:, 1])[self.node] if losses is None else losses)
         chosen = [np.zeros(len(self.node)), known.scores, known.alone]
@@ -117,12 +118,12 @@ class SharedChanges:
 
     @cached_property
     def reach(self) -> Counts:
-        """At least how many items of the field of a node a change can have, ``(N,)``."""
+        """An upper bound of the number of items of a node's field in one change, ``(N,)``."""
         return np.minimum(self.most[self.batch], np.diff(self.fields.indptr))
 
     @cached_property
     def _longest(self) -> Array:
-        """At least how many terms there are in any sum of a graph, ``(G,)``."""
+        """An upper bound of the number of terms in any sum of a graph, ``(G,)``."""
         parts = self.batch, self.graph_of_item, self.limits.graph
         nodes, items, limits = (np.bincount(part, minlength=len(self.most)) for part in parts)
         return 2.0 * nodes + 2.0 * items + limits
@@ -133,8 +134,8 @@ class SharedChanges:
 
 
 class KnownNodeValues:
-    """What is known of single nodes: ``v_i`` is at least ``f_i(0)`` without items, ``f_i(0) - δ_ie`` with e alone, else
-    ``f_i(b)``."""
+    """What is known about single nodes: ``v_i`` is at least ``f_i(0)`` without items, ``f_i(0) - δ_ie`` with e alone,
+    else ``f_i(b)``."""
 
     def __init__(self, shared: SharedChanges, values: Array, losses: Array) -> None:
         self.shared, self.values, self.losses = shared, values, losses
@@ -156,7 +157,7 @@ class KnownNodeValues:
         return np.minimum(found, (several + self.smallest(a)[:, 1:]).min(axis=1, initial=np.inf))
 
     def smallest(self, a: Array) -> Array:
-        """The sums of the 1, 2, … smallest numbers of each node, as far as a change reaches, ``(N, most)``."""
+        """The sums of the 1, 2, … smallest numbers of each node, up to the largest number of items, ``(N, most)``."""
         most, start = self.by_count.shape[1] - 1, self.shared.fields.indptr
         order = np.lexsort((a, self.shared.node))
         rank = np.arange(len(a)) - start[self.shared.node]
@@ -167,13 +168,14 @@ class KnownNodeValues:
 
     @cached_property
     def _several(self) -> Array:
-        """As much as several items take at most, for each of them, ``(N,)``."""
+        """The most that several items cost a node, per item, ``(N,)``."""
         loss = self.values[:, :1] - np.where(np.isfinite(self.by_count), self.by_count, self.values[:, :1])
         return (loss[:, 2:] / np.arange(2, self.by_count.shape[1])).max(axis=1, initial=0.0)
 
     @property
     def scores(self) -> Array:
-        """``max(δ_ie, what each of several edges can take)``: with these numbers every node keeps its first value."""
+        """``max(δ_ie, the most that several items cost per item)``: with these numbers every node keeps its first
+        value."""
         return np.maximum(self.losses, self._several[self.shared.node])
 
     @property

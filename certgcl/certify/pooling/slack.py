@@ -21,7 +21,7 @@ class PooledSizes:
         bound: at least what rounding can put a bound above the truth for each unit of ``|w_c|``, ``(G, outputs)``.
         output: at least ``|z_gc|`` and every partial sum on the way to it.
         run: at least ``|ẑ_gc - z_gc|`` of the model as it runs; infinite where it may overflow.
-        lost: what underflow can cost a bound besides, ``(G,)``.
+        lost: what underflow can cost a bound in addition, ``(G,)``.
         most: the largest ``|w_c|`` for which no number in a bound can overflow.
         room: for the roundings of these numbers and of sums over their channels.
     """
@@ -35,13 +35,13 @@ class PooledSizes:
 
     @classmethod
     def of(cls, model: PooledNetwork, graphs: GraphSet, sizes: Sizes, dtype: torch.dtype) -> "PooledSizes":
-        """From those of the nodes.
+        """From the slacks of the nodes.
 
-        A sum over n nodes has the sum of their errors, and ``γ_n`` of the sum of their sizes of its own, ``C(L)`` times
-        that for bounds: functionals of merged paths are summed over all nodes, layer by layer. A mean is divided by n
-        and has two roundings more; a maximum has the largest error, and none of its own. A head multiplies errors and
-        sizes by its absolute weights, and adds ``γ`` of its roundings. Numbers that underflow lose at most the smallest
-        normal one each.
+        A sum over n nodes has the sum of their errors and, for its own roundings, ``γ_n`` of the sum of their sizes,
+        ``C(L)`` times that for bounds: functionals of merged paths are summed over all nodes, layer by layer. A mean is
+        divided by n and has two more roundings; a maximum has the largest error, and no rounding of its own. A head
+        multiplies errors and sizes by its absolute weights, and adds ``γ`` of its roundings. Numbers that underflow
+        lose at most the smallest normal one each.
         """
         precision = model.network.precision
         bound, output, run = (table.double() for table in (sizes.bound, sizes.output, sizes.run))
@@ -71,7 +71,7 @@ class PooledSizes:
         """How far above the minimum of ``w · z_g`` a computed bound can lie, ``(G, C)`` for directions ``(G, C, d)``.
 
         Args:
-            lifted: how far adding up node bounds can have raised it, ``(G, C)``.
+            lifted: how far the rounding of sums of node bounds can have raised it, ``(G, C)``.
         """
         eps = torch.finfo(torch.float64).eps
         found = _times(directions, self.bound) + self.lost[:, None] + lifted
@@ -100,7 +100,7 @@ def _times(directions: Tensor, table: Tensor) -> Tensor:
 
 @torch.no_grad()
 def pooled_directions(model: PooledNetwork, graphs: GraphSet, view: Graph) -> CompactnessDirections:
-    """``W^CL`` of graphs: the unit vector of each pooled embedding less the mean of the others', with its error."""
+    """``W^CL`` of graphs: the unit vector of each pooled embedding minus the mean of the others', with its error."""
     wide = model.to(torch.float64)
     z, error = embeddings_with_error(wide.network, view)
     size = z.abs().amax(dim=1, keepdim=True)

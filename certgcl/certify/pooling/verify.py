@@ -122,7 +122,7 @@ class _GraphChecks:
             yield Check(name, False, misfit) if misfit else step()
 
     def _budgets(self) -> Check:
-        """The requests, tightened again on these graphs."""
+        """The requested budgets, tightened again on these graphs."""
         name, certificate = "budgets", self.certificate
         try:
             changes = self._tightened_again()
@@ -186,7 +186,7 @@ class _GraphChecks:
         return self._compared(name, self._values(torch.stack(embeddings, dim=1)), certificate.upper)
 
     def _view(self, graph: Graph, number: int, direction: int) -> Graph | str:
-        """A graph with the change of a witness, in float64; or what is wrong with that."""
+        """A graph with the change of a witness, in float64; or what is wrong with the witness."""
         certificate = self.certificate
         view = _without(graph.to(dtype=torch.float64), certificate.witness(number, direction))
         if view is None:
@@ -236,7 +236,7 @@ def _without(graph: Graph, edges: Tensor) -> Graph | None:
 
 
 def _same(one: Sequence[Any] | None, other: Sequence[Any] | None) -> bool:
-    """Whether budgets of all graphs allow the same."""
+    """Whether the budgets allow the same in all graphs."""
     if one is None or other is None:
         return one is other
     return len(one) == len(other) and all(each.same(part) for each, part in zip(one, other, strict=True))

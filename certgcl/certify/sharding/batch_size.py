@@ -1,10 +1,11 @@
-"""How many shards are computed together: few, so that a kill loses little; many if that saves work."""
+"""How many shards are computed together: few, so that little is lost if the process is killed; many if that saves
+work."""
 
 from dataclasses import dataclass, field
 
-PATIENCE = 30.0  # seconds of work that may always be lost,
-LONGEST = 600.0  # and if shards that are computed together are much faster
-PAYS = 0.75  # the share of a shard's time that is left then, at the most
+PATIENCE = 30.0  # seconds of work that may be lost in any case,
+LONGEST = 600.0  # and if computing shards together is much faster
+PAYS = 0.75  # the share of a shard's time that is left then, at most
 
 
 @dataclass

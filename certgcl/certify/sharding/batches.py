@@ -1,4 +1,4 @@
-"""Which shards are computed next: several at a time, none that is finished, and none that another process is
+"""Which shards are computed next: several at a time, skipping those that are finished or that another process is
 computing."""
 
 from collections import deque
@@ -20,7 +20,7 @@ from certgcl.executors import Executor, Needs, Piece
 from certgcl.files.locks import locked
 from certgcl.runtime.reproducible import PART
 
-PARTS_PER_WORKER = 4  # share of what is left, so that all workers finish at about the same time
+PARTS_PER_WORKER = 4  # share of the remaining shards, so that all workers finish at about the same time
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Batches:
         self.size = BatchSize()
 
     def pieces(self, shards: list[int], *, together: bool = True) -> Iterator[Piece]:
-        """Batches of some shards, of the size that pays off; those that another process is computing go to
+        """Batches of some shards, of a size that pays off; those that another process is computing go to
         ``elsewhere``.
 
         Args:
@@ -103,7 +103,7 @@ class Batches:
         except LockedError as error:
             self.elsewhere[shard] = error
             return False
-        if self._finished(shard, nodes):  # it may have been finished since the lock was free
+        if self._finished(shard, nodes):  # it may have been finished before we got the lock
             claim.close()
             self.kept.append(shard)
             return False

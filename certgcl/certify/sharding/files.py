@@ -1,4 +1,4 @@
-"""The files of shards: their notes, and whether a file is complete and the right one."""
+"""The files of shards: their notes, and the check that a file is complete and belongs to this run."""
 
 from pathlib import Path
 from typing import Any

@@ -31,7 +31,7 @@ MANIFEST, NODES = "manifest.json", "nodes.npy"
 ARITHMETIC = "arithmetic"  # the part that only reproducible shards have
 ShardOrder = Literal["near", "given"]
 _FORMAT = "certgcl-shards-2"
-_NODES_PER_SHARD = 2048  # unless the user gives the number of shards
+_NODES_PER_SHARD = 2048  # unless the user specifies the number of shards
 
 
 @dataclass(frozen=True, eq=False)

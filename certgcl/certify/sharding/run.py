@@ -110,9 +110,10 @@ def certify_shards(
     Args:
         graph: anything that :meth:`certgcl.Graph.of` accepts; or a :class:`certgcl.StoredGraph`, from which every part
             of the anchors loads the nodes that it depends on, within the memory limit.
-        out: the folder; made if needed. One that holds shards of another question raises an error.
+        out: the folder; created if needed. One that holds shards of another question raises an error.
         directions: if given, what is bounded instead of compactness, as in :func:`certgcl.linear_bounds`.
-        shards: their number; by default the one the folder was made for, or one for about two thousand nodes.
+        shards: their number; by default the number that the folder was made for, or one shard for about two thousand
+            nodes.
         order: ``"near"`` puts neighbours into the same shard, which saves work; ``"given"`` keeps the order of
             ``nodes``. The merged certificate has the nodes as given in either case.
         only: the shards to do; all by default.
@@ -123,8 +124,8 @@ def certify_shards(
             together, by all threads, and the last bits depend on which ones.
         executor: where shards are computed: ``"here"`` (the default, with all threads of this process),
             ``"processes"`` of this machine, ``"ray"``, or an instance of :class:`certgcl.LocalProcesses` or
-            :class:`certgcl.RayCluster`. Shards come back to this process, the only one that writes to the folder. One
-            that fails permanently is named in a ``ShardError``; all others are kept.
+            :class:`certgcl.RayCluster`. Shards come back to this process, the only one that writes to the folder. A
+            shard that fails permanently is named in a ``ShardError``; all others are kept.
         proof: as in :func:`certgcl.node_compactness`; finished shards without one are computed again.
         progress: called when the run starts and after every shard.
 
@@ -197,8 +198,8 @@ class _Run:
         report(self._state)
 
     def go(self, question: Question, executor: Executor, memory_limit: int | None) -> None:
-        """Do all shards: those of a failed batch once more one by one, those that other processes are computing
-        last."""
+        """Do all shards: those of a failed batch again one by one, and last those that other processes are
+        computing."""
         batches = Batches(self._folder, self._manifest, self._plan, question, executor, memory_limit)
         try:
             self._stream(batches, question, executor, batches.pieces(self._chosen))
