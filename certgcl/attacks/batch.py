@@ -29,8 +29,8 @@ class Scales:
 
     @classmethod
     def of(cls, aggregation: Aggregation, count: Tensor) -> "Scales":
-        """For real numbers of neighbours too: at whole numbers the pass gives the same result, as ``out(0)`` scales an
-        empty sum and ``into(0)`` no message; and below 1 nothing grows without bound."""
+        """For real numbers of neighbours too: at whole numbers the pass gives the same result, because ``out(0)``
+        multiplies an empty sum and ``into(0)`` is never used; and below 1 nothing grows without bound."""
         some = count.clamp(min=1)
         return cls(aggregation.own(count), aggregation.out(some), aggregation.into(some))
 
@@ -119,7 +119,7 @@ class FieldBatch:
         """The same in float32."""
         return replace(self, space=self.space.single, direction=self.direction.float())
 
-    # -- what there is ---------------------------------------------------------------------------------
+    # -- contents ---------------------------------------------------------------------------------
 
     @property
     def fields(self) -> Tensor:
@@ -169,8 +169,8 @@ class FieldBatch:
     # -- the pass --------------------------------------------------------------------------------------
 
     def state(self, dropped: Tensor) -> tuple[Tensor, dict[Aggregation, Scales]]:
-        """From what is dropped, ``(B, E)`` as shares between 0 and 1: how much of every edge is present (and, last,
-        of those that cannot be dropped), and all scales."""
+        """From the dropped share of each edge, ``(B, E)``, between 0 and 1: how much of every edge is present (with one
+        last entry for those that cannot be dropped), and all scales."""
         count = self.count - self.lost(dropped)
         present = torch.cat([1 - dropped.flatten(), dropped.new_ones(1)])
         return present, {kind: Scales.of(kind, count) for kind in self.aggregations}
@@ -210,8 +210,8 @@ class FieldBatch:
     def gains(self, dropped: Tensor) -> Tensor:
         """First-order change of ``w · z`` when an edge is toggled: dropped if it is present, put back if it is not.
 
-        By its derivatives, with respect to the edge and to the scales of its ends, which change by whole steps;
-        ``(B, E)``.
+        It uses the derivatives with respect to the edge and to the scales of its ends, and the full change of these
+        scales; ``(B, E)``.
         """
         shares = dropped.to(self.direction.dtype)
         count, (present, scales) = self.count - self.lost(shares), self.state(shares)

@@ -9,7 +9,7 @@ import torch
 from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.graphs.graph import Graph
 
-MOST_EDGES = 512  # that are tried for a node, the nearest ones
+MOST_EDGES = 512  # edges that are tried for a node, the nearest ones
 RANDOM_STARTS = 8
 PATIENCE = 8  # failed exchanges for each droppable edge, after which a search ends
 
@@ -37,7 +37,7 @@ class BlackBox:
         graph, nodes = self.graph, [anchor]
         found: dict[int, None] = {}
         seen = {anchor}
-        for node in nodes:  # which grows meanwhile
+        for node in nodes:  # which grows in this loop
             slots = torch.arange(int(graph.rowptr[node]), int(graph.rowptr[node + 1]), device=graph.col.device)
             new = [each for each in graph.col[slots].tolist() if each not in seen]
             nodes += new
@@ -84,7 +84,7 @@ class BlackBox:
         return (best, lowest) if lowest < single else ([], single)
 
     def _exchanged(self, dropped: list[int], edges: list[int]) -> list[int]:
-        """The same with up to three edges put back or dropped, in exchange for others where there is no room."""
+        """The same with up to three edges put back or dropped, in exchange for others where the budgets are used up."""
         number = 1 + int(torch.randint(3, (), generator=self.chance))
         chosen = [edges[place] for place in self._shuffled(len(edges))[:number]]
         kept = [edge for edge in dropped if edge not in chosen]
@@ -121,7 +121,7 @@ def minimal(value: Value, dropped: Sequence[int], below: float) -> list[int]:
         spare = [edge for edge in sorted(values, key=values.__getitem__) if values[edge] < below]
         if not spare:
             return left
-        # As many at once as the value allows.
+        # Put back as many at once as the value allows.
         count = len(spare)
         while count > 1 and value([edge for edge in left if edge not in spare[:count]]) >= below:
             count //= 2

@@ -1,4 +1,4 @@
-"""Which edges to change next: those with the best derivatives, as far as the budgets allow."""
+"""Which edges to change next: those with the best derivatives, within the budgets."""
 
 import torch
 from torch import Tensor
@@ -40,8 +40,8 @@ def filled(batch: FieldBatch, dropped: Tensor, gains: Tensor, wanted: Tensor) ->
 
 
 def promising_changes(batch: FieldBatch, dropped: Tensor, allowed: Tensor, number: int) -> Tensor:
-    """Sets of up to three edges to change: one that is put back, or one that is dropped and those put back for it where
-    its ends, or the graph, can lose no more; ``(B, C, 3)``.
+    """Sets of up to three edges to change: one that is put back; or one that is dropped, together with edges that are
+    put back for it if its ends or the graph cannot lose more; ``(B, C, 3)``.
 
     For the end nearer to the node, each of the few that are cheapest to put back is considered. Half of the places are
     for the edges of the node itself, about which derivatives say little.
@@ -86,7 +86,7 @@ def all_pairs(batch: FieldBatch, dropped: Tensor) -> Tensor:
 
 def apart_from_better(batch: FieldBatch, dropped: Tensor, changes: Tensor, order: Tensor) -> Tensor:
     """Which changes ``(B, C, 3)`` can be made together: those that share no node with an earlier one in the order
-    ``(B, C)``, and drop no more than is left of the total."""
+    ``(B, C)``, and stay within what is left of the total."""
     field = batch.fields[:, None, None]
     ends = batch.ends[field, changes].flatten(2)
     first = torch.full_like(batch.count, order.shape[1]).scatter_reduce(

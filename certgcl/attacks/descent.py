@@ -16,7 +16,7 @@ from certgcl.attacks.single_changes import ChangedValues
 
 MAX_SIZE = 1 << 16  # messages and edges of the fields that are searched together, beyond the first
 FEWEST, MAX_TRIED = 16, 1 << 18  # changes tried in a field, and their number times the messages of the field
-NEVER = 1 << 40  # the turn of what is not changed
+NEVER = 1 << 40  # the turn of edges that do not change
 CLEARLY = 1e-12  # relative decrease from which a value counts as lower
 
 Improve = Callable[[FieldBatch, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -103,7 +103,7 @@ class Search:
             yield best & torch.stack(halves).to(best.device)
 
     def _descend(self, batch: FieldBatch, dropped: Tensor, end: float = float("inf")) -> tuple[Tensor, Tensor]:
-        """Descends from here as far as it can: what is dropped, which is changed in place, and its values."""
+        """Descends from these drops until nothing improves. Returns the drops, changed in place, and their values."""
         lowest, clean = batch.values(dropped), batch.values(torch.zeros_like(dropped))
         ways: list[Improve] = [_by_strides, *(partial(_by_changes, number=number) for number in self.tried)]
         near = batch.nearest <= 1
@@ -125,7 +125,7 @@ class Search:
 
 
 def _batches(fields: Sequence[Field]) -> Iterator[list[int]]:
-    """Fields of similar size together."""
+    """Batches of fields of similar size."""
 
     def size(place: int) -> int:
         return len(fields[place].row) + len(fields[place].slots)

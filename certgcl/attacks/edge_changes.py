@@ -2,8 +2,8 @@
 
 If few changes are admissible, all are tried, which gives the worst case itself. Otherwise edges change one by one:
 the derivatives of ``w · z_i`` by the weight of every edge around the anchor, and of every pair that may become one with
-an end at the anchor or at a neighbour of it, say which are the most promising; the best of these is taken. Features are
-searched on the graph whose edges have changed, and on the graph as it is.
+an end at the anchor or at a neighbour of it, show which changes are the most promising, and the best of these is made.
+Features are searched on the graph whose edges have changed, and on the graph as it is.
 """
 
 import time

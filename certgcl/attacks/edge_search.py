@@ -1,4 +1,4 @@
-"""Dropped and added edges that hurt a node, found by derivatives or by trying all of them.
+"""Harmful drops and additions of edges, found by derivatives or by trying all of them.
 
 It shares no code with the bounds that it tests.
 """
@@ -18,7 +18,7 @@ from certgcl.models.network import GraphNetwork
 
 FEW_CHANGES = 1 << 9  # sets of edges up to which all are tried
 PROMISING = 8  # single changes that are tried at each step
-MOST_PAIRS = 1 << 22  # candidates with an end near the anchor that are looked at
+MOST_PAIRS = 1 << 22  # candidates with an end near the anchor that are considered
 Pair = tuple[int, int]
 Change = tuple[list[Pair], list[Pair]]
 
@@ -39,7 +39,7 @@ class EdgeSearch:
         self.droppable = {(u, v) for u, v in graph.edge_index[:, once & changes.drops.droppable].T.tolist()}
 
     def allowed(self, lost: list[Pair], gained: list[Pair]) -> bool:
-        """Whether all budgets are kept."""
+        """Whether all budgets allow the change."""
         drops, added = self.changes.drops, self.changes.additions
         ends = [
             torch.bincount(torch.tensor(pairs, dtype=torch.long).flatten(), minlength=self.graph.num_nodes)
@@ -114,7 +114,7 @@ class EdgeSearch:
         return float(self.relaxed(edges, edges.new_ones(len(edges), dtype=self.network.dtype))[anchor] @ direction)
 
     def worst(self, changes: list[Change], anchors: Tensor, directions: Tensor, end: float) -> list[Change] | None:
-        """The worst of all changes for each anchor; None where time runs out."""
+        """The worst of all changes for each anchor; None if time runs out."""
         lowest, which = torch.full_like(directions[:, 0], torch.inf), torch.zeros_like(anchors)
         for number, change in enumerate(changes):
             if time.monotonic() >= end:
@@ -125,7 +125,7 @@ class EdgeSearch:
         return [changes[number] for number in which.tolist()]
 
     def greedy(self, anchor: int, direction: Tensor, end: float) -> Change:
-        """One edge after the other, as long as the value falls and there is time."""
+        """Changes one edge after the other, as long as the value falls and time is left."""
         lost: list[Pair] = []
         gained: list[Pair] = []
         lowest = self.value(anchor, direction, lost, gained)

@@ -18,8 +18,8 @@ from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
 from certgcl.models.pooled_network import PooledNetwork
 
-ROUNDS = 12  # of a search, each from the gradient where the last one ended
-VIEWS_AT_ONCE = 1 << 21  # numbers of features that are run together
+ROUNDS = 12  # steps of a search, each along the gradient at the result of the last one
+VIEWS_AT_ONCE = 1 << 21  # entries of features that are run together
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,7 @@ class FeatureField:
     # -- all of them -------------------------------------------------------------------------------
 
     def number(self) -> int | None:
-        """How many admissible features there are, at most; None for a box, which has too many."""
+        """An upper bound of the number of admissible features; None for a box, which has infinitely many."""
         if self.allowed.kind == "box":
             return None
         if self.allowed.columns:
@@ -182,7 +182,7 @@ class FeatureField:
             yield from self._from(0, self.x, self.allowed.total)
 
     def _from(self, node: int, x: Tensor, left: int) -> Iterator[Tensor]:
-        """All choices at a node and those after it, with a number of entries left."""
+        """All choices at a node and the later ones, with a number of entries left."""
         if node == len(self.nodes):
             yield x
             return
@@ -229,7 +229,7 @@ class GraphFeatures(FeatureField):
 
 
 def _subsets(entries: list[int], most: int) -> Iterator[tuple[int, ...]]:
-    """The empty one first."""
+    """All subsets, the empty one first."""
     return chain.from_iterable(combinations(entries, size) for size in range(min(most, len(entries)) + 1))
 
 

@@ -105,7 +105,7 @@ class SearchSpace:
         return space
 
     def field(self, anchor: int, all_edges: bool = False) -> Field | None:
-        """The field of one node; None where it is too large to be searched.
+        """The field of one node; None if it is too large to be searched.
 
         Args:
             all_edges: whether it keeps all edges that matter. Of those that lead out of it and carry no message, only

@@ -34,7 +34,7 @@ def by_relaxation(batch: FieldBatch, start: Tensor, steps: int) -> Tensor:
         _, slopes = fast.slopes(shares)
         corner = filled(batch, torch.zeros_like(start), slopes, slopes < 0)
         offer(corner)
-        # 2 / (t + 2), the usual steps; from drops that are known to be good the first one does not go all the way.
+        # 2 / (t + 2), the usual steps; if the drops are known to be good, the first step does not go all the way.
         shares += 2 / (step + 2 + start.any(dim=1, keepdim=True)) * (corner.float() - shares)
     for threshold in THRESHOLDS:
         offer(filled(batch, torch.zeros_like(start), -shares, shares > threshold))

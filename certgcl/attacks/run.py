@@ -1,4 +1,4 @@
-"""A model of any kind as a function of the edges that are present, called as it is."""
+"""A model of any kind, called as it is, as a function of the edges that are present."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class ModelRun:
         if isinstance(self.model, GraphNetwork):
             return self.model.embed(view)
         try:
-            # Random numbers that a model draws must not decide what is tried next. A copy, as forward may work in
+            # Random numbers that a model draws must not decide what is tried next. x is copied, as forward may work in
             # place.
             with torch.random.fork_rng(devices=[self._x.device] if self._x.is_cuda else []):
                 if seed is not None:

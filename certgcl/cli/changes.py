@@ -53,5 +53,5 @@ def read_changes(
 
 
 def folder_suffix(**given: float | None) -> str:
-    """What a folder is named after if changes other than drops are requested."""
+    """The ending of a folder's name if changes other than drops are requested."""
     return "".join(f"-{name}-{value:g}" for name, value in given.items() if value is not None)

@@ -58,7 +58,7 @@ def explore(
         certgcl explore les-miserables --out characters.html
     """
     drops = read_drops(budget)
-    # On small graphs threads wait for each other longer than they work, above all on a busy machine.
+    # On small graphs threads wait for each other longer than they work, particularly on a busy machine.
     with reported_errors(as_json, "Nothing is lost; run the same command again"), one_thread():
         with needing("report", "a report"):
             from certgcl.report import build_report

@@ -38,7 +38,7 @@ class PoolingModel:
 
 
 def pooling_model(run: Path | None, encoder: Path, pool: str | None, device: str | None) -> PoolingModel:
-    """That of a run, or weights with ``--pool``."""
+    """The model of a run, or weights with ``--pool``."""
     if run is not None:
         if pool is not None:
             raise typer.BadParameter("a run has its own", param_hint="--pool")

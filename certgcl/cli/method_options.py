@@ -37,7 +37,8 @@ def default_budget(preset: Preset | None) -> BudgetLike | Ramp | None:
 
 
 def build_method(name: str, preset: Preset | None, regularizer: str, given: Mapping[str, Any]) -> ContrastiveMethod:
-    """The method ``name`` as in the preset, except for the settings given: its own ones or those of the regularizer."""
+    """The method ``name`` as in the preset, except for the given settings, which are its own or those of the
+    regularizer."""
     kind = (METHODS | GRAPH_METHODS)[name]
     own = [setting.name for setting in fields(kind) if setting.init and setting.name != "regularizer"]
     term = [setting.name for setting in fields(CompactnessRegularizer) if setting.init and setting.name != "method"]

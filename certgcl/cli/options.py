@@ -23,8 +23,8 @@ from certgcl_command import suggesting
 
 # -- options that several commands have ------------------------------------------------------------
 
-NUMBER = r"[0-9]{1,18}"  # such as int64 holds
-MOST_NODES = 100_000_000  # in a range; graphs have fewer
+NUMBER = r"[0-9]{1,18}"  # that fits into int64
+MOST_NODES = 100_000_000  # nodes in a range; graphs have fewer
 _GRAPH = "a folder with x.npy and edge_index.npy (features stay on disk), an .npz or a .pt file"
 
 

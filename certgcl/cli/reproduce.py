@@ -127,7 +127,7 @@ for _experiment in EXPERIMENTS.values():
 
 
 class Words:
-    """A progress bar: how many trainings are done, and what is under way."""
+    """A progress bar: how many training runs are done, and the current step."""
 
     def __init__(self, bar: Bar) -> None:
         self._bar, self._done, self._whole = bar, 0, 1

@@ -252,7 +252,7 @@ def train(
 
 @dataclass(frozen=True)
 class _Asked:
-    """A run that is to be trained."""
+    """A requested training run."""
 
     estimator: ContrastiveMethod
     folder: Path
@@ -289,7 +289,7 @@ def _all_runs(executor: Executor, alike: _Alike, asked: list[_Asked]) -> list[_F
         return all_answers(executor, _run, alike, asked)
     for one in asked:
         check_folder(one.folder, alike.resume)
-    # If a worker dies, another continues from its checkpoint, perhaps in another current folder.
+    # If a worker dies, another one continues from its checkpoint, possibly with a different current folder.
     with Bar("training", words="starting") as bar:
         return all_answers(
             executor,
@@ -301,7 +301,7 @@ def _all_runs(executor: Executor, alike: _Alike, asked: list[_Asked]) -> list[_F
 
 
 def _help(alike: _Alike, asked: _Asked) -> None:
-    """Take part in a training whose files only the first process writes."""
+    """Take part in a training run whose files are written by the first process only."""
     asked.estimator.fit(_placed(alike, asked), folder=asked.folder, resume=alike.resume, distributed=True)
 
 
@@ -311,7 +311,7 @@ def _placed(alike: _Alike, asked: _Asked) -> Any:
 
 
 def _run(alike: _Alike, asked: _Asked) -> _FinishedRun:
-    """One training, in its folder."""
+    """One training run, in its folder."""
     estimator, folder, source, data = asked.estimator, asked.folder, alike.source, alike.data
     placed = _placed(alike, asked)
     folder.mkdir(parents=True, exist_ok=True)

@@ -64,7 +64,7 @@ class Executor(ABC):
     @property
     @abstractmethod
     def workers(self) -> int:
-        """How many pieces can run at a time at the moment."""
+        """How many pieces can run at the same time, as of now."""
 
     @property
     @abstractmethod
@@ -76,7 +76,7 @@ class Executor(ABC):
         """The answers, in the order in which pieces finish.
 
         Pieces are taken one by one, as workers become free: no more than a few wait at a time. When the iterator is
-        closed, or an error or Ctrl-C is raised while it waits, what is under way is cancelled.
+        closed, or an error or Ctrl-C is raised while it waits, unfinished pieces are cancelled.
 
         Args:
             task: called as ``task(shared, piece.content)``.

@@ -45,7 +45,8 @@ def without_current_folder() -> Iterator[None]:
 
 
 def importable() -> list[str]:
-    """The path of this process without the current folder, under whatever name, and without what depends on it."""
+    """The path of this process without the current folder, under whatever name, and without entries that depend on
+    it."""
     try:
         current = Path.cwd().resolve()
     except FileNotFoundError:

@@ -109,8 +109,8 @@ def _digest(skeleton: bytes, arrays: tuple[np.ndarray, ...]) -> str:
 
 
 def _aligned(array: np.ndarray) -> np.ndarray:
-    """The same, where torch would have it: the last digits of a product depend on that. Ray puts small arrays at any
-    multiple of eight bytes."""
+    """The same array, aligned in memory as torch would do it: the last digits of a product depend on that. Ray puts
+    small arrays at any multiple of eight bytes."""
     if array.ctypes.data % ALIGNED == 0:
         return array
     copy = torch.empty(array.nbytes, dtype=torch.uint8).numpy()

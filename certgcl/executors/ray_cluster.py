@@ -20,7 +20,7 @@ BEAT = 1.0  # seconds between looking for new machines
 
 @dataclass(frozen=True)
 class RayCluster(Executor):
-    """Workers on a cluster of `Ray <https://docs.ray.io>`_; ``pip install "certgcl[ray]"``, on every machine of it.
+    """Workers on a cluster of `Ray <https://docs.ray.io>`_; ``pip install "certgcl[ray]"``, on each of its machines.
 
     A connection that ``ray.init`` has made before is used as it is. Graph and weights go into Ray's object store once,
     where all workers of a machine map the same memory. Each piece declares its CPUs and the memory that its method
@@ -53,7 +53,7 @@ class RayCluster(Executor):
 
     @property
     def memory(self) -> int:
-        """Determined by the machine with the least memory per worker."""
+        """That of the machine with the least memory per worker."""
         return int(
             min(self.cpus * have.get("memory", 0) / max(have.get("CPU", 0), self.cpus) for have in self._machines())
         )

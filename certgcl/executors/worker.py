@@ -18,7 +18,7 @@ ALONE = "To see more, run it with executor='here' (--executor here), in one proc
 
 def attempt(task: Task, parcel: Parcel, key: Any, content: Any, cpus: int) -> Done:
     """The answer to a piece, with as many threads as it has CPUs; errors are returned as values, so that one piece does
-    not end another."""
+    not stop the others."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for the answers handles Ctrl-C
     torch.set_num_threads(cpus)

@@ -1,4 +1,4 @@
-"""Experiment 2: mean node compactness along a training, with and without a regularizer."""
+"""Experiment 2: mean node compactness over the epochs of training, with and without a regularizer."""
 
 from certgcl.experiments import figures
 from certgcl.experiments.experiment import Experiment

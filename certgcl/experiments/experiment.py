@@ -1,4 +1,4 @@
-"""The structure of all experiments: trainings, rows of numbers, a CSV file, a figure, and a short summary."""
+"""The structure of all experiments: training runs, rows of numbers, a CSV file, a figure, and a short summary."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class Experiment:
         name: of the command and the files.
         about: what it shows, in one sentence.
         methods: those of the paper's figure.
-        recipes: the trainings it needs.
-        measure: the rows of one training.
+        recipes: the training runs it needs.
+        measure: the rows of one training run.
         draw: the figure of all rows.
         summary: the same in a few numbers.
     """
@@ -63,8 +63,9 @@ def reproduce(
     """Train what is missing, measure, and write ``EXPERIMENT-DATASET.csv``, ``.png`` and ``.svg`` to ``out``.
 
     Args:
-        executor: where the trainings run; all of them write to the cache of the study; this process by default.
-        progress: called with the number of trainings done and of all.
+        executor: where training runs take place, by default in this process; all of them write to the cache of the
+            study.
+        progress: called with the number of training runs that are done, and of all.
     """
     with figures.styled():
         here = executor is None or isinstance(executor, ThisProcess)
@@ -83,6 +84,6 @@ def reproduce(
 
 
 def _measured(shared: tuple[Experiment, Study], recipe: Recipe) -> list[Row]:
-    """The rows of one training, which runs if it is not in the cache."""
+    """The rows of one training run, which takes place if it is not in the cache."""
     experiment, study = shared
     return rounded(experiment.measure(study, recipe))

@@ -24,9 +24,9 @@ NAMES = {
 SCORES = {"paper_score": "the paper's score (not a bound)", "certified_bound": "certified lower bound"}
 SHORT = {"paper_score": "paper's score", "certified_bound": "certified bound"}
 SCORE_COLOURS = {"paper_score": COLOURS["released"], "certified_bound": COLOURS["certified"]}
-BINS = 40  # at most: few values have fewer
+BINS = 40  # at most; fewer for few values
 APART = 0.09  # of the range of all points: labels of nearer ones would overlap
-FAR = 4  # ranges of all other values: what starts farther away is left off the axis
+FAR = 4  # times the range of all other values: lines that start farther away are cut off
 STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,

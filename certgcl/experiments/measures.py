@@ -1,4 +1,4 @@
-"""Measurements of a trained encoder; each is kept in the folder of its training."""
+"""Measurements of a trained encoder; each is kept in the folder of its training run."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The definition of one training of an experiment."""
+"""The definition of one training run of an experiment."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -14,7 +14,7 @@ Augmentation: TypeAlias = Literal["random"] | Centrality
 
 @dataclass(frozen=True)
 class Recipe:
-    """One training: the method, one of the variants, and what differs from the preset.
+    """One training run: the method, one of the variants, and the differences from the preset.
 
     Args:
         method: a name in :data:`certgcl.learning.methods.METHODS`, whose preset is taken.

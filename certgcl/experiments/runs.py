@@ -1,5 +1,5 @@
-"""Trainings that are kept on disk: each runs once, for whichever experiment needs it first, and resumes after a
-kill."""
+"""Training runs that are kept on disk: each takes place once, for the experiment that needs it first, and resumes after
+a kill."""
 
 import hashlib
 import json
@@ -40,12 +40,12 @@ class Study:
         dataset: a graph by its name.
         methods, seeds: what is trained.
         fast: the presets for two CPU cores.
-        epochs: of every training; the preset's by default.
+        epochs: of every training run; the preset's by default.
         pairs: how many pairs of views the InfoNCE loss of a node is averaged over.
         nodes: at how many random nodes compactness is bounded; all on a smaller graph.
-        cache: the folder of the trainings, shared by all experiments.
+        cache: the folder of the training runs, shared by all experiments.
         data_root: the folder with the raw files of datasets.
-        say: called often, with a message about what is under way.
+        say: called often, with a message about the current step.
     """
 
     dataset: str
@@ -75,7 +75,7 @@ class Study:
 
     @cached_property
     def sample(self) -> Tensor:
-        """The nodes that are bounded, the same for all trainings."""
+        """The nodes that are bounded, the same for all training runs."""
         order = torch.randperm(self.graph.num_nodes, generator=torch.Generator().manual_seed(0))
         return order[: self.nodes].sort().values
 
@@ -83,7 +83,7 @@ class Study:
         return presets.get(method, self.dataset, fast=self.fast)
 
     def trained(self, recipe: Recipe) -> "TrainedRun":
-        """The training of a recipe: from the cache; whatever is missing there is trained."""
+        """The training run of a recipe, from the cache; missing epochs are trained."""
         estimator = recipe.estimator(self.preset(recipe.method), self.epochs)
         config = estimator.run_config(self.graph)
         question = [__version__, config, estimator.epochs]
@@ -101,7 +101,7 @@ class Study:
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A training in its folder: the encoder at some epochs, and the state at the end."""
+    """A training run in its folder: the encoder at some epochs, and the state at the end."""
 
     study: Study
     recipe: Recipe
@@ -125,9 +125,9 @@ class TrainedRun:
         return GraphNetwork.load(self.weights_file(self.estimator.epochs if epoch is None else epoch))
 
     def session(self) -> ContrastiveSession:
-        """The training in its final state, with the projector and the views of its loss."""
+        """The final state of the training run, with the projector and the views of its loss."""
         session = self.estimator.session(self.study.graph)
-        drawn = session.generator.get_state()  # views as at the start, however long the training was
+        drawn = session.generator.get_state()  # the same views as at the start, however long the training was
         session.load_state_dict(Checkpoint.load(self.folder / CHECKPOINT).session)
         session.generator.set_state(drawn)
         return session.at(self.estimator.epochs)

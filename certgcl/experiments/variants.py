@@ -1,5 +1,5 @@
-"""The trainings that are compared: without a regularizer, with the paper's heuristic, and with compactness itself, on
-the clean graph, which is the control, and in the worst case."""
+"""The training runs that are compared: without a regularizer, with the paper's heuristic, and with compactness itself,
+both on the clean graph (the control) and in the worst case."""
 
 from typing import Any
 

@@ -219,7 +219,7 @@ def load_tensors(path: Path, *, limit: int | None = None, sealed: bool = True) -
 
 @contextmanager
 def refusing(path: Path, error: type[CertgclError], rule: str, remedy: str) -> Iterator[None]:
-    """Turns whatever the contents of a file can raise while it is read into one error; a missing file stays
+    """Turns all errors that the contents of a file can cause while it is read into one error; a missing file stays
     ``FileNotFoundError``, and one that is too large is a :class:`certgcl.errors.FileSizeError`."""
     try:
         yield

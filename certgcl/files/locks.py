@@ -1,7 +1,7 @@
 """One writer at a time, among processes and threads: a lock that ends with its holder, and names it.
 
-The operating system holds the lock (``flock``, or the locks of Windows), not the existence of the file: a process that
-dies, in whatever way, holds it no longer, and a file that it left behind means nothing.
+The operating system holds the lock (``flock``, or the locks of Windows), not the existence of the file: when a process
+dies, for whatever reason, its lock is released, and a file that it left behind has no effect.
 """
 
 import errno
@@ -25,9 +25,9 @@ _RULE = "one process or thread writes there at a time"
 
 
 class Lock:
-    """A lock that is held by this process, or none where ``descriptor`` is None.
+    """A lock that is held by this process, or no lock if ``descriptor`` is None.
 
-    A process that is forked off has the object, but not the lock.
+    A forked process inherits the object, but not the lock.
     """
 
     def __init__(self, path: Path, descriptor: int | None) -> None:
@@ -101,7 +101,7 @@ def _acquire(path: Path) -> int | None:
         except BaseException:
             _close(descriptor)
             raise
-        _close(descriptor)  # its holder removed the file meanwhile: there is another one, or none
+        _close(descriptor)  # its holder has removed the file in the meantime: there is another one, or none
     raise LockedError(f"{path}, which comes and goes", _RULE, "Try again when fewer processes use it")
 
 

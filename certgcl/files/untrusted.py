@@ -23,7 +23,7 @@ from certgcl.errors import FileSizeError
 
 USUAL = 1 << 28  # bytes that any file may unpack to
 RATIO = 100  # times its own size that a larger file may unpack to
-SHARE_OF_FREE = 0.5  # of the free memory, at the most
+SHARE_OF_FREE = 0.5  # of the free memory, at most
 MOST_ENTRIES, DEEPEST = 1_000_000, 100  # of nested dicts and lists
 _PIECE = 1 << 20
 _HEADER = 1 << 14  # bytes; the header of an array is shorter

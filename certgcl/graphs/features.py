@@ -14,7 +14,7 @@ from certgcl.runtime.tensor_cache import kept, stamp
 
 MOST_FILLED = 0.05  # share of non-zero features up to which they are multiplied as a sparse matrix
 MAX_SEARCHED = 1 << 28  # features that are scanned for that; larger ones may be on disk
-FEW_NODES = 8  # with gradients, products at fewer than one node in 8 are computed for these alone
+FEW_NODES = 8  # with gradients, products at fewer than one node in 8 are computed for these nodes only
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +136,7 @@ class Features:
 
     @kept("x")
     def filled_columns(self) -> Tensor:
-        """The columns that are not zero at every node, in order; features on disk are read piece by piece."""
+        """The columns with a nonzero entry, in order; features on disk are read piece by piece."""
         if self.sparse is not None:
             return self.sparse.col_indices()[self.sparse.values() != 0].unique()
         filled = torch.zeros(self.x.shape[1], dtype=torch.bool, device=self.x.device)

@@ -316,7 +316,7 @@ class Graph:
         mixed = neighbours @ values
         if torch.is_grad_enabled() and values.requires_grad:
             return torch.addcmul(mixed, own, values)
-        return mixed.addcmul_(own, values)  # allocating memory would cost as much as the sum
+        return mixed.addcmul_(own, values)  # allocating memory would take as long as the sum
 
     @kept("rowptr", "col")
     def _neighbour_weights(self) -> dict[torch.dtype, tuple[ConstantMatrix, Tensor]]:

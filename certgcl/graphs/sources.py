@@ -1,4 +1,4 @@
-"""Converts graphs as people have them: PyG's ``Data``, pairs, networkx, pandas, numpy and scipy.
+"""Converts the forms in which people have graphs: PyG's ``Data``, pairs, networkx, pandas, numpy and scipy.
 
 Other libraries are recognised by their modules and never imported: an object of a library that is not loaded cannot
 have been passed.
@@ -134,7 +134,7 @@ def _edges(edges: Any, x: Any, names: NodeNames | None) -> Any:
             x,
         )
     if isinstance(edges, np.ndarray) and edges.dtype.kind in "iufb" and edges.ndim == 2:
-        if edges.shape[0] == edges.shape[1] != 2:  # two rows are an edge_index, as they always were
+        if edges.shape[0] == edges.shape[1] != 2:  # two rows are always taken as an edge_index
             row, col = edges.nonzero()
             return _unweighted(torch.from_numpy(np.stack([row, col])), edges[row, col], edges.shape, x)
         if edges.dtype.kind in "iu":

@@ -40,7 +40,7 @@ def save_graph(folder: str | Path, graph: GraphLike) -> Path:
     """Write a graph as ``x.npy``, ``edge_index.npy``, ``names.npy`` if its nodes have names (of a ``Data``,
     ``node_names``), and, for a ``Data`` that has labels, ``y.npy``.
 
-    Names are kept as they are if all are whole numbers, and written as text otherwise. Checksums come last, in
+    Names are kept as they are if all are integers, and written as text otherwise. Checksums come last, in
     ``graph.json``: a folder without them was not finished.
 
     Raises:
@@ -75,7 +75,7 @@ def save_graph(folder: str | Path, graph: GraphLike) -> Path:
 
 
 def _written(names: NodeNames) -> np.ndarray:
-    """Names as an array of whole numbers or of text, which needs no pickle."""
+    """Names as an array of integers or of text, which needs no pickle."""
     if all(is_whole(name) and abs(int(name)) < 2**63 for name in names.all):  # type: ignore[call-overload]
         return np.array([int(name) for name in names.all], dtype=np.int64)  # type: ignore[call-overload]
     words = [str(name) for name in names.all]
@@ -131,7 +131,7 @@ def load_graph(path: str | Path, *, check: bool = True, limit: int | None = None
         check: compare the checksums of a folder, which reads its files once, at one to two seconds per gigabyte.
             Otherwise a changed byte in them goes unnoticed; only sizes and shapes are compared.
         limit: the most bytes that an ``.npz`` or ``.pt`` file may unpack to; by default 100 times its size (or 256 MB
-            if that is more), and half of the free memory at the most.
+            if that is more), but at most half of the free memory.
 
     Raises:
         GraphError: it is damaged, or not a graph that certgcl supports.

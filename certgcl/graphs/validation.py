@@ -1,4 +1,4 @@
-"""The checks of a graph's parts behind :class:`certgcl.Graph`, each with the way out in its message."""
+"""The checks of a graph's parts behind :class:`certgcl.Graph`, each with a remedy in its message."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The numbers of a report as plain data: the data that the page shows, and that is embedded in it as JSON."""
+"""The numbers of a report as plain data, which the page shows and embeds as JSON."""
 
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -34,7 +34,7 @@ class Summary:
         proved: how many stay above zero under every admissible drop; ``by_certificate`` of them by the certificate
             alone, the others by what was computed for the page.
         raised: how many bounds are higher than in the certificate, which by itself keeps ``kept_by_certificate``.
-        breaks: how many are known to fall below zero, of ``searched`` nodes; None where nobody searched.
+        breaks: how many are known to fall below zero, of ``searched`` nodes; None if nothing was searched.
         exact: the number of closed brackets; None likewise.
     """
 
@@ -115,10 +115,11 @@ class Accuracy:
     """Certified accuracy of a logistic regression on the embeddings, at ``nodes`` of ``of`` test nodes.
 
     Args:
-        certified: how many predictions are right and stay so; ``unknown`` are right and may or may not; ``broken`` are
-            right and known to change; ``wrong`` are wrong on the graph as given, ``unseen`` of them because no training
-            node has their class.
-        evaluated: Micro-F1 as ``certgcl evaluate`` has it: normalised embeddings, all test nodes, each of its splits.
+        certified: how many predictions are right and stay so; ``unknown`` are right and may or may not stay so;
+            ``broken`` are right and known to change; ``wrong`` are wrong on the graph as given, ``unseen`` of them
+            because no training node has their class.
+        evaluated: Micro-F1 as computed by ``certgcl evaluate``: normalised embeddings, all test nodes, each of its
+            splits.
     """
 
     method: str
@@ -153,7 +154,7 @@ class NodeDetail:
     """What the page shows for a node that is looked up: its bounds along the curves, and the edges that matter.
 
     Args:
-        witness: how many edges the whole witness has, which reaches the upper value.
+        witness: how many edges the whole witness has, whose change reaches the upper value.
     """
 
     node: int

@@ -12,14 +12,14 @@ from certgcl.certify.other_budgets import Progress, Step, closed_form, curve_ste
 from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.report.sources import ReportSource
 
-FRAGILE = 100  # number of the least bounds that are always included, whatever the sample
+FRAGILE = 100  # nodes with the least bounds that are always included, whatever the sample
 
 
 @dataclass(frozen=True, eq=False)
 class Curves:
     """Args:
     nodes: in their order, ``(n,)``.
-    drawn: those of them that are the random sample, ``(n,)``; the others are included for their own sake.
+    drawn: those of them that are the random sample, ``(n,)``; the others are the most fragile nodes.
     of: the number of nodes that the sample represents.
     """
 

@@ -15,8 +15,8 @@ Values: TypeAlias = Callable[[Sequence[Sequence[Change]]], list[float]]
 """``w · z`` of a node after each of several changes."""
 
 MAX_EDGES, ENOUGH_EFFECT = 8, 0.95  # edges of a sub-witness, and the share of the witness's effect that it must have
-WORTH = 0.02  # the share of that effect that each must add, the first one apart
-_CANDIDATES = 24  # edges of a large witness that are tried repeatedly: those that do most alone
+WORTH = 0.02  # the share of that effect that each further edge must add
+_CANDIDATES = 24  # edges of a large witness that are tried repeatedly: those with the largest effects by themselves
 
 
 def few_edges(

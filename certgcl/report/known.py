@@ -24,12 +24,12 @@ from certgcl.report.few_edges import few_edges
 from certgcl.report.sources import ReportSource
 
 SECONDS = 30.0  # seconds for a search over added edges, at all nodes together
-CLOSER = 6  # number of the least bounds for which branch and bound is run
+CLOSER = 6  # nodes with the least bounds, for which branch and bound is run
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """A certificate with one direction a node, improved where the page can.
+    """A certificate with one direction per node, improved by what the page computes.
 
     Args:
         certificate: without a search, ``upper`` is the clean value and the witness is empty.
@@ -43,7 +43,7 @@ class Known:
 
     @classmethod
     def of(cls, worst: Certificate) -> "Known":
-        """What a certificate says without further computation."""
+        """The contents of a certificate, without further computation."""
         wide: dict[str, Any] = {
             name: getattr(worst, name).double() for name in ("lower", "nominal", "rounding", "run_error", "directions")
         }
@@ -89,7 +89,7 @@ class Known:
         added: Mapping[int, Tensor] | None = None,
     ) -> "Known":
         """Includes drops, changed features and new edges that reach a value, by position, where it is below what is
-        known by more than rounding; those places are searched."""
+        known by more than rounding; those positions count as searched."""
         own, searched = self.certificate, self.searched.clone()
         upper = (own.nominal if own.upper is None else own.upper).clone()
         found = list(own.witnesses or (own.nodes.new_empty((2, 0)),) * len(own.nodes))
@@ -185,7 +185,7 @@ def _searched(subject: ReportSource, known: Known, nodes: Tensor) -> Known:
 
 
 def _searched_with_new_edges(network: GraphNetwork, graph: Graph, known: Known, nodes: Tensor) -> Known:
-    """While there is time; the most fragile nodes first."""
+    """Searches while there is time, the most fragile nodes first."""
     own, end = known.certificate, time.monotonic() + SECONDS
     search, evaluation = EdgeSearch(network, graph, own.changes.on(graph)), DropEvaluation.of(network, graph)
     dropped: dict[int, Tensor] = {}
@@ -203,7 +203,7 @@ def _searched_with_new_edges(network: GraphNetwork, graph: Graph, known: Known, 
 
 @torch.no_grad()
 def _with_few_edges(subject: ReportSource, known: Known, nodes: Tensor) -> Known:
-    """The few edges that matter at some nodes; if they do more than the whole witness, they replace it."""
+    """The few edges that matter at some nodes; if they have more effect than the whole witness, they replace it."""
     assert subject.encoder is not None
     assert subject.graph is not None
     own, evaluation = known.certificate, DropEvaluation.of(subject.encoder, subject.graph)

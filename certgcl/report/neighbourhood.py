@@ -12,7 +12,7 @@ from certgcl.report.content import Edge, FragileNode, NodePicture, PicturePlace
 from certgcl.report.svg import Svg, figure, to_svg
 
 MOST_NEAR, MOST_FAR = 24, 36  # nodes on the first and on the second ring; ends of the witness come first
-_MOST_NAMED, _MOST_BOLD = 16, 8  # ends of a witness with numbers, and edges in bold
+_MOST_NAMED, _MOST_BOLD = 16, 8  # ends of a witness that get numbers, and edges drawn in bold
 _RADIUS = (0.0, 1.0, 2.0, 2.7)
 
 
@@ -108,7 +108,7 @@ def _hops(parents: dict[int, int], anchor: int) -> dict[int, int]:
 
 
 def _angles(parents: dict[int, int], anchor: int) -> dict[int, float]:
-    """Every node in the middle of its share of the circle, which its own children divide among them.
+    """Each node is in the middle of its share of the circle, which its own children divide among themselves.
 
     Half of a share is the same for all children of a node, half grows with their descendants.
     """

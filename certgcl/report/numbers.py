@@ -1,4 +1,4 @@
-"""From a subject to the numbers of its report: the contents of its files, and what is computed from them."""
+"""Computes the numbers of a report: from the contents of files, and from bounds and searches based on them."""
 
 import math
 from collections.abc import Mapping
@@ -83,7 +83,7 @@ def build_report(subject: ReportSource, *, sample: int = 200, progress: Progress
 
 
 def why_not(subject: ReportSource, sample: int) -> Missing | None:
-    """Why nothing can be computed, if so."""
+    """Why nothing can be computed; None if something can."""
     if sample == 0:
         return Missing(_SKIPPED)
     if subject.encoder is None:

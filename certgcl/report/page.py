@@ -24,7 +24,7 @@ def render_comparison(comparison: Comparison) -> str:
 
 
 def _filled(template: str, report: Report | Comparison, figures: dict[str, list[str]], **others: object) -> str:
-    # White space around blocks stays: the text of an {% if %} must not run into the word before it.
+    # White space around blocks is kept: the text of an {% if %} must not run into the word before it.
     environment = Environment(loader=PackageLoader("certgcl.report"), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {
         "number": number,

@@ -32,11 +32,11 @@ class ReportSource:
         graph_name: a dataset, or a file without its ending.
         data: the graph, with labels and masks if it has any.
         protocol: the evaluation that fits the graph.
-        config: what ``config.json`` of a run holds.
+        config: the contents of ``config.json`` of a run.
         commands: command lines that make the run and the certificate again.
         lines: of Python, for a certificate that no command produces.
         notes: of a certificate and its shards: versions, fingerprint.
-        hints: budgets with which the certificate may have been requested, the likeliest first.
+        hints: budgets that the certificate may have been requested with, the likeliest first.
     """
 
     name: str
@@ -78,7 +78,7 @@ class ReportSource:
 
     @cached_property
     def encoder(self) -> GraphNetwork | None:
-        """The weights in float64, checked against the graph; None without either."""
+        """The weights in float64, checked against the graph; None if weights or graph are missing."""
         if self.weights is None or self.graph is None:
             return None
         return read_network(self.weights, self.graph).to(torch.float64)
@@ -102,8 +102,8 @@ class ReportSource:
 
     @property
     def bounds_can_be_raised(self) -> bool:
-        """Whether bounds with the second view fixed, in one direction a node, are bounds of what was certified. Where
-        edges may be added, budgets of drops alone do not say which allows more."""
+        """Whether bounds with the second view fixed, in one direction a node, are bounds of what was certified. If
+        edges may be added, budgets of drops alone do not tell which of two allows more."""
         certificate = self.certificate
         return (
             certificate is not None

@@ -14,7 +14,7 @@ def undisturbed(gradients: bool = False) -> Iterator[None]:
     restored afterwards.
 
     Autocast would multiply in half precision. Tensors made in inference mode could not be used for training later, and
-    parts of a certificate are cached with its graph. All three settings belong to the thread alone.
+    parts of a certificate are cached with its graph. All three settings only affect the current thread.
     """
     with ExitStack() as settings:
         if torch.is_inference_mode_enabled():

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from certgcl.runtime.logs import LOG
 
 WORDS = "compiling kernels for this machine, up to a minute, once"
-_WORTH_SAYING = 1.0  # seconds of compiling after which more is expected
+_WORTH_SAYING = 1.0  # seconds of compiling, after which more compiling is expected
 
 
 class Compilation:
     """The time that compiling has taken in this process, and where it is announced.
 
-    A compilation may start others, and threads may compile at the same time; the time in which any of them is under way
-    counts.
+    A compilation may start others, and threads may compile at the same time; what counts is the time during which at
+    least one is running.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -41,7 +41,7 @@ class Compilation:
             self._taken += self._clock() - self._began
 
     def show_by(self, show: Callable[[str], None]) -> None:
-        """Show it there instead of on the terminal."""
+        """Show the announcement on this bar instead of printing it."""
         self._shows.append(show)
 
     def show_no_more_by(self, show: Callable[[str], None]) -> None:

@@ -10,7 +10,8 @@ WORD = 8  # bytes
 
 @dataclass(frozen=True, eq=False)
 class Imprint:
-    """The memory of a dense tensor that is mostly zero: its words of 8 bytes that are not, and the bytes after them.
+    """The memory of a dense tensor that is mostly zero: the 8-byte words that are not zero, and the bytes after the
+    last whole word.
 
     Args:
         places, words: of the words that are not zero, ``(W,)``.

@@ -51,7 +51,8 @@ def _of_group(groups: Path = _GROUPS, mine: Path = Path("/proc/self/cgroup")) ->
 
 
 def _along(root: Path, path: str, most: str, held: str, reclaimable: str) -> list[Room]:
-    """The limits of a group and of those it is in; pages of files that the system can take back are not counted."""
+    """The limits of a group and of the groups around it; pages of files that the system can reclaim do not count as
+    used."""
     found = []
     inner = root / path.lstrip("/")
     for group in (inner, *inner.parents):

@@ -52,7 +52,7 @@ class Bar:
             self._bar.stop()
 
     def _say(self, words: str) -> None:
-        """A message about what happens before anything is done: on the bar, or on a separate line."""
+        """A message about what happens before the first step: on the bar, or on a separate line."""
         self._bar.update(self._task, words=words)
         if not self._terminal:
             self._console.print(words, highlight=False, soft_wrap=True)

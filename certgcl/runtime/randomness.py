@@ -1,7 +1,7 @@
 """Private random numbers: no shared generator of torch, numpy or Python is read or advanced.
 
 Layers initialise their weights from torch's global generator and accept no other. :class:`PrivateRandomness`
-redirects that, in its own thread only, so that parallel trainings do not share random numbers.
+redirects that, in its own thread only, so that parallel training runs do not share random numbers.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn import functional, init
 from torch.overrides import TorchFunctionMode
 
-# Functions that take generator=. Those of torch.nn.init arrive here as a whole, because modes do not look inside them.
+# Functions that take generator=. The functions of torch.nn.init are handled as a whole, because modes do not see what
+# they call.
 _DRAWING: frozenset[Callable[..., Any]] = frozenset(
     {
         Tensor.uniform_,

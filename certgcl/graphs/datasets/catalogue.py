@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from certgcl.arguments import shown
 from certgcl.errors import DatasetError
 
-LONGEST = 100  # characters of a name that are compared with others
+LONGEST = 100  # characters of a name that are compared when similar names are looked for
 Protocol: TypeAlias = Literal["public", "random-10-10-80", "ten-folds"]
 
 

@@ -1,4 +1,4 @@
-"""Graphs that come with the libraries certgcl needs, or are drawn: features, edges and labels of each."""
+"""Graphs that come with the libraries certgcl needs, or are generated: features, edges and labels of each."""
 
 from collections.abc import Callable
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""Sets of many small graphs, each with a class: two of the TU collection from their text files, and a drawn one."""
+"""Sets of many small graphs, each with a class: two of the TU collection from their text files, and a generated one."""
 
 import os
 from collections.abc import Callable
@@ -67,7 +67,7 @@ def read_tu(raw: Path, name: str) -> list[Data]:
 
 
 def _numbers(path: Path, columns: int) -> Integers:
-    """The whole numbers of a file, ``(lines, columns)``."""
+    """The integers in a file, ``(lines, columns)``."""
     try:
         with open_regular(path) as stream:
             content = stream.read()
@@ -116,7 +116,7 @@ def _split(features: Tensor, edges: Integers, batch: Integers, classes: Integers
 
 
 def cycles_and_trees() -> list[Data]:
-    """200 graphs of 10 to 20 nodes: trees, and as many trees around a cycle of 4 to 7 nodes; always the same draw."""
+    """200 graphs of 10 to 20 nodes: trees, and as many trees around a cycle of 4 to 7 nodes; always the same graphs."""
     random = np.random.default_rng(0)
     graphs = []
     for number in range(200):

@@ -28,7 +28,7 @@ _CLASSES: dict[str, Callable[[str, str], list[Data]]] = {
 
 
 def read(info: DatasetInfo, root: Path | None = None) -> Data:
-    """The graph as PyG reads it: from ``root`` alone, or from wherever it is available."""
+    """The graph as PyG reads it: from ``root`` only, or from wherever it is available."""
     if root is not None:
         return _read_from(root, info)
     named = os.environ.get("CERTGCL_DATA")

@@ -1,8 +1,8 @@
 """Cora, CiteSeer and PubMed from the files of Planetoid: pickles from 2016, from which only numbers are built.
 
-A pickle can name any function to be called. Here only the six names that these files need are known, and none of them
-is bound to what it names: numpy's and scipy's own reconstruction is not run on bytes that anyone may have written.
-Instead the description of an array is recorded, checked, and turned into an array of plain numbers.
+A pickle can name any function to be called. Here only the six names that these files need are accepted, and none of
+them is resolved to the function that it names: numpy's and scipy's own reconstruction never runs on bytes that anyone
+may have written. Instead the description of an array is recorded, checked, and turned into an array of plain numbers.
 """
 
 import io
@@ -78,7 +78,7 @@ def read_planetoid(folder: Path, name: str) -> Data:
     x, y, tx, ty, allx, ally = (_matrix(folder / f"ind.{name}.{part}") for part in _PARTS)
     test = torch.tensor([int(line) for line in (folder / f"ind.{name}.test.index").read_text().split()])
     ordered, first = test.sort().values, int(test.min())
-    span = int(test.max()) - first + 1  # more than len(test) in CiteSeer, where nodes without edges are left out
+    span = int(test.max()) - first + 1  # more than len(test) in CiteSeer, which leaves out nodes without edges
     if len(x) != len(y) or len(allx) != len(ally) or first != len(allx) or span > 2 * len(tx):
         raise ValueError(f"test nodes {first} to {int(test.max())}, {len(allx)} others and {len(tx)} rows for them")
     x, classes = (torch.cat([known, _spread(rest, ordered - first, span)]) for known, rest in ((allx, tx), (ally, ty)))
@@ -159,7 +159,7 @@ class _Sparse(_Noted):
 
 
 class _Lists(_Noted, dict[Any, Any]):
-    """An empty dict, whatever it is made with."""
+    """An empty dict, whatever arguments it is created with."""
 
 
 _KNOWN: dict[tuple[str, str], type[_Noted]] = {
