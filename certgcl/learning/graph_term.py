@@ -1,4 +1,5 @@
-"""The compactness term of whole graphs: each should stay closer to itself than to the others in its worst view."""
+"""The compactness term of whole graphs: each should stay closer to itself than to the other graphs in its worst
+view."""
 
 from typing import TYPE_CHECKING, get_args
 

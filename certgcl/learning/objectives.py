@@ -1,7 +1,7 @@
 """The objectives of a compactness regularizer, as functions of lower bounds and nominal values of ``w · z``.
 
 ``bound`` is the paper's: ``softplus(-lower)``, the binary cross-entropy of the bound against 1. A larger clean value
-improves it as much as a smaller drop, and that is mostly what training finds.
+improves it as much as a smaller worst-case loss, and training mostly finds the former.
 
 ``kept`` separates the two: ``softplus(-nominal) + 1 - lower / nominal``. The first summand is clean compactness; the
 second is the share of it that the worst case may take away, which neither scaling nor a larger clean value lowers. It

@@ -125,7 +125,7 @@ TUNED_METHODS: dict[tuple[str, str], dict[str, Any]] = {
 }
 """The differences from these. On Cora a higher learning rate and fewer epochs, at about the same accuracy; elsewhere
 the best of the settings that were tried (docs/results.md)."""
-LARGE = 20_000  # nodes of a set of graphs, whose epochs have many steps
+LARGE = 20_000  # nodes in a set of graphs, whose epochs have many steps
 SMALL = 128  # nodes up to which an embedded graph needs fewer channels, and no sample of anchors
 
 # -- one cell of them ------------------------------------------------------------------------------
@@ -293,7 +293,7 @@ def _embedded(method: str, info: DatasetInfo) -> Preset:
 
 
 def _of_graphs(method: str, info: GraphSetInfo) -> Preset:
-    """For two CPU cores from the start: ``fast`` and ``tuned`` change nothing."""
+    """These are made for two CPU cores anyway: ``fast`` and ``tuned`` change nothing."""
     epochs = 10 if info.nodes > LARGE else 40
     return Preset(
         method,

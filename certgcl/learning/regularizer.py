@@ -289,7 +289,7 @@ class CompactnessRegularizer:
         return kept[1]
 
     def scored(self, lower: Tensor, z1: Tensor, z2: Tensor, nominal: Callable[[], Tensor]) -> Tensor:
-        """The term of bounds ``(A, 2)`` against both views, recorded for :meth:`combine`; ``nominal`` has the clean
+        """The term for bounds ``(A, 2)`` against both views, recorded for :meth:`combine`; ``nominal`` has the clean
         values that they bound."""
         norms = torch.stack([z.detach().norm(dim=1).mean() for z in (z1, z2)]).clamp(min=1e-12)
         factor = torch.ones_like(norms) if self.scale is None else self.scale / norms
@@ -330,7 +330,7 @@ class CompactnessRegularizer:
         return kept[1]
 
     def _problem_on(self, graph: Graph, generator: torch.Generator | None) -> ChangeProblem:
-        """The problem of this step: new anchors in each, or all of them, for which most is built only once."""
+        """The problem of this step: new anchors in each step, or all of them; then most of it is built only once."""
         prepared, nodes, device = self._prepared(graph), graph.num_nodes, graph.col.device
         if self.anchors == -1 or self.anchors >= nodes:
             return prepared.problem(torch.arange(nodes, device=device))
@@ -359,7 +359,7 @@ class CompactnessRegularizer:
 
 
 def metrics_of(regularizer: CompactnessRegularizer, term: Tensor) -> dict[str, float]:
-    """The metrics of a step with this term, for the history of a training."""
+    """The metrics of a step with this term, for the history of a training run."""
     return {"pot": float(term.detach()), "compactness": regularizer.score, "kappa": regularizer.share}
 
 

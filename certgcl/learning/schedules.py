@@ -1,4 +1,4 @@
-"""Numbers that change over the epochs of a training."""
+"""Numbers that change over the epochs of a training run."""
 
 import math
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ def value_at(schedule: float | Ramp, epoch: int) -> float:
 
 
 def share_of_rate(schedule: Schedule, epoch: int, epochs: int) -> float:
-    """The factor of the learning rate in an epoch of a training.
+    """The factor of the learning rate in an epoch of a training run.
 
     ``constant``: 1. ``cosine``: it rises linearly to 1 over the first tenth of the epochs, then falls along half a
     cosine, ``(1 + cos π t) / 2``, to 0 where the training ends.

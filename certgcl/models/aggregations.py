@@ -3,7 +3,7 @@
     own(n_i) v_i  +  out(n_i) Σ_{present j} in(n_j) v_j
 
 All scales are at least zero, and monotone for ``n >= 1``; division by zero gives zero, as in PyG: a node without
-neighbours has nothing to average. A new convolution is a new class here, with its name in ``AGGREGATIONS``.
+neighbours has nothing to average. A new way to mix is a new class here, with its name in ``AGGREGATIONS``.
 """
 
 import math
@@ -24,7 +24,7 @@ class Aggregation(ABC):
     dtype and shape."""
 
     name: ClassVar[str]
-    mixes: ClassVar[bool] = True  # whether neighbours matter at all
+    mixes: ClassVar[bool] = True  # whether neighbours enter at all
     counts_at_neighbours: ClassVar[bool] = False  # whether ``into`` depends on the neighbour's own number of neighbours
     weight_first: ClassVar[bool] = False  # whether the models it represents multiply by W before they mix
 

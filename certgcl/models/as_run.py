@@ -14,7 +14,7 @@ from certgcl.models.reading import ModelLike
 
 @dataclass(frozen=True, eq=False)
 class Runner:
-    """Runs a model on views of one graph, so that the network that was read from it need not be trusted.
+    """Runs a model on views of one graph, so that one need not trust the network that was read from it.
 
     The module is called as it is: its mode, hooks and state are the user's, and nothing is replaced or restored.
 
@@ -53,8 +53,8 @@ class Runner:
         rule = "it must give embeddings on every admissible view"
         remedy = "No certificate can be issued for this model; check what its forward does with the edges"
         try:
-            # Random numbers that a model draws, or seeds, must not decide which views come next. A copy, as forward may
-            # work in place.
+            # Random numbers that a model draws, or seeds, must not decide which views come next. x is copied, as
+            # forward may work in place.
             with torch.random.fork_rng(devices=[self._x.device] if self._x.is_cuda else []):
                 x = self._x if view.x is self.graph.x else view.x.to(dtype=self.network.precision)
                 output = self.module(x.clone(), view.edge_index)

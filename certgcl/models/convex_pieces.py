@@ -12,9 +12,9 @@ where ``f'(p) = a``, and a root that is slightly off would give an intercept tha
 smallest at A or at B. ∎ (With a one-sided derivative at a kink or an end, that of the piece, the tangent is as good.)
 
 So soundness does not depend on the precision of the root finder below: its error is subtracted. Maxima are minima of
--f. What is assumed of floating point is that f is computed to within ``4 eps (gain |p| + |f(0)|)`` and f' to within ``4
-eps gain``; then lines are off by the same number of eps of ``gain max(|l|, |u|) + |f(0)|``, which the rounding slack
-covers.
+-f. What we assume about floating point is that f is computed to within ``4 eps (gain |p| + |f(0)|)`` and f' to within
+``4 eps gain``; then lines are off by the same number of eps of ``gain max(|l|, |u|) + |f(0)|``, which the rounding
+slack covers.
 
 Gradients are those of the lines as functions of l and u: x is a constant to them by the envelope theorem.
 """
@@ -39,7 +39,7 @@ class ConvexPiece:
         function: f there. Pieces may have different ones, so that kinks (and jumps) are where pieces meet.
         derivative: f' there; at an end of the piece, the derivative from within.
         convex: whether f' rises; else it falls.
-        start, end: both belong to the piece. A rounded one does no harm where f'' passes through zero: f bends by no
+        start, end: both belong to the piece. Rounding them does no harm where f'' passes through zero: f bends by no
             more than the third power of the error in between.
         root: where ``f'(p) = a``, for a between the values of f' on the piece; searched numerically if there is no
             formula.

@@ -87,7 +87,7 @@ class GCNEncoder(nn.Module):
         activation: str | nn.Module = "relu",
         out_activation: str | nn.Module | None = None,
     ) -> "GCNEncoder":
-        """An encoder around two given layers (shared, not copied): for a model that cannot be read.
+        """An encoder around two given layers (shared, not copied): for models that cannot be read.
 
         Nothing follows the last layer unless ``out_activation`` says so. The activations move to the layers' dtype and
         device.

@@ -18,7 +18,7 @@ class Term:
     Args:
         source: the number of the layer it takes; 0 for the features.
         weight: ``(inputs, outputs)``; or ``(channels,)``, a diagonal matrix.
-        aggregation: how nodes are mixed; not at all by default.
+        aggregation: how nodes are mixed; by default they are not.
     """
 
     source: int
@@ -132,7 +132,7 @@ class Layer:
 
     @property
     def mixes(self) -> bool:
-        """Whether neighbours matter."""
+        """Whether neighbours enter."""
         return any(term.aggregation.mixes for term in self.terms)
 
     def activate(self, p: Tensor) -> Tensor:

@@ -25,9 +25,9 @@ READINGS = ("given", "traced", "probed")
 class GraphNetwork:
     """A network of any depth over a graph: everything that a bound needs to know about a model.
 
-    Layers are numbered from 1; number 0 is the features. A layer may take any earlier layers, so that residual
-    connections, jumping knowledge, root weights and projection heads are terms like others. Tensors keep their autograd
-    history, so that a bound computed from them can be trained.
+    Layers are numbered from 1; number 0 is the features. A layer may take any earlier layers, so residual connections,
+    jumping knowledge, root weights and projection heads are ordinary terms. Tensors keep their autograd history, so
+    that a bound computed from them can be trained.
 
     Args:
         layers: in the order of computation.
@@ -134,7 +134,7 @@ class GraphNetwork:
 
     @cached_property
     def hops(self) -> int:
-        """How far away a node's features can matter to an embedding."""
+        """The largest distance from which a node's features can affect an embedding."""
         reach = [0]
         for layer in self.layers:
             reach.append(max(reach[term.source] + term.aggregation.mixes for term in layer.terms))

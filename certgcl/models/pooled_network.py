@@ -20,7 +20,7 @@ class Head:
         weight: ``(d, outputs)``.
         bias: ``(outputs,)``.
         size: at least ``|W|``, and the product of the absolute values of all combined layers.
-        bias_size: the same of the bias.
+        bias_size: the same for the bias.
         roundings: the most roundings from p to an output in a run of the model.
     """
 

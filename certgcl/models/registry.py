@@ -78,7 +78,7 @@ def register_activation(
             convex and concave.
         convex_first: whether σ' rises up to the first turn.
         gain: at least ``|σ'|``.
-        stands_for: what else represents σ in a model: the class of a module that takes no arguments, another function.
+        stands_for: what else stands for σ in a model: the class of a module that takes no arguments, another function.
 
     Example::
 

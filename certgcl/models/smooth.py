@@ -16,7 +16,7 @@ from certgcl.models.convex_pieces import ConvexPiece, Function, clamped
 class Smooth(Activation):
     """An activation defined by its convex and concave pieces, from which its lines follow.
 
-    Soundness rests on the lemma of :mod:`certgcl.models.convex_pieces`, whatever slopes are chosen here.
+    Sound by the lemma of :mod:`certgcl.models.convex_pieces`, whatever slopes are chosen here.
     """
 
     turning: float = 0.0  # where f' = 0, if anywhere: a first guess

@@ -1,4 +1,4 @@
-"""The checks of arguments behind :func:`certgcl.evaluate`, each with the way out in its message."""
+"""The checks of arguments behind :func:`certgcl.evaluate`, each with a remedy in its message."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias

@@ -136,7 +136,7 @@ def random_splits(nodes: int, seeds: tuple[int, ...]) -> list[tuple[np.ndarray, 
 
 
 def _folds(y: np.ndarray, seed: int) -> np.ndarray:
-    """The fold of each row, at random; numbers of a class differ by one between folds at most."""
+    """The fold of each row, at random; the numbers of rows of a class differ between folds by at most one."""
     _tenth(len(y), least=2)
     order = _shuffled_nodes(len(y), seed)
     order = order[np.argsort(y[order], kind="stable")]

@@ -329,11 +329,11 @@ class ContrastiveMethod:
     # -- differences between the methods ----------------------------------------------------------------
 
     def session(self, data: GraphLike, processes: Processes = ALONE) -> ContrastiveSession:
-        """A training about to begin, in this process or together with others."""
+        """A training run about to start, in this process or together with others."""
         return ContrastiveSession(self, Graph.of(data), processes)
 
     def new_encoder(self, features: int) -> nn.Module:
-        """The module with which a training begins."""
+        """The module that a training run starts with."""
         return new_encoder(self.encoder, features, self.hidden, self.activation, self.gain)
 
     def drop_probabilities(self, graph: Graph) -> tuple[float | Tensor, float | Tensor]:

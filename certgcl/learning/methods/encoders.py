@@ -30,14 +30,14 @@ EncoderLike: TypeAlias = Callable[[int, int], nn.Module] | nn.Module | SavedEnco
 
 
 def check_encoder(encoder: Any) -> None:
-    """Raise an error for values from which no encoder can be made."""
+    """Raise an error for values that no encoder can be built from."""
     if not (encoder is None or isinstance(encoder, SavedEncoder) or callable(encoder)):
         raise InputError(f"encoder={shown(encoder)}", _RULE, _REMEDY)
 
 
 def new_encoder(encoder: EncoderLike, features: int, hidden: int, activation: str, gain: float = 1.0) -> nn.Module:
-    """The encoder with which a training begins: a new one from a factory, or a copy of a module in its present
-    state. The gain is for two GCN layers."""
+    """The encoder that a training run starts with: a new one from a factory, or a copy of a module in its present
+    state. The gain applies to two GCN layers."""
     if encoder is None:
         layers = GCNEncoder(features, 2 * hidden, hidden, activation)
         with torch.no_grad():

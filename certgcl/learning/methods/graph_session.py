@@ -1,4 +1,4 @@
-"""One training of whole graphs in progress: batches as disjoint unions, and the steps of an epoch."""
+"""A training run on whole graphs in progress: batches as disjoint unions, and the steps of an epoch."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 class GraphSession(ContrastiveSession):
-    """Like the sessions for nodes, except that graphs are contrasted: some at a time, each batch as one graph, their
-    disjoint union."""
+    """Like the sessions for nodes, but graphs are contrasted: a batch of them at a time, as one graph, their disjoint
+    union."""
 
     method: "GraphCL"
 
@@ -53,7 +53,7 @@ class GraphSession(ContrastiveSession):
         return dict(sums)
 
     def _batches(self) -> list[list[int]]:
-        """All graphs in random order, in parts of about the same size; all in one, in their order."""
+        """All graphs in random order, in parts of about the same size; without batches, all in their own order."""
         count, batch = len(self.graphs), self.method.batch
         if batch is None or batch >= count:
             return [list(range(count))]

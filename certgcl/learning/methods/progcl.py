@@ -82,7 +82,7 @@ class ProGCL(GCA):
 
 
 class ProGCLSession(ContrastiveSession):
-    """A training that remembers its mixture."""
+    """A training run that remembers its mixture."""
 
     mixture: BetaMixture | None = None
 

@@ -1,4 +1,4 @@
-"""One training in progress: the modules, the optimizer, the views, and the step."""
+"""A training run in progress: the modules, the optimizer, the views, and the step."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ContrastiveSession:
-    """One training in progress, in the form that :func:`certgcl.learning.training.train` takes.
+    """A training run in progress, in the form that :func:`certgcl.learning.training.train` takes.
 
     Views share the features of the graph, and go through the network of the encoder directly: sparse features and
     matrices of the graph are multiplied with gradients of their own, which PyG's layers do not have. An encoder that
@@ -256,8 +256,8 @@ def check_contrast(session: Any, kind: type[ContrastiveSession], z1: Any, z2: An
 
 
 def _with_budget(method: "ContrastiveMethod") -> CompactnessRegularizer | None:
-    """A separate regularizer for every training; without a given budget, for the expected drops of the view that drops
-    more."""
+    """A separate regularizer for every training run; if no budget is given, with the expected drops of the view that
+    drops more."""
     regularizer = method.regularizer
     if regularizer is None:
         return None

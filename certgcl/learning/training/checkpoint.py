@@ -1,5 +1,5 @@
-"""The state of a training in one file: written completely or not at all, read without pickle, checked when written and
-when read."""
+"""The state of a training run in one file: written completely or not at all, read without pickle, checked when written
+and when read."""
 
 import random
 from collections import OrderedDict
@@ -21,7 +21,7 @@ _PLAIN = (bool, int, float, str, type(None))
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """Everything that a training needs to continue as if it had never stopped.
+    """Everything that a training run needs to continue as if it had never stopped.
 
     Args:
         epochs_done: how many epochs are complete.

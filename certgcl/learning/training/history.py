@@ -57,7 +57,8 @@ class History:
 
     @classmethod
     def read(cls, path: str | Path, epochs: int | None = None) -> "History":
-        """The complete lines of a file, or the first of them: a last line that was cut short by a kill does not count.
+        """The complete lines of a file, or only the first ones: a last line that was cut short by a kill does not
+        count.
 
         The checksum of every line depends on all lines before it. Only the checkpoint can tell whether lines are
         missing at the end: see :func:`certgcl.learning.training.run_folder.read_history`.

@@ -9,8 +9,8 @@ class DeferredInterrupt:
     """In this context Ctrl-C only sets ``pending``, and ``KeyboardInterrupt`` is raised at the end; a second Ctrl-C
     raises it at once.
 
-    A step that is interrupted in the middle leaves weights that belong to no epoch. Signals reach the main thread
-    alone, so nothing changes in others, nor if Ctrl-C is ignored (``nohup``) or left to the system.
+    A step that is interrupted in the middle leaves weights that belong to no epoch. Signals only reach the main thread,
+    so nothing changes in other threads, nor if Ctrl-C is ignored (``nohup``) or left to the system.
     """
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ _LARGEST_SHARE = 0.05  # share of the time, for checkpoints at intervals of seco
 
 
 class Session(Protocol):
-    """One training in progress: everything that changes from step to step.
+    """A training run in progress: everything that changes from step to step.
 
     The global generators of torch, numpy and Python are kept in checkpoints and restored for it. A session that draws
     from its own generators, and has them in its state, sets ``global_generators = False``; the global ones are then
@@ -32,7 +32,7 @@ class Session(Protocol):
     """
 
     def step(self, epoch: int) -> dict[str, float]:
-        """One optimisation step, that of epoch ``epoch`` (from 0); returns metrics by name, ``"loss"`` among them."""
+        """The optimisation step of epoch ``epoch`` (from 0); returns metrics by name, ``"loss"`` among them."""
 
     def state_dict(self) -> dict[str, Any]:
         """Model, optimizer and whatever else changes: finite tensors, numbers, strings, lists and dicts only."""
@@ -43,13 +43,13 @@ class Session(Protocol):
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a training; passed to ``progress`` after every epoch.
+    """The progress of a training run; passed to ``progress`` after every epoch.
 
     Args:
         epoch: how many epochs are done, of ``epochs``.
         metrics: those of the last one.
         seconds: the time of all of them, including those before a resumption.
-        seconds_left: the estimated time of the others, from the last ones.
+        seconds_left: the estimated time of the remaining ones, from the last ones.
     """
 
     epoch: int

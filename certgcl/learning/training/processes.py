@@ -16,7 +16,7 @@ STARTED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # through which 
 
 @dataclass(frozen=True)
 class Processes:
-    """One of the processes of a training; by default the only one.
+    """One of the processes of a training run; by default the only one.
 
     All of them make the same calls in the same order, or they would wait for each other forever.
 

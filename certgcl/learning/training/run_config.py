@@ -1,4 +1,5 @@
-"""The settings of a training and where it started: ``config.json``, by which a resumed run recognises its folder."""
+"""The settings of a training run and where it started: ``config.json``, by which a resumed run recognises its
+folder."""
 
 import json
 import platform
@@ -49,7 +50,7 @@ def write_config(path: Path, config: dict[str, Any], device: str) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Of what a training run depends on."""
+    """The versions of the packages that a training run depends on."""
     return {
         "certgcl": __version__,
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""The folder of one training: its settings, its history and its last good state."""
+"""The folder of a training run: its settings, its history and its last good state."""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -161,7 +161,7 @@ def read_history(path: Path) -> History:
     """
     if not (path / CHECKPOINT).exists():
         return History.read(path / HISTORY) if (path / HISTORY).exists() else History()
-    checkpoint = Checkpoint.load(path / CHECKPOINT)  # read first: the history of a running training only grows
+    checkpoint = Checkpoint.load(path / CHECKPOINT)  # read first: while a run is in progress, its history only grows
     _history_of(path, checkpoint)
     return History.read(path / HISTORY) if (path / HISTORY).exists() else History()
 

@@ -21,8 +21,8 @@ __all__ = ["LinearClassifier", "class_scores", "read_classifier"]
 def read_classifier(classifier: Any, embeddings: Tensor, dtype: torch.dtype) -> LinearClassifier:
     """The linear scores whose largest is the class that ``classifier`` predicts.
 
-    A type is accepted where its code is known to take the largest linear score: scikit-learn's linear classifiers (two
-    classes alone for ``SVC(kernel="linear")``), ``NearestCentroid`` and multinomial and complement naive Bayes,
+    A type is accepted if its code is known to take the largest linear score: scikit-learn's linear classifiers
+    (``SVC(kernel="linear")`` only with two classes), ``NearestCentroid`` and multinomial and complement naive Bayes,
     ``OneVsRestClassifier`` of linear ones, ``Pipeline`` with affine steps before one, ``GridSearchCV`` and
     ``RandomizedSearchCV`` of one; ``nn.Linear``, or ``nn.Sequential`` of them; weights ``(classes, d)``, or a pair of
     weights and intercepts. Types must match exactly, since a subclass may predict differently. The scores are then
@@ -33,7 +33,7 @@ def read_classifier(classifier: Any, embeddings: Tensor, dtype: torch.dtype) -> 
         dtype: the precision in which the model gives them.
 
     Raises:
-        ClassifierError: it is not linear, not known, not fitted or does not fit the embeddings, and why.
+        ClassifierError: it is not linear, not known, not fitted or does not fit the embeddings; the message says which.
     """
     inputs = torch.promote_types(dtype, torch.float32)  # numpy has no coarser arrays
     if isinstance(classifier, nn.Module):

@@ -1,4 +1,4 @@
-"""Affine maps as a program computes them, and how far its rounding can move the output."""
+"""Affine maps as a program computes them, and how far rounding can move their outputs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -51,7 +51,8 @@ class LinearClassifier:
         return scores.gather(1, own[:, None]) - scores
 
     def margin_slack(self, magnitudes: Tensor, own: Tensor) -> Tensor:
-        """The threshold above which exact arithmetic and the classifier's own decide a margin alike; same shape.
+        """The threshold above which a margin has the same sign in exact arithmetic and in the classifier's own; same
+        shape.
 
         If ``|z| <= magnitudes`` entry by entry and :meth:`margins` in exact arithmetic, with the computed ``v_y - v_c``
         and ``a_y - a_c``, is above this, then ``predict`` on z rounded to ``dtype`` prefers y to c. It covers the

@@ -45,7 +45,7 @@ def read_scikit(estimator: Any) -> Linear:
 
 
 def check_plain(program: Any) -> None:
-    """Raise an error for an object whose own attributes hide methods of its class: then the class does not say what it
+    """Raise an error for an object whose own attributes hide methods of its class: then its class does not tell what it
     does."""
     for name in vars(program):
         if callable(getattr(type(program), name, None)):
@@ -189,7 +189,8 @@ def _one_vs_rest(estimator: Any) -> Linear:
 
 
 def _nearest_centroid(estimator: Any) -> Linear:
-    """``-|x - c|²`` is ``2 c · x - |c|²`` and the same for all; with priors, after division by the deviations."""
+    """``-|x - c|²`` is ``2 c · x - |c|²`` plus a term that is the same for all classes; with priors, after division by
+    the deviations."""
     if estimator.metric != "euclidean":
         raise ClassifierError(
             f"NearestCentroid(metric={estimator.metric!r})",

@@ -13,8 +13,8 @@ from certgcl.models.layers.site import CallSite
 
 
 def batch_norm(site: CallSite, source: NodeValues) -> NodeValues:
-    """Two layers, first the difference and then the product: ``b - g mean`` would lose the sizes of both, by which
-    errors of a run are measured. g is computed in float64."""
+    """Two layers, first the difference and then the product: in ``b - g mean`` the sizes of both terms, by which
+    rounding errors are measured, would be lost. g is computed in float64."""
     found = described(site.module, site.name)
     if site.setting("training") is not False:
         raise EncoderError(
@@ -44,7 +44,7 @@ def batch_norm(site: CallSite, source: NodeValues) -> NodeValues:
 
 
 def pyg_batch_norm(site: CallSite, source: NodeValues) -> NodeValues:
-    """PyG's contains one of torch's, and in eval mode calls it or does the same."""
+    """PyG's BatchNorm contains one of torch's, and in eval mode calls it or computes the same."""
     if type(site.setting("allow_single_element")) is not bool:
         raise EncoderError(
             f"allow_single_element of {described(site.module, site.name)}",

@@ -1,4 +1,4 @@
-"""``GCNConv``: ``Â' W' h + b`` with self-loops of weight c, which are none or 1 or 2."""
+"""``GCNConv``: ``Â' W' h + b`` with self-loops of weight c, which is 0, 1 or 2."""
 
 from functools import cache
 from typing import Any

@@ -1,4 +1,4 @@
-"""The requirements for every PyG convolution: exactly its class, with settings and parts that are understood."""
+"""The requirements for every PyG convolution: an instance of exactly that class, with known settings and parts."""
 
 import re
 from types import MethodType
@@ -52,7 +52,7 @@ def check_convolution(conv: nn.Module, kind: type[nn.Module], name: str, setting
     """How a convolution mixes its messages, after everything that could make it differ from its class is ruled out.
 
     Sound because the class is PyG's own, its functions are those of PyG (see :mod:`certgcl.models.layers.trusted`),
-    and each part of its state that they look at is one of those known here.
+    and each part of its state that they access is known here.
     """
     if type(conv) is not kind:
         raise EncoderError(

@@ -45,7 +45,7 @@ _GENERATED = ("propagate", "collect")
 
 @dataclass(eq=False)
 class _Table:
-    """Some names of a module or a class, and what they meant."""
+    """Some names of a module or a class, and the objects that they stood for."""
 
     held: Mapping[str, Any]
     label: str
@@ -85,8 +85,8 @@ class Snapshot:
             self.add_attribute(cls, name)
 
     def add_attribute(self, cls: type, name: str) -> None:
-        """The attribute that a class or its bases hold under a name, and that no earlier class in the order holds
-        it."""
+        """The attribute that a class or its bases hold under a name, and the fact that no earlier class in the order
+        has it."""
         if (cls, name) in self._attributes or (cls in self.generated and name in _GENERATED):
             return
         self._attributes.add((cls, name))

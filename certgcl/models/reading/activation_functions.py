@@ -1,4 +1,4 @@
-"""The activations a forward may call as functions or methods, with the parameters of torch's own."""
+"""The activations that a forward may call as functions or methods, with the parameters that torch gives them."""
 
 from typing import TYPE_CHECKING, Any
 

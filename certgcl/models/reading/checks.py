@@ -123,7 +123,8 @@ def check_output(network: GraphNetwork, graph: Graph, output: Any, softmax: Soft
 
 
 def sizes(network: GraphNetwork, graph: Graph) -> Tensor:
-    """At least the embeddings' sizes: the forward pass over absolute values, ``|σ(p)| <= gain |p| + |σ(0)|``."""
+    """Upper bounds of the sizes of the embeddings: the forward pass over absolute values,
+    ``|σ(p)| <= gain |p| + |σ(0)|``."""
     mixing, found = Mixing(graph, network.dtype), list[Tensor]()
     for layer in network.layers:
         p = layer.bias.abs()

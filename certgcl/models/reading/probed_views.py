@@ -1,4 +1,5 @@
-"""The views on which a probed model is run: the graph several times, extremes, random drops and searched ones."""
+"""The views on which a probed model is run: the graph itself several times, extreme views, random drops and searched
+ones."""
 
 from collections.abc import Iterator
 
@@ -18,7 +19,7 @@ SEARCHED = 8  # anchors that drops are searched for
 def probed_views(
     network: GraphNetwork, graph: Graph, drops: AdmissibleDrops, chance: torch.Generator
 ) -> Iterator[Graph]:
-    """All of them; the random ones depend on ``chance`` alone."""
+    """All of these views; the random ones depend on ``chance`` only."""
     for _ in range(REPEATS):
         yield graph
     yield from some_views(graph)

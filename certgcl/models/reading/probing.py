@@ -1,4 +1,5 @@
-"""Measures a model that cannot be read: the functions after its layers, and its output on many views. Not a proof."""
+"""Measures a model that cannot be read: the functions after its layers, and its output on many views. This proves
+nothing."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""Expressions rewritten into fewer layers, by rules that are exact."""
+"""Rewrites expressions into fewer layers, by exact rules."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -118,8 +118,8 @@ def _same_constants(one: Any, other: Any) -> bool:
 
 
 def _defines(node: ast.AST, code: CodeType) -> bool:
-    """Whether a definition is that of a code object: by name and first line, of which a file has one, or for a lambda
-    by the place of its body, which is that of the value it returns."""
+    """Whether a definition is that of a code object: by name and first line, which are unique in a file, or for a
+    lambda by the position of its body, which is that of the value it returns."""
     if isinstance(node, ast.FunctionDef):
         first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
         return (node.name, first) == (code.co_name, code.co_firstlineno)

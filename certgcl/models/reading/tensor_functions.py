@@ -101,7 +101,7 @@ def _softmax(log: bool, place: Position, input: Any, dim: Any, dtype: Any) -> Sy
 def dropout(
     tracer: "Tracer", place: Position, input: Any, p: Any = 0.5, training: Any = True, inplace: Any = False
 ) -> Any:
-    """Outside training it does nothing: the tensor itself."""
+    """Outside training it returns the tensor itself."""
     if type(training) is not bool or not is_a(p, int, float):
         raise refusal("a dropout with settings that are not numbers", place)
     if training and p != 0:

@@ -32,7 +32,8 @@ class WatchedRun:
     output: Any
 
     def others(self) -> str:
-        """A sentence on the innermost modules other than the layers: where to look for the unreadable part."""
+        """A sentence about the innermost modules other than the layers, which is where to look for the unreadable
+        part."""
         inside = tuple(f"{layer.name}." for layer in self.layers)
         names = [
             f"{name} ({type(module).__name__})"
