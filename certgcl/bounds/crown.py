@@ -1,4 +1,4 @@
-"""Linear bounds on the box: the paper's Theorem 2, repaired so that it is a bound."""
+"""Linear bounds on the box: the paper's Theorem 2, corrected so that it is a bound."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar

@@ -36,7 +36,7 @@ from certgcl.models.network import GraphNetwork
 
 PATTERNS, MOST_PATTERNS = 4, 1 << 10
 FEW_CHANNELS = 16  # hidden channels up to which patterns at neighbours pay off
-NARROW = 64  # hidden channels up to which a choice of slopes and lines for every neighbour and count pays off
+NARROW = 64  # hidden channels up to which choosing slopes and lines for every neighbour and count pays off
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Degree(BoundMethod):
 
 
 class Steps(NamedTuple):
-    """The steps of the bound: by blocks of rows in torch, or by compiled kernels."""
+    """The steps of the bound, by blocks of rows in torch or by compiled kernels."""
 
     layer1: Callable[[GCNWeights, Tensor, RowPlan], Layer1]
     layer2: Callable[[Layer1, RowPlan], tuple[Tensor, Tensor]]
@@ -221,8 +221,9 @@ def layer1_by_degree(weights: GCNWeights, projected: Tensor, plan: RowPlan) -> L
 def layer2_by_degree(layer1: Layer1, plan: RowPlan) -> tuple[Tensor, Tensor]:
     """Bounds of the anchors' second pre-activations, ``(F, d2)``: the row lemma on the interval of ``V = H W2``.
 
-    A neighbour's term is the least ``s_j V_j`` while its edge is kept, the anchor's own V is that of its case. As
-    the bounds of layer 1 lie within the box's, so do these: `degree` is never below `interval`.
+    A neighbour's term is the least ``s_j V_j`` while its edge is kept, the anchor's own V is that of its case. The
+    bounds of layer 1 are never wider than those of the box, and so neither are these: `degree` is never below
+    `interval`.
     """
     hop, b2 = plan.hood.outer, layer1.weights.b2
     values = Table(layer1.signed_products())
@@ -308,7 +309,7 @@ class DegreeMinimum(MinimumOverFunctionals):
             for number, (block, pairs) in enumerate(zip(partition.blocks, partition.pairs, strict=True))
             for values in recomputed(partial(_pair_minima, functionals, number, block, pairs), elements)
         )
-        # A last row of zeros serves where a block is padded.
+        # The last row, of zeros, is for padding.
         nothing = self.plan.hood.outer.low.new_zeros(0, functionals.rules * functionals.number)
         table, _ = joined(chain(phi, [nothing] if not partition.total else []), partition.total + 1)
         return self._anchor_minima(functionals, Table(table), partition.pair_place)
@@ -389,8 +390,8 @@ class RowTable:
         return here.squeeze(2) if self.functionals.shared else here.diagonal(dim1=1, dim2=2).movedim(-1, 1)
 
     def pair_minimum(self, columns: slice, case: int) -> Tensor:
-        """φ of the pairs in these columns for each rule of the anchor's own line, ``(R, I, rules M)``; where the total
-        budget is a limit followed by φ with no edge lost by j, and by the most that each lost edge lowers it."""
+        """φ of the pairs in these columns for each rule of the anchor's own line, ``(R, I, rules M)``; if the total
+        budget is a limit, followed by φ with no edge lost by j and by the most that each lost edge can lower it."""
         tau = self.pairs.tau[case].at(slice(None), columns, None, None)
         here = slice(columns.start - self.start, columns.stop - self.start)
         product = self.scale.times(tau)
@@ -420,7 +421,7 @@ class RowTable:
 
 def _ways_of_pairs(block: Block, values: Tensor, width: int) -> list[Terms]:
     """The terms φ at the anchors: each at its least; and if the total budget is a limit, each as if its neighbour lost
-    nothing, up to what so few drops can gain."""
+    nothing, less what so few drops can gain."""
     phi, *limited = values.split(width, dim=-1)
     if block.units is None or not limited:
         return [Terms(phi)]

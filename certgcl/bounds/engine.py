@@ -11,7 +11,7 @@ from certgcl.runtime.arithmetic import one_thread
 
 @contextmanager
 def engine_for(network: GraphNetwork, graph: Graph) -> Iterator[None]:
-    """In this context, all bounds of a network on a graph take one path.
+    """In this context, all bounds of a network on a graph use the same implementation.
 
     The choice depends on the whole graph and the network only, not on the anchors or the memory: all shards of a
     certificate and all steps of a training run use the same arithmetic. Small work takes one thread: it consists of

@@ -17,8 +17,8 @@ from certgcl.changes.changes import AdmissibleChanges
 from certgcl.models.network import GraphNetwork
 from certgcl.models.two_piece import TwoPieceLinear
 
-MAX_WHOLE = 1 << 23  # values of ``X W1`` up to which all hidden channels are treated at once,
-CHANNELS = 64  # beyond that, at a time
+MAX_WHOLE = 1 << 23  # values of ``X W1``, up to which all hidden channels are processed at once,
+CHANNELS = 64  # and beyond which this many are processed at a time
 
 
 def layer1_on_box(weights: GCNWeights, projected: Tensor, hood: Neighbourhood) -> Layer1:
@@ -69,7 +69,7 @@ def output_interval(activation: TwoPieceLinear, directions: Tensor, lower: Tenso
 
 @dataclass(frozen=True)
 class Interval(BoundMethod):
-    """Theorem 1 of the paper, repaired: interval arithmetic through both layers. Cheap and loose."""
+    """Theorem 1 of the paper, corrected: interval arithmetic through both layers. Cheap and loose."""
 
     name: str = field(default="interval", init=False)
     certified: bool = field(default=True, init=False)

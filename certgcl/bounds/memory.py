@@ -1,4 +1,5 @@
-"""How much memory a bound takes; anchors in parts that fit, and channels of layer 2 in what is left."""
+"""How much memory a bound takes, and how work is cut to fit: anchors into parts, and channels of layer 2 into
+groups."""
 
 import os
 
@@ -37,7 +38,7 @@ def default_limit(device: torch.device) -> int:
 
 
 def estimated_bytes(method: BoundMethod, network: GraphNetwork, problem: ChangeProblem, directions: int) -> int:
-    """About the most that the bound holds at any time, for a number of directions per node."""
+    """An estimate of the most bytes that the bound holds at any time, for a number of directions per node."""
     if not problem.changes.drops_only or two_layer_gcn(network) is None:
         return network_bytes(network, problem, directions, settings_of(method, network))
     needs = _Needs(method, network, problem)
@@ -73,7 +74,7 @@ class _Needs:
         cases, slots = (budget[anchors] + 1).clamp(max=method.resolution), int(graph.degree[nodes].sum())
         self.anchors = int(cases.sum())
         pairs = max(int((cases * graph.degree[anchors]).sum()), slots)
-        # C of all slots, and what rows have; torch holds φ too.
+        # C of all slots, and the terms of rows; torch holds φ too.
         self.each_channel = (2 if by_kernels else 4) * self.rules * (pairs + 5 * lines)
         values = hidden * (targets + 2 * lines)  # Y and the bounds of layer 1
         values += channels * (2 * graph.num_nodes + 3 * self.anchors)  # Z and W^CL, and the bounds of layer 2
@@ -102,7 +103,8 @@ def _widths(network: GraphNetwork) -> tuple[int, int]:
 def parts_that_fit(
     method: BoundMethod, network: GraphNetwork, problem: ChangeProblem, directions: int, limit: int
 ) -> list[Tensor]:
-    """The places of the anchors in the problem, in parts whose estimates stay below the limit, or of one anchor.
+    """The positions of the anchors in the problem, in parts whose estimates stay below the limit, or that have a single
+    anchor.
 
     Neighbours go into the same part where possible, because parts repeat the work on what they share.
     """

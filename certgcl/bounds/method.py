@@ -52,8 +52,8 @@ class LineChoices(NamedTuple):
 class BoundMethod(ABC):
     """Every method is ``(network, problem, directions) -> lower``. Subclass it for a method of your own.
 
-    Closed forms are differentiable in the weights and the directions. Whatever callers need to know beyond the numbers,
-    they ask the method, and never test its type.
+    Closed forms are differentiable in the weights and the directions. Callers ask the method for everything else that
+    they need to know, and never test its type.
     """
 
     splits: ClassVar[bool] = True
@@ -93,7 +93,7 @@ class BoundMethod(ABC):
         return ()
 
     def functionals(self, hidden_channels: int) -> int:
-        """The number of functionals of its own that an anchor has at a time for each direction, at this width."""
+        """The number of an anchor's own functionals per direction that are held at a time, at this width."""
         return len(self.rules(hidden_channels))
 
     def line_choices(self, hidden_channels: int) -> LineChoices:
@@ -102,8 +102,8 @@ class BoundMethod(ABC):
         return LineChoices(rules or ("adaptive",), functional=bool(rules))
 
     def supports(self, network: GraphNetwork, changes: AdmissibleChanges) -> str | None:
-        """Why it does not bound this network under such changes; None where it does. Unless a method overrides this, it
-        supports edge drops alone."""
+        """Why the method does not bound this network under such changes; None if it does. Unless a method overrides
+        this, it only supports edge drops."""
         return None if changes.drops_only else "it supports dropped edges only"
 
     def solve(self, network: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> BoundResult:

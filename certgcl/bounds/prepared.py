@@ -25,7 +25,7 @@ MAX_KEPT = 1 << 18  # slots of a graph up to which it is kept; each takes about 
 class ChangeProblem:
     """Some anchors of a graph, and what may change about it.
 
-    It holds what depends on graph and budget alone, built when first needed: keep it to bound many encoders. Edges,
+    It caches everything that depends only on graph and budget: keep it to bound many encoders. Edges,
     changes and anchors are copies, so that later modifications do not affect them; features are those of the graph.
 
     Args:
@@ -95,11 +95,11 @@ class ChangeProblem:
 
     @property
     def drops(self) -> AdmissibleDrops:
-        """The edges that may be dropped: all that may change where ``changes.drops_only``."""
+        """The edges that may be dropped: nothing else may change if ``changes.drops_only``."""
         return self.changes.drops
 
     def two_layer(self, network: GraphNetwork) -> GCNWeights | None:
-        """The weights of a network and a problem that the engine for two GCN layers is made for; None for others."""
+        """The weights of a network, if the engine for two GCN layers supports it and this problem; otherwise None."""
         return GCNWeights.of(network) if self.changes.drops_only else None
 
     @property
@@ -116,8 +116,8 @@ class ChangeProblem:
             gc.collect()
 
     def at_anchors(self, values: Tensor) -> Tensor:
-        """The rows of the anchors in a table of all nodes (or of the anchors alone, where there are no others); not
-        copied if the anchors are all nodes in order."""
+        """The rows of the anchors in a table of all nodes (or of the anchors alone, where there are no others); no copy
+        if the anchors are all nodes in order."""
         if self.only_anchors:
             return values
         everyone = torch.arange(self.graph.num_nodes, device=self.anchors.device)

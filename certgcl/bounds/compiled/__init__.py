@@ -1,8 +1,8 @@
 """The bounds by kernels that numba compiles for the processor: the same formulas, several times as fast.
 
-``kernels`` has the loops, each on flat arrays and with its gradient. ``flat_tables`` and ``anchor_chunks`` say where
-rows, cases and pairs are in those arrays; ``lines``, ``channels``, ``entries`` and ``minima`` wrap them as functions of
-tensors, and ``degree`` and ``paper_formulas`` as the steps of the bounds.
+``kernels`` has the loops, each on flat arrays and with its gradient. ``flat_tables`` and ``anchor_chunks`` hold the
+positions of rows, cases and pairs in those arrays; ``lines``, ``channels``, ``entries`` and ``minima`` wrap them as
+functions of tensors, and ``degree`` and ``paper_formulas`` as the steps of the bounds.
 
 They are used for tensors on a CPU if numba is installed (``pip install "certgcl[fast]"``) and are never required: torch
 does the same work without them, and on other devices. The first call on a machine compiles them, which takes up to a

@@ -1,4 +1,4 @@
-"""The anchors around inner rows, each with functionals of its own: in chunks whose tables fit in memory."""
+"""The anchors around inner rows, each with its own functionals, in chunks whose tables fit into memory."""
 
 from functools import cached_property
 
@@ -33,8 +33,8 @@ def chunks_of(flat: FlatTables, cells: int) -> "LazyParts[RowChunk]":
 
 
 class RowChunk:
-    """Some pieces of rows. Of a row in each of its cases, with lines of its own or those of all cases, the visits of a
-    piece stand side by side.
+    """Some pieces of rows. For a row in each of its cases, with its own lines or those of all cases, the visits of a
+    piece are side by side.
 
     Args:
         row: the inner row of every piece, in ascending order.
@@ -53,13 +53,13 @@ class RowChunk:
         piece = torch.repeat_interleave(torch.arange(len(row)), self.degree)
         rank = torch.arange(len(piece)) - self.slot[piece]
         self.slots = inner.rowptr[row[piece]] + rank
-        # The first cell of every slot, and how far it is from there to that of the next case with lines of its own.
+        # The first cell of every slot, and the distance to that of the next case with its own lines.
         self.leaf, self.step = self.place[piece] + rank * self.each[piece], self.around * flat.by_case[row]
         self.case = starts(plan.row_cases.number[row])
         self.piece_of_case = torch.repeat_interleave(torch.arange(len(row)), plan.row_cases.number[row])
         self.rank_of_case = torch.arange(len(self.piece_of_case)) - self.case[self.piece_of_case]
         self.width = self.around * self.lined
-        # Of every visit the slot in the graph's inner row, the pair, and the anchor's case.
+        # For every visit, the slot in the graph's inner row, the pair, and the anchor's case.
         visit = torch.arange(int(begin[0]), int(end[-1]))
         self.visited = torch.searchsorted(flat.visit_start, visit, right=True) - 1
         self.pair = flat.hood.pair[self.visited]

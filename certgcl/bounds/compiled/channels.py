@@ -21,8 +21,8 @@ from certgcl.models.activations import SlopeRule
 def channel_values(
     flat: FlatTables, rules: Sequence[SlopeRule], matrix: Tensor, layer1: Layer1, workspace: Workspace
 ) -> tuple[Tensor, ...]:
-    """Functionals of the columns of a matrix ``(d1, m)`` and of their negatives: of all lines the intervals, ``e_j``
-    and ``C_jj``, and ``C_jk`` of all slots; ``(..., 2 m)`` by each rule side by side."""
+    """Functionals of the columns of a matrix ``(d1, m)`` and of their negatives: intervals, ``e_j`` and ``C_jj`` for
+    all lines, and ``C_jk`` for all slots; ``(..., 2 m)``, the rules side by side."""
     weights, number = layer1.weights, len(rules)
     lines, places, width = len(layer1.lower), int(flat.leaf_start[-1]), 2 * matrix.shape[1]
     tables = [
@@ -41,7 +41,7 @@ def channel_values(
 
 
 class _ChannelValues(torch.autograd.Function):
-    """``± v M - r |M|`` for vectors v and radii r: of ranges and constants, and of slopes times features. They are
+    """``± v M - r |M|`` for vectors v and radii r: for ranges and constants, and for slopes times features. They are
     recomputed for the gradient."""
 
     @staticmethod
@@ -86,7 +86,7 @@ class _ChannelValues(torch.autograd.Function):
             to_parts[:, : 2 + 2 * number] = found.transpose(1, 2).flatten(1, 2)
             for rule in range(number):
                 to_own, to_leaves = own[span.lines, rule], leaves[here.leaves, rule]
-                # Those with zero gradient decide no minimum.
+                # Those with zero gradient do not attain any minimum.
                 lines, leaf = (towards.any(dim=1).nonzero()[:, 0] for towards in (to_own, to_leaves))
                 rows = torch.cat([lines, len(to_own) + leaf])
                 slots = [array(part[rows]) for part in (here.line, here.target)]
@@ -108,8 +108,8 @@ class _ChannelValues(torch.autograd.Function):
 
 
 class _SignedGradient:
-    """The gradients of ``v M - r |M|`` and ``-v M - r |M|`` side by side for ``(..., 2, d1)``; that of the matrix adds
-    up."""
+    """The gradients of ``v M - r |M|`` and ``-v M - r |M|`` side by side with respect to ``(..., 2, d1)``; that of the
+    matrix is accumulated."""
 
     def __init__(self, matrix: Tensor) -> None:
         self.matrix, self.size = matrix, matrix.abs()

@@ -23,7 +23,7 @@ from certgcl.bounds.two_layer.weights import GCNWeights
 from certgcl.models.activations import SlopeRule
 
 MAX_NUMBERS = 1 << 21  # in the table of a chunk of rows, if no gradient is needed
-ALWAYS = MAX_STORED + 1  # elements from which on a chunk is recomputed for its gradient
+ALWAYS = MAX_STORED + 1  # elements, from which on a chunk is recomputed for its gradient
 
 
 def layer1(weights: GCNWeights, projected: Tensor, plan: RowPlan) -> Layer1:
@@ -102,7 +102,7 @@ class CompiledMinimum:
 
 
 def _limit() -> int:
-    """Of numbers in a table that is not held for all rows."""
+    """The most numbers in a table that is not held for all rows."""
     return MAX_STORED if torch.is_grad_enabled() else MAX_NUMBERS
 
 

@@ -38,7 +38,7 @@ def products_through(
     """``(ω a - |ω| s) · y`` for the vectors y that entries meet, ``(targets, rules M)``.
 
     Args:
-        start: where the targets of every entry begin, and the end.
+        start: where the targets of every entry begin, and the total.
         target: rows of ``values``.
     """
     entries, met = Entries(array(functional), array(line)), Met(array(start), array(target))

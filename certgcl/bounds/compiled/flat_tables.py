@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class LazyParts(Generic[T]):
-    """Parts of flat tables, built when they are reached. Those of small graphs are kept for the next use; those of
+    """Parts of flat tables, built lazily. Those of small graphs are kept for the next use; those of
     large ones would fill the memory and are built again."""
 
     def __init__(self, pieces: list[range], make: Callable[[range], T], keep: bool) -> None:
@@ -51,7 +51,7 @@ class LineSpan(NamedTuple):
 
 
 class ChannelSlots(NamedTuple):
-    """The lines of a span, then the slots of its rows in each case that has lines of its own."""
+    """The lines of a span, then the slots of its rows in each case that has its own lines."""
 
     line: Tensor  # counted from the first line of the span
     target: Tensor  # whose features stand there
@@ -61,8 +61,8 @@ class ChannelSlots(NamedTuple):
 class FlatTables:
     """The flat tables of one plan.
 
-    A *visit* is a pair of an anchor and a neighbour in one of the anchor's cases. VisitArrays stand in the order of the
-    inner rows and their slots, case by case.
+    A *visit* is a pair of an anchor and a neighbour in one of the anchor's cases. Visits are in the order of the inner
+    rows and their slots, case by case.
     """
 
     def __init__(self, plan: RowPlan) -> None:
@@ -80,14 +80,14 @@ class FlatTables:
 
     @cached_property
     def visit_start(self) -> Tensor:
-        """The first visit at every inner slot, and how many there are in all, ``(S + 1,)``."""
+        """The first visit at every inner slot, and the total, ``(S + 1,)``."""
         hood = self.hood
         number = self.plan.anchor_cases.number[hood.outer.row[hood.pair.clamp(min=0)]] if len(hood.outer.row) else 0
         return starts(torch.where(hood.pair >= 0, number, 0))
 
     @cached_property
     def start(self) -> Tensor:
-        """The first visit at every inner row, and how many there are in all, ``(R + 1,)``."""
+        """The first visit at every inner row, and the total, ``(R + 1,)``."""
         return self.visit_start[self.hood.inner.rowptr]
 
     @property
@@ -101,11 +101,11 @@ class FlatTables:
         return self.line_at(self.hood.outer.own[self.plan.flat.row], self.plan.own_case)
 
     def line_at(self, row: Tensor, case: Tensor) -> Tensor:
-        """The place of a row's case among the lines."""
+        """The position of a row's case among the lines."""
         return self.plan.flat_lines.start[row] + self.line_rank(row, case)
 
     def line_rank(self, row: Tensor, case: Tensor) -> Tensor:
-        """Which of its lines a row has in a case."""
+        """Which of its lines a row uses in a case."""
         return torch.where(self.by_case[row], case, 0)
 
     # -- layers 1 and 2 ----------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class FlatTables:
 
     @cached_property
     def leaf_start(self) -> Tensor:
-        """Every slot stands once for each case of its row that has lines of its own: the first place, and the end."""
+        """Every slot occurs once for each case of its row that has its own lines: the first position, and the end."""
         return starts(self.plan.line_cases.number[self.hood.inner.row])
 
     @cached_property
@@ -150,7 +150,7 @@ class FlatTables:
         return self._spans[width]
 
     def channel_slots(self, width: int) -> list[ChannelSlots]:
-        """Of every span."""
+        """The slots of every span."""
         if width in self._channel_slots:
             return self._channel_slots[width]
         inner, flat, found = self.hood.inner, self.plan.flat_lines, []
@@ -262,7 +262,7 @@ class FlatTables:
         """Some rows, case by case, with their cells.
 
         Args:
-            start: where the cases of each begin.
+            start: where the cases of each row begin.
         """
         first = self.plan.row_cases.first[row, case]
         low, high = (array(end[row, case]) for end in self.row_scale)
@@ -275,13 +275,14 @@ class FlatTables:
 
     @cached_property
     def _own_cases(self) -> Tensor:
-        """How many cases every inner row has as an anchor; zero if it is none."""
+        """How many cases every inner row has as an anchor; zero if it is not an anchor."""
         cases = self.plan.anchor_cases.number
         return torch.zeros_like(self.hood.inner.degree).index_copy_(0, self.hood.outer.own, cases)
 
     @cached_property
     def own_entries(self) -> tuple[RowEntries, int]:
-        """The functionals of every anchor in each of its cases, at its own inner row; and how many cells they take."""
+        """The functionals of every anchor in each of its cases, at its own inner row; and the number of cells that they
+        take."""
         inner, flat, cases = self.hood.inner, self.plan.flat, self._own_cases
         entries, place = starts(cases), self._own_place
         functional = torch.empty_like(flat.row)
@@ -327,7 +328,7 @@ class FlatTables:
         """All visits, in chunks of rows whose slots have at most about ``cells`` cells."""
         from certgcl.bounds.compiled.anchor_chunks import chunks_of
 
-        cells = min(cells, self._all_cells)  # so that all limits beyond them are the same
+        cells = min(cells, self._all_cells)  # so that all limits beyond them give the same tables
         if cells not in self._chunks:
             self._chunks[cells] = chunks_of(self, cells)
         return self._chunks[cells]
@@ -341,7 +342,7 @@ def ranges(total: Tensor, limit: int) -> list[range]:
     """Items in ranges of about equal amounts.
 
     Args:
-        total: how much goes before every item, and in all.
+        total: the amount before every item, and in all.
     """
     found, first = [], 0
     while first < len(total) - 1:

@@ -1,5 +1,5 @@
-"""One use of the row lemma in the form that kernels take: flat arrays of rows, of where their values are, and where
-their results go."""
+"""One use of the row lemma in the form that kernels take: flat arrays of rows, of the positions of their values, and of
+those of their results."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from certgcl.bounds.two_layer.row_plan import FlatCases, starts
 
 
 def array(values: Tensor) -> Array:
-    """In the form that kernels take: integers in half the memory, unless they are too large for that."""
+    """In the form that kernels take: integers with half the bytes, unless they are too large for that."""
     numbers = values.contiguous().numpy()
     if numbers.dtype != np.int64 or (numbers.size and numbers.max() > np.iinfo(np.int32).max):
         return numbers
@@ -24,7 +24,7 @@ def array(values: Tensor) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Lemma:
-    """One use of the row lemma: rows, where their values are, and where their results go."""
+    """One use of the row lemma: rows, the positions of their values, and of their results."""
 
     rows: Rows
     terms: tuple[TermArrays, ...]  # one, or for both signs

@@ -30,7 +30,7 @@ def numbered(rules: Sequence[SlopeRule]) -> Array:
 
 
 class LineTable:
-    """The lines of layer 1, computed where they are used from bounds, bias and γ; with their gradients."""
+    """The lines of layer 1, computed from bounds, bias and γ where they are used; with their gradients."""
 
     def __init__(self, rules: Sequence[SlopeRule], *given: Tensor) -> None:
         self.rules, self.given = numbered(rules), [shaped(value) for value in given]
@@ -45,7 +45,7 @@ class LineTable:
         return out
 
     def add_gradient(self, lines: slice, gradient: Array) -> None:
-        """Add the gradient of some lines to those of what they depend on."""
+        """Add the gradient of some lines to those of the tensors that they depend on."""
         if not self.gradients:
             self.gradients = [torch.zeros(value.shape, dtype=torch.as_tensor(value).dtype) for value in self.given]
         lower, upper, bias, slope = self.given
@@ -67,8 +67,8 @@ class LineTable:
 def output_lines(
     rules: Sequence[SlopeRule], directions: Tensor, lower: Tensor, upper: Tensor, bias: Tensor, slope: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Bounds of ``w · σ(p)`` for ``l <= p <= u``: the interval value, ``(F, C)``, and of lines below it by every rule
-    the constants, ``(F, rules, C)``, and the slopes, ``(F, rules, C, d2)``."""
+    """Bounds of ``w · σ(p)`` for ``l <= p <= u``: the interval value, ``(F, C)``, and for the lines below it by each
+    rule the constants, ``(F, rules, C)``, and the slopes, ``(F, rules, C, d2)``."""
     interval, constant, slopes = _OutputLines.apply(  # type: ignore[no-untyped-call]
         rules, directions, lower, upper, bias, slope
     )
@@ -118,7 +118,7 @@ class _OutputLines(torch.autograd.Function):
 
 
 def row_slices(rows: int, width: int) -> list[slice]:
-    """Rows whose lines are computed at a time."""
+    """Rows whose lines are computed together."""
     step = max(1, MAX_LINE_VALUES // width)
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
@@ -130,7 +130,7 @@ def products_at_entries(
     omega: Tensor,
     layer1: Layer1,
 ) -> list[tuple[Tensor, ...]]:
-    """For each set of entries, given with the number of its cells: ``C`` of all slots and of the rows themselves, the
+    """For each set of entries, given with its number of cells: ``C`` at all slots and at the rows themselves, the
     constants, and the intervals.
 
     Args:

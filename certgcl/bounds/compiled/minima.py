@@ -14,7 +14,7 @@ from certgcl.bounds.compiled.workspace import Workspace, fresh
 
 
 def flat(values: Tensor) -> Array:
-    """The numbers of a tensor as one list."""
+    """The numbers of a tensor as a flat list."""
     return values.detach().contiguous().view(-1).numpy()
 
 

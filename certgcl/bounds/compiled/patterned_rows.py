@@ -36,7 +36,7 @@ class PatternedRows:
         self, rules: int, leaves: Tensor, own: Tensor, constant: Tensor, interval: Tensor
     ) -> tuple[Tensor, Tensor, Neighbours]:
         """Constants, and intervals raised to the minimum over the patterns, at every result of the row lemma for rows
-        with patterns; then those of all rows. And the rows with these places."""
+        with patterns, followed by those of all rows; and the rows with the positions of these values."""
         _, rows = self.whole.visits
         value = self._least_lines(rules, leaves, own, constant)
         at = self._own_of_result
@@ -73,7 +73,7 @@ class PatternedRows:
 
     @cached_property
     def _leaf_cells(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The entry and the neighbour of every cell of leaves, and the cell among those of all rows with lines."""
+        """The entry and the neighbour of every leaf cell, and its position among the cells of all rows with lines."""
         chunk = self.chunk
         number = chunk.place.diff()
         piece = torch.repeat_interleave(torch.arange(len(number)), number)
@@ -88,7 +88,7 @@ class PatternedRows:
 
     @cached_property
     def _result(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The place of every result's row and case, its visit, and its column."""
+        """The row and case of every result, its visit, and its column."""
         number = self.chunk.out.diff()
         case = torch.repeat_interleave(torch.arange(len(number)), number)
         column = torch.arange(len(case)) - self.chunk.out[case]
@@ -113,7 +113,7 @@ class PatternedRows:
 
     @property
     def _kept(self) -> Scale:
-        """The scales of the anchor while its edge is kept, in any case."""
+        """The range of the anchor's scale over all its cases, while its edge is kept."""
         visits, (_, visit, _) = self.chunk.visits[0], self._result
         return Scale(*(torch.from_numpy(end)[visit, None] for end in (visits.least, visits.most)))
 

@@ -8,8 +8,8 @@ from torch import Tensor
 
 
 class Workspace:
-    """Tables by name. If no gradient needs the contents of a table, the next one of that name overwrites it: fresh
-    memory takes longer to get than to fill."""
+    """Tables by name. If no gradient needs the contents of a table, the next one of that name overwrites it: allocating
+    memory takes longer than filling it."""
 
     def __init__(self) -> None:
         self._held: dict[str, Tensor] = {}
@@ -24,7 +24,7 @@ class Workspace:
         return held[:size].view(shape)
 
     def clear(self) -> None:
-        """Give all of it back."""
+        """Free all of it."""
         self._held.clear()
 
 

@@ -20,7 +20,7 @@ from certgcl.changes.edge_drops import AdmissibleDrops
 from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
 
-FIRST_LIMIT = 32  # branches of an anchor, before all others have had their turn
+FIRST_LIMIT = 32  # branches of an anchor in the first pass over all anchors
 GROWTH = 4  # factor of that limit from one pass over the anchors to the next
 
 
@@ -77,7 +77,7 @@ class Grown(NamedTuple):
     """The state of the search for one anchor.
 
     Args:
-        place: of the anchor among all.
+        place: position of the anchor among all.
         dropped: the best drops known, by their positions in its field.
         slots: the same as positions in the graph.
         branches: how many were bounded.
@@ -157,12 +157,12 @@ class AnchorSearch(ABC):
 
     @torch.no_grad()
     def run(self, progress: Callable[[int, int], object] | None = None) -> Brackets:
-        """The brackets. Anchors have their turn again and again, each time with a larger limit of branches; a search
-        then starts again from the bracket it has, so that only one search at a time takes memory."""
+        """The brackets. The search goes over the anchors repeatedly, each time with a larger limit of branches. It
+        restarts from an anchor's present bracket, so that only one search at a time takes memory."""
         problem = ChangeProblem(self.graph, self.changes, self.anchors)
         lower = self.bound(self.network, problem, self.directions[:, None])[:, 0]
         clean = (self.directions * self.network.embed(self.graph)).sum(dim=1)[self.anchors]
-        check_finite(self.anchors, lower, clean)  # a tree grows from finite values
+        check_finite(self.anchors, lower, clean)  # a tree can only start from finite values
         none = self.graph.col.new_empty(2, 0)
         number = len(self.anchors)
         found = Brackets(
@@ -204,6 +204,6 @@ class AnchorSearch(ABC):
         receptive field is too large are skipped.
 
         Args:
-            lower: bounds to begin with.
-            dropped: drops to begin with, where some are known.
+            lower: bounds to start with.
+            dropped: drops to start with, where some are known.
         """

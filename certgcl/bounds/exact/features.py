@@ -1,7 +1,7 @@
 """Brackets under changed features: a lower bound, a search for upper bounds, and enumeration if they are few.
 
-Where edges may be dropped as well, the search drops those that hurt most with the features as they are, and then looks
-for features on what is left.
+If edges may be dropped as well, the search first drops the edges that lower the value most with unchanged features, and
+then searches features on the remaining graph.
 """
 
 import time
@@ -19,7 +19,7 @@ from certgcl.bounds.rounding.finite import check_finite
 from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.models.network import GraphNetwork
 
-MOST_ENUMERATED = 1 << 12  # admissible features of an anchor that are tried one by one
+MOST_ENUMERATED = 1 << 12  # admissible features of an anchor that are tried one by one, at most
 
 
 @torch.no_grad()

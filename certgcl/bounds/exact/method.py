@@ -31,15 +31,16 @@ from certgcl.executors import Executor, ExecutorLike, LocalProcesses, get_execut
 from certgcl.models.activations import SlopeRule
 from certgcl.models.network import GraphNetwork, two_layer_gcn
 
-ANCHORS_PER_WORKER = 128  # at least, since a process takes some seconds to start
+ANCHORS_PER_WORKER = 128  # anchors for each worker at least, since a process takes some seconds to start
 
 
 @dataclass(frozen=True)
 class BranchAndBound(BoundMethod):
     """Best-first branch and bound: without a limit, the minimum itself; with one, the best bracket found so far.
 
-    Never below the bound it starts from, since a branch is never bounded below its parent. Without a time
-    limit the result does not depend on the number of workers (for other networks than two-layer GCNs, up to rounding).
+    The result is never below the bound it starts from, since the bound of a branch is never below that of its parent.
+    Without a time limit the result does not depend on the number of workers (for other networks than two-layer GCNs, up
+    to rounding).
 
     Args:
         bound: the starting bound; for networks other than two-layer GCNs, the bound of every branch.

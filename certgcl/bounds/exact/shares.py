@@ -16,7 +16,7 @@ def searched(
 ) -> Brackets:
     """The brackets of a search whose anchors are dealt out in turn, so that every share has easy and hard ones.
 
-    There are as many shares as run at a time: with a time limit, each has to be searched from the beginning on.
+    There are as many shares as can run at the same time: with a time limit, all have to start at once.
     """
     places = search.order().tolist()
     shares = [torch.tensor(places[start::number]) for start in range(number)]

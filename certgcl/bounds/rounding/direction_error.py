@@ -74,7 +74,7 @@ def embeddings_with_error(network: GraphNetwork, view: Graph) -> tuple[Tensor, T
 
 
 def _errors(network: GraphNetwork, view: Graph) -> list[tuple[Tensor, Tensor]]:
-    """Bounds of the errors of p and h of each layer at each node, ``(N,)``.
+    """Bounds on the errors of p and h of each layer at each node, ``(N,)``.
 
     The forward pass over absolute values, with one number per node instead of one per channel: the largest possible. So
     it only takes products with a vector; float64 leaves room for the looseness.

@@ -1,8 +1,8 @@
 """The sizes of the sums that lead to an embedding, and how far a run of the model can be from exact arithmetic.
 
-Layer by layer, for every admissible view at once: the forward pass over absolute values, each scale of an aggregation
-at its largest, and with it the errors that roundings at each node add: equations (R1) to (R4) and (R6) of
-``docs/theory.md``, section 10, with their proofs.
+Layer by layer, for every admissible view at once: the forward pass over absolute values, with each scale of an
+aggregation at its largest; and along with it the errors that roundings at each node add: equations (R1) to (R4) and
+(R6) of ``docs/theory.md``, section 10, with their proofs.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from certgcl.models.two_piece import TwoPieceLinear
 LAYER = 20  # roundings of a layer besides its sums: an entry of Â (two inverse roots, each good to 4 ulp, and their
 # product), or a mean's division; its product; the bias; a factor such as 1 + eps
 TWO_PIECE = 3  # of a two-piece linear activation
-SMOOTH = 16  # of any other one, which is good to 8 ulp of its size
+SMOOTH = 16  # of any other activation, which is accurate to 8 ulp of its size
 DERIVED = 6  # of a weight that was computed from the model's own, as a BatchNorm's
 
 
@@ -43,7 +43,7 @@ def room_for(roundings: int, dtype: torch.dtype) -> float:
 
 
 def roundings_of(activation: Activation | None) -> int:
-    """In units of the size of its values."""
+    """The roundings of an activation, relative to the size of its values."""
     if activation is None:
         return 0
     return TWO_PIECE if isinstance(activation, TwoPieceLinear) else SMOOTH
@@ -64,7 +64,7 @@ def longest_sums(network: GraphNetwork, most_edges: int) -> int:
 @dataclass(frozen=True)
 class Growth:
     """``γ_n = n u / (1 - n u)``, the most that n roundings of at most u can change a number by, relative to it;
-    infinite where that is no longer below one.
+    infinite where ``n u`` is not below 1/2.
 
     Args:
         most_edges: of a node. A format counts up to 1 / u; beyond, degrees have an error of their own.
@@ -164,8 +164,8 @@ class ForwardError:
         )
 
     def _layer(self, number: int, layer: Layer) -> Sized:
-        """Before its activation, (R3): ``Σ_terms mixed`` with the errors of what is mixed, and γ of the roundings here;
-        sizes are raised by what underflow can cost, (R2) and (R6)."""
+        """Size and error before the activation, (R3): ``Σ_terms mixed`` with the errors of what is mixed, and γ of the
+        roundings here; sizes are raised by what underflow can cost, (R2) and (R6)."""
         # Matrices may be blocks of one, whose sums are not separate.
         weight_first = (
             all(term.aggregation.weight_first for term in layer.terms)
@@ -240,8 +240,8 @@ class ForwardError:
         if not weight_first:
             error = absolute * growth.of(self._converted_product)
             return Sized(absolute, self._converted(error)), self._summed_features(number, term)
-        # (R4): multiplied before they are mixed, they do not depend on the view and enter by what they are. Subtotals
-        # are no larger than the sum of the terms of one sign, (|x| |W| + |x W|) / 2.
+        # (R4): products that are taken before mixing do not depend on the view and enter with their own values.
+        # Subtotals are no larger than the sum of the terms of one sign, (|x| |W| + |x W|) / 2.
         size = features_times(graph, term.weight, nodes).abs_()
         count = graph.features.terms(torch.arange(len(size), device=size.device) if nodes is None else nodes)
         sums, all_roundings = growth(count)[:, None], growth(count + self._converted_product)[:, None]
@@ -258,7 +258,7 @@ class ForwardError:
     ) -> tuple[Sized, Tensor | int]:
         """The same for features that can change: they enter by ``|x̃| |W|``, which is no more than
         ``|x| |W| + on max_f |W_f| + radius Σ_f |W_f|``. A bound has a product with x and a fall, each no larger than
-        that, as sums over features of sums over channels: twice the roundings of both."""
+        that, and each a sum over features of sums over channels: twice the roundings of both."""
         assert self.features is not None
         features, nodes = self.features, self.field.nodes[0]
         on, radius = (part if nodes is None else part[nodes] for part in (features.on, features.radius))
@@ -300,8 +300,8 @@ class ForwardError:
         return error if self.largest[0] < self.limit else error.fill_(torch.inf)
 
     def _check(self, size: Tensor, error: Tensor) -> float:
-        """Make an error infinite where half of the largest number may be exceeded, so that all that follow from it are;
-        the largest size."""
+        """Make an error infinite where half of the largest number may be exceeded, and so every error that follows from
+        it. Returns the largest size."""
         largest = _largest(size)
         if not largest < self.limit:
             error[~(size.amax(dim=1) < self.limit)] = torch.inf
@@ -350,7 +350,7 @@ def largest_feature(
 
 
 def steps_after(network: GraphNetwork, number: int) -> int:
-    """How many more times a layer's output is mixed with nothing but diagonals in between: a model may mix so often
+    """How many more times a layer's output is mixed with only diagonal matrices in between: a model may mix that often
     before it multiplies by the layer's matrix, as SGConv does."""
     return max(
         (

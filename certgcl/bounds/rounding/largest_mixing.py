@@ -1,4 +1,5 @@
-"""The rows that embeddings of some anchors depend on, mixed over absolute values with every scale at its largest."""
+"""Mixing over absolute values, with every scale at its largest, of the rows that the embeddings of some anchors depend
+on."""
 
 import math
 from collections.abc import Callable
@@ -69,9 +70,9 @@ class LargestMixing:
     def spread(self, network: GraphNetwork, branches: bool = False) -> float:
         """The factor by which sums inside a bound can be larger than here, ``ρ`` of (R7).
 
-        A bound may scale a neighbour as if the edge to it were not kept, in every layer; and a whole sum so, before
-        terms are taken out of it. That matters where a node can lose all edges that may be dropped. If aggregations
-        differ, one is scaled as a multiple of another, each anywhere in its range.
+        In every layer, a bound may scale a neighbour as if the edge to it were not kept; and also a whole sum, before
+        terms are taken out of it. That matters where a node can lose all its droppable edges. If aggregations differ,
+        one is scaled as a multiple of another, each anywhere in its range.
 
         Args:
             branches: whether bounds are also needed where some edges have been decided: a node may then lose all
@@ -119,7 +120,7 @@ class LargestMixing:
     def _matrix(self, aggregation: Aggregation, source: int, layer: int) -> ConstantMatrix:
         graph, rows, known = self.graph, self.nodes[layer], self.nodes[source]
         slots = slice(None) if rows is None else row_slots(graph, rows)
-        # While the edge of a slot is kept, its ends lose others.
+        # While the edge of a slot is kept, its ends can only lose other edges.
         kept = self.drops.droppable[slots].long()
         out, into = (
             self._largest(scale, ends[slots], kept)
@@ -147,7 +148,7 @@ class LargestMixing:
 
 
 def _largest_ratio(one: Tensor, other: Tensor) -> float:
-    """The ratio of two scales in either order, at least 1; with room for their own rounding."""
+    """The larger of the two ratios of two scales, with room for their own rounding."""
     both = (one > 0) & (other > 0)
     if not bool(both.any()):
         return 1.0

@@ -11,10 +11,10 @@ from certgcl.models.network import GraphNetwork
 
 
 def most_direction(network: GraphNetwork, forward: ForwardError, factor: float, dtype: torch.dtype) -> float:
-    """The largest ``|w_c|`` for which all numbers in a bound stay below half of the largest of its format: zero, if not
-    even its ranges do, whose functionals are ``±e_c``.
+    """The largest ``|w_c|`` for which all numbers in a bound stay below half of the largest of its format: zero, if
+    this already fails for ranges, whose functionals are ``±e_c``.
 
-    Numbers in a bound are up to ``factor`` times the sizes of what they are made of. Values of neighbours are added up
+    Numbers in a bound are up to ``factor`` times the sizes of their terms. Values of neighbours are added up
     before they are scaled; and entries of functionals are products of weights alone.
 
     Args:
@@ -37,8 +37,8 @@ def _before_scaling(network: GraphNetwork, forward: ForwardError) -> float:
 
 
 def _functionals(network: GraphNetwork, forward: ForwardError) -> float:
-    """At least every entry of the functionals that begin with entries of at most one: at any layer, down to the first
-    one; and to the features, where these can change."""
+    """An upper bound of every entry of the functionals that begin with entries of at most one, at any layer, on their
+    way down to the first one; and to the features, if these can change."""
     sizes = [1.0] * (len(network.layers) + 1)
     for number in range(len(network.layers), 0, -1):
         layer = network.layers[number - 1]

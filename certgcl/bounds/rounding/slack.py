@@ -33,10 +33,10 @@ class Sizes:
 
     Args:
         output: at least ``|z_ic|`` and every partial sum on the way to it, ``(A, d)``.
-        bound: at least what rounding can put a bound above the truth for each unit of ``|w_c|``, ``(A, d)``.
+        bound: at least what rounding can raise a bound above the truth by, for each unit of ``|w_c|``, ``(A, d)``.
         run: at least ``|ẑ_ic - z_ic|``, where ``ẑ`` is the output of the model as it runs; infinite where it may
             overflow, or sums are too long for its precision, ``(A, d)``.
-        lost: the same for what underflow can cost a bound, whatever w.
+        lost: the same for underflow, whatever w is.
         most: the largest ``|w_c|`` for which no number in a bound can overflow; beyond, the slack is infinite.
     """
 
@@ -52,7 +52,7 @@ class Sizes:
         """For a model with the precision of ``network``, and bounds that are computed in ``dtype``.
 
         Args:
-            branches: whether a method bounds branches of the problem too, in which some edges have been decided on.
+            branches: whether a method also bounds branches of the problem, in which some edges are decided.
         """
         precision, eps = network.precision or network.dtype, torch.finfo(dtype).eps
         # E(u) / u grows with u, so that the error in a longer format is no more than its share of the one in a shorter

@@ -71,7 +71,7 @@ class AnchorFunctionals:
         return pairs.flatten(3).flatten(0, 2), rows.flatten(2).flatten(0, 1)
 
     def _elements(self, anchors: int, size: int, cases: int) -> int:
-        """Elements of a row when ``anchors`` anchors around it are treated at once."""
+        """Elements of a row if ``anchors`` anchors around it are processed at once."""
         return anchors * cases * self.number * ((size + 1) * self.patterns + self.channels)
 
     def width(self, size: int, cases: int) -> int:
@@ -104,12 +104,12 @@ class AnchorsAtRows:
         self.functionals, self.block, self.pairs = functionals, block, pairs
         lined = functionals.lined.around(functionals.place[block.rows, : block.cases.most])
         place = torch.cat([block.target, block.own[:, None]], dim=1)
-        # Of hubs the range alone: lines would cost the square of their degree.
+        # Hubs only have their range: lines would cost the square of their degree.
         self.lined = lined.without_lines() if block.hub else lined
         self.targets = functionals.lined.targets(place[:, :0] if block.hub else place)
         self.cases = lined.parts.shape[2]
         place = functionals.place[block.rows, : block.cases.most]
-        # Rows of more edges have no patterns: what they would give is put below everything else.
+        # Rows of more edges have no patterns: their place is filled with values below everything else.
         self.few = infinite_unless(block.cases.degree <= FEW_EDGES, self.targets.dtype).neg()
         patterned = not block.hub and bool(self.few.isfinite().any())
         self.ranges = [table.take(place)[:, None] for table in functionals.ranges] if patterned else []

@@ -1,4 +1,4 @@
-"""The frame that ``crown`` and ``degree`` share: from bounds of layer 1 to a bound of ``w · z``, through lines.
+"""The steps that ``crown`` and ``degree`` share: from bounds of layer 1 to a bound of ``w · z``, through lines.
 
 The bound may distinguish G cases at every anchor that together cover all admissible drops (``degree``: how many edges
 the anchor loses). Everything here is done per case, each with its own pre-activation bounds and lines, and the
@@ -29,8 +29,8 @@ from certgcl.models.activations import SlopeRule
 
 MAX_PAIR_VALUES = 1 << 27  # held at a time; a gigabyte in float64
 MIN_CHANNELS = 8
-CHANNELS = 32  # with their negatives, the columns that kernels treat at a time,
-GRAIN = 4  # and how many of them meet a vector together
+CHANNELS = 32  # columns that kernels process at a time, with their negatives,
+GRAIN = 4  # and how many of them are multiplied with a vector together
 
 
 class AnchorMinimum(Protocol):
@@ -52,12 +52,12 @@ class AnchorMinimum(Protocol):
 
     @property
     def only(self) -> "Callable[[Tensor], AnchorMinimum] | None":
-        """The same in some of the anchors' cases, given by their places; None where all are treated together."""
+        """The same in some of the anchors' cases, given by their positions; None if all are processed together."""
         ...
 
 
 class MinimumOverFunctionals(ABC):
-    """One that works through blocks of rows."""
+    """A minimum that is computed by blocks of rows."""
 
     def __init__(self, plan: RowPlan) -> None:
         self.plan = plan
@@ -153,8 +153,9 @@ def bound_output(
 def output_lines(
     weights: GCNWeights, directions: Tensor, lower: Tensor, upper: Tensor, rules: Sequence[SlopeRule]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Bounds of ``w · σ2(p)`` for ``l <= p <= u``: the interval value, ``(F, C)``, and of lines ``Λ (p - b2) + const``
-    below by every rule the constants, ``(F, rules, C)``, and the slopes Λ, ``(F, rules, C, d2)``."""
+    """Bounds of ``w · σ2(p)`` for ``l <= p <= u``: the interval value, ``(F, C)``, and for the lines
+    ``Λ (p - b2) + const`` below it by each rule the constants, ``(F, rules, C)``, and the slopes Λ,
+    ``(F, rules, C, d2)``."""
     if compiled.usable(directions.device):
         from certgcl.bounds.compiled.lines import output_lines as compiled_lines
 

@@ -1,4 +1,5 @@
-"""Rows of a hop, laid side by side: blocks of rows with about as many neighbours, cut to fit the processor's cache."""
+"""Rows of a hop side by side: blocks of rows with similar numbers of neighbours, cut to fit into the processor's
+cache."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ from certgcl.bounds.propagation.drop_counts import DropCases, Scale
 from certgcl.bounds.two_layer.neighbourhood import Hop, Neighbourhood, inverse_sqrt_degree
 
 MAX_ELEMENTS = 1 << 20  # of one intermediate tensor; larger ones leave the cache, and cost fresh memory at every use
-SMALL_BLOCK = 1 << 18  # elements that take about as long as the surrounding calls
-TOLERANCE = 4  # blocks up to this factor too large or too small are reused
+SMALL_BLOCK = 1 << 18  # elements whose processing takes about as long as the calls around it
+TOLERANCE = 4  # blocks that are too large or too small by up to this factor are reused
 
 Width = Callable[[int, int], int]
 """Elements needed for each slot, given the padded degree and the number of cases of a row."""
@@ -25,7 +26,7 @@ def infinite_unless(condition: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class Count(NamedTuple):
-    """A number t of edges that rows lose, or several, next to each other."""
+    """A number t of edges that rows lose, or several consecutive ones."""
 
     start: int  # the first
     number: int | slice
@@ -35,8 +36,8 @@ class Count(NamedTuple):
 
 
 class Counts:
-    """The numbers of edges that the rows of a block lose in one of their cases. The values of rows without the case do
-    not matter."""
+    """The numbers of edges that the rows of a block lose in one of their cases. Rows without that case have arbitrary
+    values."""
 
     def __init__(self, cases: DropCases, case: int, dtype: torch.dtype) -> None:
         has = cases.number > case
@@ -83,10 +84,10 @@ class Block:
         counts: those of each case.
         most: the largest count.
         units: with t edges lost by the row, how many others all its neighbours together can lose, ``(R, most + 1)``;
-            None where that is no limit.
+            None if that is not a limit.
     """
 
-    hub = False  # whether these rows have too many neighbours for any but the cheapest treatment
+    hub = False  # whether these rows have so many neighbours that they get only the cheapest bound
 
     def __init__(self, hop: Hop, cases: DropCases, rows: Tensor, size: int) -> None:
         place = torch.arange(size, device=rows.device)
@@ -118,7 +119,7 @@ class Block:
 
     @property
     def capacity(self) -> Tensor:
-        """How many edges each neighbour can lose while it is one, ``(R, K)``."""
+        """How many edges each neighbour can lose while it remains a neighbour, ``(R, K)``."""
         return self.hop.most_drops[self.slots] * self.valid
 
     def _units(self) -> Tensor | None:
@@ -159,7 +160,7 @@ def blocks(hop: Hop, cases: DropCases, width: Width, rows: Tensor, similar: Tens
     start = 0
     while classes:
         size, most, number = classes.pop(0)
-        # Smaller rows are added while that costs less than a block of their own.
+        # Smaller rows are added as long as that costs less than a separate block.
         while classes:
             joint = max(most, classes[0][1])
             if (number + classes[0][2]) * size * width(size, joint) > min(SMALL_BLOCK, MAX_ELEMENTS):

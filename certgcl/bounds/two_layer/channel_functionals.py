@@ -18,7 +18,7 @@ from certgcl.models.activations import SlopeRule
 class ChannelFunctionals:
     """The columns of a matrix ``(d1, m)`` and their negatives, the same for every anchor and case.
 
-    So C of a pair (i, j) is what j is to the row of i, and all of C is computed once, row by row.
+    So C of a pair (i, j) is that of j in the row of i, and all of C is computed once, row by row.
     """
 
     shared = True
@@ -45,7 +45,7 @@ class ChannelFunctionals:
             strict=True,
         )
         self.of_leaves = [Table(table) for table in leaves]
-        # Of the anchors in all their cases: the interval and e_i by each rule, then C_ii.
+        # For the anchors in all their cases: the interval and e_i by each rule, then C_ii.
         row = self.places.row[plan.hood.outer.own[plan.flat.row]]
         self.of_anchors = Table(rows).take(row + plan.flat.case if plan.by_count else row).split(self.number, dim=1)
 

@@ -6,9 +6,9 @@ lines, signs of ω), so that with ``C_jk = y_k · λ_j`` and ``e_j = λ_j · b1 
     ω · h_j  >=  Σ_k Â_jk C_jk + e_j .
 
 The lines, and so C and e, may differ with the number of edges j loses (its *case*). ``ChannelFunctionals`` and
-``AnchorFunctionals`` compute C and e, and the plain interval value of ``ω · h_j``; minimising over the drops is up to
-the bound. With ``a`` the mean and ``r`` half the difference of the two slopes, ``λ = ω a - |ω| r``: so ω and -ω share
-their products.
+``AnchorFunctionals`` compute C and e, and the plain interval value of ``ω · h_j``; the bound then minimises over the
+drops. With ``a`` the mean and ``r`` half the difference of the two slopes, ``λ = ω a - |ω| r``: so ω and -ω share their
+products.
 """
 
 from collections.abc import Sequence
@@ -41,8 +41,8 @@ class RowTerms:
 
 
 class RowBounds(NamedTuple):
-    """What bounds ``ω · h_j`` for the rows of a block: the interval value ``(R, I, T, M)``, and lines by each rule; and
-    the same lines with P sign patterns, M P instead of M, whose minimum counts."""
+    """The bounds of ``ω · h_j`` for the rows of a block: the interval value ``(R, I, T, M)``, and lines by each rule;
+    and the same lines with P sign patterns, M P instead of M, of which the minimum is taken."""
 
     interval: Tensor
     lines: list[RowTerms]
@@ -64,7 +64,7 @@ class HiddenFunctionals(Protocol):
         ...
 
     def columns(self, block: Block, pairs: Pairs, case: int) -> Sequence[slice]:
-        """The anchors around the rows of a block that have the case, in parts that fit in memory."""
+        """The anchors around the rows of a block that have the case, in parts that fit into memory."""
         ...
 
     def anchor_terms(self, rule: int) -> AnchorTerms: ...

@@ -1,4 +1,4 @@
-"""The first layer as the second one sees it: bounds of its pre-activations, and lines around its activation."""
+"""What the second layer uses of the first one: bounds of its pre-activations, and lines around its activation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class Lined(NamedTuple):
 
     @property
     def ranges(self) -> Range:
-        """That of ``h_j`` in all cases, then those of the constants by each rule; ``(R, (1 + rules) T, d1)``."""
+        """The range of ``h_j`` in all cases, then those of the constants by each rule; ``(R, (1 + rules) T, d1)``."""
         return self._range(0, 1 + self.rules)
 
     @property
@@ -75,7 +75,7 @@ class Layer1:
         projected: ``Y = X W1`` over the inner hop's targets, ``(T, d1)``.
         lower: ``l <= p``, a flat list of rows and cases ``(F, d1)``.
         upper: ``p <= u``, ``(F, d1)``.
-        place: where the cases of every row stand in that list, ``(R, cases)``; one column if all cases share bounds.
+        place: where the cases of every row are in that list, ``(R, cases)``; one column if all cases share bounds.
     """
 
     weights: GCNWeights
@@ -90,8 +90,8 @@ class Layer1:
 
     @property
     def whole(self) -> bool:
-        """Whether lines are computed once for all rows. Otherwise they are computed where they are used: they take
-        several times the memory of the bounds they are derived from."""
+        """Whether lines are computed once for all rows. Otherwise they are computed where they are used, because they
+        take several times the memory of the bounds that they are derived from."""
         return self.lower.numel() <= MAX_WHOLE
 
     def lined(self, rules: Sequence[SlopeRule]) -> "LinedRows":

@@ -1,4 +1,4 @@
-"""The part of a graph that decides the embeddings of some anchors: two hops, and what may be dropped in them."""
+"""The part of a graph that determines the embeddings of some anchors: two hops, and what may be dropped in them."""
 
 from dataclasses import dataclass
 from functools import cached_property

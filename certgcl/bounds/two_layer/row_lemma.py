@@ -24,10 +24,10 @@ class Terms(NamedTuple):
 
 
 def ways_to_bound(block: Block, values: Tensor) -> list[Terms]:
-    """The terms of values ``v_k``, ``(R, K, ...)``: every scale at its worst; and if the total budget is a limit, no
-    scale changed, less what so few drops can gain.
+    """The terms of values ``v_k``, ``(R, K, ...)``: with every scale at its worst; and, if the total budget is a limit,
+    with unchanged scales, minus what so few drops can gain.
 
-    ``s(r)`` is convex, so r of at most m drops gain at most ``r/m`` of what m gain.
+    ``s(r)`` is convex, so r of at most m drops gain at most ``r/m`` of what m drops gain.
     """
     ways = [Terms(least_terms(block, values))]
     if block.units is not None:
@@ -140,7 +140,7 @@ def _value(own: Tensor, own_squared: Tensor | None, gain: Tensor | None, count: 
 class _RowLemma(torch.autograd.Function):
     """The lemma with the gradient of its minimiser: ``s(t)`` at the terms that are kept there.
 
-    Terms that tie with the smallest dropped one share what is left to drop.
+    Terms that tie with the smallest dropped one share the remaining drops evenly.
     """
 
     @staticmethod

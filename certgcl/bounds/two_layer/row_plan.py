@@ -1,5 +1,5 @@
-"""The part of bounds through lines that depends on graph and budget alone: cases and blocks, built once and used for
-all weights."""
+"""The part of bounds through lines that depends only on graph and budget: cases and blocks, built once and used for all
+weights."""
 
 from collections.abc import Callable
 from copy import copy
@@ -25,7 +25,7 @@ class Partition:
     """All rows of a hop in blocks. Results come block by block as tables ``(R, T, ...)``.
 
     Attributes:
-        place: where each case of every row is once those tables are flattened and joined, ``(rows, cases)``;
+        place: where each case of every row is in the flattened and joined tables, ``(rows, cases)``;
             beyond a row's cases, its last one.
         rows: the length of those tables when joined.
 
@@ -117,7 +117,7 @@ class PairedPartition(Partition):
             ``(P, G)``; beyond an anchor's cases, its last one.
         total: the number of values.
 
-    Layer 1 does not need pairs: they are looked up when first requested.
+    Layer 1 does not need pairs: they are built when first requested.
     """
 
     def __init__(
@@ -160,8 +160,8 @@ class FlatCases:
 
     Attributes:
         row, case: of every entry, ``(F,)``.
-        start: where every row begins, and the end, ``(R + 1,)``.
-        place: where the cases of every row stand, ``(R, G)``; beyond its cases, its last one.
+        start: where every row begins, and the total, ``(R + 1,)``.
+        place: where the cases of every row are, ``(R, G)``; beyond its cases, its last one.
     """
 
     def __init__(self, cases: DropCases) -> None:

@@ -10,8 +10,8 @@ from torch import Tensor
 class Table:
     """A table from which many blocks take rows.
 
-    The gradients of all that is taken are added up in one place. Torch's own would fill a table of zeros for every
-    block, and add it to the last.
+    The gradients of all rows that are taken are accumulated in one place. Torch itself would fill a table of zeros for
+    every block, and add it to the previous one.
     """
 
     def __init__(self, values: Tensor) -> None:
@@ -35,8 +35,8 @@ def take(values: Tensor, index: Tensor) -> Tensor:
 
 
 def joined(parts: Iterable[Tensor], rows: int) -> tuple[Tensor, list[Tensor]]:
-    """``torch.cat(parts)``, and the parts. Without gradients each is written directly to its place, and is not held
-    twice.
+    """``torch.cat(parts)``, and the parts. Without gradients, each is written directly to its place, so that nothing is
+    held twice.
 
     Args:
         rows: of all parts together; those that no part fills are zero.
@@ -62,7 +62,7 @@ def joined(parts: Iterable[Tensor], rows: int) -> tuple[Tensor, list[Tensor]]:
 
 
 class _Shared(torch.autograd.Function):
-    """A table whose gradient is the sum that the rows taken have left."""
+    """A table whose gradient is the sum accumulated by the rows that were taken."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, gradient: list[Tensor]) -> Tensor:

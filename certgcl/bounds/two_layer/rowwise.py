@@ -17,7 +17,7 @@ def rowwise(work: Work, rows: Sequence[Tensor], shared: Sequence[Tensor], width:
     Args:
         rows: tensors with as many rows each.
         shared: other tensors.
-        width: about how many elements each row has at the most.
+        width: about how many elements each row has at most.
     """
     step = max(1, MAX_ELEMENTS // width)
     if (

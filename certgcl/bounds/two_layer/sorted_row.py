@@ -1,4 +1,4 @@
-"""The largest droppable terms of every row, and the least value of the row over how many of them are gone."""
+"""The largest droppable terms of every row, and the least value of the row over the number of them that are gone."""
 
 from collections.abc import Callable
 from itertools import zip_longest
@@ -9,8 +9,8 @@ from torch import Tensor
 
 from certgcl.bounds.two_layer.blocks import Block, Count, Counts
 
-FEW_COUNTS = 8  # counts that are treated one after the other: treating all at once is not vectorised over rows
-MERGING_PAYS = 1 << 9  # rows times functionals for each of the largest, from which on merging pays
+FEW_COUNTS = 8  # counts that are processed one after the other: processing all at once is not vectorised over rows
+MERGING_PAYS = 1 << 9  # rows times functionals per largest term, from which on merging pays off
 
 Value = Callable[[Count, Tensor], Tensor]
 """The value of a row that loses some number of edges, from what remains of the sum of its terms."""
@@ -71,7 +71,7 @@ class FewLargest:
         return Minimum(least, number, dropped)
 
     def _smallest(self, gone: int) -> Tensor:
-        """Finite, so that times zero it is zero."""
+        """Finite, so that its product with zero is zero."""
         if not gone:
             return self.limit
         return self.largest[gone - 1].maximum(-self.limit) if gone <= len(self.largest) else -self.limit
@@ -112,7 +112,7 @@ def candidates_of(block: Block, terms: Tensor) -> Tensor:
 
 
 def largest_values(values: Tensor, number: int) -> list[Tensor]:
-    """The values that ``topk(number, dim=1)`` gives. Since their indices are not needed, there are faster ways."""
+    """The values of ``topk(number, dim=1)``. Since their indices are not needed, there are faster ways."""
     if 0 < number <= FEW_COUNTS and values[:, :1].numel() >= MERGING_PAYS * number:
         return largest_by_merging(values, number)
     trained = torch.is_grad_enabled() and values.requires_grad  # NumPy's sort has no gradient
@@ -125,7 +125,8 @@ def largest_values(values: Tensor, number: int) -> list[Tensor]:
 
 
 def largest_by_merging(values: Tensor, number: int) -> list[Tensor]:
-    """Halves are sorted and then merged, all of it up to the largest: the fastest way to few of them."""
+    """The rows are halved, and halves are sorted and merged, keeping only the largest values: the fastest way if few
+    are needed."""
     return _sorted([*values.unbind(dim=1)], number)
 
 

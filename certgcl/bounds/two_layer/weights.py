@@ -50,7 +50,7 @@ class GCNWeights:
 
 
 def unsupported(network: GraphNetwork) -> str | None:
-    """Why the engine of two layers does not bound a network; None where it does."""
+    """Why the engine for two layers does not bound a network; None if it does."""
     return (
         None
         if two_layer_gcn(network) is not None

@@ -46,11 +46,11 @@ class Span(NamedTuple):
         return Span(self.low.maximum(other.low), self.high.minimum(other.high))
 
     def plus(self, low: Tensor, high: Tensor | None = None) -> "Span":
-        """With a value added, or one of another span."""
+        """The range after adding a value, or a value of another span."""
         return Span(self.low + low, self.high + (low if high is None else high)).outward(1)
 
     def times(self, low: Tensor, high: Tensor | None = None) -> "Span":
-        """Times a factor of either sign, or one of another span."""
+        """The range after multiplying by a factor of either sign, or by a value of another span."""
         ends = [end * factor for end in self for factor in ((low,) if high is None else (low, high))]
         return Span(reduce(torch.minimum, ends), reduce(torch.maximum, ends)).outward(1)
 
@@ -65,17 +65,17 @@ class Span(NamedTuple):
         return self.low.clamp(min=0).square() + self.high.clamp(max=0).square()
 
     def largest(self) -> Tensor:
-        """Absolute values, at most."""
+        """Upper bounds of the absolute values."""
         return self.high.maximum(-self.low)
 
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingRanges:
-    """Ranges of the embeddings of exact arithmetic over all admissible changes, for every node, in float64.
+    """Ranges of the embeddings in exact arithmetic over all admissible changes, for every node, in float64.
 
     With u the unit vector along the clean embedding, an embedding is ``z = a u + p``, ``a = u · z``. Scaling changes
-    only a, so the range of ``p`` is far smaller than that of z if drops do little more than scale. u and v are the
-    vectors in floats: nothing needs them to be of length one.
+    only a, so the range of ``p`` is far smaller than that of z if drops mostly rescale it. u and v are the
+    floating-point vectors: nothing requires them to be of length one.
 
     Args:
         clean: the clean embeddings, ``(N, d)``.
@@ -127,7 +127,8 @@ class EmbeddingRanges:
 def _ranges(
     bound: BoundMethod, network: GraphNetwork, problem: ChangeProblem, unit: Tensor, frame: Tensor
 ) -> tuple[Span, Span]:
-    """At the anchors: of ``p`` along every vector of the frame and of a, ``(A, d + 2)``; of z by intervals."""
+    """At the anchors: the ranges of ``p`` along every vector of the frame and of a, ``(A, d + 2)``; and of z by
+    intervals."""
     dtype = network.dtype
     channels = torch.eye(unit.shape[1], dtype=dtype, device=unit.device).expand(len(unit), -1, -1)
     slack = Sizes.of(network, problem, dtype).bound_slack(channels).double()
@@ -145,8 +146,8 @@ def _ranges(
 
 
 def _box(network: GraphNetwork, problem: ChangeProblem, channels: Tensor) -> Span:
-    """The range of z by intervals, with room for rounding. That comes before two-piece linear activations at the end,
-    so that a channel that a ReLU keeps at zero stays zero."""
+    """The range of z by intervals, with room for rounding. The room is added before two-piece linear activations at the
+    end, so that a channel that a ReLU keeps at zero stays zero."""
     taken = {term.source for layer in network.layers for term in layer.terms}
     last = {
         number: layer.activation
@@ -175,11 +176,11 @@ def _box(network: GraphNetwork, problem: ChangeProblem, channels: Tensor) -> Spa
 def unit_span(box: Span, norm: Tensor) -> Span:
     """The range of every channel of ``z / max(‖z‖, 1e-12)`` for z in a box and of at least the given norms.
 
-    ``x / max(sqrt(x² + R), n)`` never falls with x. For a positive x it is least where R, which is what the other
-    channels add, is largest; for a negative one where R and n are smallest. Squares that overflow say nothing, and no
+    ``x / max(sqrt(x² + R), n)`` never falls with x. For a positive x it is least where R, the sum of the squares of the
+    other channels, is largest; for a negative one where R and n are smallest. Squares that overflow say nothing, and no
     channel of a vector that is no longer than one is below -1.
     """
-    # A product with zeros on the diagonal, for a sum less one term would cancel.
+    # A product with zeros on the diagonal, because in a sum minus one term digits would cancel.
     width = box.low.shape[1]
     others = 1 - torch.eye(width, dtype=box.low.dtype, device=box.low.device)
     most, least = box.largest().square() @ others, box.least_squares() @ others

@@ -21,7 +21,7 @@ from certgcl.bounds.rounding.finite import check_finite
 from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.models.network import GraphNetwork
 
-MOST_LISTED = 1 << 9  # pairs that may change, up to which a tree decides them one by one
+MOST_LISTED = 1 << 9  # pairs that may change, up to which a tree is built that decides them one by one
 
 
 @torch.no_grad()
@@ -105,7 +105,7 @@ def edge_brackets(
 
 
 def _pairs(search: EdgeSearch) -> tuple[Tensor, Tensor] | None:
-    """The edges that may be dropped and the candidates, and which are new; None where they are too many."""
+    """The edges that may be dropped and the candidates, and which are new; None if there are too many."""
     additions, graph = search.changes.additions, search.graph
     assert additions is not None
     free = int(additions.addable_degree.sum()) // 2
@@ -126,7 +126,7 @@ def _grown(
     end: float,
     limit: float,
 ) -> ChangeTree:
-    """A tree from a change that is known, grown until it is done, or the limit or the time is reached."""
+    """A tree that starts from a known change, grown until it is done, or the limit or the time is reached."""
     known = set(change[0]) | set(change[1])
     guide = torch.tensor([pair in known for pair in map(tuple, branches.pairs.T.tolist())], dtype=torch.bool)
     state = torch.where(guide, CHANGED, branches.undecided)

@@ -66,7 +66,7 @@ class EdgeBranches:
         return torch.full((1, self.pairs.shape[1]), UNDECIDED, dtype=torch.int8)
 
     def left(self, state: Tensor) -> BudgetsLeft:
-        """Never below zero in a branch that some admissible change agrees with."""
+        """None of these is negative in a branch that some admissible change agrees with."""
         drops, added, nodes = self.changes.drops, self.changes.additions, self.graph.num_nodes
         assert added is not None
         changed = state == CHANGED
@@ -101,7 +101,7 @@ class EdgeBranches:
 
     def bounds(self, state: Tensor) -> Tensor:
         """Lower bounds of ``w · z`` over all changes that agree with the decisions, ``(B,)``; branches with the same
-        totals together, as a graph has but one total of new edges."""
+        totals are bounded together, because a graph has only one total of new edges."""
         left, found = self.left(state), torch.zeros(len(state), dtype=torch.float64)
         kinds, kind = torch.unique(left.totals[:, 1:], dim=0, return_inverse=True)
         for number in range(len(kinds)):
@@ -112,7 +112,7 @@ class EdgeBranches:
         return found
 
     def every_change(self, state: Tensor, most: int) -> Tensor | None:
-        """All changes that agree with the decisions of a branch ``(P,)``, as states ``(S, P)``; None where they may be
+        """All changes that agree with the decisions of a branch ``(P,)``, as states ``(S, P)``; None if there may be
         more than ``most``."""
         left = self.left(state[None])
         free, number = left.open[0].nonzero()[:, 0], 0

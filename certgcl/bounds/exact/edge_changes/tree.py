@@ -11,7 +11,7 @@ from torch import Tensor
 
 from certgcl.bounds.exact.edge_changes.branches import CHANGED, STAYS, EdgeBranches
 
-CUT_AT_ONCE = 8  # branches that are cut in two at a time
+CUT_AT_ONCE = 8  # branches that are split at a time
 FEW_CHANGE_SETS = 1 << 12  # of changes, up to which a branch is enumerated
 
 
@@ -25,13 +25,13 @@ class _OpenChange:
 class ChangeTree:
     """Open branches, the least first, and the best change known.
 
-    A branch is cut in two at one of its open pairs: it is changed, or it stays. A branch with few graphs is enumerated,
-    if nothing but edges may change. No branch is bounded below the one it comes from.
+    A branch is split in two at one of its open pairs, which is changed in one half and stays in the other. A branch
+    with few graphs is enumerated if only edges may change. The bound of a branch is never below that of its parent.
 
     Args:
-        lower: a bound to begin with.
-        state: an admissible change to begin with, ``(1, P)``.
-        which: of the open pairs of a branch, the one to cut at: from its state and which are open.
+        lower: a bound to start with.
+        state: an admissible change to start with, ``(1, P)``.
+        which: chooses the pair at which a branch is split, given its state and its open pairs.
         fixed: whether features stay, so that a graph has one value.
         tolerance: branches within this share of the larger of clean value and upper bound are closed.
 
@@ -60,7 +60,8 @@ class ChangeTree:
 
     @property
     def lower(self) -> float:
-        """Below every branch, closed ones too: a tolerance may end the search, never lift the bound."""
+        """The least bound of all branches, closed ones too: a tolerance may end the search, but never raises the
+        bound."""
         return min(self.upper, max(self.root, min([self.closed, *(branch.lower for branch in self.open[:1])])))
 
     @property
@@ -72,7 +73,7 @@ class ChangeTree:
         return self.upper - self.tolerance * max(abs(self.clean), abs(self.upper))
 
     def step(self) -> None:
-        """Cut the least branches in two, and bound both halves."""
+        """Split the least branches, and bound both halves."""
         taken = [heapq.heappop(self.open) for _ in range(min(CUT_AT_ONCE, len(self.open)))]
         states = torch.stack([branch.state for branch in taken])
         is_open, children, parents = self.branches.left(states).open, [], []
@@ -93,7 +94,7 @@ class ChangeTree:
         self._try(made[::2])
         self.bounded += len(made)
         for state, parent, bound in zip(made, parents, self.branches.bounds(made).tolist(), strict=True):
-            lower = max(parent, bound) if math.isfinite(bound) else parent  # NaN says nothing
+            lower = max(parent, bound) if math.isfinite(bound) else parent  # NaN carries no information
             if lower < self.cutoff:
                 heapq.heappush(self.open, _OpenChange(lower, next(self.number), state))
             else:

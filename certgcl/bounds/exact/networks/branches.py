@@ -57,7 +57,7 @@ class Branches:
     """Bounds and values on copies of the fields of a search space.
 
     The features of a copy are the first layers' products ``X W``, so that wide features are multiplied once and not for
-    every copy; layers that nothing reads are left out.
+    every copy; layers whose output is not used are left out.
     """
 
     def __init__(self, space: SearchSpace, bound: Degree) -> None:
@@ -136,5 +136,5 @@ class Branches:
 
 
 def _selection(columns: Tensor) -> Tensor:
-    """A matrix that selects columns; the diagonal of one, where those are all."""
+    """A matrix that selects columns; its diagonal if it selects all."""
     return torch.ones_like(columns[0]) if columns.shape[0] == columns.shape[1] else columns.contiguous()

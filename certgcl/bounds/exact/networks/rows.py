@@ -1,4 +1,4 @@
-"""The part of a graph that one embedding depends on, and what decisions on its edges leave open."""
+"""The part of a graph that one embedding depends on, and what remains open after decisions on its edges."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,10 +15,10 @@ class Settled(NamedTuple):
     """B lists of decisions with all their consequences.
 
     Args:
-        state: of every edge, ``(B, E)``: edges for which a budget has no room are kept.
+        state: of every edge, ``(B, E)``: an edge is kept if a budget at it is used up.
         left: how many more edges every node can lose, ``(B, n)``.
-        total: how many more can go in all, ``(B,)``.
-        possible: whether the budgets allow what is dropped already, ``(B,)``.
+        total: how many more can be dropped in all, ``(B,)``.
+        possible: whether the budgets allow the drops that are decided, ``(B,)``.
     """
 
     state: Tensor
@@ -32,7 +32,7 @@ class FieldRows:
     """A field as rows of a renumbered graph: all edges of every node whose number of edges matters.
 
     Args:
-        field: the same as the search for drops knows it; edges are in its order.
+        field: the same field in the form of the search for drops; edges are in its order.
         nodes: their numbers in the graph, ascending, ``(n,)``.
         anchor: which of them the embedding is of.
         row, col: of every slot, ascending, ``(M,)``.
@@ -56,7 +56,7 @@ class FieldRows:
 
     @classmethod
     def around(cls, space: SearchSpace, anchor: int) -> "FieldRows | None":
-        """The rows around one node; None where its field is too large to be searched."""
+        """The rows around one node; None if its field is too large to be searched."""
         graph, counts = space.graph, space.reach.counts
         field = space.field(anchor, all_edges=True)
         if field is None:
@@ -103,8 +103,8 @@ class FieldRows:
         """The consequences of B lists of decisions ``(B, E)``.
 
         An edge can be dropped only while both its ends and the graph can lose one more, and a node can lose no more
-        than its own and the total budget leave. Nothing follows from that in turn: where a node has no room its edges
-        are kept, and a node without such edges has none that could become kept.
+        than its own and the total budget leave. There are no further consequences: a node whose budget is used up keeps
+        its edges, and a node without such edges is not affected.
         """
         dropped, one, other = state == DROPPED, *self.ends
         left = self.budget - self._at_nodes(dropped)

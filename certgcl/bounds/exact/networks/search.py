@@ -60,14 +60,14 @@ class NetworkSearch(AnchorSearch):
         return self.directions[self.anchors[place]]
 
     def _groups(self, places: list[int]) -> Iterator[dict[int, FieldRows]]:
-        """Fields of anchors that are searched together, as many as one union has room for."""
+        """Fields of anchors that are searched together, as many as fit into one union."""
         group: dict[int, FieldRows] = {}
         size = 0
         for place in places:
             if time.time() >= self.end:
                 return
             rows = FieldRows.around(self.space, int(self.anchors[place]))
-            if rows is None or (too_large(rows) and place in self.guides):  # it has a single turn
+            if rows is None or (too_large(rows) and place in self.guides):  # there is only one pass
                 continue
             step = EdgeTree.step_size(rows)
             if group and (len(group) == TOGETHER or size + step > UNION_SLOTS):
@@ -88,7 +88,8 @@ class NetworkSearch(AnchorSearch):
             self.guides.update(zip(new, found, strict=True))
 
     def _grow(self, trees: list[EdgeTree], limit: float) -> None:
-        """Step by step, until each is done or has bounded about ``limit`` branches, or the time is over."""
+        """Grow the trees step by step, until each is done or has bounded about ``limit`` branches, or the time is
+        over."""
         while time.time() < self.end:
             growing = [tree for tree in trees if not tree.done and tree.bounded < limit and not too_large(tree.rows)]
             if not growing:
@@ -103,5 +104,5 @@ class NetworkSearch(AnchorSearch):
 
 
 def too_large(rows: FieldRows) -> bool:
-    """Whether an anchor keeps the bound to begin with, and has an upper value by the search for drops alone."""
+    """Whether an anchor keeps its first bound, and gets an upper value only from the search for drops."""
     return len(rows.row) > LARGEST_FIELD

@@ -14,7 +14,7 @@ from certgcl.bounds.exact.networks.branches import UNION_SLOTS, Branch, Branches
 from certgcl.bounds.exact.networks.rows import FieldRows
 from certgcl.bounds.exact.two_layer.cells import DROPPED, FREE, KEPT
 
-BREADTH = 8  # branches that are cut in two at a time
+BREADTH = 8  # branches that are split at a time
 FEW_SETS = 64  # of drops, up to which a branch is enumerated
 
 
@@ -28,15 +28,15 @@ class _OpenBranch:
 class EdgeTree:
     """The search for one anchor: open branches, the least first, and the best drops known.
 
-    In a branch some edges are dropped and some are kept. It is cut in two at the free edge that matters most on its
-    own; a branch with few sets of drops left is enumerated. A branch is never bounded below its parent, and neither the
-    order of branches nor how they are cut depends on what is known at the start: so a larger limit only continues where
-    a smaller one ends.
+    In a branch some edges are dropped and some are kept. It is split in two at the free edge with the largest effect by
+    itself; a branch with few remaining sets of drops is enumerated. The bound of a branch is never below that of its
+    parent, and neither the order of branches nor how they are split depends on what is known at the start: so a larger
+    limit only continues where a smaller one ends.
 
     Args:
-        guide: drops with a low value, near which edges are judged.
-        lower: a bound to begin with.
-        dropped: admissible drops to begin with, by their positions in the field.
+        guide: drops with a low value, at which the effects of edges are estimated.
+        lower: a bound to start with.
+        dropped: admissible drops to start with, by their positions in the field.
         tolerance: branches within this share of the larger of clean value and upper bound are closed.
 
     Attributes:
@@ -67,7 +67,8 @@ class EdgeTree:
 
     @property
     def lower(self) -> float:
-        """Below every branch, closed ones too: a tolerance may end the search, never lift the bound."""
+        """The least bound of all branches, closed ones too: a tolerance may end the search, but never raises the
+        bound."""
         return min(self.upper, max(self.root, min([self.closed, *(branch.lower for branch in self.open[:1])])))
 
     @property
@@ -80,7 +81,7 @@ class EdgeTree:
 
     @classmethod
     def breadth(cls, rows: FieldRows) -> int:
-        """How many branches are cut in two at a time; it depends on the field alone."""
+        """How many branches are split at a time; this only depends on the field."""
         return min(BREADTH, max(1, UNION_SLOTS // (2 * max(1, len(rows.row)))))
 
     @classmethod
@@ -91,7 +92,7 @@ class EdgeTree:
     # -- a step ----------------------------------------------------------------------------------------
 
     def cut(self) -> Branch:
-        """Take the least branches and cut them: the parts are to be bounded, and passed to :meth:`take`."""
+        """Split the least branches. The parts have to be bounded and passed to :meth:`take`."""
         taken = [heapq.heappop(self.open) for _ in range(min(self.breadth(self.rows), len(self.open)))]
         ends = [branch for branch in taken if self._few(branch.state)]
         if ends:
@@ -102,7 +103,7 @@ class EdgeTree:
         return Branch(self.rows, states, self.direction)
 
     def take(self, branch: Branch, bounds: Tensor) -> None:
-        """Continue with the branches that were cut, given their bounds; bounds that are NaN say nothing."""
+        """Continue with the branches that were split, given their bounds; bounds that are NaN carry no information."""
         self.bounded += len(bounds)
         for state, parent, bound in zip(branch.state, self.parents, bounds.tolist(), strict=True):
             lower = max(parent, bound) if math.isfinite(bound) else parent
@@ -113,7 +114,7 @@ class EdgeTree:
 
     def _halves(self, state: Tensor) -> Tensor:
         """Branches ``(B, E)``, each with one free edge dropped, and with it kept, ``(2 B, E)``. If it is kept, then so
-        are all equivalent ones, as one of them may represent any."""
+        are all equivalent ones, because it stands for any of them."""
         branch, alike, free = torch.arange(len(state)), self.rows.alike, state == FREE
         edge = torch.where(free, self._effects(state), -1.0).argmax(dim=1)
         dropped, kept = state.clone(), state.clone()
@@ -122,8 +123,8 @@ class EdgeTree:
         return self.rows.settled(torch.stack([dropped, kept], dim=1).flatten(0, 1)).state
 
     def _effects(self, state: Tensor) -> Tensor:
-        """About how much every edge matters on its own in each of some branches, with those of the guide dropped as far
-        as they are free; ``(B, E)``."""
+        """An estimate of the effect of every single edge in each of some branches, after the guide's drops among its
+        free edges; ``(B, E)``."""
         batch, edges = self.batch, self.rows.edges
         dropped = torch.zeros(batch.ends.shape[:2], dtype=torch.bool)
         dropped[: len(state), self.guide] = True
@@ -138,7 +139,7 @@ class EdgeTree:
     # -- drops that are tried --------------------------------------------------------------------------
 
     def _few(self, state: Tensor) -> bool:
-        """Whether few sets of drops agree with some decisions, before local budgets are looked at."""
+        """Whether few sets of drops agree with some decisions, without taking local budgets into account."""
         free, total = int((state == FREE).sum()), int(self.rows.total - (state == DROPPED).sum())
         sets = 0
         for size in range(min(free, total) + 1):

@@ -1,9 +1,9 @@
 """A case: the drops around one anchor that agree with some decisions, with a known number of edges lost by the anchor.
 
 The rows of its neighbours are bounded separately, cell by cell (:mod:`certgcl.bounds.exact.two_layer.cells`), and
-combined by the row lemma of the anchor. A cell that stays above a known value even next to the best of all others is
-left out. The remaining cells narrow the pre-activations of both layers, which raises the bound, which excludes more
-cells.
+combined by the row lemma of the anchor. A cell whose bound, combined with the best of all others, stays above a known
+value is discarded. The remaining cells narrow the pre-activations of both layers, which raises the bound, which
+excludes more cells.
 """
 
 from dataclasses import dataclass, replace
@@ -24,11 +24,11 @@ from certgcl.bounds.exact.two_layer.cells import (
 from certgcl.bounds.exact.two_layer.decisions import Decisions, EdgeSite, NothingLeft
 from certgcl.bounds.interval import output_interval
 
-ROUNDS = 6  # of splitting cells, before another case has its turn
+ROUNDS = 6  # rounds of splitting cells, before another case is continued
 SPLIT_AT_ONCE = 24  # cells of a row
-MOST_CELLS = 1 << 11  # beyond, a case is better cut in two
-GROUPS = 4  # of the counts of a row, to begin with
-PROGRESS = 0.1  # share of the gap: a case that closes less of it is better cut in two
+MOST_CELLS = 1 << 11  # beyond that, it is better to split the case
+GROUPS = 4  # groups of the counts of a row, to start with
+PROGRESS = 0.1  # share of the gap: a case that closes less of it is better split
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,15 +59,15 @@ class Composed:
 
 
 class Case:
-    """One case: :meth:`lift` bounds it, and every call of :meth:`refine` bounds it better.
+    """One case: :meth:`lift` bounds it, and every call of :meth:`refine` improves the bound.
 
     Attributes:
         channels: the output channels whose sign is not known, ``(M / 2,)``.
         lower2, upper2: bounds of the second pre-activation, ``(d2,)``.
         lower: the bound.
-        closed: the least bound of what was left out.
+        closed: the least bound of what was discarded.
         bounded: how many cells were bounded.
-        exhausted: whether splitting cells can improve nothing more.
+        exhausted: whether splitting cells cannot improve anything.
     """
 
     def __init__(self, site: EdgeSite, lost: int, lower: float) -> None:
@@ -86,7 +86,7 @@ class Case:
         self.cells = self._bounded(self.cells)
 
     def _first_cells(self) -> RowCells:
-        """A few groups of counts for every row, and nothing decided."""
+        """A few groups of counts for every row, with no decisions."""
         site = self.site
         budget = site.budget[1 : len(site.size) + 1]
         row = torch.arange(len(budget)).repeat_interleave(GROUPS)
@@ -109,7 +109,7 @@ class Case:
         )
 
     def branched(self, edge: int, kind: int) -> "Case":
-        """The same case with an edge dropped or kept."""
+        """The same case with one more edge dropped or kept."""
         case = Case.__new__(Case)
         case.__dict__.update(self.__dict__)
         case.lower2, case.upper2 = self.lower2.clone(), self.upper2.clone()
@@ -122,7 +122,7 @@ class Case:
     # -- consequences ----------------------------------------------------------------------
 
     def _restrict(self) -> None:
-        """Only the cells that agree with the decisions; a neighbour that has none left is lost."""
+        """Keep only the cells that agree with the decisions; a neighbour without cells is lost."""
         while True:
             self.decisions = self.decisions.settled()
             before = len(self.cells)
@@ -160,7 +160,7 @@ class Case:
         )
 
     def _imply(self) -> None:
-        """Whatever all cells of a neighbour that stays agree on is decided."""
+        """If all cells of a neighbour that stays agree on an edge, it is decided."""
         site, cells = self.site, self.cells
         for row in (self.decisions.own == KEPT).nonzero()[:, 0].tolist():
             mine, size = cells.at(cells.row == row), int(site.size[row])
@@ -275,7 +275,7 @@ class Case:
         return Composed(tau**2 * own_terms + lemma(row_cost), cost, row_cost)
 
     def _leave_out(self, bound: float, row_cost: Tensor, cutoff: float) -> None:
-        """Leave out the cells, and the losses of neighbours, for which the bound is not below the cutoff."""
+        """Discard the cells, and the losses of neighbours, for which the bound is not below the cutoff."""
         assert self.cost is not None
         own = self.decisions.own
         free, left = own == FREE, self.lost - int((own == DROPPED).sum())
@@ -297,7 +297,7 @@ class Case:
         self._restrict()
 
     def _split(self) -> bool:
-        """Cut the most promising cells of every row in two; False where there are none, or too many."""
+        """Split the most promising cells of every row; False if there are none, or too many."""
         cells = self.cells
         divisible = cells.divisible()
         if not bool(divisible.any()) or len(cells) > MOST_CELLS:

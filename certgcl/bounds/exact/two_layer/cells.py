@@ -1,8 +1,8 @@
 """Cells: ways in which a neighbour of the anchor can lose edges, each bounded separately.
 
-A cell of row j says how many edges j loses, which of them it surely loses or keeps, and how many edges each of its
-neighbours k may lose in addition to (j, k). Over all drops that agree with it, and with the edge to the anchor kept, it
-bounds ``h_j`` and linear functionals of it, by the row lemma.
+A cell of row j states how many edges j loses, which of them are certainly lost or kept, and how many edges each of its
+neighbours k may lose in addition to (j, k). Over all drops that agree with it and keep the edge to the anchor, the row
+lemma bounds ``h_j`` and linear functionals of it.
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ from certgcl.bounds.two_layer.layer1 import Range, lines_around
 from certgcl.bounds.two_layer.sorted_row import largest_by_merging
 from certgcl.bounds.two_layer.weights import GCNWeights
 
-FREE, DROPPED, KEPT, ABSENT = range(4)  # what is known of an edge; the last is padding
+FREE, DROPPED, KEPT, ABSENT = range(4)  # what is known about an edge; the last is padding
 MAX_ELEMENTS = 1 << 20  # of one intermediate tensor
-SMALL = 1 << 17  # elements that take about as long as the surrounding calls
+SMALL = 1 << 17  # elements whose processing takes about as long as the calls around it
 MERGED = 3  # largest values up to which merging them is faster than a sort of all
 
 
@@ -61,7 +61,7 @@ class RowCells:
         return (self.state == DROPPED).sum(dim=1)
 
     def possible(self) -> "RowCells":
-        """The cells that some drops agree with, with all consequences decided."""
+        """The cells that agree with some drops, with all consequences decided."""
         no_way = (self.state == FREE) & (self.leaf_fewest > self.leaf_most)
         state = torch.where(no_way, DROPPED, self.state)
         free, gone = state == FREE, (state == DROPPED).sum(dim=1)
@@ -72,7 +72,7 @@ class RowCells:
         return replace(self, state=state, fewest=fewest, most=most).at(fits)
 
     def open_places(self) -> Tensor:
-        """Where there is something left to decide, ``(C, K)``."""
+        """Where something is undecided, ``(C, K)``."""
         return (self.state == FREE) | ((self.state == KEPT) & (self.leaf_fewest < self.leaf_most))
 
     def divisible(self) -> Tensor:
@@ -167,7 +167,7 @@ class CellBounds:
 
     def _functionals(self, cells: RowCells, size: int, omega: Tensor) -> Tensor:
         """The better of lines around σ1 and its range: the formula of section 6 of the theory, with the row lemma over
-        what the cell leaves open."""
+        what the cell leaves undecided."""
         line = Linearised.between(self.weights, cells.lower, cells.upper)
         low, high, values = self._leaves(cells, size)
         leaves = line.products(values, omega)
@@ -181,7 +181,8 @@ class CellBounds:
         return (value.amin(dim=1) + line.constants(omega)).maximum(line.interval(omega))
 
     def importance(self, cells: RowCells, omega: Tensor) -> Tensor:
-        """How much a decision on each open place can change ``ω · h_j`` or its bound, ``(C, K)``; -1 elsewhere."""
+        """How much a decision at each undecided position can change ``ω · h_j`` or its bound, ``(C, K)``; -1
+        elsewhere."""
         found = omega.new_full(cells.state.shape, -1.0)
         for places, part, size in self._parts(cells):
             line = Linearised.between(self.weights, part.lower, part.upper)
@@ -208,8 +209,8 @@ class CellBounds:
         return low, high, self.projected[node]
 
     def _parts(self, cells: RowCells) -> Iterator[tuple[Tensor | slice, RowCells, int]]:
-        """The cells, all at once if they are few, else those of rows of similar size together: their places, they
-        themselves, and the neighbours that they have at most."""
+        """The cells, all at once if there are few, otherwise those of rows of similar size together: their positions,
+        the cells themselves, and their largest number of neighbours."""
         sizes, width = self.size[cells.row], self.projected.shape[1]
         most = int(sizes.max()) if len(sizes) else 0
         if len(sizes) * most * width <= SMALL:
@@ -253,19 +254,19 @@ class Linearised:
 
 
 def _remaining(terms: Tensor, cells: RowCells, size: int) -> Tensor:
-    """The row lemma: ``Σ_k g_k`` less the t largest undecided ones, for every number t that is still to be lost;
+    """The row lemma: ``Σ_k g_k`` minus the t largest undecided ones, for every number t of edges still to be lost;
     ``(C, K, M)`` to ``(C, T, M)``."""
     return remaining(terms, cells.state[:, :size] == FREE, cells.fewest - cells.gone, cells.most - cells.gone)
 
 
 def remaining(terms: Tensor, eligible: Tensor, fewest: Tensor, most: Tensor) -> Tensor:
-    """``Σ_k g_k`` less the t largest eligible terms, for t from ``fewest`` to ``most`` (and as at ``most`` beyond)."""
+    """``Σ_k g_k`` minus the t largest eligible terms, for t from ``fewest`` to ``most`` (and as at ``most`` beyond)."""
     total = terms.sum(dim=1, keepdim=True)
     number = int(most.max()) if len(most) else 0
     if not number:
         return total
     largest = _largest(terms.masked_fill(~eligible[..., None], -torch.inf), number)
-    # Rows have as many eligible terms as they may lose; what is beyond is never used.
+    # Rows have as many eligible terms as they may lose; values beyond that are never used.
     dropped = torch.cat([torch.zeros_like(total), largest.masked_fill(largest == -torch.inf, 0.0).cumsum(dim=1)], dim=1)
     counts = (fewest[:, None] + torch.arange(int((most - fewest).max()) + 1)).minimum(most[:, None])
     return total - dropped.gather(1, counts[..., None].expand(-1, -1, terms.shape[2]))

@@ -12,11 +12,11 @@ from certgcl.changes.edge_drops import AdmissibleDrops
 
 
 class NothingLeft(Exception):
-    """No drops agree with what is decided, or none that could be better than the best known."""
+    """No drops agree with the decisions, or none that could be better than the best known."""
 
 
 class EdgeSite:
-    """A receptive field by the rows of the anchor's neighbours.
+    """A receptive field, organised by the rows of the anchor's neighbours.
 
     Attributes:
         ends: of the droppable edges, ``(2, E)``.
@@ -48,8 +48,8 @@ class EdgeSite:
         self.alike = self._alike(inner)
 
     def _alike(self, inner: int) -> Tensor:
-        """Edges that lead from one node out of the field, to ends that can lose all they have here: only their number
-        matters."""
+        """Edges that lead from one node out of the field, to ends that can lose all the edges they have here: only
+        their number matters."""
         count = torch.bincount(self.ends.flatten(), minlength=len(self.budget))
         alike = torch.full_like(self.ends[0], -1)
         for inside, outside in (self.ends, self.ends.flip(0)):
@@ -58,7 +58,7 @@ class EdgeSite:
         return alike
 
     def rows(self, lost: int) -> CellBounds:
-        """The rows when the anchor loses a given number of edges."""
+        """The rows if the anchor loses a given number of edges."""
         inner, tau = self.field.adjacency.shape[1], float(self.field.degree[0] - lost) ** -0.5
         return CellBounds(self.node, self.size, self.field.projected, self.field.degree[:inner], tau, self.weights)
 
@@ -74,7 +74,7 @@ class Decisions:
 
     @classmethod
     def none(cls, site: EdgeSite, lost: int) -> "Decisions":
-        """Nothing but how many edges the anchor loses."""
+        """No decisions, except for the number of edges that the anchor loses."""
         count = torch.zeros_like(site.budget)
         count[0] = lost
         most = site.budget.clone()
@@ -110,7 +110,8 @@ class Decisions:
         return replace(self, state=state)
 
     def branched(self, edge: int, kind: int) -> "Decisions":
-        """The same with an edge dropped or kept. Of equivalent edges, the first go first."""
+        """The same with an edge dropped or kept. If it is kept, so are all free edges equivalent to it: it stands for
+        any of them."""
         alike = int(self.site.alike[edge])
         edges = torch.tensor([edge])
         if kind == KEPT and alike >= 0:

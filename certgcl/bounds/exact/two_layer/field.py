@@ -16,7 +16,7 @@ LARGEST_FIELD = 1 << 20  # entries of Â in the rows of a node and its neighbour
 class ReceptiveField:
     """Everything that one embedding depends on: the node itself (number 0), then its r - 1 neighbours, then theirs.
 
-    After these m nodes come the ends of edges that lead further away, which count only in the degrees.
+    After these m nodes come the ends of edges that lead further away, which only affect degrees.
 
     Args:
         nodes: their numbers in the graph.
@@ -37,7 +37,7 @@ class ReceptiveField:
 
     @classmethod
     def around(cls, graph: Graph, drops: AdmissibleDrops, weights: GCNWeights, anchor: int) -> "ReceptiveField | None":
-        """The field of one node; None where it is too large to be searched."""
+        """The field of one node; None if it is too large to be searched."""
         near = torch.cat([graph.col.new_tensor([anchor]), graph.col[graph.rowptr[anchor] : graph.rowptr[anchor + 1]]])
         is_near = _mask(graph, near)
         is_far = _mask(graph, graph.col[is_near[graph.row]]) & ~is_near

@@ -1,4 +1,4 @@
-"""Where the bound of a case is attained: drops worth trying, and edges that its parts disagree on."""
+"""The minimiser behind the bound of a case: drops worth trying, and edges that its parts disagree on."""
 
 from collections import defaultdict
 
@@ -10,7 +10,7 @@ from certgcl.bounds.exact.two_layer.cells import DROPPED, FREE, RowCells
 
 
 class Solution:
-    """The neighbours that the bound has lost, and the best cell of each of the others.
+    """The neighbours that are lost in the minimiser, and the best cell of each of the others.
 
     Attributes:
         lost: the edges of the anchor that are dropped.
@@ -34,7 +34,7 @@ class Solution:
             self.cells[row] = cell, self._dropped(case, cell)
 
     def _dropped(self, case: Case, cell: RowCells) -> set[int]:
-        """As many of the undecided edges as must be dropped, those that matter most."""
+        """As many of the undecided edges as must be dropped, those with the largest effects."""
         edge, state = self.site.edge[cell.row[0]], cell.state[0]
         dropped = set(edge[state == DROPPED].tolist())
         left = int(cell.fewest - cell.gone)
@@ -44,8 +44,8 @@ class Solution:
         return dropped
 
     def admissible(self, others: Tensor) -> list[int]:
-        """Its drops as far as they are compatible, and of some others those far from the anchor that are compatible
-        too."""
+        """Its drops as far as they are compatible, together with those of some other drops that are far from the anchor
+        and compatible with them."""
         budget, chosen = self.site.budget.tolist(), list[int]()
         far = others[self.site.ends[:, others].amin(dim=0) > len(self.site.size)].tolist()
         wanted = [*self.lost, *(edge for _, dropped in self.cells.values() for edge in dropped), *far]

@@ -19,7 +19,7 @@ from certgcl.bounds.exact.two_layer.field import ReceptiveField
 from certgcl.bounds.exact.two_layer.solution import Solution
 from certgcl.graphs.row_chunks import row_ranges
 
-MOST_PROPOSALS = 64  # drops that cases propose
+MOST_PROPOSALS = 64  # proposals of cases that are tried
 SEARCH = Search(relaxed=0, restarts=0, tried=(32,), worth=0.0)
 
 
@@ -31,7 +31,7 @@ class _OpenCase:
 
 
 def searched(space: SearchSpace, receptive: ReceptiveField) -> Field:
-    """The field as the search for drops knows it, with the same edges in the same order."""
+    """The field in the form of the search for drops, with the same edges in the same order."""
     found = space.field(int(receptive.nodes[0]), all_edges=True)
     assert found is not None  # it has at most as many messages as the other has entries
     return found
@@ -41,8 +41,8 @@ class Tree:
     """The search for one anchor: open cases, the least first, and the best drops known.
 
     Args:
-        lower: a bound to begin with.
-        dropped: admissible drops to begin with, by their positions in the field.
+        lower: a bound to start with.
+        dropped: admissible drops to start with, by their positions in the field.
         tolerance: cases within this share of the larger of clean value and upper bound are closed.
 
     Attributes:
@@ -64,7 +64,7 @@ class Tree:
         self._try(dropped[:0])
         self.clean = self.upper
         self._try(dropped)
-        # Every number of edges that the anchor can lose is a case; those it loses most in come first.
+        # Every number of edges that the anchor can lose is a case; the largest numbers come first.
         most = int(space.drops.local[receptive.nodes[0]])
         self.open = [_OpenCase(lower, -lost, lost) for lost in range(most, -1, -1)]
         self.closed, self.bounded, self.number = float("inf"), 0, count(1)
@@ -72,7 +72,7 @@ class Tree:
 
     @property
     def lower(self) -> float:
-        """Below every case, closed ones too: a tolerance may end the search, never lift the bound."""
+        """The least bound of all cases, closed ones too: a tolerance may end the search, but never raises the bound."""
         return min([self.closed, self.upper, *(case.lower for case in self.open[:1])])
 
     @property
@@ -93,7 +93,7 @@ class Tree:
             self._step(limit)
 
     def _step(self, limit: float) -> None:
-        """Take the least case: examine it for the first time, continue with its cells, or cut it in two."""
+        """Take the least case: examine it for the first time, continue with its cells, or split it."""
         case = heapq.heappop(self.open).case
         if isinstance(case, int):
             self._look_at(lambda: Case(self.site, case, self.root))
@@ -115,7 +115,7 @@ class Tree:
             self._bound(case, partial(case.lift, self.best))
 
     def _bound(self, case: Case, bound: Callable[[], None]) -> None:
-        """Bound a case, and keep it unless nothing is left of it. Its drops may be better than the incumbent."""
+        """Bound a case, and keep it unless nothing is left of it. Its proposed drops may improve on the incumbent."""
         left = False
         with suppress(NothingLeft):
             bound()
@@ -130,7 +130,7 @@ class Tree:
                 self._try_nearby(Solution(case).admissible(self.witness))
 
     def _edge_to_decide(self, case: Case) -> int | None:
-        """One that rows disagree on, else the first in order."""
+        """An edge that rows disagree on, or else the first one in order."""
         free = case.decisions.state == FREE
         undecided = [edge for edge in self.order if free[edge]]
         disputed = Solution(case).disputed() if undecided else set()
@@ -145,7 +145,7 @@ class Tree:
             self.upper, self.before, self.witness = value, before, dropped.sort().values
 
     def _try_nearby(self, proposal: list[int]) -> None:
-        """These drops, unless they were tried before, and where they are the best so far, what a search finds there."""
+        """Try these drops, unless they were tried before, and if they are the best so far, search around them."""
         if frozenset(proposal) in self.proposed:
             return
         self.proposed.add(frozenset(proposal))
@@ -157,7 +157,7 @@ class Tree:
     @cached_property
     def order(self) -> list[int]:
         """Edges in the order they are decided on: the anchor's own, those of its neighbours, the others; and within
-        each group, those that matter more on their own."""
+        each group, those with the larger effects first."""
         near, each = len(self.field.adjacency), torch.arange(self.field.edges.shape[1])[:, None]
         values = torch.cat(
             [
@@ -168,5 +168,5 @@ class Tree:
         effect = (values - self.clean).abs().tolist()
         nearest = self.field.edges.amin(dim=0).clamp(max=near).tolist()
         kind = [0 if node == 0 else 1 if node < near else 2 for node in nearest]
-        # Of equivalent edges the first goes first.
+        # Of equivalent edges, the first one is decided first.
         return sorted(range(len(effect)), key=lambda k: (kind[k], -effect[k] if self.site.alike[k] < 0 else 0.0, k))
