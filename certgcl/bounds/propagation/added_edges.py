@@ -1,7 +1,7 @@
-"""The least that the edges gained by a node add to its row.
+"""Lower bounds of what the edges gained by a node add to its row.
 
-With a edges gained, the row lemma has ``bot_a`` more: the sum of the a smallest terms of candidates. A candidate c is
-no neighbour of i, and its term is the least
+With a edges gained, the row lemma has one more summand, ``bot_a``: the sum of the a smallest terms of candidates. A
+candidate c is not a neighbour of i, and its term is the least
 
     in(n_c) ( S_c + Σ β · h_c )
 
@@ -10,7 +10,7 @@ over the states of c next to a new edge: it has gained an edge itself (``a_c >= 
 knowledge; for an anchor's own functionals, the smallest of these terms are replaced by bounds through lines of c
 (:mod:`certgcl.bounds.propagation.new_neighbours`), if these are larger. Terms of several aggregations are minimised
 separately. No array has the size of nodes × nodes: rows are processed in blocks, and terms that are the same for all
-rows are sorted once per column, so that every row walks along and skips its own neighbours.
+rows are sorted once per column, so that every row walks down the sorted list and skips its own neighbours.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -52,9 +52,9 @@ def added_edges(
     Args:
         base: the aggregation that scales what is shared.
         mixes: functionals of the neighbours, by every rule.
-        affordable: whether the functionals of every entry may be multiplied with all candidates; else a common range is
-            used.
-        given: how many of the edges gained are known, and no part of this.
+        affordable: whether the functionals of every entry may be multiplied with all candidates; otherwise a common
+            range is used.
+        given: how many of the edges gained are known, and not part of this.
         refine: better terms of the candidates for the base's mixes.
     """
     if cells.ball.additions is None:
@@ -152,8 +152,8 @@ def _of_group(
 
 
 def _by_what_is_left(cells: Cells) -> Iterator[tuple[Left, Tensor]]:
-    """Groups of entries whose states allow the same at the other ends of new edges; if they differ widely, the largest
-    of these."""
+    """Groups of entries whose states allow the same at the other ends of new edges; if these differ widely, the loosest
+    common limits are used."""
     states, additions = cells.ball.cells, cells.ball.additions
     assert additions is not None
     gained, lost = states.least_gain[cells.place].clamp(min=1), states.first[cells.place]
@@ -208,7 +208,7 @@ def _by_blocks(
                 torch.repeat_interleave(torch.arange(len(row), device=row.device), degree),
             )
             taken = torch.zeros(len(row), len(columns.node) + 1, dtype=torch.bool, device=row.device)
-            taken[owner, inside[ball.neighbour[slots]]] = True  # the last column is for those that are no candidates
+            taken[owner, inside[ball.neighbour[slots]]] = True  # the last column is for nodes that are not candidates
             taken[torch.arange(len(row), device=row.device), inside[ball.nodes[row]]] = True
             terms = terms.masked_fill(taken[:, None, :-1], torch.inf)
         else:
@@ -246,8 +246,8 @@ def _by_blocks(
 
 
 def _worth_a_look(terms: Tensor, number: int) -> Tensor:
-    """The candidates that are among the smallest for some functional, ``(B, C)``, from terms ``(B, M, P)``: as many for
-    each row, so that some rows have others too."""
+    """The candidates that are among the smallest for some functional, ``(B, C)``, from terms ``(B, M, P)``: equally
+    many for each row, so some rows get others in addition."""
     every = min(terms.shape[2], number + limits.MORE_CANDIDATES)
     order = terms.topk(every, dim=2, largest=False).indices
     rank = torch.full_like(terms[:, 0], every)
@@ -258,7 +258,7 @@ def _worth_a_look(terms: Tensor, number: int) -> Tensor:
 
 
 def _anywhere(ranges: "NetworkRanges", cells: Cells, scales: Aggregation, mixes: Sequence[Mix], left: Left) -> Tensor:
-    """The least term of any candidate, ``(E, R M)``, with each channel at its least by itself."""
+    """The least term of any candidate, ``(E, R M)``, with each channel minimised separately."""
     assert cells.ball.additions is not None
     columns, total = Columns.of(ranges.widest, cells.ball.additions, left), None
     if cells.ball.additions.candidates is not None:

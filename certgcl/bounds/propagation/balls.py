@@ -178,7 +178,7 @@ class Ball:
 
     @cached_property
     def count_start(self) -> Tensor:
-        """Where the counts 0 … q at every level begin in a table of all of them."""
+        """The positions where the counts 0 … q of every level begin in a table of all of them."""
         return starts(self.budget[self.levels.row] + 1)
 
     def by_count(self, scale: ScaleOfCount, dtype: torch.dtype) -> Scale:
@@ -208,7 +208,7 @@ class Ball:
 
     @cached_property
     def by_node(self) -> "Ball":
-        """The same with one cell for each level of a node, for all of its cases."""
+        """The same ball with one cell for each level of a node, for all of its cases."""
         first = torch.zeros_like(self.levels.row)
         last = first.scatter_reduce(0, self.cases.level, self.cases.last, "amax")
         cells = States.of(self.levels, first + 1, first[:, None], last[:, None], self.degree)

@@ -1,7 +1,8 @@
 """Bounds on the box: every entry of an aggregation's matrix varies independently between its extremes.
 
 ``interval`` and ``crown`` go through a network of any depth on it. Unlike the row lemma, it ignores that all entries of
-a row share one number of neighbours, and how many of them can be dropped. No more added edges than allowed are counted.
+a row share one number of neighbours, and how many of them can be dropped. Of added edges, only as many as are allowed
+are counted.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""The other ends of new edges: in which states they can be, and the smallest of their terms for every row."""
+"""The other ends of new edges: the states that they can be in, and the smallest of their terms for every row."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,7 +34,7 @@ class Left(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Candidates in the states that are possible for them: P nodes with G cells each, some of them repeated."""
+    """Candidates in their possible states: P nodes with G cells each, some of them repeated."""
 
     node: Tensor  # (P,)
     cell: Tensor  # (P, G), in the widest ball
@@ -65,8 +65,8 @@ class Columns(NamedTuple):
         vectors: Sequence[tuple[Mix, Tensor]],
         shared: Shared | None,
     ) -> Tensor:
-        """The terms for functionals ``(..., M, d)``: ``(..., M, P)``; the columns may have leading dimensions of their
-        own, as the functionals."""
+        """The terms for functionals ``(..., M, d)``: ``(..., M, P)``; like the functionals, the columns may have
+        leading dimensions of their own."""
         total: Tensor | None = None
         widest, shape = ranges.widest, self.cell.shape
         for mix, vector in vectors:
@@ -176,7 +176,7 @@ def smallest_outside(ball: Ball, rows: Tensor, node: Tensor, values: Tensor, num
 
 
 def candidate_lists(ball: Ball, rows: Tensor, width: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Rows with about as many candidates each, and these, ``(B, C)``, -1 beyond a row's own."""
+    """Groups of rows with similar numbers of candidates, and these candidates, ``(B, C)``, -1 beyond a row's own."""
     assert ball.additions is not None
     assert ball.additions.candidates is not None
     listed = ball.additions.candidates

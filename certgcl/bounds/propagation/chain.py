@@ -8,7 +8,7 @@ in a cell of node i: at each layer, from the last one down, lines take ``ω · h
 sum of its terms: those of the node itself go to ``ω`` of lower layers (a local term by ``W λ``, an aggregated one by
 ``own(n_i) W λ``), those of its neighbours are the mixes, ``β = W λ``, and biases and features are numbers. Each step
 replaces a functional by something no larger, whichever lines are taken; so the *rules* for their slopes are
-alternatives, and the best one counts.
+alternatives, and the best one is taken.
 """
 
 from collections.abc import Mapping, Sequence
@@ -97,7 +97,7 @@ def descend(
                 mixes.append(Mix(term, below))
                 own = cells.ball.cells.extent(term.aggregation.own, layer.bias.dtype).take(cells.place)
                 if not bool((own.low if own.high is None else own.high).any()):
-                    continue  # the node itself is no part of the sum
+                    continue  # the node itself is not part of the sum
             if layer.mixes and term.source and ranges.settings.brief:
                 value = value + _own_range(ranges, term.source, cells, below, own)
                 continue

@@ -6,7 +6,8 @@ Features enter a network as ``W' x``, so a functional λ of that is ``μ · x`` 
 
 because each change lowers the product by at most the value of its own entry, and masks and bits change different
 entries. The amount subtracted is the *fall* of the functional. If μ is too expensive to compute, ``W' x̃`` is a range:
-every channel c falls and rises by the falls of ``± W e_c``, and a functional of the range by no less than its own fall.
+every channel c falls and rises by the falls of ``± W e_c``, and over this range a functional falls by no less than its
+own fall.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +41,7 @@ class Falls(NamedTuple):
     box: Tensor
 
     def sum(self) -> Tensor:
-        """With the budgets of single nodes alone."""
+        """The fall under the budgets of single nodes only."""
         return self.single.sum(dim=1) + self.box
 
 
@@ -79,7 +80,7 @@ class ChangedFeatures:
     # -- any functionals ---------------------------------------------------------------------------
 
     def falls(self, parts: Sequence[Part], place: Tensor) -> Falls:
-        """Of ``Σ λ · W' x`` over the parts, at the node that ``place`` names for each, ``(Q,)``."""
+        """The falls of ``Σ λ · W' x`` over the parts, each at the node given by ``place``, ``(Q,)``."""
         each = 2 * self.features * self.zeros_matter + 4 * (self.most_filled + 1)
         found = [
             self._falls([(weight, vectors[some]) for weight, vectors in parts], place[some])
@@ -130,7 +131,7 @@ class ChangedFeatures:
         return values - down, values + up
 
     def channel_falls(self, weight: Tensor, summed: bool = False) -> Iterator[tuple[Tensor, Falls]]:
-        """Some channels at a time: which, and how far they and then their negatives can fall at each node,
+        """Some channels at a time: their numbers, and how far they and then their negatives can fall at each node,
         ``(nodes, T, 2 c)``; with all single falls summed, if that is enough."""
         channels = weight.shape[-1]
         each = 2 * (
@@ -149,7 +150,7 @@ class ChangedFeatures:
             yield some, self._channel_falls(torch.cat([columns, -columns], dim=1), summed)
 
     def _channel_falls(self, mu: Tensor, summed: bool) -> Falls:
-        """Of functionals ``(F, M)`` that all nodes share, ``(nodes, T, M)``."""
+        """The falls of functionals ``(F, M)`` that all nodes share, ``(nodes, T, M)``."""
         nodes, number = len(self.off), mu.shape[1]
         single = [mu.new_zeros(nodes, 0, number)]
         owner, column = self.entries.owner, self.entries.column
@@ -167,7 +168,7 @@ class ChangedFeatures:
 
     def _masked_falls(self, mu: Tensor, summed: bool) -> Tensor:
         """The decrease by masks, ``(nodes, T, M)``. Nodes with about the same number of features are processed
-        together, since few have the most; those that may lose all of them need no choice, but a product:
+        together, since few have the most; where all of them may be lost, no selection is needed, but a product:
         ``Σ_f [μ_f x_f]+ = [μ]+ · [x]+ + [-μ]+ · [-x]+``."""
         size = torch.ones_like(self.filled)
         while bool((size < self.filled).any()):
@@ -214,7 +215,7 @@ def _largest(values: Tensor, most: int, count: Tensor) -> Tensor:
 
 
 def _coefficients(parts: Sequence[Part], owner: Tensor, column: Tensor) -> Tensor:
-    """``μ_f`` of some questions at one column each."""
+    """``μ_f`` of some functionals, each at one column."""
 
     def of(weight: Tensor, vectors: Tensor) -> Tensor:
         if weight.dim() == 2:

@@ -12,13 +12,13 @@ from certgcl.bounds.two_layer.row_plan import FEW_EDGES
 from certgcl.models.network import GraphNetwork
 
 BASE = 1 << 28  # torch's and numba's own
-TENSORS_AT_ONCE = 8  # of a chunk of functionals, while it is treated
+TENSORS_AT_ONCE = 8  # of a chunk of functionals, while it is processed
 TABLES_OF_SETS = 4  # what is kept for every set of edges that nodes can lose
 BYTES_OF_SLOT = 256  # of balls, sets and visits
 
 
 def estimated_bytes(network: GraphNetwork, problem: ChangeProblem, directions: int, settings: Settings) -> int:
-    """About the most that is held at any time, for a number of directions per node."""
+    """An estimate of the most bytes that are held at any time, for a number of directions per node."""
     graph, size, rules = problem.graph, torch.finfo(network.dtype).bits // 8, len(settings.rules)
     radius = radii(network)
     balls = [problem.anchors]
@@ -47,7 +47,7 @@ def estimated_bytes(network: GraphNetwork, problem: ChangeProblem, directions: i
 
 
 def _sets(problem: ChangeProblem, nodes: Tensor) -> int:
-    """The sets of edges that all are tried, of all nodes that have few."""
+    """The number of sets of edges that are tried, over all nodes with few of them."""
     drops = problem.drops
     kinds = torch.stack([drops.droppable_degree[nodes], drops.local[nodes]], dim=1)
     found, number = torch.unique(kinds, dim=0, return_counts=True)

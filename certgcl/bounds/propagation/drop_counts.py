@@ -123,7 +123,7 @@ class DropCases:
         )
 
     def where(self, chosen: Tensor, other: "DropCases") -> "DropCases":
-        """These cases at the chosen rows, and at the others those of another list for the same rows, with one case."""
+        """These cases at the chosen rows, and at the other rows those of another list, with a single case."""
         return DropCases(
             torch.where(chosen, self.number, other.number),
             torch.where(chosen[:, None], self.first, other.first),
@@ -150,8 +150,8 @@ def drop_cases(hop: Hop | Losses, resolution: int) -> DropCases:
     number = (hop.budget + 1).clamp(max=resolution)
     groups = int(number.max())
     place = torch.arange(groups + 1, device=budget.device)
-    # D - t falls by about the same factor from group to group, and each has one count at least. That D (1 - ρ^k) is
-    # concave in k makes the starts increase strictly.
+    # D - t falls by about the same factor from group to group, and each has one count at least. The starts increase
+    # strictly, because D (1 - ρ^k) is concave in k.
     whole = (degree + 1).double()
     share = place[:-1].double() / max(1, groups - 1)
     wanted = torch.floor(whole * (1 - ((whole - budget) / whole) ** share)).long()

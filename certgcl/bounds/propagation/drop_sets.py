@@ -1,4 +1,4 @@
-"""Layers that depend on a node's own edges alone: their values for every set of edges that the node can lose.
+"""Layers that depend only on a node's own edges: their values for every set of edges that the node can lose.
 
 A layer is *near* if it is a sum of terms of the features whose scales do not depend on the number of edges of a
 neighbour (sums, means), and of terms of near layers at the same node: the first convolution of a GIN or GraphSAGE, and
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def near_layers(network: GraphNetwork) -> set[int]:
-    """The numbers of the layers that depend on a node's own edges alone."""
+    """The numbers of the layers that depend only on a node's own edges."""
     near: set[int] = set()
     for number, layer in enumerate(network.layers, 1):
         if all(
@@ -52,7 +52,7 @@ def number_of_sets(free: int, budget: int) -> int:
 
 
 def few_sets(ball: Ball) -> Tensor:
-    """Which rows have few enough sets of edges to lose that all are tried, ``(R,)``."""
+    """Which rows can lose so few sets of edges that all are tried, ``(R,)``."""
     few = torch.zeros_like(ball.degree, dtype=torch.bool)
     for kind, chosen in _kinds(ball):
         few[chosen] = number_of_sets(*kind) <= limits.MOST_SETS
@@ -171,7 +171,7 @@ class DropSets:
 
 
 def range_by_sets(ranges: "NetworkRanges", number: int, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-    """The range of a near layer's pre-activations, within one that is given, ``(cells, d)``."""
+    """The range of a near layer's pre-activations, intersected with a given one, ``(cells, d)``."""
     near = {layer for layer in near_layers(ranges.network) if layer <= number}
     for sets in DropSets.of(ranges.ball_of(number), _width(ranges.network)):
         values = sets.preactivations(ranges, near)[number]

@@ -1,15 +1,15 @@
 """Bounds under changed features alone: all edges stay, so that every path to a node's features is known.
 
-With the graph fixed a layer is ``p^l = Σ_terms A W' h + b`` with matrices A of numbers. Lines take a functional of a
+With the graph fixed, a layer is ``p^l = Σ_terms A W' h + b`` with constant matrices A. Lines take a functional of a
 layer's outputs to one of its pre-activations, layer by layer from the top, and all paths to node k end in *one*
 functional ``μ_k`` of its features:
 
     Σ_l ω_l · h^l_i(X̃)  >=  constant  +  Σ_k μ_k · x̃_k    for every admissible X̃.
 
-The right-hand side is linear in X̃, and its least value is known exactly: what single nodes may change is the sum of
-their falls (:mod:`certgcl.bounds.propagation.changed_features`); under a total, the largest single falls of all nodes
-together, which a greedy choice finds, as budgets of nodes within one total are nested; and for columns that are
-masked at all nodes at once, the largest ``[Σ_k μ_kf x_kf]+``.
+The right-hand side is linear in X̃, and its least value is known exactly: under budgets of single nodes it falls by the
+sum of their falls (:mod:`certgcl.bounds.propagation.changed_features`); under a total, by the largest single falls of
+all nodes together, which a greedy choice finds, because budgets of nodes within one total are nested; and under columns
+that are masked at all nodes at once, by the largest ``[Σ_k μ_kf x_kf]+``.
 
 At the output, the costliest chords of a layer at all nodes of a target together are replaced by sign patterns
 (:mod:`certgcl.bounds.propagation.sign_patterns`): for any X̃ one of the patterns has each of these activations on its
@@ -106,7 +106,7 @@ class FixedGraphBound:
         return best([lower, low]), -best([-upper, negative])
 
     def _affordable(self, number: int) -> bool:
-        """Whether the channels of a layer can have functionals of their own, at an average node."""
+        """Whether the channels of a layer can have their own functionals, at an average node."""
         paths = float(self._pairs(self.hops[number]).double().mean())
         cost = sum(
             self.changed.cost(term.weight)
@@ -205,8 +205,8 @@ class FixedGraphBound:
 
     def of_graphs(self, directions: Tensor, graph: Tensor) -> Tensor:
         """The least ``Σ_i w · z_i`` over the nodes of each graph, ``(G, C, width)`` to ``(G, C)``, all nodes of a union
-        of graphs being anchors: one functional of the features for a whole graph, where the bounds of its nodes would
-        each have features of its own.
+        of graphs being anchors: one functional of the features for a whole graph, whereas bounds of single nodes may
+        each assume different features.
 
         Args:
             graph: of every node, ``(N,)``, in increasing order.
@@ -216,7 +216,7 @@ class FixedGraphBound:
         return best([self._below(paths, omega, None, rule, each) for rule in self.settings.rules for each in ways])
 
     def _of_layers(self, directions: Tensor) -> dict[int, Tensor]:
-        """Functionals of embeddings as those of the layers that are read out."""
+        """Functionals of embeddings, as functionals of the layers that are read out."""
         widths = [self.network.width_of(number) for number in self.network.readout]
         omega: dict[int, Tensor] = {}
         for number, part in zip(self.network.readout, directions.split(widths, dim=2), strict=True):
@@ -259,7 +259,7 @@ class FixedGraphBound:
         return torch.cat(parts)[torch.argsort(torch.cat(places))]
 
     def _chunks(self, targets: Tensor, hops: int, each: int) -> Iterator[Tensor]:
-        """Places of targets, in blocks whose pairs fit."""
+        """Positions of targets, in blocks whose pairs fit."""
         count = self._pairs(hops)
         order = torch.argsort(count[targets], stable=True)
         group = torch.div((count[targets][order] * each).cumsum(0), limits.MAX_VALUES, rounding_mode="floor")

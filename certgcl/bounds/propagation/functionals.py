@@ -1,4 +1,4 @@
-"""Functionals in their cheapest form: shared by many nodes as long as possible."""
+"""Functionals in their cheapest form, shared by many nodes as long as possible."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -108,7 +108,7 @@ class Functionals:
         return Functionals(self.explicit() + other.explicit())
 
     def back(self, term: Term) -> "Functionals":
-        """``W`` times them: functionals of a term's input."""
+        """``W`` times these functionals: functionals of a term's input."""
         if self.slopes is None:
             return replace(self, vector=term.back(self.vector))
         # Lines have changed the two of a pair differently, so they are no longer a pair.
@@ -170,11 +170,11 @@ class Functionals:
         return self.dot_each(table, place, start).unflatten(1, (-1, self.number))
 
     def dot_each(self, table: Tensor, place: Tensor, start: Tensor) -> Tensor:
-        """Their values at the vectors that every entry meets, ``(n, R M)``, by kernels. Only for functionals that have
-        come through lines.
+        """Their values at the vectors of every entry, ``(n, R M)``, by kernels. Only for functionals that have passed
+        through lines.
 
         Args:
-            table: vectors, of which an entry meets those at ``place[start[e]] … place[start[e + 1] - 1]``.
+            table: vectors, of which an entry is multiplied with those at ``place[start[e]] … place[start[e + 1] - 1]``.
         """
         from certgcl.bounds.compiled.entries import products_through
 

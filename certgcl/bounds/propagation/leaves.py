@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Leaves(NamedTuple):
-    """Values C of the neighbours, to be multiplied by their scales, and the terms of the row lemma they make.
+    """Values C of the neighbours, to be multiplied by their scales, and the resulting terms of the row lemma.
 
     If ranges distinguish the states of a neighbour, it has a value in each of its cells; otherwise one value.
     """
@@ -121,7 +121,7 @@ def _least(
 def _over_features(
     ranges: "NetworkRanges", mix: Mix, sets: TermSets, start: Tensor, place: Tensor, values: Tensor
 ) -> Tensor:
-    """The least values of functionals of features, over all that nodes may have; from those of the features as they
+    """The least values of functionals over all features that nodes may have, from their values at the features as they
     are."""
     by_range = _least(ranges.feature_range(mix.term), mix.functionals, sets, start, place)
     vectors = mix.functionals.explicit().flatten(1, 2)
@@ -150,7 +150,7 @@ def _exact(table: Tensor, functionals: Functionals, sets: TermSets, start: Tenso
 
 
 def _dot(tables: tuple[Tensor, ...], vectors: tuple[Tensor, ...], row: Tensor, start: Tensor, place: Tensor) -> Tensor:
-    """``Σ tables[place] · vectors``, where places ``start[i] … start[i + 1] - 1`` have the vectors i ``(R, M, d)``.
+    """``Σ tables[place] · vectors``, where positions ``start[i] … start[i + 1] - 1`` use the vectors i ``(R, M, d)``.
 
     Args:
         row: sets of the same row have the same values.

@@ -20,7 +20,7 @@ class Levels:
     @classmethod
     def of(cls, budget: Tensor, resolution: int) -> "Levels":
         """Single counts for budgets below ``resolution``, otherwise that many groups of about the same size after the
-        first, which is no edge at all: a node that has gained none cannot be at the other end of a new edge. One group
+        first, which is zero edges: a node that has gained no edge cannot be at the other end of a new one. One group
         has all counts."""
         number = (budget + 1).clamp(max=resolution)
         start = starts(number)
@@ -36,7 +36,7 @@ class Levels:
 
 
 def consecutive(start: Tensor, number: Tensor) -> Tensor:
-    """``start, start + 1, …``, as many as asked for, one range after the other."""
+    """``start, start + 1, …``, as many as requested, one range after the other."""
     end = starts(number)
     place = torch.arange(int(end[-1]), device=start.device)
     return place + torch.repeat_interleave(start - end[:-1], number)

@@ -1,4 +1,4 @@
-"""How much is processed at a time, and what is worth its time. Nothing here affects soundness.
+"""How much is processed at a time, and what is worth computing. Nothing here affects soundness.
 
 Numbers of elements, each of 4 or 8 bytes. Those for the processor were found by timing powers of two on
 Cora at widths of 256; half or twice as much makes little difference.
@@ -8,7 +8,7 @@ import torch
 
 MAX_VALUES = 1 << 23  # of functionals, entries × rules × M × d: 64 MB
 CACHED_VALUES = 1 << 20  # the same if they are written out and multiplied by weights: 8 MB stay in the cache
-MAX_TERMS = 1 << 23  # at the slots of the neighbours; fewer where no gradient is wanted:
+MAX_TERMS = 1 << 23  # at the slots of the neighbours; fewer if no gradient is needed:
 CACHED_TERMS = 1 << 21
 MAX_ELEMENTS = 1 << 22  # of what is taken from tables for one product
 MAX_LINES = 1 << 23  # lines of all cells of a layer up to which they are kept; each takes four numbers
@@ -29,11 +29,11 @@ MOST_SETS = 64  # of edges that a node can lose, up to which all are tried: four
 
 
 def terms_at_once() -> int:
-    """How many numbers at the slots of the neighbours are treated at a time."""
+    """How many numbers at the slots of the neighbours are processed at a time."""
     return MAX_TERMS if torch.is_grad_enabled() else min(MAX_TERMS, CACHED_TERMS)
 
 
 def values_at_once(written_out: bool) -> int:
-    """How many numbers of functionals are treated at a time. The gradient of a piece is as large as what it was taken
-    from, so there are only few pieces in training."""
+    """How many numbers of functionals are processed at a time. The gradient of a piece is as large as the tensor it was
+    taken from, so in training there are only a few pieces."""
     return CACHED_VALUES if written_out and not torch.is_grad_enabled() else MAX_VALUES

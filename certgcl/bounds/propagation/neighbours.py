@@ -49,7 +49,7 @@ def lines_at(
     """Functionals of some cells by their lines.
 
     Args:
-        affordable: whether they may be multiplied with all candidates of new edges.
+        affordable: whether they may be multiplied with all candidates for new edges.
         parent: a node in a known cell for each, to which it has a new edge; what that adds is part of ``added``.
     """
     rules = ranges.settings.rules
@@ -83,8 +83,8 @@ class SharedFunctionals:
     Args:
         ball: of the neighbours.
         mix: with functionals that are shared.
-        by_sets: of the neighbours, where that is more than lines say,
-        around: and of which ball they are neighbours.
+        by_sets: of the neighbours, where it is larger than the bound by lines,
+        around: and the ball whose neighbours they are.
     """
 
     def __init__(
@@ -132,8 +132,8 @@ class SharedFunctionals:
         )
 
     def of_candidates(self) -> Shared:
-        """The least ``ω · h`` in every cell of the ball, by its lines and its range: the value of a node at the other
-        end of a new edge."""
+        """The least ``ω · h`` in every cell of the ball, by its lines and its range: for nodes at the other end of a
+        new edge."""
         lines = least_by_row(self.ball.cell_of_case, self.by_case(), len(self.ball.cells.row))
         rules = lines.shape[1] // self.interval.shape[1]
         lines = lines.unflatten(1, (rules, -1)).amax(dim=1)
@@ -144,8 +144,8 @@ class SharedFunctionals:
         return self.without + self.constant[self.ball.cell_of_case]
 
     def serves(self, layer: Layer) -> bool:
-        """Whether the node's own functionals are the same up to a factor, and their result is scaled as the layer
-        scales its neighbours."""
+        """Whether the node's own functionals are the same up to a factor, and their result has the scale that the layer
+        gives its neighbours."""
         return (
             not self.by_cell
             and self.scales == self.mix.term.aggregation
@@ -245,7 +245,7 @@ def visits_of(
     term: Tensor,
     by_cell: bool,
 ) -> Visits:
-    """Visits at some terms of the anchors' sets.
+    """The visits at some terms of the anchors' sets.
 
     Args:
         scales: of the neighbours' own sums.
@@ -335,7 +335,7 @@ def _own_part(
     lined: bool,
     patterns: int,
 ) -> Tensor:
-    """The same for some visits; each has its own entries at the cells of its neighbour."""
+    """The same for some visits, each with its own entries at the cells of its neighbour."""
     dtype, device, rules = ranges.dtype, chosen.device, len(ranges.settings.rules)
     slot, owner = sets.slot[chosen], sets.owner[chosen]
     row, rank = ball.place[cells.ball.neighbour[slot]], cells.ball.parent_rank[slot]

@@ -43,7 +43,7 @@ class NetworkBound:
             ranges.set(number, lower, upper)
 
     def _near(self) -> set[int]:
-        """The layers for which the sets of edges that a node can lose are tried, where they are few."""
+        """The layers for which all sets of edges that a node can lose are tried, if there are few."""
         ranges = self.ranges
         return near_layers(ranges.network) if ranges.settings.functional and ranges.changed is None else set()
 
@@ -55,7 +55,7 @@ class NetworkBound:
         return self.ranges.by_sets(self.ranges.radius[number] + 1, term)
 
     def _worthwhile(self, number: int) -> bool:
-        """Whether functionals can improve the ranges of a layer, and they are needed."""
+        """Whether functionals can improve the ranges of a layer, and these ranges are needed."""
         layer, network = self.ranges.network.layers[number - 1], self.ranges.network
         used = any(term.source == number for other in network.layers for term in other.terms)
         exact = (
@@ -159,8 +159,8 @@ class NetworkBound:
         return self.ranges.network.takes_layers(source) and self.ranges.settings.lines == "mixed"
 
     def _of_local_channels(self, number: int, units: Functionals) -> Tensor:
-        """The same for a layer of each node alone, with one set of lines a node and the ranges of its neighbours; or
-        what near layers are at these, where all have few sets of edges to lose, as the node itself."""
+        """The same for a layer of each node alone, with one set of lines a node and the ranges of its neighbours; or by
+        sets of near layers at the neighbours, where these and the node itself can lose few sets of edges."""
         layer, ball, ranges = self.ranges.network.layers[number - 1], self.ranges.ball_of(number), self.ranges.by_node()
         mix, by_sets = Mix(layer.terms[0], units.back(layer.terms[0])), self._by_sets(layer.terms[0].source)
         few = torch.zeros_like(ball.degree, dtype=torch.bool)
@@ -190,7 +190,7 @@ class NetworkBound:
         cells, parts = [], []
 
         def work(rows: Tensor) -> Tensor:
-            # One set of lines for a node, whose cells are its levels: there is but one.
+            # One set of lines for a node, whose cells are its levels: there is only one.
             here = Cells(nodes, nodes.cells.start[rows])
             lines, constant = ranges.lines_below(source, here, self.rules, mix.functionals)
             constant = constant.expand(len(rows), count, number).flatten(1)
@@ -214,8 +214,8 @@ class NetworkBound:
 
     def _affordable(self, ball: Ball, number: int) -> Tensor:
         """The nodes that can use lines of their neighbours for each channel of a layer, if functionals are not shared:
-        that takes products for every neighbour and each of its cells, with the weights on the way down and with each
-        neighbour of it."""
+        this takes products for every neighbour and each of its cells, with the weights on the way down and with each of
+        the neighbour's neighbours."""
         network = self.ranges.network
         wider = self.ranges.balls[min(self._radius(ball) + 1, len(self.ranges.balls) - 1)]
         width = max(network.width_of(layer) for layer in range(1, number + 1))
@@ -311,7 +311,7 @@ class NetworkBound:
         return torch.cat(parts).index_select(0, torch.argsort(torch.cat([chosen, others])))
 
     def _below_heads(self, number: int) -> int:
-        """The layer that layers of each node alone come down to."""
+        """The layer below all layers that only act on each node by itself."""
         terms = self.ranges.network.layers[number - 1].terms
         while number not in self.next and len(terms) == 1 and terms[0].source and not terms[0].aggregation.mixes:
             number = terms[0].source
@@ -369,7 +369,7 @@ class NetworkBound:
         Args:
             deep: whether lines or only ranges of the neighbours are used if functionals are not shared.
             patterns: sign patterns of the neighbours, if functionals are not shared.
-            meet: whether the node's own functionals may be multiplied with all candidates of new edges.
+            meet: whether the node's own functionals may be multiplied with all candidates for new edges.
         """
         constant, mixes = descent
         count, functionals = len(self.rules), constant.shape[2]
@@ -434,7 +434,7 @@ class NetworkBound:
         return phi.unflatten(1, (count, count * functionals))[:, 0] if by_rule else phi
 
     def _candidates(self, cells: Cells, mixes: list[Mix]) -> Refinement | None:
-        """The terms of candidates of new edges through their lines, for the first mix and those scaled alike."""
+        """The terms of candidates for new edges through their lines, for the first mix and those scaled alike."""
         if cells.ball.additions is None:
             return None
         alike = [mix for mix in mixes if mix.term.aggregation == mixes[0].term.aggregation]

@@ -1,13 +1,13 @@
 """The contribution of a node to the row of an anchor through a new edge between them, by the node's own lines.
 
-As for a neighbour (:mod:`certgcl.bounds.propagation.visits`), except that the edge is one that the node gained. In a
+As for a neighbour (:mod:`certgcl.bounds.propagation.visits`), but the edge is one that the node has gained. In a
 case of c with t lost and ``a >= 1`` gained edges,
 
     line  =  lemma with t  +  out(n_c) bot_(a-1)  +  e  +  out(n_c) in(n_i) C_i ,
     term  =  min_cases  in(n_c) ( max( interval,  best line ) + pair )
 
 over the cases that the anchor's state allows for c. ``bot_(a-1)`` may count the anchor among the other candidates,
-which does not increase it.
+which cannot increase it.
 """
 
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ from certgcl.models.aggregations import Aggregation
 
 @dataclass(frozen=True, eq=False)
 class Surroundings:
-    """The nodes around some anchors, with the edges among them that a network can use.
+    """The nodes around some anchors, with the edges between them that a network can use.
 
     Args:
         nodes: in the graph, ascending, ``(n,)``.
@@ -51,7 +51,7 @@ class Surroundings:
         )
 
     def within(self, hops: int) -> Tensor:
-        """Places of the nodes at most so far from the anchors."""
+        """Positions of the nodes within a distance of the anchors."""
         return (self.distance <= hops).nonzero()[:, 0]
 
     def slots(self, places: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,7 +70,7 @@ class Surroundings:
 
 @dataclass(frozen=True, eq=False)
 class Paths:
-    """Some targets with all nodes from which they can be reached: a *pair* is a target and one of these.
+    """Some targets with all nodes from which they can be reached: a *pair* is a target and one such node.
 
     Args:
         target: of every pair, ``(P,)``; pairs of a target follow each other.

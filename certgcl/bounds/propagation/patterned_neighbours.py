@@ -33,7 +33,7 @@ def least_lines(
         entries: the cells that have functionals, and ``omega``, by layer: ``(E, 1, M, d)``.
         inner: the rows of all entries.
         visits: one for every visited node.
-        affordable: whether functionals may be multiplied with all candidates of new edges.
+        affordable: whether functionals may be multiplied with all candidates for new edges.
     """
     last, rules = max(omega), ranges.settings.rules
     activation = ranges.network.layers[last - 1].activation

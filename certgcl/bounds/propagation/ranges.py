@@ -37,7 +37,7 @@ class Settings:
     lines: LineSharing
     resolution: int
     hubs: int | None
-    functional: bool  # whether channels are bounded by functionals, or by the ranges below them alone
+    functional: bool  # whether channels are bounded by functionals, or only by the ranges below them
     patterns: Patterns = NONE
     brief: bool = False  # whether lines of a node stop at its neighbours, or continue to the features
 
@@ -53,11 +53,12 @@ def radii(network: GraphNetwork) -> list[int]:
 
 
 def nested_states(network: GraphNetwork, graph: Graph, changes: AdmissibleChanges) -> bool:
-    """Whether a node with its whole budget spent can be about wherever it can be in any other state, so that its cells
-    share their lines at no loss to speak of.
+    """Whether the range of a node that has spent its whole budget contains, nearly, those of all its other states, so
+    that its cells can share their lines with hardly any loss.
 
-    The least mean of all but t numbers falls with t, and so do bounds of means. Not quite where some edges cannot go,
-    and not where a node may lose all, or where neighbours can lose less if the node itself loses more.
+    The least mean of all but t numbers falls with t, and so do bounds of means. This is not quite true where some edges
+    cannot be dropped, and not true where a node may lose all edges, or where neighbours can lose fewer if the node
+    itself loses more.
     """
     drops, terms = changes.drops, [term for layer in network.layers for term in layer.terms]
     return (
@@ -148,8 +149,8 @@ class NetworkRanges:
         return found
 
     def by_sets(self, radius: int, term: Term) -> SetMinima | None:
-        """What a term takes from neighbours that have few sets of edges to lose; None where sets say nothing of it: of
-        other layers, and where edges can be added, as these are in no set."""
+        """The minima over sets for what a term takes from neighbours that can lose few sets of edges; None where sets
+        do not determine it: for other layers, and where edges can be added, as sets only contain lost edges."""
         if term.source not in self.near or not plain(term) or self.widest.additions is not None:
             return None
         if radius not in self._by_sets:
@@ -157,7 +158,7 @@ class NetworkRanges:
         return self._by_sets[radius]
 
     def projected(self, term: Term) -> Tensor:
-        """``W' x`` of all nodes that matter, in the order of the widest ball."""
+        """``W' x`` of all nodes that are needed, in the order of the widest ball."""
         return once(
             self._projected, id(term.weight), lambda: features_times(self.graph, term.weight, self.widest.nodes)
         )
@@ -225,7 +226,7 @@ class NetworkRanges:
     # -- by ranges alone ---------------------------------------------------------------------------
 
     def by_ranges(self, layer: int) -> tuple[Tensor, Tensor]:
-        """The range of a layer from those below it: the row lemma on every channel and on its negative."""
+        """The range of a layer from those below it, by the row lemma on every channel and on its negative."""
         ball, total = self.ball_of(layer), None
         for term in self.network.layers[layer - 1].terms:
             both = self._local(term, ball) if not term.aggregation.mixes else self._aggregated(term, ball)
@@ -274,7 +275,7 @@ class NetworkRanges:
         )
 
     def _added(self, term: Term, ball: Ball, values: Tensor) -> Tensor | None:
-        """The least that edges gained add, in all cells of a ball, ``(cells, 2 d)``."""
+        """The least contribution of gained edges, in all cells of a ball, ``(cells, 2 d)``."""
         if ball.additions is None:
             return None
         widest = self.widest

@@ -27,10 +27,11 @@ def recomputed(work: Callable[[], Result], elements: int) -> Result:
 
 
 def once(cache: dict[Key, Result], key: Key, make: Callable[[], Result]) -> Result:
-    """The value of a cache, made when it is first needed.
+    """The value of a cache, computed when it is first needed.
 
-    What its gradient needs is stored even if a block that is recomputed needs it first: the second time, that block
-    finds the value in the cache and stores nothing for it, and torch rejects a block that stores less than before.
+    What its gradient needs is stored even if a recomputed block is the first to need it. Otherwise that block would
+    store it the first time and, finding the value in the cache, not the second time, and torch rejects a block that
+    stores less than before.
     """
     if key not in cache:
         with saved_tensors_hooks(_as_it_is, _as_it_is):

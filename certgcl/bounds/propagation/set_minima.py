@@ -1,6 +1,7 @@
-"""Functionals of near layers at a node's neighbours, and of what takes those: minima over sets of edges, without lines.
+"""Functionals of near layers at a node's neighbours, and of layers above them: minima over sets of edges, without
+lines.
 
-What a near layer is at a neighbour k is a function of the set S of edges that k loses (see
+The value of a near layer at a neighbour k is a function of the set S of edges that k loses (see
 :mod:`~certgcl.bounds.propagation.drop_sets`). So while the edge (i, k) is kept and k can lose ``reach`` others,
 
     β · h_k  >=  φ_k  =  min { β · h_k(S) : (i, k) ∉ S,  |S| <= reach } .
@@ -9,8 +10,8 @@ A layer is *next* to near ones if it is a sum of terms of features and near laye
 
     λ · p_i  >=  λ · ( local terms + b )(S)  +  out(n_i) Σ_{k ∉ S} φ_k ,
 
-so that the minimum over the sets of a state is a bound in that state. Neither has an activation left to be bounded;
-what is lost is that sets of different nodes may not go together. Nodes with too many sets keep their lines.
+so that the minimum over the sets of a state is a bound in that state. In neither is an activation left to be bounded;
+what the bound ignores is that sets of different nodes may be incompatible. Nodes with too many sets keep their lines.
 """
 
 from dataclasses import dataclass, field
@@ -53,7 +54,7 @@ def plain(term: Term) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class SetMinima:
-    """The rows of a ball that have few sets of edges to lose, and what near layers are there for each."""
+    """The rows of a ball that can lose few sets of edges, and the values of near layers there for each set."""
 
     ranges: "NetworkRanges"
     ball: Ball
@@ -67,7 +68,7 @@ class SetMinima:
 
     @cached_property
     def block(self) -> Tensor:
-        """The block that every row is in, -1 for those of many sets, ``(R,)``; and its place there."""
+        """The block that every row is in, -1 for rows with many sets, ``(R,)``; and its position there."""
         return self._where[0]
 
     @property
@@ -81,7 +82,7 @@ class SetMinima:
 
     @cached_property
     def rank(self) -> Tensor:
-        """Which of its row's droppable edges every slot is; as many as there are where it is none, ``(S,)``."""
+        """The rank of every slot among its row's droppable edges; their number if it is not droppable, ``(S,)``."""
         droppable = self.ball.droppable.long()
         before = torch.cumsum(droppable, 0) - droppable
         first = torch.cat([before, before.new_zeros(1)])[self.ball.rowptr[:-1]]
@@ -147,8 +148,8 @@ class SetMinima:
         return torch.cat(parts).index_select(0, torch.argsort(order))
 
     def _gone(self, block: int) -> Tensor:
-        """Which sets have each of the droppable edges of a row, and none of them an edge that cannot be dropped,
-        ``(f + 1, s)``."""
+        """Which sets contain each of the droppable edges of a row, with a last row, all false, for edges that cannot be
+        dropped, ``(f + 1, s)``."""
         sets = self.blocks[block]
         return torch.cat([sets.gone, sets.gone.new_zeros(len(sets.lost), 1)], dim=1).T
 
@@ -206,7 +207,7 @@ class SetMinima:
 
 
 class Asked(NamedTuple):
-    """The terms of some cells whose neighbours have few sets of edges to lose.
+    """The terms of some cells whose neighbours can lose few sets of edges.
 
     Args:
         term: their places, ``(V,)``.
@@ -229,7 +230,7 @@ class Asked(NamedTuple):
 
 
 class EdgeMinima:
-    """φ for functionals that all nodes share, once for every edge and reach that any cell of a ball asks for."""
+    """φ for functionals that all nodes share, once for every edge and reach that occurs in any cell of a ball."""
 
     def __init__(self, by_sets: SetMinima, ball: Ball, mix: Mix) -> None:
         self.by_sets, self.most = by_sets, int(by_sets.ball.budget.max()) + 1

@@ -1,5 +1,5 @@
-"""Sign patterns: for a row's channels with the costliest relaxations, both pieces of the activation are tried instead
-of a chord."""
+"""Sign patterns: for the channels of a row with the costliest relaxations, both pieces of the activation are tried
+instead of a chord."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from torch import Tensor
 from certgcl.bounds.propagation.extremes import best
 from certgcl.models.two_piece import TwoPieceLinear
 
-FEW_EDGES = 16  # of a row next to the anchor, up to which it has patterns
+FEW_EDGES = 16  # edges of a row next to the anchor, up to which it has patterns
 MOST_AROUND = 1 << 12  # edges of all neighbours of an anchor, up to which its output has patterns
 FEW_CASES = 1 << 8  # cases of all anchors, up to which searching for the decisive ones does not pay off
 
@@ -32,7 +32,7 @@ class SignPatterns(NamedTuple):
 
         ω_m σ(p_m)  =  min( ω_m p_m, γ_m ω_m p_m )
 
-    without a constant, where the chord pays ``|ω_m| c_m``. (For γ > 1 the same holds for ``ω_m > 0``.) With lines
+    without a constant, whereas the chord costs ``|ω_m| c_m``. (For γ > 1 the same holds for ``ω_m > 0``.) With lines
     ``λ · p + c`` on the other channels, and α one of the P ways to give each of k channels a piece,
 
         ω · σ(p)  >=  min_α ( λ^α · p ) + c + gain,     gain = Σ |ω_m| c_m over the k channels.
@@ -82,7 +82,7 @@ def dearest(omega: Tensor, lower: Tensor, upper: Tensor, slope: Tensor, patterns
     Args:
         omega, lower, upper: ``(..., d)``.
         slope: γ, ``(d,)``.
-        patterns: how many at the most; a power of two.
+        patterns: how many at most; a power of two.
     """
     number = min(patterns.bit_length() - 1, omega.shape[-1])
     chord, below, _, above = TwoPieceLinear(slope).lines(lower, upper, "parallel")

@@ -3,7 +3,7 @@
     min_{first <= t <= last}  out(t) ( Σ_k g_k - top_t ) ,      top_t the sum of the t largest droppable g_k
 
 is a lower bound of ``out(n) Σ_{kept k} v_k`` for every ``v_k >= g_k``: with t edges lost exactly t droppable neighbours
-are gone, and taking t of them away lowers the sum by at most ``top_t``. Edges that are added are terms of their own:
+are gone, and removing t of them lowers the sum by at most ``top_t``. Added edges are separate terms:
 see :mod:`certgcl.bounds.propagation.added_edges`.
 """
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TermSets:
-    """Sets of terms, one after the other: each has a term for every slot of its row. An *item* asks for the minimum of
-    a set over some counts; the items of a set are consecutive.
+    """Sets of terms, one after the other: each has a term for every slot of its row. An *item* stands for the minimum
+    of a set over some counts; the items of a set are consecutive.
 
     Args:
         level: of every set, ``(T,)``, and so its row.
@@ -101,7 +101,7 @@ class TermSets:
 
     @cached_property
     def start(self) -> Tensor:
-        """Where the terms of every set begin, and the end."""
+        """The positions where the terms of every set begin, and the total."""
         return starts(self.degree)
 
     @cached_property

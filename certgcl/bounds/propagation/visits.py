@@ -25,16 +25,16 @@ from certgcl.bounds.propagation.extremes import best
 
 @dataclass(frozen=True, eq=False)
 class Visited:
-    """Rows k with their cases, and where their values are; M values by each rule in a cell of a table.
+    """Rows k with their cases, and the positions of their values; a cell of a table has M values by each rule.
 
     Args:
-        case: the first case of every row, and the end, ``(R + 1,)``.
+        case: the first case of every row, and the total, ``(R + 1,)``.
         first: the least count of every case, ``(F,)``.
         into, out: the scales of k in every case, as a neighbour and of its own sum, ``(F,)``.
         item: the first result of the row lemma, ``(F,)``.
         own: the constants and the interval, ``(F,)``.
-        step, term_step: how far it is from the parent's value in one cell to that in the next, and for its term in the
-            row lemma, ``(R,)``; zero where a row has only one.
+        step, term_step: the distance from the parent's value in one cell to that in the next, and the same for its term
+            in the row lemma, ``(R,)``; zero where a row has only one.
         lined: whether there are lines, ``(R,)``.
         cell: which of its row's cells every case is in, ``(F,)``.
         gain: the least number of edges gained, ``(F,)``.
@@ -58,7 +58,7 @@ class Visits:
     """For each of V visits.
 
     Args:
-        rows: what is visited.
+        rows: the visited rows.
         row: k, as a row of it.
         parent: the scale of i as a neighbour of k, in its cell.
         reach: how many edges k can lose,
