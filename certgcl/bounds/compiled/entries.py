@@ -1,15 +1,19 @@
 """Products of functionals at entries as functions of tensors, with their gradients."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from certgcl.bounds.compiled.kernels import entry_products, weight_products
 from certgcl.bounds.compiled.kernels.entry_products import Entries, Met
+from certgcl.bounds.compiled.kernels.weight_products import Weighted
 from certgcl.bounds.compiled.lemma_arrays import array
 from certgcl.bounds.compiled.minima import flat, shaped, zeros
 from certgcl.bounds.compiled.threads import one_blas_thread, share
+
+if TYPE_CHECKING:
+    from certgcl.bounds.propagation.functionals import Slopes
 
 
 def least_products(functional: Tensor, line: Tensor, omega: Tensor, middle: Tensor, radius: Tensor) -> Tensor:
@@ -46,21 +50,60 @@ def products_through(
     return result
 
 
-def weight_times(line: Tensor, slope: Tensor, spread: Tensor, omega: Tensor, weight: Tensor) -> Tensor:
-    """``W (± ω a - |ω| r)`` at every entry, ``(E, rules, 2 m, inputs)``; without gradients.
+def back_through(
+    functional: Tensor, line: Tensor, omega: Tensor, slope: Tensor, spread: Tensor, weight: Tensor
+) -> Tensor:
+    """``W (ω a - |ω| s)`` at every entry, ``(E, rules, M, inputs)``; without gradients.
 
     Args:
-        line: of every entry.
-        slope, spread: a and r, ``(lines, rules, outputs)``.
+        functional, line, omega, slope, spread: as in :func:`products_through`.
+        weight: ``(inputs, d)``.
+    """
+    entries, cell = Entries(array(functional), array(line)), slope.shape[1] * omega.shape[1]
+    out, tables = omega.new_empty(len(line) * cell, len(weight)), (omega, slope, spread, weight.T)
+    with one_blas_thread():
+        share(entry_products.back, out.numel() * weight.shape[1], entries, *map(shaped, tables), shaped(out))
+    return out.view(len(line), slope.shape[1], omega.shape[1], len(weight))
+
+
+def weight_times(slopes: "Slopes", omega: Tensor, weight: Tensor) -> Tensor:
+    """``W λ`` for ``λ = ± ω a - |ω| r`` at every entry, ``(E, rules, 2 m, inputs)``; without gradients.
+
+    Args:
+        slopes: a, r and which of them every entry has.
         omega: ``(m, outputs)``.
         weight: ``(inputs, outputs)``.
     """
-    out = omega.new_empty(len(line), slope.shape[1], 2 * len(omega), len(weight))
-    columns = omega.T.contiguous()
-    tables = slope, spread, columns, columns.abs(), weight.T.contiguous()
+    given = _weighted(slopes, omega, weight)
+    out = omega.new_empty(len(slopes.line), slopes.middle.shape[1], 2 * len(omega), len(weight))
     with one_blas_thread():
-        share(weight_products.back, out.numel() * weight.shape[1], array(line), *map(shaped, tables), shaped(out))
+        share(weight_products.back, out.numel() * weight.shape[1], given, shaped(out))
     return out
+
+
+def least_below(
+    slopes: "Slopes", omega: Tensor, weight: Tensor, start: Tensor, target: Tensor, middle: Tensor, radius: Tensor
+) -> Tensor:
+    """The least ``W λ · v`` over the ranges that entries meet, ``(targets, rules 2 m)``; without gradients.
+
+    Args:
+        start: where the targets of every entry begin, and the end.
+        target: rows of the ranges' ``middle`` and ``radius``.
+    """
+    given = _weighted(slopes, omega, weight)
+    out = omega.new_empty(len(target), slopes.middle.shape[1] * 2 * len(omega))
+    work = len(slopes.line) * slopes.middle.shape[1] * weight.numel() * len(omega)
+    with one_blas_thread():
+        share(
+            weight_products.least, work, given, array(start), array(target), shaped(middle), shaped(radius), shaped(out)
+        )
+    return out
+
+
+def _weighted(slopes: "Slopes", omega: Tensor, weight: Tensor) -> Weighted:
+    columns = omega.T.contiguous()
+    tables = slopes.middle, slopes.radius, columns, columns.abs(), weight.T.contiguous()
+    return Weighted(array(slopes.line), *map(shaped, tables))
 
 
 class _Least(torch.autograd.Function):

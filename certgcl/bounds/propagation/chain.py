@@ -13,6 +13,7 @@ alternatives, and the best one is taken.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
@@ -20,6 +21,7 @@ from torch import Tensor
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.functionals import Functionals
+from certgcl.bounds.propagation.recompute import once
 from certgcl.models.activations import SlopeRule
 from certgcl.models.layer import Term
 
@@ -90,8 +92,9 @@ def descend(
         else:
             continue
         value = value + here.dot(layer.bias)
+        passed: dict[int, Functionals] = {}  # terms may share their weight, as those of a GIN do
         for term in layer.terms:
-            below = here if term.source == 0 else here.back(term)
+            below = here if term.source == 0 else once(passed, id(term.weight), partial(here.back, term))
             own: Scale | None = None
             if term.aggregation.mixes:
                 mixes.append(Mix(term, below))

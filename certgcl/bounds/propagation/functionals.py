@@ -116,19 +116,14 @@ class Functionals:
 
     def _times_weight(self, slopes: Slopes, term: Term) -> Tensor:
         """``W`` times them, without their factor, ``(E, R, M, inputs)``."""
-        if not (
-            self.same
-            and self.paired
-            and term.weight.dim() == 2
-            and compiled.usable(term.weight.device)
-            and not torch.is_grad_enabled()
-        ):
+        if term.weight.dim() == 1 or torch.is_grad_enabled() or not compiled.usable(term.weight.device):
             return term.back(replace(self, factor=None).explicit())
-        from certgcl.bounds.compiled.entries import weight_times
+        from certgcl.bounds.compiled.entries import back_through, weight_times
 
-        return weight_times(
-            slopes.line, slopes.middle, slopes.radius, self.vector[0, 0, : self.number // 2], term.weight
-        )
+        if self.same and self.paired:
+            return weight_times(slopes, self.vector[0, 0, : self.number // 2], term.weight)
+        functional = self._functional(len(slopes.line))
+        return back_through(functional, slopes.line, self.vector[:, 0], slopes.middle, slopes.radius, term.weight)
 
     def through(self, lines: LineBand, line: Tensor) -> "tuple[Functionals, Tensor]":
         """``ω · σ(p) >= λ · p + c`` by the lines of each rule: λ, and c ``(E, R, M)``.
@@ -236,7 +231,9 @@ class Functionals:
 
     def _functional(self, entries: int) -> Tensor:
         """The place of its ω, for every entry."""
-        return torch.arange(entries, device=self.vector.device) if self.entry is None else self.entry
+        if self.entry is not None:
+            return self.entry
+        return torch.arange(entries, device=self.vector.device).clamp(max=len(self.vector) - 1)
 
     def _scaled_products(self, values: Tensor) -> Tensor:
         """Values at one vector for each entry, ``(E, d)``, after lines."""

@@ -13,7 +13,7 @@ from certgcl.bounds.propagation.chain import Mix
 from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
-from certgcl.bounds.propagation.levels import consecutive
+from certgcl.bounds.propagation.levels import consecutive, in_portions
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.bounds.two_layer.row_plan import starts
 from certgcl.models.aggregations import Aggregation
@@ -185,11 +185,9 @@ def _by_length(tables: tuple[Tensor, ...], flat: list[Tensor], start: Tensor, pl
     """One product for all sets with the same number of values, some sets at a time."""
     length, (count, width) = start.diff(), flat[0].shape[1:]
     order = torch.argsort(length, stable=True)
-    group = torch.div(
-        (length[order] * max(width, count) + count * width).cumsum(0), limits.MAX_ELEMENTS, rounding_mode="floor"
-    )
+    size = length[order] * max(width, count) + count * width
     found, index = [flat[0].new_zeros(0, count)], [place[:0]]
-    for some in order.split(torch.unique_consecutive(group, return_counts=True)[1].tolist()):
+    for some in in_portions(order, size, limits.MAX_ELEMENTS):
         lengths, sets = (each.tolist() for each in torch.unique_consecutive(length[some], return_counts=True))
         here = consecutive(start[some], length[some])
         sizes = [each * number for each, number in zip(lengths, sets, strict=True)]

@@ -40,3 +40,9 @@ def consecutive(start: Tensor, number: Tensor) -> Tensor:
     end = starts(number)
     place = torch.arange(int(end[-1]), device=start.device)
     return place + torch.repeat_interleave(start - end[:-1], number)
+
+
+def in_portions(places: Tensor, size: Tensor, most: int) -> tuple[Tensor, ...]:
+    """Places in their order, some at a time, whose sizes add up to about ``most`` or less; larger ones alone."""
+    group = torch.div(size.cumsum(0), most, rounding_mode="floor")
+    return places.split(torch.unique_consecutive(group, return_counts=True)[1].tolist())

@@ -1,22 +1,20 @@
 """The neighbours' side of a functional: their lines and row lemma, and the least that each adds to the anchor's row."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from certgcl.bounds.propagation import limits
-from certgcl.bounds.propagation.added_edges import added_edges
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.candidates import Shared
-from certgcl.bounds.propagation.chain import Cells, Mix, descend
+from certgcl.bounds.propagation.chain import Cells, Mix
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
-from certgcl.bounds.propagation.leaves import Leaves, leaves_of
-from certgcl.bounds.propagation.levels import consecutive
+from certgcl.bounds.propagation.levels import consecutive, in_portions
+from certgcl.bounds.propagation.lines_below import LinesBelow, brief_lines, joined, lines_at
 from certgcl.bounds.propagation.patterned_neighbours import least_lines, with_floor
 from certgcl.bounds.propagation.ranges import NetworkRanges, least_by_row
 from certgcl.bounds.propagation.recompute import recomputed
@@ -27,54 +25,6 @@ from certgcl.bounds.propagation.visits import Visited, Visits
 from certgcl.bounds.two_layer.row_plan import starts
 from certgcl.models.aggregations import Aggregation, Sum
 from certgcl.models.layer import Layer
-
-
-class LinesBelow(NamedTuple):
-    """``Σ ω · h >= e + out Σ in C`` in some cells."""
-
-    constant: Tensor  # e, (E, R M)
-    leaves: Leaves | None  # C at all slots, if any,
-    scales: Aggregation  # and whose scales
-    added: Tensor | None  # what edges gained add, (E, R M); None where none can be added
-
-
-def lines_at(
-    ranges: NetworkRanges,
-    cells: Cells,
-    omega: Mapping[int, Functionals],
-    sets: TermSets | None = None,
-    affordable: bool = True,
-    parent: Cells | None = None,
-) -> LinesBelow:
-    """Functionals of some cells by their lines.
-
-    Args:
-        affordable: whether they may be multiplied with all candidates for new edges.
-        parent: a node in a known cell for each, to which it has a new edge; what that adds is part of ``added``.
-    """
-    rules = ranges.settings.rules
-    constant, mixes = descend(ranges, cells, rules, omega)
-    constant = constant.expand(len(cells.place), len(rules), next(iter(omega.values())).number).flatten(1)
-    if not mixes:
-        return LinesBelow(constant, None, Sum(), None if cells.ball.additions is None else torch.zeros_like(constant))
-    sets = sets or TermSets.of_cells(cells.ball, None, cells.place)
-    by_rule = [Mix(mix.term, mix.functionals.by_rule(len(rules))) for mix in mixes]
-    scales = mixes[0].term.aggregation
-    added = added_edges(ranges, cells, scales, by_rule, affordable=affordable, given=int(parent is not None))
-    if added is not None and parent is not None:
-        added = added + sum(_of_parent(ranges, cells, mix, parent) for mix in by_rule)
-    return LinesBelow(constant, leaves_of(ranges, sets, by_rule, scales), scales, added)
-
-
-def _of_parent(ranges: NetworkRanges, cells: Cells, mix: Mix, parent: Cells) -> Tensor:
-    """The least ``out(n_c) in(n_i) β · h_i`` of a node i that is a new neighbour of each cell's, ``(E, R M)``."""
-    if mix.term.source == 0:
-        value = ranges.features_below(mix.term, mix.functionals, ranges.widest.place[parent.node])
-    else:
-        value = ranges.interval_below(mix.term.source, parent, mix.functionals)
-    out = cells.ball.cells.extent(mix.term.aggregation.out, ranges.dtype).take(cells.place)
-    into = parent.ball.cells.extent(mix.term.aggregation.into, ranges.dtype).take(parent.place)
-    return out.times(into).column.least(value.flatten(1))
 
 
 class SharedFunctionals:
@@ -100,35 +50,36 @@ class SharedFunctionals:
             ball = self.ball = Ball.around(ball.graph, ball.drops, nodes, resolution, ranges.lines)
         everywhere = Cells(ball, torch.arange(len(ball.cells.row), device=ball.nodes.device))
         self.interval = ranges.interval_below(mix.term.source, everywhere, mix.functionals)[:, 0]
-        rules, (_, _, number, width) = len(ranges.settings.rules), mix.functionals.vector.shape
-        at_once = limits.values_at_once(ranges.network.takes_layers(mix.term.source))
-        chunks = everywhere.place.split(max(1, at_once // (rules * number * width)))
-        scales: Aggregation = Sum()
-        by_cell = False
-
-        meetings = len(ball.cells.row) * rules * number * width * len(ball.nodes)
-        self.affordable = meetings <= limits.MOST_MEETINGS
-
-        def work(chunk: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-            nonlocal scales, by_cell
-            constant, leaves, scales, added = lines_at(
-                ranges, Cells(ball, chunk), {mix.term.source: mix.functionals}, affordable=self.affordable
-            )
-            added = constant.new_empty(0, constant.shape[1]) if added is None else added
-            if leaves is None:
-                nothing = constant.new_zeros(int(ball.degree[ball.cells.row[chunk]].sum()), constant.shape[1])
-                return constant, nothing, nothing, added
-            by_cell = leaves.by_cell
-            return constant, leaves.values, leaves.terms, added
-
-        parts = [recomputed(partial(work, chunk), chunk.numel() * rules * number * width) for chunk in chunks]
-        self.constant, self.leaves, self.terms, added = (torch.cat(part) for part in zip(*parts, strict=True))
-        self.scales = scales
-        self.sets = TermSets.of_cases(ball, ball.by_count(scales.out, ranges.dtype))
-        self.leaf_start = leaf_starts(ranges, self.sets, by_cell)
-        self.by_cell = by_cell
+        found = brief_lines(ranges, mix, ball) or self._lines(everywhere)
+        self.constant, self.scales, leaves = found.constant, found.scales, found.leaves
+        if leaves is None:
+            nothing = self.constant.new_zeros(int(ball.degree[ball.cells.row].sum()), self.constant.shape[1])
+            self.leaves = self.terms = nothing
+        else:
+            self.leaves, self.terms, _, self.by_cell = leaves
+        self.sets = TermSets.of_cases(ball, ball.by_count(self.scales.out, ranges.dtype))
+        self.leaf_start = leaf_starts(ranges, self.sets, self.by_cell)
         self.without, self.following = self.sets.minima(
-            self.terms, following=True, added=None if ball.additions is None else added[ball.cell_of_case]
+            self.terms, following=True, added=None if found.added is None else found.added[ball.cell_of_case]
+        )
+
+    def _lines(self, cells: Cells) -> LinesBelow:
+        """In all cells of the ball, some at a time."""
+        ranges, mix, every = self.ranges, self.mix, len(cells.place)
+        (_, _, number, width), rules = mix.functionals.vector.shape, len(ranges.settings.rules)
+        each = rules * number * width
+        affordable = every * each * len(cells.ball.nodes) <= limits.MOST_MEETINGS
+        at_once = limits.values_at_once(ranges.network.takes_layers(mix.term.source))
+        omega = {mix.term.source: mix.functionals}
+
+        def work(chunk: Tensor) -> LinesBelow:
+            return lines_at(ranges, Cells(cells.ball, chunk), omega, affordable=affordable)
+
+        return joined(
+            [
+                recomputed(partial(work, chunk), chunk.numel() * each)
+                for chunk in cells.place.split(max(1, at_once // each))
+            ]
         )
 
     def of_candidates(self) -> Shared:
@@ -312,8 +263,7 @@ def own_minima(
         if not len(chosen):
             continue
         chosen = chosen[torch.argsort(row[chosen], stable=True)]
-        group = torch.div(number * cost[chosen].cumsum(0), limits.terms_at_once(), rounding_mode="floor")
-        for part in chosen.split(torch.unique_consecutive(group, return_counts=True)[1].tolist()):
+        for part in in_portions(chosen, number * cost[chosen], limits.terms_at_once()):
             places.append(part)
             parts.append(
                 recomputed(

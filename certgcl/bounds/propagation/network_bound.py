@@ -15,7 +15,7 @@ from certgcl.bounds.propagation.drop_sets import few_sets, near_layers, output_b
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import leaves_of
-from certgcl.bounds.propagation.levels import consecutive
+from certgcl.bounds.propagation.levels import consecutive, in_portions
 from certgcl.bounds.propagation.neighbours import SharedFunctionals, own_minima
 from certgcl.bounds.propagation.new_neighbours import NewNeighbours
 from certgcl.bounds.propagation.ranges import NetworkRanges, least_by_row
@@ -95,7 +95,9 @@ class NetworkBound:
         known = shared is not None and shared.serves(layer) and ball.additions is None
         meetings = len(ball.cells.row) * len(self.rules) * each * len(self.ranges.widest.nodes)
         deep = any(map(self.ranges.network.takes_layers, (term.source for term in layer.terms))) and not known
-        at_once = max(1, limits.values_at_once(deep) // (each * len(self.rules)))
+        # What is known already has values at the slots; otherwise there are functionals in every cell.
+        size = (ball.degree[ball.cells.row] + 1) * units.number if known else torch.full_like(ball.cells.row, each)
+        at_once = max(1, (limits.terms_at_once() if known else limits.values_at_once(deep)) // len(self.rules))
         affordable = self._affordable(ball, number)[ball.cells.row]
 
         def work(chunk: Tensor, deep: bool) -> Tensor:
@@ -125,7 +127,8 @@ class NetworkBound:
                     recomputed(partial(self._next_to_near, by_sets, number, chunk, units, shared), len(by_lines) * each)
                 )
         for deep in affordable[by_lines].unique().tolist():
-            for chunk in ((affordable == deep) & by_lines).nonzero()[:, 0].split(at_once):
+            rest = ((affordable == deep) & by_lines).nonzero()[:, 0]
+            for chunk in in_portions(rest, size[rest], at_once):
                 places.append(chunk)
                 parts.append(recomputed(partial(work, chunk, deep), len(ball.cells.row) * each))
         return torch.cat(parts)[torch.argsort(torch.cat(places))]

@@ -21,7 +21,8 @@ from certgcl.bounds.propagation.chain import Cells, Mix
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.levels import consecutive
-from certgcl.bounds.propagation.neighbours import lines_at, widest_layer
+from certgcl.bounds.propagation.lines_below import lines_at
+from certgcl.bounds.propagation.neighbours import widest_layer
 from certgcl.bounds.propagation.ranges import NetworkRanges
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.bounds.two_layer.row_plan import starts

@@ -1,8 +1,8 @@
 """Products of functionals at *entries*: each entry has M functionals ω of one table, and lines or ranges of another.
 
 With the middle v and the radius r of a range by each rule, ``least`` is ``ω · v - |ω| · r``. With slopes, middle a and
-radius s, ``through`` is ``λ · y`` for ``λ = ω a - |ω| s`` and the vectors y that an entry meets. No array of entries
-times channels is ever held.
+radius s, ``through`` is ``λ · y`` for ``λ = ω a - |ω| s`` and the vectors y that an entry meets, and ``back`` is
+``W λ``. No array of entries times channels is held but that result.
 """
 
 from typing import NamedTuple
@@ -12,6 +12,7 @@ import numpy as np
 from certgcl.bounds.compiled.kernels.line_products import add_gradient, feature_products, least_product, slopes_of
 from certgcl.bounds.compiled.kernels.numerics import Array, compiled_sums
 
+ROWS = 128  # multiplied by a weight at a time: they stay in the cache
 MANY = 16  # functionals of an entry from which on a matrix product is faster
 
 
@@ -115,6 +116,40 @@ def through(
             feature_products(slopes, values, met.target[first:last], here, cell)
         else:
             here.reshape(last - first, cell)[:] = np.dot(values[met.target[first:last]], slopes.T)
+
+
+@compiled_sums
+def back(
+    part: int,
+    parts: int,
+    entries: Entries,
+    omega: Array,
+    slope: Array,
+    spread: Array,
+    weight: Array,
+    out: Array,
+) -> None:
+    """``out``, ``(E rules M, inputs)``, for a share of the entries.
+
+    Args:
+        omega: ``(functionals, M, d)``.
+        slope, spread: ``(lines, rules, d)``.
+        weight: ``W'``, ``(d, inputs)``.
+    """
+    number, rules, every = omega.shape[1], slope.shape[1], len(entries.line)
+    cell = rules * number
+    slopes = np.empty((max(ROWS, cell), omega.shape[2]), omega.dtype)
+    first, last = every * part // parts, every * (part + 1) // parts
+    at_once = max(1, ROWS // cell)
+    for start in range(first, last, at_once):
+        end = min(last, start + at_once)
+        for entry in range(start, end):
+            functional, line = entries.functional[entry], entries.line[entry]
+            for which in range(cell):
+                rule, m = divmod(which, number)
+                here = slopes[(entry - start) * cell + which]
+                slopes_of(omega[functional, m], slope[line, rule], spread[line, rule], here)
+        np.dot(slopes[: (end - start) * cell], weight, out[start * cell : end * cell])
 
 
 @compiled_sums
