@@ -43,6 +43,6 @@ def consecutive(start: Tensor, number: Tensor) -> Tensor:
 
 
 def in_portions(places: Tensor, size: Tensor, most: int) -> tuple[Tensor, ...]:
-    """Places in their order, some at a time, whose sizes add up to about ``most`` or less; larger ones alone."""
+    """Places in their order, some at a time, whose sizes, without the first of them, add up to ``most`` at most."""
     group = torch.div(size.cumsum(0), most, rounding_mode="floor")
     return places.split(torch.unique_consecutive(group, return_counts=True)[1].tolist())

@@ -30,7 +30,8 @@ def by_states(network: GraphNetwork, problem: ChangeProblem, directions: Tensor,
 
 
 def _by_states(network: GraphNetwork, problem: ChangeProblem, directions: Tensor, settings: Settings) -> Tensor:
-    return _in_order(NetworkBound(_ranges(NetworkRanges, network, problem, settings)), problem, directions)
+    bound = NetworkBound(_ranges(NetworkRanges, network, problem, settings), problem.at_anchors(directions))
+    return _in_order(bound, problem, directions)
 
 
 def by_lines_on_the_box(
@@ -38,7 +39,8 @@ def by_lines_on_the_box(
 ) -> Tensor:
     """``crown``."""
     settings = Settings(rules, BOX.lines, BOX.resolution, BOX.hubs, functional=True)
-    return _in_order(BoxBound(_ranges(BoxRanges, network, problem, settings)), problem, directions)
+    bound = BoxBound(_ranges(BoxRanges, network, problem, settings), problem.at_anchors(directions))
+    return _in_order(bound, problem, directions)
 
 
 def by_ranges_on_the_box(network: GraphNetwork, problem: ChangeProblem, directions: Tensor) -> Tensor:

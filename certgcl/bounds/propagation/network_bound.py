@@ -18,7 +18,7 @@ from certgcl.bounds.propagation.leaves import leaves_of
 from certgcl.bounds.propagation.levels import consecutive, in_portions
 from certgcl.bounds.propagation.neighbours import SharedFunctionals, own_minima
 from certgcl.bounds.propagation.new_neighbours import NewNeighbours
-from certgcl.bounds.propagation.ranges import NetworkRanges, least_by_row
+from certgcl.bounds.propagation.ranges import NetworkRanges, channels_asked_for, least_by_row
 from certgcl.bounds.propagation.recompute import recomputed
 from certgcl.bounds.propagation.set_minima import Asked, SetMinima, next_layers
 from certgcl.bounds.propagation.sign_patterns import NONE, dearest, improved
@@ -27,9 +27,13 @@ from certgcl.models.two_piece import TwoPieceLinear
 
 
 class NetworkBound:
-    """Ranges of all layers, and then the least ``w · z``; see ``docs/theory.md``."""
+    """Ranges of all layers, and then the least ``w · z``; see ``docs/theory.md``.
 
-    def __init__(self, ranges: NetworkRanges) -> None:
+    Args:
+        directions: all w that will be asked for, ``(…, width of z)``; any by default.
+    """
+
+    def __init__(self, ranges: NetworkRanges, directions: Tensor | None = None) -> None:
         self.ranges, self.rules = ranges, ranges.settings.rules
         network = ranges.network
         self.near = ranges.near = self._near()
@@ -37,7 +41,8 @@ class NetworkBound:
         for number in range(1, len(network.layers) + 1):
             lower, upper = ranges.by_ranges(number)
             if ranges.settings.functional and self._worthwhile(number):
-                lower, upper = self._by_functionals(number, lower, upper)
+                asked = channels_asked_for(network, number, directions)
+                lower, upper = self._by_functionals(number, lower, upper, asked)
                 if number in self.near:
                     lower, upper = range_by_sets(ranges, number, lower, upper)
             ranges.set(number, lower, upper)
@@ -70,18 +75,15 @@ class NetworkBound:
 
     # -- channels ----------------------------------------------------------------------------------
 
-    def _by_functionals(self, number: int, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
-        """Bounds of a layer's channels by the functionals ``±p_m``, never worse than those given."""
-        width = lower.shape[1]
-        identity = torch.eye(width, dtype=lower.dtype, device=lower.device)
-        low_parts, high_parts = [], []
-        for columns in torch.arange(width, device=lower.device).split(limits.CHANNELS):
+    def _by_functionals(self, number: int, lower: Tensor, upper: Tensor, asked: Tensor) -> tuple[Tensor, Tensor]:
+        """Bounds of a layer's channels, no worse than those given; where asked for, by the functionals ``±p_m``."""
+        identity = torch.eye(lower.shape[1], dtype=lower.dtype, device=lower.device)
+        for columns in asked.split(limits.CHANNELS) if len(asked) else ():
             units = torch.cat([identity[columns], -identity[columns]])[None, None]
-            value = self._of_channels(number, Functionals(units, paired=True))
-            positive, negative = value.chunk(2, dim=1)
-            low_parts.append(best([lower[:, columns], positive]))
-            high_parts.append(-best([-upper[:, columns], negative]))
-        return torch.cat(low_parts, dim=1), torch.cat(high_parts, dim=1)
+            positive, negative = self._of_channels(number, Functionals(units, paired=True)).chunk(2, dim=1)
+            lower = lower.index_copy(1, columns, best([lower[:, columns], positive]))
+            upper = upper.index_copy(1, columns, -best([-upper[:, columns], negative]))
+        return lower, upper
 
     def _of_channels(self, number: int, units: Functionals) -> Tensor:
         """The least ``λ · p`` of a layer for functionals that all nodes share, in all cells of its ball,
@@ -96,7 +98,8 @@ class NetworkBound:
         meetings = len(ball.cells.row) * len(self.rules) * each * len(self.ranges.widest.nodes)
         deep = any(map(self.ranges.network.takes_layers, (term.source for term in layer.terms))) and not known
         # What is known already has values at the slots; otherwise there are functionals in every cell.
-        size = (ball.degree[ball.cells.row] + 1) * units.number if known else torch.full_like(ball.cells.row, each)
+        at_slots = (ball.degree[ball.cells.row] + 1) * units.number
+        size = at_slots if known else torch.full_like(at_slots, each)
         at_once = max(1, (limits.terms_at_once() if known else limits.values_at_once(deep)) // len(self.rules))
         affordable = self._affordable(ball, number)[ball.cells.row]
 
@@ -118,14 +121,14 @@ class NetworkBound:
         elif by_sets is not None:
             by_lines = ~by_sets.few[by_sets.ball.place[ball.nodes]][ball.cells.row]
         places, parts = [], []
-        for chunk in (~by_lines).nonzero()[:, 0].split(max(1, limits.MAX_VALUES // each)):
+        rest = (~by_lines).nonzero()[:, 0]
+        for chunk in in_portions(rest, at_slots[rest], limits.terms_at_once()):
             places.append(chunk)
             if by_sets is None or shared is None:  # near: all sets are tried below
                 parts.append(units.vector.new_full((len(chunk), units.number), -torch.inf))
             else:
-                parts.append(
-                    recomputed(partial(self._next_to_near, by_sets, number, chunk, units, shared), len(by_lines) * each)
-                )
+                work_near = partial(self._next_to_near, by_sets, number, chunk, units, shared)
+                parts.append(recomputed(work_near, len(by_lines) * each))
         for deep in affordable[by_lines].unique().tolist():
             rest = ((affordable == deep) & by_lines).nonzero()[:, 0]
             for chunk in in_portions(rest, size[rest], at_once):

@@ -25,6 +25,7 @@ from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Mix
 from certgcl.bounds.propagation.drop_sets import DropSets, near_layers
+from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.recompute import once
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.models.layer import Term
@@ -103,28 +104,32 @@ class SetMinima:
 
     # -- neighbours --------------------------------------------------------------------------------
 
-    def of_edges(self, slot: Tensor, reach: Tensor, source: int, vectors: Tensor) -> Tensor:
+    def of_edges(self, slot: Tensor, reach: Tensor, source: int, functionals: Functionals) -> Tensor:
         """φ, ``(V, M)``, for functionals that all nodes share.
 
         Args:
             slot: the node's own slot in the row of its neighbour, which has few sets, ``(V,)``.
             reach: how many edges the neighbour can lose while this one is kept, ``(V,)``.
-            source: a near layer, and functionals of its outputs, ``(M, d)``.
+            source: a near layer, and functionals of its outputs.
         """
+        vectors = functionals.explicit()[0].flatten(0, 1)
+        vectors = vectors[: len(vectors) // 2] if functionals.paired else vectors
         row = self.ball.row[slot]
         kinds, kind_of = torch.unique(
             torch.stack([self.block[row], self.rank[slot], reach], dim=1), dim=0, return_inverse=True
         )
         order, count = torch.argsort(kind_of, stable=True), torch.bincount(kind_of, minlength=len(kinds))
         products: dict[int, Tensor] = {}
-        parts = [vectors.new_zeros(0, len(vectors))]
+        parts = [vectors.new_zeros(0, functionals.number)]
         for (block, rank, most), visits in zip(kinds.tolist(), order.split(count.tolist()), strict=True):
             if block not in products:  # kinds are in the order of their blocks
                 products = {block: self.outputs(source)[block] @ vectors.T}
             open_to = (~self._gone(block)[rank] & (self.blocks[block].lost <= most)).nonzero()[:, 0]
             for some in visits.split(max(1, limits.CACHED_VALUES // (len(open_to) * len(vectors)))):
                 at = self.place[row[some], None]
-                parts.append(products[block][at, open_to].amin(dim=1))
+                values = products[block][at, open_to]
+                least = values.amin(dim=1)
+                parts.append(torch.cat([least, -values.amax(dim=1)], dim=1) if functionals.paired else least)
         return torch.cat(parts).index_select(0, torch.argsort(order))
 
     def of_visits(self, slot: Tensor, reach: Tensor, values: list[Tensor], vectors: Tensor, owner: Tensor) -> Tensor:
@@ -191,17 +196,22 @@ class SetMinima:
         kind = torch.stack([self.block[row], first, last], dim=1)
         kinds, kind_of = torch.unique(kind, dim=0, return_inverse=True)
         order, count = torch.argsort(kind_of, stable=True), torch.bincount(kind_of, minlength=len(kinds))
-        parts, places = [phi.new_zeros(0, phi.shape[1])], [row[:0]]
+        parts, places, shared = [phi.new_zeros(0, phi.shape[1])], [row[:0]], len(vectors) == 1
+        products: dict[int, Tensor] = {}
         for (place, fewest, most), entries in zip(kinds.tolist(), order.split(count.tolist()), strict=True):
             block = self.blocks[place]
+            if shared and place not in products:  # kinds are in the order of their blocks
+                products = {place: own[place] @ vectors[0].T}
             chosen = ((block.lost >= fewest) & (block.lost <= most)).nonzero()[:, 0]
             for some in entries.split(max(1, limits.CACHED_VALUES // (len(chosen) * phi.shape[1]))):
                 at = self.place[row[some]]
-                products = own[place][at][:, chosen] @ (vectors if len(vectors) == 1 else vectors[some]).transpose(1, 2)
+                table = products[place] if shared else own[place]
+                values = table[at[:, None], chosen]
+                values = values if shared else values @ vectors[some].transpose(1, 2)
                 free = sets.start[some, None] + block.slots[at] - self.ball.rowptr[row[some], None]
                 kept = whole[some, None] - block.gone[chosen].to(phi.dtype) @ phi[free]
                 left = (self.ball.degree[row[some], None] - block.lost[chosen]).to(phi.dtype)
-                parts.append((products + scales.out(left)[..., None] * kept).amin(dim=1))
+                parts.append((values + scales.out(left)[..., None] * kept).amin(dim=1))
                 places.append(some)
         return torch.cat(parts).index_select(0, torch.argsort(torch.cat(places)))
 
@@ -238,8 +248,7 @@ class EdgeMinima:
         asked = Asked.of(by_sets, everywhere, TermSets.of_cells(ball, None, everywhere.place))
         self.key = torch.unique(asked.slot * self.most + asked.reach)
         slot = torch.div(self.key, self.most, rounding_mode="floor")
-        vectors = mix.functionals.explicit()[0].flatten(0, 1)
-        self.values = by_sets.of_edges(slot, self.key - slot * self.most, mix.term.source, vectors)
+        self.values = by_sets.of_edges(slot, self.key - slot * self.most, mix.term.source, mix.functionals)
 
     def at(self, cells: Cells, sets: TermSets) -> tuple[Tensor, Tensor]:
         """The terms, and φ there, ``(terms, M)``."""

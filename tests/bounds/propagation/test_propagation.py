@@ -1,5 +1,6 @@
 """Bounds through networks of any depth: kernels and torch agree, parts of a graph are enough, gradients are right."""
 
+import contextlib
 import itertools
 
 import pytest
@@ -60,6 +61,29 @@ def test_kernels_and_torch_give_the_same_bounds(kind: str, method: str) -> None:
     by_kernels = METHODS[method](model, problem(on), directions)
     with compiled.switched_off():
         torch.testing.assert_close(by_kernels, METHODS[method](model, problem(on), directions))
+
+
+@pytest.mark.parametrize("kernels", [True, False], ids=["kernels", "torch"])
+@pytest.mark.parametrize("method", [Degree(), Degree(lines="mixed"), Degree(slopes=("adaptive",), lines="mixed")])
+@pytest.mark.parametrize("kind", KINDS)
+def test_bounds_are_the_same_without_gradients(kind: str, method: Degree, kernels: bool) -> None:
+    on, model = graph(), network(KINDS[kind])
+    directions = random(on.num_nodes, 2, model.width, seed=5)
+    with_gradients = method(model, problem(on), directions)
+    with torch.no_grad(), contextlib.nullcontext() if kernels else compiled.switched_off():
+        torch.testing.assert_close(method(model, problem(on), directions), with_gradients)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_channels_that_no_direction_asks_for_change_no_bound(kind: str) -> None:
+    on, model = graph(), network(KINDS[kind])
+    directions = random(on.num_nodes, 2, model.width, seed=5)
+    directions[..., 1:3] = 0
+    asked = directions.clone().requires_grad_()  # gradients need all channels
+    bound = Degree()(model, problem(on), asked)
+    torch.testing.assert_close(Degree()(model, problem(on), directions), bound.detach())
+    (gradient,) = torch.autograd.grad(bound.sum(), asked)
+    assert bool(gradient[..., 1:3].any())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,6 +9,7 @@ from torch import Tensor
 from certgcl import EdgeDropBudget, Graph
 from certgcl.bounds import METHODS, ChangeProblem, Degree
 from certgcl.bounds.propagation import limits
+from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.network_bound import NetworkBound
 from certgcl.bounds.propagation.ranges import NetworkRanges, Settings
 from certgcl.bounds.propagation.set_minima import next_layers
@@ -84,8 +85,10 @@ def test_a_neighbour_is_at_its_least_over_the_sets_without_the_edge(on: Graph) -
     assert by_sets is not None
     assert bool(by_sets.few.all())
     functionals = random(3, 4, seed=9)
-    slot = torch.arange(len(on.col))
-    found = by_sets.of_edges(slot, by_sets.ball.budget[by_sets.ball.row], 1, functionals)
+    functionals = torch.cat([functionals, -functionals])
+    slot, reach = torch.arange(len(on.col)), by_sets.ball.budget[by_sets.ball.row]
+    found = by_sets.of_edges(slot, reach, 1, Functionals(functionals[None, None], paired=True))
+    torch.testing.assert_close(by_sets.of_edges(slot, reach, 1, Functionals(functionals[None, None])), found)
     x, first = on.x.double(), model.layers[0]
     for place in slot.tolist():
         node = int(by_sets.ball.nodes[by_sets.ball.row[place]])
