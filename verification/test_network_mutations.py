@@ -9,12 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from certgcl.bounds.compiled import entries
 from certgcl.bounds.propagation import (
     balls,
     box,
     chain,
     leaves,
     limits,
+    lines_below,
     neighbours,
     network_bound,
     patterned_neighbours,
@@ -25,6 +27,7 @@ from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.ranges import NetworkRanges
+from certgcl.bounds.propagation.set_minima import SetMinima
 from certgcl.bounds.propagation.term_sets import TermSets
 from certgcl.bounds.propagation.visits import Visits
 from certgcl.errors import BoundError
@@ -139,7 +142,7 @@ def the_anchor_forgets_its_neighbours_features(patch: pytest.MonkeyPatch) -> Non
         constant, mixes = descend(*given)
         return chain.Descent(constant, mixes[:1])
 
-    for module in (neighbours, network_bound):
+    for module in (lines_below, network_bound):
         patch.setattr(module, "descend", wrong)
 
 
@@ -176,6 +179,27 @@ def all_cells_of_a_node_have_the_range_of_one(patch: pytest.MonkeyPatch) -> None
         return found
 
     patch.setattr(NetworkRanges, "by_node", wrong)
+
+
+def nodes_one_layer_down_are_at_the_middle_of_their_ranges(patch: pytest.MonkeyPatch) -> None:
+    least_below = entries.least_below
+
+    def wrong(*given: Any) -> Tensor:
+        *others, radius = given
+        return least_below(*others, torch.zeros_like(radius))
+
+    patch.setattr(entries, "least_below", wrong)
+
+
+def the_largest_is_minus_the_least(patch: pytest.MonkeyPatch) -> None:
+    """Over the sets of edges of a neighbour."""
+    of_edges = SetMinima.of_edges
+
+    def wrong(*given: Any) -> Tensor:
+        least, _ = of_edges(*given).chunk(2, dim=1)
+        return torch.cat([least, -least], dim=1)
+
+    patch.setattr(SetMinima, "of_edges", wrong)
 
 
 WIDE = "degree, as for wide networks"
@@ -255,6 +279,8 @@ MUTANTS: list[tuple[Mutation, str, Row]] = [
     (the_node_scales_as_the_layer_below, "degree", MIXED),
     (with_lines_everywhere(the_node_counts_itself_once_too_often), "degree", Row("GIN, eps = 0", 2)),
     (all_cells_of_a_node_have_the_range_of_one, WIDE, ROWS["GCN, 3 layers"]),
+    (nodes_one_layer_down_are_at_the_middle_of_their_ranges, WIDE, ROWS["GCN, 3 layers"]),
+    (the_largest_is_minus_the_least, "degree", ROWS["SAGE sum"]),
     (patterns_are_of_the_other_sign, "degree", ROWS["SAGE mean"]),
     (patterns_pay_for_nothing, "degree", ROWS["GCN, 3 layers"]),
     (with_lines_everywhere(the_best_pattern_of_a_neighbour_counts), "degree", ROWS["SAGE mean"]),
