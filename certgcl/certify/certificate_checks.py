@@ -119,7 +119,7 @@ def _nodes(certificate: "Certificate") -> Iterator[Fault]:
 
 
 def _budgets(certificate: "Certificate") -> Iterator[Fault]:
-    """``0 <= q <= q as asked for`` and ``q <= Q``: tightening never raises a budget. Q itself is not lowered to half
+    """``0 <= q <= q as requested`` and ``q <= Q``: tightening never raises a budget. Q itself is not lowered to half
     the sum of all ``q``, so it may be larger than that."""
     local, total = certificate.local_budget, certificate.total_budget
     if total < 0:
@@ -129,8 +129,8 @@ def _budgets(certificate: "Certificate") -> Iterator[Fault]:
         node = int(wrong.nonzero()[0, 0])
         yield (
             f"a budget of {int(local[node])} edges at node {node}, where {int(certificate.requested_budget[node])} "
-            f"were asked for, and {total} in all",
-            "a budget is not negative, nor above what was asked for",
+            f"were requested, and {total} in all",
+            "a budget is not negative, nor above what was requested",
         )
 
 
@@ -176,7 +176,7 @@ def additions_faults(added: AdmissibleAdditions, number: int) -> Iterator[Fault]
         yield f"totals of {added.total!r} and {added.both_total!r} edges", "they are numbers of edges"
     listed = added.candidates
     if listed is not None and any(part.dim() != 1 or part.dtype != torch.int64 for part in listed):
-        yield "candidates that are no lists of node numbers", "they are rows of pairs"
+        yield "candidates that are not lists of node numbers", "they are rows of pairs"
 
 
 def _values(certificate: "Certificate") -> Iterator[Fault]:

@@ -117,17 +117,17 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         )
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if 0 < sum(name in tensors for name in _BRACKET) < len(_BRACKET):
-            raise ValueError("no whole brackets")
+            raise ValueError("incomplete brackets")
         if sum(name in tensors for name in _FEATURES) != (len(_FEATURES) if "features" in meta else 0):
-            raise ValueError("no whole feature budget")
+            raise ValueError("an incomplete feature budget")
         if sum(name in tensors for name in _ADDED) != (len(_ADDED) if "additions" in meta else 0) or sum(
             name in tensors for name in _CANDIDATES
         ) not in (0, len(_CANDIDATES) if "additions" in meta else 0):
-            raise ValueError("no whole budget of added edges")
+            raise ValueError("an incomplete budget of added edges")
         if sum(name in tensors for name in _CHANGED) not in (0, len(_CHANGED)):
-            raise ValueError("no whole list of changed features")
+            raise ValueError("an incomplete list of changed features")
         if sum(name in tensors for name in _NEW) not in (0, len(_NEW)):
-            raise ValueError("no whole list of added edges")
+            raise ValueError("an incomplete list of added edges")
         return _fields(meta, tensors), dict(meta["notes"])
 
 

@@ -41,7 +41,7 @@ def prove(
     if program is None:
         raise CertificateError(
             f"no checker next to the library in {HOME}",
-            "it is a program of its own, which comes with the wheel and with the repository",
+            "it is a separate program, which comes with the wheel and with the repository",
             "Install certgcl again",
         )
     with needing("proof", "proving bounds"):

@@ -302,7 +302,7 @@ class _NodeChecks:
         changed, allowed = self._changed(place), self.chosen.features
         added, additions = self._added(place), self.chosen.additions
         if added is not None and additions is not None and not additions.lists(added):
-            return "a new edge that is no candidate"
+            return "a new edge that is not a candidate"
         return None if changed is None or allowed is None else changed.fault(self.graph, allowed)
 
     def _compared(self, name: str, values: Tensor, expected: Tensor) -> Check:

@@ -155,7 +155,7 @@ def _checked_path(graph: object) -> str:
         raise ValueError(f"a graph at {graph!r}")
     path = PurePath(graph)
     if not path.is_absolute() or ".." in path.parts:
-        raise ValueError(f"a graph at {graph!r}, which is no absolute path")
+        raise ValueError(f"a graph at {graph!r}, which is not an absolute path")
     return graph
 
 

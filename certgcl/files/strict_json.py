@@ -71,5 +71,5 @@ def _refuse(constant: str) -> Any:
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text}, which is no finite number")
+        raise ValueError(f"{text}, which is not a finite number")
     return value

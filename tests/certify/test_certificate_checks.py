@@ -64,8 +64,8 @@ def test_both_views_and_several_directions_pass() -> None:
         (changed("nodes", -1), "node -1"),
         # budgets
         (changed("local_budget", -1), "a budget of -1 edges at node 4"),
-        (changed("local_budget", 4), "a budget of 4 edges at node 4, where 3 were asked for"),
-        ({"total_budget": 2}, "a budget of 3 edges at node 4, where 3 were asked for, and 2 in all"),
+        (changed("local_budget", 4), "a budget of 4 edges at node 4, where 3 were requested"),
+        ({"total_budget": 2}, "a budget of 3 edges at node 4, where 3 were requested, and 2 in all"),
         ({"total_budget": -1}, "a total budget of -1"),
         ({"total_budget": 4.0}, r"total_budget 4\.0"),
         ({"total_budget": True}, "total_budget True"),

@@ -1,9 +1,10 @@
-"""Proofs of certificates, by a program that trusts nothing: it imports NumPy and python-flint, and nothing else.
+"""Proofs of certificates, by a program that does not trust the library: it imports NumPy and python-flint, and nothing
+else.
 
 **What is proved.** ``w_i · z_i(S) >= lower_i - rounding_i``, in exact arithmetic, for a node i of a certificate and
 every admissible change S (``changes.py``): edges that go, at most ``q_j`` at each node j and Q in all; candidates that
-become edges, at most ``a_j`` and A, of both at most ``f_j`` and F; and features that change, by budgets of their own.
-Layers are numbered from 1, ``h^0`` is X, ``n_i`` the number of neighbours that i has then, and
+become edges, at most ``a_j`` and A, and of both together at most ``f_j`` and F; and features that change, within
+budgets of their own. Layers are numbered from 1, ``h^0`` is X, ``n_i`` the number of neighbours that i has then, and
 
     p^l_i = Σ_terms ( own(n_i) W' h^m_i + out(n_i) Σ_{kept k} in(n_k) W' h^m_k ) + b_l,     h^l_i = σ_l(p^l_i),      (1)
 
@@ -21,12 +22,12 @@ new, it is one that both have gained: ``a, a' >= 1``, and it counts once in the 
 **Lemma R** (``rows.py``). Let node i lose t edges, and let ``g_k`` be at most the term of neighbour k whenever its edge
 is kept. Then the sum over the kept ones is at least the sum of all ``g_k`` without the t largest of those that can go.
 *Proof.* Exactly t of those that can go are gone, whichever they are. ∎ If one neighbour is known to be kept, the same
-holds of the others. The a candidates that came add at least the sum of the a smallest ``g_c``; if one of them is known,
-the others add at least the sum of the a - 1 smallest. *With few edges in all, and none new*:
-let ``g_k`` be its value where k loses nothing, and ``g_k - x ρ_k`` at
-most its term where k loses x edges. All kept neighbours together lose at most ``U = (Q - t) + min(Q - t, edges between
-them that can go)``, each lost edge being counted at its two ends at the most; so no more than the largest ``Σ x_k ρ_k``
-with ``x_k <= reach_k`` and ``Σ x_k <= U`` is missing, which is found by filling from the largest ρ on.
+holds for the others. The a candidates that came add at least the sum of the a smallest ``g_c``; if one of them is
+known, the others add at least the sum of the a - 1 smallest. *With few edges in all, and none new*: let ``g_k`` be its
+value where k loses nothing, and ``g_k - x ρ_k`` at most its term where k loses x edges. All kept neighbours together
+lose at most ``U = (Q - t) + min(Q - t, edges between them that can go)``, as a lost edge is counted at most at its two
+ends; so no more than the largest ``Σ x_k ρ_k`` with ``x_k <= reach_k`` and ``Σ x_k <= U`` is missing, which is found by
+filling from the largest ρ down.
 
 **Lines** (``lines.py``, ``activations.py``). For any slopes a, a', ``ω σ(p) >= λ p + c`` on ``[low, high]`` with
 ``λ = ω+ a + ω- a'`` and ``c = ω+ min(σ(p) - a p) + ω- max(σ(p) - a' p)``. For ``σ = max(p, γ p)`` and ω < 0 (or min,
@@ -44,14 +45,14 @@ Lemma R over the other neighbours of k, whose terms come from ranges, and with i
 larger of the two, and then the least over the states s of k beside t, is a ``g_k`` for Lemma R at i. The least over the
 states t of i is a lower bound. *Proof.* Every step replaces a number by one that is no larger, or is the identity (1);
 for a given S each node is in one state, and the bound of that state is among those of which the least is taken. ∎
-Ranges of ``p^l`` are such bounds of its channels and of their negatives, layer by layer. Layers that depend on a node's
-own edges alone are evaluated for every set of them where these are few (``Bound._by_sets``): for their own ranges, for
+Ranges of ``p^l`` are such bounds of its channels and of their negatives, layer by layer. Layers that depend only on a
+node's own edges are evaluated for every set of them if there are few (``Bound._by_sets``): for their own ranges, for
 the output, and for functionals of them at a neighbour k, whose edge to i is in none of its sets.
 
-**Features** (``inputs.py``). Where features of a node appear, as ``μ · x_k``, the least over those that it may have
-takes their place: what is bounded is the same term. If features alone change, Theorem B (``fixed.py``) merges all paths
-to a node first, and uses totals and columns that all nodes share. Where few columns can be masked, each set of them is
-a graph of its own, on which the edges alone change: the least over these graphs is the least over all changes.
+**Features** (``inputs.py``). Where features of a node appear, as ``μ · x_k``, the least over its admissible features
+takes its place: it is a bound of the same term. If only features change, Theorem B (``fixed.py``) merges all paths to
+a node first, and uses totals and columns that all nodes share. Where few columns can be masked, each set of them is a
+graph of its own, on which the edges alone change: the least over these graphs is the least over all changes.
 
 **Cases** (``cases.py``). An edge goes or it does not. In the first case it is removed from the graph and subtracted
 from the budgets, in the other it cannot go; likewise a candidate becomes an edge, or is no longer a candidate. If both
@@ -62,5 +63,5 @@ of these graphs (``views.py``).
 subnormal numbers included; smooth activations come from Arb. Functionals λ and β are floats, by choice: the distance of
 β from ``W λ`` is multiplied by the largest ``|h|`` and subtracted.
 
-*To be trusted*: these files but ``choices.py``, NumPy's float64 arithmetic, python-flint, and the processor.
+*To be trusted*: these files except ``choices.py``, NumPy's float64 arithmetic, python-flint, and the processor.
 """

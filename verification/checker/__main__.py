@@ -28,7 +28,8 @@ def check(
     branches: int = 0,
     trees: dict[int, Tree] | None = None,
 ) -> dict[str, Any]:
-    """Prove the bounds at some places of a certificate; what was not proved is in ``failed``, with the reason."""
+    """Prove the bounds at some positions of a certificate; nodes that were not proved are in ``failed``, with the
+    reason."""
     check_processor()
     changes, trees, started = claim.changes(graph), trees or {}, time.process_time()
     places = np.arange(len(claim.nodes)) if places is None else places

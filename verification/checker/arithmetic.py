@@ -21,8 +21,8 @@ U, ETA = 2.0**-53, 2.0**-1074
 
 
 def arrays_of(path: Path) -> dict[str, Any]:
-    """All arrays of an archive. Two of one name are refused: another program might show the one, and this read the
-    other."""
+    """All arrays of an archive. Two of one name are refused: another program might show one of them while this one
+    reads the other."""
     with np.load(path, allow_pickle=False) as arrays:
         if len(set(arrays.files)) < len(arrays.files):
             raise ValueError(f"{path.name} has two arrays of one name")
@@ -39,7 +39,7 @@ def numbers(given: Any, finite: bool = True) -> Array:
 
 
 def whole(given: Any) -> Ints:
-    """Whole numbers, and not others cut off."""
+    """Integers; other numbers are refused, not truncated."""
     found = np.asarray(given)
     if found.dtype.kind not in "iu" or (found.astype(np.int64) != found).any():
         raise ValueError(f"numbers of the type {found.dtype} that should be whole")
@@ -47,8 +47,8 @@ def whole(given: Any) -> Ints:
 
 
 def check_processor() -> None:
-    """That subnormal numbers are kept and sums rounded to nearest, which other code in the process may have switched
-    off."""
+    """Check that subnormal numbers are kept and sums are rounded to nearest, which other code in the process may have
+    switched off."""
     one, small = np.array([1.0, 1.0]), np.array([ETA, 2.0**-1022])
     if not (
         (small * one == small).all()
@@ -114,8 +114,8 @@ class Scale:
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """Vectors of which each number is within a radius of a middle, ``(n, d)``. ``reach`` is the radius and what
-    rounding of a product of these middles takes, so that :meth:`below` needs no more than two products."""
+    """Vectors of which each number is within a radius of a middle, ``(n, d)``. ``reach`` is the radius plus what
+    rounding a product with these middles can cost, so that :meth:`below` needs only two products."""
 
     middle: Array
     reach: Array
@@ -135,7 +135,7 @@ class Boxes:
     def below(self, omega: Array) -> Array:
         """Below ``ω · v`` for all v in the boxes: M functionals ``(M, d)`` to ``(n, M)``."""
         tiny, value = 4 * (omega.shape[1] + 2) * ETA, self.middle @ omega.T
-        # A sum that overflowed on its way says nothing, although `down` would make a number of it.
+        # A sum that overflowed carries no information, although `down` would turn it into a number.
         value = np.where(np.isfinite(value), value, np.nan)
         return down(down(value - self.reach @ np.abs(omega).T) - tiny)
 

@@ -1,8 +1,9 @@
-"""Trees of cases: an edge stays or goes, a candidate comes or does not; both branches are proved, and so is all.
+"""Trees of cases: an edge stays or goes, a candidate comes or does not; if both branches are proved, so is the whole.
 
 A tree is a list, in the order in which it is walked: a pair ``(a, b)`` with a < b, then the tree of the changes that
-leave it as it is, then that of the others; None is a leaf, where Theorem A must do, or :mod:`views`. No list that ends
-too early, or goes on, is a tree. Where none is given, the checker decides the edges that matter most by themselves.
+leave it as it is, then that of the others; None is a leaf, where Theorem A must do, or :mod:`views`. A list that ends
+too early, or continues after its end, is not a tree. If none is given, the checker decides the edges with the largest
+effects by themselves.
 """
 
 from collections.abc import Iterator, Sequence

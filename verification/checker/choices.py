@@ -1,7 +1,7 @@
-"""What is only chosen: nothing in this file can make a proof wrong, and none of it is to be trusted.
+"""The choices of the prover: nothing in this file can make a proof wrong, and none of it needs to be trusted.
 
-Slopes of lines, whose intercepts are found elsewhere for whatever slopes there are; the rules for these; and what the
-library's trace says about them.
+Slopes of lines, whose intercepts are found elsewhere for any slopes; the rules for these; and what the library's trace
+says about them.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class Choices:
         starts: for some nodes, the states at which groups begin; the states of a group also try common slopes.
         output, rows: numbers of sign patterns at the anchor and at its neighbours, powers of two.
         functional: whether ranges of channels are found by lines, or by ranges below alone.
-        deep: whether these lines go on at neighbours that several layers lead to.
+        deep: whether these lines continue at neighbours that several layers lead to.
     """
 
     rules: tuple[str, ...] = ("adaptive",)
@@ -41,7 +41,7 @@ EVERY = Choices(("adaptive", "flat", "parallel"), output=4, rows=4)  # for those
 
 
 def ways(network: Network, choices: Choices) -> list[Choices]:
-    """Those that are given; and all that there are, for what these do not prove."""
+    """The given choices; and all that there are, for bounds that these do not prove."""
     every = replace(EVERY, starts=choices.starts)
     smooth = any(isinstance(layer.activation, Smooth) for layer in network.layers)
     more = replace(every, rules=(*every.rules, "steep", *(("early", "late") if smooth else ())), deep=True)

@@ -105,7 +105,7 @@ class Claim:
 
     @property
     def words(self) -> str:
-        """What is claimed under which changes, so that nobody takes a weaker claim for another one."""
+        """What is claimed under which changes, so that nobody takes a weaker claim for a stronger one."""
         about = {
             "graph": "compactness, the clean graph as the second view",
             "view": "compactness, with the second view that was given",
@@ -176,7 +176,7 @@ def _changed(arrays: dict[str, Any]) -> list[tuple[Ints, Ints, Array]] | None:
 
 
 def _choices(content: dict[str, Any] | None, arrays: dict[str, Any]) -> Choices:
-    """What the library chose; nothing in it can make a bound wrong."""
+    """The library's choices; nothing in them can make a bound wrong."""
     if content is None:
         return EVERY
     if not all(number in (1 << bit for bit in range(11)) for number in (content["output"], content["rows"])):

@@ -1,11 +1,11 @@
 """Features that may change: the least values of functionals of them.
 
 Features enter a network as ``W' x``, so that a functional λ of that is ``μ · x`` with ``μ = W λ``. Whatever node k has
-of the admissible features, ``μ · x̃`` is at least ``μ · x`` less its *fall*,
+of the admissible features, ``μ · x̃`` is at least ``μ · x`` minus its *fall*,
 
     the off largest [μ_f x_f]+   +   the on largest [-μ_f]+ with x_f = 0   +   radius |μ|_1 :
 
-a masked entry takes ``μ_f x_f`` off, a zero that becomes 1 adds ``μ_f``, and in a box each entry moves by itself.
+a masked entry subtracts ``μ_f x_f``, a zero that becomes 1 adds ``μ_f``, and in a box each entry moves independently.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Lines around activations, and pieces of them: ``ω · σ(p) >= λ · p + c``, for slopes of anyone's choice."""
+"""Lines around activations, and pieces of them: ``ω · σ(p) >= λ · p + c``, for any choice of slopes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

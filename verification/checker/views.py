@@ -1,4 +1,4 @@
-"""All graphs that a node can see, where they are few: the values on each of them, without any theorem.
+"""All graphs that a node can see, if there are few: the values on each of them, without any theorem.
 
 What a node's embedding depends on is the edges with an end within ``hops`` of it, and the features there. All sets of
 changes of these that the budgets allow are tried: an edge ``(a, b)`` that goes or comes; an entry ``(node, column,
@@ -27,7 +27,7 @@ class Views:
     """The graphs that one node can see.
 
     Attributes:
-        few: whether they are all tried.
+        few: whether there are few enough to try all of them.
     """
 
     def __init__(self, network: Network, changes: Changes, node: int) -> None:

@@ -86,7 +86,7 @@ class DropSets:
 
     @classmethod
     def of(cls, ball: Ball, width: int) -> "list[DropSets]":
-        """The sets of all rows that have few of them, some rows at a time, for so many numbers of each set."""
+        """The sets of all rows that have few of them, some rows at a time, in blocks for ``width`` numbers per set."""
         order = torch.argsort(ball.droppable.logical_not().long() + 2 * ball.row, stable=True)  # droppable slots first
         found = []
         for (edges, budget), chosen in _kinds(ball):

@@ -123,7 +123,7 @@ class TwoViews:
         lower = bound(network, problem, directions).double() + constants.sum(dim=2)
         lower, best = lower.max(dim=1, keepdim=True)
         sizes = Sizes.of(encoder, problem, dtype)
-        # Beside the method's own rounding, (R10): of the direction, of its two constants, and of the result.
+        # In addition to the method's own rounding, (R10): of the direction, of its two constants, and of the result.
         slack = sizes.bound_slack(problem.at_anchors(directions)).gather(1, best) + self._rounding * box
         slack = slack + 4 * _EPS * constants.abs().sum(dim=2).gather(1, best) + torch.finfo(dtype).eps * lower.abs()
         return lower.to(dtype), slack.to(dtype), sizes.run_error(self._largest_directions(anchors).to(dtype)[:, None])

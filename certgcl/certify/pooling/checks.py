@@ -80,7 +80,7 @@ def _budgets(certificate: "GraphCertificate") -> Iterator[Fault]:
         return
     graph = torch.repeat_interleave(sizes)
     if bool(((local < 0) | (local > certificate.requested_budget) | (local > certificate.total_budget[graph])).any()):
-        yield "a budget that is negative or above what was asked for", "budgets are numbers of edges, only lowered"
+        yield "a budget that is negative or above what was requested", "budgets are numbers of edges, only lowered"
     most = certificate.most_dropped
     if bool(((most < 0) | (most > certificate.total_budget)).any()):
         yield "a graph that can lose more edges than its total", "the total is a limit"
@@ -165,7 +165,7 @@ def _witness(edges: Tensor, local: Tensor, most: int) -> Fault | None:
         return None
     low, high = edges.amin(dim=0), edges.amax(dim=0)
     if int(low.min()) < 0 or int(high.max()) >= len(local) or bool((low == high).any()):
-        return "with an edge that joins no two nodes", f"edges join two of the nodes 0 to {len(local) - 1}"
+        return "with an edge that does not join two of its nodes", f"edges join two of the nodes 0 to {len(local) - 1}"
     if torch.unique(torch.stack([low, high]), dim=1).shape[1] != edges.shape[1]:
         return "with an edge twice", "a change is a set of edges"
     if edges.shape[1] > most or bool((torch.bincount(edges.flatten(), minlength=len(local)) > local).any()):

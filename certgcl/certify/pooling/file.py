@@ -118,10 +118,10 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             (_NEW, _ADDED[0] in tensors),
         ):
             if sum(name in tensors for name in group) != len(group) * there:
-                raise ValueError(f"no whole {group[0]}")
+                raise ValueError(f"incomplete {group[0]}")
         for names in (_ADDED, _CANDIDATES):
             if sum(name in tensors for name in names) not in (0, len(names)):
-                raise ValueError(f"no whole {names[0]}")
+                raise ValueError(f"incomplete {names[0]}")
         edges, sizes = (tensors.pop(name) for name in _WITNESSES)
         graphs = len(tensors["sizes"])
         if sizes.dim() != 1 or not graphs or len(sizes) % graphs:

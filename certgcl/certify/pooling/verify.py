@@ -135,11 +135,11 @@ class _GraphChecks:
             and _same(changes.each_addition, certificate.additions)
             and _same(changes.each_feature, certificate.features)
         ):
-            return Check(name, False, "tightening what was asked for gives other budgets on these graphs")
+            return Check(name, False, "tightening what was requested gives other budgets on these graphs")
         found = budgets_part(changes)
         if found.identity != certificate.evidence.budget.identity:
             return Check(name, False, "others than those certified")
-        return Check(name, True, f"{found.shown}, tightened again from what was asked for")
+        return Check(name, True, f"{found.shown}, tightened again from what was requested")
 
     def _tightened_again(self) -> SetChanges:
         certificate, each = self.certificate, []
@@ -194,7 +194,7 @@ class _GraphChecks:
         if certificate.additions is not None:
             new, allowed = certificate.added_edges(number, direction), certificate.additions[number]
             if bool(graph.has_edge(*new).any()) or not allowed.lists(new):
-                return "a new edge that is no candidate"
+                return "a new edge that is not a candidate"
             view = Graph.from_edges(view.x, torch.cat([view.edge_index, new, new.flip(0)], dim=1))
         if certificate.features is not None:
             changed = certificate.changed_features(number, direction)

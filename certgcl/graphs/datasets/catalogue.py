@@ -82,7 +82,7 @@ DATASETS: dict[str, DatasetInfo] = {
         ),
         DatasetInfo(
             "les-miserables",
-            "characters that appear together; one-hot features; classes are no ground truth but "
+            "characters that appear together; one-hot features; classes are not ground truth but "
             "networkx's greedy modularity communities",
             77,
             254,
@@ -92,7 +92,7 @@ DATASETS: dict[str, DatasetInfo] = {
         DatasetInfo(
             "sbm",
             "stochastic block model, edges with probability 0.1 in a block and 0.01 between; Gaussian "
-            "features around block means; always the same draw",
+            "features around block means; always the same graph",
             400,
             2608,
             16,
@@ -180,7 +180,7 @@ GRAPH_SETS: dict[str, GraphSetInfo] = {
     for info in (
         GraphSetInfo(
             "cycles-and-trees",
-            "trees, and trees around a cycle; one of four colours for each node; always the same draw",
+            "trees, and trees around a cycle; one of four colours for each node; always the same graphs",
             200,
             2997,
             2897,

@@ -98,7 +98,7 @@ def _records(lines: list[bytes]) -> list[dict[str, Any]]:
         if _line(record, link).encode() != line + b"\n":
             raise ValueError(f"line {epoch + 1} has changed, or one before it")
         if not all(value is None or is_number(value) for value in record.values()) or record["seconds"] is None:
-            raise ValueError(f"values that are no numbers in line {epoch + 1}")
+            raise ValueError(f"values that are not numbers in line {epoch + 1}")
         if record["epoch"] != epoch:
             raise ValueError(f"epoch {record['epoch']} in line {epoch + 1}")
         records.append(record)

@@ -154,7 +154,7 @@ def float64(values: Any, name: str) -> Tensor:
         ) from error
     if not numbers:
         raise ClassifierError(
-            f"{name} of type {type(values).__name__} that are no real numbers",
+            f"{name} of type {type(values).__name__} that are not real numbers",
             "a linear classifier has weights and intercepts",
             "Pass a tensor or an array",
         )

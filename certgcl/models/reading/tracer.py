@@ -111,7 +111,7 @@ class Tracer:
         if self.depth >= _MOST_CALLS:
             raise refusal(f"more than {_MOST_CALLS} calls inside each other", place)
         if not all(type(name) is str for name in function.__globals__):
-            raise refusal(f"{function.__qualname__}, whose global names are no plain str", place)
+            raise refusal(f"{function.__qualname__}, whose global names are not plain strings", place)
         self.depth += 1
         value = Frame(self, function, source_of(function), bind(function, arguments, keywords, place)).run()
         self.depth -= 1

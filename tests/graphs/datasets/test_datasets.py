@@ -80,7 +80,7 @@ def test_the_two_leaders_of_the_karate_club_are_in_different_ones() -> None:
 def test_classes_of_les_miserables_are_communities_and_said_to_be() -> None:
     row, col = (data := load_dataset("les-miserables")).edge_index
     assert float((data.y[row] == data.y[col]).float().mean()) > 0.7
-    assert "no ground truth" in DATASETS["les-miserables"].description
+    assert "not ground truth" in DATASETS["les-miserables"].description
 
 
 def test_blocks_have_more_edges_within_and_means_of_their_own() -> None:
