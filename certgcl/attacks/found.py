@@ -51,7 +51,7 @@ class Found:
 
 
 def end_of(seconds: float) -> float:
-    """When a search that may take so long must be over, in seconds of the monotonic clock."""
+    """The time at which a search of a given length must be over, in seconds of the monotonic clock."""
     return time.monotonic() + real(
         seconds,
         "seconds",

@@ -1,11 +1,11 @@
 """Masked columns of graphs with few features: every set of columns by itself.
 
-If the columns in M are masked, the graph is one with other features, ``X_M``, which only the edges can still change. So
+If the columns in M are masked, the graph has other features, ``X_M``, and only its edges can still change. So
 
     w · z_i(S, X̃)  >=  min { bound of w · z_i over all S on the graph with X_M :  |M| <= m },
 
-and the same columns are masked at all nodes, where bounds by Theorem A let every node have its own. No more can be
-gained from what nodes share; but there are 2^F sets, so only graphs of very few features have this bound.
+and the same columns are masked at all nodes, whereas bounds by states let every node mask its own. Nothing that nodes
+share is lost; but there are 2^F sets, so this bound is only for graphs with very few features.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ MOST_FEATURES = 6  # 64 sets at most; how many features are filled may differ be
 
 
 def few_columns(problem: ChangeProblem) -> bool:
-    """Whether columns may be masked, and all sets of them are tried."""
+    """Whether columns may be masked, and so few that all sets of them are tried."""
     features = problem.changes.features
     return features is not None and features.columns > 0 and problem.graph.num_features <= MOST_FEATURES
 

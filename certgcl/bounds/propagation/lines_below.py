@@ -1,4 +1,4 @@
-"""Functionals of some nodes through their own lines: constants, and what is left for their neighbours."""
+"""Functionals of some nodes through their own lines: constants, and what remains for their neighbours."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -70,7 +70,7 @@ def _of_parent(ranges: NetworkRanges, cells: Cells, mix: Mix, parent: Cells) -> 
 
 
 def joined(parts: list[LinesBelow]) -> LinesBelow:
-    """Those of some cells, and of others after them."""
+    """The lines of some cells, followed by those of others."""
     constant, leaves, scales, added = zip(*parts, strict=True)
     known = [part for part in leaves if part is not None]
     together = None
@@ -84,7 +84,7 @@ def joined(parts: list[LinesBelow]) -> LinesBelow:
 def brief_lines(ranges: NetworkRanges, mix: Mix, ball: Ball) -> LinesBelow | None:
     """The same for functionals that all cells of a ball share, where lines stop at ranges one layer down.
 
-    By a kernel that holds the functionals of one cell at a time; None where it does not serve.
+    By a kernel that holds the functionals of one cell at a time; None if it cannot be used.
     """
     layer, omega, rules = ranges.network.layers[mix.term.source - 1], mix.functionals, ranges.settings.rules
     mixing = [term for term in layer.terms if term.aggregation.mixes]
