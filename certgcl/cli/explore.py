@@ -64,10 +64,10 @@ def explore(
             from certgcl.report import build_report
             from certgcl.report.page import render
 
-        subject = _trained(graph, drops, epochs, seed)
+        source = _trained(graph, drops, epochs, seed)
         with Bar("reporting") as bar:
-            report = build_report(subject, progress=bar.show)
-        certificate = subject.certificate
+            report = build_report(source, progress=bar.show)
+        certificate = source.certificate
         if certificate is not None and isinstance(report.curve, BudgetCurve):
             certificate = replace(certificate, curve=report.curve)
         page = (out or Path(tempfile.mkdtemp(prefix="certgcl-"), "report.html")).resolve()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def report(
-    subjects: Annotated[
+    runs: Annotated[
         list[Path],
         typer.Argument(
             exists=True,
@@ -72,18 +72,18 @@ def report(
 
         certgcl report runs/digits-grace-none-0 runs/digits-grace-degree-fast-0 --out comparison.html
     """
-    if len(subjects) > 1 and weights is not None:
+    if len(runs) > 1 and weights is not None:
         raise typer.BadParameter("each of several runs has its own encoder", param_hint="--weights")
     with reported_errors(as_json, "Nothing is lost; run the same command again"):
         with needing("report", "a report"):
-            from certgcl.cli.report_files import RunFiles, read_subject
+            from certgcl.cli.report_files import RunFiles, read_report_source
             from certgcl.report import build_report, compare_reports
             from certgcl.report.page import render, render_comparison
 
-        every = [RunFiles.at(subject) for subject in subjects]
+        every = [RunFiles.at(run) for run in runs]
         with Bar("reporting") as bar:
             source = choose_source(dataset, graph, data_root) if dataset or graph else None
-            about = [read_subject(found, source, weights, data_root) for found in every]
+            about = [read_report_source(found, source, weights, data_root) for found in every]
             content = [build_report(each, sample=sample, progress=bar.show) for each in about]
             bar.show(0, 1, "drawing")
             comparison = compare_reports(about, content) if len(content) > 1 else None

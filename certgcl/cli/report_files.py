@@ -87,7 +87,9 @@ def _certificate_in(run: Path) -> Path | None:
     return others[0] if others else None
 
 
-def read_subject(found: RunFiles, source: GraphSource | None, weights: Path | None, root: Path | None) -> ReportSource:
+def read_report_source(
+    found: RunFiles, source: GraphSource | None, weights: Path | None, root: Path | None
+) -> ReportSource:
     """Everything available. If a run lacks something, or its graph cannot be loaded, a sentence says so.
 
     Args:

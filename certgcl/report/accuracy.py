@@ -16,25 +16,25 @@ SEEDS = 5  # of certgcl evaluate, by default
 _GRID = (0.01, 0.1, 1.0, 10.0, 100.0)  # C of the logistic regression
 
 
-def accuracy(subject: ReportSource, sample: int, progress: Progress) -> Accuracy | Missing:
+def accuracy(source: ReportSource, sample: int, progress: Progress) -> Accuracy | Missing:
     """Certified accuracy under the budget of the certificate, by the first split of the graph's protocol.
 
     A test node of a class that the classifier never saw is always wrong.
     """
-    graph, weights, embeddings, certificate = subject.graph, subject.weights, subject.embeddings, subject.certificate
+    graph, weights, embeddings, certificate = source.graph, source.weights, source.embeddings, source.certificate
     if certificate is None:
         return Missing("There is no certificate, and so no budget to certify an accuracy under.")
-    if subject.labels is None or subject.data is None:
+    if source.labels is None or source.data is None:
         return Missing("The graph has no labels.")
     assert graph is not None
     assert weights is not None
     assert embeddings is not None
     progress(0, 1, "certified accuracy")
-    labels, method = subject.labels, closed_form(certificate)
+    labels, method = source.labels, closed_form(certificate)
     try:
         check_labels(labels, graph.num_nodes)
-        public = subject.protocol == "public"
-        splits = masked_nodes(subject.data, len(labels)) if public else random_splits(len(labels), (SEED,))[0]
+        public = source.protocol == "public"
+        splits = masked_nodes(source.data, len(labels)) if public else random_splits(len(labels), (SEED,))[0]
         train, validation, test = (torch.as_tensor(part) for part in splits)
         nodes = drawn(test.sort().values, sample)
         probe = _probe(embeddings.numpy(), labels.numpy(), train.numpy(), validation.numpy())
@@ -43,13 +43,13 @@ def accuracy(subject: ReportSource, sample: int, progress: Progress) -> Accuracy
         if len(seen):
             found = certified_accuracy(weights, probe, graph, labels, certificate.changes, nodes=seen, method=method)
             correct, certified, broken = (int(mask.sum()) for mask in (found.correct, found.certified, found.broken))
-        evaluated = evaluate(embeddings, labels, subject.protocol, masks=subject.data, seeds=SEEDS)
+        evaluated = evaluate(embeddings, labels, source.protocol, masks=source.data, seeds=SEEDS)
     except InputError as error:
         return Missing(f"Not computed: {error.found}, but {error.rule}.")
     count = len(nodes)
     return Accuracy(
         method,
-        subject.protocol,
+        source.protocol,
         len(train),
         count,
         len(test),

@@ -90,21 +90,21 @@ class Comparison:
         return asdict(self)
 
 
-def compare_reports(subjects: Sequence[ReportSource], reports: Sequence[Report]) -> Comparison:
+def compare_reports(sources: Sequence[ReportSource], reports: Sequence[Report]) -> Comparison:
     """The comparison of two runs or more; each needs a certificate.
 
     Raises:
         ReportError: a run without a certificate.
     """
-    for subject, report in zip(subjects, reports, strict=True):
+    for source, report in zip(sources, reports, strict=True):
         if isinstance(report.summary, Missing):
             raise ReportError(
-                f"{subject.name} without a certificate",
+                f"{source.name} without a certificate",
                 "runs are compared by their certificates",
                 "Certify it first: certgcl certify --run RUN --budget 0.4",
             )
     names = _distinct([report.name for report in reports])
-    same_graph = not _differ(subjects, "edges")
+    same_graph = not _differ(sources, "edges")
     nodes = _nodes(reports) if same_graph else []
     values: dict[str, list[Any]] = {}
     if nodes:
@@ -124,8 +124,8 @@ def compare_reports(subjects: Sequence[ReportSource], reports: Sequence[Report])
         " against ".join(names),
         reports[0].graph,
         runs,
-        _differences(names, reports, [] if _differ(subjects, "budget") else nodes) if same_graph else [],
-        _warnings(subjects),
+        _differences(names, reports, [] if _differ(sources, "budget") else nodes) if same_graph else [],
+        _warnings(sources),
         values,
         rows,
         [report.curve for report in reports],
@@ -155,7 +155,7 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return [name if names.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(names, 1)]
 
 
-def _warnings(subjects: Sequence[ReportSource]) -> list[str]:
+def _warnings(sources: Sequence[ReportSource]) -> list[str]:
     """The differences between the certificates, part by part."""
     parts = {
         "edges": "The graphs differ: neither nodes nor accuracies are compared pair by pair.",
@@ -164,12 +164,12 @@ def _warnings(subjects: Sequence[ReportSource]) -> list[str]:
         "by node. The budget curves use the same budgets for all runs.",
         "method": "The methods differ: a tighter one proves more nodes anyway.",
     }
-    return [words for part, words in parts.items() if _differ(subjects, part)]
+    return [words for part, words in parts.items() if _differ(sources, part)]
 
 
-def _differ(subjects: Sequence[ReportSource], part: str) -> bool:
+def _differ(sources: Sequence[ReportSource], part: str) -> bool:
     """Whether the certificates differ in some part."""
-    return len({subject.certificate.evidence.parts[part].identity for subject in subjects if subject.certificate}) > 1
+    return len({source.certificate.evidence.parts[part].identity for source in sources if source.certificate}) > 1
 
 
 def _nodes(reports: Sequence[Report]) -> list[ComparedNode]:

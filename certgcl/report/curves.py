@@ -63,14 +63,14 @@ class Curves:
         return BudgetCurve(self.method, int(self.drawn.sum()), self.of, by_rate, by_count)
 
 
-def curves_of(subject: ReportSource, sample: int, progress: Progress) -> Curves:
-    """The curves of a subject with an encoder and its graph, in the directions of its certificate."""
-    graph, encoder, worst = subject.graph, subject.encoder, subject.worst
+def curves_of(source: ReportSource, sample: int, progress: Progress) -> Curves:
+    """The curves of a source with an encoder and its graph, in the directions of its certificate."""
+    graph, encoder, worst = source.graph, source.encoder, source.worst
     assert graph is not None
     assert encoder is not None
     everyone = torch.arange(graph.num_nodes) if worst is None else worst.nodes.sort().values
     chosen = drawn(everyone, sample)
     fragile = chosen[:0] if worst is None else worst.nodes[worst.lower.argsort(stable=True)[:FRAGILE]]
     nodes = torch.cat([chosen, fragile]).unique()
-    steps = curve_steps(subject.certificate, encoder, graph, nodes, progress)
-    return Curves(closed_form(subject.certificate), nodes, torch.isin(nodes, chosen), len(everyone), *steps)
+    steps = curve_steps(source.certificate, encoder, graph, nodes, progress)
+    return Curves(closed_form(source.certificate), nodes, torch.isin(nodes, chosen), len(everyone), *steps)

@@ -118,22 +118,22 @@ class Known:
         )
 
 
-def all_known(subject: ReportSource, curves: Curves | None) -> Known | None:
+def all_known(source: ReportSource, curves: Curves | None) -> Known | None:
     """Everything that can be found: by the bounds of the curve, branch and bound at the least bounds, and a search at
     the nodes of the curve; only the contents of the certificate if nothing can be computed. None without a
     certificate."""
-    worst = subject.worst
+    worst = source.worst
     if worst is None:
         return None
     known = Known.of(worst)
-    if curves is None or subject.encoder is None or subject.graph is None:
+    if curves is None or source.encoder is None or source.graph is None:
         return known
-    if subject.bounds_can_be_raised:
-        for lower, rounding in curves.covering(subject.budget.on(subject.graph)):
+    if source.bounds_can_be_raised:
+        for lower, rounding in curves.covering(source.budget.on(source.graph)):
             known = known.raised(curves.nodes, lower, rounding)
     if worst.witnesses is None:
-        known = _searched(subject, _closer(subject, known), curves.nodes)
-    return _with_few_edges(subject, known, curves.nodes)
+        known = _searched(source, _closer(source, known), curves.nodes)
+    return _with_few_edges(source, known, curves.nodes)
 
 
 def positions(certificate: Certificate, nodes: Tensor) -> Tensor:
@@ -142,11 +142,11 @@ def positions(certificate: Certificate, nodes: Tensor) -> Tensor:
     return order[torch.searchsorted(ordered, nodes)]
 
 
-def _closer(subject: ReportSource, known: Known) -> Known:
+def _closer(source: ReportSource, known: Known) -> Known:
     """A short branch and bound at the least bounds."""
     own = known.certificate
     nodes = own.nodes[own.lower.argsort(stable=True)[:CLOSER]]
-    found = subject.bounds(own.changes, "optimized", nodes, own)
+    found = source.bounds(own.changes, "optimized", nodes, own)
     assert found.upper is not None
     assert found.witnesses is not None
     places = positions(own, nodes).tolist()
@@ -156,24 +156,24 @@ def _closer(subject: ReportSource, known: Known) -> Known:
         None if found.changed is None else dict(zip(places, found.changed, strict=True)),
         None if found.added is None else dict(zip(places, found.added, strict=True)),
     )
-    return known.raised(nodes, found.lower, found.rounding) if subject.bounds_can_be_raised else known
+    return known.raised(nodes, found.lower, found.rounding) if source.bounds_can_be_raised else known
 
 
 @torch.no_grad()
-def _searched(subject: ReportSource, known: Known, nodes: Tensor) -> Known:
+def _searched(source: ReportSource, known: Known, nodes: Tensor) -> Known:
     """A search for drops at some nodes, and for new edges where some may be added."""
-    assert subject.encoder is not None
-    assert subject.graph is not None
-    own, graph = known.certificate, subject.graph
+    assert source.encoder is not None
+    assert source.graph is not None
+    own, graph = known.certificate, source.graph
     if own.additions is not None:
-        return _searched_with_new_edges(subject.encoder, graph, known, nodes)
-    space = SearchSpace(subject.encoder, graph, subject.budget.on(graph))
+        return _searched_with_new_edges(source.encoder, graph, known, nodes)
+    space = SearchSpace(source.encoder, graph, source.budget.on(graph))
     places = [place for place in positions(own, nodes).tolist() if not bool(known.searched[place])]
     around = {place: field for place in places if (field := space.field(int(own.nodes[place]))) is not None}
     if not around:
         return known
     dropped = Search()(space, list(around.values()), own.directions[list(around)])
-    evaluation = DropEvaluation.of(subject.encoder, graph)
+    evaluation = DropEvaluation.of(source.encoder, graph)
     witnesses = {place: space.edges(around[place], edges) for place, edges in zip(around, dropped, strict=True)}
     return known.lowered(
         witnesses,
@@ -202,11 +202,11 @@ def _searched_with_new_edges(network: GraphNetwork, graph: Graph, known: Known, 
 
 
 @torch.no_grad()
-def _with_few_edges(subject: ReportSource, known: Known, nodes: Tensor) -> Known:
+def _with_few_edges(source: ReportSource, known: Known, nodes: Tensor) -> Known:
     """The few edges that matter at some nodes; if they have more effect than the whole witness, they replace it."""
-    assert subject.encoder is not None
-    assert subject.graph is not None
-    own, evaluation = known.certificate, DropEvaluation.of(subject.encoder, subject.graph)
+    assert source.encoder is not None
+    assert source.graph is not None
+    own, evaluation = known.certificate, DropEvaluation.of(source.encoder, source.graph)
     assert own.witnesses is not None
     places = {place: int(own.nodes[place]) for place in positions(own, nodes).tolist() if bool(known.searched[place])}
     effects = {

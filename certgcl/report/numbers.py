@@ -47,8 +47,8 @@ _NO_GRAPH = "The graph is not available: pass --dataset or --graph."
 
 
 @told_when_out_of_memory(SMALLER)
-def build_report(subject: ReportSource, *, sample: int = 200, progress: Progress = lambda *_: None) -> Report:
-    """The report on a subject.
+def build_report(source: ReportSource, *, sample: int = 200, progress: Progress = lambda *_: None) -> Report:
+    """The report on a source.
 
     Args:
         sample: at how many nodes the budget curve and certified accuracy are computed; with 0 nothing is computed
@@ -57,57 +57,57 @@ def build_report(subject: ReportSource, *, sample: int = 200, progress: Progress
     Raises:
         ReportError: certificate, graph and encoder do not belong together.
     """
-    subject.check()
-    no_certificate = Missing(subject.absent.get("certificate", _NO_CERTIFICATE))
-    absent = why_not(subject, sample)
-    curves = None if absent else curves_of(subject, sample, progress)
-    accuracy = absent or accuracy_of(subject, sample, progress)
+    source.check()
+    no_certificate = Missing(source.absent.get("certificate", _NO_CERTIFICATE))
+    absent = why_not(source, sample)
+    curves = None if absent else curves_of(source, sample, progress)
+    accuracy = absent or accuracy_of(source, sample, progress)
     progress(0, 1, "edges that matter")
-    known = all_known(subject, curves)
-    if known is not None and curves is not None and subject.graph is not None and subject.bounds_can_be_raised:
+    known = all_known(source, curves)
+    if known is not None and curves is not None and source.graph is not None and source.bounds_can_be_raised:
         own = known.certificate
-        curves = curves.raised(own.at(positions(own, curves.nodes)), subject.budget.on(subject.graph))
+        curves = curves.raised(own.at(positions(own, curves.nodes)), source.budget.on(source.graph))
     return Report(
-        subject.name,
-        _graph(subject),
-        no_certificate if known is None else _summary(subject, known),
-        no_certificate if known is None else _values(subject, known),
-        no_certificate if known is None else _degrees(subject, known),
+        source.name,
+        _graph(source),
+        no_certificate if known is None else _summary(source, known),
+        no_certificate if known is None else _values(source, known),
+        no_certificate if known is None else _degrees(source, known),
         absent or Missing(_NO_ENCODER) if curves is None else curves.summary(),
         accuracy,
-        no_certificate if known is None else absent or _explorer(subject, known, curves),
-        no_certificate if known is None else _fragile(subject, known, absent),
-        _training(subject),
-        _origin(subject),
+        no_certificate if known is None else absent or _explorer(source, known, curves),
+        no_certificate if known is None else _fragile(source, known, absent),
+        _training(source),
+        _origin(source),
     )
 
 
-def why_not(subject: ReportSource, sample: int) -> Missing | None:
+def why_not(source: ReportSource, sample: int) -> Missing | None:
     """Why nothing can be computed; None if something can."""
     if sample == 0:
         return Missing(_SKIPPED)
-    if subject.encoder is None:
-        return Missing(subject.absent.get("weights") or subject.absent.get("data") or _NO_ENCODER)
+    if source.encoder is None:
+        return Missing(source.absent.get("weights") or source.absent.get("data") or _NO_ENCODER)
     return None
 
 
-def _graph(subject: ReportSource) -> str:
-    graph = subject.graph
+def _graph(source: ReportSource) -> str:
+    graph = source.graph
     if graph is None:
-        return subject.absent.get("data", _NO_GRAPH)
+        return source.absent.get("data", _NO_GRAPH)
     words = (
-        f"{subject.graph_name}: {graph.num_nodes:,} nodes, {graph.num_edges:,} edges, {graph.num_features:,} features"
+        f"{source.graph_name}: {graph.num_nodes:,} nodes, {graph.num_edges:,} edges, {graph.num_features:,} features"
     )
-    return words if subject.labels is None else f"{words}, {len(subject.labels.unique())} classes"
+    return words if source.labels is None else f"{words}, {len(source.labels.unique())} classes"
 
 
-def _summary(subject: ReportSource, known: Known) -> Summary:
+def _summary(source: ReportSource, known: Known) -> Summary:
     own, measures, searched = known.certificate, known.certificate.measures, int(known.searched.sum())
-    lower, local, worst = own.lower.double(), own.local_budget, subject.worst
-    assert subject.certificate is not None
+    lower, local, worst = own.lower.double(), own.local_budget, source.worst
+    assert source.certificate is not None
     assert worst is not None
     return Summary(
-        statement(subject, subject.certificate),
+        statement(source, source.certificate),
         own.method,
         own.certified,
         len(own.nodes),
@@ -136,17 +136,17 @@ def _summary(subject: ReportSource, known: Known) -> Summary:
     )
 
 
-def _values(subject: ReportSource, known: Known) -> NodeTable:
+def _values(source: ReportSource, known: Known) -> NodeTable:
     shown = known.at(drawn(torch.arange(len(known.searched)), MOST_VALUES))
     own, nodes = shown.certificate, shown.certificate.nodes
-    names = None if subject.names is None else [subject.names[node] for node in nodes.tolist()]
+    names = None if source.names is None else [source.names[node] for node in nodes.tolist()]
     return NodeTable(
         len(known.searched),
         own.certified,
         nodes.tolist(),
         names,
-        _at(subject.labels, nodes),
-        _at(subject.degree, nodes),
+        _at(source.labels, nodes),
+        _at(source.degree, nodes),
         own.local_budget[nodes].tolist(),
         own.nominal.tolist(),
         own.lower.tolist(),
@@ -159,12 +159,12 @@ def _at(values: Tensor | None, nodes: Tensor) -> list[int] | None:
     return None if values is None else values[nodes].tolist()
 
 
-def _degrees(subject: ReportSource, known: Known) -> Degrees | Missing:
+def _degrees(source: ReportSource, known: Known) -> Degrees | Missing:
     """Groups of nodes of equal degree, or of similar degrees if there are many."""
-    if subject.graph is None:
-        return Missing(subject.absent.get("data", _NO_GRAPH))
+    if source.graph is None:
+        return Missing(source.absent.get("data", _NO_GRAPH))
     own = known.certificate
-    degree, lower = subject.graph.degree[own.nodes].numpy(), own.lower.double().numpy()
+    degree, lower = source.graph.degree[own.nodes].numpy(), own.lower.double().numpy()
     distinct = np.unique(degree)
     starts = distinct
     if len(distinct) > _MOST_DEGREES:
@@ -189,10 +189,10 @@ def _degrees(subject: ReportSource, known: Known) -> Degrees | Missing:
     return Degrees(groups)
 
 
-def _explorer(subject: ReportSource, known: Known, curves: Curves | None) -> Explorer | Missing:
-    graph = subject.graph
+def _explorer(source: ReportSource, known: Known, curves: Curves | None) -> Explorer | Missing:
+    graph = source.graph
     if graph is None or curves is None:
-        return Missing(subject.absent.get("data", _NO_GRAPH))
+        return Missing(source.absent.get("data", _NO_GRAPH))
     places = positions(known.certificate, curves.nodes).tolist()
     details = []
     for place, node in zip(places, curves.nodes.tolist(), strict=True):
@@ -205,35 +205,33 @@ def _explorer(subject: ReportSource, known: Known, curves: Curves | None) -> Exp
         [step.budget for step in curves.by_count],
         details,
         edges_of(graph.edge_index[:, graph.row < graph.col]) if small else None,
-        subject.names if small else None,
-        None if subject.labels is None or not small else subject.labels.tolist(),
+        source.names if small else None,
+        None if source.labels is None or not small else source.labels.tolist(),
     )
 
 
-def _fragile(subject: ReportSource, known: Known, absent: Missing | None) -> Fragile:
+def _fragile(source: ReportSource, known: Known, absent: Missing | None) -> Fragile:
     nodes, lower = known.certificate.nodes.numpy(), known.certificate.lower.double().numpy()
-    rows = _rows(subject, known.at(torch.from_numpy(np.lexsort((nodes, lower)))[:ROWS]))
+    rows = _rows(source, known.at(torch.from_numpy(np.lexsort((nodes, lower)))[:ROWS]))
     drawings: list[NodePicture] = []
     reason = "" if absent is None else absent.reason
-    if subject.graph is not None:
-        drawings = [
-            drawing_of(row, subject.graph, subject.labels) for row in rows[:DRAWINGS] if row.witness is not None
-        ]
+    if source.graph is not None:
+        drawings = [drawing_of(row, source.graph, source.labels) for row in rows[:DRAWINGS] if row.witness is not None]
     if not drawings and bool(known.searched.any()):
-        reason = subject.absent.get("data", _NO_GRAPH)
-    there = subject.certificate is not None and subject.certificate.witnesses is not None
+        reason = source.absent.get("data", _NO_GRAPH)
+    there = source.certificate is not None and source.certificate.witnesses is not None
     return Fragile(len(nodes), rows, drawings, reason, not there and bool(known.searched.any()))
 
 
-def _rows(subject: ReportSource, shown: Known) -> list[FragileNode]:
+def _rows(source: ReportSource, shown: Known) -> list[FragileNode]:
     own, rows = shown.certificate, []
-    degree, label = _at(subject.degree, own.nodes), _at(subject.labels, own.nodes)
+    degree, label = _at(source.degree, own.nodes), _at(source.labels, own.nodes)
     for place, (node, sign) in enumerate(zip(own.nodes.tolist(), shown.signs, strict=True)):
         witness = edges_of(own.witness(node)) if bool(shown.searched[place]) else None
         rows.append(
             FragileNode(
                 node,
-                None if subject.names is None else subject.names[node],
+                None if source.names is None else source.names[node],
                 None if degree is None else degree[place],
                 int(own.local_budget[node]),
                 None if label is None else label[place],
@@ -260,27 +258,27 @@ def changed_words(certificate: Certificate, node: int) -> list[str]:
     return words + ([f"{len(entries) - len(words)} more"] if len(entries) > len(words) else [])
 
 
-def _training(subject: ReportSource) -> Training | Missing:
-    history = subject.history
+def _training(source: ReportSource) -> Training | Missing:
+    history = source.history
     if history is None or not len(history):
-        return Missing(subject.absent.get("history", "There is no history of a training."))
+        return Missing(source.absent.get("history", "There is no history of a training."))
     names = dict.fromkeys(name for record in history.records for name in record if name not in ("epoch", "seconds"))
     metrics = {name: [None if math.isnan(value) else value for value in history.column(name)] for name in names}
     return Training(len(history), sum(history.column("seconds")), metrics)
 
 
-def _origin(subject: ReportSource) -> Origin:
-    config = subject.config or {}
+def _origin(source: ReportSource) -> Origin:
+    config = source.config or {}
     asked: Mapping[str, object] = config.get("config", {})
     settings = {name.removeprefix("settings."): str(value) for name, value in leaves(dict(asked))}
-    versions = config.get("versions") or subject.notes.get("versions") or {}
+    versions = config.get("versions") or source.notes.get("versions") or {}
     seed = settings.get("seed", "")
     return Origin(
-        list(subject.commands),
-        subject.lines,
+        list(source.commands),
+        source.lines,
         {name: str(version) for name, version in versions.items()} or {"certgcl (this page)": __version__},
         settings,
         int(seed) if seed.isdecimal() else None,
         config.get("started"),
-        subject.notes.get("fingerprint"),
+        source.notes.get("fingerprint"),
     )

@@ -28,13 +28,13 @@ _METHODS = {
 }
 
 
-def statement(subject: ReportSource, certificate: Certificate) -> Statement:
-    return Statement(_holds(subject, certificate), _method(certificate), _budget(subject, certificate))
+def statement(source: ReportSource, certificate: Certificate) -> Statement:
+    return Statement(_holds(source, certificate), _method(certificate), _budget(source, certificate))
 
 
-def _holds(subject: ReportSource, certificate: Certificate) -> str:
+def _holds(source: ReportSource, certificate: Certificate) -> str:
     value = "w · z of a node"
-    if subject.is_compactness:
+    if source.is_compactness:
         value = "the compactness of a node (how much closer it is to its own positive than to the others on average)"
     elif certificate.directions.dim() == 3:
         value = "the least of the values w · z of a node in its directions w"
@@ -62,15 +62,15 @@ def _method(certificate: Certificate) -> str:
     return f"{words}; both views may drop edges" if views == "both views" else words
 
 
-def _budget(subject: ReportSource, certificate: Certificate) -> str:
+def _budget(source: ReportSource, certificate: Certificate) -> str:
     """The requested rule, its effect at the nodes, and how many edges may be dropped in all; then features."""
     features = "" if certificate.features is None else f" Features: {certificate.features.words()}."
     if certificate.additions is not None:
         features = f" {certificate.additions.words().capitalize()}.{features}"
-    graph, at_nodes, total = subject.graph, _range(certificate.local_budget), f"{certificate.total_budget:,}"
+    graph, at_nodes, total = source.graph, _range(certificate.local_budget), f"{certificate.total_budget:,}"
     if graph is None:
         return f"At most {at_nodes} edges at a node; {total} in all.{features}"
-    rule = budget_rule(certificate, graph, subject.hints)
+    rule = budget_rule(certificate, graph, source.hints)
     if rule is None:
         words = f"{at_nodes} edges at a node"
     elif at_nodes == str(rule):

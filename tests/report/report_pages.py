@@ -53,7 +53,7 @@ def certified(method: str) -> Certificate:
     return certgcl.node_compactness(toy_network(), random_graph(20, 0.2), 1, method=method)
 
 
-def subject(method: str = "degree", **others: Any) -> ReportSource:
+def source(method: str = "degree", **others: Any) -> ReportSource:
     graph, weights, certificate = random_graph(20, 0.2), toy_network(), certified(method)
     history = History([{"epoch": k, "seconds": 0.5, "loss": 2.0 - k, "pot": None if k else 1.0} for k in range(3)])
     return replace(ReportSource("toy", certificate, "random", data_of(graph), weights, "public", history), **others)
@@ -61,4 +61,4 @@ def subject(method: str = "degree", **others: Any) -> ReportSource:
 
 @cache
 def whole_report() -> Report:
-    return build_report(subject(), sample=5)
+    return build_report(source(), sample=5)

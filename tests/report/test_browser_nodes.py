@@ -218,14 +218,14 @@ def test_what_one_sees_of_a_node_fits_a_phone(page: webdriver.Chrome) -> None:
 
 
 def test_runs_are_compared_on_one_page(browser: webdriver.Chrome, tmp_path: Path) -> None:
-    graph, subjects = random_graph(24, 0.15), []
+    graph, sources = random_graph(24, 0.15), []
     for seed in (0, 1):
         network = toy_network(seed=seed)
         certificate = certgcl.node_compactness(network, graph, 1)
-        subjects.append(
+        sources.append(
             ReportSource(f"seed {seed}", certificate, "random", Data(x=graph.x, edge_index=graph.edge_index), network)
         )
-    comparison = compare_reports(subjects, [build_report(subject, sample=5) for subject in subjects])
+    comparison = compare_reports(sources, [build_report(source, sample=5) for source in sources])
     path = tmp_path / "comparison.html"
     path.write_text(render_comparison(comparison), encoding="utf-8")
     resize(browser, WIDE)

@@ -24,12 +24,12 @@ GRAPH = random_graph(20, 0.2)
 def run(seed: int, budget: int = 1) -> tuple[ReportSource, Report]:
     network = toy_network(seed=seed)
     certificate = certgcl.node_compactness(network, GRAPH, budget)
-    subject = ReportSource(f"run {seed}", certificate, "random", data_of(GRAPH), network, "random-10-10-80")
-    return subject, build_report(subject, sample=100)
+    source = ReportSource(f"run {seed}", certificate, "random", data_of(GRAPH), network, "random-10-10-80")
+    return source, build_report(source, sample=100)
 
 
 def compared(*runs: tuple[ReportSource, Report]) -> Comparison:
-    return compare_reports([subject for subject, _ in runs], [report for _, report in runs])
+    return compare_reports([source for source, _ in runs], [report for _, report in runs])
 
 
 def test_every_run_keeps_its_own_numbers() -> None:
@@ -51,10 +51,10 @@ def test_differences_are_paired_with_the_first_run() -> None:
     assert isinstance(first.values, NodeTable)
     assert isinstance(second.values, NodeTable)
     scaled = []
-    for subject, table in ((other, second.values), (one, first.values)):
-        assert subject.certificate is not None
-        assert subject.certificate.norms is not None
-        scaled.append((torch.tensor(table.lower, dtype=torch.float64) / subject.certificate.norms.mean()).tolist())
+    for source, table in ((other, second.values), (one, first.values)):
+        assert source.certificate is not None
+        assert source.certificate.norms is not None
+        scaled.append((torch.tensor(table.lower, dtype=torch.float64) / source.certificate.norms.mean()).tolist())
     expected = compare(*scaled)
     assert (found[NODES].difference, found[NODES].p) == pytest.approx((expected.difference, expected.p))
     assert (found[NODES].run, found[NODES].against, found[NODES].pairs) == ("run 1", "run 0", 20)
@@ -74,14 +74,14 @@ def test_a_run_against_itself_differs_in_nothing() -> None:
 
 
 def test_longer_embeddings_win_nothing() -> None:
-    subject, _ = run(0)
-    assert subject.certificate is not None
+    source, _ = run(0)
+    assert source.certificate is not None
     values = {
-        name: 10 * getattr(subject.certificate, name) for name in ("lower", "nominal", "rounding", "run_error", "norms")
+        name: 10 * getattr(source.certificate, name) for name in ("lower", "nominal", "rounding", "run_error", "norms")
     }
-    longer = replace(subject, certificate=replace(subject.certificate, **values), weights=None)
+    longer = replace(source, certificate=replace(source.certificate, **values), weights=None)
     found = compared(
-        (replace(subject, weights=None), build_report(replace(subject, weights=None))), (longer, build_report(longer))
+        (replace(source, weights=None), build_report(replace(source, weights=None))), (longer, build_report(longer))
     )
     assert [each.difference for each in found.differences] == pytest.approx([0.0], abs=1e-12)
     assert found.runs[0].over_norm == pytest.approx(found.runs[1].over_norm)
@@ -93,8 +93,8 @@ def test_what_else_differs_is_said() -> None:
     assert {each.measure for each in found.differences} == {SPLITS}  # bounds under other budgets are not paired
     network, other = toy_network(), random_graph(20, 0.3)
     certificate = certgcl.node_compactness(network, other, 1)
-    subject = ReportSource("other", certificate, "other", data_of(other), network, "random-10-10-80")
-    found = compared(run(0), (subject, build_report(subject, sample=3)))
+    source = ReportSource("other", certificate, "other", data_of(other), network, "random-10-10-80")
+    found = compared(run(0), (source, build_report(source, sample=3)))
     assert found.warnings[0] == "The graphs differ: neither nodes nor accuracies are compared pair by pair."
     assert found.runs[1].evaluated is not None
     assert (found.rows, found.values, found.differences) == ([], {}, [])

@@ -23,7 +23,7 @@ from certgcl.report.figures import _bins
 from certgcl.report.neighbourhood import MOST_FAR, MOST_NEAR, drawing_of, edges_of
 from certgcl.report.page import moment, number, percent, render
 from certgcl.report.phrases import budget_rule
-from tests.report.report_pages import SECTIONS, Page, data_of, subject, whole_report
+from tests.report.report_pages import SECTIONS, Page, data_of, source, whole_report
 from tests.toys import random_graph, toy_graph, toy_network
 
 
@@ -38,7 +38,7 @@ from tests.toys import random_graph, toy_graph, toy_network
     ],
 )
 def test_the_budget_is_said_in_words(budget: Any, words: str) -> None:
-    about = subject()
+    about = source()
     assert about.graph is not None
     certificate = certgcl.node_compactness(toy_network(), about.graph, budget)
     summary = build_report(replace(about, certificate=certificate), sample=0).summary
@@ -89,7 +89,7 @@ def test_everything_is_escaped() -> None:
     evil = "<script>alert(1)</script>&'\"</style>"
     history = History([{"epoch": k, "seconds": 1.0, evil: float(k)} for k in range(3)])
     config = {"config": {"settings": {evil: evil}}, "versions": {evil: evil}, "started": evil}
-    about = subject(
+    about = source(
         name=evil, graph_name=evil, history=history, config=config, commands=[evil], notes={"fingerprint": evil}
     )
     html = render(build_report(about, sample=0))
@@ -115,11 +115,11 @@ def test_a_page_is_all_in_one_file_and_always_the_same() -> None:
 
 
 def test_the_same_input_gives_the_same_numbers() -> None:
-    assert build_report(subject(), sample=5) == whole_report()
+    assert build_report(source(), sample=5) == whole_report()
 
 
 def test_sections_without_data_say_so() -> None:
-    about = subject()
+    about = source()
     report = build_report(ReportSource("alone", about.certificate))
     assert set(report.missing()) == {"degrees", "curve", "accuracy", "explorer", "training"}
     page = Page(render(report))

@@ -30,13 +30,13 @@ from certgcl.report.content import (
     Summary,
 )
 from certgcl.report.page import render
-from tests.report.report_pages import Page, data_of, subject, whole_report
+from tests.report.report_pages import Page, data_of, source, whole_report
 from tests.toys import random_graph, run_in, toy_graph, toy_network
 
 
 @pytest.mark.parametrize("method", ["degree", "optimized", "released"])
 def test_the_numbers_are_those_of_the_certificate(method: str) -> None:
-    about = subject(method)
+    about = source(method)
     certificate = about.certificate
     assert certificate is not None
     numbers = build_report(about, sample=0).to_dict()
@@ -59,13 +59,13 @@ def test_the_numbers_are_those_of_the_certificate(method: str) -> None:
 
 
 def test_a_sign_says_what_is_known() -> None:
-    about = subject("optimized")
+    about = source("optimized")
     certificate, report = about.certificate, build_report(about, sample=0)
     assert certificate is not None
     assert isinstance(report.values, NodeTable)
     for sign, positive, negative in zip(report.values.sign, certificate.positive, certificate.negative, strict=True):
         assert sign == (PROVED if positive else BREAKS if negative else OPEN)
-    scores = build_report(subject("released"), sample=0)
+    scores = build_report(source("released"), sample=0)
     assert isinstance(scores.values, NodeTable)
     assert set(scores.values.sign) == {UNPROVED}
     text = Page(render(scores)).text
@@ -77,7 +77,7 @@ def test_a_sign_says_what_is_known() -> None:
 
 
 def test_the_budget_curve_passes_through_the_certificate() -> None:
-    about = subject()
+    about = source()
     report = build_report(about, sample=100)
     assert isinstance(report.curve, BudgetCurve)
     assert about.certificate is not None
@@ -103,7 +103,7 @@ def value_without(about: ReportSource, node: int, dropped: list[tuple[int, int]]
 
 
 def test_witnesses_are_searched_for_where_the_certificate_has_none() -> None:
-    about, report = subject(), whole_report()
+    about, report = source(), whole_report()
     assert isinstance(report.fragile, Fragile)
     assert report.fragile.searched
     for row in report.fragile.rows:
@@ -120,7 +120,7 @@ def test_witnesses_are_searched_for_where_the_certificate_has_none() -> None:
 def test_changed_features_of_a_witness_are_named(method: str) -> None:
     changes = certgcl.Changes(drops=1, features=certgcl.FeatureBudget(masked=1, total=2))
     certificate = certgcl.node_compactness(toy_network(), random_graph(20, 0.2), changes, method=method)
-    report = build_report(subject(certificate=certificate), sample=5)
+    report = build_report(source(certificate=certificate), sample=5)
     assert isinstance(report.fragile, Fragile)
     named = [words for row in report.fragile.rows for words in row.features]
     assert named
@@ -148,7 +148,7 @@ def test_added_edges_of_a_witness_are_named_and_drawn(
     graph, network = random_graph(8, 0.3), toy_network()
     limited = certgcl.bounds.BranchAndBound(branch_limit=2) if method == "optimized" else method
     certificate = certgcl.node_compactness(network, graph, changes, method=limited)
-    report = build_report(subject(data=data_of(graph), certificate=certificate), sample=3)
+    report = build_report(source(data=data_of(graph), certificate=certificate), sample=3)
     assert isinstance(report.fragile, Fragile)
     directions = certgcl.compactness_directions(network.embed(graph))
     evaluation = DropEvaluation.of(network, graph)
@@ -178,7 +178,7 @@ def test_added_edges_of_a_witness_are_named_and_drawn(
 
 @pytest.mark.parametrize("method", ["degree", "optimized"])
 def test_the_edges_that_matter_come_first_and_do_what_they_say(method: str) -> None:
-    about = subject(method)
+    about = source(method)
     report = build_report(about, sample=100)
     assert isinstance(report.explorer, Explorer)
     assert isinstance(report.values, NodeTable)
@@ -200,7 +200,7 @@ def test_the_edges_that_matter_come_first_and_do_what_they_say(method: str) -> N
 
 def test_a_node_is_the_same_in_every_table() -> None:
     """What the page finds out about a node is in all of its tables, beside what the certificate says."""
-    about = subject("interval")
+    about = source("interval")
     report = build_report(about, sample=100)
     assert about.certificate is not None
     assert isinstance(report.values, NodeTable)
@@ -244,14 +244,14 @@ def test_names_of_a_certificate_are_on_the_page_without_its_graph() -> None:
 
 def test_bounds_with_a_fixed_second_view_raise_none_with_both_free() -> None:
     certificate = certgcl.node_compactness(toy_network(), random_graph(20, 0.2), 1, views="both")
-    report = build_report(subject(certificate=certificate), sample=100)
+    report = build_report(source(certificate=certificate), sample=100)
     assert isinstance(report.values, NodeTable)
     assert report.values.lower == certificate.lower.tolist()
     assert report.values.searched
 
 
 def test_certified_accuracy_accounts_for_every_test_node() -> None:
-    found = build_report(subject(), sample=100).accuracy
+    found = build_report(source(), sample=100).accuracy
     assert not isinstance(found, Missing)
     assert (found.nodes, found.of, found.train) == (5, 5, 10)
     assert found.lower <= found.upper <= found.clean
@@ -259,7 +259,7 @@ def test_certified_accuracy_accounts_for_every_test_node() -> None:
 
 
 def test_the_accuracy_of_certgcl_evaluate_stands_beside_it() -> None:
-    about = subject()
+    about = source()
     found = build_report(about, sample=100).accuracy
     assert not isinstance(found, Missing)
     assert about.data is not None
@@ -272,7 +272,7 @@ def test_the_accuracy_of_certgcl_evaluate_stands_beside_it() -> None:
 
 
 def test_a_class_that_no_training_node_has_is_wrong_and_said_to_be() -> None:
-    about = subject()
+    about = source()
     assert about.data is not None
     about.data.y = about.data.y.clone()
     about.data.y[3] = 7  # a test node
@@ -286,7 +286,7 @@ def test_a_class_that_no_training_node_has_is_wrong_and_said_to_be() -> None:
 
 
 def test_nodes_without_a_label_are_no_class_of_their_own() -> None:
-    about = subject()
+    about = source()
     assert about.data is not None
     about.data.y = about.data.y.clone()
     about.data.y[3] = -1
@@ -296,7 +296,7 @@ def test_nodes_without_a_label_are_no_class_of_their_own() -> None:
 
 
 def test_certified_accuracy_is_that_of_the_model_in_its_own_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    about, seen = subject(), []
+    about, seen = source(), []
 
     def watched(model: Any, *rest: Any, **options: Any) -> Any:
         seen.append(model)
@@ -345,4 +345,4 @@ def test_of_several_directions_the_one_that_decides_is_shown() -> None:
 )
 def test_another_graph_or_encoder_is_refused(others: dict[str, Any], message: str) -> None:
     with pytest.raises(ReportError, match=message):
-        build_report(subject(**others), sample=0)
+        build_report(source(**others), sample=0)
