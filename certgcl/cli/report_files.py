@@ -136,7 +136,7 @@ def read_report_source(
 def _config(path: Path) -> dict[str, Any]:
     """The config of a run; the settings that a report uses are checked."""
     content = read_config(path)
-    with refusing(path, CheckpointError, "its settings must be those of a training", "Bring it back from a copy"):
+    with refusing(path, CheckpointError, "its settings must be those of a training run", "Bring it back from a copy"):
         settings = content["config"].get("settings", {})
         term, rates = settings.get("regularizer"), settings.get("drop_rates") or [0]
         if not isinstance(rates, list) or not all(map(is_number, rates)):

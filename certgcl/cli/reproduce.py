@@ -88,7 +88,7 @@ def add(experiment: Experiment) -> None:
         chosen = read_seeds(seeds)
         place = read_executor(executor, workers, address)
         names = tuple(check_name(name, METHODS) for name in methods.split(","))
-        with reported_errors(as_json, "Trainings are kept; run the same command again to continue"):
+        with reported_errors(as_json, "Finished training runs are kept; run the same command again to continue"):
             graphs = [find_dataset(name).name for name in dataset or ["Cora"]]
             found = []
             for graph in graphs:
@@ -111,7 +111,7 @@ def add(experiment: Experiment) -> None:
 
     command.__doc__ = f"""{experiment.about}
 
-    Trainings and their measurements are kept in the cache: after a kill or Ctrl-C, run the same command again.
+    Training runs and their measurements are kept in the cache: after a kill or Ctrl-C, run the same command again.
 
     **Examples**
 
@@ -134,10 +134,10 @@ class Words:
 
     def count(self, done: int, whole: int) -> None:
         self._done, self._whole = done, whole
-        self._bar.show(done, whole, f"{done}/{whole} trainings")
+        self._bar.show(done, whole, f"{done}/{whole} training runs")
 
     def say(self, words: str) -> None:
-        self._bar.show(self._done, self._whole, f"{self._done}/{self._whole} trainings; {words}")
+        self._bar.show(self._done, self._whole, f"{self._done}/{self._whole} training runs; {words}")
 
 
 def _text(found: Outcome) -> str:

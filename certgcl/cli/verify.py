@@ -50,7 +50,7 @@ def verify(
         bool,
         typer.Option(
             "--proof",
-            help="Prove the bounds again with the checker, a program of its own that does not import this library.",
+            help="Prove the bounds again with the checker, a separate program that does not import this library.",
         ),
     ] = False,
     branches: Annotated[

@@ -57,7 +57,7 @@ def summary(rows: list[Row]) -> list[Row]:
 
 EXPERIMENT = Experiment(
     "compactness-curve",
-    "Mean node compactness over the epochs of a training, plain and with "
+    "Mean node compactness over the epochs of training, plain and with "
     "each regularizer, by the paper's score and by the certified bound.",
     ("grace",),
     recipes,

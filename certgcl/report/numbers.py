@@ -261,7 +261,7 @@ def changed_words(certificate: Certificate, node: int) -> list[str]:
 def _training(source: ReportSource) -> Training | Missing:
     history = source.history
     if history is None or not len(history):
-        return Missing(source.absent.get("history", "There is no history of a training."))
+        return Missing(source.absent.get("history", "There is no training history."))
     names = dict.fromkeys(name for record in history.records for name in record if name not in ("epoch", "seconds"))
     metrics = {name: [None if math.isnan(value) else value for value in history.column(name)] for name in names}
     return Training(len(history), sum(history.column("seconds")), metrics)

@@ -125,7 +125,7 @@ def test_sections_without_data_say_so() -> None:
     page = Page(render(report))
     assert {"bounds", "degree", "budget", "accuracy", "fragile", "training", "reproduce"} <= set(page.ids)
     assert "pass --dataset or --graph" in page.text
-    assert "There is no history of a training." in page.text
+    assert "There is no training history." in page.text
     nothing = build_report(ReportSource("nothing"))
     assert set(nothing.missing()) == set(SECTIONS)
     empty = Page(render(nothing))
