@@ -81,11 +81,11 @@ class Checked:
         return found
 
 
-def proved(case: AnyCase, choices: Choices) -> Tensor:
-    """The checker's own bounds at all nodes, one direction each, ``(n,)``."""
+def proved(case: AnyCase, choices: Choices, merged: bool = True) -> Tensor:
+    """The checker's own bounds at all nodes, one direction each, ``(n,)``; with Theorem B, where it is ``merged``."""
     checked = Checked(case)
     changes = as_claim(checked.certificate("interval")).changes(checked.plain_graph)
-    theorems: list[type[Bound] | type[Fixed]] = [Fixed, Bound] if changes.features_alone else [Bound]
+    theorems: list[type[Bound] | type[Fixed]] = [Fixed, Bound] if changes.features_alone and merged else [Bound]
     directions = checked.directions.numpy()
     with np.errstate(all="ignore"):
         bounds = [theorem(checked.plain, changes, range(checked.nodes), choices) for theorem in theorems]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 FOUND = {
+    "beyond_dropped_edges": "certified lower bounds of 20 graphs",
     "certified_accuracy": "certified",
     "certify_my_model": "certified lower bounds at 400 of 400 nodes",
     "choose_a_budget": "proved up to a rate of",
