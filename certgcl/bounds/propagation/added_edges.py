@@ -82,7 +82,7 @@ def _width(mixes: Sequence[Mix], shared: Shared | None) -> int:
     if shared is not None:
         return shared.values.shape[1]
     functionals = mixes[0].functionals
-    rules = functionals.vector.shape[1] if functionals.slopes is None else functionals.slopes.middle.shape[1]
+    rules = functionals.rules
     return rules * functionals.number
 
 

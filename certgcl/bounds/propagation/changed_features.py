@@ -19,10 +19,11 @@ from torch.nn import functional
 
 from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.levels import consecutive
+from certgcl.bounds.two_layer.row_plan import starts
 from certgcl.changes.feature_changes import AdmissibleFeatures
 from certgcl.graphs.features import FeatureEntries
 from certgcl.graphs.graph import Graph
-from certgcl.graphs.sparse import ConstantMatrix, csr_matrix
+from certgcl.graphs.sparse import ConstantMatrix, csr_matrix, csr_transposed
 
 Part = tuple[Tensor, Tensor]
 """A weight ``(F, d)``, or the diagonal of one, and functionals ``(Q, d)`` of what it makes of the features."""
@@ -226,31 +227,26 @@ def _coefficients(parts: Sequence[Part], owner: Tensor, column: Tensor) -> Tenso
 
 
 class _SomeProducts(torch.autograd.Function):
-    """``v_q · W_f`` for some pairs of q and f: torch would keep tensors as wide as both for the gradient of each
-    pair."""
+    """``v_q · W_f`` for some pairs of q and f, as the entries of a sparse matrix: gathered rows would be as wide as
+    both tables for each pair.
+
+    Args:
+        owner, column: q, ascending, and f of every pair.
+    """
 
     @staticmethod
     def forward(ctx: Any, vectors: Tensor, weight: Tensor, owner: Tensor, column: Tensor) -> Tensor:
-        ctx.save_for_backward(vectors, weight, owner, column)
-        found = vectors.new_empty(len(owner))
-        for some in _pieces(owner, weight):
-            found[some] = (vectors[owner[some]] * weight[column[some]]).sum(dim=1)
+        start = starts(torch.bincount(owner, minlength=len(vectors)))
+        ctx.save_for_backward(vectors, weight, start, column)
+        pairs = csr_matrix(start, column, vectors.new_zeros(len(column)), (len(vectors), len(weight)))
+        found: Tensor = torch.sparse.sampled_addmm(pairs, vectors, weight.T, beta=0.0).values()
         return found
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        vectors, weight, owner, column = ctx.saved_tensors
-        to_vectors, to_weight = torch.zeros_like(vectors), torch.zeros_like(weight)
-        for some in _pieces(owner, weight):
-            gradient = gradients[0][some, None]
-            to_vectors.index_add_(0, owner[some], gradient * weight[column[some]])
-            to_weight.index_add_(0, column[some], gradient * vectors[owner[some]])
-        return to_vectors, to_weight, None, None
-
-
-def _pieces(owner: Tensor, weight: Tensor) -> Iterator[slice]:
-    at_once = max(1, limits.MAX_ELEMENTS // weight.shape[1])
-    return (slice(first, first + at_once) for first in range(0, len(owner), at_once))
+        vectors, weight, start, column = ctx.saved_tensors
+        pairs = csr_matrix(start, column, gradients[0].contiguous(), (len(vectors), len(weight)))
+        return pairs @ weight, csr_transposed(pairs) @ vectors, None, None
 
 
 def _sum(parts: Iterator[Tensor]) -> Tensor:

@@ -66,6 +66,11 @@ class Functionals:
         return self.vector.shape[2]
 
     @property
+    def rules(self) -> int:
+        """R, or 1."""
+        return self.vector.shape[1] if self.slopes is None else self.slopes.middle.shape[1]
+
+    @property
     def same(self) -> bool:
         """Whether all entries have the same ω."""
         return self.vector.shape[0] == 1 and self.entry is None
@@ -195,6 +200,25 @@ class Functionals:
         found = self._products(*(part * values[:, None] for part in self.slopes.of_entries(entries))).flatten(1)
         return found if self.factor is None else found * self.factor[entries, None]
 
+    def lowest_some(self, middle: Tensor, radius: Tensor, entries: Tensor) -> Tensor:
+        """Their least values at many vectors within a radius of the middle, ``(n, d)``, each with the functionals of
+        its entry, ``(n, R M)``. Only for functionals that have come through lines, from one ω for all entries."""
+        assert self.slopes is not None
+        found = self._products(*self._range_through(middle, radius, *self.slopes.of_entries(entries))).flatten(1)
+        return found if self.factor is None else found * self.factor[entries, None]
+
+    @staticmethod
+    def _range_through(middle: Tensor, radius: Tensor, slope: Tensor, spread: Tensor) -> tuple[Tensor, Tensor]:
+        """Vectors x and y with ``λ · v >= ω · x - |ω| · y`` for all v within a radius of the middle, ``(n, R, d)``, for
+        ``λ = ω a - |ω| r``, so that λ need not be written out.
+
+        In every channel λ is ``ω (a - r)`` or ``ω (a + r)``, by the sign of ω; so ``|λ| = |ω| p + ω q`` with p and q
+        the mean and half the difference of ``|a - r|`` and ``|a + r|``.
+        """
+        middle, radius = middle[:, None], radius[:, None]
+        one, other = (slope - spread).abs(), (slope + spread).abs()
+        return slope * middle - (one - other) / 2 * radius, spread * middle + (one + other) / 2 * radius
+
     def lowest(self, middle: Tensor, radius: Tensor, place: Tensor) -> Tensor:
         """Their least values at vectors within a radius of the middle, ``(E, R or 1, M)``.
 
@@ -202,8 +226,10 @@ class Functionals:
             middle, radius: ``(n, d)``, of which ``place`` names one for each entry.
         """
         if self.slopes is not None:
-            whole = self.explicit()
-            return (whole @ middle[place][:, None, :, None] - whole.abs() @ radius[place][:, None, :, None])[..., 0]
+            ends = self._range_through(middle[place], radius[place], *self.slopes.of_entries())
+            if self.same:
+                return self._factored(self._products(*ends))
+            return replace(self, slopes=None)._least(*ends, torch.arange(len(place), device=place.device))
         flat = replace(self, vector=self.vector.flatten(1, 2)[:, None], paired=False)
         return flat._least(middle[:, None], radius[:, None], place)[:, 0].unflatten(1, self.vector.shape[1:3])
 

@@ -1,6 +1,6 @@
 """Functionals of the neighbours of many rows: products of every row's vectors with the ranges at its slots."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,9 +56,7 @@ def leaves_of(
     for mix in mixes:
         if mix.term.source == 0:
             place = row if owner is None else row[owner]
-            values = _exact(ranges.projected(mix.term), mix.functionals, sets, start, place)
-            if ranges.changed is not None:
-                values = _over_features(ranges, mix, sets, start, place, values)
+            values = _of_features(ranges, mix, sets, start, place)
         else:
             source = ranges.ball_of(mix.term.source)
             if cell is None:
@@ -107,28 +105,30 @@ def _least(
     ranges: tuple[Tensor, Tensor], functionals: Functionals, sets: TermSets, start: Tensor, place: Tensor
 ) -> Tensor:
     """The least values of functionals over rows of ranges, given by middle and radius."""
+    if functionals.same and functionals.slopes is not None:
+        return _in_pieces(functionals, functionals.lowest_some, ranges, sets, start, place)
     vectors = functionals.explicit()
     few = vectors.shape[1] * vectors.shape[2] < limits.MANY_FUNCTIONALS and len(vectors) > 1
     if not few or not compiled.usable(place.device):
         return _dot(ranges, (vectors, -vectors.abs()), sets.row, start[sets.start], place)
     from certgcl.bounds.compiled.entries import least_products
 
-    owner = torch.repeat_interleave(sets.owner, start.diff()) if len(place) != len(sets.owner) else sets.owner
     middle, radius = (part[:, None] for part in ranges)
-    return least_products(owner, place, vectors.flatten(1, 2), middle, radius)
+    return least_products(_owner(sets, start, place), place, vectors.flatten(1, 2), middle, radius)
 
 
-def _over_features(
-    ranges: "NetworkRanges", mix: Mix, sets: TermSets, start: Tensor, place: Tensor, values: Tensor
-) -> Tensor:
-    """The least values of functionals over all features that nodes may have, from their values at the features as they
-    are."""
-    by_range = _least(ranges.feature_range(mix.term), mix.functionals, sets, start, place)
-    vectors = mix.functionals.explicit().flatten(1, 2)
-    owner = torch.repeat_interleave(sets.owner, start.diff()) if len(place) != len(sets.owner) else sets.owner
-    here = vectors.expand(len(place), -1, -1) if len(vectors) == 1 else vectors[owner]
-    falls = ranges.falls(mix.term, here, place)
-    return by_range if falls is None else best([by_range, values - falls])
+def _of_features(ranges: "NetworkRanges", mix: Mix, sets: TermSets, start: Tensor, place: Tensor) -> Tensor:
+    """The least values of functionals over all features that nodes may have."""
+    functionals, table = mix.functionals, ranges.projected(mix.term)
+    if ranges.changed is None:
+        return _exact(table, functionals, sets, start, place)
+    by_range = _least(ranges.feature_range(mix.term), functionals, sets, start, place)
+    if not ranges.falls_affordable(mix.term, functionals):
+        return by_range
+    vectors = functionals.explicit().flatten(1, 2)
+    here = vectors.expand(len(place), -1, -1) if len(vectors) == 1 else vectors[_owner(sets, start, place)]
+    exact = _exact(table, functionals, sets, start, place)
+    return best([by_range, exact - ranges.falls(mix.term, here, place)])
 
 
 def _exact(table: Tensor, functionals: Functionals, sets: TermSets, start: Tensor, place: Tensor) -> Tensor:
@@ -139,14 +139,30 @@ def _exact(table: Tensor, functionals: Functionals, sets: TermSets, start: Tenso
         return _dot((table,), (functionals.explicit(),), sets.row, start[sets.start], place)
     if not functionals.same:
         return functionals.dot_each(table, place, start[sets.start])
-    owner = torch.repeat_interleave(sets.owner, start.diff()) if len(place) != len(sets.owner) else sets.owner
-    rules, width = functionals.slopes.middle.shape[1:]
-    at_once = max(1, limits.MAX_ELEMENTS // (rules * width))
+    return _in_pieces(functionals, functionals.dot_some, (table,), sets, start, place)
+
+
+def _in_pieces(
+    functionals: Functionals,
+    values: Callable[..., Tensor],
+    tables: tuple[Tensor, ...],
+    sets: TermSets,
+    start: Tensor,
+    place: Tensor,
+) -> Tensor:
+    """Values of functionals with one ω at rows of tables, some at a time."""
+    at_once = max(1, limits.MAX_ELEMENTS // (functionals.rules * functionals.vector.shape[3]))
+    owner = _owner(sets, start, place)
     parts = [
-        functionals.dot_some(table[some], mine)
+        values(*(table[some] for table in tables), mine)
         for some, mine in zip(place.split(at_once), owner.split(at_once), strict=True)
     ]
-    return torch.cat(parts) if parts else table.new_zeros(0, rules * functionals.number)
+    return torch.cat(parts) if len(place) else tables[0].new_zeros(0, functionals.rules * functionals.number)
+
+
+def _owner(sets: TermSets, start: Tensor, place: Tensor) -> Tensor:
+    """The set of every value."""
+    return torch.repeat_interleave(sets.owner, start.diff()) if len(place) != len(sets.owner) else sets.owner
 
 
 def _dot(tables: tuple[Tensor, ...], vectors: tuple[Tensor, ...], row: Tensor, start: Tensor, place: Tensor) -> Tensor:

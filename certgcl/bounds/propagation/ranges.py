@@ -188,21 +188,25 @@ class NetworkRanges:
 
     def features_below(self, term: Term, functionals: Functionals, place: Tensor) -> Tensor:
         """The least ``λ · W' x̃`` at one node for each entry, ``(E, R or 1, M)``."""
-        product = functionals.dot_rows(self.projected(term), place)
         if self.changed is None:
-            return product
+            return functionals.dot_rows(self.projected(term), place)
         by_range = functionals.lowest(*self.feature_range(term), place)
+        if not self.falls_affordable(term, functionals):
+            return by_range
+        product = functionals.dot_rows(self.projected(term), place)
         vectors = functionals.explicit().expand(len(place), -1, -1, -1).flatten(1, 2)
-        falls = self.falls(term, vectors, place)
-        return by_range if falls is None else best([by_range, product - falls.view_as(product)])
+        return best([by_range, product - self.falls(term, vectors, place).view_as(product)])
 
-    def falls(self, term: Term, vectors: Tensor, place: Tensor) -> Tensor | None:
-        """How far functionals ``(n, M, d)`` of ``W' x`` can fall at nodes of the widest ball, ``(n, M)``; None if
-        ranges must suffice."""
+    def falls_affordable(self, term: Term, functionals: Functionals) -> bool:
+        """Whether functionals of ``W' x`` at a node can have their own falls, not those of ranges."""
+        assert self.changed is not None
+        number = functionals.rules * functionals.number
+        return number * self.changed.cost(term.weight) <= limits.MOST_FEATURE_PRODUCTS
+
+    def falls(self, term: Term, vectors: Tensor, place: Tensor) -> Tensor:
+        """How far functionals ``(n, M, d)`` of ``W' x`` can fall at nodes of the widest ball, ``(n, M)``."""
         assert self.changed is not None
         number = vectors.shape[1]
-        if number * self.changed.cost(term.weight) > limits.MOST_FEATURE_PRODUCTS:
-            return None
         return (
             self.changed.falls([(term.weight, vectors.flatten(0, 1))], place.repeat_interleave(number))
             .sum()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from certgcl import FeatureBudget, Graph
-from certgcl.bounds.propagation.changed_features import ChangedFeatures
+from certgcl.bounds.propagation.changed_features import ChangedFeatures, _SomeProducts
 from certgcl.bounds.propagation.paths import largest_sums
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -101,3 +101,16 @@ def test_where_every_feature_may_be_masked_the_range_takes_each_that_helps() -> 
     (found,) = torch.autograd.grad((lower.sin() + upper.cos()).sum(), weight, retain_graph=True)
     expected = products.clamp(max=0).sum(dim=1).sin().sum() + products.clamp(min=0).sum(dim=1).cos().sum()
     torch.testing.assert_close(found, *torch.autograd.grad(expected, weight))
+
+
+@pytest.mark.parametrize("pairs", [[], [(0, 2)], [(0, 0), (0, 6), (2, 6), (2, 1), (3, 3)]])
+def test_products_of_some_pairs_and_their_gradients_are_those_of_gathered_rows(pairs: list[tuple[int, int]]) -> None:
+    vectors, weight = (torch.randn(rows, 5, dtype=torch.float64, requires_grad=True) for rows in (4, 7))
+    owner, column = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).T
+    expected = (vectors[owner] * weight[column]).sum(dim=1)
+    found: Tensor = _SomeProducts.apply(vectors, weight, owner, column)  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(found, expected)
+    towards = torch.randn(len(pairs), dtype=torch.float64)
+    gradients = (torch.autograd.grad(each, (vectors, weight), towards) for each in (found, expected))
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
