@@ -110,7 +110,7 @@ def tables(result: dict[str, Any]) -> list[str]:
                 sum(row["cpu_seconds"] for row in rows) / len(rows),
             ]
         )
-    totals = [f"{total} in all, %" for total in TOTALS]
+    totals = [f"{total} in all, %" for total in dict.fromkeys(row["total"] for row in result["rows"])]
     return [report.markdown(["GCN", *totals, "published, %", "CPU time of one column, s"], lines)]
 
 
