@@ -25,7 +25,7 @@ MOST_MEETINGS = 1 << 37  # products of functionals with candidates of new edges 
 MEETINGS_OF_ANCHOR = 1 << 31  # and at the neighbours of one anchor
 MORE_CANDIDATES, MOST_CANDIDATES = 4, 16  # of new edges at an anchor that are asked for their lines: beyond the edges
 # that it can gain, for each functional, and in all
-MOST_SETS = 64  # of edges that a node can lose, up to which all are tried: four edges of which all may go have 16
+MOST_SETS = 64  # sets of edges that a node can lose, up to which all are tried: four droppable edges have at most 16
 
 
 def terms_at_once() -> int:

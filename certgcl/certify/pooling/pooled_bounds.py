@@ -20,9 +20,9 @@ from certgcl.certify.pooling.set_changes import SetChanges
 from certgcl.certify.pooling.shared_changes import SharedChanges
 from certgcl.models.pooled_network import PooledNetwork
 
-MOST_SINGLE_ROWS = 1 << 24  # nodes that are embedded to try every item of all graphs by itself
-MOST_PAIR_ROWS = 1 << 21  # and every two items
-EVERY_LEVEL = 4  # totals up to this one are asked for one by one; beyond, each is twice the last
+MOST_SINGLE_ROWS = 1 << 24  # nodes that are embedded at most to try each item of all graphs by itself
+MOST_PAIR_ROWS = 1 << 21  # and to try all pairs of items
+EVERY_LEVEL = 4  # totals up to this one are bounded one by one; beyond, each is twice the last
 Bounds = tuple[Tensor, Tensor]
 """Lower bounds, and how far adding up can have raised them, ``(G, C)``."""
 
@@ -78,10 +78,10 @@ class GraphBounds:
         return (wide @ head.weight.double().T).to(directions.dtype), wide @ head.bias.double()
 
     def _of_nodes(self, total: int, directions: Tensor, rows: Callable[[Tensor], Tensor]) -> Tensor:
-        """The least ``w · z_i`` of every node, with at most ``total`` edges of each graph changed, ``(N, C)``, float64.
+        """The least ``w · z_i`` of every node with at most ``total`` changed edges in each graph, ``(N, C)``, float64.
 
         Args:
-            directions: of which ``rows`` makes those of some nodes, ``(A, C, d)``.
+            directions: from which ``rows`` takes those of some nodes, ``(A, C, d)``.
         """
         union, network = self.graphs.union, self.network.network
         changes, everyone = self.changes.limited_to(total), torch.arange(union.num_nodes, device=union.col.device)
@@ -97,13 +97,13 @@ class GraphBounds:
 
     @cached_property
     def _rows(self) -> Tensor:
-        """How many *rows* each graph has: what its pooled value is a sum of, ``(G,)``. Nodes; for maxima, channels, of
-        which each is ``w_m max_i z_im``."""
+        """The number of *rows* of each graph, whose sum is its pooled value, ``(G,)``: its nodes or, for maxima, the
+        channels, each with the value ``w_m max_i z_im``."""
         sizes = self.graphs.sizes
         return torch.full_like(sizes, self.network.network.width) if self.network.pool == "max" else sizes
 
     def _of_sums(self, directions: Tensor) -> Bounds:
-        """Of sums of rows: the best of all that is known."""
+        """Bounds of sums of rows: the best of the available ones."""
         shared = self._largest > 0 and self._shareable
         found = self._by_shared_items(directions) if shared else [self._by_rows(directions)]
         if self.changes.features is not None and not self._largest and self.network.pool != "max":
@@ -114,7 +114,7 @@ class GraphBounds:
 
     @property
     def _shareable(self) -> bool:
-        """Whether rows and items are few enough to say of each item what it takes from each row."""
+        """Whether there are few enough rows and items to compute the loss of each row by each item."""
         width = self.network.network.width if self.network.pool == "max" else 0
         return all(each.shared and width * len(each) <= MOST_SHARED for each in self._sets)
 
@@ -128,9 +128,9 @@ class GraphBounds:
         return total.index_add(0, batch, values), error
 
     def _bounded(self, total: int, directions: Tensor) -> Tensor:
-        """Bounds of all rows with at most ``total`` edges of each graph changed, ``(R, C)``.
+        """Bounds of all rows with at most ``total`` changed edges in each graph, ``(R, C)``.
 
-        Of channels by ``max_i z_i >= max_i low_i`` and ``max_i z_i <= max_i high_i``.
+        Those of channels follow from ``max_i z_i >= max_i low_i`` and ``max_i z_i <= max_i high_i``.
         """
         if self.network.pool != "max":
             return self._of_nodes(total, directions, lambda part: directions[self.graphs.batch[part]])
@@ -156,17 +156,17 @@ class GraphBounds:
         return values(sets, directions).double()
 
     def _fields(self, items: Items, near: bool) -> sp.csr_matrix:
-        """The items that each row depends on, ``(R, E)``: all of its graph, for channels."""
+        """The items that each row depends on, ``(R, E)``; for a channel these are all items of its graph."""
         if self.network.pool != "max":
             return items.near(self.network.network) if near else items.fields(self.network.network)
         blocks = [np.ones((rows, number)) for rows, number in zip(self._rows.tolist(), items.number, strict=True)]
         return sp.csr_matrix(sp.block_diag(blocks, format="csr"))
 
     def _by_shared_items(self, directions: Tensor) -> list[Bounds]:
-        """With what each item takes counted once in a graph.
+        """Bounds in which each item is counted only once in a graph.
 
-        Where edges are added, in two ways: by the number of items that can matter to a node at all, and by whether any
-        of them is near it in the graph as given, where a value is at least that of the largest change.
+        Where edges are added, in two ways: by the number of items that can affect a node at all, and by whether any of
+        them is near it in the graph as given; if so, its value is at least that under the largest change.
         """
         levels = _levels(self._largest)
         several = self.changes.additions is not None and self._largest > 1 and self.network.pool != "max"
@@ -191,8 +191,8 @@ class GraphBounds:
         ]
 
     def _known(self, shared: SharedChanges, levels: list[int], directions: Tensor) -> tuple[Array, list[Array | None]]:
-        """What is known of single rows: their values with as many items as each level stands for, ``(R, C, L)``, and
-        what each item takes by itself, for each direction."""
+        """What is known about single rows: lower bounds of their values with as many items as each level stands for,
+        ``(R, C, L)``, and the loss by each single item, for each direction."""
         known: list[Tensor] = []
         losses: list[Array | None] = [None] * directions.shape[1]
         if self.changes.features is None:
@@ -205,12 +205,12 @@ class GraphBounds:
         return torch.stack(values, dim=2).cpu().numpy(), losses
 
     def _losses(self, shared: SharedChanges, directions: Tensor, clean: Tensor) -> list[Array | None]:
-        """How much each item alone takes from each row in whose field it is, for each direction; None where there are
-        too many to try."""
+        """How much each item alone lowers each row in whose field it is, for each direction; None if there are too many
+        to try."""
         sets = self._sets
         if sum(each.single_rows for each in sets) > MOST_SINGLE_ROWS:
             return [None] * directions.shape[1]
-        # One graph after the other, in each item by item, and all rows of the graph each time.
+        # One graph after the other, and in each graph item by item, with all rows of the graph each time.
         taken = [clean.new_zeros(0, clean.shape[1])]
         for each, wanted, before in zip(sets, directions, clean.split(self._rows.tolist()), strict=True):
             if len(each):
@@ -222,7 +222,8 @@ class GraphBounds:
         return list(torch.cat(taken).cpu().numpy()[place].T)
 
     def _least_of_pairs(self, shared: SharedChanges, directions: Tensor, clean: Tensor) -> list[Tensor]:
-        """The least value of each row with two items of its field, ``(R, C)``; none if they are too many to try.
+        """The least value of each row with two items of its field, ``(R, C)``, in a list that is empty if there are too
+        many pairs to try.
 
         Exact, and so at most ``v_i(S)`` for every S with two items of the field: these two are admissible by
         themselves, as every part of an admissible set is, and the value depends on nothing else of S.
@@ -243,7 +244,7 @@ class GraphBounds:
 
 
 def _levels(largest: int) -> list[int]:
-    """The numbers of items that nodes are bounded with, 0 first and the largest last."""
+    """The numbers of items for which nodes are bounded, 0 first and the largest last."""
     levels = list(range(min(largest, EVERY_LEVEL) + 1))
     while levels[-1] < largest:
         levels.append(min(2 * levels[-1], largest))
