@@ -12,15 +12,15 @@ from setuptools.command.build_py import build_py
 
 
 class WithChecker(build_py):
-    files: ClassVar = sorted(Path("verification", "checker").glob("*.py"))
+    files: ClassVar = sorted(Path("verification", "checker").rglob("*.py"))
 
     def run(self) -> None:
         super().run()
         if not self.editable_mode:
-            folder = Path(self.build_lib, "certgcl_checker")
-            self.mkpath(str(folder))
             for file in self.files:
-                self.copy_file(str(file), str(folder / file.name))
+                place = Path(self.build_lib, "certgcl_checker", file.relative_to("verification/checker"))
+                self.mkpath(str(place.parent))
+                self.copy_file(str(file), str(place))
 
     def get_source_files(self) -> list[str]:
         """What a source distribution has."""

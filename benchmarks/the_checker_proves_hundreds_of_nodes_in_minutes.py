@@ -22,10 +22,11 @@ from benchmarks import report
 from benchmarks.real_graphs import load
 from benchmarks.setting import make_encoder
 from certgcl.models.storage import meta_of
-from verification.checker.__main__ import check
-from verification.checker.cases import Bounds
-from verification.checker.claim import Claim, compactness
-from verification.checker.statement import Graph, Network
+from verification.checker.claim import Claim
+from verification.checker.core.cases import Bounds
+from verification.checker.core.compactness import compactness
+from verification.checker.core.network import Graph, Network
+from verification.checker.core.proof import check
 
 BUDGETS: tuple[int | float, ...] = (2, 0.4)
 AT_MOST = 10.0  # minutes

@@ -2,6 +2,7 @@
 
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -14,27 +15,29 @@ from certgcl.models.storage import meta_of
 from verification import changed_audit, feature_audit
 from verification.audit import weights
 from verification.case import Case
-from verification.checker.__main__ import check
 from verification.checker.choices import Choices
 from verification.checker.claim import Claim
-from verification.checker.fixed import Fixed
-from verification.checker.statement import Graph, Network
-from verification.checker.theorem import Bound
+from verification.checker.core.fixed import Fixed
+from verification.checker.core.network import Graph, Network
+from verification.checker.core.proof import check
+from verification.checker.core.theorem import Bound
+from verification.checker.files import graph_of, network_of
 from verification.edge_changes import ChangedCase
 from verification.feature_case import FeatureCase
 from verification.network_audit import NETWORK_METHODS, library_graph, library_network
 from verification.network_case import NetworkCase
 from verification.together import TogetherCase
 
+Views = Literal["one", "both"]
 AnyCase = Case | NetworkCase | FeatureCase | ChangedCase | TogetherCase
 
 
 def plain_network(network: GraphNetwork) -> Network:
-    return Network.of(meta_of(network), {name: tensor.detach().numpy() for name, tensor in network.named_tensors()})
+    return network_of(meta_of(network), {name: tensor.detach().numpy() for name, tensor in network.named_tensors()})
 
 
 def plain_graph(graph: certgcl.Graph) -> Graph:
-    return Graph.of(graph.x.numpy(), graph.edge_index.numpy())
+    return graph_of(graph.x.numpy(), graph.edge_index.numpy())
 
 
 def as_claim(certificate: certgcl.Certificate) -> Claim:
@@ -71,8 +74,8 @@ class Checked:
         known = NETWORK_METHODS.get(method, method) if isinstance(method, str) else method
         return certgcl.linear_bounds(self.network, self.graph, self.changes, self.directions, method=known, proof=True)
 
-    def compactness(self, method: str | BoundMethod) -> certgcl.Certificate:
-        return certgcl.node_compactness(self.network, self.graph, self.changes, method=method, proof=True)
+    def compactness(self, method: str | BoundMethod, views: Views = "one") -> certgcl.Certificate:
+        return certgcl.node_compactness(self.network, self.graph, self.changes, method=method, views=views, proof=True)
 
     def failed(self, claim: Claim | certgcl.Certificate, branches: int = 64) -> dict[int, str]:
         """The nodes at which the checker does not prove the claim."""

@@ -1,9 +1,9 @@
 """The checker on genuine certificates of all kinds: how many of their bounds it proves.
 
-``python -m verification.genuine [--cases 100] [--seed 0] [--methods closed | searched | all] [--keep FILE]``: so many
-certificates of each kind of change, drawn as the audit draws them, each by a method drawn at random. Prints what was
-proved by change, by network and by method; ``--keep`` writes what was not proved, as ``pickle`` does. Exit code 0 only
-if everything was proved.
+``python -m verification.genuine [--cases 100] [--seed 0] [--methods closed | searched | all] [--views one | both]
+[--keep FILE]``: so many certificates of each kind of change, drawn as the audit draws them, each by a method drawn at
+random. Prints what was proved by change, by network and by method; ``--keep`` writes what was not proved, as
+``pickle`` does. Exit code 0 only if everything was proved.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from certgcl.bounds import BoundMethod, Degree, get_method
 from verification.case import Case
-from verification.checked import AnyCase, Checked
+from verification.checked import AnyCase, Checked, Views
 from verification.edge_changes import ChangedCase, changed_cases
 from verification.feature_audit import feature_cases
 from verification.feature_case import FeatureCase
@@ -99,7 +99,7 @@ def kind_of(case: AnyCase) -> str:
             return case.edges.case.kind
 
 
-def put(tally: Tally, change: str, methods: dict[str, BoundMethod], cases: int, start: int) -> None:
+def put(tally: Tally, change: str, methods: dict[str, BoundMethod], views: Views, cases: int, start: int) -> None:
     """Draw cases of one kind of change, and let the checker prove a certificate of each."""
     random = np.random.default_rng(start)
 
@@ -115,7 +115,11 @@ def put(tally: Tally, change: str, methods: dict[str, BoundMethod], cases: int, 
     def run(case: Any) -> None:
         method, own = list(methods)[random.integers(len(methods))], random.random() < 0.2
         checked = Checked(case)
-        certificate = (checked.compactness if own else checked.certificate)(methods[method])
+        certificate = (
+            checked.compactness(methods[method], views)
+            if own or views == "both"
+            else checked.certificate(methods[method])
+        )
         began = time.process_time()
         failed = checked.failed(certificate)
         tally.enter(change, checked, method, failed, time.process_time() - began)
@@ -128,12 +132,13 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--methods", choices=["closed", "searched", "all"], default="closed")
+    parser.add_argument("--views", choices=["one", "both"], default="one")
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     methods = {"closed": CLOSED, "searched": SEARCHED, "all": CLOSED | SEARCHED}[options.methods]
     tally = Tally()
     for change in CHANGES:
-        put(tally, change, methods, options.cases, options.seed)
+        put(tally, change, methods, options.views, options.cases, options.seed)
         done = tally.by["change"][change]
         print(f"{change}: {done.nodes} nodes, {done.not_proved} not proved", file=sys.stderr, flush=True)
     print("\n".join(tally.lines()))

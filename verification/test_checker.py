@@ -23,12 +23,12 @@ from certgcl.models.storage import meta_of
 from verification.audit import LEDGER
 from verification.case import Case
 from verification.checked import Checked, as_claim, proved, raised
-from verification.checker import activations, arithmetic, views
-from verification.checker.cases import NotProved, Proof
-from verification.checker.changes import Changes
 from verification.checker.choices import Choices, slopes
 from verification.checker.claim import Claim
-from verification.checker.statement import Graph, Network
+from verification.checker.core import activations, arithmetic, views
+from verification.checker.core.cases import NotProved, Proof
+from verification.checker.core.changes import Changes
+from verification.checker.files import graph_of, network_of
 from verification.exact_arithmetic import ExactCase, ExactNetwork, surely_below
 from verification.network_audit import NETWORK_METHODS, network_tolerance
 from verification.network_case import NetworkCase
@@ -223,7 +223,7 @@ def test_budgets_that_are_no_whole_numbers_are_not_cut_off(name: str, tmp_path: 
 @pytest.mark.parametrize("edges", [[(0, 0)], [(0, 1)], [(0, 7), (7, 0)], [(-1, 0), (0, -1)]])
 def test_what_is_no_graph_is_not_checked(edges: list[tuple[int, int]]) -> None:
     with pytest.raises(ValueError, match="a graph with loops"):
-        Graph.of(np.zeros((3, 1)), np.array(edges).T)
+        graph_of(np.zeros((3, 1)), np.array(edges).T)
 
 
 def test_weights_that_do_not_fit_are_not_checked() -> None:
@@ -231,7 +231,7 @@ def test_weights_that_do_not_fit_are_not_checked() -> None:
     arrays = {name: tensor.numpy() for name, tensor in network.named_tensors()}
     for name in ("layer1.bias", "layer2.term0"):
         with pytest.raises(ValueError, match="do not fit"):
-            Network.of(meta_of(network), {**arrays, name: arrays[name][:1]})
+            network_of(meta_of(network), {**arrays, name: arrays[name][:1]})
 
 
 def test_trees_must_have_all_their_branches_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,11 +312,10 @@ def test_the_checker_imports_neither_torch_nor_the_library() -> None:
     assert ended.stdout.strip() == "[]"
 
 
-def test_there_is_no_proof_of_what_the_checker_does_not_know() -> None:
+def test_there_is_no_proof_of_what_is_no_bound() -> None:
     checked = small()
-    for arguments in ({"views": "both"}, {"method": "paper"}):
-        with pytest.raises(InputError, match="proof=True"):
-            certgcl.node_compactness(checked.network, checked.graph, 1, proof=True, **arguments)
+    with pytest.raises(InputError, match="proof=True"):
+        certgcl.node_compactness(checked.network, checked.graph, 1, method="paper", proof=True)
 
 
 # -- arithmetic ------------------------------------------------------------------------------------

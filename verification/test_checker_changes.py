@@ -13,10 +13,10 @@ from certgcl.bounds import get_method
 from verification.audit import LEDGER
 from verification.changed_audit import changed_tolerance, changed_truth
 from verification.checked import Checked, as_claim, proved, raised
-from verification.checker.changes import Additions, Changes, Features
 from verification.checker.choices import Choices
-from verification.checker.statement import Graph
-from verification.checker.views import Views
+from verification.checker.core.changes import Additions, Changes, Features
+from verification.checker.core.views import Views
+from verification.checker.files import graph_of
 from verification.edge_changes import ChangedCase, changed_cases
 from verification.feature_audit import feature_cases, feature_tolerance, feature_truth, with_bits
 from verification.feature_case import FeatureCase, PlainFeatures
@@ -124,7 +124,7 @@ def test_a_witness_with_features_is_evaluated() -> None:
 
 
 def test_budgets_that_make_no_sense_are_not_checked() -> None:
-    graph = Graph.of(np.eye(3), np.array([[0, 1], [1, 0]]))
+    graph = graph_of(np.eye(3), np.array([[0, 1], [1, 0]]))
     one, none = np.ones(3, dtype=np.int64), np.zeros(3, dtype=np.int64)
     rows = (np.array([2]), np.array([2]), np.array([0, 1]))
     Additions(rows, one, 1, one, 1).check(graph)
@@ -144,7 +144,7 @@ def test_budgets_that_make_no_sense_are_not_checked() -> None:
 
 
 def test_a_pair_is_decided_both_ways() -> None:
-    graph = Graph.of(np.eye(3), np.array([[0, 1], [1, 0]]))
+    graph = graph_of(np.eye(3), np.array([[0, 1], [1, 0]]))
     one = np.ones(3, dtype=np.int64)
     rows = (np.array([2]), np.array([2]), np.array([0, 1]))
     changes = Changes(graph, one, 1, additions=Additions(rows, one, 1, one, 1))

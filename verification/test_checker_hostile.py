@@ -15,13 +15,15 @@ import pytest
 
 import certgcl
 from verification.checked import Checked
-from verification.checker import activations
-from verification.checker.__main__ import check, main
-from verification.checker.arithmetic import Boxes
-from verification.checker.changes import Features
+from verification.checker.__main__ import main
 from verification.checker.choices import EVERY
 from verification.checker.claim import Claim
-from verification.checker.statement import Graph, Mixing, Network
+from verification.checker.core import activations
+from verification.checker.core.arithmetic import Boxes
+from verification.checker.core.changes import Features
+from verification.checker.core.network import Mixing
+from verification.checker.core.proof import check
+from verification.checker.files import graph_of, mixing_of, network_of
 from verification.strategies import gaussian_case
 
 Files = dict[str, dict[str, Any]]
@@ -181,8 +183,8 @@ def test_nothing_is_proved_of_a_network_whose_sums_overflow() -> None:
     layer = {"terms": [{"source": 0, "aggregation": "local"}], "activation": None}
     weights = np.array([[1.0], [1.0], [-1.0], [-1.0]])
     tensors = {"layer1.term0": weights, "layer1.bias": np.zeros(1)}
-    network = Network.of({"structure": [layer], "readout": [1]}, tensors)
-    graph = Graph.of(np.full((2, 4), 1e308), EDGE)
+    network = network_of({"structure": [layer], "readout": [1]}, tensors)
+    graph = graph_of(np.full((2, 4), 1e308), EDGE)
     one, zero = np.ones(2, dtype=np.int64), np.zeros((2, 1))
     claim = Claim(np.arange(2), zero + 1e300, zero, np.ones((2, 1, 1)), "given", one, one, 1, EVERY, None, [set()] * 2)
     assert len(check(claim, network, graph)["failed"]) == 2
@@ -269,4 +271,4 @@ def test_slopes_are_numbers_of_channels_and_not_of_nodes() -> None:
 
 def test_a_term_with_a_setting_that_nobody_knows_is_refused() -> None:
     with pytest.raises(ValueError, match="of which no formula is known"):
-        Mixing.of({"source": 0, "aggregation": "mean", "power": 2})
+        mixing_of({"source": 0, "aggregation": "mean", "power": 2})

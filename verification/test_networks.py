@@ -14,7 +14,7 @@ from torch import Tensor
 from certgcl.bounds.propagation import limits
 from verification.audit import LEDGER
 from verification.checked import proved
-from verification.checker.lines import Choices
+from verification.checker.choices import Choices
 from verification.network_audit import (
     NETWORK_METHODS,
     certify_network,

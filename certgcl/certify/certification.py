@@ -74,7 +74,7 @@ class Question:
         if reason is not None:
             raise MethodError(f"method {self.bound.name!r} for {self.encoder}", reason, "Use 'degree', the default")
         if self.proof:
-            check_provable(self.bound, self.encoder, self.views)
+            check_provable(self.bound, self.encoder)
 
     @classmethod
     @undisturbed()

@@ -109,14 +109,12 @@ class ProofTrace:
         )
 
 
-def check_provable(bound: BoundMethod, network: GraphNetwork, views: str) -> None:
+def check_provable(bound: BoundMethod, network: GraphNetwork) -> None:
     """Raise an error for bounds that the checker does not know."""
-    found, rule = None, "the checker proves certified bounds with a fixed second view"
-    if views == "both":
-        found = "views='both'"
-    elif not bound.certified:
+    found, rule = None, "the checker proves certified bounds"
+    if not bound.certified:
         found = f"method {bound.name!r}"
     elif any(isinstance(layer.activation, OwnActivation) for layer in network.layers):
         found, rule = "an activation of your own", "the checker has its own formula of every activation, and none of it"
     if found is not None:
-        raise InputError(f"proof=True with {found}", rule, "Leave proof out, or use 'degree' with a fixed view")
+        raise InputError(f"proof=True with {found}", rule, "Leave proof out, or use 'degree'")

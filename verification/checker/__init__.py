@@ -4,7 +4,8 @@ else.
 **What is proved.** ``w_i · z_i(S) >= lower_i - rounding_i``, in exact arithmetic, for a node i of a certificate and
 every admissible change S (``changes.py``): edges that go, at most ``q_j`` at each node j and Q in all; candidates that
 become edges, at most ``a_j`` and A, and of both together at most ``f_j`` and F; and features that change, within
-budgets of their own. Layers are numbered from 1, ``h^0`` is X, ``n_i`` the number of neighbours that i has then, and
+budgets of their own. With both views free, the left side is ``W^CL_i(S2) · z_i(S1)``, for all pairs of these. Layers
+are numbered from 1, ``h^0`` is X, ``n_i`` the number of neighbours that i has then, and
 
     p^l_i = Σ_terms ( own(n_i) W' h^m_i + out(n_i) Σ_{kept k} in(n_k) W' h^m_k ) + b_l,     h^l_i = σ_l(p^l_i),      (1)
 
@@ -63,5 +64,8 @@ of these graphs (``views.py``).
 subnormal numbers included; smooth activations come from Arb. Functionals λ and β are floats, by choice: the distance of
 β from ``W λ`` is multiplied by the largest ``|h|`` and subtracted.
 
-*To be trusted*: these files except ``choices.py``, NumPy's float64 arithmetic, python-flint, and the processor.
+**Both views** (``compactness.py``). Where the second view is free too, Theorem C leaves questions about the first one.
+
+*To be trusted*: the files of ``core``, whose names are above; ``files.py`` and ``claim.py`` for what the proof is
+about; NumPy's float64 arithmetic, python-flint, and the processor. ``choices.py`` and ``search.py`` only choose.
 """

@@ -6,13 +6,15 @@ says about them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 from flint import arb
+from numpy.typing import NDArray
 
-from .activations import Activation, Smooth, TwoPiece, each_number
-from .arithmetic import Array
-from .statement import Network
+from .core.activations import Activation, Smooth, TwoPiece, each_number
+from .core.arithmetic import Array
+from .core.network import Network
 
 TIE = 1e-9  # of the width of a range: where both slopes of the adaptive rule are tried
 
@@ -54,6 +56,9 @@ class Rule:
     grouped: bool
 
 
+PARALLEL = Rule("parallel", False)
+
+
 def rules_for(choices: Choices, ranges: Sequence[tuple[Array, Array]], grouped: bool) -> list[Rule]:
     """Each rule by the range of the state, and by that of its group; where an adaptive slope is a tie, both ways."""
     found = [Rule(name, False) for name in choices.rules]
@@ -62,6 +67,36 @@ def rules_for(choices: Choices, ranges: Sequence[tuple[Array, Array]], grouped: 
     if grouped:
         found += [Rule(name, True) for name in choices.rules]
     return found or [Rule("adaptive", False)]
+
+
+def groups(
+    choices: Choices, first: dict[int, int], number: dict[int, int], gained: NDArray[np.int64]
+) -> dict[int, slice]:
+    """The group of every state that is not alone in it; the states of a node stand together, as many as ``number``."""
+    found = {}
+    for i, starts in choices.starts.items():
+        if i not in first or list(starts) != sorted({0, *starts}):
+            continue
+        here = gained[first[i] : first[i] + number[i]]
+        for level in np.unique(here):  # the states with as many new edges stand together, in the order of losses
+            at, count = first[i] + int((here < level).sum()), int((here == level).sum())
+            for begin, end in pairwise(min(start, count) for start in (*starts, count)):
+                if end - begin > 1:
+                    found.update(dict.fromkeys(range(at + begin, at + end), slice(at + begin, at + end)))
+    return found
+
+
+def chord_cost(omega: Array, low: Array, high: Array, least: Array, most: Array) -> Array:
+    """What the chord of an activation costs a functional, ``(M, d)``."""
+    open_ = (low < 0) & (high > 0)  # elsewhere its cost is but rounding
+    found: Array = np.where(open_, -np.where(omega > 0, least, most) * omega, 0.0)
+    return found
+
+
+def dearest(costs: Array, number: int) -> list[NDArray[np.int64]]:
+    """The channels that cost the most, for every functional."""
+    first = np.argsort(-costs, axis=1, kind="stable")[:, :number]
+    return [some[cost[some] > 0] for some, cost in zip(first, costs, strict=True)]
 
 
 def slopes(activation: Activation, low: Array, high: Array, rule: str) -> tuple[Array, Array]:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .arithmetic import Array, Boxes, Ints, Scale, arrays_of, dot_above, down, numbers, sum_below, up, whole
-from .changes import Additions, Changes, Features
 from .choices import EVERY, Choices
-from .statement import Graph, Network, embed
+from .core.arithmetic import Array, Ints
+from .core.changes import Additions, Changes, Features
+from .core.network import Graph
+from .files import arrays_of, numbers, whole
 
 CHANGED = ("changed_nodes", "changed_columns", "changed_values")
 FEATURES = ("features_off", "features_on", "features_radius")
@@ -22,17 +23,23 @@ ARRAYS |= {"proof_nodes", "proof_sizes", "proof_starts", *CHANGED, *FEATURES, *A
 WORDS |= {"method", "precision", "reading", "notes", "names", "curve"}  # and which nothing is claimed about here
 ARRAYS |= {"meta", "nominal", "run_error", "norms"}
 TOTALS = {"total", "both_total"}  # of new edges
+SOURCES = {
+    "compactness, the graph itself": "graph",
+    "compactness, a view": "view",
+    "compactness, any admissible second view": "both",
+    "given": "given",
+}
 KINDS = ("masked", "bits", "box", "columns")
-SMALLEST_NORM = 1e-12  # what shorter rows are divided by
 
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """``w_i · z_i(S) >= lower_i - rounding_i`` for the nodes of a certificate and every admissible change S.
+    """``w_i · z_i(S) >= lower_i - rounding_i`` for the nodes of a certificate and every admissible change S; with both
+    views free, ``W^CL_i(S2) · z_i(S1)`` for every pair of them.
 
     Args:
         directions: as the certificate has them, ``(A, C, d)``.
-        source: where directions come from: ``"graph"``, ``"view"`` or ``"given"``.
+        source: where directions come from: ``"graph"``, ``"view"``, ``"both"`` or ``"given"``.
         local, tightened, total: budgets of lost edges, as requested, and lowered to what can be used.
         upper, witnesses: values that some admissible changes reach, and the edges that are lost or new there.
         changed: the features that change there: nodes, columns and values.
@@ -72,10 +79,9 @@ class Claim:
         if set(meta.get("additions", TOTALS)) != TOTALS:
             raise ValueError(f"a budget of new edges that is {meta['additions']}")
         words = meta["evidence"]["directions"]["shown"]
-        sources = {"compactness, the graph itself": "graph", "compactness, a view": "view", "given": "given"}
-        source = next((name for start, name in sources.items() if words.startswith(start)), None)
-        if source is None:
-            raise ValueError(f"directions of {words}: the checker knows a fixed second view alone")
+        source = next((name for start, name in SOURCES.items() if words.startswith(start)), None)
+        if source is None or (source == "both" and "upper" in arrays):
+            raise ValueError(f"directions of {words}, of which the checker knows nothing")
         nodes = whole(arrays["nodes"])
         lower, rounding = (
             numbers(arrays[name], finite=False).reshape(len(nodes), -1) for name in ("lower", "rounding")
@@ -109,6 +115,7 @@ class Claim:
         about = {
             "graph": "compactness, the clean graph as the second view",
             "view": "compactness, with the second view that was given",
+            "both": "compactness, with any admissible second view",
             "given": "functionals that the certificate gives",
         }[self.source]
         parts = [f"at most {self.tightened.max(initial=0)} lost edges at a node, {self.total} in all"]
@@ -190,37 +197,3 @@ def _choices(content: dict[str, Any] | None, arrays: dict[str, Any]) -> Choices:
         int(content["rows"]),
         bool(content["functional"]),
     )
-
-
-def compactness(network: Network, graph: Graph) -> Boxes:
-    """``z̄_i - mean_{j≠i} z̄_j``, with z̄ the embeddings of a graph as it is divided by their norms."""
-    parts = [boxes.each() for boxes in map(embed(network, graph).__getitem__, network.readout)]
-    low, high = (
-        np.concatenate([sign * each[:, (each.shape[1] // 2) * at :][:, : each.shape[1] // 2] for each in parts], axis=1)
-        for at, sign in ((0, 1), (1, -1))
-    )
-    nearest = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(np.abs(low), np.abs(high)))
-    farthest = np.maximum(np.abs(low), np.abs(high))
-    short = np.sqrt(np.maximum(sum_below(down(nearest * nearest), axis=1), 0))
-    long = np.sqrt(-sum_below(-up(farthest * farthest), axis=1))
-    norm = Scale(np.maximum(down(short), SMALLEST_NORM), np.maximum(up(long), SMALLEST_NORM))
-    inverse = Scale(down(1 / norm.high), up(1 / norm.low)).columns
-    unit = np.concatenate([inverse.times(low), inverse.times(-high)], axis=1)  # below z̄, and below -z̄
-    width, others = low.shape[1], len(low) - 1
-    swapped = np.concatenate([unit[:, width:], unit[:, :width]], axis=1)
-    total = sum_below(swapped)  # below minus the sum of all, and below the sum
-    mean = down(down(total + unit) / others)
-    found = down(unit + mean)
-    return Boxes.between(found[:, :width], -found[:, width:])
-
-
-def value(network: Network, graph: Graph, node: int, direction: Array, slack: Array) -> tuple[float, float]:
-    """``w · z`` of a node on a graph as it is, between two floats."""
-    found = embed(network, graph)
-    low = high = np.zeros(())
-    slacks = network.split(slack[None])
-    for number, part in network.split(direction[None]).items():
-        boxes = found[number].rows(np.array([node]))
-        off = dot_above(slacks[number], boxes.size)[0]
-        low, high = down(down(low + boxes.below(part)[0, 0]) - off), up(up(high - boxes.below(-part)[0, 0]) + off)
-    return float(low), float(high)

@@ -8,6 +8,7 @@ from math import comb
 
 import numpy as np
 
+from ..choices import Choices, Rule
 from .arithmetic import (
     ETA,
     Array,
@@ -25,11 +26,10 @@ from .arithmetic import (
     up,
 )
 from .changes import Changes
-from .choices import Choices, Rule
 from .inputs import Inputs
 from .lines import Lines, Pieces
+from .network import Network, Term
 from .rows import States
-from .statement import Network, Term
 
 MORE_CANDIDATES = 4  # than a node gains edges, that are asked for their lines, for each functional
 MOST_DEEP = 4096  # functionals at states of neighbours, up to which ranges of channels use lines there
@@ -243,7 +243,7 @@ class Bound:
         rules = self.lines.rules(at, last)  # for the last layer, and for those below
         pairs = sorted(((top, rule) for top in rules for rule in rules if top.grouped == rule.grouped), key=_unlike)
         for patterns in sorted({1, self.choices.output}):
-            chosen = self.lines.dearest(last, at, omega[last], patterns)
+            chosen = self.lines.pieces_at(last, at, omega[last], patterns)
             rows = 1 if patterns == 1 < self.choices.output else self.choices.rows
             found: Array | float = -np.inf
             for top, rule in pairs:
@@ -290,7 +290,7 @@ class Bound:
         row, at, last = self.row(k), self.first[k] + s, max(omega)
         best = self._beside_parents(k, s, omega)[row.owner]
         for number in sorted({1, patterns}):
-            chosen = self.lines.dearest(last, at, omega[last], number)
+            chosen = self.lines.pieces_at(last, at, omega[last], number)
             found: Array | float = -np.inf
             for rule in self.lines.rules(at, last):
                 constant, passed = self._chain(k, s, omega, None, rule, chosen)

@@ -16,13 +16,13 @@ from itertools import product as product_of
 
 import numpy as np
 
+from ..choices import Choices, Rule
 from .arithmetic import ETA, Array, Boxes, Ints, U, dot_below, down, gamma, plus, product, sum_below, up
 from .changes import Changes
-from .choices import Choices, Rule
 from .inputs import Inputs, coefficients, total
 from .lines import Lines, Pieces
+from .network import Mixing, Network, Term
 from .rows import States
-from .statement import Mixing, Network, Term
 
 
 class Fixed:
@@ -154,7 +154,7 @@ class Fixed:
                 given, pieces = waiting.pop(number), None
                 if left:
                     states = [self.first[int(k)] for k in field]
-                    pieces = self.lines.dearest_of_all(number, states, given, left[0])
+                    pieces = self.lines.pieces(number, states, given, left[0])
                 here, values = self._through_lines(number, field, given, rule, pieces)
                 if pieces is not None:
                     left, ways = left[1:], pieces[0].patterns

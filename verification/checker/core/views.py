@@ -14,7 +14,7 @@ import numpy as np
 
 from .arithmetic import Array, Ints, dot_above, down
 from .changes import Changes, Edge
-from .statement import Graph, Network, embed
+from .network import Graph, Network, embed
 
 Change: TypeAlias = Edge | tuple[int, int, float]
 
@@ -71,10 +71,10 @@ class Views:
             yield chosen
             for at in range(start, len(self.single)):
                 more = [*chosen, self.single[at]]
-                if self._admissible(more):
+                if self.admissible(more):
                     waiting.append((more, at + 1))
 
-    def _admissible(self, chosen: list[Change]) -> bool:
+    def admissible(self, chosen: list[Change]) -> bool:
         """Whether the budgets allow a set, and so all sets within it."""
         changes, added = self.changes, self.changes.additions
         edges: list[Edge] = [change for change in chosen if len(change) == 2]
@@ -103,20 +103,9 @@ class Views:
 
     def least(self, directions: Array, slack: Array) -> Array:
         """Below ``w · z`` on every graph, for all w within ``slack`` of the directions."""
-        return self._values(self.sets, directions, slack).min(axis=0)
+        return self.values(self.sets, directions, slack).min(axis=0)
 
-    def dearest(self, directions: Array, slack: Array, least: Array) -> tuple[Edge | None, Array]:
-        """The edge whose change does most by itself (a choice), and above the least that changes of one edge reach."""
-        if not self.edges:
-            return None, least
-        some: list[Change] = [*self.edges[: MOST_ROWS // len(self.field)]]
-        views = [[], *([change] for change in some)]
-        low, high = self._values(views, directions, slack), -self._values(views, -directions, slack)
-        tight = int(np.argmin((low - least).min(axis=0)))
-        allowed = [True, *(self._admissible(view) for view in views[1:])]
-        return self.edges[int(np.argmax(np.abs(low[1:] - low[0])[:, tight]))], high[allowed].min(axis=0)
-
-    def _values(self, views: list[list[Change]], directions: Array, slack: Array) -> Array:
+    def values(self, views: list[list[Change]], directions: Array, slack: Array) -> Array:
         """Below the values on some graphs, ``(views, C)``."""
         at_once = max(1, ROWS_AT_ONCE // len(self.field))
         parts = [views[first : first + at_once] for first in range(0, len(views), at_once)]

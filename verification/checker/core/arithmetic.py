@@ -9,8 +9,6 @@ sections 3.1 and 4.2). An overflow ends in an infinity or NaN, neither of which 
 """
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,32 +16,6 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 U, ETA = 2.0**-53, 2.0**-1074
-
-
-def arrays_of(path: Path) -> dict[str, Any]:
-    """All arrays of an archive. Two of one name are refused: another program might show one of them while this one
-    reads the other."""
-    with np.load(path, allow_pickle=False) as arrays:
-        if len(set(arrays.files)) < len(arrays.files):
-            raise ValueError(f"{path.name} has two arrays of one name")
-        return {name: arrays[name] for name in arrays.files}
-
-
-def numbers(given: Any, finite: bool = True) -> Array:
-    """Numbers of a file as float64, none of them rounded on the way."""
-    found = np.asarray(given)
-    small = found.dtype.kind in "iub" and (np.abs(found) <= 2**53).all()
-    if not (small or (found.dtype.kind == "f" and found.itemsize <= 8)) or (finite and not np.isfinite(found).all()):
-        raise ValueError(f"numbers of the type {found.dtype} that are infinite, NaN or no float64")
-    return found.astype(np.float64)
-
-
-def whole(given: Any) -> Ints:
-    """Integers; other numbers are refused, not truncated."""
-    found = np.asarray(given)
-    if found.dtype.kind not in "iu" or (found.astype(np.int64) != found).any():
-        raise ValueError(f"numbers of the type {found.dtype} that should be whole")
-    return found.astype(np.int64)
 
 
 def check_processor() -> None:
@@ -88,6 +60,17 @@ def plus(*parts: Array) -> Array:
     for part in parts[1:]:
         total = down(total + part)
     return total
+
+
+def point(value: Array) -> Array:
+    """The range of numbers that are known: ranges are below them, and below their negatives, ``(2, ...)``."""
+    return np.array([value, -value])
+
+
+def times(one: Array, other: Array) -> Array:
+    """The range of a product."""
+    ends = [a * b for a in (one[0], -one[1]) for b in (other[0], -other[1])]
+    return down(np.array([np.minimum.reduce(ends), -np.maximum.reduce(ends)]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +125,10 @@ class Boxes:
     def each(self) -> Array:
         """Below every ``v_c``, and every ``-v_c``: ``(n, 2 d)``."""
         return down(np.concatenate([self.middle - self.reach, -self.middle - self.reach], axis=1))
+
+    def ranges(self) -> Array:
+        """The same, ``(2, n, d)``."""
+        return np.array(np.split(self.each(), 2, axis=1))
 
     @property
     def size(self) -> Array:

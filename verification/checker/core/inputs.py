@@ -15,7 +15,7 @@ import numpy as np
 
 from .arithmetic import ETA, Array, Boxes, Ints, U, down, gamma, product, sum_below, up
 from .changes import Changes, Features
-from .statement import Network, Term
+from .network import Network, Term
 
 Coefficients: TypeAlias = Callable[[Ints], tuple[Array, Array]]
 """From some features to μ there, ``(M, n)``, and above how far off that is."""

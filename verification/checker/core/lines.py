@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..choices import PARALLEL, Choices, Rule, chord_cost, dearest, groups, rules_for, slopes
 from .activations import TwoPiece
 from .arithmetic import ETA, Array, U, dot_above, dot_below, down, up
-from .choices import Choices, Rule, rules_for, slopes
+from .network import Layer, Network
 from .rows import States
-from .statement import Layer, Network
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +31,7 @@ class Lines:
         self.low: dict[int, Array] = {}
         self.high: dict[int, Array] = {}
         self.known: dict[tuple[int, int, str, bool], tuple[Array, ...]] = {}
+        self.group = groups(choices, states.first, states.number, states.gained)  # of states that may share slopes
 
     def rules(self, at: int, last: int) -> list[Rule]:
         """The ways to choose slopes in a state of which the ranges up to a layer are known."""
@@ -42,22 +41,6 @@ class Lines:
             if m in self.low and not self.network.layers[m - 1].activation.linear
         ]
         return rules_for(self.choices, ranges, at in self.group)
-
-    @cached_property
-    def group(self) -> dict[int, slice]:
-        """The group of every state that is not alone in it."""
-        found = {}
-        for i, starts in self.choices.starts.items():
-            if i not in self.states.first or list(starts) != sorted({0, *starts}):
-                continue
-            begin, number = self.states.first[i], self.states.number[i]
-            gained = self.states.gained[begin : begin + number]
-            for level in np.unique(gained):  # the states with as many new edges stand together, in the order of losses
-                at, count = begin + int((gained < level).sum()), int((gained == level).sum())
-                for first, last in pairwise(min(start, count) for start in (*starts, count)):
-                    if last - first > 1:
-                        found.update(dict.fromkeys(range(at + first, at + last), slice(at + first, at + last)))
-        return found
 
     def _line(self, layer: Layer, number: int, at: int, rule: Rule) -> tuple[Array, ...]:
         """Slopes and intercepts around an activation in a state, and above all ``|p|`` there."""
@@ -89,37 +72,34 @@ class Lines:
         # λ in floats is off by u |λ|: the line is that of the exact one.
         return slope, down(constant - up(dot_above(slope, up(4 * U * size)) + 4 * ETA * (1 + float(size.sum()))))
 
-    def dearest(self, number: int, at: int, omega: Array, patterns: int) -> Pieces | None:
-        """For the channels whose chords cost the most, the pieces of σ in the place of a line: ``ω σ(p)`` is the
-        smaller of ``ω p`` and ``ω γ p`` if ω < 0 and γ <= 1, or ω > 0 and γ >= 1, whatever p is."""
-        found = self.dearest_of_all(number, [at], omega[None], patterns)
-        return None if found is None else found[0]
-
-    def dearest_of_all(self, number: int, states: Sequence[int], omega: Array, patterns: int) -> list[Pieces] | None:
-        """The same among the channels of several nodes together, each in a state, ``(nodes, M, d)``: in one of the
-        patterns all of them are on their pieces."""
-        layer, (nodes, functionals, width) = self.network.layers[number - 1], omega.shape
-        activation = layer.activation
+    def pieces(self, number: int, states: Sequence[int], omega: Array, patterns: int) -> list[Pieces] | None:
+        """For some channels of several nodes together, each in a state, the pieces of σ in the place of a line, ω is
+        ``(nodes, M, d)``: ``ω σ(p)`` is the smaller of ``ω p`` and ``ω γ p`` if ω < 0 and γ <= 1, or ω > 0 and γ >= 1,
+        whatever p is. In one of the patterns all of these channels are on their pieces."""
+        activation, (nodes, functionals, width) = self.network.layers[number - 1].activation, omega.shape
         if patterns == 1 or not isinstance(activation, TwoPiece) or activation.linear:
             return None
-        slope = np.broadcast_to(activation.gamma, (width,))
+        gamma = np.broadcast_to(activation.gamma, (width,))
+        smaller = ((omega < 0) & (gamma <= 1)) | ((omega > 0) & (gamma >= 1))
         cost = np.zeros(omega.shape)
         for place, at in enumerate(states):
             if omega[place].any():
-                _, _, least, most, _ = self._line(layer, number, at, Rule("parallel", False))
-                open_ = (self.low[number][at] < 0) & (self.high[number][at] > 0)  # elsewhere its cost is but rounding
-                smaller = open_ & (((omega[place] < 0) & (slope <= 1)) | ((omega[place] > 0) & (slope >= 1)))
-                cost[place] = np.where(smaller, -np.where(omega[place] > 0, least, most) * omega[place], 0.0)
-        costs: Array = cost.transpose(1, 0, 2).reshape(functionals, nodes * width)
+                _, _, least, most, _ = self._line(self.network.layers[number - 1], number, at, PARALLEL)
+                cost[place] = chord_cost(omega[place], self.low[number][at], self.high[number][at], least, most)
         bits = min(patterns.bit_length() - 1, nodes * width)
-        channels = np.argsort(-costs, axis=1, kind="stable")[:, :bits]
+        on = (np.arange(1 << bits)[:, None] >> np.arange(bits) & 1).astype(bool)
         there = np.zeros((nodes, functionals, width), dtype=bool)
         slopes = np.zeros((nodes, functionals, 1 << bits, width))
-        for m, some in enumerate(channels):
+        costs = np.where(smaller, cost, 0.0).transpose(1, 0, 2).reshape(functionals, -1)
+        for m, some in enumerate(dearest(costs, bits)):
             for bit, each in enumerate(some):
                 place, channel = divmod(int(each), width)
-                if costs[m, each] > 0:
-                    there[place, m, channel] = True
-                    on, weight = (np.arange(1 << bits) >> bit & 1).astype(bool), omega[place, m, channel]
-                    slopes[place, m, :, channel] = np.where(on, weight, weight * slope[channel])
+                if smaller[place, m, channel]:
+                    there[place, m, channel], weight = True, omega[place, m, channel]
+                    slopes[place, m, :, channel] = np.where(on[:, bit], weight, weight * gamma[channel])
         return [Pieces(*parts) for parts in zip(there, slopes, strict=True)]
+
+    def pieces_at(self, number: int, at: int, omega: Array, patterns: int) -> Pieces | None:
+        """The same in one state."""
+        found = self.pieces(number, [at], omega[None], patterns)
+        return None if found is None else found[0]

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..choices import Choices, ways
+from ..search import edge_to_decide
 from .arithmetic import Array, dot_above, down, up
 from .changes import Changes, Edge
-from .choices import Choices, ways
 from .fixed import Fixed
-from .statement import Network
+from .network import Network
 from .theorem import Bound
 from .views import Views
 
@@ -83,21 +84,21 @@ class Proof:
         reason = f"at least {float(np.min(found - self.least)):.3g} below what is to be proved"
         if views.few or not self.branches:
             raise NotProved(reason)
-        edge, value = views.dearest(self.directions, self.slack, self.least)
-        if edge is None or (value < self.least).any():
-            raise NotProved(reason if edge is None else "one of the changes reaches less than what is to be proved")
+        edge = edge_to_decide(views, self.directions, self.slack, self.least)
+        if edge is None:
+            raise NotProved(reason)
         self.branches -= 1
         self._split(changes, edge, iter([None, None]))
 
     def _bound(self, changes: Changes) -> Array:
-        bounds = Bounds(self.network, changes, [self.node], self.choices)
+        bounds = Bounds(self.network, changes, [self.node], ways(self.network, self.choices))
         return bounds.below(self.node, self.directions, self.slack, self.least)
 
 
 class Bounds:
     """What Theorems A and B prove about some nodes, for every set of masked columns by itself where there are few."""
 
-    def __init__(self, network: Network, changes: Changes, anchors: Sequence[int], choices: Choices) -> None:
+    def __init__(self, network: Network, changes: Changes, anchors: Sequence[int], choices: Sequence[Choices]) -> None:
         self.each = [Theorems(network, part, anchors, choices) for part in changes.by_columns()]
 
     def below(self, node: int, directions: Array, slack: Array, least: Array) -> Array:
@@ -107,23 +108,25 @@ class Bounds:
             found = np.minimum(found, each.below(node, directions, slack, least))
         return found
 
+    def ranges(self, node: int) -> Array:
+        """Of the embedding, ``(2, d)``."""
+        return np.min([each.ranges(node) for each in self.each], axis=0)
+
 
 class Theorems:
     """Their bounds under some changes, sharing those of the nodes around."""
 
-    def __init__(self, network: Network, changes: Changes, anchors: Sequence[int], choices: Choices) -> None:
+    def __init__(self, network: Network, changes: Changes, anchors: Sequence[int], choices: Sequence[Choices]) -> None:
         self.given = network, changes, anchors
         theorems: list[type[Bound] | type[Fixed]] = [Fixed, Bound] if changes.features_alone else [Bound]
-        self.ways = [(theorem, each) for each in ways(network, choices) for theorem in theorems]
+        self.ways = [(theorem, each) for each in choices for theorem in theorems]
         self.known: dict[int, Bound | Fixed] = {}
 
     def below(self, node: int, directions: Array, slack: Array, least: Array) -> Array:
-        """The same with the given choices, and with all others while that is less than it should be."""
+        """The same with the first choices, and with the others while that is less than it should be."""
         best = np.full(len(directions), -np.inf)
-        for way, (theorem, choices) in enumerate(self.ways):
-            if way not in self.known:
-                self.known[way] = theorem(*self.given, choices)
-            bound = self.known[way]
+        for way in range(len(self.ways)):
+            bound = self._by(way)
             states = bound.first[node] + np.arange(bound.states.number[node])
             sizes = np.concatenate([bound.outputs[m].rows(states).size for m in bound.network.readout])
             off = dot_above(slack[None], sizes) if slack.any() else np.zeros(1)
@@ -132,3 +135,18 @@ class Theorems:
             if (best >= least).all():
                 break
         return best
+
+    def ranges(self, node: int) -> Array:
+        bound = self._by(0)
+        states, parts = bound.first[node] + np.arange(bound.states.number[node]), list[Array]()
+        for number in bound.network.readout:  # not from boxes, which are rounded once more: a ReLU ends at zero
+            low, high = (ends[number][states] for ends in (bound.lines.low, bound.lines.high))
+            low, high = bound.network.layers[number - 1].activation.range(low, high)
+            parts.append(np.array([low.min(axis=0), -high.max(axis=0)]))
+        return np.concatenate(parts, axis=1)
+
+    def _by(self, way: int) -> Bound | Fixed:
+        if way not in self.known:
+            theorem, choices = self.ways[way]
+            self.known[way] = theorem(*self.given, choices)
+        return self.known[way]

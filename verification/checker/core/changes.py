@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arithmetic import Array, Ints, U, up
-from .statement import Graph
+from .network import Graph
 
 Edge = tuple[int, int]
 MOST_COLUMNS = 6  # of features, up to which every set of masked columns is a graph of its own

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from .arithmetic import Array, Ints, Scale, down, gamma, sum_below, up
 from .changes import Changes
-from .statement import Network, Term
+from .network import Network, Term
 
 
 @dataclass(frozen=True, eq=False)

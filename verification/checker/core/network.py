@@ -1,15 +1,13 @@
-"""The subject of a proof: a network and a graph, read from plain files or built from arrays."""
+"""The subject of a proof: a network and a graph."""
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .activations import Activation, activation
-from .arithmetic import Array, Boxes, Ints, Scale, arrays_of, down, numbers, product, up, whole
+from .activations import Activation
+from .arithmetic import Array, Boxes, Ints, Scale, down, product, up
 
 
 @dataclass(frozen=True)
@@ -19,14 +17,6 @@ class Mixing:
 
     name: str
     loop: float = 1.0
-
-    @classmethod
-    def of(cls, term: dict[str, Any]) -> "Mixing":
-        """From the file of a network."""
-        found = cls(term["aggregation"], float(term.get("loop", 1.0)))
-        if not set(term) <= {"source", "aggregation", "loop"} or not 0 <= found.loop < np.inf:
-            raise ValueError(f"a term that is {term}, of which no formula is known")
-        return found
 
     def scales(self, n: Array) -> tuple[Scale, Scale, Scale]:
         zero, one = np.zeros_like(n), np.ones_like(n)
@@ -112,43 +102,6 @@ class Network:
                 hops[term.source] = max(hops[term.source], hops[number] + term.mixes)
         return hops
 
-    @classmethod
-    def load(cls, path: Path) -> "Network":
-        """A file of the format certgcl-network-1."""
-        arrays = arrays_of(path)
-        meta = json.loads(str(arrays.pop("meta")))
-        if meta["format"] != "certgcl-network-1":
-            raise ValueError(f"a network in the format {meta['format']!r}")
-        return cls.of(meta, arrays)
-
-    @classmethod
-    def of(cls, meta: dict[str, Any], arrays: dict[str, Any]) -> "Network":
-        layers: list[Layer] = []
-        for number, content in enumerate(meta["structure"], 1):
-            here = {
-                name.removeprefix(f"layer{number}."): numbers(array)
-                for name, array in arrays.items()
-                if name.startswith(f"layer{number}.")
-            }
-            terms = tuple(
-                Term(int(whole(term["source"])), here[f"term{place}"], Mixing.of(term))
-                for place, term in enumerate(content["terms"])
-            )
-            if not terms or not all(0 <= term.source < number for term in terms):
-                raise ValueError(f"layer {number} takes nothing, or a layer that is not below it")
-            layers.append(Layer(terms, here["bias"], activation(content["activation"], here)))
-            width = len(here["bias"])
-            if here["bias"].ndim != 1 or not all(
-                term.weight.shape in ((width,), (len(term.weight), width))
-                and (term.source == 0 or len(term.weight) == len(layers[term.source - 1].bias))
-                for term in terms
-            ):
-                raise ValueError(f"layer {number} with weights that do not fit each other")
-        readout = tuple(whole(meta["readout"]).tolist())
-        if len(set(readout)) < len(readout) or not all(0 < number <= len(layers) for number in readout):
-            raise ValueError("a readout with a layer twice, or with one that does not exist")
-        return cls(tuple(layers), readout)
-
 
 @dataclass(frozen=True, eq=False)
 class Graph:
@@ -156,25 +109,6 @@ class Graph:
 
     x: Array
     neighbours: tuple[Ints, ...]
-
-    @classmethod
-    def of(cls, x: Array, edge_index: Ints) -> "Graph":
-        listed, x = list(map(tuple, whole(edge_index).T.tolist())), numbers(x)
-        edges = set(listed)
-        if len(edges) < len(listed) or any(a == b or (b, a) not in edges or not 0 <= a < len(x) for a, b in edges):
-            raise ValueError("a graph with loops, with edges twice or of one direction, or of nodes that do not exist")
-        rows: list[list[int]] = [[] for _ in range(len(x))]
-        for a, b in sorted(edges):
-            rows[a].append(b)
-        return cls(x, tuple(np.array(row, dtype=np.int64) for row in rows))
-
-    @classmethod
-    def load(cls, path: Path) -> "Graph":
-        """A folder with x.npy and edge_index.npy, or one .npz file with these."""
-        if path.is_dir():
-            return cls.of(*(np.load(path / f"{name}.npy", allow_pickle=False) for name in ("x", "edge_index")))
-        arrays = arrays_of(path)
-        return cls.of(arrays["x"], arrays["edge_index"])
 
     def without(self, edges: set[tuple[int, int]]) -> "Graph":
         gone = edges | {(b, a) for a, b in edges}
