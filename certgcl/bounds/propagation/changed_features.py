@@ -11,6 +11,7 @@ own fall.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -57,6 +58,7 @@ class ChangedFeatures:
             int(part.max()) if len(part) else 0 for part in (self.off, self.on, self.filled)
         )
         self.boxed = bool(self.radius.any())
+        self._whole: dict[torch.dtype, list[tuple[int, ConstantMatrix]]] = {}
 
     @classmethod
     def at(cls, graph: Graph, features: AdmissibleFeatures, nodes: Tensor) -> "ChangedFeatures":
@@ -175,12 +177,12 @@ class ChangedFeatures:
         while bool((size < self.filled).any()):
             size = torch.where(size < self.filled, 2 * size, size)
         places, parts = [], []
-        for longest in size.unique().tolist():
+        if summed:
+            size = size.index_fill(0, self._free, 0)
+            places.append(self._free)
+            parts.append(self._whole_falls(mu)[:, None])
+        for longest in size[size > 0].unique().tolist():
             nodes = (size == longest).nonzero()[:, 0]
-            if summed and bool((self.off[nodes] >= self.filled[nodes]).all()):
-                places.append(nodes)
-                parts.append(self._whole_falls(nodes, mu)[:, None])
-                continue
             place = torch.arange(longest, device=nodes.device)
             there = place < self.filled[nodes, None]
             entry = torch.where(there, self.entries.start[nodes, None] + place, 0)
@@ -193,19 +195,30 @@ class ChangedFeatures:
             parts.append(functional.pad(largest, (0, 0, 0, (1 if summed else self.most_off) - largest.shape[1])))
         return torch.cat(parts)[torch.argsort(torch.cat(places))]
 
-    def _whole_falls(self, nodes: Tensor, mu: Tensor) -> Tensor:
-        """The decrease at some nodes that may lose all features, ``(nodes, M)``."""
-        count = self.filled[nodes]
-        entry = consecutive(self.entries.start[nodes], count)
-        start = torch.cat([count.new_zeros(1), count.cumsum(0)])
-        column, value = self.entries.column[entry], self.entries.value[entry].to(mu)
-        found = mu.new_zeros(len(nodes), mu.shape[1])
+    @cached_property
+    def _free(self) -> Tensor:
+        """The nodes that may lose all features."""
+        return (self.off >= self.filled).nonzero()[:, 0]
+
+    def _whole_falls(self, mu: Tensor) -> Tensor:
+        """The decrease at these nodes, ``(free, M)``."""
+        if mu.dtype not in self._whole:
+            self._whole[mu.dtype] = list(self._of_signs(mu.dtype))
+        found = mu.new_zeros(len(self._free), mu.shape[1])
+        for sign, sizes in self._whole[mu.dtype]:
+            found = found + sizes @ (sign * mu).clamp(min=0)
+        return found
+
+    def _of_signs(self, dtype: torch.dtype) -> Iterator[tuple[int, ConstantMatrix]]:
+        """The features of these nodes that are above zero, and those below, by their sizes; if there are any."""
+        count = self.filled[self._free]
+        entry = consecutive(self.entries.start[self._free], count)
+        value = self.entries.value[entry].to(dtype)
         for sign in (1, -1):
             size = (sign * value).clamp(min=0)
             if bool(size.any()):
-                csr = csr_matrix(start, column, size, (len(nodes), self.features))
-                found = found + ConstantMatrix(csr) @ (sign * mu).clamp(min=0)
-        return found
+                shape = len(count), self.features
+                yield sign, ConstantMatrix(csr_matrix(starts(count), self.entries.column[entry], size, shape))
 
 
 def _largest(values: Tensor, most: int, count: Tensor) -> Tensor:
