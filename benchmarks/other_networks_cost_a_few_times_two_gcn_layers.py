@@ -22,7 +22,7 @@ from benchmarks.power_law import power_law_graph
 from benchmarks.real_graphs import load
 from benchmarks.setting import budget, ring_lattice
 
-GRAPHS = ("Cora", "PubMed", "Photo")
+SMALL, LARGE = "Cora", ("PubMed", "Photo")
 BASE, DEEP = "GCN", "GCN, three layers"
 NETWORKS = {BASE: (GCN, 2), "SAGE": (GraphSAGE, 2), "GIN": (GIN, 2), DEEP: (GCN, 3)}
 POWER_LAW, FEATURES = "power-law-", 128
@@ -81,7 +81,7 @@ def certify(name: str, network: str, method: str, repeats: int, threads: int) ->
 
 def main() -> None:
     parser = report.parser(__doc__)
-    parser.add_argument("--graphs", default=",".join(GRAPHS))
+    parser.add_argument("--graphs", default=",".join([SMALL, *LARGE]))
     parser.add_argument("--networks", default=";".join(NETWORKS), help="separated by semicolons")
     parser.add_argument("--method", default="degree")
     parser.add_argument("--repeats", type=int, default=3, help="at most; none is begun after half a minute")
@@ -111,17 +111,23 @@ def aims(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return max(found, default=None)
 
     deep = [row for row in rows if row["network"] == DEEP]
+    large = [row for row in deep if row["graph"] in LARGE]
+    large = large if len(large) == len(LARGE) else []  # neither says anything of the other
     generated = [row for row in deep if row["graph"].startswith(POWER_LAW)]
     exponent = measure.growth([row["edges"] for row in generated], [row["seconds"] for row in generated])
     return [
         report.aim("SAGE over GCN, the largest ratio", ratio(None, "SAGE"), at_most=1),
         report.aim("GIN over GCN, the largest ratio", ratio(None, "GIN"), at_most=1),
-        report.aim("three layers over two, Cora", ratio("Cora", DEEP), at_most=6),
+        report.aim("three layers over two, Cora", ratio(SMALL, DEEP), at_most=6),
         report.aim(
-            "three layers, the slowest graph, seconds", max((row["seconds"] for row in deep), default=None), at_most=600
+            "three layers, PubMed and Photo, the slower, seconds",
+            max((row["seconds"] for row in large), default=None),
+            at_most=600,
         ),
         report.aim(
-            "three layers, the largest peak, GB", max((row["peak_gb"] for row in deep), default=None), at_most=8
+            "three layers, PubMed and Photo, the larger peak, GB",
+            max((row["peak_gb"] for row in large), default=None),
+            at_most=8,
         ),
         report.aim("three layers, exponent of the time in the edges of random graphs", exponent, at_most=1.2),
     ]
