@@ -8,15 +8,21 @@ The aims were printed by prototypes of these bounds, from one sample of 12 such 
 ``--prototype`` a second table has many samples of that size, with the prototypes' own bound on the same cases: lines at
 the anchor and its neighbours by two rules, ranges beyond, in a recursion that shares no code with the library. So it
 distinguishes a loose bound from an unlucky sample.
+
+With ``--totals`` a table of graphs of 10 nodes under two edges at a node and 1, 2 or 3 in all: ``degree``, the same
+where every node spends the total by itself (without a price for the edges that neighbours lose), and as if there were
+no total.
 """
 
 import argparse
 from collections.abc import Iterable
 from typing import NamedTuple
+from unittest.mock import patch
 
 import networkx as nx
 import numpy as np
 
+from certgcl.bounds.propagation.balls import Ball
 from verification.audit import Ledger
 from verification.checked import proved
 from verification.checker.choices import Choices
@@ -74,6 +80,15 @@ def random_case(row: Row, random: np.random.Generator, number: int) -> NetworkCa
     return case.with_budget(*((share, None), (share, 3), (None, None))[number % 3])
 
 
+def total_case(row: Row, random: np.random.Generator, number: int) -> NetworkCase:
+    """Sparse graphs of 10 nodes with triangles, two edges at a node, and 1, 2 or 3 in all."""
+    seed = int(random.integers(2**31))
+    graph = nx.powerlaw_cluster_graph(10, 2, 0.5, seed=seed)
+    return network_case(graph, row.kind, row.depth, Builder(random, row.activation, shift=0.15)).with_budget(
+        2, 1 + number % 3
+    )
+
+
 def measure(
     names: Iterable[str] = ROWS, cases: int = 12, methods: Iterable[str] = ("degree",), seed: int = 0
 ) -> Ledger:
@@ -127,6 +142,33 @@ def print_beside_prototype(names: Iterable[str], samples: int, cases: int, seed:
             )
 
 
+class UnderTotals(NamedTuple):
+    """Mean drop over true drop."""
+
+    priced: float
+    each_by_itself: float
+    ignored: float
+
+
+def under_totals(name: str, cases: int, seed: int = 0) -> UnderTotals:
+    random, drops = np.random.default_rng(seed), np.zeros(4)
+    for number in range(cases):
+        case = total_case(ROWS[name], random, number)
+        minimum, clean = truth(case)
+        priced, ignored = (certify_network(each, "degree").lower for each in (case, case.with_budget(case.local)))
+        with patch.object(Ball, "most_lost", None):
+            by_itself = certify_network(case, "degree").lower
+        drops += [float((clean - value).sum()) for value in (priced, by_itself, ignored, minimum)]
+    return UnderTotals(*(drops[:3] / drops[3]))
+
+
+def print_under_totals(names: Iterable[str], cases: int, seed: int) -> None:
+    print(f"{cases} cases under a total{'degree':>18}{'each node by itself':>22}{'no total':>12}")
+    for name in names:
+        found = under_totals(name, cases, seed)
+        print(f"{name:<32}{found.priced:>10.3f}{found.each_by_itself:>22.3f}{found.ignored:>12.3f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=12)
@@ -134,8 +176,12 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=["degree"], choices=NETWORK_METHODS)
     parser.add_argument("--rows", nargs="+", default=list(ROWS), choices=list(ROWS), metavar="ROW")
     parser.add_argument("--prototype", action="store_true", help="many samples, with the prototypes' bound")
+    parser.add_argument("--totals", action="store_true", help="edges in all that bind")
     parser.add_argument("--samples", type=int, default=12, help="of --cases cases each, with --prototype")
     arguments = parser.parse_args()
+    if arguments.totals:
+        print_under_totals(arguments.rows, arguments.cases, arguments.seed)
+        return
     if arguments.prototype:
         print_beside_prototype(arguments.rows, arguments.samples, arguments.cases, arguments.seed)
         return

@@ -227,7 +227,7 @@ def network_case(graph: nx.Graph, kind: str, depth: int, builder: Builder, compa
     readout = KINDS[kind](builder, depth)
     x = builder.numbers(len(graph), builder.features)
     case = NetworkCase(graph, x, tuple(builder.layers), readout, np.zeros((len(graph), 0)), kind=kind)
-    clean = embeddings(case, adjacencies(case.with_budget(0)))[0]
+    clean = embeddings(case, adjacencies(case.with_budget(0, 0)))[0]
     directions = compactness_directions(clean) if compact else builder.numbers(*clean.shape)
     return replace(case, directions=directions)
 

@@ -24,11 +24,10 @@ new, it is one that both have gained: ``a, a' >= 1``, and it counts once in the 
 is kept. Then the sum over the kept ones is at least the sum of all ``g_k`` without the t largest of those that can go.
 *Proof.* Exactly t of those that can go are gone, whichever they are. ∎ If one neighbour is known to be kept, the same
 holds for the others. The a candidates that came add at least the sum of the a smallest ``g_c``; if one of them is
-known, the others add at least the sum of the a - 1 smallest. *With few edges in all, and none new*: let ``g_k`` be its
-value where k loses nothing, and ``g_k - x ρ_k`` at most its term where k loses x edges. All kept neighbours together
-lose at most ``U = (Q - t) + min(Q - t, edges between them that can go)``, as a lost edge is counted at most at its two
-ends; so no more than the largest ``Σ x_k ρ_k`` with ``x_k <= reach_k`` and ``Σ x_k <= U`` is missing, which is found by
-filling from the largest ρ down.
+known, the others add at least the sum of the a - 1 smallest. *With few edges in all, and none new*: all kept neighbours
+together lose at most ``U = (Q - t) + min(Q - t, edges between them that can go)``, as a lost edge is counted at most at
+its two ends. So at any price ``μ >= 0``, the sum of their terms is at least the sum with μ added for each edge that
+they lose, less ``μ U``; and for these larger terms the same lemma holds.
 
 **Lines** (``lines.py``, ``activations.py``). For any slopes a, a', ``ω σ(p) >= λ p + c`` on ``[low, high]`` with
 ``λ = ω+ a + ω- a'`` and ``c = ω+ min(σ(p) - a p) + ω- max(σ(p) - a' p)``. For ``σ = max(p, γ p)`` and ω < 0 (or min,

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from certgcl.bounds.propagation.drop_counts import Losses, Scale, drop_cases
 from certgcl.bounds.propagation.levels import Levels, consecutive
-from certgcl.bounds.two_layer.neighbourhood import row_slots
+from certgcl.bounds.two_layer.neighbourhood import edges_between_neighbours, row_slots
 from certgcl.bounds.two_layer.row_plan import FEW_EDGES, LineSharing, starts
 from certgcl.changes.edge_additions import AdmissibleAdditions
 from certgcl.changes.edge_drops import AdmissibleDrops
@@ -106,7 +106,7 @@ class Ball:
     cells: States
     by_case: Tensor  # (R,) whether each case has a cell of its own
     _by_count: dict[tuple[ScaleOfCount, torch.dtype], Scale] = field(default_factory=dict)
-    _of_neighbours: dict[tuple[ScaleOfCount, torch.dtype], Scale] = field(default_factory=dict)
+    _of_neighbours: dict[tuple[ScaleOfCount, torch.dtype, int | None], Scale] = field(default_factory=dict)
 
     @classmethod
     def around(
@@ -192,13 +192,34 @@ class Ball:
             self._by_count[scale, dtype] = extent(scale, left + levels.first[level], left + levels.last[level], dtype)
         return self._by_count[scale, dtype]
 
-    def of_neighbours(self, scale: ScaleOfCount, dtype: torch.dtype) -> Scale:
-        """The range of a scale of the neighbour at every slot, ``(S,)``; computed once."""
-        if (scale, dtype) not in self._of_neighbours:
-            self._of_neighbours[scale, dtype] = extent(
-                scale, self.graph.degree[self.neighbour] - self.reach, self.most_around, dtype
+    def of_neighbours(self, scale: ScaleOfCount, dtype: torch.dtype, most: int | None = None) -> Scale:
+        """The range of a scale of the neighbour at every slot, where that loses at most a number of edges, ``(S,)``;
+        computed once."""
+        if (scale, dtype, most) not in self._of_neighbours:
+            reach = self.reach if most is None else self.reach.clamp(max=most)
+            self._of_neighbours[scale, dtype, most] = extent(
+                scale, self.graph.degree[self.neighbour] - reach, self.most_around, dtype
             )
-        return self._of_neighbours[scale, dtype]
+        return self._of_neighbours[scale, dtype, most]
+
+    @cached_property
+    def most_lost(self) -> int | None:
+        """The most edges that a neighbour can lose, if the total is a limit for any row and its neighbours together;
+        None otherwise, and where edges can be added."""
+        together = self.budget.index_add(0, self.row, self.reach)
+        if self.additions is not None or bool((together <= self.total).all()):
+            return None
+        return int(self.reach.minimum(self.total[self.row]).max())
+
+    def units(self, row: Tensor, lost: Tensor) -> Tensor:
+        """How many edges all kept neighbours of some rows together can lose, where the rows lose some themselves: each
+        of those that are left of the total one, or two if it lies between them."""
+        left = (self.total[row] - lost).clamp(min=0)
+        return left + left.minimum(self._between[row])
+
+    @cached_property
+    def _between(self) -> Tensor:
+        return edges_between_neighbours(self.graph, self.drops, self.nodes)
 
     @cached_property
     def most_around(self) -> Tensor:

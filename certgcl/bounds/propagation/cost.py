@@ -13,6 +13,7 @@ from certgcl.models.network import GraphNetwork
 
 BASE = 1 << 28  # torch's and numba's own
 TENSORS_AT_ONCE = 8  # of a chunk of functionals, while it is processed
+TABLES_OF_FALLING_TERMS = 3  # the least, clean, and their fall, under a total that is a limit
 TABLES_OF_SETS = 4  # what is kept for every set of edges that nodes can lose
 BYTES_OF_SLOT = 256  # of balls, sets and visits
 
@@ -37,13 +38,23 @@ def estimated_bytes(network: GraphNetwork, problem: ChangeProblem, directions: i
     channels = max(4 * terms[min(here + 1, len(balls) - 1)] + 4 * counts[here] for here in radius) * columns
     output = 3 * terms[0] * directions * rules * max(rules, settings.patterns.output)
     chunk = TENSORS_AT_ONCE * (limits.MAX_VALUES + limits.MAX_TERMS + limits.MAX_ELEMENTS)
+    falling = TABLES_OF_FALLING_TERMS if _total_counts(problem, balls[-1]) else 1
     if problem.changes.additions is not None:  # rows meet all candidates, in each of their cells
         chunk += TENSORS_AT_ONCE * max(limits.MAX_ELEMENTS, counts[-1] * directions * rules)
     return (
         BASE
-        + size * (values + max(channels * settings.functional, output) + chunk)
+        + size * (values + falling * max(channels * settings.functional, output) + chunk)
         + BYTES_OF_SLOT * (terms[0] + 2 * terms[-1])
     )
+
+
+def _total_counts(problem: ChangeProblem, nodes: Tensor) -> bool:
+    """Whether the total may be a limit for some node and its neighbours together."""
+    graph, drops = problem.graph, problem.drops
+    if problem.changes.additions is not None or not drops.limited:
+        return False
+    together = drops.local.index_add(0, graph.row, drops.local[graph.col])
+    return bool((together > drops.total_at(together))[nodes].any())
 
 
 def _sets(problem: ChangeProblem, nodes: Tensor) -> int:

@@ -12,6 +12,7 @@ from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.chain import Mix
 from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.extremes import best
+from certgcl.bounds.propagation.falling_terms import FallingTerms
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.levels import consecutive, in_portions
 from certgcl.bounds.propagation.term_sets import TermSets
@@ -29,7 +30,7 @@ class Leaves(NamedTuple):
     """
 
     values: Tensor  # (leaves, R M)
-    terms: Tensor  # (terms, R M), the least in(n_q) C_q over the states that a kept edge leaves in reach
+    terms: FallingTerms  # (terms, R M), in(n_q) C_q over the states that a kept edge leaves in reach
     start: Tensor  # (terms + 1,) the first value of every term, and the end
     by_cell: bool
 
@@ -71,12 +72,21 @@ def leaves_of(
         total = values if total is None else total + values
     assert total is not None
     if cell is None or owner is None:
-        return Leaves(total, ball.of_neighbours(base.into, total.dtype).rows(sets.slot).least(total), start, False)
+
+        def of_nodes(most: int | None) -> Tensor:
+            return ball.of_neighbours(base.into, total.dtype, most).rows(sets.slot).least(total)
+
+        return Leaves(total, FallingTerms.of(of_nodes, ball.most_lost), start, False)
     scaled = widest.cells.extent(base.into, total.dtype).rows(cell).least(total)
-    beyond = widest.cells.first[cell] > ball.reach[sets.slot][owner]
-    scaled = torch.where(beyond[:, None], torch.inf, scaled)
-    terms = total.new_full((len(row), total.shape[1]), torch.inf)
-    return Leaves(total, terms.scatter_reduce(0, owner[:, None].expand_as(scaled), scaled, "amin"), start, True)
+    reach, first = ball.reach[sets.slot][owner], widest.cells.first[cell]
+
+    def of_cells(most: int | None) -> Tensor:
+        beyond = first > (reach if most is None else reach.clamp(max=most))
+        here = torch.where(beyond[:, None], torch.inf, scaled)
+        terms = total.new_full((len(row), total.shape[1]), torch.inf)
+        return terms.scatter_reduce(0, owner[:, None].expand_as(here), here, "amin")
+
+    return Leaves(total, FallingTerms.of(of_cells, ball.most_lost), start, True)
 
 
 def _ratio(sets: TermSets, of: Aggregation, to: Aggregation, dtype: torch.dtype) -> Scale:

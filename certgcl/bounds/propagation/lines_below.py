@@ -11,6 +11,7 @@ from certgcl.bounds import compiled
 from certgcl.bounds.propagation.added_edges import added_edges
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Mix, descend
+from certgcl.bounds.propagation.falling_terms import FallingTerms
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import Leaves, leaves_of
 from certgcl.bounds.propagation.ranges import NetworkRanges
@@ -77,7 +78,7 @@ def joined(parts: list[LinesBelow]) -> LinesBelow:
     if known:
         values, terms, start, by_cell = zip(*known, strict=True)
         number = torch.cat([each.diff() for each in start])
-        together = Leaves(torch.cat(values), torch.cat(terms), starts(number), by_cell[0])
+        together = Leaves(torch.cat(values), FallingTerms.joined(terms), starts(number), by_cell[0])
     return LinesBelow(torch.cat(constant), together, scales[0], None if added[0] is None else torch.cat(added))
 
 
@@ -116,7 +117,11 @@ def brief_lines(ranges: NetworkRanges, mix: Mix, ball: Ball) -> LinesBelow | Non
         constant = constant + own.at(slice(None), None, None).least(at_node)
     scales = mixing[0].aggregation
     start = torch.arange(len(leaves) + 1, device=leaves.device)
-    terms = ball.of_neighbours(scales.into, ranges.dtype).column.least(leaves)
+
+    def within(most: int | None) -> Tensor:
+        return ball.of_neighbours(scales.into, ranges.dtype, most).column.least(leaves)
+
+    terms = FallingTerms.of(within, ball.most_lost)
     return LinesBelow(constant.flatten(1), Leaves(leaves, terms, start, False), scales, None)
 
 

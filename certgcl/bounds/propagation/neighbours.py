@@ -12,6 +12,7 @@ from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.candidates import Shared
 from certgcl.bounds.propagation.chain import Cells, Mix
 from certgcl.bounds.propagation.extremes import best
+from certgcl.bounds.propagation.falling_terms import FallingTerms
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.levels import consecutive, in_portions
 from certgcl.bounds.propagation.lines_below import LinesBelow, brief_lines, joined, lines_at
@@ -54,13 +55,13 @@ class SharedFunctionals:
         self.constant, self.scales, leaves = found.constant, found.scales, found.leaves
         if leaves is None:
             nothing = self.constant.new_zeros(int(ball.degree[ball.cells.row].sum()), self.constant.shape[1])
-            self.leaves = self.terms = nothing
+            self.leaves, falling = nothing, FallingTerms(nothing)
         else:
-            self.leaves, self.terms, _, self.by_cell = leaves
+            self.leaves, falling, _, self.by_cell = leaves
         self.sets = TermSets.of_cases(ball, ball.by_count(self.scales.out, ranges.dtype))
         self.leaf_start = leaf_starts(ranges, self.sets, self.by_cell)
-        self.without, self.following = self.sets.minima(
-            self.terms, following=True, added=None if found.added is None else found.added[ball.cell_of_case]
+        self.terms, self.without, self.following = self.sets.with_one_kept(
+            falling, None if found.added is None else found.added[ball.cell_of_case]
         )
 
     def _lines(self, cells: Cells) -> LinesBelow:
@@ -86,13 +87,13 @@ class SharedFunctionals:
         """The least ``ω · h`` in every cell of the ball, by its lines and its range: for nodes at the other end of a
         new edge."""
         lines = least_by_row(self.ball.cell_of_case, self.by_case(), len(self.ball.cells.row))
-        rules = lines.shape[1] // self.interval.shape[1]
-        lines = lines.unflatten(1, (rules, -1)).amax(dim=1)
-        return Shared(self.ball, best([lines, self.interval]).repeat(1, rules))
+        return Shared(self.ball, best([lines, self.interval]).repeat(1, len(self.ranges.settings.rules)))
 
     def by_case(self) -> Tensor:
-        """The least ``ω · h`` of every node in each of its cases, ``(cases, R M)``."""
-        return self.without + self.constant[self.ball.cell_of_case]
+        """The least ``ω · h`` of every node in each of its cases, by the best of its lines, ``(cases, M)``."""
+        constant = self.constant.repeat(1, self.without.shape[1] // self.constant.shape[1])
+        lines = self.without + constant[self.ball.cell_of_case]
+        return lines.unflatten(1, (-1, self.interval.shape[1])).amax(dim=1)
 
     def serves(self, layer: Layer) -> bool:
         """Whether the node's own functionals are the same up to a factor, and their result has the scale that the layer
@@ -131,18 +132,20 @@ class SharedFunctionals:
         leaves = self.leaves[self.sets.start[place][sets.owner] + rank]
         return constant, middle[sets.owner] * leaves
 
-    def minima(self, cells: Cells, sets: TermSets, pairs: Tensor) -> Tensor:
+    def minima(self, cells: Cells, sets: TermSets, pairs: Tensor) -> FallingTerms:
         """φ at every slot of some cells of the anchors."""
         if self.of_few is None:
             return self._by_lines(cells, sets, torch.arange(len(sets.slot), device=sets.slot.device), pairs)
         chosen, phi = self.of_few.at(cells, sets)
         others = torch.ones_like(sets.slot, dtype=torch.bool).index_fill(0, chosen, False).nonzero()[:, 0]
-        parts = [phi.repeat(1, pairs.shape[1] // phi.shape[1]) + pairs[chosen]]
+        times = pairs.shape[1] // phi.least.shape[1]
+        parts = [phi.each(lambda part: part.repeat(1, times)).plus(pairs[chosen])]
         if len(others):
             parts.append(self._by_lines(cells, sets, others, pairs[others]))
-        return torch.cat(parts).index_select(0, torch.argsort(torch.cat([chosen, others])))
+        order = torch.argsort(torch.cat([chosen, others]))
+        return FallingTerms.joined(parts).each(lambda part: part.index_select(0, order))
 
-    def _by_lines(self, cells: Cells, sets: TermSets, chosen: Tensor, pairs: Tensor) -> Tensor:
+    def _by_lines(self, cells: Cells, sets: TermSets, chosen: Tensor, pairs: Tensor) -> FallingTerms:
         ball, dtype, cases = self.ball, self.ranges.dtype, self.ball.cases
         slot = sets.slot[chosen]
         row, rank = ball.place[cells.ball.neighbour[slot]], cells.ball.parent_rank[slot]
@@ -164,7 +167,8 @@ class SharedFunctionals:
         visits = visits_of(
             self.ranges, cells, sets, chosen, self.scales, visited, row, self.leaf_start, term, self.by_cell
         )
-        return visits.minima(
+        return visits.falling(
+            cells.ball.most_lost is not None,
             len(self.ranges.settings.rules),
             self.without,
             self.following,
@@ -233,7 +237,7 @@ def own_minima(
     mixes: Sequence[Mix],
     pairs: Tensor,
     patterns: int = 1,
-) -> Tensor:
+) -> FallingTerms:
     """φ at every slot of some cells of the anchors, which have functionals of their own.
 
     Args:
@@ -251,9 +255,11 @@ def own_minima(
     if by_sets is not None:
         asked, vectors = Asked.of(by_sets, cells, sets), mixes[0].functionals.explicit().flatten(1, 2)
         values, owner = by_sets.outputs(mixes[0].term.source), sets.owner[asked.term]
-        phi = by_sets.of_visits(asked.slot, asked.reach, values, vectors, owner if len(vectors) > 1 else owner * 0)
+        owner = owner if len(vectors) > 1 else owner * 0
+        phi = by_sets.of_visits(asked.slot, asked.reach, values, vectors, owner, cells.ball.most_lost)
         places.append(asked.term)
-        parts.append(phi.repeat(1, len(ranges.settings.rules)) + pairs[asked.term])
+        rules = len(ranges.settings.rules)
+        parts.append(phi.each(lambda part: part.repeat(1, rules)).plus(pairs[asked.term]))
         others = ~by_sets.few[row]
     else:
         others = torch.ones_like(hub)
@@ -271,7 +277,10 @@ def own_minima(
                     int(cost.sum()),
                 )
             )
-    return torch.cat(parts).index_select(0, torch.argsort(torch.cat(places))) if parts else pairs
+    if not parts:
+        return FallingTerms(pairs)
+    order = torch.argsort(torch.cat(places))
+    return FallingTerms.joined(parts).each(lambda part: part.index_select(0, order))
 
 
 def _own_part(
@@ -284,7 +293,7 @@ def _own_part(
     chosen: Tensor,
     lined: bool,
     patterns: int,
-) -> Tensor:
+) -> FallingTerms:
     """The same for some visits, each with its own entries at the cells of its neighbour."""
     dtype, device, rules = ranges.dtype, chosen.device, len(ranges.settings.rules)
     slot, owner = sets.slot[chosen], sets.owner[chosen]
@@ -325,11 +334,12 @@ def _own_part(
         constant, leaves, scales, added = lines_at(ranges, entries, omega, inner, affordable)
         inner = replace(inner, out=ball.by_count(scales.out, dtype))
         if leaves is None:
-            values = terms = constant.new_zeros(len(inner.slot), constant.shape[1])
+            values = constant.new_zeros(len(inner.slot), constant.shape[1])
+            falling = FallingTerms(values)
             leaf_start = torch.arange(len(inner.slot) + 1, device=device)
         else:
-            values, terms, leaf_start, by_cell = leaves
-        without, following = inner.minima(terms, following=True, added=None if added is None else added[cell])
+            values, falling, leaf_start, by_cell = leaves
+        terms, without, following = inner.with_one_kept(falling, None if added is None else added[cell])
         first = inner.start[entry[:-1]]
         term = first + rank
         step = torch.where(lines > 1, leaf_start[first + ball.degree[row]] - leaf_start[first], 0)
@@ -351,7 +361,8 @@ def _own_part(
         value = least_lines(ranges, entries, omega, inner, visits, patterns, affordable)
         if value is not None:
             visits, constant, interval = with_floor(visits, constant, interval, value)
-    return visits.minima(rules, without, following, constant, interval, values, terms, pairs)
+    limited = cells.ball.most_lost is not None
+    return visits.falling(limited, rules, without, following, constant, interval, values, terms, pairs)
 
 
 def widest_layer(ranges: NetworkRanges) -> int:

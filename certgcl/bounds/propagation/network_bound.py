@@ -13,6 +13,7 @@ from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Descent, Mix, descend
 from certgcl.bounds.propagation.drop_sets import few_sets, near_layers, output_by_sets, range_by_sets
 from certgcl.bounds.propagation.extremes import best
+from certgcl.bounds.propagation.falling_terms import FallingTerms
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.leaves import leaves_of
 from certgcl.bounds.propagation.levels import consecutive, in_portions
@@ -143,7 +144,7 @@ class NetworkBound:
         cells = Cells(self.ranges.ball_of(number), chunk)
         sets = TermSets.of_cells(cells.ball, None, chunk)
         nothing = units.vector.new_zeros(len(sets.slot), len(self.rules) * units.number)
-        phi = shared.minima(cells, sets, nothing)[:, : units.number]
+        phi = shared.minima(cells, sets, nothing).each(lambda part: part[:, : units.number])
         return by_sets.of_nodes(cells, sets, number, units.vector[0], phi)
 
     def _shared_neighbours(
@@ -181,7 +182,7 @@ class NetworkBound:
             rest = ranges.ball_of(number)
             if bool(few.any()):
                 rest = Ball.around(ball.graph, ball.drops, ball.nodes[~few], ranges.settings.resolution, "shared")
-            by_case = SharedFunctionals(ranges, rest, mix).by_case().unflatten(1, (len(self.rules), -1)).amax(dim=1)
+            by_case = SharedFunctionals(ranges, rest, mix).by_case()
             case = (~few)[ball.cases.row].nonzero()[:, 0]
             cell, place = torch.unique(ball.cell_of_case[case], return_inverse=True)
             found = found.index_copy(0, cell, least_by_row(place, by_case, len(cell)))
@@ -203,12 +204,13 @@ class NetworkBound:
             vectors = lines.by_rule(count).explicit().expand(len(rows), -1, -1, -1).flatten(1, 2)
             sets = TermSets.of_cells(nodes, None, here.place)
             asked = Asked.of(by_sets, here, sets)
-            phi = by_sets.of_visits(asked.slot, asked.reach, values, vectors, sets.owner[asked.term])
+            phi = by_sets.of_visits(asked.slot, asked.reach, values, vectors, sets.owner[asked.term], nodes.most_lost)
             there = Cells(ball, consecutive(ball.cells.start[rows], ball.cells.start.diff()[rows]))
             place = torch.searchsorted(rows, there.row)
             own = TermSets.of_cells(ball, None, there.place)
             rank = torch.arange(len(own.slot), device=rows.device) - own.start[own.owner]
-            phi = phi[sets.start[place[own.owner]] + rank]
+            index = sets.start[place[own.owner]] + rank
+            phi = phi.each(lambda part: part[index])
             found = by_sets.of_nodes(there, own, source, vectors[place], phi) + constant[place]
             return found.unflatten(1, (count, number)).amax(dim=1)
 
@@ -340,7 +342,8 @@ class NetworkBound:
         sets = TermSets.of_cells(cells.ball, None, cells.place)
         nothing = vectors.new_zeros(len(sets.slot), rules * vectors.shape[1])
         below = [Mix(mix, Functionals(vectors[:, None]).back(mix))]
-        phi = own_minima(ranges, cells, sets, by_sets.ball, below, nothing, patterns)[:, : vectors.shape[1]]
+        phi = own_minima(ranges, cells, sets, by_sets.ball, below, nothing, patterns)
+        phi = phi.each(lambda part: part[:, : vectors.shape[1]])
         value = by_sets.of_nodes(cells, sets, number, vectors, phi).unflatten(1, ways) + constant
         return value.amax(dim=1).unflatten(1, slope.shape[1:3])
 
@@ -393,7 +396,7 @@ class NetworkBound:
         added = added_edges(
             self.ranges, cells, scales, met, None if shared is None else shared.of_candidates(), meet, refine=refine
         )
-        value = sets.minima(terms, added=added)[0].unflatten(1, (count, functionals))
+        value = sets.best_minima(terms, added).unflatten(1, (count, functionals))
         return (value + constant).amax(dim=1)
 
     def _minimum_of_shared(self, cells: Cells, shared: SharedFunctionals, times: int) -> Tensor:
@@ -403,7 +406,7 @@ class NetworkBound:
         scales = shared.mix.term.aggregation
         sets = TermSets.of_cells(ball, ball.by_count(scales.out, self.ranges.dtype), cells.place)
         constant, pairs = shared.at_the_node(cells, sets, times)
-        value = sets.minima(shared.minima(cells, sets, pairs))[0] + constant
+        value = sets.best_minima(shared.minima(cells, sets, pairs)) + constant
         return value.unflatten(1, (count, -1)).amax(dim=1)
 
     def _by_rule(self, mixes: list[Mix]) -> list[Mix]:
@@ -412,7 +415,7 @@ class NetworkBound:
 
     def _neighbours(
         self, cells: Cells, sets: TermSets, mixes: list[Mix], shared: SharedFunctionals | None, patterns: int
-    ) -> Tensor:
+    ) -> FallingTerms:
         """The terms of the neighbours at every slot of the cells, ``(slots, R M)``: through their lines, for the first
         mix and those scaled alike; by ranges, for the others."""
         main, count = mixes[0], len(self.rules)
@@ -437,7 +440,9 @@ class NetworkBound:
                 self.ranges, cells, sets, self.ranges.balls[self._radius(cells.ball) + 1], together, pairs, patterns
             )
         )
-        return phi.unflatten(1, (count, count * functionals))[:, 0] if by_rule else phi
+        if not by_rule:
+            return phi
+        return phi.each(lambda part: part.unflatten(1, (count, count * functionals))[:, 0])
 
     def _candidates(self, cells: Cells, mixes: list[Mix]) -> Refinement | None:
         """The terms of candidates for new edges through their lines, for the first mix and those scaled alike."""

@@ -100,7 +100,7 @@ class NewNeighbours:
                 sets.place,
                 ball.by_count(found.scales.out, ranges.dtype),
             )
-            line = line + scaled.minima(found.leaves.terms)[0]
+            line = line + scaled.best_minima(found.leaves.terms)
         value = best([value, line.unflatten(1, (rules, -1)).amax(dim=1)])
         for mix in self.features:
             vector = mix.functionals.explicit().flatten(1, 2)[:, None]

@@ -60,10 +60,12 @@ def least_lines(
     leaves = leaves_of(ranges, inner, mixes, scales)
     added = added_edges(ranges, entries, scales, mixes, affordable=affordable)
     rows = visits.rows
-    without, following = inner.minima(leaves.terms, following=True, added=None if added is None else added[rows.own])
+    terms, without, following = inner.with_one_kept(leaves.terms, None if added is None else added[rows.own])
+    ways = terms.shape[1] // leaves.values.shape[1]
+    constant, values = (table.repeat(1, ways) for table in (constant.flatten(1), leaves.values))
     visit = torch.repeat_interleave(torch.arange(len(visits.row), device=rows.case.device), rows.case.diff())
     case = torch.arange(len(visit), device=visit.device)
-    lines = visits.lines(len(rules), visit, case, without, following, constant.flatten(1), leaves.values, leaves.terms)
+    lines = visits.lines(len(rules) * ways, visit, case, without, following, constant, values, terms)
     return lines.unflatten(1, (-1, number)).amin(dim=2)
 
 

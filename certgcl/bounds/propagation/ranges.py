@@ -1,7 +1,7 @@
 """Ranges of the pre-activations of every layer, in every cell of the nodes that matter, layer by layer."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,6 +14,7 @@ from certgcl.bounds.propagation.candidates import Shared
 from certgcl.bounds.propagation.chain import Cells
 from certgcl.bounds.propagation.changed_features import ChangedFeatures
 from certgcl.bounds.propagation.extremes import best
+from certgcl.bounds.propagation.falling_terms import FallingTerms
 from certgcl.bounds.propagation.functionals import Functionals, LineBand
 from certgcl.bounds.propagation.recompute import once
 from certgcl.bounds.propagation.set_minima import SetMinima, plain
@@ -276,16 +277,14 @@ class NetworkRanges:
 
     def _aggregated(self, term: Term, ball: Ball) -> Tensor:
         values, aggregation = self._values(term), term.aggregation
-        if term.source == 0:
-            terms = ball.of_neighbours(aggregation.into, self.dtype).column.least(
-                values[self.widest.place[ball.neighbour]]
-            )
-        else:
-            terms = self._neighbour_terms(term, ball, values)
-        sets = TermSets.of_levels(ball, ball.by_count(aggregation.out, self.dtype))
+        within = self._features_within if term.source == 0 else self._outputs_within
+        terms = FallingTerms.of(within(term, ball, values), ball.most_lost)
+        sets_of = TermSets.of_levels if ball.most_lost is None else TermSets.of_cells  # with a price for each
+        sets = sets_of(ball, ball.by_count(aggregation.out, self.dtype))
         own = ball.cells.extent(aggregation.own, self.dtype)
-        terms = terms if ball.additions is None else terms[sets.slot]  # every level of a row is a set
-        return sets.minima(terms, added=self._added(term, ball, values))[0] + own.column.least(
+        if len(sets.level) > len(ball.nodes):
+            terms = terms.each(lambda part: part[sets.slot])
+        return sets.best_minima(terms, self._added(term, ball, values)) + own.column.least(
             self._at_cells(term, ball, values)
         )
 
@@ -302,20 +301,31 @@ class NetworkRanges:
         everywhere = Cells(ball, torch.arange(len(ball.cells.row), device=values.device))
         return added_edges(self, everywhere, term.aggregation, (), shared)
 
-    def _neighbour_terms(self, term: Term, ball: Ball, values: Tensor) -> Tensor:
-        """The least ``in(n_k) v_k`` at every slot, over the states of k that are possible while the edge is kept: all
-        of them, or all but the full budget, which is a separate state."""
+    def _features_within(self, term: Term, ball: Ball, values: Tensor) -> Callable[[int | None], Tensor]:
+        """The least ``in(n_k) v_k`` at every slot while its edge is kept and k loses at most so many edges."""
+        here = values[self.widest.place[ball.neighbour]]
+        return lambda most: ball.of_neighbours(term.aggregation.into, self.dtype, most).column.least(here)
+
+    def _outputs_within(self, term: Term, ball: Ball, values: Tensor) -> Callable[[int | None], Tensor]:
+        """The same over the states of k that are possible then: all that lose no more, but for the full budget, which
+        is a separate state, where it is beyond reach."""
         source = self.ball_of(term.source)
         cells, rows = source.cells, source.place[ball.neighbour]
         scaled = cells.extent(term.aggregation.into, self.dtype).column.least(values)
-        everywhere = least_by_row(cells.row, scaled, len(source.nodes))
         full = cells.first == source.budget[cells.row]
         apart = torch.zeros_like(source.by_case).index_fill(0, cells.row[full], True)
         beyond = (ball.reach < source.budget[rows]) & apart[rows]
-        if not bool(beyond.any()):
-            return everywhere[rows]
-        blocked = torch.where(full[:, None], torch.inf, scaled)
-        return torch.where(beyond[:, None], least_by_row(cells.row, blocked, len(source.nodes))[rows], everywhere[rows])
+
+        def without(blocked: Tensor) -> Tensor:
+            open_to = torch.where(blocked[:, None], torch.inf, scaled) if bool(blocked.any()) else scaled
+            return least_by_row(cells.row, open_to, len(source.nodes))[rows]
+
+        def within(most: int | None) -> Tensor:
+            more = torch.zeros_like(full) if most is None else cells.first > most
+            everywhere = without(more)
+            return torch.where(beyond[:, None], without(more | full), everywhere) if bool(beyond.any()) else everywhere
+
+        return within
 
 
 def _lines(activation: Activation, lower: Tensor, upper: Tensor, rules: Sequence[SlopeRule]) -> LineBand:

@@ -10,12 +10,13 @@ A layer is *next* to near ones if it is a sum of terms of features and near laye
 
     λ · p_i  >=  λ · ( local terms + b )(S)  +  out(n_i) Σ_{k ∉ S} φ_k ,
 
-so that the minimum over the sets of a state is a bound in that state. In neither is an activation left to be bounded;
-what the bound ignores is that sets of different nodes may be incompatible. Nodes with too many sets keep their lines.
+so that the minimum over the sets of a state is a bound in that state; under a total φ falls with every edge that k
+loses (:mod:`~certgcl.bounds.propagation.falling_terms`). In neither is an activation left to be bounded; what the bound
+ignores is that sets of different nodes may be incompatible. Nodes with too many sets keep their lines.
 """
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -25,6 +26,8 @@ from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.chain import Cells, Mix
 from certgcl.bounds.propagation.drop_sets import DropSets, near_layers
+from certgcl.bounds.propagation.extremes import best
+from certgcl.bounds.propagation.falling_terms import FallingTerms
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.recompute import once
 from certgcl.bounds.propagation.term_sets import TermSets
@@ -104,35 +107,40 @@ class SetMinima:
 
     # -- neighbours --------------------------------------------------------------------------------
 
-    def of_edges(self, slot: Tensor, reach: Tensor, source: int, functionals: Functionals) -> Tensor:
+    def of_edges(
+        self, slot: Tensor, asked: Tensor, source: int, functionals: Functionals, most: int | None
+    ) -> FallingTerms:
         """φ, ``(V, M)``, for functionals that all nodes share.
 
         Args:
             slot: the node's own slot in the row of its neighbour, which has few sets, ``(V,)``.
-            reach: how many edges the neighbour can lose while this one is kept, ``(V,)``.
+            asked: how many edges the neighbour can lose while this one is kept, ``(V,)``.
             source: a near layer, and functionals of its outputs.
+            most: edges that any neighbour can lose, under a total that is a limit.
         """
         vectors = functionals.explicit()[0].flatten(0, 1)
         vectors = vectors[: len(vectors) // 2] if functionals.paired else vectors
         row = self.ball.row[slot]
         kinds, kind_of = torch.unique(
-            torch.stack([self.block[row], self.rank[slot], reach], dim=1), dim=0, return_inverse=True
+            torch.stack([self.block[row], self.rank[slot], asked], dim=1), dim=0, return_inverse=True
         )
         order, count = torch.argsort(kind_of, stable=True), torch.bincount(kind_of, minlength=len(kinds))
         products: dict[int, Tensor] = {}
-        parts = [vectors.new_zeros(0, functionals.number)]
-        for (block, rank, most), visits in zip(kinds.tolist(), order.split(count.tolist()), strict=True):
+        nothing = vectors.new_zeros(0, functionals.number)
+        parts = [FallingTerms.of(lambda _: nothing, most)]
+        for (block, rank, reach), visits in zip(kinds.tolist(), order.split(count.tolist()), strict=True):
             if block not in products:  # kinds are in the order of their blocks
                 products = {block: self.outputs(source)[block] @ vectors.T}
-            open_to = (~self._gone(block)[rank] & (self.blocks[block].lost <= most)).nonzero()[:, 0]
+            open_to = (~self._gone(block)[rank] & (self.blocks[block].lost <= reach)).nonzero()[:, 0]
+            lost = self.blocks[block].lost[open_to]  # in ascending order
             for some in visits.split(max(1, limits.CACHED_VALUES // (len(open_to) * len(vectors)))):
-                at = self.place[row[some], None]
-                values = products[block][at, open_to]
-                least = values.amin(dim=1)
-                parts.append(torch.cat([least, -values.amax(dim=1)], dim=1) if functionals.paired else least)
-        return torch.cat(parts).index_select(0, torch.argsort(order))
+                here = products[block][self.place[row[some], None], open_to]
+                parts.append(FallingTerms.of(partial(_over_sets, here, lost, functionals.paired), most))
+        return FallingTerms.joined(parts).each(lambda part: part.index_select(0, torch.argsort(order)))
 
-    def of_visits(self, slot: Tensor, reach: Tensor, values: list[Tensor], vectors: Tensor, owner: Tensor) -> Tensor:
+    def of_visits(
+        self, slot: Tensor, reach: Tensor, values: list[Tensor], vectors: Tensor, owner: Tensor, most: int | None
+    ) -> FallingTerms:
         """The same for functionals of the nodes' own.
 
         Args:
@@ -140,7 +148,8 @@ class SetMinima:
             vectors: functionals of them, ``(E, M, d)``,
             owner: of which each visit has one, ``(V,)``.
         """
-        parts, row = [vectors.new_zeros(0, vectors.shape[1])], self.ball.row[slot]
+        nothing, row = vectors.new_zeros(0, vectors.shape[1]), self.ball.row[slot]
+        parts = [FallingTerms.of(lambda _: nothing, most)]
         order = torch.argsort(self.block[row], stable=True)
         blocks, count = torch.unique_consecutive(self.block[row[order]], return_counts=True)
         for block, visits in zip(blocks.tolist(), order.split(count.tolist()), strict=True):
@@ -149,8 +158,9 @@ class SetMinima:
             for some in visits.split(max(1, limits.CACHED_VALUES // each)):
                 products = here[self.place[row[some]]] @ vectors[owner[some]].transpose(1, 2)
                 beyond = self._gone(block)[self.rank[slot[some]]] | (sets.lost > reach[some, None])
-                parts.append(products.masked_fill(beyond[..., None], torch.inf).amin(dim=1))
-        return torch.cat(parts).index_select(0, torch.argsort(order))
+                products = products.masked_fill(beyond[..., None], torch.inf)
+                parts.append(FallingTerms.of(partial(_over_sets, products, sets.lost, False), most))
+        return FallingTerms.joined(parts).each(lambda part: part.index_select(0, torch.argsort(order)))
 
     def _gone(self, block: int) -> Tensor:
         """Which sets contain each of the droppable edges of a row, with a last row, all false, for edges that cannot be
@@ -181,7 +191,7 @@ class SetMinima:
                 total = total + term.project(self.outputs(term.source)[place])
         return total.expand(len(sets.rows), len(sets.lost), -1)
 
-    def of_nodes(self, cells: Cells, sets: TermSets, number: int, vectors: Tensor, phi: Tensor) -> Tensor:
+    def of_nodes(self, cells: Cells, sets: TermSets, number: int, vectors: Tensor, phi: FallingTerms) -> Tensor:
         """The least ``λ · p`` of a layer next to near ones in cells of rows of few sets, ``(E, M)``.
 
         Args:
@@ -189,31 +199,52 @@ class SetMinima:
             phi: φ at each of their slots, ``(slots, M)``.
             vectors: λ, ``(E or 1, M, d)``.
         """
-        whole = phi.new_zeros(len(cells.place), phi.shape[1]).index_add(0, sets.owner, phi)
+        ways, width = sets.ways(phi), phi.least.shape[1]
+        whole = [vectors.new_zeros(len(cells.place), width).index_add(0, sets.owner, way.terms) for way in ways]
         own, scales = self.own_parts(number), self.mix(number).aggregation
         states, row = cells.ball.cells, self.ball.place[cells.node]
         first, last = states.first[cells.place], states.last[cells.place]
         kind = torch.stack([self.block[row], first, last], dim=1)
         kinds, kind_of = torch.unique(kind, dim=0, return_inverse=True)
         order, count = torch.argsort(kind_of, stable=True), torch.bincount(kind_of, minlength=len(kinds))
-        parts, places, shared = [phi.new_zeros(0, phi.shape[1])], [row[:0]], len(vectors) == 1
+        parts, places, shared = [vectors.new_zeros(0, width)], [row[:0]], len(vectors) == 1
         products: dict[int, Tensor] = {}
         for (place, fewest, most), entries in zip(kinds.tolist(), order.split(count.tolist()), strict=True):
             block = self.blocks[place]
             if shared and place not in products:  # kinds are in the order of their blocks
                 products = {place: own[place] @ vectors[0].T}
             chosen = ((block.lost >= fewest) & (block.lost <= most)).nonzero()[:, 0]
-            for some in entries.split(max(1, limits.CACHED_VALUES // (len(chosen) * phi.shape[1]))):
+            for some in entries.split(max(1, limits.CACHED_VALUES // (len(chosen) * width))):
                 at = self.place[row[some]]
                 table = products[place] if shared else own[place]
                 values = table[at[:, None], chosen]
                 values = values if shared else values @ vectors[some].transpose(1, 2)
                 free = sets.start[some, None] + block.slots[at] - self.ball.rowptr[row[some], None]
-                kept = whole[some, None] - block.gone[chosen].to(phi.dtype) @ phi[free]
-                left = (self.ball.degree[row[some], None] - block.lost[chosen]).to(phi.dtype)
-                parts.append((values + scales.out(left)[..., None] * kept).amin(dim=1))
+                gone, lost = block.gone[chosen].to(vectors.dtype), block.lost[chosen]
+                kept = []
+                for (terms, price), every in zip(ways, whole, strict=True):
+                    kept.append(every[some, None] - gone @ terms[free])
+                    if price is not None:
+                        kept[-1] = (
+                            kept[-1] - cells.ball.units(cells.row[some, None], lost)[..., None] * price[some, None]
+                        )
+                left = (self.ball.degree[row[some], None] - lost).to(vectors.dtype)
+                parts.append((values + scales.out(left)[..., None] * best(kept)).amin(dim=1))
                 places.append(some)
         return torch.cat(parts).index_select(0, torch.argsort(torch.cat(places)))
+
+
+def _over_sets(values: Tensor, lost: Tensor, paired: bool, most: int | None) -> Tensor:
+    """The least value of the sets of at most so many edges, ``(n, M)``.
+
+    Args:
+        values: ``(n, s, M)``.
+        lost: how many edges each has, in ascending order, ``(s,)``.
+        paired: whether the negatives of the values follow.
+    """
+    values = values if most is None else values[:, : int((lost <= most).sum())]
+    least = values.amin(dim=1)
+    return torch.cat([least, -values.amax(dim=1)], dim=1) if paired else least
 
 
 class Asked(NamedTuple):
@@ -248,10 +279,11 @@ class EdgeMinima:
         asked = Asked.of(by_sets, everywhere, TermSets.of_cells(ball, None, everywhere.place))
         self.key = torch.unique(asked.slot * self.most + asked.reach)
         slot = torch.div(self.key, self.most, rounding_mode="floor")
-        self.values = by_sets.of_edges(slot, self.key - slot * self.most, mix.term.source, mix.functionals)
+        reach = self.key - slot * self.most
+        self.values = by_sets.of_edges(slot, reach, mix.term.source, mix.functionals, ball.most_lost)
 
-    def at(self, cells: Cells, sets: TermSets) -> tuple[Tensor, Tensor]:
+    def at(self, cells: Cells, sets: TermSets) -> tuple[Tensor, FallingTerms]:
         """The terms, and φ there, ``(terms, M)``."""
         asked = Asked.of(self.by_sets, cells, sets)
         place = torch.searchsorted(self.key, asked.slot * self.most + asked.reach)
-        return asked.term, self.values.index_select(0, place)
+        return asked.term, self.values.each(lambda part: part.index_select(0, place))

@@ -3,13 +3,15 @@
     min_{first <= t <= last}  out(t) ( Σ_k g_k - top_t ) ,      top_t the sum of the t largest droppable g_k
 
 is a lower bound of ``out(n) Σ_{kept k} v_k`` for every ``v_k >= g_k``: with t edges lost exactly t droppable neighbours
-are gone, and removing t of them lowers the sum by at most ``top_t``. Added edges are separate terms:
-see :mod:`certgcl.bounds.propagation.added_edges`.
+are gone, and removing t of them lowers the sum by at most ``top_t``. Under a total the same holds at a price for every
+edge that neighbours lose (:mod:`certgcl.bounds.propagation.falling_terms`), and the better bound counts. Added edges
+are separate terms: see :mod:`certgcl.bounds.propagation.added_edges`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -18,11 +20,21 @@ from torch import Tensor
 from certgcl.bounds import compiled
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.drop_counts import Scale
+from certgcl.bounds.propagation.extremes import best
+from certgcl.bounds.propagation.falling_terms import FallingTerms, best_price
 from certgcl.bounds.propagation.levels import consecutive
 from certgcl.bounds.two_layer.row_plan import starts
 
 if TYPE_CHECKING:
     from certgcl.bounds.compiled.lemma_arrays import Lemma
+
+
+class Way(NamedTuple):
+    """One way to bound the neighbours' terms: numbers for the row lemma, and at which price for every edge that they
+    lose, ``(T, M)``; None for nothing."""
+
+    terms: Tensor
+    price: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,12 +131,41 @@ class TermSets:
         """The set of every item."""
         return torch.repeat_interleave(torch.arange(len(self.level), device=self.level.device), self.items)
 
-    def minima(self, terms: Tensor, *, following: bool = False, added: Tensor | None = None) -> Tensor:
+    def ways(self, terms: FallingTerms) -> list[Way]:
+        """The terms at their least; and under a total, those at the best price where the first item of their set loses
+        the fewest edges."""
+        if terms.fall is None:
+            return [Way(terms.least)]
+        units = self.ball.units(self.row, self.first[starts(self.items)[:-1]])
+        parts, places = [terms.least.new_zeros(0, terms.least.shape[1])], [self.row[:0]]
+        for sets, index in self._by_degree():
+            here = terms.each(lambda part, index=index: part[index])  # type: ignore[misc]
+            parts.append(best_price(here, units[sets]) if index.shape[1] else here.least.sum(dim=1))
+            places.append(sets)
+        price = torch.cat(parts).index_select(0, torch.argsort(torch.cat(places)))
+        return [Way(terms.least), Way(terms.at_price(price[self.owner]), price)]
+
+    def best_minima(self, terms: FallingTerms, added: Tensor | None = None) -> Tensor:
+        """The least values of all items, the best way of each, ``(items, M)``."""
+        return best(self.minima(way.terms, added=added, price=way.price)[0] for way in self.ways(terms))
+
+    def with_one_kept(self, terms: FallingTerms, added: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """The numbers for the row lemma, its minima, and those with one more term dropped; the ways side by side, as
+        rules of their own."""
+        ways = self.ways(terms)
+        minima = [self.minima(way.terms, following=True, added=added, price=way.price) for way in ways]
+        without, following = minima[0] if len(ways) == 1 else torch.cat(minima, dim=2)
+        return ways[0].terms if len(ways) == 1 else torch.cat([way.terms for way in ways], dim=1), without, following
+
+    def minima(
+        self, terms: Tensor, *, following: bool = False, added: Tensor | None = None, price: Tensor | None = None
+    ) -> Tensor:
         """The least values of all items, ``(1, items, M)``; with ``following`` also those with one more term dropped,
         ``(2, items, M)``.
 
         Args:
             added: the least contribution of added edges, ``(items, M)``.
+            price: of every edge that neighbours lose, ``(T, M)``.
         """
         assert self.out is not None
         least = reduce(
@@ -135,7 +176,31 @@ class TermSets:
                 if out is not None
             ),
         )
+        least = least if price is None else least - self._paid[:, None] * price[self.item_owner]
         return least if added is None else least + added
+
+    @cached_property
+    def _paid(self) -> Tensor:
+        """The most that every item pays at a price of one: ``max out(t) U_t`` over its counts t, ``(items,)``."""
+        assert self.out is not None
+        item, place, lost = self._counts(torch.arange(len(self.first), device=self.first.device))
+        out = self.out.low if self.out.high is None else self.out.high
+        paid = out[place] * self.ball.units(self.row[self.item_owner[item]], lost)
+        return paid.new_zeros(len(self.first)).scatter_reduce(0, item, paid, "amax")
+
+    def _counts(self, items: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """For every count of some items, in their order: which of them it is of, its place in a table by count, and
+        the count."""
+        number = self.last[items] - self.first[items] + 1
+        item = torch.repeat_interleave(torch.arange(len(items), device=items.device), number)
+        count = consecutive(self.first[items], number)
+        return item, self.ball.count_start[self.level[self.item_owner[items]]][item] + count, count
+
+    def _by_degree(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """The sets of as many terms, and the places of these, ``(sets, degree)``."""
+        for degree in torch.unique(self.degree).tolist():
+            sets = (self.degree == degree).nonzero()[:, 0]
+            yield sets, self.start[sets, None] + torch.arange(degree, device=sets.device)
 
     def _minima(self, terms: Tensor, number: int, out: Tensor, following: bool) -> Tensor:
         if compiled.usable(terms.device):
@@ -190,11 +255,9 @@ class TermSets:
         found, places = [], []
         first_item, item_set = starts(self.items), self.item_owner
         inside = torch.empty_like(self.level)
-        for degree in torch.unique(self.degree).tolist():
-            sets = (self.degree == degree).nonzero()[:, 0]
+        for sets, index in self._by_degree():
             inside[sets] = torch.arange(len(sets), device=sets.device)
-            index = self.start[sets, None] + torch.arange(degree, device=sets.device)
-            here = terms[index]  # (sets, degree, M)
+            here, degree = terms[index], index.shape[1]  # (sets, degree, M)
             droppable = self.ball.droppable[self.slot[index]][..., None]
             total = here.sum(dim=1)
             ordered = torch.where(droppable, here, -torch.inf).sort(dim=1, descending=True).values
@@ -204,10 +267,8 @@ class TermSets:
             )
             items = consecutive(first_item[sets], self.items[sets])
             owner = inside[item_set[items]]
-            number = self.last[items] - self.first[items] + 1
-            entry = torch.repeat_interleave(torch.arange(len(items), device=items.device), number)
-            count = torch.arange(len(entry), device=entry.device) - starts(number)[entry] + self.first[items][entry]
-            scale = out[self.ball.count_start[self.level[item_set[items]]][entry] + count][:, None]
+            entry, place, count = self._counts(items)
+            scale = out[place, None]
             values = torch.stack(
                 [
                     scale * (total[owner[entry]] - lost[owner[entry], (count + shift).clamp(max=degree)])

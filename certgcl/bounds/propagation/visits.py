@@ -11,7 +11,7 @@ where the second of the two holds if the edge can be dropped: either the parent 
 next one takes its place. ``pair`` is the rest of the anchor's functional at k.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch import Tensor
 from certgcl.bounds import compiled
 from certgcl.bounds.propagation.drop_counts import Scale
 from certgcl.bounds.propagation.extremes import best
+from certgcl.bounds.propagation.falling_terms import FallingTerms
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +78,16 @@ class Visits:
     leaf: Tensor
     term: Tensor
 
+    def falling(self, limited: bool, rules: int, *tables: Tensor) -> FallingTerms:
+        """φ of every visit, and under a total that is a limit how it falls; see :meth:`minima`."""
+
+        def within(most: int | None) -> Tensor:
+            visits = self if most is None else replace(self, reach=self.reach.clamp(max=most))
+            return visits.minima(rules, *tables)
+
+        most = int(self.reach.max()) if len(self.reach) else 0
+        return FallingTerms.of(within, most if limited else None)
+
     def minima(
         self,
         rules: int,
@@ -91,13 +102,18 @@ class Visits:
         """φ of every visit, ``(V, rules M)``, the best of the neighbour's rules in each.
 
         Args:
-            without, following: of the row lemma, ``(items, rules M)``.
+            without, following: of the row lemma, ``(items, rules M)``, or as many for each of several ways to bound it.
             constant: e, ``(cells, rules M)``.
             interval: ``(cells, M)``.
             leaves: ``C``, not yet scaled, ``(leaves, rules M)``.
-            terms: ``g``, ``(terms, rules M)``.
+            terms: ``g``, ``(terms, rules M)``, for each of these ways.
             pairs: ``(V, rules M)``.
         """
+        ways = without.shape[1] // constant.shape[1]
+        if ways > 1:  # as rules of their own
+            constant, leaves, repeated = (table.repeat(1, ways) for table in (constant, leaves, pairs))
+            phi = self.minima(rules * ways, without, following, constant, interval, leaves, terms, repeated)
+            return phi[:, : pairs.shape[1]]
         tables = without, following, constant, interval, leaves, terms, pairs
         if compiled.usable(pairs.device) and self.gains is None:  # kernels only distinguish cases by edges lost
             from certgcl.bounds.compiled.minima import pair_values

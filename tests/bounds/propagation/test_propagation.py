@@ -87,6 +87,17 @@ def test_channels_that_no_direction_asks_for_change_no_bound(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_so_they_do_under_a_total_and_for_some_anchors(kind: str) -> None:
+    on, model, chosen = graph(), network(KINDS[kind]), torch.tensor([9, 0, 4])
+    directions, budget = random(on.num_nodes, 1, model.width, seed=5), EdgeDropBudget(2, 3)
+    by_kernels = Degree()(model, problem(on, budget=budget), directions)
+    torch.testing.assert_close(Degree()(model, problem(on, chosen, budget), directions), by_kernels[chosen])
+    with compiled.switched_off():
+        torch.testing.assert_close(Degree()(model, problem(on, budget=budget), directions), by_kernels)
+    assert bool((by_kernels >= Degree()(model, problem(on), directions) - 1e-12).all())
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_some_anchors_have_the_bounds_that_they_have_among_all(kind: str) -> None:
     on, model = graph(), network(KINDS[kind])
     directions = random(on.num_nodes, 1, model.width, seed=5)

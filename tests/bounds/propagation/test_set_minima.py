@@ -87,8 +87,10 @@ def test_a_neighbour_is_at_its_least_over_the_sets_without_the_edge(on: Graph) -
     functionals = random(3, 4, seed=9)
     functionals = torch.cat([functionals, -functionals])
     slot, reach = torch.arange(len(on.col)), by_sets.ball.budget[by_sets.ball.row]
-    found = by_sets.of_edges(slot, reach, 1, Functionals(functionals[None, None], paired=True))
-    torch.testing.assert_close(by_sets.of_edges(slot, reach, 1, Functionals(functionals[None, None])), found)
+    found = by_sets.of_edges(slot, reach, 1, Functionals(functionals[None, None], paired=True), None).least
+    torch.testing.assert_close(
+        by_sets.of_edges(slot, reach, 1, Functionals(functionals[None, None]), None).least, found
+    )
     x, first = on.x.double(), model.layers[0]
     for place in slot.tolist():
         node = int(by_sets.ball.nodes[by_sets.ball.row[place]])

@@ -114,18 +114,23 @@ class States:
         return np.concatenate([found, np.broadcast_to(by_new, new.shape)])
 
     def _with_few_edges(self, i: int, t: int, values: Array, inside: NDArray[np.bool_], parents: bool) -> Array:
-        """Neighbours start from their values without a loss, and fall by a fixed amount for each edge."""
+        """At a price for each edge that a neighbour loses. The best is the fall of the last neighbour that loses any if
+        as many as can go do so where values fall most; but any will do."""
         row, left = self.row(i), self.changes.total - t
         clean, lost = values[row.begin], self.lost[row.flat]
-        each = up(up(clean[row.owner] - values) / np.maximum(lost, 1)[:, None])
-        rate = np.where(inside & (lost > 0)[:, None], each, 0.0)
-        rate = np.maximum(np.maximum.reduceat(rate, row.begin, axis=0), 0)
+        each = np.where(inside & (lost > 0)[:, None], (clean[row.owner] - values) / np.maximum(lost, 1)[:, None], 0.0)
+        fall = np.maximum(np.maximum.reduceat(each, row.begin, axis=0), 0)
         room = left + min(left, self._between(i))
-        order = np.argsort(-rate, axis=0, kind="stable")
-        most = row.reach[order]
-        taken = np.clip(room - (np.cumsum(most, axis=0) - most), 0, most)
-        gain = -sum_below(-up(taken * np.take_along_axis(rate, order, axis=0)))
-        return down(self._kept(i, t, clean, parents) - gain)
+        order = np.argsort(-fall, axis=0, kind="stable")
+        least = np.minimum.reduceat(np.where(inside, values, np.inf), row.begin, axis=0)
+        most = np.where(fall > 0, (clean - least) / np.where(fall > 0, fall, 1), 0)
+        whole = (np.cumsum(np.take_along_axis(most, order, axis=0), axis=0) < room).sum(axis=0)
+        last = np.minimum(whole, row.degree - 1)[None]
+        price = np.take_along_axis(fall, np.take_along_axis(order, last, axis=0), axis=0)[0]
+        price = np.where(np.isfinite(price) & (whole < row.degree), price, 0)
+        dearer = np.where(inside, down(values + down(lost[:, None].astype(float) * price)), np.inf)
+        terms = np.minimum.reduceat(dearer, row.begin, axis=0)
+        return down(self._kept(i, t, terms, parents) - up(room * price))
 
     def _kept(self, i: int, t: int, terms: Array, parents: bool) -> Array:
         """Below the sum of terms when the t largest of those that can go are gone; with ``parents``, of all others."""
