@@ -71,6 +71,12 @@ class FallingTerms(NamedTuple):
     def each(self, change: Callable[[Tensor], Tensor]) -> "FallingTerms":
         return FallingTerms(*map(change, self.parts))
 
+    def at(self, places: Tensor) -> "FallingTerms":
+        return self.each(lambda part: part.index_select(0, places))
+
+    def first(self, columns: int) -> "FallingTerms":
+        return self.each(lambda part: part[:, :columns])
+
     def plus(self, values: Tensor) -> "FallingTerms":
         """With numbers that do not depend on what is lost."""
         return self._replace(least=self.least + values, clean=None if self.clean is None else self.clean + values)

@@ -142,8 +142,7 @@ class SharedFunctionals:
         parts = [phi.each(lambda part: part.repeat(1, times)).plus(pairs[chosen])]
         if len(others):
             parts.append(self._by_lines(cells, sets, others, pairs[others]))
-        order = torch.argsort(torch.cat([chosen, others]))
-        return FallingTerms.joined(parts).each(lambda part: part.index_select(0, order))
+        return FallingTerms.joined(parts).at(torch.argsort(torch.cat([chosen, others])))
 
     def _by_lines(self, cells: Cells, sets: TermSets, chosen: Tensor, pairs: Tensor) -> FallingTerms:
         ball, dtype, cases = self.ball, self.ranges.dtype, self.ball.cases
@@ -279,8 +278,7 @@ def own_minima(
             )
     if not parts:
         return FallingTerms(pairs)
-    order = torch.argsort(torch.cat(places))
-    return FallingTerms.joined(parts).each(lambda part: part.index_select(0, order))
+    return FallingTerms.joined(parts).at(torch.argsort(torch.cat(places)))
 
 
 def _own_part(

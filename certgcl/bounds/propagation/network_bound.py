@@ -144,7 +144,7 @@ class NetworkBound:
         cells = Cells(self.ranges.ball_of(number), chunk)
         sets = TermSets.of_cells(cells.ball, None, chunk)
         nothing = units.vector.new_zeros(len(sets.slot), len(self.rules) * units.number)
-        phi = shared.minima(cells, sets, nothing).each(lambda part: part[:, : units.number])
+        phi = shared.minima(cells, sets, nothing).first(units.number)
         return by_sets.of_nodes(cells, sets, number, units.vector[0], phi)
 
     def _shared_neighbours(
@@ -209,8 +209,7 @@ class NetworkBound:
             place = torch.searchsorted(rows, there.row)
             own = TermSets.of_cells(ball, None, there.place)
             rank = torch.arange(len(own.slot), device=rows.device) - own.start[own.owner]
-            index = sets.start[place[own.owner]] + rank
-            phi = phi.each(lambda part: part[index])
+            phi = phi.at(sets.start[place[own.owner]] + rank)
             found = by_sets.of_nodes(there, own, source, vectors[place], phi) + constant[place]
             return found.unflatten(1, (count, number)).amax(dim=1)
 
@@ -342,8 +341,7 @@ class NetworkBound:
         sets = TermSets.of_cells(cells.ball, None, cells.place)
         nothing = vectors.new_zeros(len(sets.slot), rules * vectors.shape[1])
         below = [Mix(mix, Functionals(vectors[:, None]).back(mix))]
-        phi = own_minima(ranges, cells, sets, by_sets.ball, below, nothing, patterns)
-        phi = phi.each(lambda part: part[:, : vectors.shape[1]])
+        phi = own_minima(ranges, cells, sets, by_sets.ball, below, nothing, patterns).first(vectors.shape[1])
         value = by_sets.of_nodes(cells, sets, number, vectors, phi).unflatten(1, ways) + constant
         return value.amax(dim=1).unflatten(1, slope.shape[1:3])
 
@@ -440,9 +438,7 @@ class NetworkBound:
                 self.ranges, cells, sets, self.ranges.balls[self._radius(cells.ball) + 1], together, pairs, patterns
             )
         )
-        if not by_rule:
-            return phi
-        return phi.each(lambda part: part.unflatten(1, (count, count * functionals))[:, 0])
+        return phi.first(count * functionals)
 
     def _candidates(self, cells: Cells, mixes: list[Mix]) -> Refinement | None:
         """The terms of candidates for new edges through their lines, for the first mix and those scaled alike."""

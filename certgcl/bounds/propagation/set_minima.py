@@ -136,7 +136,7 @@ class SetMinima:
             for some in visits.split(max(1, limits.CACHED_VALUES // (len(open_to) * len(vectors)))):
                 here = products[block][self.place[row[some], None], open_to]
                 parts.append(FallingTerms.of(partial(_over_sets, here, lost, functionals.paired), most))
-        return FallingTerms.joined(parts).each(lambda part: part.index_select(0, torch.argsort(order)))
+        return FallingTerms.joined(parts).at(torch.argsort(order))
 
     def of_visits(
         self, slot: Tensor, reach: Tensor, values: list[Tensor], vectors: Tensor, owner: Tensor, most: int | None
@@ -160,7 +160,7 @@ class SetMinima:
                 beyond = self._gone(block)[self.rank[slot[some]]] | (sets.lost > reach[some, None])
                 products = products.masked_fill(beyond[..., None], torch.inf)
                 parts.append(FallingTerms.of(partial(_over_sets, products, sets.lost, False), most))
-        return FallingTerms.joined(parts).each(lambda part: part.index_select(0, torch.argsort(order)))
+        return FallingTerms.joined(parts).at(torch.argsort(order))
 
     def _gone(self, block: int) -> Tensor:
         """Which sets contain each of the droppable edges of a row, with a last row, all false, for edges that cannot be
@@ -286,4 +286,4 @@ class EdgeMinima:
         """The terms, and φ there, ``(terms, M)``."""
         asked = Asked.of(self.by_sets, cells, sets)
         place = torch.searchsorted(self.key, asked.slot * self.most + asked.reach)
-        return asked.term, self.values.each(lambda part: part.index_select(0, place))
+        return asked.term, self.values.at(place)
