@@ -427,8 +427,7 @@ class NetworkBound:
             else leaves_of(self.ranges, sets, self._by_rule(rest), scales, by_cell=False).values
         )
         by_rule = any(mix.functionals.vector.shape[1] > 1 or mix.functionals.slopes is not None for mix in together)
-        by_rule = by_rule and count > 1
-        if by_rule:  # by the rules of the node's own lines: any of the neighbours' rules may serve each
+        if by_rule and count > 1:  # by the rules of the node's own lines: any of the neighbours' rules may serve each
             together = self._by_rule(together)
             pairs = pairs[:, None].expand(-1, count, -1).flatten(1)
         phi = (
