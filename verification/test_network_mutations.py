@@ -25,6 +25,7 @@ from certgcl.bounds.propagation import (
 )
 from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.drop_counts import Scale
+from certgcl.bounds.propagation.falling_terms import FallingTerms
 from certgcl.bounds.propagation.functionals import Functionals
 from certgcl.bounds.propagation.ranges import NetworkRanges
 from certgcl.bounds.propagation.set_minima import SetMinima
@@ -195,9 +196,9 @@ def the_largest_is_minus_the_least(patch: pytest.MonkeyPatch) -> None:
     """Over the sets of edges of a neighbour."""
     of_edges = SetMinima.of_edges
 
-    def wrong(*given: Any) -> Tensor:
-        least, _ = of_edges(*given).chunk(2, dim=1)
-        return torch.cat([least, -least], dim=1)
+    def wrong(*given: Any) -> FallingTerms:
+        least, _ = of_edges(*given).least.chunk(2, dim=1)
+        return FallingTerms(torch.cat([least, -least], dim=1))
 
     patch.setattr(SetMinima, "of_edges", wrong)
 
