@@ -27,6 +27,7 @@ from verification.checker.core.cases import Bounds
 from verification.checker.core.compactness import compactness
 from verification.checker.core.network import Graph, Network
 from verification.checker.core.proof import check
+from verification.checker.files import graph_of, network_of
 
 BUDGETS: tuple[int | float, ...] = (2, 0.4)
 AT_MOST = 10.0  # minutes
@@ -45,8 +46,8 @@ def proved(budget: int | float, nodes: int) -> dict[str, Any]:
     certificate, some = _timed(lambda: certified(list(range(nodes))))
     with tempfile.TemporaryDirectory() as folder:
         claim = Claim.load(certificate.save(Path(folder, "certificate.npz")))
-    plain = Network.of(meta_of(network), {name: part.detach().numpy() for name, part in network.named_tensors()})
-    plain_graph = Graph.of(graph.x.numpy(), graph.edge_index.numpy())
+    plain = network_of(meta_of(network), {name: part.detach().numpy() for name, part in network.named_tensors()})
+    plain_graph = graph_of(graph.x.numpy(), graph.edge_index.numpy())
     found, seconds = _timed(lambda: check(claim, plain, plain_graph))
     assert certificate.proof is not None
     return {
@@ -64,8 +65,8 @@ def proved(budget: int | float, nodes: int) -> dict[str, Any]:
 
 def _slack_used(claim: Claim, network: Network, graph: Graph) -> float:
     boxes = compactness(network, graph)
-    bounds = Bounds(network, claim.changes(graph), claim.nodes[:SAMPLE].tolist(), claim.choices)
-    bounds.ways = bounds.ways[:1]  # with the choices of the trace alone
+    anchors = claim.nodes[:SAMPLE].tolist()
+    bounds = Bounds(network, claim.changes(graph), anchors, [claim.choices])  # with those of the trace alone
     shares = []
     for at, node in enumerate(claim.nodes[:SAMPLE].tolist()):
         proved = bounds.below(node, boxes.middle[[node]], boxes.reach[node], np.full(1, np.inf))[0]
