@@ -20,6 +20,7 @@ from verification.checker.claim import Claim
 from verification.checker.core.fixed import Fixed
 from verification.checker.core.network import Graph, Network
 from verification.checker.core.proof import check
+from verification.checker.core.rows import States
 from verification.checker.core.theorem import Bound
 from verification.checker.files import graph_of, network_of
 from verification.edge_changes import ChangedCase
@@ -88,7 +89,8 @@ def proved(case: AnyCase, choices: Choices, merged: bool = True) -> Tensor:
     """The checker's own bounds at all nodes, one direction each, ``(n,)``; with Theorem B, where it is ``merged``."""
     checked = Checked(case)
     changes = as_claim(checked.certificate("interval")).changes(checked.plain_graph)
-    theorems: list[type[Bound] | type[Fixed]] = [Fixed, Bound] if changes.features_alone and merged else [Bound]
+    alone = changes.features is not None and not States(checked.plain, changes, range(checked.nodes)).edges_change
+    theorems: list[type[Bound] | type[Fixed]] = [Fixed, Bound] if alone and merged else [Bound]
     directions = checked.directions.numpy()
     with np.errstate(all="ignore"):
         bounds = [theorem(checked.plain, changes, range(checked.nodes), choices) for theorem in theorems]

@@ -160,3 +160,11 @@ def test_a_pair_is_decided_both_ways() -> None:
     assert lost.additions is None
     with pytest.raises(KeyError):
         grown.split((1, 1))
+
+
+def test_paths_are_merged_where_edges_change_elsewhere_alone() -> None:
+    graph = nx.Graph([(0, 1), (1, 2), (3, 4)])
+    network = network_case(graph, "APPNP", 2, Builder(np.random.default_rng(0), RELU, 3, features=3)).with_budget(0)
+    edges = ChangedCase(network, local=1, candidates=[(0, 2)])
+    checked = Checked(TogetherCase(edges, PlainFeatures("box", radius=1.0)))
+    assert not checked.failed(checked.certificate("optimized"))

@@ -17,6 +17,7 @@ from .arithmetic import Array, dot_above, down, up
 from .changes import Changes, Edge
 from .fixed import Fixed
 from .network import Network
+from .rows import States
 from .theorem import Bound
 from .views import Views
 
@@ -118,7 +119,8 @@ class Theorems:
 
     def __init__(self, network: Network, changes: Changes, anchors: Sequence[int], choices: Sequence[Choices]) -> None:
         self.given = network, changes, anchors
-        theorems: list[type[Bound] | type[Fixed]] = [Fixed, Bound] if changes.features_alone else [Bound]
+        alone = changes.features is not None and not States(network, changes, anchors).edges_change
+        theorems: list[type[Bound] | type[Fixed]] = [Fixed, Bound] if alone else [Bound]
         self.ways = [(theorem, each) for each in choices for theorem in theorems]
         self.known: dict[int, Bound | Fixed] = {}
 

@@ -178,10 +178,6 @@ class Changes:
         self.budget: Ints = budget
         self.free: list[NDArray[np.bool_]] = free
 
-    @property
-    def features_alone(self) -> bool:
-        return self.features is not None and self.additions is None and not self.budget.any()
-
     def by_columns(self) -> "list[Changes]":
         """The changes of edges alone on the graph with each set of columns masked, if there are few columns; together
         they are all changes. Otherwise these changes themselves."""

@@ -29,10 +29,10 @@ class Fixed:
     """Ranges of all layers around some anchors over changed features, and lower bounds of functionals."""
 
     def __init__(self, network: Network, changes: Changes, anchors: Sequence[int], choices: Choices) -> None:
-        assert changes.features_alone
         assert changes.features is not None
         self.network, self.changes, self.features, self.choices = network, changes, changes.features, choices
         self.states = States(network, changes, anchors)
+        assert not self.states.edges_change
         self.lines = Lines(network, self.states, choices)
         self.first, self.nodes = self.states.first, self.states.balls[-2]
         self.inputs = Inputs(network, changes, self.nodes)

@@ -49,6 +49,11 @@ class States:
         edges = sum(int(free.sum()) for free in changes.free) // 2
         self.limited = changes.total < edges and changes.additions is None
 
+    @property
+    def edges_change(self) -> bool:
+        """Whether any edge of these nodes can go, or come."""
+        return len(self.lost) > len(self.number)
+
     def _around(self, anchors: Sequence[int], hops: int) -> list[Ints]:
         balls: list[Ints] = [np.unique(np.array(anchors, dtype=np.int64))]
         for _ in range(hops):
