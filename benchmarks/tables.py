@@ -1,4 +1,4 @@
-"""``python -m benchmarks.tables [--check]``: write the tables of six pages of docs/ from benchmarks/results/.
+"""``python -m benchmarks.tables [--check]``: write the tables of pages of docs/ from benchmarks/results/.
 
 What stands between ``<!-- results: NAME -->`` and ``<!-- end of results -->`` is replaced by the report of
 ``benchmarks/results/NAME.json``, or by the tables of the runs in ``NAME.jsonl``: the page says what was measured.
@@ -21,6 +21,7 @@ PAGES = [
         "results.md",
         "brackets.md",
         "comparison.md",
+        "decisions/two_engines.md",
         "howto/clusters.md",
         "howto/large_graphs.md",
         "howto/training.md",
