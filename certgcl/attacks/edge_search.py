@@ -4,7 +4,6 @@ It shares no code with the bounds that it tests.
 """
 
 import itertools
-import math
 import time
 from collections.abc import Iterator
 
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from certgcl.changes.changes import AdmissibleChanges
+from certgcl.changes.subsets import number_of_subsets
 from certgcl.graphs.graph import Graph
 from certgcl.models.mixing import features_times
 from certgcl.models.network import GraphNetwork
@@ -40,11 +40,7 @@ class EdgeSearch:
 
     def allowed(self, lost: list[Pair], gained: list[Pair]) -> bool:
         """Whether all budgets allow the change."""
-        drops, added = self.changes.drops, self.changes.additions
-        ends = [
-            torch.bincount(torch.tensor(pairs, dtype=torch.long).flatten(), minlength=self.graph.num_nodes)
-            for pairs in (lost, gained)
-        ]
+        drops, added, ends = self.changes.drops, self.changes.additions, self._ends(lost, gained)
         if len(lost) > drops.total or bool((ends[0] > drops.local.cpu()).any()):
             return False
         if added is None:
@@ -54,6 +50,21 @@ class EdgeSearch:
             and len(lost) + len(gained) <= added.both_total
             and not bool(((ends[1] > added.local.cpu()) | (ends[0] + ends[1] > added.both.cpu())).any())
         )
+
+    def _ends(self, lost: list[Pair], gained: list[Pair]) -> tuple[Tensor, Tensor]:
+        """How many edges every node loses and gains, ``(N,)`` each, on the CPU."""
+        nodes = self.graph.num_nodes
+        first, second = (torch.tensor(pairs, dtype=torch.long).flatten() for pairs in (lost, gained))
+        return torch.bincount(first, minlength=nodes), torch.bincount(second, minlength=nodes)
+
+    def _room(self, lost: list[Pair], gained: list[Pair]) -> tuple[Tensor, Tensor]:
+        """The nodes that may lose one more edge, and those that may gain one more, ``(N,)`` each."""
+        drops, added, ends = self.changes.drops, self.changes.additions, self._ends(lost, gained)
+        loses = (ends[0] < drops.local.cpu()) & (len(lost) < drops.total)
+        if added is None:
+            return loses, torch.zeros_like(loses)
+        both = (ends[0] + ends[1] < added.both.cpu()) & (len(lost) + len(gained) < added.both_total)
+        return loses & both, (ends[1] < added.local.cpu()) & (len(gained) < added.total) & both
 
     def candidates(self, nodes: Tensor) -> list[Pair]:
         """Pairs with an end among some nodes that may become edges, unless there are too many."""
@@ -85,10 +96,7 @@ class EdgeSearch:
         added = self.changes.additions
         most_lost = min(len(self.droppable), self.changes.drops.total)
         most_gained = 0 if added is None else min(len(pairs), added.total)
-        number = sum(math.comb(len(self.droppable), k) for k in range(most_lost + 1)) * sum(
-            math.comb(len(pairs), k) for k in range(most_gained + 1)
-        )
-        if number > FEW_CHANGES:
+        if number_of_subsets(len(self.droppable), most_lost) * number_of_subsets(len(pairs), most_gained) > FEW_CHANGES:
             return None
         return [
             (lost, gained)
@@ -140,7 +148,7 @@ class EdgeSearch:
             steps = [
                 (value, a, b)
                 for a, b in self._promising(anchor, direction, lost, gained, pairs)
-                if (value := self.value(anchor, direction, a, b)) < lowest
+                if time.monotonic() < end and (value := self.value(anchor, direction, a, b)) < lowest
             ]
             if not steps:
                 return lost, gained
@@ -154,18 +162,15 @@ class EdgeSearch:
         present = sorted(self.edges - set(lost) | set(gained))
         absent = [pair for pair in pairs if pair not in set(gained)]
         every = edges_of(present + absent, self.graph)
-        gain = self._gains(every, torch.arange(len(every), device=every.device) < len(present), anchor, direction)
-        taken = 0
-        for place in gain.argsort(descending=True).tolist():
-            if taken == PROMISING or not gain[place] > 0:
-                return
+        there = torch.arange(len(every), device=every.device) < len(present)
+        gain = self._gains(every, there, anchor, direction)
+        fixed = [pair not in self.droppable or pair in gained for pair in present] + [False] * len(absent)
+        loses, gains = (each.to(every.device)[every].all(dim=1) for each in self._room(lost, gained))
+        open_pairs = torch.where(there, loses, gains) & ~torch.tensor(fixed, device=every.device) & (gain > 0)
+        best = torch.where(open_pairs, gain, 0).topk(min(PROMISING, int(open_pairs.sum()))).indices
+        for place in best.tolist():
             pair = (int(every[place, 0]), int(every[place, 1]))
-            if place < len(present) and (pair in gained or pair not in self.droppable):
-                continue
-            step = (sorted([*lost, pair]), gained) if place < len(present) else (lost, sorted([*gained, pair]))
-            if self.allowed(*step):
-                taken += 1
-                yield step
+            yield (sorted([*lost, pair]), gained) if there[place] else (lost, sorted([*gained, pair]))
 
     def gains(
         self, anchor: int, direction: Tensor, lost: list[Pair], gained: list[Pair], pairs: Tensor, new: Tensor

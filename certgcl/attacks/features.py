@@ -7,13 +7,14 @@ features.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, combinations, islice
-from math import comb, prod
+from math import prod
 
 import torch
 from torch import Tensor
 
 from certgcl.changes.changed_entries import ChangedEntries
 from certgcl.changes.feature_changes import AdmissibleFeatures
+from certgcl.changes.subsets import number_of_subsets
 from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
 from certgcl.models.pooled_network import PooledNetwork
@@ -152,15 +153,15 @@ class FeatureField:
             return None
         if self.allowed.columns:
             filled = int((self.x != 0).any(dim=0).sum())
-            return sum(comb(filled, size) for size in range(min(filled, self.allowed.columns) + 1))
+            return number_of_subsets(filled, self.allowed.columns)
         ones = (self.x != 0).sum(dim=1)
         each = zip(ones.tolist(), self.off.tolist(), self.on.tolist(), strict=True)
-        choices = [(_choices(one, off), _choices(self.x.shape[1] - one, on)) for one, off, on in each]
+        choices = [(number_of_subsets(one, off), number_of_subsets(self.x.shape[1] - one, on)) for one, off, on in each]
         unlimited = prod(off * on for off, on in choices)
         entries = sum(one if off else 0 for one, off in zip(ones.tolist(), self.off.tolist(), strict=True)) + sum(
             self.x.shape[1] - one if on else 0 for one, on in zip(ones.tolist(), self.on.tolist(), strict=True)
         )
-        return min(unlimited, sum(comb(entries, size) for size in range(min(entries, self.allowed.total) + 1)))
+        return min(unlimited, number_of_subsets(entries, self.allowed.total))
 
     def least(self, direction: Tensor) -> tuple[float, Tensor]:
         """The minimum over all of them, by trying each, and the features that reach it."""
@@ -239,10 +240,6 @@ def _ranked(falls: Tensor, most: Tensor) -> Tensor:
     rank = torch.empty_like(order)
     rank.scatter_(1, order, torch.arange(falls.shape[1], device=falls.device).expand_as(order))
     return torch.where(rank < most[:, None], falls.clamp(min=0), 0.0)
-
-
-def _choices(entries: int, most: int) -> int:
-    return sum(comb(entries, size) for size in range(min(entries, most) + 1))
 
 
 def without(graph: Graph, edges: Tensor) -> Graph:

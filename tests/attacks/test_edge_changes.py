@@ -83,3 +83,16 @@ def test_features_are_found_together_with_edges() -> None:
         assert float(network.embed(view)[node] @ directions[node]) == pytest.approx(
             float(found.values[place]), abs=1e-9
         )
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=repr)
+def test_room_is_left_where_one_more_change_is_allowed(changes: Changes) -> None:
+    graph = random_graph()
+    search = edge_search.EdgeSearch(toy_network(), graph, changes.on(graph))
+    droppable, pairs = sorted(search.droppable), search.candidates(torch.arange(graph.num_nodes))
+    for lost, gained in (([], []), (droppable[:1], []), ([], pairs[:1]), (droppable[:1], pairs[:1])):
+        loses, gains = search._room(lost, gained)
+        if not search.allowed(lost, gained):
+            continue
+        assert all(search.allowed([*lost, (u, v)], gained) == bool(loses[u] & loses[v]) for u, v in droppable[1:])
+        assert all(search.allowed(lost, [*gained, (u, v)]) == bool(gains[u] & gains[v]) for u, v in pairs[1:])

@@ -195,7 +195,7 @@ def set_to(**values: Any) -> Callable[[dict[str, Any]], None]:
             "directions 'somewhere'",
         ),
         ({"witness_sizes": lambda array: array + 1}, r"c\.npz \("),
-        ({"witness_sizes": lambda array: None}, "whole brackets"),
+        ({"witness_sizes": lambda array: None}, "incomplete brackets"),
         ({"lower": lambda array: None}, r"c\.npz \('lower"),
         ({"lower": lambda array: array.astype(complex)}, "lower of dtype"),
     ],

@@ -6,9 +6,10 @@ from torch import Tensor
 from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.propagation import limits
 from certgcl.bounds.propagation.balls import within_a_hop
-from certgcl.bounds.propagation.drop_sets import near_layers, number_of_sets
+from certgcl.bounds.propagation.drop_sets import near_layers
 from certgcl.bounds.propagation.ranges import Settings, radii
 from certgcl.bounds.two_layer.row_plan import FEW_EDGES
+from certgcl.changes.subsets import number_of_subsets
 from certgcl.models.network import GraphNetwork
 
 BASE = 1 << 28  # torch's and numba's own
@@ -62,7 +63,7 @@ def _sets(problem: ChangeProblem, nodes: Tensor) -> int:
     drops = problem.drops
     kinds = torch.stack([drops.droppable_degree[nodes], drops.local[nodes]], dim=1)
     found, number = torch.unique(kinds, dim=0, return_counts=True)
-    each = [number_of_sets(*kind) for kind in found.tolist()]
+    each = [number_of_subsets(*kind) for kind in found.tolist()]
     return sum(sets * count for sets, count in zip(each, number.tolist(), strict=True) if sets <= limits.MOST_SETS)
 
 

@@ -12,7 +12,6 @@ Budgets of other nodes may forbid some S; the minimum is still a lower bound. No
 :data:`~certgcl.bounds.propagation.limits.MOST_SETS` sets are bounded by lines.
 """
 
-import math
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ from certgcl.bounds.propagation.balls import Ball
 from certgcl.bounds.propagation.extremes import best
 from certgcl.bounds.propagation.levels import consecutive
 from certgcl.bounds.two_layer.row_plan import starts
+from certgcl.changes.subsets import number_of_subsets
 from certgcl.models.layer import Term
 from certgcl.models.network import GraphNetwork
 
@@ -46,16 +46,11 @@ def near_layers(network: GraphNetwork) -> set[int]:
     return near
 
 
-def number_of_sets(free: int, budget: int) -> int:
-    """How many sets of at most ``budget`` of ``free`` edges there are."""
-    return sum(math.comb(free, lost) for lost in range(budget + 1))
-
-
 def few_sets(ball: Ball) -> Tensor:
     """Which rows can lose so few sets of edges that all are tried, ``(R,)``."""
     few = torch.zeros_like(ball.degree, dtype=torch.bool)
     for kind, chosen in _kinds(ball):
-        few[chosen] = number_of_sets(*kind) <= limits.MOST_SETS
+        few[chosen] = number_of_subsets(*kind) <= limits.MOST_SETS
     return few
 
 
@@ -90,7 +85,7 @@ class DropSets:
         order = torch.argsort(ball.droppable.logical_not().long() + 2 * ball.row, stable=True)  # droppable slots first
         found = []
         for (edges, budget), chosen in _kinds(ball):
-            if number_of_sets(edges, budget) > limits.MOST_SETS:
+            if number_of_subsets(edges, budget) > limits.MOST_SETS:
                 continue
             sets = [each for lost in range(budget + 1) for each in combinations(range(edges), lost)]
             gone = torch.zeros(len(sets), edges, dtype=torch.bool)

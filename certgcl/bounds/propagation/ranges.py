@@ -54,14 +54,19 @@ def radii(network: GraphNetwork) -> list[int]:
 
 
 def channels_asked_for(network: GraphNetwork, number: int, directions: Tensor | None) -> Tensor:
-    """The channels of a layer whose ranges are needed: if it is only read out, those that are not zero in all
-    directions, ``(…, width of z)``. Outputs that are dead at every node are zero in the directions of compactness."""
+    """The channels of a layer whose ranges are needed. If it is only read out, those that are not zero in all
+    directions, ``(…, width of z)``: outputs that are dead at every node are zero in the directions of compactness. None
+    of a layer that nothing reads."""
     used = any(term.source == number for layer in network.layers for term in layer.terms)
     if directions is None or used or (torch.is_grad_enabled() and directions.requires_grad):
         return torch.arange(network.width_of(number), device=network.device)
     widths = [network.width_of(layer) for layer in network.readout]
     parts = zip(network.readout, directions.flatten(0, -2).any(dim=0).split(widths), strict=True)
-    return torch.stack([part for layer, part in parts if layer == number]).any(dim=0).nonzero()[:, 0]
+    asked = torch.zeros(network.width_of(number), dtype=torch.bool, device=network.device)
+    for layer, part in parts:
+        if layer == number:
+            asked |= part
+    return asked.nonzero()[:, 0]
 
 
 def nested_states(network: GraphNetwork, graph: Graph, changes: AdmissibleChanges) -> bool:

@@ -6,7 +6,6 @@ budgets gives a problem of the same kind on the changed graph, so any bound of t
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import comb
 
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from certgcl.bounds.prepared import ChangeProblem
 from certgcl.bounds.two_layer.row_plan import starts
 from certgcl.changes.changes import AdmissibleChanges
 from certgcl.changes.edge_additions import AdmissibleAdditions, Candidates
+from certgcl.changes.subsets import number_of_subsets
 from certgcl.graphs.graph import Graph
 from certgcl.models.network import GraphNetwork
 from certgcl.runtime.tensor_cache import PRIVATE
@@ -115,11 +115,9 @@ class EdgeBranches:
         """All changes that agree with the decisions of a branch ``(P,)``, as states ``(S, P)``; None if there may be
         more than ``most``."""
         left = self.left(state[None])
-        free, number = left.open[0].nonzero()[:, 0], 0
-        for size in range(min(len(free), int(left.totals[0, 2])) + 1):
-            number += comb(len(free), size)
-            if number > most:
-                return None
+        free = left.open[0].nonzero()[:, 0]
+        if number_of_subsets(len(free), int(left.totals[0, 2])) > most:
+            return None
         found = state[None]
         for pair in free.tolist():
             more = found[self.left(found).open[:, pair]].clone()

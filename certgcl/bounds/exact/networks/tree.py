@@ -13,6 +13,7 @@ from certgcl.attacks.batch import FieldBatch
 from certgcl.bounds.exact.networks.branches import UNION_SLOTS, Branch, Branches
 from certgcl.bounds.exact.networks.rows import FieldRows
 from certgcl.bounds.exact.two_layer.cells import DROPPED, FREE, KEPT
+from certgcl.changes.subsets import number_of_subsets
 
 BREADTH = 8  # branches that are split at a time
 FEW_SETS = 64  # of drops, up to which a branch is enumerated
@@ -141,12 +142,7 @@ class EdgeTree:
     def _few(self, state: Tensor) -> bool:
         """Whether few sets of drops agree with some decisions, without taking local budgets into account."""
         free, total = int((state == FREE).sum()), int(self.rows.total - (state == DROPPED).sum())
-        sets = 0
-        for size in range(min(free, total) + 1):
-            sets += math.comb(free, size)
-            if sets > FEW_SETS:
-                return False
-        return True
+        return number_of_subsets(free, total) <= FEW_SETS
 
     def _enumerate(self, ends: list[_OpenBranch]) -> None:
         """All sets of drops that agree with some branches."""
