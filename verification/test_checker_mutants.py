@@ -37,6 +37,7 @@ NAMED = {
     "no isolated node",
     test_edge_changes._budget_off_by_one,
     test_feature_mutations.one_column_less,
+    test_feature_mutations.one_merged_column_less,
 }
 """Mutants of the budget itself: their certificates name the smaller budget, of which their bounds hold."""
 
