@@ -29,11 +29,12 @@ settings.load_profile(os.environ.get("CERTGCL_PROFILE", "ci"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if settings().max_examples > SIZES["quick"]:
-        return
+    size = settings().max_examples
     for item in items:
-        if item.get_closest_marker("thorough"):
+        if size <= SIZES["quick"] and item.get_closest_marker("thorough"):
             item.add_marker(pytest.mark.skip(reason="not in the quick profile"))
+        if size < SIZES["deep"] and item.get_closest_marker("deep"):
+            item.add_marker(pytest.mark.skip(reason="in the deep profile alone"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
