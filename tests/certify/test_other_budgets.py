@@ -1,6 +1,7 @@
 """The question of a certificate again, under growing budgets."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from certgcl import Changes, EdgeDropBudget, FeatureBudget
 from certgcl.certify.budget_curve import BudgetPoint
 from certgcl.certify.other_budgets import COUNTS, RATES
 from certgcl.errors import CertificateError, InputError
+from tests.certify.certificates import rewritten
 from tests.toys import random_graph, toy_network
 
 GRAPH, NETWORK = random_graph(14, 0.25), toy_network()
@@ -65,3 +67,15 @@ def test_what_proves_nothing_has_none() -> None:
         certgcl.node_compactness(NETWORK, GRAPH, 1, views="both").with_curve(NETWORK, GRAPH)
     with pytest.raises(InputError, match="sample"):
         CERTIFICATE.with_curve(NETWORK, GRAPH, sample=0)
+
+
+@pytest.mark.parametrize(
+    "forged", [[], "x", 3, {}, {"by_rate": [1]}, {"nodes": 99}, {"of": "all"}, {"more": 1}], ids=repr
+)
+def test_a_curve_that_cannot_be_one_is_refused_though_the_checksum_fits(tmp_path: Path, forged: object) -> None:
+    def change(meta: dict[str, Any]) -> None:
+        meta["curve"] = meta["curve"] | forged if isinstance(forged, dict) and forged else forged
+
+    path = rewritten(CERTIFICATE.with_curve(NETWORK, GRAPH).save(tmp_path / "c.npz"), honest=True, meta=change)
+    with pytest.raises(CertificateError):
+        certgcl.Certificate.load(path)
